@@ -1,0 +1,20 @@
+//! prof: a profiler for Linux.
+//!
+//! The pipeline, room by room:
+//!
+//! 1. [`sampler`] opens kernel events on a target and yields events in time order.
+//! 2. [`process`] keeps what those events say about processes: threads, mappings, build ids.
+//! 3. [`unwind`] turns registers and stack bytes (or a frame-pointer chain) into addresses.
+//! 4. [`profile`] aggregates weighted stacks; it is pprof's model and knows nobody.
+//! 5. [`symbolize`] gives addresses their functions, files and lines.
+//! 6. [`mod@format`] reads and writes files; [`report`] shows them.
+//! 7. [`cli`] is one file a subcommand, and knows all of the above.
+
+pub mod cli;
+pub mod format;
+pub mod process;
+pub mod profile;
+pub mod report;
+pub mod sampler;
+pub mod symbolize;
+pub mod unwind;

@@ -1,0 +1,215 @@
+//! The one model: [`Profile`], which is pprof's model with interned stacks, labels and strings.
+//!
+//! Pure data. Nothing here opens a file, reads a clock or prints. The names are those of
+//! [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
+
+mod builder;
+mod diagnostics;
+mod labels;
+mod stacks;
+mod strings;
+
+pub use builder::{Builder, Column};
+pub use diagnostics::{BinaryShare, Diagnostics};
+pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
+pub use stacks::{StackId, StackTable};
+pub use strings::{StrId, StringTable};
+
+/// Index of a [`Mapping`] in [`Profile::mappings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MappingId(pub u32);
+
+/// Index of a [`Function`] in [`Profile::functions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub u32);
+
+/// Index of a [`Location`] in [`Profile::locations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocationId(pub u32);
+
+/// What a value means: pprof's `ValueType`, for example `cpu`/`nanoseconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct ValueType {
+    /// The kind of thing that is counted, for example `cpu` or `inuse_space`.
+    pub kind: StrId,
+    /// The unit of the values, for example `nanoseconds`, `bytes` or `count`.
+    pub unit: StrId,
+}
+
+/// A binary (or other code region) that locations point into: pprof's `Mapping`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Mapping {
+    /// Lowest address of the region, in the address space of [`Location::address`].
+    pub start: u64,
+    /// First address behind the region.
+    pub limit: u64,
+    /// Offset in the file of the byte at `start`.
+    pub file_offset: u64,
+    /// Path of the mapped file, or a name such as `[kernel.kallsyms]` or `[vdso]`.
+    pub file: StrId,
+    /// GNU build id in lower-case hexadecimal; empty when there is none.
+    pub build_id: StrId,
+    /// Function names of this mapping's locations have been looked up.
+    pub has_functions: bool,
+    /// File names of this mapping's locations have been looked up.
+    pub has_filenames: bool,
+    /// Line numbers of this mapping's locations have been looked up.
+    pub has_line_numbers: bool,
+    /// Inlined functions of this mapping's locations have been looked up.
+    pub has_inline_frames: bool,
+}
+
+/// A function: pprof's `Function`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Function {
+    /// Name for reading (demangled).
+    pub name: StrId,
+    /// Name as the binary has it (mangled); may equal `name`.
+    pub system_name: StrId,
+    /// Source file, empty when unknown.
+    pub filename: StrId,
+    /// Line where the function begins, 0 when unknown.
+    pub start_line: i64,
+}
+
+/// One source line of a location: pprof's `Line`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The function.
+    pub function: FunctionId,
+    /// Line in the function's file, 0 when unknown.
+    pub line: i64,
+    /// Column, 0 when unknown.
+    pub column: i64,
+}
+
+/// An instruction address and what it stands for: pprof's `Location`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Location {
+    /// The binary, if known.
+    pub mapping: Option<MappingId>,
+    /// Address within the mapping's address space; 0 for a location that is only a name.
+    ///
+    /// For a caller this is the call instruction (return address minus one), as pprof wants.
+    pub address: u64,
+    /// First of its lines in [`Profile::lines`].
+    pub first_line: u32,
+    /// Number of lines; more than one where functions were inlined, innermost first.
+    pub line_count: u32,
+    /// Several symbols were folded into one at this address (pprof's `is_folded`).
+    pub is_folded: bool,
+}
+
+/// A stack with its labels; its values are [`Profile::values_of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The stack, leaf first.
+    pub stack: StackId,
+    /// The labels.
+    pub labels: LabelSetId,
+}
+
+/// A profile in memory: weighted stacks and what their addresses mean.
+///
+/// `values` holds `samples.len() * sample_types.len()` numbers, row by row. Every id stored in
+/// a profile is in range; whoever builds one from outside data has to check that first.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// All strings; [`StrId::EMPTY`] is the empty one.
+    pub strings: StringTable,
+    /// What each value of a sample means.
+    pub sample_types: Vec<ValueType>,
+    /// Kind of the sample type that views show unless told otherwise (pprof's
+    /// `default_sample_type`); empty: the last one.
+    pub default_sample_type: StrId,
+    /// Unit of `period`.
+    pub period_type: ValueType,
+    /// Events between two samples.
+    pub period: i64,
+    /// Start of the recording, nanoseconds since the Unix epoch; 0 when unknown.
+    pub time_nanos: i64,
+    /// Length of the recording in nanoseconds; 0 when unknown.
+    pub duration_nanos: i64,
+    /// Free text; prof's own are of the form `key: value` (see [`Diagnostics`]).
+    pub comments: Vec<StrId>,
+    /// Regular expression of frames to drop (pprof's `drop_frames`); carried, not applied.
+    pub drop_frames: StrId,
+    /// Regular expression of frames to keep (pprof's `keep_frames`); carried, not applied.
+    pub keep_frames: StrId,
+    /// Link to documentation of the profile's type (pprof's `doc_url`).
+    pub doc_url: StrId,
+    /// Binaries; the first is the main one.
+    pub mappings: Vec<Mapping>,
+    /// Functions.
+    pub functions: Vec<Function>,
+    /// Lines of all locations, see [`Location::first_line`].
+    pub lines: Vec<Line>,
+    /// Locations.
+    pub locations: Vec<Location>,
+    /// Stacks, leaf first.
+    pub stacks: StackTable,
+    /// Label sets.
+    pub labels: LabelTable,
+    /// Samples.
+    pub samples: Vec<Sample>,
+    /// Values of all samples, row by row.
+    pub values: Vec<i64>,
+}
+
+impl Profile {
+    /// Lines of a location, innermost (inlined) function first; empty when not symbolized.
+    pub fn lines_of(&self, location: LocationId) -> &[Line] {
+        let l = &self.locations[location.0 as usize];
+        &self.lines[l.first_line as usize..(l.first_line + l.line_count) as usize]
+    }
+
+    /// Replaces the lines of a location.
+    pub fn set_lines(&mut self, location: LocationId, lines: &[Line]) {
+        let first = self.lines.len() as u32;
+        self.lines.extend_from_slice(lines);
+        let l = &mut self.locations[location.0 as usize];
+        l.first_line = first;
+        l.line_count = lines.len() as u32;
+    }
+
+    /// Values of sample number `index`, one for each of `sample_types`.
+    pub fn values_of(&self, index: usize) -> &[i64] {
+        let n = self.sample_types.len();
+        &self.values[index * n..(index + 1) * n]
+    }
+
+    /// Text of a string.
+    pub fn str(&self, id: StrId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// Index of the sample type that views show unless told otherwise: the default sample type
+    /// when the profile names one, else the last (as `go tool pprof` does).
+    pub fn default_type_index(&self) -> usize {
+        let last = self.sample_types.len().saturating_sub(1);
+        if self.default_sample_type == StrId::EMPTY {
+            return last;
+        }
+        let wanted = self.default_sample_type;
+        self.sample_types.iter().position(|t| t.kind == wanted).unwrap_or(last)
+    }
+
+    /// Index of the sample type whose kind is `name` (pprof's `-sample_index`); also takes
+    /// `kind/unit` and a number.
+    pub fn type_index(&self, name: &str) -> Option<usize> {
+        let matches = |t: &ValueType| {
+            let (kind, unit) = (self.str(t.kind), self.str(t.unit));
+            kind == name || name.strip_prefix(kind).and_then(|r| r.strip_prefix('/')) == Some(unit)
+        };
+        self.sample_types
+            .iter()
+            .position(matches)
+            .or_else(|| name.parse().ok().filter(|&i: &usize| i < self.sample_types.len()))
+    }
+
+    /// Sum over all samples of the values of type `type_index`.
+    pub fn total(&self, type_index: usize) -> i64 {
+        let n = self.sample_types.len().max(1);
+        self.values.iter().skip(type_index).step_by(n).fold(0i64, |sum, &v| sum.saturating_add(v))
+    }
+}

@@ -1,0 +1,80 @@
+//! Stacks as slices of location ids, leaf first.
+
+use super::LocationId;
+
+/// Index of a stack in a [`StackTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+
+/// All stacks of a profile, in one array.
+#[derive(Clone, Debug, Default)]
+pub struct StackTable {
+    frames: Vec<LocationId>,
+    /// End of each stack in `frames`; it begins where the one before it ends.
+    ends: Vec<usize>,
+}
+
+impl StackTable {
+    /// Adds a stack (leaf first); does not look whether it is there already.
+    pub fn push(&mut self, frames: &[LocationId]) -> StackId {
+        self.push_iter(frames.iter().copied())
+    }
+
+    /// Adds a stack from an iterator (leaf first).
+    pub fn push_iter(&mut self, frames: impl IntoIterator<Item = LocationId>) -> StackId {
+        let id = StackId(self.ends.len() as u32);
+        self.frames.extend(frames);
+        self.ends.push(self.frames.len());
+        id
+    }
+
+    /// Frames of a stack, leaf first.
+    pub fn get(&self, id: StackId) -> &[LocationId] {
+        let i = id.0 as usize;
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.frames[start..self.ends[i]]
+    }
+
+    /// Number of stacks.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True when there is no stack.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Number of frames of all stacks together.
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// All frames of all stacks.
+    pub fn all_frames(&self) -> &[LocationId] {
+        &self.frames
+    }
+
+    /// Makes room for so many further stacks and frames.
+    pub fn reserve(&mut self, stacks: usize, frames: usize) {
+        self.ends.reserve(stacks);
+        self.frames.reserve(frames);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_come_back_as_pushed() {
+        let mut t = StackTable::default();
+        let a = t.push(&[LocationId(3), LocationId(1)]);
+        let empty = t.push(&[]);
+        let b = t.push(&[LocationId(2)]);
+        assert_eq!(t.get(a), [LocationId(3), LocationId(1)]);
+        assert_eq!(t.get(empty), []);
+        assert_eq!(t.get(b), [LocationId(2)]);
+        assert_eq!((t.len(), t.frame_count()), (3, 3));
+    }
+}

@@ -1,0 +1,108 @@
+//! Interned strings: one arena, one hash index, ids of four bytes.
+
+use std::hash::Hasher;
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+
+/// Index of a string in a [`StringTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct StrId(pub u32);
+
+impl StrId {
+    /// The empty string, which every table holds first (as pprof's `string_table` does).
+    pub const EMPTY: StrId = StrId(0);
+}
+
+/// A table of distinct strings.
+#[derive(Clone)]
+pub struct StringTable {
+    arena: String,
+    /// End of each string in `arena`; it begins where the one before it ends.
+    ends: Vec<usize>,
+    index: HashTable<u32>,
+}
+
+fn hash(s: &str) -> u64 {
+    let mut h = FxHasher::default();
+    h.write(s.as_bytes());
+    h.finish()
+}
+
+impl Default for StringTable {
+    fn default() -> Self {
+        let mut table =
+            StringTable { arena: String::new(), ends: Vec::new(), index: HashTable::new() };
+        table.intern("");
+        table
+    }
+}
+
+impl std::fmt::Debug for StringTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl StringTable {
+    /// Id of `s`, which is added when it is new.
+    pub fn intern(&mut self, s: &str) -> StrId {
+        let h = hash(s);
+        let StringTable { arena, ends, index } = self;
+        if let Some(&id) = index.find(h, |&id| slice(arena, ends, id) == s) {
+            return StrId(id);
+        }
+        let id = ends.len() as u32;
+        arena.push_str(s);
+        ends.push(arena.len());
+        index.insert_unique(h, id, |&id| hash(slice(arena, ends, id)));
+        StrId(id)
+    }
+
+    /// Id of `s` if the table holds it.
+    pub fn find(&self, s: &str) -> Option<StrId> {
+        self.index.find(hash(s), |&id| slice(&self.arena, &self.ends, id) == s).map(|&id| StrId(id))
+    }
+
+    /// Text of a string. Panics when `id` is of another table and out of range.
+    pub fn get(&self, id: StrId) -> &str {
+        slice(&self.arena, &self.ends, id.0)
+    }
+
+    /// Number of strings, the empty one included.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Never true: the empty string is always there.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All strings, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.ends.len() as u32).map(|id| slice(&self.arena, &self.ends, id))
+    }
+}
+
+fn slice<'a>(arena: &'a str, ends: &[usize], id: u32) -> &'a str {
+    let start = if id == 0 { 0 } else { ends[id as usize - 1] };
+    &arena[start..ends[id as usize]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_have_one_id() {
+        let mut t = StringTable::default();
+        let a = t.intern("main");
+        assert_eq!(t.intern("main"), a);
+        assert_ne!(t.intern("main2"), a);
+        assert_eq!(t.get(a), "main");
+        assert_eq!(t.intern(""), StrId::EMPTY);
+        assert_eq!(t.find("nothing"), None);
+        assert_eq!(t.iter().collect::<Vec<_>>(), ["", "main", "main2"]);
+    }
+}
