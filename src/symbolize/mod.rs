@@ -1,1 +1,68 @@
-//! To come.
+//! Addresses get their functions, source files and lines, and the functions inlined there.
+//!
+//! Each distinct address is asked once, after the recording (or later, or on another machine).
+//! Sources: ELF files and their DWARF (`elf`), found and checked by build id (`source`),
+//! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and perf maps (`perf_map`).
+
+mod answers;
+mod demangle;
+mod elf;
+mod kernel;
+mod outcome;
+mod perf_map;
+mod source;
+#[cfg(test)]
+mod tests;
+mod vdso;
+mod work;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+pub use demangle::demangle;
+pub use outcome::{Binary, Outcome, Why, unsymbolized};
+
+use crate::profile::Profile;
+
+/// How to symbolize.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads at most.
+    pub jobs: usize,
+    /// Look for inlined functions.
+    pub inlines: bool,
+    /// Make mangled names readable (`system_name` keeps the mangled one).
+    pub demangle: bool,
+    /// Ask for locations again that have lines already.
+    pub force: bool,
+    /// Paths to open instead of a mapping's own, by index of the mapping: `/proc/self/fd/7` for a
+    /// deleted file, a path under `/proc/PID/root` for one in a container.
+    pub files: HashMap<u32, PathBuf>,
+    /// Folders with separate debug files, as in `/usr/lib/debug`.
+    pub debug_dirs: Vec<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            inlines: true,
+            demangle: true,
+            force: false,
+            files: HashMap::new(),
+            debug_dirs: vec!["/usr/lib/debug".into()],
+        }
+    }
+}
+
+/// Gives the locations of `profile` that have no lines their names, as far as they can be found.
+///
+/// A binary whose build id differs from the recorded one gives no names. `progress` is called
+/// with addresses done and addresses to do, from several threads.
+pub fn symbolize(
+    profile: &mut Profile,
+    options: &Options,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Outcome {
+    work::symbolize(profile, options, progress)
+}

@@ -1,0 +1,185 @@
+//! Names found for a run of addresses, compact and independent of the profile, so that threads
+//! can find them side by side.
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
+
+/// One function at an address, in the strings of its [`Answers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Readable name.
+    pub name: StrId,
+    /// Name as in the binary.
+    pub system_name: StrId,
+    /// Source file, empty when unknown.
+    pub file: StrId,
+    /// Line in it, 0 when unknown.
+    pub line: u32,
+    /// Column, 0 when unknown.
+    pub column: u32,
+}
+
+/// The frames of a run of addresses, innermost first, in the order of the addresses.
+#[derive(Default)]
+pub struct Answers {
+    /// Strings of the frames.
+    pub strings: StringTable,
+    /// Frames of all addresses.
+    pub frames: Vec<Frame>,
+    /// End of each address's frames; they begin where those before it end.
+    ends: Vec<u32>,
+}
+
+impl Answers {
+    /// Adds the frames of the next address; none when it has no name.
+    pub fn push(&mut self, frames: impl IntoIterator<Item = Frame>) {
+        self.frames.extend(frames);
+        self.ends.push(self.frames.len() as u32);
+    }
+
+    /// Adds the next address of which only the function's name is known, if that.
+    pub fn push_name(&mut self, name: Option<&str>) {
+        let frame = name.map(|name| {
+            let name = self.strings.intern(name);
+            Frame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 }
+        });
+        self.push(frame);
+    }
+
+    /// Frames of address number `index`.
+    pub fn get(&self, index: usize) -> &[Frame] {
+        range(&self.frames, &self.ends, index)
+    }
+
+    /// Number of addresses.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True when there is no address.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// These answers, for `len` addresses, with the gaps at `indices` (ascending) filled from
+    /// `found`, which has one address for each of them.
+    pub fn filled(self, indices: &[usize], found: Answers, len: usize) -> Answers {
+        if indices.len() == len {
+            return found;
+        }
+        let mut out = Answers { strings: self.strings, ..Answers::default() };
+        let mut gaps = indices.iter().copied().enumerate().peekable();
+        for i in 0..len {
+            match gaps.next_if(|&(_, index)| index == i) {
+                None => out.push(range(&self.frames, &self.ends, i).iter().copied()),
+                Some((n, _)) => {
+                    let mut copy = |id| out.strings.intern(found.strings.get(id));
+                    let frames: Vec<Frame> = found
+                        .get(n)
+                        .iter()
+                        .map(|f| Frame {
+                            name: copy(f.name),
+                            system_name: copy(f.system_name),
+                            file: copy(f.file),
+                            ..*f
+                        })
+                        .collect();
+                    out.push(frames);
+                }
+            }
+        }
+        out
+    }
+
+    /// Gives the outermost function at address number `index` another name.
+    pub fn rename_outermost(&mut self, index: usize, name: &str) {
+        let name = self.strings.intern(name);
+        if !self.get(index).is_empty() {
+            let frame = &mut self.frames[self.ends[index] as usize - 1];
+            (frame.name, frame.system_name) = (name, name);
+        }
+    }
+}
+
+fn range<'a>(frames: &'a [Frame], ends: &[u32], index: usize) -> &'a [Frame] {
+    let start = if index == 0 { 0 } else { ends[index - 1] as usize };
+    &frames[start..ends[index] as usize]
+}
+
+/// Functions of a profile by (name, system name, file).
+pub struct FunctionIndex(FxHashMap<(StrId, StrId, StrId), FunctionId>);
+
+impl FunctionIndex {
+    /// The functions that `profile` has already.
+    pub fn new(profile: &Profile) -> FunctionIndex {
+        let ids = (0..).map(FunctionId);
+        let key = |f: &Function| (f.name, f.system_name, f.filename);
+        FunctionIndex(profile.functions.iter().map(key).zip(ids).collect())
+    }
+
+    fn id(&mut self, profile: &mut Profile, function: Function) -> FunctionId {
+        let key = (function.name, function.system_name, function.filename);
+        *self.0.entry(key).or_insert_with(|| {
+            profile.functions.push(function);
+            FunctionId(profile.functions.len() as u32 - 1)
+        })
+    }
+}
+
+/// Writes answers into a profile, string by string only once.
+pub struct Writer<'a> {
+    answers: &'a Answers,
+    strings: Vec<Option<StrId>>,
+    functions: FxHashMap<(StrId, StrId, StrId), FunctionId>,
+    lines: Vec<Line>,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer of these answers.
+    pub fn new(answers: &'a Answers) -> Writer<'a> {
+        Writer {
+            answers,
+            strings: vec![None; answers.strings.len()],
+            functions: FxHashMap::default(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Gives `location` the frames of address number `index`.
+    pub fn write(
+        &mut self,
+        profile: &mut Profile,
+        known: &mut FunctionIndex,
+        location: LocationId,
+        index: usize,
+    ) {
+        self.lines.clear();
+        for frame in self.answers.get(index) {
+            let key = (frame.name, frame.system_name, frame.file);
+            let function = match self.functions.get(&key) {
+                Some(&id) => id,
+                None => {
+                    let function = Function {
+                        name: self.string(profile, frame.name),
+                        system_name: self.string(profile, frame.system_name),
+                        filename: self.string(profile, frame.file),
+                        start_line: 0,
+                    };
+                    let id = known.id(profile, function);
+                    self.functions.insert(key, id);
+                    id
+                }
+            };
+            let (line, column) = (frame.line.into(), frame.column.into());
+            self.lines.push(Line { function, line, column });
+        }
+        profile.set_lines(location, &self.lines);
+    }
+
+    fn string(&mut self, profile: &mut Profile, id: StrId) -> StrId {
+        let answers = self.answers;
+        *self.strings[id.0 as usize]
+            .get_or_insert_with(|| profile.strings.intern(answers.strings.get(id)))
+    }
+}

@@ -1,0 +1,186 @@
+//! What was found, what was not, and why.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{BinaryShare, MappingId, Profile, StrId};
+
+/// Why the addresses of a binary have no names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No file has this path.
+    FileMissing,
+    /// The file is another build than the one that was recorded.
+    BuildIdDiffers {
+        /// The file's build id in hexadecimal, empty when it has none.
+        found: String,
+    },
+    /// The binary has only its exported names, and no debug file was found.
+    Stripped,
+    /// There are symbols, but none at these addresses.
+    NoSymbol,
+    /// The file cannot be read; the operating system's words.
+    Unreadable(String),
+    /// The file is no ELF file.
+    NotElf,
+    /// The file's symbols cannot be parsed; the parser's words.
+    Damaged(String),
+    /// `kptr_restrict` hides the kernel's addresses.
+    KernelHidden,
+    /// Another kernel was recorded than the one that runs.
+    KernelDiffers,
+    /// The kernel was recorded before the last boot, which moved it.
+    KernelRebooted,
+    /// The JIT compiler wrote no perf map.
+    PerfMapMissing,
+    /// There is no vDSO.
+    NoVdso,
+    /// Code in memory that belongs to no file.
+    Anonymous,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::FileMissing => f.write_str("the file is not there"),
+            Why::BuildIdDiffers { found } if found.is_empty() => {
+                f.write_str("the file is another build than the recorded one (it has no build id)")
+            }
+            Why::BuildIdDiffers { found } => {
+                write!(f, "the file is another build than the recorded one (build id {found})")
+            }
+            Why::Stripped => f.write_str("stripped: install its debug symbols, or do not strip it"),
+            Why::NoSymbol => f.write_str("no symbol at these addresses"),
+            Why::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+            Why::NotElf => f.write_str("the file is no ELF binary"),
+            Why::Damaged(error) => write!(f, "damaged: {error}"),
+            Why::KernelHidden => f.write_str(
+                "kernel addresses are hidden: run as root, or `sysctl kernel.kptr_restrict=0`",
+            ),
+            Why::KernelDiffers => f.write_str("another kernel was recorded than the running one"),
+            Why::KernelRebooted => {
+                f.write_str("recorded before the last boot, which moved the kernel's addresses")
+            }
+            Why::PerfMapMissing => f.write_str(
+                "no perf map: start node with --perf-basic-prof, java with \
+                 -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf",
+            ),
+            Why::NoVdso => f.write_str("this system has no vDSO"),
+            Why::Anonymous => f.write_str("code in memory that belongs to no file"),
+        }
+    }
+}
+
+/// What was found for one mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// The mapping.
+    pub mapping: MappingId,
+    /// Its file, or name.
+    pub file: String,
+    /// Locations that were asked for.
+    pub asked: usize,
+    /// Of those, with a function name now.
+    pub named: usize,
+    /// Of those, with a source line now.
+    pub with_line: usize,
+    /// Why some have no name; `None` when all have one.
+    pub why: Option<Why>,
+    /// Lines of a perf map that could not be understood.
+    pub bad_lines: usize,
+}
+
+/// What was found, for each mapping that had something to ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// One for each mapping, in their order.
+    pub binaries: Vec<Binary>,
+    /// Locations without names that belong to no mapping.
+    pub homeless: usize,
+}
+
+impl Outcome {
+    /// Locations that were asked for.
+    pub fn asked(&self) -> usize {
+        self.binaries.iter().map(|b| b.asked).sum::<usize>() + self.homeless
+    }
+
+    /// Locations that have a name now.
+    pub fn named(&self) -> usize {
+        self.binaries.iter().map(|b| b.named).sum()
+    }
+
+    /// Locations that have a source line now.
+    pub fn with_line(&self) -> usize {
+        self.binaries.iter().map(|b| b.with_line).sum()
+    }
+}
+
+/// Samples whose leaf has no function name, by binary, most first.
+///
+/// Samples are counted by the first sample type if its unit is `count`, else one a row.
+pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
+    let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
+    let mut shares: FxHashMap<StrId, u64> = FxHashMap::default();
+    for (i, sample) in profile.samples.iter().enumerate() {
+        let Some(&leaf) = profile.stacks.get(sample.stack).first() else { continue };
+        let named = |l: &crate::profile::Line| {
+            profile.functions[l.function.0 as usize].name != StrId::EMPTY
+        };
+        if profile.lines_of(leaf).iter().any(named) {
+            continue;
+        }
+        let mapping = profile.locations[leaf.0 as usize].mapping;
+        let file = mapping.map_or(StrId::EMPTY, |m| profile.mappings[m.0 as usize].file);
+        let samples = if counted { profile.values_of(i)[0].max(0) as u64 } else { 1 };
+        *shares.entry(file).or_default() += samples;
+    }
+    let name = |file: StrId| match profile.str(file) {
+        "" => "[unknown]".to_owned(),
+        file => file.to_owned(),
+    };
+    let mut shares: Vec<BinaryShare> = shares
+        .into_iter()
+        .filter(|&(_, samples)| samples > 0)
+        .map(|(file, samples)| BinaryShare { binary: name(file), samples })
+        .collect();
+    shares.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.binary.cmp(&b.binary)));
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Builder, Column, LabelSetId, Mapping};
+
+    #[test]
+    fn samples_without_a_leaf_name_are_counted_by_binary() {
+        let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+        let mut mapping = |file: &str| {
+            let file = b.profile.strings.intern(file);
+            b.add_mapping(Mapping { file, ..Mapping::default() })
+        };
+        let (one, two) = (mapping("/one"), mapping("/two"));
+        let named = b.named_location("main");
+        let in_one = b.location(Some(one), 1);
+        let in_two = b.location(Some(two), 1);
+        let nowhere = b.location(None, 1);
+        for (stack, times) in [
+            (vec![in_one, named], 2),
+            (vec![in_two, named], 5),
+            (vec![named, in_one], 9),
+            (vec![nowhere], 1),
+            (vec![], 4),
+        ] {
+            for _ in 0..times {
+                b.add(&stack, LabelSetId::EMPTY, Column(1), 7);
+            }
+        }
+        let share = |binary: &str, samples| BinaryShare { binary: binary.into(), samples };
+        assert_eq!(
+            unsymbolized(&b.finish(None)),
+            [share("/two", 5), share("/one", 2), share("[unknown]", 1)]
+        );
+    }
+}

@@ -1,0 +1,301 @@
+//! Finds the files that can name the addresses of one binary, and makes sure that they are the
+//! binary that was recorded.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use object::elf;
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::{Endian, Endianness, FileKind};
+
+use super::Why;
+
+/// A loaded segment: which bytes of the file stand at which addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Offset of its first byte in the file.
+    pub offset: u64,
+    /// Bytes of it that the file holds.
+    pub size: u64,
+    /// Link-time address of its first byte.
+    pub address: u64,
+    /// It holds code.
+    pub executable: bool,
+}
+
+/// What the headers of an ELF file say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Loaded segments, as in the program header table.
+    pub segments: Vec<Segment>,
+    /// GNU build id in lower-case hexadecimal, empty when there is none.
+    pub build_id: String,
+    /// There is DWARF (`.debug_info`).
+    pub has_debug_info: bool,
+    /// There is a symbol table (`.symtab`), not only the dynamic symbols.
+    pub has_symtab: bool,
+    /// Name and checksum of the file with the debug information (`.gnu_debuglink`).
+    pub debug_link: Option<(String, u32)>,
+}
+
+impl Headers {
+    /// Link-time address of the byte at `offset` of the file.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let inside = |s: &&Segment| offset >= s.offset && offset - s.offset < s.size;
+        let s = self.segments.iter().find(inside)?;
+        s.address.checked_add(offset - s.offset)
+    }
+
+    fn has_names(&self) -> bool {
+        self.has_debug_info || self.has_symtab
+    }
+}
+
+/// A file to ask for names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// The file.
+    pub path: PathBuf,
+    /// Its DWARF is worth parsing.
+    pub debug_info: bool,
+}
+
+/// The files that can name a binary's addresses.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Headers of the binary, or of its debug file when that is all that was found.
+    pub headers: Headers,
+    /// The binary itself was found.
+    pub binary: bool,
+    /// Files to ask, best first: what one cannot name, the next may.
+    pub layers: Vec<Layer>,
+    /// Neither debug information nor a symbol table was found.
+    pub stripped: bool,
+}
+
+impl Found {
+    /// Link-time address of `address`, which lies in the mapping that begins at `start` and
+    /// shows the file from `file_offset` on.
+    pub fn link_address(&self, address: u64, start: u64, file_offset: u64) -> Option<u64> {
+        let inside = address.checked_sub(start)?;
+        if self.binary {
+            return self.headers.address_of(inside.checked_add(file_offset)?);
+        }
+        // File offsets mean nothing in a debug file, but its segments keep their addresses.
+        let code = self.headers.segments.iter().find(|s| s.executable)?;
+        (code.address & !(PAGE - 1)).checked_add(inside)
+    }
+}
+
+/// Granularity of mappings; larger pages only make the low bits of a segment's address zero.
+const PAGE: u64 = 4096;
+
+/// Looks for the binary that is called `name` and has `build_id` (empty: unknown), first at
+/// `instead`, and for its debug file in `debug_dirs`.
+///
+/// # Errors
+///
+/// Why there is nothing to ask.
+pub fn find(
+    name: &str,
+    build_id: &str,
+    instead: Option<&Path>,
+    debug_dirs: &[PathBuf],
+) -> Result<Found, Why> {
+    // The kernel says so of a file that was unlinked; the name may hold a new one by now.
+    let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
+    let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
+    let candidates = instead.into_iter().chain(names);
+    let mut why = Why::FileMissing;
+    for path in candidates {
+        match open_checked(path, build_id) {
+            Ok(headers) => return Ok(with_debug_file(path, headers, debug_dirs)),
+            // A file that is there says more than one that is not.
+            Err(Why::FileMissing) => {}
+            Err(other) => why = other,
+        }
+    }
+    // The binary is gone, but its debug file may still name it.
+    match by_build_id(build_id, debug_dirs) {
+        Some((path, headers)) => Ok(Found {
+            layers: vec![Layer { path, debug_info: headers.has_debug_info }],
+            stripped: !headers.has_names(),
+            binary: false,
+            headers,
+        }),
+        None => Err(why),
+    }
+}
+
+fn open_checked(path: &Path, build_id: &str) -> Result<Headers, Why> {
+    let headers = read_headers(path)?;
+    if same_build(build_id, &headers.build_id) {
+        Ok(headers)
+    } else {
+        Err(Why::BuildIdDiffers { found: headers.build_id })
+    }
+}
+
+/// Whether a file with the id `found` is the recorded binary.
+fn same_build(recorded: &str, found: &str) -> bool {
+    // The kernel keeps 20 bytes of a build id at most.
+    recorded.is_empty() || recorded == found || recorded.len() == 40 && found.starts_with(recorded)
+}
+
+fn with_debug_file(path: &Path, headers: Headers, debug_dirs: &[PathBuf]) -> Found {
+    let own = Layer { path: path.to_owned(), debug_info: headers.has_debug_info };
+    if headers.has_debug_info {
+        return Found { headers, binary: true, layers: vec![own], stripped: false };
+    }
+    let debug = by_build_id(&headers.build_id, debug_dirs)
+        .or_else(|| by_debug_link(path, &headers, debug_dirs))
+        .filter(|(_, debug)| debug.has_names());
+    let stripped = !headers.has_symtab && debug.is_none();
+    let debug = debug.map(|(path, debug)| Layer { path, debug_info: debug.has_debug_info });
+    let layers = debug.into_iter().chain(Some(own)).collect();
+    Found { headers, binary: true, layers, stripped }
+}
+
+fn by_build_id(build_id: &str, debug_dirs: &[PathBuf]) -> Option<(PathBuf, Headers)> {
+    // The id may come from a file of anyone's: nothing but hexadecimal digits goes into a path.
+    if build_id.len() < 8 || !build_id.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let file = format!(".build-id/{}/{}.debug", &build_id[..2], &build_id[2..]);
+    debug_dirs.iter().find_map(|dir| {
+        let path = dir.join(&file);
+        let headers = read_headers(&path).ok()?;
+        same_build(build_id, &headers.build_id).then_some((path, headers))
+    })
+}
+
+/// The places where gdb looks for a `.gnu_debuglink`.
+fn by_debug_link(
+    binary: &Path,
+    headers: &Headers,
+    debug_dirs: &[PathBuf],
+) -> Option<(PathBuf, Headers)> {
+    let (link, crc) = headers.debug_link.as_ref()?;
+    if link.contains('/') {
+        return None;
+    }
+    let binary = binary.canonicalize().ok()?;
+    let folder = binary.parent()?;
+    let global = debug_dirs.iter().map(|d| d.join(folder.strip_prefix("/").unwrap_or(folder)));
+    [folder.to_owned(), folder.join(".debug")].into_iter().chain(global).find_map(|dir| {
+        let path = dir.join(link);
+        let found = read_headers(&path).ok().filter(|_| path != binary)?;
+        let same = if headers.build_id.is_empty() || found.build_id.is_empty() {
+            checksum(&path).ok()? == *crc
+        } else {
+            headers.build_id == found.build_id
+        };
+        same.then_some((path, found))
+    })
+}
+
+fn checksum(path: &Path) -> io::Result<u32> {
+    let mut reader = flate2::CrcReader::new(File::open(path)?);
+    let mut buffer = vec![0; 1 << 16];
+    while reader.read(&mut buffer)? > 0 {}
+    Ok(reader.crc().sum())
+}
+
+/// Reads the headers of the ELF file at `path`.
+///
+/// # Errors
+///
+/// It does not exist, cannot be read, or is no intact ELF file.
+pub fn read_headers(path: &Path) -> Result<Headers, Why> {
+    let unreadable = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::FileMissing,
+        _ => Why::Unreadable(e.to_string()),
+    };
+    if path.as_os_str().is_empty() {
+        return Err(Why::FileMissing);
+    }
+    // Opening a pipe or a device could block or worse; the path may come from anyone's file.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Why::NotElf);
+    }
+    let cache = ReadCache::new(File::open(path).map_err(unreadable)?);
+    match FileKind::parse(&cache) {
+        Ok(FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>>(&cache),
+        Ok(FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>>(&cache),
+        _ => Err(Why::NotElf),
+    }
+}
+
+type Cache = ReadCache<File>;
+
+fn parse<E: FileHeader<Endian = Endianness>>(cache: &Cache) -> Result<Headers, Why> {
+    let damaged = |e: object::Error| Why::Damaged(e.to_string());
+    let header = E::parse(cache).map_err(damaged)?;
+    let endian = header.endian().map_err(damaged)?;
+    let mut headers = Headers::default();
+    for segment in header.program_headers(endian, cache).map_err(damaged)? {
+        match segment.p_type(endian) {
+            elf::PT_LOAD => headers.segments.push(Segment {
+                offset: segment.p_offset(endian).into(),
+                size: segment.p_filesz(endian).into(),
+                address: segment.p_vaddr(endian).into(),
+                executable: segment.p_flags(endian).contains(elf::PF_X),
+            }),
+            elf::PT_NOTE if headers.build_id.is_empty() => {
+                if let Ok(Some(notes)) = segment.notes(endian, cache) {
+                    headers.build_id = build_id_of(endian, notes);
+                }
+            }
+            _ => {}
+        }
+    }
+    // A file without (intact) section headers still has its segments.
+    if let Ok(sections) = header.sections(endian, cache) {
+        for section in sections.iter() {
+            let name = sections.section_name(endian, section).unwrap_or_default();
+            let in_file = section.sh_type(endian) != elf::SHT_NOBITS;
+            match name {
+                b".debug_info" | b".zdebug_info" => headers.has_debug_info |= in_file,
+                b".gnu_debuglink" => {
+                    let data = section.data(endian, cache).unwrap_or_default();
+                    headers.debug_link = debug_link(endian, data);
+                }
+                // Debug files keep the note's section, but their segments point nowhere.
+                b".note.gnu.build-id" => {
+                    if let Ok(Some(notes)) = section.notes(endian, cache) {
+                        headers.build_id = build_id_of(endian, notes);
+                    }
+                }
+                _ => headers.has_symtab |= section.sh_type(endian) == elf::SHT_SYMTAB,
+            }
+        }
+    }
+    Ok(headers)
+}
+
+/// A name, zero bytes up to a multiple of four, a checksum.
+fn debug_link(endian: Endianness, section: &[u8]) -> Option<(String, u32)> {
+    let length = section.iter().position(|&b| b == 0)?;
+    let name = std::str::from_utf8(&section[..length]).ok()?;
+    let crc = section.get((length + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
+    Some((name.to_owned(), endian.read_u32(*crc)))
+}
+
+fn build_id_of<E: FileHeader>(
+    endian: E::Endian,
+    mut notes: object::read::elf::NoteIterator<'_, E>,
+) -> String {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+            return hex(note.desc());
+        }
+    }
+    String::new()
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

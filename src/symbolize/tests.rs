@@ -1,0 +1,395 @@
+//! Symbolization of real binaries, made here by the C and C++ compilers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::{Object, ObjectSegment, ObjectSymbol};
+
+use super::*;
+use crate::profile::{Builder, LocationId, Mapping};
+
+const C: &str = r#"
+#define MARK(name) __asm__ volatile(".globl " #name "\n" #name ": nop")
+static inline __attribute__((always_inline)) void inner(void) {
+    MARK(mark_inner);                    // line 4
+}
+static inline __attribute__((always_inline)) void middle(void) {
+    inner();                             // line 7
+}
+__attribute__((noinline)) void outer(void) {
+    MARK(mark_outer);                    // line 10
+    middle();                            // line 11
+}
+int main(void) { outer(); return 0; }
+"#;
+
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        Lab { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn run(&self, command: &str, args: &[&str]) {
+        let status = Command::new(command).args(args).current_dir(self.dir.path()).status();
+        assert!(status.unwrap().success(), "{command} {args:?}");
+    }
+
+    /// Compiles `source` to `name`.
+    fn compile(&self, name: &str, source: &str, args: &[&str]) -> PathBuf {
+        let (compiler, file) = if source.contains("namespace") {
+            ("g++", format!("{name}.cpp"))
+        } else {
+            ("gcc", format!("{name}.c"))
+        };
+        fs::write(self.path(&file), source).unwrap();
+        let all = [&["-O2", "-Wl,--build-id", "-o", name, file.as_str()], args].concat();
+        self.run(compiler, &all);
+        self.path(name)
+    }
+
+    fn options(&self) -> Options {
+        Options { jobs: 1, debug_dirs: vec![self.path("debug")], ..Options::default() }
+    }
+}
+
+fn marks(binary: &Path) -> impl Fn(&str) -> u64 {
+    let data = fs::read(binary).unwrap();
+    let elf = object::File::parse(&*data).unwrap();
+    let all: Vec<(String, u64)> =
+        elf.symbols().filter_map(|s| Some((s.name().ok()?.to_owned(), s.address()))).collect();
+    move |name| all.iter().find(|s| s.0 == name).unwrap_or_else(|| panic!("no {name}")).1
+}
+
+/// A mapping of the segment with code, which was loaded `bias` away from its own addresses.
+fn mapping_of(binary: &Path, bias: u64) -> (u64, u64, String) {
+    let data = fs::read(binary).unwrap();
+    let elf = object::File::parse(&*data).unwrap();
+    let code = elf.segments().find(|s| matches!(s.permissions(), p if p.executable())).unwrap();
+    let page = |n: u64| n & !4095;
+    let id = elf.build_id().unwrap().map(source::hex).unwrap_or_default();
+    (page(code.address()) + bias, page(code.file_range().0), id)
+}
+
+/// A profile with one location for each address (relative to the mapping's bias).
+fn profile(name: &Path, mapping: (u64, u64, String), bias: u64, addresses: &[u64]) -> Profile {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let file = b.profile.strings.intern(name.to_str().unwrap());
+    let build_id = b.profile.strings.intern(&mapping.2);
+    let (start, file_offset) = (mapping.0, mapping.1);
+    let mapping = Mapping {
+        start,
+        limit: start + (1 << 30),
+        file_offset,
+        file,
+        build_id,
+        ..Mapping::default()
+    };
+    let id = b.add_mapping(mapping);
+    for &address in addresses {
+        b.location(Some(id), address + bias);
+    }
+    b.finish(None)
+}
+
+/// Names, base names of files and lines of a location.
+fn frames(p: &Profile, location: u32) -> Vec<(String, String, i64)> {
+    p.lines_of(LocationId(location))
+        .iter()
+        .map(|line| {
+            let f = &p.functions[line.function.0 as usize];
+            let file = p.str(f.filename).rsplit('/').next().unwrap().to_owned();
+            (p.str(f.name).to_owned(), file, line.line)
+        })
+        .collect()
+}
+
+fn names(p: &Profile, location: u32) -> Vec<String> {
+    frames(p, location).into_iter().map(|f| f.0).collect()
+}
+
+fn quiet(_: usize, _: usize) {}
+
+#[test]
+fn inlined_functions_come_innermost_first_with_their_own_lines() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let mark = marks(&binary);
+    for bias in [0, 0x5555_5555_0000] {
+        let addresses = [mark("mark_inner"), mark("mark_outer"), mark("main")];
+        let mut p = profile(&binary, mapping_of(&binary, bias), bias, &addresses);
+        let outcome = symbolize(&mut p, &lab.options(), &quiet);
+        let f = |name: &str, line| (name.to_owned(), "prog.c".to_owned(), line);
+        assert_eq!(frames(&p, 0), [f("inner", 4), f("middle", 7), f("outer", 11)]);
+        assert_eq!(frames(&p, 1), [f("outer", 10)]);
+        assert_eq!(names(&p, 2), ["main"]);
+        assert_eq!((outcome.asked(), outcome.named(), outcome.with_line()), (3, 3, 3));
+        assert_eq!(outcome.binaries[0].why, None);
+        let m = &p.mappings[0];
+        assert!(m.has_functions && m.has_filenames && m.has_line_numbers && m.has_inline_frames);
+    }
+}
+
+#[test]
+fn without_inlines_only_the_function_itself_is_named() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("mark_inner")]);
+    symbolize(&mut p, &Options { inlines: false, ..lab.options() }, &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+    assert!(!p.mappings[0].has_inline_frames);
+}
+
+#[test]
+fn another_build_at_the_same_path_gives_no_names() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let address = marks(&binary)("mark_inner");
+    let mapping = mapping_of(&binary, 0);
+    lab.compile("prog", &C.replace("return 0", "return 1"), &["-g"]);
+    let mut p = profile(&binary, mapping.clone(), 0, &[address]);
+    let outcome = symbolize(&mut p, &lab.options(), &quiet);
+    assert!(frames(&p, 0).is_empty());
+    assert!(matches!(outcome.binaries[0].why, Some(Why::BuildIdDiffers { .. })));
+    assert!(!p.mappings[0].has_functions);
+    // A file without a build id is not the recorded one either.
+    lab.compile("prog", C, &["-g", "-Wl,--build-id=none"]);
+    let mut p = profile(&binary, mapping, 0, &[address]);
+    let outcome = symbolize(&mut p, &lab.options(), &quiet);
+    let why = Some(Why::BuildIdDiffers { found: String::new() });
+    assert_eq!(outcome.binaries[0].why, why);
+}
+
+#[test]
+fn another_path_can_stand_in_for_the_recorded_one() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let address = marks(&binary)("mark_outer");
+    let gone = Path::new("/no/such/program");
+    let mut p = profile(gone, mapping_of(&binary, 0), 0, &[address]);
+    let outcome = symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(outcome.binaries[0].why, Some(Why::FileMissing));
+    let options = Options { files: [(0, binary.clone())].into(), ..lab.options() };
+    symbolize(&mut p, &options, &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+    // The kernel marks the name of a file that was unlinked while it was mapped.
+    let deleted = PathBuf::from(format!("{} (deleted)", binary.display()));
+    let mut p = profile(&deleted, mapping_of(&binary, 0), 0, &[address]);
+    symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+}
+
+#[test]
+fn stripped_binaries_use_their_debug_files() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let address = marks(&binary)("mark_inner");
+    let mapping = mapping_of(&binary, 0);
+    lab.run("objcopy", &["--only-keep-debug", "prog", "prog.debug"]);
+    lab.run("strip", &["prog"]);
+    let ask = |name: &Path, mapping: &(u64, u64, String), bias| {
+        let mapping = (mapping.0 + bias, mapping.1, mapping.2.clone());
+        let mut p = profile(name, mapping, bias, &[address]);
+        let outcome = symbolize(&mut p, &lab.options(), &quiet);
+        (names(&p, 0), outcome.binaries[0].why.clone())
+    };
+    let all = (vec!["inner".to_owned(), "middle".into(), "outer".into()], None);
+    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Why::Stripped)));
+    // By build id, with and without the binary itself.
+    let dir = lab.path("debug/.build-id").join(&mapping.2[..2]);
+    fs::create_dir_all(&dir).unwrap();
+    let by_id = dir.join(format!("{}.debug", &mapping.2[2..]));
+    fs::rename(lab.path("prog.debug"), &by_id).unwrap();
+    assert_eq!(ask(&binary, &mapping, 0), all);
+    assert_eq!(ask(Path::new("/no/such/program"), &mapping, 0), all);
+    assert_eq!(ask(Path::new("/no/such/program"), &mapping, 0x7000_0000), all);
+    // By debug link, beside the binary and in `.debug`.
+    fs::rename(&by_id, lab.path("prog.debug")).unwrap();
+    lab.run("objcopy", &["--add-gnu-debuglink=prog.debug", "prog"]);
+    assert_eq!(ask(&binary, &mapping, 0), all);
+    fs::create_dir(lab.path(".debug")).unwrap();
+    fs::rename(lab.path("prog.debug"), lab.path(".debug/prog.debug")).unwrap();
+    assert_eq!(ask(&binary, &mapping, 0), all);
+    // Of another build: refused.
+    let other = lab.compile("other", &C.replace("return 0", "return 1"), &["-g"]);
+    fs::rename(other, lab.path(".debug/prog.debug")).unwrap();
+    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Why::Stripped)));
+}
+
+#[test]
+fn without_build_ids_a_debug_link_is_checked_by_its_checksum() {
+    let lab = Lab::new();
+    let no_id = ["-g", "-Wl,--build-id=none"];
+    let binary = lab.compile("prog", C, &no_id);
+    let address = marks(&binary)("mark_inner");
+    let mapping = mapping_of(&binary, 0);
+    assert_eq!(mapping.2, "");
+    lab.run("objcopy", &["--only-keep-debug", "prog", "prog.debug"]);
+    lab.run("strip", &["prog"]);
+    lab.run("objcopy", &["--add-gnu-debuglink=prog.debug", "prog"]);
+    let ask = || {
+        let mut p = profile(&binary, mapping.clone(), 0, &[address]);
+        symbolize(&mut p, &lab.options(), &quiet);
+        names(&p, 0)
+    };
+    assert_eq!(ask(), ["inner", "middle", "outer"]);
+    let other = lab.compile("other", &C.replace("return 0", "return 1"), &no_id);
+    fs::rename(other, lab.path("prog.debug")).unwrap();
+    assert_eq!(ask(), Vec::<String>::new());
+}
+
+#[test]
+fn a_symbol_table_alone_names_functions() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &[]);
+    let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("main"), 1 << 40]);
+    let outcome = symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(names(&p, 0), ["main"]);
+    let found = &outcome.binaries[0];
+    assert_eq!((found.asked, found.named, found.with_line), (2, 1, 0));
+    assert_eq!(found.why, Some(Why::NoSymbol));
+    assert!(p.mappings[0].has_functions && !p.mappings[0].has_line_numbers);
+}
+
+#[test]
+fn local_functions_of_cpp_have_their_full_names() {
+    let lab = Lab::new();
+    let source = r#"
+        namespace lib { template <class T> __attribute__((noinline)) void run(T f) { f(); } }
+        namespace { __attribute__((noinline)) void helper() { asm volatile(""); } }
+        int main() {
+            lib::run([]() __attribute__((noinline)) { helper(); });
+        }"#;
+    let binary = lab.compile("prog", source, &["-g"]);
+    let mark = marks(&binary);
+    let data = fs::read(&binary).unwrap();
+    let elf = object::File::parse(&*data).unwrap();
+    let lambda = elf
+        .symbols()
+        .find(|s| s.name().is_ok_and(|n| n.starts_with("_ZZ4main") && n.contains("Ul")))
+        .unwrap();
+    let helper = "_ZN12_GLOBAL__N_16helperEv";
+    let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[mark(helper), lambda.address()]);
+    symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(names(&p, 0), ["(anonymous namespace)::helper"]);
+    assert_eq!(names(&p, 1).last().unwrap(), "main::{lambda()#1}::operator()");
+    let function = p.functions[p.lines_of(LocationId(0))[0].function.0 as usize];
+    assert_eq!(p.str(function.system_name), helper);
+    let mut raw = profile(&binary, mapping_of(&binary, 0), 0, &[mark(helper)]);
+    symbolize(&mut raw, &Options { demangle: false, ..lab.options() }, &quiet);
+    assert_eq!(names(&raw, 0), [helper]);
+}
+
+#[test]
+fn lines_that_are_there_stay_unless_forced() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("mark_outer")]);
+    let mine = p.strings.intern("mine");
+    p.functions.push(crate::profile::Function { name: mine, ..Default::default() });
+    let line = crate::profile::Line { function: crate::profile::FunctionId(0), line: 1, column: 0 };
+    p.set_lines(LocationId(0), &[line]);
+    let outcome = symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!((names(&p, 0), outcome.asked()), (vec!["mine".to_owned()], 0));
+    symbolize(&mut p, &Options { force: true, ..lab.options() }, &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+}
+
+#[test]
+fn threads_do_not_change_the_answer() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let (start, ..) = mapping_of(&binary, 0);
+    // Enough addresses for several shares.
+    let addresses: Vec<u64> = (0..70_000).map(|i| start + i).collect();
+    let named = |jobs| {
+        let mut p = profile(&binary, mapping_of(&binary, 0), 0, &addresses);
+        let last = std::sync::Mutex::new((0, 0));
+        let outcome = symbolize(&mut p, &Options { jobs, ..lab.options() }, &|done, total| {
+            let mut last = last.lock().unwrap();
+            *last = (last.0.max(done), total);
+        });
+        let (done, total) = *last.lock().unwrap();
+        assert_eq!(done, total);
+        assert!(outcome.named() > 10);
+        (p.functions, p.lines, p.locations, outcome)
+    };
+    assert_eq!(named(1), named(3));
+}
+
+#[test]
+fn no_damage_to_a_file_is_fatal() {
+    let lab = Lab::new();
+    let binary = lab.compile("prog", C, &["-g"]);
+    let intact = fs::read(&binary).unwrap();
+    let mark = marks(&binary);
+    let mapping = (mapping_of(&binary, 0).0, mapping_of(&binary, 0).1, String::new());
+    let damaged = lab.path("damaged");
+    let mut seed = 1u64;
+    let mut random = move |n: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % n
+    };
+    let mut named = 0;
+    for round in 0..150 {
+        let mut bytes = intact.clone();
+        match round % 3 {
+            0 => bytes.truncate(random(intact.len())),
+            1 => (0..200).for_each(|_| bytes[random(intact.len())] = random(256) as u8),
+            _ => (0..8).for_each(|_| bytes[random(4096)] = random(256) as u8),
+        }
+        fs::write(&damaged, &bytes).unwrap();
+        let addresses = [mark("mark_inner"), mark("main")];
+        let mut p = profile(&damaged, mapping.clone(), 0, &addresses);
+        let outcome = symbolize(&mut p, &lab.options(), &quiet);
+        assert_eq!(outcome.asked(), 2);
+        assert_eq!(outcome.binaries[0].why.is_none(), outcome.named() == 2);
+        named += outcome.named();
+    }
+    // Most random damage leaves something to be read.
+    assert!(named > 50, "{named}");
+}
+
+#[test]
+fn what_is_no_binary_is_said_so() {
+    let lab = Lab::new();
+    fs::write(lab.path("text"), "hello").unwrap();
+    let text = lab.path("text");
+    let text = text.to_str().unwrap();
+    let cases = [
+        (text, Why::NotElf),
+        ("/dev/zero.not", Why::Anonymous),
+        ("/dev", Why::NotElf),
+        ("/proc/self/mem/x", Why::FileMissing),
+        ("//anon", Why::Anonymous),
+        ("[heap]", Why::Anonymous),
+        ("", Why::Anonymous),
+        ("/tmp/perf-0.map", Why::PerfMapMissing),
+    ];
+    for (name, why) in cases {
+        let mut p = profile(Path::new(name), (0, 0, String::new()), 0, &[0x1000]);
+        let outcome = symbolize(&mut p, &lab.options(), &quiet);
+        assert_eq!(outcome.binaries[0].why.as_ref(), Some(&why), "{name}");
+        assert_eq!(outcome.binaries[0].file, name);
+    }
+}
+
+#[test]
+fn perf_maps_can_lie_elsewhere() {
+    let lab = Lab::new();
+    fs::write(lab.path("map"), "1000 100 jitted;f <x>\nbad\n").unwrap();
+    let name = Path::new("/tmp/perf-123456789.map");
+    let mut p = profile(name, (0, 0, String::new()), 0, &[0x1010, 0x2000]);
+    let options = Options { files: [(0, lab.path("map"))].into(), ..lab.options() };
+    let outcome = symbolize(&mut p, &options, &quiet);
+    assert_eq!(names(&p, 0), ["jitted;f <x>"]);
+    let found = &outcome.binaries[0];
+    assert_eq!((found.named, found.bad_lines), (1, 1));
+}

@@ -1,0 +1,320 @@
+//! Sorts a profile's addresses by binary, shares them out to threads and writes the answers.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rustc_hash::FxHashMap;
+
+use crate::profile::{LocationId, Mapping, MappingId, Profile};
+
+use super::answers::{Answers, FunctionIndex, Writer};
+use super::kernel::{self, Kallsyms};
+use super::perf_map::PerfMap;
+use super::source::{self, Found, Layer};
+use super::vdso::Vdso;
+use super::{Binary, Options, Outcome, Why, elf};
+
+/// Fewest addresses of one ELF file that are worth a thread of their own: each parses again.
+const MIN_SHARE: usize = 16_384;
+
+/// Debug information nests deeply, and so do its parsers.
+const STACK: usize = 8 << 20;
+
+/// Locations of one binary, to be asked in one go.
+struct Group {
+    mappings: Vec<MappingId>,
+    /// Address to ask for and location, sorted.
+    asked: Vec<(u64, LocationId)>,
+    /// What to say of addresses that are asked in vain.
+    in_vain: Why,
+    /// Answers came, whatever they say.
+    answered: bool,
+    with_lines: bool,
+}
+
+enum Source {
+    Elf(Vec<Layer>),
+    Kernel(Kallsyms),
+    Vdso(Vdso, String),
+    PerfMap(PerfMap),
+    Nothing(Why),
+}
+
+/// A run of a group's addresses, which are distinct.
+struct Task {
+    group: usize,
+    addresses: Vec<u64>,
+    /// Where their locations stand in the group.
+    asked: Range<usize>,
+}
+
+/// See [`super::symbolize`].
+pub fn symbolize(
+    profile: &mut Profile,
+    options: &Options,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Outcome {
+    let (asked, homeless) = asked_by_mapping(profile, options);
+    let (mut groups, sources) = groups(profile, options, &asked);
+    let tasks = tasks(&groups, &sources, options.jobs.max(1));
+    let answers = run(&sources, &tasks, options, progress);
+    let mut functions = FunctionIndex::new(profile);
+    for (task, answers) in tasks.iter().zip(answers) {
+        let group = &mut groups[task.group];
+        match answers {
+            Ok(answers) => write(profile, &mut functions, group, task, &answers),
+            Err(why) => group.in_vain = why,
+        }
+    }
+    set_flags(profile, options, &groups);
+    outcome(profile, &groups, &sources, &asked, homeless)
+}
+
+/// Locations to ask for, by mapping, and the number of those without any.
+fn asked_by_mapping(profile: &Profile, options: &Options) -> (Vec<Vec<LocationId>>, usize) {
+    let mut asked = vec![Vec::new(); profile.mappings.len()];
+    let mut homeless = 0;
+    for (id, location) in (0..).map(LocationId).zip(&profile.locations) {
+        if location.line_count > 0 && !options.force {
+            continue;
+        }
+        match location.mapping {
+            Some(mapping) => asked[mapping.0 as usize].push(id),
+            None => homeless += usize::from(location.line_count == 0),
+        }
+    }
+    (asked, homeless)
+}
+
+/// Mappings of the same file are asked together: its symbols are parsed once.
+fn groups(
+    profile: &Profile,
+    options: &Options,
+    asked: &[Vec<LocationId>],
+) -> (Vec<Group>, Vec<Source>) {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut sources = Vec::new();
+    let mut found_files = Vec::new();
+    let mut known = FxHashMap::default();
+    for (id, mapping) in (0..).map(MappingId).zip(&profile.mappings) {
+        if asked[id.0 as usize].is_empty() {
+            continue;
+        }
+        let instead = options.files.get(&id.0).map(|p| p.as_path());
+        let group = *known.entry((mapping.file, mapping.build_id, instead)).or_insert_with(|| {
+            let (source, found) = open(profile, mapping, instead, options);
+            let in_vain = match (&source, &found) {
+                (Source::Nothing(why), _) => why.clone(),
+                (_, Some(found)) if found.stripped => Why::Stripped,
+                _ => Why::NoSymbol,
+            };
+            let (mappings, asked) = (Vec::new(), Vec::new());
+            groups.push(Group { mappings, asked, in_vain, answered: false, with_lines: false });
+            sources.push(source);
+            found_files.push(found);
+            groups.len() - 1
+        });
+        groups[group].mappings.push(id);
+        let locations = asked[id.0 as usize].iter();
+        let address = |l: LocationId| profile.locations[l.0 as usize].address;
+        let found = found_files[group].as_ref();
+        groups[group].asked.extend(
+            locations.filter_map(|&l| Some((ask(&sources[group], found, mapping, address(l))?, l))),
+        );
+    }
+    for group in &mut groups {
+        group.asked.sort_unstable();
+    }
+    (groups, sources)
+}
+
+/// The address in the terms of the source.
+fn ask(source: &Source, found: Option<&Found>, mapping: &Mapping, address: u64) -> Option<u64> {
+    match source {
+        Source::Elf(_) => found?.link_address(address, mapping.start, mapping.file_offset),
+        Source::Vdso(..) => address.checked_sub(mapping.start)?.checked_add(mapping.file_offset),
+        Source::Kernel(_) | Source::PerfMap(_) => Some(address),
+        Source::Nothing(_) => None,
+    }
+}
+
+fn open(
+    profile: &Profile,
+    mapping: &Mapping,
+    instead: Option<&Path>,
+    options: &Options,
+) -> (Source, Option<Found>) {
+    let (file, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
+    let simple = |source: Result<Source, Why>| (source.unwrap_or_else(Source::Nothing), None);
+    if file.starts_with("[kernel") {
+        let same = kernel::check_same(build_id, profile.time_nanos);
+        simple(same.and_then(|()| Kallsyms::of_this_kernel()).map(Source::Kernel))
+    } else if file == "[vdso]" {
+        simple(Vdso::of_this_kernel().map(|v| Source::Vdso(v, build_id.to_owned())))
+    } else if is_perf_map(file) {
+        let path = instead.unwrap_or(Path::new(file));
+        simple(PerfMap::open(path).map(Source::PerfMap))
+    } else if instead.is_none() && is_anonymous(file) {
+        simple(Err(Why::Anonymous))
+    } else {
+        match source::find(file, build_id, instead, &options.debug_dirs) {
+            Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
+            Err(why) => simple(Err(why)),
+        }
+    }
+}
+
+fn is_perf_map(file: &str) -> bool {
+    let name = file.rsplit('/').next().and_then(|n| n.strip_prefix("perf-"));
+    let pid = name.and_then(|n| n.strip_suffix(".map"));
+    pid.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn is_anonymous(file: &str) -> bool {
+    let starts = ["[", "//", "/memfd:", "/SYSV", "/dev/zero", "anon_inode:"];
+    file.is_empty() || starts.iter().any(|s| file.starts_with(s))
+}
+
+fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for (group, Group { asked, .. }) in groups.iter().enumerate() {
+        let shares = match sources[group] {
+            Source::Elf(_) => (asked.len() / MIN_SHARE).clamp(1, jobs),
+            _ => 1,
+        };
+        let share = asked.len().div_ceil(shares).max(1);
+        let mut start = 0;
+        while start < asked.len() {
+            // An address goes to one share with all of its locations.
+            let mut end = (start + share).min(asked.len());
+            while end < asked.len() && asked[end].0 == asked[end - 1].0 {
+                end += 1;
+            }
+            let mut addresses: Vec<u64> = asked[start..end].iter().map(|a| a.0).collect();
+            addresses.dedup();
+            tasks.push(Task { group, addresses, asked: start..end });
+            start = end;
+        }
+    }
+    tasks
+}
+
+type Answered = Result<Answers, Why>;
+
+/// Answers of all tasks, in their order, whatever the number of threads.
+fn run(
+    sources: &[Source],
+    tasks: &[Task],
+    options: &Options,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<Answered> {
+    let total = tasks.iter().map(|t| t.addresses.len()).sum();
+    let count = AtomicUsize::new(0);
+    let done = |n: usize| progress(count.fetch_add(n, Ordering::Relaxed) + n, total);
+    // The longest first, so that no thread is left with it at the end.
+    let mut order: Vec<usize> = (0..tasks.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(tasks[i].addresses.len()));
+    let next = AtomicUsize::new(0);
+    let answers: Vec<Mutex<Option<Answered>>> = tasks.iter().map(|_| Mutex::default()).collect();
+    let work = || {
+        while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let answer = answer(&sources[tasks[i].group], &tasks[i].addresses, options, &done);
+            *answers[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(answer);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, tasks.len().max(1)) {
+            let thread = thread::Builder::new().name("symbolize".into()).stack_size(STACK);
+            if thread.spawn_scoped(scope, work).is_err() {
+                // No thread to be had: this one does it.
+                work();
+            }
+        }
+    });
+    answers
+        .into_iter()
+        .map(|a| a.into_inner().unwrap_or_else(|e| e.into_inner()))
+        .map(|a| a.unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into()))))
+        .collect()
+}
+
+fn answer(source: &Source, addresses: &[u64], options: &Options, done: &dyn Fn(usize)) -> Answered {
+    let answers = match source {
+        Source::Elf(layers) => return elf::resolve(layers, addresses, options, done),
+        Source::Kernel(kallsyms) => Ok(kallsyms.resolve(addresses)),
+        Source::Vdso(vdso, build_id) => vdso.resolve(build_id, addresses),
+        Source::PerfMap(map) => Ok(map.resolve(addresses)),
+        Source::Nothing(why) => Err(why.clone()),
+    };
+    done(addresses.len());
+    answers
+}
+
+fn write(
+    profile: &mut Profile,
+    functions: &mut FunctionIndex,
+    group: &mut Group,
+    task: &Task,
+    answers: &Answers,
+) {
+    let mut writer = Writer::new(answers);
+    let mut index = 0;
+    for &(address, location) in &group.asked[task.asked.clone()] {
+        while task.addresses[index] < address {
+            index += 1;
+        }
+        let frames = answers.get(index);
+        if !frames.is_empty() {
+            writer.write(profile, functions, location, index);
+            group.with_lines |= frames.iter().any(|f| f.line > 0);
+        }
+    }
+    group.answered = true;
+}
+
+/// Tells other readers what need not be looked up again.
+fn set_flags(profile: &mut Profile, options: &Options, groups: &[Group]) {
+    for group in groups {
+        for id in &group.mappings {
+            let mapping = &mut profile.mappings[id.0 as usize];
+            mapping.has_functions |= group.answered || group.in_vain == Why::Anonymous;
+            mapping.has_filenames |= group.with_lines;
+            mapping.has_line_numbers |= group.with_lines;
+            mapping.has_inline_frames |= group.with_lines && options.inlines;
+        }
+    }
+}
+
+fn outcome(
+    profile: &Profile,
+    groups: &[Group],
+    sources: &[Source],
+    asked: &[Vec<LocationId>],
+    homeless: usize,
+) -> Outcome {
+    let mut binaries = Vec::new();
+    for (group, source) in groups.iter().zip(sources) {
+        for &mapping in &group.mappings {
+            let asked = &asked[mapping.0 as usize];
+            let named = asked.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();
+            let line = |l: &&LocationId| profile.lines_of(**l).iter().any(|l| l.line > 0);
+            binaries.push(Binary {
+                mapping,
+                file: profile.str(profile.mappings[mapping.0 as usize].file).to_owned(),
+                asked: asked.len(),
+                named,
+                with_line: asked.iter().filter(line).count(),
+                why: (named < asked.len()).then(|| group.in_vain.clone()),
+                bad_lines: match source {
+                    Source::PerfMap(map) => map.bad_lines,
+                    _ => 0,
+                },
+            });
+        }
+    }
+    binaries.sort_by_key(|b| b.mapping);
+    Outcome { binaries, homeless }
+}
