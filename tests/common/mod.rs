@@ -1,0 +1,37 @@
+//! What the end-to-end tests share: run the built binary, build targets, read what came out.
+
+// Each test file is a crate of its own and uses its part of this.
+#![allow(dead_code, unused_imports)]
+
+pub mod pprof;
+pub mod run;
+pub mod system;
+pub mod targets;
+
+pub use pprof::Pprof;
+pub use run::{Output, Prof, Running};
+pub use system::{needs, skip};
+pub use targets::{Build, target};
+
+use std::path::Path;
+
+/// A fresh folder for one test, removed when dropped.
+pub fn temp_dir() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary folder")
+}
+
+/// Reads a recording with the tests' own decoder.
+pub fn read(path: impl AsRef<Path>) -> Pprof {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    Pprof::decode(&bytes)
+}
+
+/// Fails unless `got` lies within `tolerance` of `want`; all in percent.
+#[track_caller]
+pub fn assert_share(what: &str, got: f64, want: f64, tolerance: f64) {
+    assert!(
+        (got - want).abs() <= tolerance,
+        "{what}: {got:.2} %, but {want:.2} % is right (within {tolerance})"
+    );
+}

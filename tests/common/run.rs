@@ -1,0 +1,219 @@
+//! Runs programs: the built prof, and the children that it records.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Nothing that a test starts may run longer.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+pub struct Output {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Output {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// The exit code; panics when a signal ended the program.
+    #[track_caller]
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{}: {}", self.status, self.stderr))
+    }
+
+    /// Fails unless the program exited with 0.
+    #[track_caller]
+    pub fn ok(self) -> Output {
+        assert!(self.status.success(), "{}\n{}\n{}", self.status, self.text(), self.stderr);
+        self
+    }
+
+    /// Fails unless prof refused with this code and one line that holds all `words`, and
+    /// neither panicked nor printed anything on standard output.
+    #[track_caller]
+    pub fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code(), code, "{}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        let last = self.stderr.trim_end().lines().last().unwrap_or_default();
+        let error = self.stderr.lines().find(|l| l.starts_with("prof: ")).unwrap_or(last);
+        for word in words {
+            assert!(error.contains(word), "{word:?} is not in: {}", self.stderr);
+        }
+        assert!(self.stdout.is_empty(), "on standard output: {}", self.text());
+    }
+
+    /// Fails unless standard error holds all `words`.
+    #[track_caller]
+    pub fn says(self, words: &[&str]) -> Output {
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in: {}", self.stderr);
+        }
+        self
+    }
+}
+
+/// The built prof with arguments, not yet run.
+pub struct Prof {
+    pub command: Command,
+}
+
+impl Prof {
+    /// `prof ARGS…` (words at white space) in a folder.
+    pub fn new(dir: impl AsRef<Path>, args: &str) -> Prof {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prof"));
+        command.current_dir(dir).args(args.split_whitespace());
+        Prof { command }
+    }
+
+    /// One more argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Prof {
+        self.command.arg(arg);
+        self
+    }
+
+    /// More arguments (words at white space).
+    pub fn args(mut self, args: &str) -> Prof {
+        self.command.args(args.split_whitespace());
+        self
+    }
+
+    /// The command alone, with this standard output and nothing to read.
+    pub fn command_with(mut self, stdout: Stdio) -> Command {
+        self.command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+        self.command
+    }
+
+    /// `-- COMMAND ARGS…` (arguments: words at white space).
+    pub fn target(mut self, command: impl AsRef<OsStr>, args: &str) -> Prof {
+        self.command.arg("--").arg(command).args(args.split_whitespace());
+        self
+    }
+
+    /// Runs it to its end with nothing on standard input.
+    #[track_caller]
+    pub fn run(mut self) -> Output {
+        self.command.stdin(Stdio::null());
+        run(self.command)
+    }
+
+    /// Starts it, its standard output and error kept for [`Running::finish`].
+    pub fn start(mut self) -> Running {
+        self.command.stdin(Stdio::null());
+        Running::start(&mut self.command)
+    }
+}
+
+/// Runs a command to its end; panics when it hangs.
+#[track_caller]
+pub fn run(mut command: Command) -> Output {
+    Running::start(&mut command).finish()
+}
+
+/// Runs a tool and returns its standard output; panics when it fails.
+#[track_caller]
+pub fn tool(name: &str, args: &[&OsStr]) -> String {
+    let mut command = Command::new(name);
+    command.args(args).stdin(Stdio::null());
+    run(command).ok().text()
+}
+
+/// A child that is killed when dropped.
+pub struct Running {
+    child: Option<Child>,
+    stdout: mpsc::Receiver<Vec<u8>>,
+    stderr: mpsc::Receiver<Vec<u8>>,
+    lines: mpsc::Receiver<String>,
+    deadline: Instant,
+}
+
+/// Reads a pipe to its end in a thread of its own; each line is also handed on at once.
+fn drain(pipe: impl Read + Send + 'static, lines: mpsc::Sender<String>) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let mut reader = BufReader::new(pipe);
+        let mut start = 0;
+        while reader.read_until(b'\n', &mut all).is_ok_and(|n| n > 0) {
+            lines.send(String::from_utf8_lossy(&all[start..]).trim_end().to_string()).ok();
+            start = all.len();
+        }
+        sender.send(all).ok();
+    });
+    receiver
+}
+
+impl Running {
+    /// Starts a command with pipes for its standard output and error.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let (sender, lines) = mpsc::channel();
+        let stdout = drain(child.stdout.take().unwrap(), sender);
+        let stderr = drain(child.stderr.take().unwrap(), mpsc::channel().0);
+        Running { child: Some(child), stdout, stderr, lines, deadline: Instant::now() + LIMIT }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().unwrap().id() as i32
+    }
+
+    /// Waits until the child has printed this line; returns the lines before it.
+    #[track_caller]
+    pub fn wait_for(self, line: &str) -> (Running, Vec<String>) {
+        let mut before = Vec::new();
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(l) if l == line => return (self, before),
+                Ok(l) => before.push(l),
+                Err(e) => panic!("{line:?} never came ({e}): {before:?}"),
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, number: i32) {
+        // SAFETY: kill takes two numbers; the child is not reaped yet, so the pid is its own.
+        assert_eq!(unsafe { libc::kill(self.pid(), number) }, 0);
+    }
+
+    /// True while the child has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
+    /// Waits for the end; kills the child and panics when it takes too long.
+    #[track_caller]
+    pub fn finish(mut self) -> Output {
+        while self.is_running() {
+            assert!(Instant::now() < self.deadline, "still running after {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = self.child.take().unwrap().wait().unwrap();
+        // A grandchild may hold the pipe; what is there after a while is what there is.
+        let all = |r: &mpsc::Receiver<Vec<u8>>| r.recv_timeout(Duration::from_secs(20));
+        let stdout = all(&self.stdout).expect("standard output stays open");
+        let stderr = all(&self.stderr).expect("standard error stays open");
+        Output { status, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Builds the programs of tests/targets/, once for each set of flags.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::run;
+
+/// How a target is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// `gcc -O2`, as gcc likes it: without frame pointers.
+    C,
+    /// The same with frame pointers.
+    CFramePointers,
+    /// The same with debug information.
+    CDebug,
+    /// `g++ -O2`, without frame pointers.
+    Cpp,
+    /// `rustc -O` with line tables.
+    Rust,
+}
+
+/// Path of a file in tests/targets/.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(name)
+}
+
+/// Path of the built program NAME; builds it when it is not there yet or its source changed.
+#[track_caller]
+pub fn target(name: &str, build: Build) -> PathBuf {
+    let (suffix, compiler, flags): (&str, &str, &[&str]) = match build {
+        Build::C => ("c", "gcc", &["-O2", "-fomit-frame-pointer", "-pthread"]),
+        Build::CFramePointers => (
+            "c",
+            "gcc",
+            &["-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-pthread"],
+        ),
+        Build::CDebug => ("c", "gcc", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]),
+        Build::Cpp => ("cpp", "g++", &["-O2", "-fomit-frame-pointer", "-pthread"]),
+        Build::Rust => ("rs", "rustc", &["-O", "-Cdebuginfo=1", "--edition=2024"]),
+    };
+    let source = source(&format!("{name}.{suffix}"));
+    let text = std::fs::read(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
+    let mut hasher = DefaultHasher::new();
+    (text, compiler, flags).hash(&mut hasher);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("targets")
+        .join(format!("{:016x}", hasher.finish()));
+    let program = dir.join(name);
+    if !program.exists() {
+        std::fs::create_dir_all(&dir).unwrap();
+        // Two tests may build the same one at once: each its own file, renamed when whole.
+        let half = dir.join(format!("{name}.{}", std::process::id()));
+        let mut command = Command::new(compiler);
+        command.args(flags).arg("-o").arg(&half).arg(&source);
+        run::run(command).ok();
+        std::fs::rename(&half, &program).unwrap();
+    }
+    program
+}

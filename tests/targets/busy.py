@@ -1,0 +1,17 @@
+"""Busy in pure Python. usage: busy.py SECONDS (0: for ever)"""
+import sys
+import time
+
+
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def main(seconds):
+    end = time.monotonic() + seconds
+    while seconds == 0 or time.monotonic() < end:
+        fibonacci(18)
+
+
+print("ready", flush=True)
+main(float(sys.argv[1]))
