@@ -1,0 +1,313 @@
+//! Colours of flame graph boxes.
+
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use super::model::{Frame, Name};
+use crate::profile::Profile;
+
+/// What the colour of a box means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scheme {
+    /// The programming language; the kernel and unknown code have colours of their own
+    #[default]
+    Language,
+    /// The package: crate, module, namespace, or the binary
+    Package,
+    /// Kernel, user or inlined code
+    Kernel,
+    /// The box's own value: the redder, the more is spent in it
+    #[value(name = "self")]
+    SelfValue,
+    /// The box's total
+    Total,
+}
+
+/// Red, green and blue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rgb {
+    /// Red.
+    pub r: u8,
+    /// Green.
+    pub g: u8,
+    /// Blue.
+    pub b: u8,
+}
+
+/// What a frame was written in, as far as its name and file tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Kernel code, whatever its language.
+    Kernel,
+    /// C, or something that looks like it.
+    C,
+    /// C++.
+    Cpp,
+    /// Rust.
+    Rust,
+    /// Go.
+    Go,
+    /// Python.
+    Python,
+    /// JavaScript.
+    JavaScript,
+    /// Java and other languages of its machine.
+    Java,
+    /// Ruby, PHP, Perl, Lua.
+    Script,
+    /// No name.
+    Unknown,
+    /// No code: a process, a thread, a label.
+    Label,
+}
+
+/// Colour of a frame of which `own` and `total` of `max` are spent.
+pub fn color(
+    scheme: Scheme,
+    profile: &Profile,
+    frame: &Frame,
+    own: i64,
+    total: i64,
+    max: i64,
+) -> Rgb {
+    let name = frame.display(profile);
+    if matches!(frame.name, Name::Label(..) | Name::NoStack) {
+        return hsl(215.0, 0.18, 0.80 + 0.05 * unit(hash(&name)));
+    }
+    match scheme {
+        Scheme::Language => by_language(language(profile, frame), hash(&name)),
+        Scheme::Package => by_package(&package(profile, frame), hash(&name)),
+        Scheme::Kernel => by_side(frame, hash(&name)),
+        Scheme::SelfValue => heat(own, max),
+        Scheme::Total => heat(total, max),
+    }
+}
+
+fn by_language(language: Language, seed: u64) -> Rgb {
+    let (hue, spread, saturation, lightness) = match language {
+        Language::Kernel => (262.0, 14.0, 0.46, 0.76),
+        Language::C => (44.0, 8.0, 0.86, 0.66),
+        Language::Cpp => (54.0, 6.0, 0.78, 0.62),
+        Language::Rust => (22.0, 16.0, 0.86, 0.68),
+        Language::Go => (190.0, 14.0, 0.58, 0.65),
+        Language::Python => (210.0, 12.0, 0.66, 0.70),
+        Language::JavaScript => (78.0, 12.0, 0.56, 0.62),
+        Language::Java => (120.0, 18.0, 0.46, 0.65),
+        Language::Script => (338.0, 14.0, 0.62, 0.74),
+        Language::Unknown | Language::Label => (30.0, 10.0, 0.08, 0.80),
+    };
+    varied(hue, spread, saturation, lightness, seed)
+}
+
+fn by_package(package: &str, seed: u64) -> Rgb {
+    varied((hash(package) % 360) as f64, 6.0, 0.60, 0.69, seed)
+}
+
+fn by_side(frame: &Frame, seed: u64) -> Rgb {
+    match (frame.kernel, frame.inlined, frame.name) {
+        (true, ..) => varied(20.0, 12.0, 0.85, 0.66, seed),
+        (_, true, _) => varied(185.0, 12.0, 0.50, 0.66, seed),
+        (_, _, Name::Address(_)) => by_language(Language::Unknown, seed),
+        _ => varied(105.0, 22.0, 0.50, 0.66, seed),
+    }
+}
+
+/// From pale yellow (nothing) to red (`max`); the root makes small values visible.
+fn heat(value: i64, max: i64) -> Rgb {
+    let share = if max > 0 { (value.max(0) as f64 / max as f64).min(1.0).sqrt() } else { 0.0 };
+    hsl(54.0 * (1.0 - share), 0.55 + 0.35 * share, 0.88 - 0.33 * share)
+}
+
+/// A colour near the given one, always the same for the same seed.
+fn varied(hue: f64, spread: f64, saturation: f64, lightness: f64, seed: u64) -> Rgb {
+    let (a, b) = (unit(seed) - 0.5, unit(seed.rotate_left(32)) - 0.5);
+    hsl(hue + a * spread, saturation, lightness + b * 0.09)
+}
+
+fn hash(text: &str) -> u64 {
+    let mut h = FxHasher::default();
+    h.write(text.as_bytes());
+    // FxHasher leaves the low bits of short texts alike.
+    let mixed = (h.finish() ^ (h.finish() >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 32)
+}
+
+/// The low 32 bits as 0 to 1.
+fn unit(bits: u64) -> f64 {
+    (bits & 0xffff_ffff) as f64 / f64::from(u32::MAX)
+}
+
+fn hsl(hue: f64, saturation: f64, lightness: f64) -> Rgb {
+    let hue = hue.rem_euclid(360.0) / 30.0;
+    let reach = saturation * lightness.min(1.0 - lightness);
+    let channel = |n: f64| {
+        let k = (n + hue) % 12.0;
+        let value = lightness - reach * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0);
+        (value * 255.0).round() as u8
+    };
+    Rgb { r: channel(0.0), g: channel(8.0), b: channel(4.0) }
+}
+
+/// The language of a frame, by the extension of its file, else by what its names look like.
+pub fn language(profile: &Profile, frame: &Frame) -> Language {
+    match frame.name {
+        _ if frame.kernel => Language::Kernel,
+        Name::Address(_) | Name::Any | Name::NoStack => Language::Unknown,
+        Name::Label(..) => Language::Label,
+        Name::Function(name) => {
+            let file = profile.str(frame.file);
+            let extension = file.rsplit_once('.').map_or("", |(_, e)| e);
+            by_extension(extension).unwrap_or_else(|| {
+                by_name(profile.str(name), profile.str(frame.system_name), frame, profile)
+            })
+        }
+    }
+}
+
+fn by_extension(extension: &str) -> Option<Language> {
+    Some(match extension {
+        "rs" => Language::Rust,
+        "go" => Language::Go,
+        "cc" | "cpp" | "cxx" | "c++" | "C" | "hh" | "hpp" | "hxx" | "tcc" | "ipp" | "inl" => {
+            Language::Cpp
+        }
+        "c" | "S" | "s" | "asm" => Language::C,
+        "py" | "pyx" | "pyi" => Language::Python,
+        "js" | "mjs" | "cjs" | "ts" | "tsx" | "jsx" => Language::JavaScript,
+        "java" | "kt" | "scala" | "clj" | "groovy" => Language::Java,
+        "rb" | "php" | "pl" | "pm" | "lua" => Language::Script,
+        _ => return None,
+    })
+}
+
+fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> Language {
+    let binary = frame.binary_name(profile);
+    let rust_hash = |s: &str| s.starts_with("_ZN") && s.contains("17h") && s.ends_with('E');
+    if system_name.starts_with("_R") || rust_hash(system_name) || looks_rust(name) {
+        Language::Rust
+    } else if system_name.starts_with("_Z") {
+        Language::Cpp
+    } else if name.starts_with("py::") || name.ends_with(".py") {
+        Language::Python
+    } else if ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:", "RegExp:"]
+        .iter()
+        .any(|p| name.starts_with(p))
+    {
+        Language::JavaScript
+    } else if (name.starts_with('L') && name.contains(";::"))
+        || (binary.starts_with("perf-") && name.contains("::") && name.contains('.'))
+    {
+        Language::Java
+    } else if name.contains("::") || name.contains('<') {
+        Language::Cpp
+    } else if looks_go(name) {
+        Language::Go
+    } else {
+        Language::C
+    }
+}
+
+fn looks_rust(name: &str) -> bool {
+    name.contains("{{closure}}")
+        || name.contains("{closure#")
+        || (name.starts_with('<') && name.contains(" as "))
+        || ["core::", "alloc::", "std::rt::", "std::sys::", "std::panicking::", "std::thread::"]
+            .iter()
+            .any(|p| name.starts_with(p))
+}
+
+/// Go's names are `path/package.Function` or `package.(*Type).Method`.
+fn looks_go(name: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let Some((package, function)) = last.split_once('.') else { return false };
+    let word = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_alphanumeric() || c == '_');
+    // `name.part.0` and the like are clones of C functions.
+    let clone = ["part", "cold", "isra", "constprop", "llvm", "lto_priv"];
+    word(package) && !function.is_empty() && !clone.iter().any(|c| function.starts_with(c))
+}
+
+/// What a frame belongs to: crate, namespace, Go or Java package, else its binary.
+pub fn package(profile: &Profile, frame: &Frame) -> String {
+    let binary = frame.binary_name(profile).to_string();
+    let Name::Function(_) = frame.name else { return binary };
+    let name = frame.display(profile);
+    let name = name.trim_start_matches(['<', '&', '*', '(']);
+    let name = name.strip_prefix("dyn ").unwrap_or(name);
+    let name = name.strip_prefix("mut ").unwrap_or(name);
+    let end = name.find(['<', '(', ' ', ',']).unwrap_or(name.len());
+    let head = &name[..end];
+    match language(profile, frame) {
+        Language::Kernel => "[kernel]".to_string(),
+        Language::Go => {
+            let slash = name.rfind('/').map_or(0, |i| i + 1);
+            let dot = name[slash..].find('.').map_or(name.len(), |i| slash + i);
+            name[..dot].to_string()
+        }
+        Language::Java => match head.trim_start_matches('L').rfind(['/', '.']) {
+            Some(i) => head.trim_start_matches('L')[..i].to_string(),
+            None => binary,
+        },
+        _ => match head.split_once("::") {
+            Some((first, _)) if !first.is_empty() => first.to_string(),
+            _ => binary,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Builder, LabelSetId};
+    use crate::report::model::{Filter, Frames, Granularity};
+    use crate::report::testing::{functions, mapping};
+
+    /// Language and package of a function of this name in this file of this binary.
+    fn of(name: &str, file: &str, binary: &str) -> (Language, String) {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let m = mapping(&mut b, binary, 0);
+        let l = functions(&mut b, Some(m), 1, &[(name, file, 1)]);
+        b.add(&[l], LabelSetId::EMPTY, crate::profile::Column(0), 1);
+        let p = b.finish(None);
+        let frames = Frames::new(&p, Granularity::FUNCTION, &Filter::default());
+        let frame = *frames.get(frames.of(l)[0]);
+        (language(&p, &frame), package(&p, &frame))
+    }
+
+    #[test]
+    fn languages_and_packages() {
+        let cases = [
+            ("main", "a.c", "/bin/app", Language::C, "app"),
+            ("memcpy", "", "/lib/libc.so.6", Language::C, "libc.so.6"),
+            ("foo.part.0", "", "/bin/app", Language::C, "app"),
+            (
+                "<serde_json::Value as core::fmt::Debug>::fmt",
+                "",
+                "/a",
+                Language::Rust,
+                "serde_json",
+            ),
+            ("alloc::vec::Vec<T>::push", "vec.rs", "/a", Language::Rust, "alloc"),
+            ("llvm::Value::get()", "", "/a", Language::Cpp, "llvm"),
+            ("runtime.mallocgc", "", "/a", Language::Go, "runtime"),
+            ("github.com/x/y.(*T).Do", "y.go", "/a", Language::Go, "github.com/x/y"),
+            ("py::run:/x.py", "", "/tmp/perf-1.map", Language::Python, "py"),
+            ("JS:*fib /x.js:1", "", "/tmp/perf-1.map", Language::JavaScript, "perf-1.map"),
+            ("do_syscall_64", "", "[kernel.kallsyms]", Language::Kernel, "[kernel]"),
+        ];
+        for (name, file, binary, l, package) in cases {
+            assert_eq!(of(name, file, binary), (l, package.to_string()), "{name}");
+        }
+    }
+
+    #[test]
+    fn heat_rises_and_colours_are_steady() {
+        assert_eq!(hsl(0.0, 1.0, 0.5), Rgb { r: 255, g: 0, b: 0 });
+        assert_eq!(hsl(120.0, 1.0, 0.5), Rgb { r: 0, g: 255, b: 0 });
+        assert_eq!(hsl(240.0, 1.0, 0.25), Rgb { r: 0, g: 0, b: 128 });
+        let greens: Vec<_> = [0, 10, 50, 100].map(|v| heat(v, 100).g).into();
+        assert!(greens.windows(2).all(|w| w[0] > w[1]), "{greens:?}");
+        assert_eq!(by_package("a", 1), by_package("a", 1));
+        assert_ne!(by_language(Language::C, hash("a")), by_language(Language::C, hash("b")));
+    }
+}

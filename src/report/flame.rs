@@ -1,0 +1,465 @@
+//! Flame graphs: inferno's interactive SVG.
+//!
+//! inferno reads lines of text and splits them at `;` and at the last space, and knows a box by
+//! its name. So it gets a number for each box instead, and lays them out; titles, labels and
+//! colours are put in afterwards. Names then need no stand-ins, two boxes of one name can have
+//! two colours, and the tooltips can say `12.3 ms` for 12,300,000.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
+use inferno::flamegraph::{self, Options};
+
+use super::colors::{self, Scheme};
+use super::model::{Tree, View};
+use super::units;
+
+/// How a flame graph looks.
+#[derive(Clone, Debug)]
+pub struct FlameOptions {
+    /// Large text above it.
+    pub title: String,
+    /// Smaller text below the title.
+    pub subtitle: String,
+    /// Roots at the top, leaves at the bottom.
+    pub inverted: bool,
+    /// Width in pixels; `None`: as wide as the window.
+    pub width: Option<usize>,
+    /// Boxes narrower than this many percent of the whole are left out (their value stays in
+    /// the box below).
+    pub min_width: f64,
+    /// What colours mean.
+    pub scheme: Scheme,
+}
+
+/// Width that boxes are laid out for when the window decides.
+const DEFAULT_WIDTH: usize = 1200;
+/// Size of the text, and how wide a character of it is, in pixels.
+const FONT_SIZE: usize = 12;
+const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
+/// Space left and right of the boxes.
+const PADDING: usize = 10;
+
+/// A box of the drawing, in the order of the drawing.
+struct Drawn {
+    node: u32,
+    depth: usize,
+    /// Its value less that of the boxes on it, which is what inferno wants to know.
+    rest: i64,
+}
+
+/// Draws `tree`. Fails with `InvalidInput` when nothing in it has a positive value.
+pub fn write(
+    out: &mut dyn Write,
+    view: &View,
+    tree: &Tree,
+    options: &FlameOptions,
+) -> io::Result<()> {
+    let boxes = boxes(view, tree, options.min_width);
+    if boxes.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
+    }
+    let lines = lines(&boxes);
+    let mut palette = palette(view, tree, &boxes, options.scheme);
+    let mut inferno = Options::default();
+    inferno.title = clean(&options.title).into_owned();
+    inferno.subtitle = Some(clean(&options.subtitle).into_owned());
+    inferno.image_width = options.width;
+    // What is too narrow is gone already.
+    inferno.min_width = 0.0;
+    inferno.no_sort = true;
+    inferno.font_size = FONT_SIZE;
+    inferno.bgcolors = Some(BackgroundColor::Flat(Color { r: 252, g: 252, b: 250 }));
+    inferno.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
+    inferno.palette_map = Some(&mut palette);
+    if options.inverted {
+        inferno.direction = flamegraph::Direction::Inverted;
+    }
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut inferno, lines.lines(), &mut svg)?;
+    drop(lines);
+    let svg = String::from_utf8(svg).map_err(io::Error::other)?;
+    let width = (options.width.unwrap_or(DEFAULT_WIDTH)).saturating_sub(2 * PADDING) as f64;
+    put_names_in(out, &svg, view, tree, &boxes, width)
+}
+
+/// The boxes that are wide enough, from callers to callees, siblings by name.
+fn boxes(view: &View, tree: &Tree, min_width: f64) -> Vec<Drawn> {
+    let total = tree.node(Tree::ROOT).total;
+    let least = (total as f64 * min_width / 100.0).max(1.0);
+    let children = tree.children();
+    let shown = |node: u32| {
+        let wide = |c: &&u32| tree.node(**c).total as f64 >= least;
+        let mut ids: Vec<u32> = children.of(node).iter().filter(wide).copied().collect();
+        let frame = |n: u32| view.frames.get(tree.node(n).frame);
+        ids.sort_by(|&a, &b| frame(b).cmp_name(frame(a), view.profile));
+        ids
+    };
+    let mut out = Vec::new();
+    let mut pending: Vec<_> = shown(Tree::ROOT).into_iter().map(|c| (c, 0)).collect();
+    while let Some((node, depth)) = pending.pop() {
+        let on_it = shown(node);
+        let sum = on_it.iter().fold(0i64, |s, &c| s.saturating_add(tree.node(c).total));
+        let rest = tree.node(node).total.saturating_sub(sum).max(0);
+        out.push(Drawn { node, depth, rest });
+        pending.extend(on_it.into_iter().map(|c| (c, depth + 1)));
+    }
+    out
+}
+
+/// The number that stands for a box. Padded, so that the order of the drawing is that of the
+/// text, which inferno insists on.
+fn number(index: usize, count: usize) -> String {
+    let digits = count.ilog10() as usize + 1;
+    format!("{index:0digits$}")
+}
+
+/// Folded lines of numbers. A box without a rest needs none: those on it make it wide enough.
+fn lines(boxes: &[Drawn]) -> String {
+    let mut out = String::new();
+    let mut path: Vec<usize> = Vec::new();
+    for (index, b) in boxes.iter().enumerate() {
+        path.truncate(b.depth);
+        path.push(index);
+        if b.rest > 0 {
+            for (i, &index) in path.iter().enumerate() {
+                let separator = if i == 0 { "" } else { ";" };
+                let _ = write!(out, "{separator}{}", number(index, boxes.len()));
+            }
+            let _ = writeln!(out, " {}", b.rest);
+        }
+    }
+    out
+}
+
+fn palette(view: &View, tree: &Tree, boxes: &[Drawn], scheme: Scheme) -> PaletteMap {
+    let nodes = || boxes.iter().map(|b| tree.node(b.node));
+    let max = match scheme {
+        Scheme::SelfValue => nodes().map(|n| n.self_value).max().unwrap_or(0),
+        _ => tree.node(Tree::ROOT).total,
+    };
+    let mut palette = PaletteMap::default();
+    for (i, b) in boxes.iter().enumerate() {
+        let node = tree.node(b.node);
+        let frame = view.frames.get(node.frame);
+        let rgb = colors::color(scheme, view.profile, frame, node.self_value, node.total, max);
+        palette.insert(number(i, boxes.len()), Color { r: rgb.r, g: rgb.g, b: rgb.b });
+    }
+    palette.insert("", Color { r: 228, g: 228, b: 224 });
+    palette
+}
+
+/// Replaces the numbers in inferno's drawing by names and values.
+///
+/// A box is `<title>NUMBER (…)</title><rect … width="W%" …/><text …>…</text>`.
+fn put_names_in(
+    out: &mut dyn Write,
+    svg: &str,
+    view: &View,
+    tree: &Tree,
+    boxes: &[Drawn],
+    width: f64,
+) -> io::Result<()> {
+    let unexpected = || io::Error::other("inferno draws in a way that this version does not know");
+    let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
+    out.write_all(&svg.as_bytes()[..start])?;
+    let mut rest = &svg[start..];
+    while let Some((before, after)) = rest.split_once("<title>") {
+        let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
+        let (rect, after) = after.split_once("<text ").ok_or_else(unexpected)?;
+        let (place, after) = after.split_once('>').ok_or_else(unexpected)?;
+        let (_, after) = after.split_once("</text>").ok_or_else(unexpected)?;
+        let number = title.split(' ').next().unwrap_or("");
+        let node = match number {
+            "all" => Tree::ROOT,
+            n => {
+                let index: usize = n.parse().map_err(|_| unexpected())?;
+                boxes.get(index).ok_or_else(unexpected)?.node
+            }
+        };
+        let percent = attribute(rect, "width")
+            .and_then(|w| w.trim_end_matches('%').parse::<f64>().ok())
+            .ok_or_else(unexpected)?;
+        let name = name(view, tree, node);
+        let label = fitting(&name, percent / 100.0 * width);
+        let title = tooltip(view, tree, node, &name);
+        let (title, label) = (escape(&title), escape(&label));
+        write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
+        rest = after;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let at = element.find(&format!(" {name}=\""))?;
+    let value = &element[at + name.len() + 3..];
+    Some(&value[..value.find('"')?])
+}
+
+fn name<'a>(view: &'a View, tree: &Tree, node: u32) -> Cow<'a, str> {
+    if node == Tree::ROOT {
+        return "all".into();
+    }
+    let frame = view.frames.get(tree.node(node).frame);
+    match frame.display(view.profile) {
+        Cow::Borrowed(s) => clean(s),
+        Cow::Owned(s) => Cow::Owned(clean(&s).into_owned()),
+    }
+}
+
+/// `name (cpu 12.3 ms, 4.56%, libc.so.6)`. The script in the SVG takes what stands before the
+/// last parenthesis for the name, so there is no `(` in it.
+fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
+    let n = tree.node(node);
+    let (kind, unit) = view.value_type();
+    let value = units::format(n.total, unit);
+    let mut inside = format!("{kind} {value}, {:.2}%", view.percent(n.total));
+    if node != Tree::ROOT {
+        if n.self_value != 0 && n.self_value != n.total {
+            let _ = write!(inside, ", self {}", units::format(n.self_value, unit));
+        }
+        let frame = view.frames.get(n.frame);
+        let binary = clean(frame.binary_name(view.profile));
+        if !binary.is_empty() {
+            let _ = write!(inside, ", {binary}");
+        }
+    }
+    format!("{name} ({})", inside.replace('(', "["))
+}
+
+/// As much of `name` as fits in so many pixels.
+fn fitting(name: &str, pixels: f64) -> String {
+    let fits = ((pixels - 3.0) / CHAR_WIDTH).max(0.0) as usize;
+    if name.chars().count() <= fits {
+        name.to_string()
+    } else if fits < 3 {
+        String::new()
+    } else {
+        name.chars().take(fits - 2).chain("..".chars()).collect()
+    }
+}
+
+/// XML has no control characters, and a tooltip has one line.
+fn clean(text: &str) -> Cow<'_, str> {
+    let forbidden = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    if text.contains(forbidden) { text.replace(forbidden, " ").into() } else { text.into() }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::report::model::{Direction, Filter, Granularity, Top, TopOptions};
+    use crate::report::testing::{answers, odd_names, processes};
+
+    /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
+    #[derive(Debug)]
+    struct Seen {
+        title: String,
+        label: String,
+        fill: String,
+        value: i64,
+    }
+
+    impl Seen {
+        fn name(&self) -> &str {
+            self.title.rsplit_once(" (").unwrap().0
+        }
+    }
+
+    fn options() -> FlameOptions {
+        FlameOptions {
+            title: "app <cpu> & more".into(),
+            subtitle: "9.00 s".into(),
+            inverted: false,
+            width: None,
+            min_width: 0.0,
+            scheme: Scheme::Language,
+        }
+    }
+
+    fn drawn(p: &Profile, kind: usize, roots: &[&str], options: &FlameOptions) -> String {
+        let mut view = View::new(p, kind, Granularity::FUNCTION, &Filter::default());
+        let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
+        let tree = Tree::new(&mut view, Direction::Callees, &roots);
+        let mut out = Vec::new();
+        write(&mut out, &view, &tree, options).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Parses the SVG as strict XML and returns its boxes.
+    fn boxes_of(svg: &str) -> Vec<Seen> {
+        use quick_xml::events::Event;
+        let mut reader = quick_xml::Reader::from_str(svg);
+        reader.config_mut().check_end_names = true;
+        let (mut out, mut text, mut in_frames, mut depth) = (Vec::<Seen>::new(), None, false, 0);
+        loop {
+            match reader.read_event().expect("well-formed XML") {
+                Event::Eof => break,
+                Event::Start(e) => {
+                    depth += 1;
+                    let id = e.try_get_attribute("id").unwrap();
+                    in_frames |= id.is_some_and(|id| &*id.value == b"frames");
+                    text = Some(String::new());
+                }
+                Event::Empty(e) if in_frames && e.name().as_ref() == b"rect" => {
+                    let attribute = |name: &str| {
+                        let a = e.try_get_attribute(name).unwrap().unwrap();
+                        String::from_utf8(a.value.to_vec()).unwrap()
+                    };
+                    let last = out.last_mut().unwrap();
+                    last.fill = attribute("fill");
+                    last.value = attribute("fg:w").parse().unwrap();
+                }
+                Event::Text(t) => {
+                    if let Some(s) = &mut text {
+                        s.push_str(&t.decode().unwrap());
+                    }
+                }
+                Event::GeneralRef(r) => {
+                    let c = match &*r.decode().unwrap() {
+                        "lt" => "<",
+                        "gt" => ">",
+                        "amp" => "&",
+                        "quot" => "\"",
+                        "apos" => "'",
+                        other => panic!("&{other};"),
+                    };
+                    text.as_mut().unwrap().push_str(c);
+                }
+                Event::End(e) => {
+                    depth -= 1;
+                    let text = text.take().unwrap_or_default();
+                    match e.name().as_ref() {
+                        b"title" if in_frames => out.push(Seen {
+                            title: text,
+                            label: String::new(),
+                            fill: String::new(),
+                            value: 0,
+                        }),
+                        b"text" if in_frames => out.last_mut().unwrap().label = text,
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(depth, 0);
+        out
+    }
+
+    #[test]
+    fn the_known_answers() {
+        let seen = boxes_of(&drawn(&answers(), 1, &[], &options()));
+        let mut titles: Vec<_> = seen.iter().map(|b| b.title.as_str()).collect();
+        titles.sort_unstable();
+        let expected = [
+            "all (cpu 9.00 s, 100.00%)",
+            "bar (cpu 2.50 s, 27.78%, app)",
+            "bar (cpu 2.50 s, 27.78%, app)",
+            "foo1 (cpu 4.00 s, 44.44%, self 1.50 s, app)",
+            "foo2 (cpu 3.00 s, 33.33%, self 500.0 ms, app)",
+            "main (cpu 9.00 s, 100.00%, self 2.00 s, app)",
+        ];
+        assert_eq!(titles, expected);
+        assert!(seen.iter().all(|b| b.label == b.name()), "{seen:?}");
+    }
+
+    #[test]
+    fn table_and_flame_graph_agree() {
+        let p = answers();
+        let seen = boxes_of(&drawn(&p, 1, &[], &options()));
+        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        for row in Top::new(&view, &TopOptions::default()).rows {
+            let name = view.frames.get(row.frame).display(&p);
+            let sum: i64 = seen.iter().filter(|b| b.name() == name).map(|b| b.value).sum();
+            assert_eq!(sum, row.total, "{name}");
+        }
+        let all = seen.iter().find(|b| b.name() == "all").unwrap();
+        assert_eq!(all.value, view.total);
+    }
+
+    #[test]
+    fn odd_names_come_out_right() {
+        let svg = drawn(&odd_names(), 0, &[], &options());
+        let seen = boxes_of(&svg);
+        for name in [
+            "operator;",
+            "std::vector<int, a&b>::push(int)",
+            "a b \"c\"",
+            "tab new line 7",
+            "x_[k]",
+        ] {
+            let of_name: Vec<_> = seen.iter().filter(|b| b.name() == name).collect();
+            assert_eq!(of_name.len(), 1, "{name}: {seen:?}");
+            assert_eq!(of_name[0].label, name);
+        }
+        assert_eq!(seen.len(), 6);
+        assert!(svg.contains("app &lt;cpu&gt; &amp; more"), "the title is escaped");
+    }
+
+    #[test]
+    fn labels_are_boxes_below_the_stacks() {
+        let seen = boxes_of(&drawn(&processes(), 0, &["process"], &options()));
+        let find = |name: &str| seen.iter().find(|b| b.name() == name).map(|b| b.value);
+        assert_eq!((find("web;1"), find("db"), find("query")), (Some(3), Some(1), Some(1)));
+    }
+
+    #[test]
+    fn narrow_boxes_go_but_their_value_stays() {
+        let narrow = FlameOptions { min_width: 34.0, ..options() };
+        let seen = boxes_of(&drawn(&answers(), 1, &[], &narrow));
+        let mut names: Vec<_> = seen.iter().map(|b| (b.name(), b.value)).collect();
+        names.sort_unstable();
+        let s = 1_000_000_000;
+        assert_eq!(names, [("all", 9 * s), ("foo1", 4 * s), ("main", 9 * s)]);
+        assert_eq!(fitting("abcdefgh", 8.0 * CHAR_WIDTH + 4.0), "abcdefgh");
+        assert_eq!(fitting("abcdefgh", 6.0 * CHAR_WIDTH), "abc..");
+        assert_eq!(fitting("abcdefgh", 9.0), "");
+    }
+
+    #[test]
+    fn colours_follow_the_scheme() {
+        let fills = |scheme| -> Vec<String> {
+            let o = FlameOptions { scheme, ..options() };
+            let mut seen = boxes_of(&drawn(&answers(), 1, &[], &o));
+            seen.sort_by(|a, b| a.title.cmp(&b.title));
+            seen.into_iter().map(|b| b.fill).collect()
+        };
+        let own = fills(Scheme::SelfValue);
+        // bar has the largest self value, and one name can have two colours by total.
+        assert_eq!(own[1], "rgb(244,37,37)");
+        assert_ne!(own[5], own[1]);
+        let total = fills(Scheme::Total);
+        assert_ne!(total[3], total[4]);
+        assert_eq!(total[5], "rgb(244,37,37)");
+        let package = fills(Scheme::Package);
+        assert_ne!(package, fills(Scheme::Kernel));
+    }
+
+    #[test]
+    fn nothing_to_draw_is_an_error() {
+        let mut p = answers();
+        p.values.iter_mut().for_each(|v| *v = -*v);
+        let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let tree = Tree::new(&mut view, Direction::Callees, &[]);
+        let error = write(&mut Vec::new(), &view, &tree, &options()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_deep_recursion_is_drawn() {
+        let mut b = crate::profile::Builder::new(&[("samples", "count")]);
+        let f = b.named_location("f");
+        let stack = vec![f; 3000];
+        b.add(&stack, Default::default(), crate::profile::Column(0), 1);
+        let seen = boxes_of(&drawn(&b.finish(None), 0, &[], &options()));
+        assert_eq!(seen.len(), 3001);
+    }
+}

@@ -1,0 +1,192 @@
+//! Views as JSON of a stable shape, with exact integer values.
+//!
+//! One object. Always there: `version` (1), `type` and `types` (objects of `kind` and `unit`),
+//! `total` and `kept` (before and after the filter, in the unit of `type`), `main` (the main
+//! binary, or null), `time_nanos`, `duration_nanos`, `period`, `period_type`, `comments`. Then
+//!
+//! * of a table: `rows`, each with `self`, `total`, and as far as rows are told apart by it
+//!   `function`, `system_name`, `binary` (path), `file`, `line`, `labels` (object); `row_count`
+//!   is their number before `--nodecount` and `--percent-limit`;
+//! * of a call tree: `nodes`, each with `id`, `parent` (id, or null: the root, node 0), `self`,
+//!   `total` and the same properties. A parent stands before its children.
+//!
+//! What is unknown is null. Later versions may add members; they do not change these.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::model::{Frame, Granularity, Name, Top, Tree, View};
+use super::text::TableOptions;
+use crate::profile::{LabelValue, Profile, ValueType};
+
+/// Version of the shape.
+pub const VERSION: u32 = 1;
+
+/// Writes a table.
+pub fn write_table(
+    out: &mut dyn Write,
+    view: &View,
+    top: &Top,
+    options: &TableOptions,
+) -> io::Result<()> {
+    let mut head = head(view);
+    head.insert("row_count".into(), top.row_count.into());
+    let rows = top.rows.iter().map(|row| {
+        let mut object = frame(view, view.frames.get(row.frame), options.granularity);
+        object.insert("self".into(), row.self_value.into());
+        object.insert("total".into(), row.total.into());
+        if !options.labels.is_empty() {
+            let values = &top.groups[row.group as usize];
+            let value = |v: &Option<LabelValue>| v.map_or(Value::Null, |v| label(view.profile, v));
+            let labels: Map<_, _> =
+                options.labels.iter().cloned().zip(values.iter().map(value)).collect();
+            object.insert("labels".into(), labels.into());
+        }
+        object
+    });
+    write_list(out, head, "rows", rows)
+}
+
+/// Writes a call tree.
+pub fn write_tree(
+    out: &mut dyn Write,
+    view: &View,
+    tree: &Tree,
+    granularity: Granularity,
+) -> io::Result<()> {
+    let nodes = tree.nodes.iter().enumerate().map(|(id, node)| {
+        let root = id == Tree::ROOT as usize;
+        let mut object =
+            if root { Map::new() } else { frame(view, view.frames.get(node.frame), granularity) };
+        object.insert("id".into(), id.into());
+        object.insert("parent".into(), if root { Value::Null } else { node.parent.into() });
+        object.insert("self".into(), node.self_value.into());
+        object.insert("total".into(), node.total.into());
+        object
+    });
+    write_list(out, head(view), "nodes", nodes)
+}
+
+/// Writes `head` with the member `name` as its last, one object a line and none kept in memory.
+fn write_list(
+    out: &mut dyn Write,
+    head: Map<String, Value>,
+    name: &str,
+    objects: impl Iterator<Item = Map<String, Value>>,
+) -> io::Result<()> {
+    let head = Value::Object(head).to_string();
+    write!(out, "{},\n\"{name}\":[", &head[..head.len() - 1])?;
+    for (i, object) in objects.enumerate() {
+        out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(&mut *out, &object)?;
+    }
+    writeln!(out, "\n]}}")
+}
+
+fn head(view: &View) -> Map<String, Value> {
+    let p = view.profile;
+    let kind = |t: &ValueType| json!({ "kind": p.str(t.kind), "unit": p.str(t.unit) });
+    let main = p.mappings.first().map_or("", |m| p.str(m.file));
+    let Value::Object(head) = json!({
+        "version": VERSION,
+        "type": p.sample_types.get(view.type_index).map(kind),
+        "types": p.sample_types.iter().map(kind).collect::<Vec<_>>(),
+        "total": view.total,
+        "kept": view.kept_total,
+        "main": known(main),
+        "time_nanos": p.time_nanos,
+        "duration_nanos": p.duration_nanos,
+        "period": p.period,
+        "period_type": kind(&p.period_type),
+        "comments": p.comments.iter().map(|&c| p.str(c)).collect::<Vec<_>>(),
+    }) else {
+        unreachable!("json! of braces is an object");
+    };
+    head
+}
+
+fn known(text: &str) -> Value {
+    if text.is_empty() { Value::Null } else { text.into() }
+}
+
+fn label(p: &Profile, value: LabelValue) -> Value {
+    match value {
+        LabelValue::Str(s) => p.str(s).into(),
+        LabelValue::Num { value, .. } => value.into(),
+    }
+}
+
+fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Value> {
+    let p = view.profile;
+    let mut out = Map::new();
+    if granularity.function {
+        out.insert("function".into(), frame.display(p).into());
+        let system_name = match frame.name {
+            Name::Function(_) => p.str(frame.system_name),
+            _ => "",
+        };
+        out.insert("system_name".into(), known(system_name));
+        out.insert("file".into(), known(p.str(frame.file)));
+    }
+    if granularity.binary {
+        out.insert("binary".into(), known(p.str(frame.binary)));
+    }
+    if granularity.line {
+        out.insert("line".into(), if frame.line == 0 { Value::Null } else { frame.line.into() });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::{Direction, Filter, TopOptions};
+    use crate::report::testing::{answers, odd_names, processes};
+
+    #[test]
+    fn a_table_has_exact_values() {
+        let mut p = answers();
+        p.values[1] = (1 << 53) + 1;
+        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let top = Top::new(&view, &TopOptions::default());
+        let options =
+            TableOptions { granularity: Granularity::FUNCTION, children: true, labels: Vec::new() };
+        let mut out = Vec::new();
+        write_table(&mut out, &view, &top, &options).unwrap();
+        let v: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(v["version"], 1);
+        assert_eq!(v["type"], json!({ "kind": "cpu", "unit": "nanoseconds" }));
+        assert_eq!(v["rows"][0]["function"], "main");
+        assert_eq!(v["rows"][0]["self"], (1i64 << 53) + 1);
+        assert_eq!(v["rows"][0]["binary"], "/usr/bin/app");
+        assert_eq!(v["rows"].as_array().unwrap().len(), 4);
+        assert_eq!(v["row_count"], 4);
+    }
+
+    #[test]
+    fn labels_and_odd_names_are_values() {
+        let p = processes();
+        let view = View::new(&p, 0, Granularity::NONE, &Filter::default());
+        let labels = vec!["process".to_string(), "nothing".to_string()];
+        let top = Top::new(&view, &TopOptions { labels: labels.clone(), ..TopOptions::default() });
+        let options = TableOptions { granularity: Granularity::NONE, children: true, labels };
+        let mut out = Vec::new();
+        write_table(&mut out, &view, &top, &options).unwrap();
+        let v: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(v["rows"][0]["labels"], json!({ "process": "web;1", "nothing": null }));
+
+        let p = odd_names();
+        let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+        let tree = Tree::new(&mut view, Direction::Callees, &[]);
+        let mut out = Vec::new();
+        write_tree(&mut out, &view, &tree, Granularity::FUNCTION).unwrap();
+        let v: Value = serde_json::from_slice(&out).unwrap();
+        let names: Vec<_> =
+            v["nodes"].as_array().unwrap().iter().map(|n| n["function"].clone()).collect();
+        assert_eq!(names[1], "x_[k]");
+        assert_eq!(names[2], "tab\tnew\nline 7");
+        assert_eq!(v["nodes"][2]["parent"], 1);
+        assert_eq!(v["nodes"][0]["parent"], Value::Null);
+    }
+}

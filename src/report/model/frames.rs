@@ -1,0 +1,364 @@
+//! The frames that locations stand for, at one granularity.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use rustc_hash::FxHashMap;
+
+use super::Filter;
+use crate::profile::{LabelValue, Line, LocationId, MappingId, Profile, StrId};
+
+/// Which properties tell two frames apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granularity {
+    /// The function (or the address, where there is no function).
+    pub function: bool,
+    /// The binary.
+    pub binary: bool,
+    /// The source file and line.
+    pub line: bool,
+    /// Whether the function was inlined there.
+    pub inlined: bool,
+}
+
+impl Granularity {
+    /// By function and binary, as `perf report` does.
+    pub const FUNCTION: Granularity =
+        Granularity { function: true, binary: true, line: false, inlined: false };
+    /// By function alone, as `go tool pprof` does.
+    pub const SYMBOL: Granularity = Granularity { binary: false, ..Granularity::FUNCTION };
+    /// All frames are the same.
+    pub const NONE: Granularity =
+        Granularity { function: false, binary: false, line: false, inlined: false };
+}
+
+/// What a frame is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Name {
+    /// A function.
+    Function(StrId),
+    /// An address without a function: offset in the binary's file, or the address itself where
+    /// there is no binary.
+    Address(u64),
+    /// A label's value, as the lowest frame of a stack.
+    Label(Option<LabelValue>, StrId),
+    /// Stands for the frames of a sample that has none.
+    NoStack,
+    /// Not told apart at this granularity.
+    Any,
+}
+
+/// A frame: what rows of a table and boxes of a flame graph stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// What it is called.
+    pub name: Name,
+    /// Path of the binary; empty when unknown or not told apart.
+    pub binary: StrId,
+    /// Source file; when lines are not told apart, that of one of its places.
+    pub file: StrId,
+    /// Source line, 0 when unknown or not told apart.
+    pub line: i64,
+    /// Its name in the binary (mangled), of one of its places.
+    pub system_name: StrId,
+    /// It runs in the kernel.
+    pub kernel: bool,
+    /// The function was inlined (told apart only when the granularity says so).
+    pub inlined: bool,
+}
+
+/// Lowest address of the kernel's half on x86-64 and AArch64.
+const KERNEL_START: u64 = 0xffff_0000_0000_0000;
+
+/// Distinct frames of a profile, and which of them each location stands for.
+pub struct Frames {
+    frames: Vec<Frame>,
+    /// Ends of each location's part of `ids`; it begins where the one before it ends.
+    ends: Vec<u32>,
+    ids: Vec<u32>,
+    index: FxHashMap<Frame, u32>,
+    /// The frame of samples without frames.
+    pub no_stack: u32,
+    hides: bool,
+}
+
+impl Frames {
+    /// The frames of all locations, without those that `filter` hides.
+    pub fn new(profile: &Profile, granularity: Granularity, filter: &Filter) -> Frames {
+        let mut frames = Frames {
+            frames: Vec::new(),
+            ends: Vec::with_capacity(profile.locations.len()),
+            ids: Vec::with_capacity(profile.locations.len()),
+            index: FxHashMap::default(),
+            no_stack: 0,
+            hides: filter.hides(),
+        };
+        let bare = Frame {
+            name: Name::NoStack,
+            binary: StrId::EMPTY,
+            file: StrId::EMPTY,
+            line: 0,
+            system_name: StrId::EMPTY,
+            kernel: false,
+            inlined: false,
+        };
+        frames.no_stack = frames.intern(bare, granularity);
+        let kernel: Vec<bool> =
+            profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
+        let mut hidden = filter.hidden_lines(profile);
+        for i in 0..profile.locations.len() {
+            frames.add_location(profile, LocationId(i as u32), granularity, &kernel, &mut hidden);
+        }
+        frames
+    }
+
+    fn add_location(
+        &mut self,
+        profile: &Profile,
+        id: LocationId,
+        granularity: Granularity,
+        kernel: &[bool],
+        hidden: &mut impl FnMut(Option<MappingId>, Option<&Line>) -> bool,
+    ) {
+        let location = &profile.locations[id.0 as usize];
+        let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
+        let place = Frame {
+            name: Name::Address(match mapping {
+                Some(m) if m.file != StrId::EMPTY => {
+                    location.address.wrapping_sub(m.start).wrapping_add(m.file_offset)
+                }
+                _ => location.address,
+            }),
+            binary: mapping.map_or(StrId::EMPTY, |m| m.file),
+            file: StrId::EMPTY,
+            line: 0,
+            system_name: StrId::EMPTY,
+            kernel: location
+                .mapping
+                .map_or(location.address >= KERNEL_START, |m| kernel[m.0 as usize]),
+            inlined: false,
+        };
+        let lines = profile.lines_of(id);
+        for (i, line) in lines.iter().enumerate() {
+            if hidden(location.mapping, Some(line)) {
+                continue;
+            }
+            let frame = with_line(profile, place, line, i + 1 < lines.len());
+            let id = self.intern(frame, granularity);
+            self.ids.push(id);
+        }
+        if lines.is_empty() && !hidden(location.mapping, None) {
+            let id = self.intern(place, granularity);
+            self.ids.push(id);
+        }
+        self.ends.push(self.ids.len() as u32);
+    }
+
+    /// Id of `frame` at this granularity.
+    fn intern(&mut self, frame: Frame, granularity: Granularity) -> u32 {
+        let mut key = frame;
+        key.system_name = StrId::EMPTY;
+        if !granularity.line {
+            (key.file, key.line) = (StrId::EMPTY, 0);
+        }
+        if !granularity.inlined {
+            key.inlined = false;
+        }
+        // An address means nothing without its binary.
+        let needs_binary = granularity.function && matches!(key.name, Name::Address(_));
+        if !granularity.binary && !needs_binary {
+            (key.binary, key.kernel) = (StrId::EMPTY, false);
+        }
+        if !granularity.function {
+            key.name = Name::Any;
+        }
+        let mut shown = key;
+        if granularity.function {
+            (shown.file, shown.system_name) = (frame.file, frame.system_name);
+            shown.kernel = frame.kernel;
+        }
+        let frames = &mut self.frames;
+        *self.index.entry(key).or_insert_with(|| {
+            frames.push(shown);
+            frames.len() as u32 - 1
+        })
+    }
+
+    /// Id of a label's value as a frame.
+    pub fn label(&mut self, key: StrId, value: Option<LabelValue>) -> u32 {
+        let frame = Frame {
+            name: Name::Label(value, key),
+            binary: StrId::EMPTY,
+            file: StrId::EMPTY,
+            line: 0,
+            system_name: StrId::EMPTY,
+            kernel: false,
+            inlined: false,
+        };
+        self.intern(frame, Granularity::FUNCTION)
+    }
+
+    /// Frames of a location, innermost first.
+    #[inline]
+    pub fn of(&self, location: LocationId) -> &[u32] {
+        let i = location.0 as usize;
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.ids[start as usize..self.ends[i] as usize]
+    }
+
+    /// A frame.
+    pub fn get(&self, id: u32) -> &Frame {
+        &self.frames[id as usize]
+    }
+
+    /// Number of distinct frames.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Never true: the frame for samples without frames is always there.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Some frames were hidden, so that a location can have none.
+    pub fn hides(&self) -> bool {
+        self.hides
+    }
+}
+
+fn with_line(profile: &Profile, place: Frame, line: &Line, inlined: bool) -> Frame {
+    let function = &profile.functions[line.function.0 as usize];
+    let name = match (function.name, function.system_name) {
+        (StrId::EMPTY, StrId::EMPTY) => place.name,
+        (StrId::EMPTY, name) | (name, _) => Name::Function(name),
+    };
+    Frame {
+        name,
+        file: function.filename,
+        line: line.line,
+        system_name: function.system_name,
+        inlined,
+        ..place
+    }
+}
+
+/// True for the mapping names of kernel text: `[kernel.kallsyms]`, `vmlinux`, modules.
+pub fn is_kernel(file: &str) -> bool {
+    file.starts_with("[kernel")
+        || file.starts_with("[guest.kernel")
+        || file.starts_with("/proc/kcore")
+        || [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().any(|e| file.ends_with(e))
+        || base_name(file).starts_with("vmlinux")
+}
+
+/// Last part of a path; names such as `[vdso]` stay as they are.
+pub fn base_name(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    match path.rsplit_once('/') {
+        Some((_, name)) if !name.is_empty() => name,
+        _ => path,
+    }
+}
+
+/// A label's value as text, a number with its unit.
+pub fn label_text(profile: &Profile, value: LabelValue) -> String {
+    match value {
+        LabelValue::Str(s) => profile.str(s).to_string(),
+        LabelValue::Num { value, unit: StrId::EMPTY } => value.to_string(),
+        LabelValue::Num { value, unit } => format!("{value} {}", profile.str(unit)),
+    }
+}
+
+impl Frame {
+    /// What to print: the function, `binary+0xoffset`, `0xaddress`, or the label's value.
+    pub fn display<'p>(&self, profile: &'p Profile) -> Cow<'p, str> {
+        match self.name {
+            Name::Function(name) => profile.str(name).into(),
+            Name::Address(at) if self.binary == StrId::EMPTY => format!("{at:#x}").into(),
+            Name::Address(at) => format!("{}+{at:#x}", self.binary_name(profile)).into(),
+            Name::Label(Some(LabelValue::Str(s)), _) => profile.str(s).into(),
+            Name::Label(Some(value), key) => {
+                format!("{} {}", profile.str(key), label_text(profile, value)).into()
+            }
+            Name::Label(None, key) => format!("[no {}]", profile.str(key)).into(),
+            Name::NoStack => "[no stack]".into(),
+            Name::Any => "[all]".into(),
+        }
+    }
+
+    /// Name of the binary without its folder; empty when unknown.
+    pub fn binary_name<'p>(&self, profile: &'p Profile) -> &'p str {
+        base_name(profile.str(self.binary))
+    }
+
+    /// `file:line` where that is known, with the file as the profile has it.
+    pub fn place(&self, profile: &Profile) -> String {
+        match (profile.str(self.file), self.line) {
+            ("", _) => String::new(),
+            (file, 0) => file.to_string(),
+            (file, line) => format!("{file}:{line}"),
+        }
+    }
+
+    /// Orders frames by name, then binary, file and line; allocates nothing for functions.
+    pub fn cmp_name(&self, other: &Frame, profile: &Profile) -> Ordering {
+        let by_name = match (self.name, other.name) {
+            (a, b) if a == b => Ordering::Equal,
+            (Name::Function(a), Name::Function(b)) => profile.str(a).cmp(profile.str(b)),
+            (Name::Address(a), Name::Address(b)) => {
+                (profile.str(self.binary), a).cmp(&(profile.str(other.binary), b))
+            }
+            _ => self.display(profile).cmp(&other.display(profile)),
+        };
+        by_name
+            .then_with(|| profile.str(self.binary).cmp(profile.str(other.binary)))
+            .then_with(|| profile.str(self.file).cmp(profile.str(other.file)))
+            .then(self.line.cmp(&other.line))
+            .then(self.inlined.cmp(&other.inlined))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing::{frames_profile, names_of};
+
+    #[test]
+    fn inlined_lines_are_frames_and_unknown_frames_stay() {
+        let p = frames_profile();
+        let frames = Frames::new(&p, Granularity::FUNCTION, &Filter::default());
+        assert_eq!(names_of(&p, &frames, 0), ["inner", "outer"]);
+        assert_eq!(names_of(&p, &frames, 1), ["libx.so+0x1234"]);
+        assert_eq!(names_of(&p, &frames, 2), ["0xdead"]);
+        assert_eq!(names_of(&p, &frames, 3), ["_mangled"]);
+        let inner = frames.get(frames.of(LocationId(0))[0]);
+        assert_eq!(inner.binary_name(&p), "app");
+    }
+
+    #[test]
+    fn granularity_decides_what_is_the_same() {
+        let p = frames_profile();
+        let at = |g| Frames::new(&p, g, &Filter::default());
+        let by_binary = at(Granularity { binary: true, ..Granularity::NONE });
+        assert_eq!(by_binary.of(LocationId(0))[0], by_binary.of(LocationId(0))[1]);
+        let all = at(Granularity::NONE);
+        assert_eq!(all.of(LocationId(0))[0], all.of(LocationId(2))[0]);
+        let lines = at(Granularity { line: true, ..Granularity::FUNCTION });
+        assert_eq!(lines.get(lines.of(LocationId(0))[0]).place(&p), "src/inner.c:7");
+        // The same function at another line is another frame.
+        assert_ne!(lines.of(LocationId(0))[0], lines.of(LocationId(4))[0]);
+        let functions = at(Granularity::FUNCTION);
+        assert_eq!(functions.of(LocationId(0))[0], functions.of(LocationId(4))[0]);
+    }
+
+    #[test]
+    fn kernel_binaries_are_known() {
+        for name in ["[kernel.kallsyms]", "/boot/vmlinux-6.1", "/lib/modules/6.1/ext4.ko.xz"] {
+            assert!(is_kernel(name), "{name}");
+        }
+        assert!(!is_kernel("/usr/lib/libc.so.6"));
+        assert_eq!(base_name("/a/b (deleted)"), "b");
+        assert_eq!(base_name("[vdso]"), "[vdso]");
+    }
+}

@@ -1,0 +1,123 @@
+//! What is shown, apart from how: one sample type of a profile, filtered, with its frames.
+
+mod filter;
+mod frames;
+mod top;
+mod tree;
+
+pub use filter::Filter;
+pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
+pub use top::{Row, Sort, Top, TopOptions};
+pub use tree::{Direction, Node, Tree};
+
+use crate::profile::{LabelSetId, LocationId, Profile, StrId};
+
+/// One sample type of a profile, seen at one granularity and through one filter.
+///
+/// All views of a profile are made from one of these, so that they cannot disagree.
+pub struct View<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// Index of the sample type whose values are shown.
+    pub type_index: usize,
+    /// The frames of all locations.
+    pub frames: Frames,
+    /// Sum of the magnitudes of all values before the filter: the 100 % of all views.
+    pub total: i64,
+    /// The same of the samples that pass the filter.
+    pub kept_total: i64,
+    keep_stack: Option<Vec<bool>>,
+}
+
+/// One sample as a view shows it.
+#[derive(Clone, Copy)]
+pub struct ViewSample<'a> {
+    /// Its stack, leaf first.
+    pub stack: &'a [LocationId],
+    /// Its labels.
+    pub labels: LabelSetId,
+    /// Its value; never 0.
+    pub value: i64,
+}
+
+impl<'a> View<'a> {
+    /// The view of sample type `type_index`.
+    pub fn new(
+        profile: &'a Profile,
+        type_index: usize,
+        granularity: Granularity,
+        filter: &Filter,
+    ) -> View<'a> {
+        let frames = Frames::new(profile, granularity, filter);
+        let keep_stack = filter.keep_stacks(profile, &frames);
+        let mut view =
+            View { profile, type_index, frames, total: 0, kept_total: 0, keep_stack: None };
+        view.total = view.sum();
+        view.keep_stack = keep_stack;
+        view.kept_total = if view.keep_stack.is_some() { view.sum() } else { view.total };
+        view
+    }
+
+    /// The samples that pass the filter and have a value.
+    pub fn samples(&self) -> impl Iterator<Item = ViewSample<'_>> {
+        let width = self.profile.sample_types.len().max(1);
+        let values = self.profile.values.iter().skip(self.type_index).step_by(width);
+        let keep = self.keep_stack.as_deref();
+        let samples = self.profile.samples.iter().zip(values);
+        samples.filter(move |(s, v)| **v != 0 && keep.is_none_or(|k| k[s.stack.0 as usize])).map(
+            |(s, &value)| ViewSample {
+                stack: self.profile.stacks.get(s.stack),
+                labels: s.labels,
+                value,
+            },
+        )
+    }
+
+    /// Kind and unit of the values, for example `cpu` and `nanoseconds`.
+    pub fn value_type(&self) -> (&'a str, &'a str) {
+        self.profile
+            .sample_types
+            .get(self.type_index)
+            .map_or(("", ""), |t| (self.profile.str(t.kind), self.profile.str(t.unit)))
+    }
+
+    /// Unit of the values.
+    pub fn unit(&self) -> &'a str {
+        self.value_type().1
+    }
+
+    /// `value` in percent of the total before the filter.
+    pub fn percent(&self, value: i64) -> f64 {
+        percent(value, self.total)
+    }
+
+    /// Values of the label `key` among the samples shown, most first, with what they sum up to.
+    pub fn label_values(&self, key: &str) -> Vec<(String, i64)> {
+        let Some(key) = self.profile.strings.find(key) else { return Vec::new() };
+        let mut sums = rustc_hash::FxHashMap::default();
+        for sample in self.samples() {
+            if let Some(value) = self.profile.labels.value(sample.labels, key) {
+                let sum: &mut i64 = sums.entry(value).or_default();
+                *sum = sum.saturating_add(sample.value);
+            }
+        }
+        let mut out: Vec<_> =
+            sums.into_iter().map(|(v, sum)| (frames::label_text(self.profile, v), sum)).collect();
+        out.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        out
+    }
+
+    fn sum(&self) -> i64 {
+        self.samples().fold(0i64, |sum, s| sum.saturating_add(s.value.saturating_abs()))
+    }
+}
+
+/// `value` in percent of `total`; 0 when there is no total.
+pub fn percent(value: i64, total: i64) -> f64 {
+    if total == 0 { 0.0 } else { value as f64 * 100.0 / total as f64 }
+}
+
+/// Ids of label keys; keys that the profile does not know are `None`.
+fn key_ids(profile: &Profile, keys: &[String]) -> Vec<Option<StrId>> {
+    keys.iter().map(|k| profile.strings.find(k)).collect()
+}

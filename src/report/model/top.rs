@@ -1,0 +1,347 @@
+//! The table: what each function (or binary, process, line, …) costs itself and in total.
+
+use std::cmp::Ordering;
+
+use rustc_hash::FxHashMap;
+
+use super::{View, key_ids};
+use crate::profile::LabelValue;
+
+/// Order of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Largest self value first.
+    #[default]
+    SelfValue,
+    /// Largest total first.
+    Total,
+    /// By name.
+    Name,
+}
+
+/// How to make a [`Top`].
+#[derive(Clone, Debug, Default)]
+pub struct TopOptions {
+    /// Order of the rows.
+    pub sort: Sort,
+    /// Label keys that tell rows apart, besides the frames of the view.
+    pub labels: Vec<String>,
+    /// Most rows to keep; 0: all.
+    pub limit: usize,
+    /// Leave out rows below so many percent of the total.
+    pub min_percent: f64,
+    /// Rows are judged by their self value only.
+    pub self_only: bool,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Id of its frame, see [`super::Frames::get`].
+    pub frame: u32,
+    /// Index in [`Top::groups`].
+    pub group: u32,
+    /// Sum of the samples whose leaf it is.
+    pub self_value: i64,
+    /// Sum of the samples that it is part of, once for each stack however often it recurs.
+    pub total: i64,
+}
+
+/// A table of functions, ordered and cut to what is to be shown.
+pub struct Top {
+    /// The rows that are shown.
+    pub rows: Vec<Row>,
+    /// Values of the labels of [`TopOptions::labels`], one set for each distinct combination.
+    pub groups: Vec<Vec<Option<LabelValue>>>,
+    /// Number of rows before `limit` and `min_percent`.
+    pub row_count: usize,
+    /// Sum of the self values of the rows shown.
+    pub shown: i64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    /// Number of the last stack that this frame was counted in.
+    stamp: u32,
+    self_value: i64,
+    total: i64,
+}
+
+impl Top {
+    /// The table of `view`.
+    pub fn new(view: &View, options: &TopOptions) -> Top {
+        let (groups, order) = group_samples(view, &options.labels);
+        let mut rows = Vec::new();
+        let mut cells = vec![Cell::default(); view.frames.len()];
+        match order {
+            None => {
+                accumulate(view, view.samples(), &mut cells);
+                harvest(&mut cells, 0, &mut rows);
+            }
+            Some(by_group) => {
+                for (group, samples) in by_group.into_iter().enumerate() {
+                    accumulate(view, samples.into_iter(), &mut cells);
+                    harvest(&mut cells, group as u32, &mut rows);
+                }
+            }
+        }
+        let row_count = rows.len();
+        keep(view, options, &mut rows);
+        let mut top = Top { rows, groups, row_count, shown: 0 };
+        top.sort_and_cut(view, options);
+        top.shown = top.rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.self_value));
+        top
+    }
+
+    fn sort_and_cut(&mut self, view: &View, options: &TopOptions) {
+        let groups = &self.groups;
+        let compare = |a: &Row, b: &Row| compare(view, groups, options.sort, a, b);
+        if options.limit > 0 && options.limit < self.rows.len() {
+            self.rows.select_nth_unstable_by(options.limit, compare);
+            self.rows.truncate(options.limit);
+        }
+        self.rows.sort_unstable_by(compare);
+    }
+}
+
+fn keep(view: &View, options: &TopOptions, rows: &mut Vec<Row>) {
+    if options.min_percent > 0.0 {
+        let judged = |r: &Row| if options.self_only { r.self_value } else { r.total };
+        rows.retain(|r| view.percent(judged(r)).abs() >= options.min_percent);
+    }
+}
+
+type Groups = Vec<Vec<Option<LabelValue>>>;
+
+/// Sorts the samples by the values of these labels; without labels there is one group.
+fn group_samples<'v>(
+    view: &'v View,
+    labels: &[String],
+) -> (Groups, Option<Vec<Vec<super::ViewSample<'v>>>>) {
+    if labels.is_empty() {
+        return (vec![Vec::new()], None);
+    }
+    let keys = key_ids(view.profile, labels);
+    let table = &view.profile.labels;
+    let mut index = FxHashMap::default();
+    let mut of_set = vec![None; table.len()];
+    let mut groups: Groups = Vec::new();
+    let mut samples = Vec::new();
+    for sample in view.samples() {
+        let group = *of_set[sample.labels.0 as usize].get_or_insert_with(|| {
+            let values: Vec<_> =
+                keys.iter().map(|k| k.and_then(|k| table.value(sample.labels, k))).collect();
+            *index.entry(values.clone()).or_insert_with(|| {
+                groups.push(values);
+                samples.push(Vec::new());
+                groups.len() - 1
+            })
+        });
+        samples[group].push(sample);
+    }
+    (groups, Some(samples))
+}
+
+/// Adds samples to the cells of their frames. This is the loop that every frame of every sample
+/// of a profile goes through: no allocation, no hash.
+fn accumulate<'v>(
+    view: &View,
+    samples: impl Iterator<Item = super::ViewSample<'v>>,
+    cells: &mut [Cell],
+) {
+    let mut stamp = 0u32;
+    for sample in samples {
+        stamp = stamp.wrapping_add(1);
+        if stamp == 0 {
+            cells.iter_mut().for_each(|c| c.stamp = 0);
+            stamp = 1;
+        }
+        let value = sample.value;
+        let mut is_leaf = true;
+        let mut count = |frame: u32| {
+            let cell = &mut cells[frame as usize];
+            if is_leaf {
+                cell.self_value = cell.self_value.saturating_add(value);
+                is_leaf = false;
+            }
+            if cell.stamp != stamp {
+                cell.stamp = stamp;
+                cell.total = cell.total.saturating_add(value);
+            }
+        };
+        for &location in sample.stack {
+            for &frame in view.frames.of(location) {
+                count(frame);
+            }
+        }
+        if sample.stack.is_empty() {
+            count(view.frames.no_stack);
+        }
+    }
+}
+
+/// Makes rows of the cells that were touched and clears them.
+fn harvest(cells: &mut [Cell], group: u32, rows: &mut Vec<Row>) {
+    for (frame, cell) in cells.iter_mut().enumerate() {
+        if cell.stamp != 0 {
+            let Cell { self_value, total, .. } = *cell;
+            rows.push(Row { frame: frame as u32, group, self_value, total });
+            *cell = Cell::default();
+        }
+    }
+}
+
+fn compare(view: &View, groups: &Groups, sort: Sort, a: &Row, b: &Row) -> Ordering {
+    // By magnitude, so that what shrank most in a difference stands beside what grew most.
+    let size = |v: i64| v.unsigned_abs();
+    let by_self = || size(b.self_value).cmp(&size(a.self_value));
+    let by_total = || size(b.total).cmp(&size(a.total));
+    let by_value = match sort {
+        Sort::SelfValue => by_self().then_with(by_total),
+        Sort::Total => by_total().then_with(by_self),
+        Sort::Name => Ordering::Equal,
+    };
+    let frame = |r: &Row| view.frames.get(r.frame);
+    by_value
+        .then_with(|| frame(a).cmp_name(frame(b), view.profile))
+        .then_with(|| groups[a.group as usize].cmp(&groups[b.group as usize]))
+        .then(a.frame.cmp(&b.frame))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::report::model::{Filter, Granularity};
+    use crate::report::testing::{answers, frames_profile, processes};
+
+    fn view<'a>(p: &'a Profile, g: Granularity, filter: &Filter) -> View<'a> {
+        View::new(p, p.default_type_index(), g, filter)
+    }
+
+    fn table(p: &Profile, g: Granularity, o: &TopOptions) -> Vec<(String, i64, i64)> {
+        let view = view(p, g, &Filter::default());
+        let top = Top::new(&view, o);
+        let name = |r: &Row| view.frames.get(r.frame).display(p).into_owned();
+        top.rows.iter().map(|r| (name(r), r.self_value, r.total)).collect()
+    }
+
+    fn row(name: &str, self_value: i64, total: i64) -> (String, i64, i64) {
+        (name.to_string(), self_value, total)
+    }
+
+    #[test]
+    fn the_known_answers() {
+        let p = answers();
+        let half = 500_000_000;
+        let by_self = table(&p, Granularity::FUNCTION, &TopOptions::default());
+        let expected = [
+            row("bar", 10 * half, 10 * half),
+            row("main", 4 * half, 18 * half),
+            row("foo1", 3 * half, 8 * half),
+            row("foo2", half, 6 * half),
+        ];
+        assert_eq!(by_self, expected);
+        let total = TopOptions { sort: Sort::Total, ..TopOptions::default() };
+        let names: Vec<_> =
+            table(&p, Granularity::FUNCTION, &total).into_iter().map(|r| r.0).collect();
+        assert_eq!(names, ["main", "bar", "foo1", "foo2"]);
+        let name = TopOptions { sort: Sort::Name, ..TopOptions::default() };
+        let names: Vec<_> =
+            table(&p, Granularity::FUNCTION, &name).into_iter().map(|r| r.0).collect();
+        assert_eq!(names, ["bar", "foo1", "foo2", "main"]);
+    }
+
+    #[test]
+    fn recursion_counts_once_and_self_adds_up() {
+        let p = processes();
+        let rows = table(&p, Granularity::FUNCTION, &TopOptions::default());
+        assert_eq!(rows, [row("serve", 3, 4), row("query", 1, 1)]);
+    }
+
+    #[test]
+    fn unknown_frames_are_rows() {
+        let p = frames_profile();
+        let rows = table(&p, Granularity::FUNCTION, &TopOptions::default());
+        assert_eq!(rows.iter().map(|r| r.1).sum::<i64>(), 5);
+        assert!(rows.contains(&row("libx.so+0x1234", 1, 1)));
+        assert!(rows.contains(&row("0xdead", 1, 1)));
+        assert!(rows.contains(&row("inner", 2, 2)));
+        assert!(rows.contains(&row("outer", 0, 1)));
+        let binaries = Granularity { binary: true, ..Granularity::NONE };
+        assert_eq!(table(&p, binaries, &TopOptions::default())[0].1, 3);
+        let lines = Granularity { line: true, ..Granularity::FUNCTION };
+        let rows = table(&p, lines, &TopOptions::default());
+        assert_eq!(rows.iter().filter(|r| r.0 == "inner").count(), 2);
+    }
+
+    #[test]
+    fn an_empty_stack_is_a_row() {
+        let mut p = answers();
+        let stack = p.stacks.push(&[]);
+        p.samples.push(crate::profile::Sample { stack, labels: Default::default() });
+        p.values.extend([1, 7]);
+        let rows = table(&p, Granularity::FUNCTION, &TopOptions::default());
+        assert!(rows.contains(&row("[no stack]", 7, 7)));
+    }
+
+    #[test]
+    fn labels_tell_rows_apart() {
+        let p = processes();
+        let o = TopOptions { labels: vec!["process".into()], ..TopOptions::default() };
+        let v = view(&p, Granularity::NONE, &Filter::default());
+        let top = Top::new(&v, &o);
+        assert_eq!(top.rows.iter().map(|r| r.self_value).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(top.groups.len(), 2);
+        let v = view(&p, Granularity::FUNCTION, &Filter::default());
+        let top = Top::new(&v, &o);
+        // serve of web, query of db, serve of db.
+        assert_eq!(
+            top.rows.iter().map(|r| (r.self_value, r.total)).collect::<Vec<_>>(),
+            [(3, 3), (1, 1), (0, 1)]
+        );
+    }
+
+    #[test]
+    fn limits_cut_rows_and_say_how_many() {
+        let p = answers();
+        let v = view(&p, Granularity::FUNCTION, &Filter::default());
+        let top = Top::new(&v, &TopOptions { limit: 2, ..TopOptions::default() });
+        assert_eq!((top.rows.len(), top.row_count, top.shown), (2, 4, 7_000_000_000));
+        let o = TopOptions { min_percent: 16.0, self_only: true, ..TopOptions::default() };
+        let top = Top::new(&v, &o);
+        assert_eq!(top.rows.len(), 3);
+        let o = TopOptions { min_percent: 34.0, ..TopOptions::default() };
+        assert_eq!(Top::new(&v, &o).rows.len(), 3);
+    }
+
+    #[test]
+    fn filters_as_pprof_has_them() {
+        let p = answers();
+        let re = |s: &str| Some(s.parse().unwrap());
+        let sum = |f: &Filter| {
+            let v = view(&p, Granularity::FUNCTION, f);
+            let top = Top::new(&v, &TopOptions::default());
+            assert_eq!(v.total, 9_000_000_000);
+            assert_eq!(v.kept_total, top.shown);
+            (v.kept_total / 500_000_000, top.rows.len())
+        };
+        assert_eq!(sum(&Filter { focus: re("^foo1$"), ..Filter::default() }), (8, 3));
+        assert_eq!(sum(&Filter { ignore: re("foo"), ..Filter::default() }), (4, 1));
+        assert_eq!(sum(&Filter { focus: re(r"app\.c$"), ..Filter::default() }), (18, 4));
+        assert_eq!(sum(&Filter { ignore: re("/usr/bin/app"), ..Filter::default() }), (0, 0));
+        // Hidden frames give their value to their callers; a stack without frames is gone.
+        assert_eq!(sum(&Filter { hide: re("bar"), ..Filter::default() }), (18, 3));
+        assert_eq!(sum(&Filter { show: re("foo"), ..Filter::default() }), (14, 2));
+    }
+
+    #[test]
+    fn hostile_values_do_not_overflow() {
+        let mut p = answers();
+        p.values.iter_mut().for_each(|v| *v = i64::MAX);
+        let rows = table(&p, Granularity::FUNCTION, &TopOptions::default());
+        assert!(rows.iter().all(|r| r.2 == i64::MAX));
+        p.values.iter_mut().for_each(|v| *v = i64::MIN);
+        table(&p, Granularity::FUNCTION, &TopOptions::default());
+    }
+}

@@ -1,0 +1,244 @@
+//! What a profile is: its type, time, size, and how far to trust it.
+
+use super::model::{View, base_name, percent};
+use super::units;
+use crate::profile::Profile;
+
+/// The lines above every text view: type, time and total of `view`, after a warning if needed.
+pub fn lines(view: &View) -> Vec<String> {
+    let profile = view.profile;
+    let mut out = Vec::new();
+    out.extend(warning(profile));
+    if let Some(main) = main_binary(profile) {
+        out.push(format!("File: {main}"));
+    }
+    out.push(type_line(view));
+    out.extend(time_line(profile));
+    let mut total = format!("Total: {}", units::format(view.total, view.unit()));
+    if let Some(share) = share_of_duration(view) {
+        total.push_str(&format!(" ({share})"));
+    }
+    if view.kept_total != view.total {
+        let kept = units::format(view.kept_total, view.unit());
+        total.push_str(&format!(
+            ", of which the filter keeps {kept} ({:.2}%)",
+            view.percent(view.kept_total)
+        ));
+    }
+    out.push(total);
+    out
+}
+
+/// Name of the main binary, if the profile names one.
+pub fn main_binary(profile: &Profile) -> Option<&str> {
+    let main = profile.str(profile.mappings.first()?.file);
+    (!main.is_empty()).then(|| base_name(main))
+}
+
+fn type_line(view: &View) -> String {
+    let profile = view.profile;
+    let name = |i: usize| {
+        let t = profile.sample_types[i];
+        format!("{} [{}]", profile.str(t.kind), profile.str(t.unit))
+    };
+    let mut line = format!("Type: {}", name(view.type_index));
+    let others: Vec<_> = (0..profile.sample_types.len())
+        .filter(|&i| i != view.type_index)
+        .map(|i| profile.str(profile.sample_types[i].kind))
+        .collect();
+    if !others.is_empty() {
+        line.push_str(&format!("; --type also: {}", others.join(", ")));
+    }
+    line
+}
+
+fn time_line(profile: &Profile) -> Option<String> {
+    let mut parts = Vec::new();
+    if profile.time_nanos != 0 {
+        parts.push(format!("Time: {}", units::utc(profile.time_nanos)));
+    }
+    if profile.duration_nanos != 0 {
+        parts.push(format!("Duration: {}", units::format(profile.duration_nanos, "nanoseconds")));
+    }
+    if let Some(count) = sample_count(profile) {
+        parts.push(format!("Samples: {}", units::thousands(count)));
+    }
+    if profile.period > 1 {
+        parts.push(format!("Period: {}", period(profile)));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Number of samples taken, where a sample type counts them.
+pub fn sample_count(profile: &Profile) -> Option<i64> {
+    let index = profile
+        .sample_types
+        .iter()
+        .position(|t| profile.str(t.kind) == "samples" && profile.str(t.unit) == "count")?;
+    Some(profile.total(index))
+}
+
+/// The sampling period with its unit, and as a rate where it is a time.
+pub fn period(profile: &Profile) -> String {
+    let (kind, unit) =
+        (profile.str(profile.period_type.kind), profile.str(profile.period_type.unit));
+    let value = units::format(profile.period, unit);
+    match unit {
+        "nanoseconds" if profile.period > 0 => {
+            format!("{value} ({:.0} Hz)", 1e9 / profile.period as f64)
+        }
+        "count" => format!("{value} {kind}").trim_end().to_string(),
+        _ => value,
+    }
+}
+
+/// How much of the duration a time is: `123%` is 1.23 CPUs busy on average.
+fn share_of_duration(view: &View) -> Option<String> {
+    let duration = view.profile.duration_nanos;
+    (view.unit() == "nanoseconds" && duration > 0)
+        .then(|| format!("{:.1}% of the duration", percent(view.total, duration)))
+}
+
+/// One line when a recording is to be taken with care: samples lost, stacks truncated.
+pub fn warning(profile: &Profile) -> Option<String> {
+    let mut what = Vec::new();
+    let lost = comment_sum(profile, "lost");
+    if lost > 0 {
+        what.push(format!("{} samples were lost", units::thousands(lost)));
+    }
+    let truncated = comment_sum(profile, "truncated");
+    if truncated > 0 {
+        let stacks = comment_of(profile, "truncated");
+        let share = if stacks > 0 {
+            format!(" ({:.1}%)", percent(truncated, stacks))
+        } else {
+            String::new()
+        };
+        what.push(format!("{} stacks are truncated{share}", units::thousands(truncated)));
+    }
+    let folded = comment_sum(profile, "folded");
+    if folded > 0 {
+        what.push(format!("{} stacks were cut (too many)", units::thousands(folded)));
+    }
+    (!what.is_empty()).then(|| format!("Warning: {}; see prof report --header", what.join(", ")))
+}
+
+/// Values of the comments `key: value`; a merged profile may have several.
+fn comments<'a>(profile: &'a Profile, key: &'a str) -> impl Iterator<Item = &'a str> {
+    profile
+        .comments
+        .iter()
+        .filter_map(move |&c| profile.str(c).strip_prefix(key)?.strip_prefix(": ").map(str::trim))
+}
+
+/// Sum of the numbers N of `key: N` and `key: N of M`.
+fn comment_sum(profile: &Profile, key: &str) -> i64 {
+    let first = |v: &str| v.split(" of ").next()?.parse::<i64>().ok();
+    comments(profile, key).filter_map(first).fold(0, i64::saturating_add)
+}
+
+/// Sum of the numbers M of `key: N of M`.
+fn comment_of(profile: &Profile, key: &str) -> i64 {
+    let second = |v: &str| v.split_once(" of ")?.1.parse::<i64>().ok();
+    comments(profile, key).filter_map(second).fold(0, i64::saturating_add)
+}
+
+/// Everything that the file says about itself (`--header`), one fact a line.
+pub fn header(profile: &Profile) -> Vec<String> {
+    let mut out = Vec::new();
+    if profile.time_nanos != 0 {
+        out.push(format!("time: {}", units::utc(profile.time_nanos)));
+    }
+    if profile.duration_nanos != 0 {
+        out.push(format!("duration: {}", units::format(profile.duration_nanos, "nanoseconds")));
+    }
+    if profile.period != 0 {
+        out.push(format!("period: {}", period(profile)));
+    }
+    for (i, t) in profile.sample_types.iter().enumerate() {
+        let (kind, unit) = (profile.str(t.kind), profile.str(t.unit));
+        out.push(format!("total {kind}: {}", units::format(profile.total(i), unit)));
+    }
+    if profile.doc_url != crate::profile::StrId::EMPTY {
+        out.push(format!("documentation: {}", profile.str(profile.doc_url)));
+    }
+    out.extend(profile.comments.iter().map(|&c| format!("comment: {}", profile.str(c))));
+    for m in &profile.mappings {
+        let build_id = match profile.str(m.build_id) {
+            "" => "no build id",
+            id => id,
+        };
+        let file = match profile.str(m.file) {
+            "" => "[unknown]",
+            file => file,
+        };
+        out.push(format!(
+            "mapping: {:#x}-{:#x} offset {:#x} {file} ({build_id})",
+            m.start, m.limit, m.file_offset
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::{Filter, Granularity};
+    use crate::report::testing::answers;
+
+    fn with_comments(comments: &[&str]) -> Profile {
+        let mut p = answers();
+        p.comments = comments.iter().map(|c| p.strings.intern(c)).collect();
+        p
+    }
+
+    #[test]
+    fn lost_and_truncated_samples_are_warned_of() {
+        let p = with_comments(&["lost: 0", "truncated: 0 of 9", "folded: 0"]);
+        assert_eq!(warning(&p), None);
+        let p = with_comments(&[
+            "lost: 1200",
+            "lost: 34",
+            "truncated: 2 of 50",
+            "truncated: dump too small: 2",
+        ]);
+        assert_eq!(
+            warning(&p).unwrap(),
+            "Warning: 1,234 samples were lost, 2 stacks are truncated (4.0%); \
+             see prof report --header"
+        );
+    }
+
+    #[test]
+    fn the_summary_says_what_is_shown() {
+        let mut p = answers();
+        p.duration_nanos = 18_000_000_000;
+        let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
+        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION, &filter));
+        assert_eq!(lines[0], "File: app");
+        assert_eq!(lines[1], "Type: cpu [nanoseconds]; --type also: samples");
+        assert_eq!(
+            lines.last().unwrap(),
+            "Total: 9.00 s (50.0% of the duration), of which the filter keeps 3.00 s (33.33%)"
+        );
+    }
+
+    #[test]
+    fn the_header_has_comments_mappings_time_and_period() {
+        let mut p = with_comments(&["note: hello"]);
+        p.time_nanos = 1_000_000_000;
+        p.period = 10_000_000;
+        let (kind, unit) = (p.strings.intern("cpu"), p.strings.intern("nanoseconds"));
+        p.period_type = crate::profile::ValueType { kind, unit };
+        let header = header(&p).join("\n");
+        for part in [
+            "time: 1970-01-01 00:00:01 UTC",
+            "period: 10.00 ms (100 Hz)",
+            "comment: note: hello",
+            "total cpu: 9.00 s",
+            "/usr/bin/app (abc123)",
+        ] {
+            assert!(header.contains(part), "{part} in {header}");
+        }
+    }
+}

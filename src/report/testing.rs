@@ -1,0 +1,126 @@
+//! Small profiles with known answers, for the tests of this room.
+
+use super::model::Frames;
+use crate::profile::{
+    Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
+    Mapping, Profile,
+};
+
+/// Adds a location of `mapping` that stands for these functions, innermost first.
+pub fn functions(
+    b: &mut Builder,
+    mapping: Option<crate::profile::MappingId>,
+    address: u64,
+    lines: &[(&str, &str, i64)],
+) -> LocationId {
+    let id = b.location(mapping, address);
+    let mut out = Vec::new();
+    for (name, file, line) in lines {
+        let name = b.profile.strings.intern(name);
+        let filename = b.profile.strings.intern(file);
+        let function = Function { name, system_name: name, filename, start_line: 1 };
+        let known = b.profile.functions.iter().position(|f| *f == function);
+        let index = known.unwrap_or_else(|| {
+            b.profile.functions.push(function);
+            b.profile.functions.len() - 1
+        });
+        out.push(Line { function: FunctionId(index as u32), line: *line, column: 0 });
+    }
+    b.profile.set_lines(id, &out);
+    id
+}
+
+/// A mapping of the file `path`.
+pub fn mapping(b: &mut Builder, path: &str, start: u64) -> crate::profile::MappingId {
+    let file = b.profile.strings.intern(path);
+    let build_id = b.profile.strings.intern("abc123");
+    b.add_mapping(Mapping { start, limit: start + 0x10000, file, build_id, ..Mapping::default() })
+}
+
+/// The program with known answers, in half seconds of CPU time: of 9 parts, self bar 5, main 2,
+/// foo1 1.5, foo2 0.5; total foo1 4, foo2 3.
+pub fn answers() -> Profile {
+    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let app = mapping(&mut b, "/usr/bin/app", 0x1000);
+    let names = ["main", "foo1", "foo2", "bar"];
+    let ids: Vec<_> = names
+        .iter()
+        .enumerate()
+        .map(|(i, n)| functions(&mut b, Some(app), 0x1000 + i as u64, &[(n, "app.c", 10)]))
+        .collect();
+    let (main, foo1, foo2, bar) = (ids[0], ids[1], ids[2], ids[3]);
+    let half = 500_000_000;
+    let stacks: [(&[LocationId], i64); 5] = [
+        (&[main], 4),
+        (&[foo1, main], 3),
+        (&[foo2, main], 1),
+        (&[bar, foo1, main], 5),
+        (&[bar, foo2, main], 5),
+    ];
+    for (stack, halves) in stacks {
+        for _ in 0..halves {
+            b.add(stack, LabelSetId::EMPTY, Column(1), half);
+        }
+    }
+    b.finish(None)
+}
+
+/// Locations of all kinds: 0 inlined, 1 unknown in a binary, 2 unknown, 3 without a demangled
+/// name, 4 the inlined function of 0 at another line. The samples have one stack of each.
+pub fn frames_profile() -> Profile {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let app = mapping(&mut b, "/usr/bin/app", 0x1000);
+    let lib = mapping(&mut b, "/usr/lib/libx.so", 0x20000);
+    let lines = [("inner", "src/inner.c", 7), ("outer", "src/outer.c", 70)];
+    let a = functions(&mut b, Some(app), 0x1010, &lines);
+    let c = b.location(Some(lib), 0x21234);
+    let d = b.location(None, 0xdead);
+    let e = functions(&mut b, Some(app), 0x1020, &[("_mangled", "", 0)]);
+    b.profile.functions[2].name = crate::profile::StrId::EMPTY;
+    let f = functions(&mut b, Some(app), 0x1030, &[("inner", "src/inner.c", 9)]);
+    for (i, l) in [a, c, d, e, f].into_iter().enumerate() {
+        assert_eq!(l.0, i as u32);
+        b.add(&[l], LabelSetId::EMPTY, Column(0), 1);
+    }
+    b.finish(None)
+}
+
+/// Two processes: `web;1` (3 samples in `serve`) and `db` (1 in `query`, which recurs).
+pub fn processes() -> Profile {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let bin = mapping(&mut b, "/usr/bin/app", 0x1000);
+    let serve = functions(&mut b, Some(bin), 0x1000, &[("serve", "a.rs", 1)]);
+    let query = functions(&mut b, Some(bin), 0x1001, &[("query", "b.rs", 2)]);
+    let key = b.profile.strings.intern("process");
+    let set = |b: &mut Builder, name: &str| {
+        let value = LabelValue::Str(b.profile.strings.intern(name));
+        b.profile.labels.intern(&[Label { key, value }])
+    };
+    let (web, db) = (set(&mut b, "web;1"), set(&mut b, "db"));
+    for _ in 0..3 {
+        b.add(&[serve], web, Column(0), 1);
+    }
+    b.add(&[query, query, serve], db, Column(0), 1);
+    b.finish(None)
+}
+
+/// Names with everything that formats stumble over.
+pub fn odd_names() -> Profile {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let names =
+        ["operator;", "std::vector<int, a&b>::push(int)", "a b \"c\"", "tab\tnew\nline 7", "x_[k]"];
+    let stack: Vec<_> = names
+        .iter()
+        .enumerate()
+        .map(|(i, n)| functions(&mut b, None, i as u64 + 1, &[(n, "", 0)]))
+        .collect();
+    b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
+    b.add(&stack[2..], LabelSetId::EMPTY, Column(0), 1);
+    b.finish(None)
+}
+
+/// Names of a location's frames.
+pub fn names_of(profile: &Profile, frames: &Frames, location: u32) -> Vec<String> {
+    let ids = frames.of(LocationId(location));
+    ids.iter().map(|&f| frames.get(f).display(profile).into_owned()).collect()
+}

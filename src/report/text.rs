@@ -1,0 +1,334 @@
+//! Tables and call trees as text.
+
+use std::io::{self, Write};
+
+use super::model::{Frame, Granularity, Row, Top, Tree, View, label_text};
+use super::{summary, units};
+use crate::profile::LabelValue;
+
+/// Widest that a text column other than the last is padded to.
+const MAX_PAD: usize = 40;
+
+/// How a table looks.
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    /// What tells frames apart, as it was given to the view.
+    pub granularity: Granularity,
+    /// Show totals beside self values.
+    pub children: bool,
+    /// Label keys that tell rows apart, as they were given to the model.
+    pub labels: Vec<String>,
+}
+
+/// A column of a table of text.
+struct Column {
+    title: String,
+    right: bool,
+    cells: Vec<String>,
+}
+
+impl Column {
+    fn new(title: &str, right: bool, cells: impl Iterator<Item = String>) -> Column {
+        Column { title: title.to_string(), right, cells: cells.collect() }
+    }
+
+    fn width(&self) -> usize {
+        let longest = self.cells.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+        let longest = if self.right { longest } else { longest.min(MAX_PAD) };
+        longest.max(self.title.chars().count())
+    }
+}
+
+/// Writes the summary lines of a view.
+pub fn write_summary(out: &mut dyn Write, view: &View) -> io::Result<()> {
+    for line in summary::lines(view) {
+        writeln!(out, "{}", clean(&line))?;
+    }
+    Ok(())
+}
+
+/// Writes everything that the file says about itself.
+pub fn write_header(out: &mut dyn Write, profile: &crate::profile::Profile) -> io::Result<()> {
+    for line in summary::header(profile) {
+        writeln!(out, "# {}", clean(&line))?;
+    }
+    writeln!(out)
+}
+
+/// Writes a table.
+pub fn write_table(
+    out: &mut dyn Write,
+    view: &View,
+    top: &Top,
+    options: &TableOptions,
+) -> io::Result<()> {
+    let what = if top.row_count == 1 { "row" } else { "rows" };
+    let shown = units::format(top.shown, view.unit());
+    let share = view.percent(top.shown);
+    match top.row_count - top.rows.len() {
+        0 => writeln!(out, "Showing {} {what}: {shown}, {share:.2}%", top.row_count)?,
+        left_out => writeln!(
+            out,
+            "Showing {} of {} {what}: {shown}, {share:.2}% ({} left out, -n 0 shows all)",
+            top.rows.len(),
+            units::thousands(top.row_count as i64),
+            units::thousands(left_out as i64)
+        )?,
+    }
+    writeln!(out)?;
+    write_columns(out, &columns(view, top, options))
+}
+
+fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<Column> {
+    let rows = || top.rows.iter();
+    let value = |v: i64| units::format(v, view.unit());
+    let percent = |v: i64| format!("{:.2}%", view.percent(v));
+    let frame = |r: &Row| -> &Frame { view.frames.get(r.frame) };
+    let mut columns = vec![
+        Column::new("self", true, rows().map(|r| value(r.self_value))),
+        Column::new("self%", true, rows().map(|r| percent(r.self_value))),
+    ];
+    if options.children {
+        columns.push(Column::new("total", true, rows().map(|r| value(r.total))));
+        columns.push(Column::new("total%", true, rows().map(|r| percent(r.total))));
+    }
+    for (i, key) in options.labels.iter().enumerate() {
+        let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
+        columns.push(Column::new(key, false, rows().map(text)));
+    }
+    let Granularity { function, binary, line, .. } = options.granularity;
+    if binary {
+        let name = |r: &Row| or_unknown(frame(r).binary_name(view.profile));
+        columns.push(Column::new("binary", false, rows().map(name)));
+    }
+    if function {
+        let name = |r: &Row| {
+            let name = clean(&frame(r).display(view.profile));
+            match frame(r).place(view.profile) {
+                place if line && !place.is_empty() => format!("{name} {}", clean(&place)),
+                _ => name,
+            }
+        };
+        columns.push(Column::new("function", false, rows().map(name)));
+    }
+    columns
+}
+
+fn label_cell(view: &View, value: Option<LabelValue>) -> String {
+    or_unknown(&value.map_or(String::new(), |v| label_text(view.profile, v)))
+}
+
+fn or_unknown(text: &str) -> String {
+    if text.is_empty() { "-".to_string() } else { clean(text) }
+}
+
+/// Text for one line of a terminal: control characters become spaces.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn write_columns(out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {
+    let widths: Vec<_> = columns.iter().map(Column::width).collect();
+    let rows = columns.first().map_or(0, |c| c.cells.len());
+    for row in 0..=rows {
+        let mut line = String::new();
+        for (column, &width) in columns.iter().zip(&widths) {
+            let cell =
+                if row == 0 { column.title.as_str() } else { column.cells[row - 1].as_str() };
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            if column.right {
+                line.push_str(&format!("{cell:>width$}"));
+            } else {
+                line.push_str(&format!("{cell:<width$}"));
+            }
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// How a call tree is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeOptions {
+    /// Most lines; 0: all.
+    pub limit: usize,
+    /// Leave out nodes below so many percent of the total.
+    pub min_percent: f64,
+}
+
+/// A node that waits to be written.
+struct Pending {
+    node: u32,
+    /// What stands before its name.
+    indent: String,
+    /// What stands before the names of its children.
+    below: String,
+}
+
+/// Writes a call tree, largest children first. A chain of only children is not indented, so that
+/// deep stacks stay readable.
+pub fn write_tree(
+    out: &mut dyn Write,
+    view: &View,
+    tree: &Tree,
+    options: TreeOptions,
+) -> io::Result<()> {
+    let children = tree.children();
+    let shown = |node: u32| {
+        let mut ids: Vec<u32> = children.of(node).to_vec();
+        ids.retain(|&c| view.percent(tree.node(c).total).abs() >= options.min_percent);
+        ids.sort_by(|&a, &b| {
+            let (a, b) = (tree.node(a), tree.node(b));
+            b.total.unsigned_abs().cmp(&a.total.unsigned_abs()).then_with(|| {
+                view.frames.get(a.frame).cmp_name(view.frames.get(b.frame), view.profile)
+            })
+        });
+        ids
+    };
+    writeln!(out, "\n{:>10}  {:>7}  {:>10}  {:>7}  function", "total", "total%", "self", "self%")?;
+    let mut pending: Vec<Pending> = Vec::new();
+    push_children(&mut pending, &shown(Tree::ROOT), "", true);
+    let mut lines = 0;
+    while let Some(Pending { node, indent, below }) = pending.pop() {
+        if options.limit > 0 && lines == options.limit {
+            let more = pending.len() + 1;
+            writeln!(out, "… and at least {more} further branches; -n 0 shows all")?;
+            return Ok(());
+        }
+        lines += 1;
+        write_node(out, view, tree, node, &indent)?;
+        push_children(&mut pending, &shown(node), &below, false);
+    }
+    let hidden = tree.nodes.len() - 1 - lines;
+    if hidden > 0 {
+        let hidden = units::thousands(hidden as i64);
+        let limit = options.min_percent;
+        writeln!(out, "… {hidden} nodes below {limit}% left out; --percent-limit 0 shows all")?;
+    }
+    Ok(())
+}
+
+fn push_children(pending: &mut Vec<Pending>, ids: &[u32], below: &str, top: bool) {
+    let only = ids.len() == 1;
+    for (i, &node) in ids.iter().enumerate().rev() {
+        let last = i + 1 == ids.len();
+        let (indent, deeper) = match (top, only, last) {
+            (true, ..) => (String::new(), String::new()),
+            (_, true, _) => (format!("{below}│ "), below.to_string()),
+            (_, _, true) => (format!("{below}└─"), format!("{below}  ")),
+            _ => (format!("{below}├─"), format!("{below}│ ")),
+        };
+        pending.push(Pending { node, indent, below: deeper });
+    }
+}
+
+fn write_node(
+    out: &mut dyn Write,
+    view: &View,
+    tree: &Tree,
+    id: u32,
+    indent: &str,
+) -> io::Result<()> {
+    let node = tree.node(id);
+    let frame = view.frames.get(node.frame);
+    let (name, binary) = (frame.display(view.profile), frame.binary_name(view.profile));
+    let total = units::format(node.total, view.unit());
+    let own = if node.self_value == 0 {
+        format!("{:>10}  {:>7}", "", "")
+    } else {
+        let percent = format!("{:.2}%", view.percent(node.self_value));
+        format!("{:>10}  {percent:>7}", units::format(node.self_value, view.unit()))
+    };
+    let percent = format!("{:.2}%", view.percent(node.total));
+    write!(out, "{total:>10}  {percent:>7}  {own}  {indent}{}", clean(&name))?;
+    let place = frame.place(view.profile);
+    if frame.line != 0 && !place.is_empty() {
+        write!(out, " {}", clean(&place))?;
+    }
+    if binary.is_empty() || name.starts_with(binary) {
+        writeln!(out)
+    } else {
+        writeln!(out, "  [{}]", clean(binary))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::report::model::{Direction, Filter, TopOptions};
+    use crate::report::testing::{answers, odd_names, processes};
+
+    fn table(p: &Profile, options: &TableOptions, top: &TopOptions) -> String {
+        let view = View::new(p, p.default_type_index(), options.granularity, &Filter::default());
+        let top = Top::new(&view, top);
+        let mut out = Vec::new();
+        write_summary(&mut out, &view).unwrap();
+        write_table(&mut out, &view, &top, options).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn functions(children: bool) -> TableOptions {
+        TableOptions { granularity: Granularity::FUNCTION, children, labels: Vec::new() }
+    }
+
+    #[test]
+    fn a_table() {
+        let expected = "\
+File: app
+Type: cpu [nanoseconds]; --type also: samples
+Samples: 18
+Total: 9.00 s
+Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
+
+  self   self%   total   total%  binary  function
+5.00 s  55.56%  5.00 s   55.56%  app     bar
+2.00 s  22.22%  9.00 s  100.00%  app     main
+1.50 s  16.67%  4.00 s   44.44%  app     foo1
+";
+        let limit = TopOptions { limit: 3, ..TopOptions::default() };
+        assert_eq!(table(&answers(), &functions(true), &limit), expected);
+        let got = table(&answers(), &functions(false), &limit);
+        assert!(got.contains("\n5.00 s  55.56%  app     bar\n"), "{got}");
+        assert!(!got.contains("total%"));
+    }
+
+    #[test]
+    fn labels_and_odd_names_are_one_line() {
+        let labels = vec!["process".to_string()];
+        let options = TableOptions { labels: labels.clone(), ..functions(true) };
+        let got = table(&processes(), &options, &TopOptions { labels, ..TopOptions::default() });
+        assert!(got.contains("3  75.00%      3  75.00%  web;1    app     serve"), "{got}");
+        let got = table(&odd_names(), &functions(true), &TopOptions::default());
+        assert!(got.contains("tab new line 7"), "{got}");
+        assert_eq!(got.lines().count(), 6 + 5, "{got}");
+    }
+
+    #[test]
+    fn a_call_tree() {
+        let p = answers();
+        let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let tree = Tree::new(&mut view, Direction::Callees, &[]);
+        let mut out = Vec::new();
+        let options = TreeOptions { limit: 0, min_percent: 0.0 };
+        write_tree(&mut out, &view, &tree, options).unwrap();
+        let got = String::from_utf8(out).unwrap();
+        let expected = "
+     total   total%        self    self%  function
+    9.00 s  100.00%      2.00 s   22.22%  main  [app]
+    4.00 s   44.44%      1.50 s   16.67%  ├─foo1  [app]
+    2.50 s   27.78%      2.50 s   27.78%  │ │ bar  [app]
+    3.00 s   33.33%    500.0 ms    5.56%  └─foo2  [app]
+    2.50 s   27.78%      2.50 s   27.78%    │ bar  [app]
+";
+        assert_eq!(got, expected);
+        let mut out = Vec::new();
+        let options = TreeOptions { limit: 2, min_percent: 30.0 };
+        write_tree(&mut out, &view, &tree, options).unwrap();
+        let got = String::from_utf8(out).unwrap();
+        assert!(got.contains("at least 1 further branches"), "{got}");
+        assert!(!got.contains("bar"), "{got}");
+    }
+}

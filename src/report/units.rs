@@ -1,0 +1,137 @@
+//! Values as people read them: `12.3 ms`, `1.50 MiB`, `1,234`.
+
+/// Steps of a unit: from which magnitude (in the base unit) on, divided by what, called what.
+struct Step {
+    from: f64,
+    divisor: f64,
+    name: &'static str,
+}
+
+const fn step(from: f64, divisor: f64, name: &'static str) -> Step {
+    Step { from, divisor, name }
+}
+
+const TIME: &[Step] = &[
+    step(7.2e12, 3.6e12, "h"),
+    step(6e11, 6e10, "min"),
+    step(1e9, 1e9, "s"),
+    step(1e6, 1e6, "ms"),
+    step(1e3, 1e3, "µs"),
+    step(0.0, 1.0, "ns"),
+];
+
+const BYTES: &[Step] = &[
+    step(1099511627776.0, 1099511627776.0, "TiB"),
+    step(1073741824.0, 1073741824.0, "GiB"),
+    step(1048576.0, 1048576.0, "MiB"),
+    step(1024.0, 1024.0, "KiB"),
+    step(0.0, 1.0, "B"),
+];
+
+/// The steps of a pprof unit and how many base units one of it is.
+fn scale(unit: &str) -> Option<(&'static [Step], f64)> {
+    Some(match unit {
+        "nanoseconds" | "nanosecond" | "ns" => (TIME, 1.0),
+        "microseconds" | "microsecond" | "us" | "µs" => (TIME, 1e3),
+        "milliseconds" | "millisecond" | "ms" => (TIME, 1e6),
+        "seconds" | "second" | "s" | "sec" => (TIME, 1e9),
+        "minutes" | "minute" | "min" => (TIME, 6e10),
+        "hours" | "hour" | "h" => (TIME, 3.6e12),
+        "bytes" | "byte" | "B" | "b" => (BYTES, 1.0),
+        "kilobytes" | "kilobyte" | "kb" | "KB" | "KiB" => (BYTES, 1024.0),
+        "megabytes" | "megabyte" | "mb" | "MB" | "MiB" => (BYTES, 1048576.0),
+        "gigabytes" | "gigabyte" | "gb" | "GB" | "GiB" => (BYTES, 1073741824.0),
+        _ => return None,
+    })
+}
+
+/// `value` of a pprof `unit` in a fitting unit; counts are exact, with separators.
+pub fn format(value: i64, unit: &str) -> String {
+    let Some((steps, factor)) = scale(unit) else {
+        return match unit {
+            "" | "count" => thousands(value),
+            other => format!("{} {other}", thousands(value)),
+        };
+    };
+    let base = value as f64 * factor;
+    let step = steps.iter().find(|s| base.abs() >= s.from).unwrap_or(&steps[steps.len() - 1]);
+    if step.divisor == 1.0 {
+        return format!("{} {}", base, step.name);
+    }
+    let scaled = base / step.divisor;
+    let digits = if scaled.abs() < 99.995 { 2 } else { 1 };
+    format!("{scaled:.digits$} {}", step.name)
+}
+
+/// A number with a comma every three digits.
+pub fn thousands(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3 + 1);
+    if value < 0 {
+        out.push('-');
+    }
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Nanoseconds since the Unix epoch as `2026-11-21 07:09:35 UTC`.
+pub fn utc(nanos: i64) -> String {
+    let seconds = nanos.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days to year, month and day in the proleptic Gregorian calendar; years begin in March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_get_a_fitting_unit() {
+        let cases = [
+            (0, "nanoseconds", "0 ns"),
+            (999, "nanoseconds", "999 ns"),
+            (12_345_678, "nanoseconds", "12.35 ms"),
+            (123_456_789, "nanoseconds", "123.5 ms"),
+            (90_000_000_000, "nanoseconds", "90.00 s"),
+            (900_000_000_000, "nanoseconds", "15.00 min"),
+            (1_500, "microseconds", "1.50 ms"),
+            (-2_000_000, "nanoseconds", "-2.00 ms"),
+            (1_572_864, "bytes", "1.50 MiB"),
+            (1023, "bytes", "1023 B"),
+            (1_234_567, "count", "1,234,567"),
+            (-1_234, "", "-1,234"),
+            (999, "count", "999"),
+            (5_000, "objects", "5,000 objects"),
+            (i64::MIN, "count", "-9,223,372,036,854,775,808"),
+        ];
+        for (value, unit, expected) in cases {
+            assert_eq!(format(value, unit), expected, "{value} {unit}");
+        }
+    }
+
+    #[test]
+    fn times_are_utc() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_827_696_000_000_000), "2000-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_795_244_975_123_456_789), "2026-11-21 07:09:35 UTC");
+        assert_eq!(utc(-1), "1969-12-31 23:59:59 UTC");
+        utc(i64::MAX);
+        utc(i64::MIN);
+    }
+}
