@@ -1,12 +1,70 @@
 //! `prof doctor`.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+use crate::sampler::permissions::{self, Check, MAIN_CHECK};
 
 /// Arguments of `prof doctor`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = "Exit code 0 when your own processes can be recorded, else 1.")]
+pub struct Args {
+    /// Print the checks as JSON
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs `prof doctor`.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not there yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let checks = permissions::checks();
+    let text = if args.json { json(&checks)? } else { table(&checks) };
+    io::stdout().write_all(text.as_bytes())?;
+    let works = checks.iter().any(|c| c.name == MAIN_CHECK && c.ok);
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn json(checks: &[Check]) -> anyhow::Result<String> {
+    let rows: Vec<_> = checks
+        .iter()
+        .map(
+            |c| serde_json::json!({ "name": c.name, "ok": c.ok, "why": c.why, "unlock": c.unlock }),
+        )
+        .collect();
+    Ok(serde_json::to_string_pretty(&rows)? + "\n")
+}
+
+fn table(checks: &[Check]) -> String {
+    let width = checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+    let mut out = String::new();
+    for check in checks {
+        let answer = if check.ok { "yes" } else { "no " };
+        out += &format!("{:width$}  {answer}  {}\n", check.name, check.why);
+        if let Some(command) = &check.unlock {
+            out += &format!("{:width$}       {command}\n", "");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_each_and_the_command_below() {
+        let check = |name, ok, unlock: Option<&str>| Check {
+            name,
+            ok,
+            why: "because".into(),
+            unlock: unlock.map(Into::into),
+        };
+        let checks = [check("own", true, None), check("machine", false, Some("sysctl x=1"))];
+        assert_eq!(
+            table(&checks),
+            "own      yes  because\nmachine  no   because\n             sysctl x=1\n"
+        );
+        let parsed: serde_json::Value = serde_json::from_str(&json(&checks).unwrap()).unwrap();
+        assert_eq!(parsed[1]["unlock"], "sysctl x=1");
+        assert_eq!(parsed[0]["ok"], true);
+    }
 }

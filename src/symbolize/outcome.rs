@@ -56,7 +56,7 @@ impl fmt::Display for Why {
             Why::NotElf => f.write_str("the file is no ELF binary"),
             Why::Damaged(error) => write!(f, "damaged: {error}"),
             Why::KernelHidden => f.write_str(
-                "kernel addresses are hidden: run as root, or `sysctl kernel.kptr_restrict=0`",
+                "/proc/kallsyms hides its addresses from this user (`prof doctor` says how to unlock)",
             ),
             Why::KernelDiffers => f.write_str("another kernel was recorded than the running one"),
             Why::KernelRebooted => {

@@ -1,0 +1,245 @@
+//! What this user may record on this machine, why not the rest, and the command that unlocks it.
+//!
+//! [`checks`] really tries things; [`explain`] says in one line what a refusal means.
+
+mod explain;
+mod facts;
+mod probe;
+
+pub use explain::{Wanted, explain};
+pub use facts::Facts;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use perf_event_open_sys::bindings as sys;
+use probe::Event;
+
+/// One thing that can be recorded, or cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What it is, for example `whole machine`.
+    pub name: &'static str,
+    /// It works.
+    pub ok: bool,
+    /// What was tried and found.
+    pub why: String,
+    /// The exact command that unlocks it; `None` when it works, or when no command would help.
+    pub unlock: Option<String>,
+}
+
+impl Check {
+    fn yes(name: &'static str, why: impl Into<String>) -> Check {
+        Check { name, ok: true, why: why.into(), unlock: None }
+    }
+
+    fn no(name: &'static str, why: impl Into<String>, unlock: Option<String>) -> Check {
+        Check { name, ok: false, why: why.into(), unlock }
+    }
+}
+
+/// Name of the check without which there is no recording at all.
+pub const MAIN_CHECK: &str = "own processes";
+
+/// Size of a ring buffer that never loses a sample at usual rates.
+const RING_BYTES: u64 = 8 << 20;
+
+/// Everything that is worth checking, the most important first. Takes some milliseconds.
+pub fn checks() -> Vec<Check> {
+    let facts = Facts::read();
+    vec![
+        own_processes(&facts),
+        kernel_frames(&facts),
+        other_processes(&facts),
+        whole_machine(&facts),
+        hardware_events(&facts),
+        tracepoints(&facts),
+        ring_buffers(&facts),
+        file_descriptors(&facts),
+        kernel_symbols(&facts),
+        debug_symbols(),
+    ]
+}
+
+/// A check of an event that has to be opened.
+fn opened(facts: &Facts, name: &'static str, event: Event, works: &str, wanted: &Wanted) -> Check {
+    match event.open() {
+        Ok(_) => Check::yes(name, works),
+        Err(error) => {
+            let (why, unlock) = explain::parts(&error, wanted, facts);
+            Check::no(name, why, unlock)
+        }
+    }
+}
+
+fn own_processes(facts: &Facts) -> Check {
+    let event = Event { exclude_kernel: true, ..Event::cpu_clock() };
+    opened(facts, MAIN_CHECK, event, "prof record -p PID, -- COMMAND", &Wanted::OwnProcess)
+}
+
+fn kernel_frames(facts: &Facts) -> Check {
+    let works = "stacks include the kernel's part";
+    opened(facts, "kernel frames", Event::cpu_clock(), works, &Wanted::Kernel)
+}
+
+fn other_processes(facts: &Facts) -> Check {
+    let name = "others' processes";
+    let Some(pid) = facts::process_of_another(facts.uid) else {
+        return if facts.may_trace() {
+            Check::yes(name, "there are none now, but CAP_SYS_PTRACE is held")
+        } else {
+            Check::no(name, "there are none to try, and CAP_SYS_PTRACE is not held", None)
+        };
+    };
+    let event = Event { pid: pid as i32, exclude_kernel: true, ..Event::cpu_clock() };
+    let wanted = Wanted::OtherProcess(pid);
+    let check = opened(facts, name, event, &format!("process {pid} was tried"), &wanted);
+    // Samples alone are no use: the binaries are named in a file that asks for another right.
+    match fs::File::open(format!("/proc/{pid}/maps")) {
+        Err(error) if check.ok && error.kind() == io::ErrorKind::PermissionDenied => Check::no(
+            name,
+            format!("samples could be had, but /proc/{pid}/maps cannot be read"),
+            Some(explain::setcap(facts)),
+        ),
+        _ => check,
+    }
+}
+
+fn whole_machine(facts: &Facts) -> Check {
+    let event = Event { pid: -1, cpu: 0, exclude_kernel: true, ..Event::cpu_clock() };
+    opened(facts, "whole machine", event, "prof record -a", &Wanted::WholeMachine)
+}
+
+fn hardware_events(facts: &Facts) -> Check {
+    let name = "hardware events";
+    let cycles = u64::from(sys::PERF_COUNT_HW_CPU_CYCLES);
+    let event = Event {
+        kind: sys::PERF_TYPE_HARDWARE,
+        config: cycles,
+        exclude_kernel: true,
+        ..Event::cpu_clock()
+    };
+    match event.open() {
+        Err(e)
+            if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV)) =>
+        {
+            let why = "no performance counters here (as in most virtual machines): \
+                       the event cpu-clock takes the place of cycles";
+            Check::no(name, why, None)
+        }
+        _ => {
+            opened(facts, name, event, "cycles, instructions, cache-misses, …", &Wanted::OwnProcess)
+        }
+    }
+}
+
+fn tracepoints(facts: &Facts) -> Check {
+    let name = "tracepoints";
+    let wanted = Wanted::Tracepoint("sched:sched_switch".into());
+    match facts::tracepoint_id("sched", "sched_switch") {
+        Ok(id) => {
+            let kind = sys::PERF_TYPE_TRACEPOINT;
+            let event = Event { kind, config: id, period: 1, ..Event::cpu_clock() };
+            opened(facts, name, event, "sched:sched_switch was tried", &wanted)
+        }
+        Err(error) => {
+            let (why, unlock) = explain::parts(&error, &wanted, facts);
+            Check::no(name, why, unlock)
+        }
+    }
+}
+
+fn ring_buffers(facts: &Facts) -> Check {
+    let name = "ring buffers";
+    let cpus = facts.cpus;
+    let tried = probe::map_ring(RING_BYTES);
+    let enough = facts.ring_limit().is_none_or(|limit| limit >= RING_BYTES);
+    match tried {
+        Ok(()) if enough => {
+            Check::yes(name, format!("8 MiB on each of {cpus} CPUs can be locked in memory"))
+        }
+        Err(error) if !is_refusal(&error) => {
+            let (why, unlock) = explain::parts(&error, &Wanted::OwnProcess, facts);
+            Check::no(name, why, unlock)
+        }
+        _ => {
+            let (why, unlock) = explain::ring(RING_BYTES, facts);
+            Check::no(name, why, unlock)
+        }
+    }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+}
+
+fn file_descriptors(facts: &Facts) -> Check {
+    let name = "open files";
+    let (soft, hard) = facts.open_files;
+    // One event for each thread on each CPU.
+    let threads = hard.saturating_sub(64) / facts.cpus.max(1);
+    let shown = |n: u64| if n == u64::MAX { "unlimited".to_owned() } else { n.to_string() };
+    let why = format!(
+        "limit {} (now {}): enough for processes of {} threads",
+        shown(hard),
+        shown(soft),
+        shown(if hard == u64::MAX { hard } else { threads }),
+    );
+    if threads >= 1000 {
+        Check::yes(name, why)
+    } else {
+        let wanted = 1000 * facts.cpus + 64;
+        let unlock = format!("{}prlimit --pid $$ --nofile={wanted}", facts.sudo());
+        Check::no(name, why, Some(unlock))
+    }
+}
+
+fn kernel_symbols(facts: &Facts) -> Check {
+    let name = "kernel symbols";
+    let line = fs::File::open("/proc/kallsyms").and_then(|f| {
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(f), &mut line)?;
+        Ok(line)
+    });
+    match line {
+        Ok(line) if line.starts_with("0000000000000000 ") || line.starts_with("00000000 ") => {
+            let (why, unlock) = explain::hidden_symbols(facts);
+            Check::no(name, why, Some(unlock))
+        }
+        Ok(line) if !line.is_empty() => Check::yes(name, "/proc/kallsyms has them"),
+        Ok(_) => Check::no(name, "/proc/kallsyms is empty", None),
+        Err(error) => Check::no(name, format!("/proc/kallsyms: {error}"), None),
+    }
+}
+
+fn debug_symbols() -> Check {
+    let name = "debug symbols";
+    let dir = Path::new("/usr/lib/debug/.build-id");
+    if fs::read_dir(dir).is_ok_and(|mut d| d.next().is_some()) {
+        return Check::yes(name, "/usr/lib/debug has some of the system's libraries");
+    }
+    let why = "none of the system's libraries in /usr/lib/debug (programs that carry \
+               their own need none)";
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let sudo = Facts::read().sudo();
+    Check::no(name, why, facts::debug_package(&release).map(|c| format!("{sudo}{c}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_says_why() {
+        let all = checks();
+        assert_eq!(all[0].name, MAIN_CHECK);
+        for check in &all {
+            assert!(!check.why.is_empty(), "{check:?}");
+            assert!(!(check.ok && check.unlock.is_some()), "{check:?}");
+            assert!(!check.why.contains('\n'), "{check:?}");
+        }
+        let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
+        assert_eq!(names.len(), all.len());
+    }
+}

@@ -1,0 +1,102 @@
+//! Opens perf events only to see whether that works.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use perf_event_open_sys::bindings as sys;
+
+/// An event to try, never enabled.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub kind: u32,
+    pub config: u64,
+    pub period: u64,
+    /// 0: this process; -1: all, on one CPU.
+    pub pid: i32,
+    /// -1: any.
+    pub cpu: i32,
+    pub exclude_kernel: bool,
+}
+
+impl Event {
+    /// The software clock on this process, kernel included.
+    pub fn cpu_clock() -> Event {
+        Event {
+            kind: sys::PERF_TYPE_SOFTWARE,
+            config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
+            period: 10_000_000,
+            pid: 0,
+            cpu: -1,
+            exclude_kernel: false,
+        }
+    }
+
+    /// Opens it; it ends when the file is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of `perf_event_open(2)`.
+    pub fn open(&self) -> io::Result<File> {
+        let mut attr = sys::perf_event_attr::default();
+        attr.type_ = self.kind;
+        attr.size = size_of::<sys::perf_event_attr>() as u32;
+        attr.config = self.config;
+        attr.sample_type = u64::from(sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_CALLCHAIN);
+        attr.__bindgen_anon_1.sample_period = self.period;
+        attr.set_disabled(1);
+        attr.set_exclude_hv(1);
+        attr.set_exclude_kernel(self.exclude_kernel.into());
+        attr.set_exclude_callchain_kernel(self.exclude_kernel.into());
+        let flags = u64::from(sys::PERF_FLAG_FD_CLOEXEC);
+        // SAFETY: `attr` is a valid attribute of the size it states, and outlives the call.
+        let fd = unsafe {
+            perf_event_open_sys::perf_event_open(&mut attr, self.pid, self.cpu, -1, flags as _)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        Ok(unsafe { File::from_raw_fd(fd) })
+    }
+}
+
+/// Maps a ring buffer of `bytes` (a power of two) and one page, and gives it back.
+///
+/// # Errors
+///
+/// Those of `perf_event_open(2)` and `mmap(2)`.
+pub fn map_ring(bytes: u64) -> io::Result<()> {
+    let event = Event { exclude_kernel: true, ..Event::cpu_clock() }.open()?;
+    // SAFETY: sysconf only reads.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let length = bytes as usize + usize::try_from(page).unwrap_or(4096);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses; checked below.
+    let ring = unsafe {
+        let null = std::ptr::null_mut();
+        libc::mmap(null, length, protection, libc::MAP_SHARED, event.as_raw_fd(), 0)
+    };
+    if ring == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: exactly the mapping made above, which nobody else knows.
+    unsafe { libc::munmap(ring, length) };
+    Ok(())
+}
+
+/// Soft and hard limit of a resource; `u64::MAX` is none.
+pub fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writes.
+    match unsafe { libc::getrlimit(resource, &mut limit) } {
+        0 => (limit.rlim_cur, limit.rlim_max),
+        _ => (0, 0),
+    }
+}
+
+/// The effective user id.
+pub fn uid() -> u32 {
+    // SAFETY: always succeeds and touches no memory.
+    unsafe { libc::geteuid() }
+}
