@@ -61,7 +61,7 @@ mod tests {
         let checks = [check("own", true, None), check("machine", false, Some("sysctl x=1"))];
         assert_eq!(
             table(&checks),
-            "own      yes  because\nmachine  no   because\n             sysctl x=1\n"
+            "own      yes  because\nmachine  no   because\n              sysctl x=1\n"
         );
         let parsed: serde_json::Value = serde_json::from_str(&json(&checks).unwrap()).unwrap();
         assert_eq!(parsed[1]["unlock"], "sysctl x=1");
