@@ -1,0 +1,121 @@
+//! Why bytes are not a profile.
+
+use std::fmt;
+use std::io;
+
+/// Why a profile could not be read; its `Display` is one line.
+///
+/// Byte offsets count the uncompressed stream, from 0.
+#[derive(Debug)]
+pub struct ReadError(Box<Kind>);
+
+#[derive(Debug)]
+enum Kind {
+    /// The source itself failed.
+    Io(io::Error),
+    /// There was not one byte.
+    Empty,
+    /// The bytes are something else.
+    NotPprof(String),
+    /// The stream ended inside of something.
+    Truncated { at: u64, inside: &'static str },
+    /// The gzip layer is damaged.
+    Gzip { at: u64, source: io::Error },
+    /// The protobuf layer, or what it says, is wrong.
+    Malformed { at: Option<u64>, what: String },
+    /// Reading on would take more than is reasonable for such a file.
+    TooLarge { at: u64, what: String },
+}
+
+impl ReadError {
+    pub(super) fn io(source: io::Error) -> ReadError {
+        ReadError(Box::new(Kind::Io(source)))
+    }
+
+    pub(super) fn empty() -> ReadError {
+        ReadError(Box::new(Kind::Empty))
+    }
+
+    #[cold]
+    pub(super) fn not_pprof(what: impl Into<String>) -> ReadError {
+        ReadError(Box::new(Kind::NotPprof(what.into())))
+    }
+
+    #[cold]
+    pub(super) fn truncated(at: u64, inside: &'static str) -> ReadError {
+        ReadError(Box::new(Kind::Truncated { at, inside }))
+    }
+
+    #[cold]
+    pub(super) fn gzip(at: u64, source: io::Error) -> ReadError {
+        ReadError(Box::new(Kind::Gzip { at, source }))
+    }
+
+    #[cold]
+    pub(super) fn at(at: u64, what: impl Into<String>) -> ReadError {
+        ReadError(Box::new(Kind::Malformed { at: Some(at), what: what.into() }))
+    }
+
+    #[cold]
+    pub(super) fn content(what: impl Into<String>) -> ReadError {
+        ReadError(Box::new(Kind::Malformed { at: None, what: what.into() }))
+    }
+
+    #[cold]
+    pub(super) fn too_large(at: u64, what: impl Into<String>) -> ReadError {
+        ReadError(Box::new(Kind::TooLarge { at, what: what.into() }))
+    }
+
+    /// True when the bytes could be read but are no (whole) profile.
+    pub fn is_malformed(&self) -> bool {
+        !matches!(*self.0, Kind::Io(_))
+    }
+
+    /// True for an error in the protobuf layer, where the file may be of another kind.
+    pub(super) fn may_be_another_format(&self) -> bool {
+        matches!(*self.0, Kind::Truncated { .. } | Kind::Malformed { .. })
+    }
+
+    /// Where in the uncompressed stream the error was found, if at one place.
+    pub fn offset(&self) -> Option<u64> {
+        match *self.0 {
+            Kind::Truncated { at, .. } | Kind::Gzip { at, .. } | Kind::TooLarge { at, .. } => {
+                Some(at)
+            }
+            Kind::Malformed { at, .. } => at,
+            Kind::Io(_) | Kind::Empty | Kind::NotPprof(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Io(e) => write!(f, "{e}"),
+            Kind::Empty => write!(f, "the file is empty"),
+            Kind::NotPprof(what) => write!(f, "not a pprof file: {what}"),
+            Kind::Truncated { at, inside } => {
+                write!(f, "the pprof file is cut off: it ends at byte {at}, inside {inside}")
+            }
+            Kind::Gzip { at, source } => {
+                write!(f, "the gzip stream is damaged behind byte {at} of its content: {source}")
+            }
+            Kind::Malformed { at: Some(at), what } => {
+                write!(f, "not a valid pprof file: at byte {at}: {what}")
+            }
+            Kind::Malformed { at: None, what } => write!(f, "not a valid pprof file: {what}"),
+            Kind::TooLarge { at, what } => {
+                write!(f, "the pprof file is refused at byte {at}: {what}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Kind::Io(e) | Kind::Gzip { source: e, .. } => Some(e),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The byte stream below a profile: gzip or not, read piece by piece, with limits.
+
+use std::io::{self, BufReader, Chain, Cursor as IoCursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::error::ReadError;
+use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
+
+/// How much a profile may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most bytes of the uncompressed stream.
+    pub stream: u64,
+    /// Bytes of the uncompressed stream for each byte of the file, beyond `free_stream`.
+    ///
+    /// Profiles compress 3:1 to 60:1, deep recursion about 100:1; a bomb 1000:1.
+    pub ratio: u64,
+    /// Bytes of the uncompressed stream that are never a matter of `ratio`.
+    pub free_stream: u64,
+    /// Memory for each byte of the file, beyond `free_memory`.
+    pub memory_ratio: u64,
+    /// Memory that is never a matter of `memory_ratio`.
+    pub free_memory: u64,
+}
+
+impl Limits {
+    pub(super) const DEFAULT: Limits = Limits {
+        stream: 4 << 30,
+        ratio: 256,
+        free_stream: 64 << 20,
+        memory_ratio: 64,
+        free_memory: 512 << 20,
+    };
+}
+
+/// Bytes that are asked for at once; a piece stays in the processor's cache until decoded.
+const BUFFER: usize = 128 << 10;
+
+type Raw<'r> = BufReader<Counted<Chain<IoCursor<Vec<u8>>, &'r mut dyn Read>>>;
+
+struct Counted<R> {
+    inner: R,
+    count: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(out)?;
+        self.count += n as u64;
+        Ok(n)
+    }
+}
+
+enum Source<'r> {
+    Plain(Raw<'r>),
+    Gzip(Box<MultiGzDecoder<Raw<'r>>>),
+}
+
+impl Source<'_> {
+    /// Bytes of the file read so far.
+    fn file_bytes(&self) -> u64 {
+        match self {
+            Source::Plain(r) => r.get_ref().count,
+            Source::Gzip(r) => r.get_ref().get_ref().count,
+        }
+    }
+
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::Plain(r) => r.read(out),
+            Source::Gzip(r) => r.read(out),
+        }
+    }
+}
+
+/// The uncompressed stream, of which a window is in memory.
+pub(super) struct Input<'r> {
+    source: Source<'r>,
+    limits: Limits,
+    buf: Vec<u8>,
+    pos: usize,
+    end: usize,
+    /// Offset in the stream of `buf[0]`.
+    base: u64,
+    eof: bool,
+    /// First bytes of the stream, to guess what a file is that is no profile.
+    head: [u8; 16],
+    head_len: usize,
+}
+
+impl<'r> Input<'r> {
+    /// Looks at the first bytes and sets up decompression.
+    pub(super) fn new(reader: &'r mut dyn Read, limits: Limits) -> Result<Input<'r>, ReadError> {
+        let mut magic = Vec::with_capacity(8);
+        (&mut *reader).take(8).read_to_end(&mut magic).map_err(ReadError::io)?;
+        if magic.is_empty() {
+            return Err(ReadError::empty());
+        }
+        if let Some(what) = other_container(&magic) {
+            return Err(ReadError::not_pprof(what));
+        }
+        let gzip = magic.starts_with(&[0x1f, 0x8b]);
+        let counted = Counted { inner: IoCursor::new(magic).chain(reader), count: 0 };
+        let raw = BufReader::with_capacity(BUFFER / 2, counted);
+        let source = match gzip {
+            true => Source::Gzip(Box::new(MultiGzDecoder::new(raw))),
+            false => Source::Plain(raw),
+        };
+        Ok(Input {
+            source,
+            limits,
+            buf: vec![0; BUFFER],
+            pos: 0,
+            end: 0,
+            base: 0,
+            eof: false,
+            head: [0; 16],
+            head_len: 0,
+        })
+    }
+
+    /// Offset in the stream of the next byte.
+    pub(super) fn at(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+
+    /// Memory that decoded tables may take, by what was read of the file so far.
+    pub(super) fn memory_allowed(&self) -> u64 {
+        let file = self.source.file_bytes();
+        self.limits.free_memory.saturating_add(file.saturating_mul(self.limits.memory_ratio))
+    }
+
+    /// Number of the window; it changes when new bytes were read.
+    pub(super) fn window(&self) -> u64 {
+        self.base
+    }
+
+    /// First bytes of the stream.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head[..self.head_len]
+    }
+
+    /// True when at least one byte is left.
+    pub(super) fn more(&mut self) -> Result<bool, ReadError> {
+        self.fill(1)
+    }
+
+    /// The next varint.
+    #[inline]
+    pub(super) fn varint(&mut self) -> Result<u64, ReadError> {
+        if self.end - self.pos < MAX_VARINT {
+            self.fill(MAX_VARINT)?;
+        }
+        match decode_varint(&self.buf[self.pos..self.end]) {
+            Varint::Done(value, len) => {
+                self.pos += len;
+                Ok(value)
+            }
+            Varint::Short => Err(ReadError::truncated(self.base + self.end as u64, "a number")),
+            Varint::TooLong => Err(overlong(self.at())),
+        }
+    }
+
+    /// The next `len` bytes, and the offset of their first.
+    #[inline]
+    pub(super) fn take(&mut self, len: u64) -> Result<(&[u8], u64), ReadError> {
+        if ((self.end - self.pos) as u64) < len {
+            self.fill_message(len)?;
+        }
+        let (at, start) = (self.at(), self.pos);
+        self.pos += len as usize;
+        Ok((&self.buf[start..self.pos], at))
+    }
+
+    /// Skips `len` bytes without keeping them.
+    pub(super) fn skip(&mut self, mut len: u64) -> Result<(), ReadError> {
+        loop {
+            let n = len.min((self.end - self.pos) as u64);
+            self.pos += n as usize;
+            len -= n;
+            if len == 0 {
+                return Ok(());
+            }
+            if !self.fill(1)? {
+                return Err(ReadError::truncated(self.at(), "a field"));
+            }
+        }
+    }
+
+    #[cold]
+    fn fill_message(&mut self, len: u64) -> Result<(), ReadError> {
+        let at = self.at();
+        if len > self.memory_allowed().max(self.limits.free_memory) {
+            let what = format!("a message of {len} bytes, which no profile of this size holds");
+            return Err(ReadError::too_large(at, what));
+        }
+        if !self.fill(len as usize)? {
+            let end = self.base + self.end as u64;
+            return Err(ReadError::truncated(end, "a message"));
+        }
+        Ok(())
+    }
+
+    /// Reads on until `need` bytes are in the window; false when the stream ends before.
+    ///
+    /// The window grows with the bytes that really come, not with `need`.
+    fn fill(&mut self, need: usize) -> Result<bool, ReadError> {
+        if self.end - self.pos >= need {
+            return Ok(true);
+        }
+        self.buf.copy_within(self.pos..self.end, 0);
+        self.base += self.pos as u64;
+        self.end -= self.pos;
+        self.pos = 0;
+        while self.end < need && !self.eof {
+            if self.end == self.buf.len() {
+                let len = need.min(self.buf.len() * 2);
+                self.buf.resize(len, 0);
+            }
+            self.read_some()?;
+        }
+        Ok(self.end >= need)
+    }
+
+    fn read_some(&mut self) -> Result<(), ReadError> {
+        let total = self.base + self.end as u64;
+        let n = match self.source.read(&mut self.buf[self.end..]) {
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(e) => return Err(self.source_error(total, e)),
+        };
+        if self.base == 0 && self.head_len < self.head.len() {
+            let first = (self.end + n).min(self.head.len());
+            self.head[..first].copy_from_slice(&self.buf[..first]);
+            self.head_len = first;
+        }
+        self.eof = n == 0;
+        self.end += n;
+        self.check_size(total + n as u64)
+    }
+
+    fn source_error(&self, at: u64, e: io::Error) -> ReadError {
+        match (&self.source, e.kind()) {
+            (Source::Gzip(_), io::ErrorKind::UnexpectedEof) => {
+                ReadError::truncated(at, "its gzip stream")
+            }
+            (Source::Gzip(_), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+                ReadError::gzip(at, e)
+            }
+            _ => ReadError::io(e),
+        }
+    }
+
+    fn check_size(&self, total: u64) -> Result<(), ReadError> {
+        let Limits { stream, ratio, free_stream, .. } = self.limits;
+        if total > stream {
+            let what = format!("it is larger than {} MiB uncompressed", stream >> 20);
+            return Err(ReadError::too_large(total, what));
+        }
+        let file = self.source.file_bytes();
+        if total > free_stream.saturating_add(file.saturating_mul(ratio)) {
+            let times = total / file.max(1);
+            let what = format!("it unpacks to {times} times its size, which no profile does");
+            return Err(ReadError::too_large(total, what));
+        }
+        Ok(())
+    }
+}
+
+/// What a file is whose first bytes are those of a known other format.
+fn other_container(magic: &[u8]) -> Option<&'static str> {
+    Some(match magic {
+        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
+            "it is perf's perf.data; record with prof, or convert it with perf_to_profile"
+        }
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd; unpack it with zstd -d",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "it is compressed with xz; unpack it with xz -d",
+        [b'B', b'Z', b'h', ..] => "it is compressed with bzip2; unpack it with bzip2 -d",
+        [0x7f, b'E', b'L', b'F', ..] => "it is an ELF binary, not a recording of one",
+        _ => return None,
+    })
+}

@@ -1,0 +1,92 @@
+//! The string table of a file, and the indexes into it.
+//!
+//! Other messages name strings by index, mostly before the table comes. Until then an index is
+//! kept as if it were a [`StrId`], which it turns out to be when the file's strings are distinct.
+
+use crate::profile::{StrId, StringTable};
+
+use super::error::ReadError;
+
+/// The strings of a file while it is read.
+pub(super) struct Strings {
+    /// The distinct ones.
+    pub table: StringTable,
+    /// Bytes of text.
+    text: u64,
+    /// Number of strings in the file.
+    count: u32,
+    /// Id of each string in the file; empty as long as number i has the id i.
+    map: Vec<StrId>,
+    /// Largest index used, and where.
+    max_use: u32,
+    max_use_at: u64,
+}
+
+impl Strings {
+    pub(super) fn new() -> Strings {
+        let table = StringTable::default();
+        Strings { table, text: 0, count: 0, map: Vec::new(), max_use: 0, max_use_at: 0 }
+    }
+
+    /// The next string of the file. What is no UTF-8 is replaced.
+    pub(super) fn define(&mut self, bytes: &[u8], at: u64) -> Result<(), ReadError> {
+        if self.count == 0 && !bytes.is_empty() {
+            return Err(ReadError::at(at, "the first string of the string table is not empty"));
+        }
+        let before = self.table.len();
+        let id = match std::str::from_utf8(bytes) {
+            Ok(text) => self.table.intern(text),
+            Err(_) => self.table.intern(&String::from_utf8_lossy(bytes)),
+        };
+        if self.table.len() > before {
+            // Replacement characters are three bytes each.
+            self.text += 3 * bytes.len() as u64;
+        }
+        if id.0 != self.count && self.map.is_empty() {
+            self.map.extend((0..self.count).map(StrId));
+        }
+        if id.0 != self.count || !self.map.is_empty() {
+            self.map.push(id);
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Keeps a use of the string number `raw`.
+    #[inline]
+    pub(super) fn keep(&mut self, raw: u64, at: u64) -> Result<StrId, ReadError> {
+        let Ok(index) = u32::try_from(raw) else {
+            let raw = raw as i64;
+            return Err(ReadError::at(at, format!("string number {raw} cannot exist")));
+        };
+        if index > self.max_use {
+            (self.max_use, self.max_use_at) = (index, at);
+        }
+        Ok(StrId(index))
+    }
+
+    /// Memory that this takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.text + 24 * self.table.len() as u64 + 4 * self.map.len() as u64
+    }
+
+    /// Checks all uses when everything has been read. String 0 is always the empty one.
+    pub(super) fn check(&self) -> Result<(), ReadError> {
+        if self.max_use > 0 && self.max_use >= self.count {
+            let (index, count) = (self.max_use, self.count);
+            let what = format!("string number {index} is used, but the table has {count} strings");
+            return Err(ReadError::at(self.max_use_at, what));
+        }
+        Ok(())
+    }
+
+    /// True when kept uses are not ids yet.
+    pub(super) fn needs_translation(&self) -> bool {
+        !self.map.is_empty()
+    }
+
+    /// The id for a kept use; call after [`Strings::check`].
+    pub(super) fn id(&self, kept: StrId) -> StrId {
+        self.map.get(kept.0 as usize).copied().unwrap_or(StrId::EMPTY)
+    }
+}
