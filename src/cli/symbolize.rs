@@ -1,12 +1,129 @@
 //! `prof symbolize`.
 
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::format;
+use crate::symbolize::{self, Options, Outcome};
 
 /// Arguments of `prof symbolize`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = "Binaries are found by the paths in the recording and checked by build id; \
+                        debug files also in /usr/lib/debug.")]
+pub struct Args {
+    /// The recording; - is standard input
+    #[arg(default_value = "profile.pb.gz")]
+    file: PathBuf,
+    /// Write here instead of in place; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Look up again what has names already
+    #[arg(long)]
+    force: bool,
+    /// Do not look for inlined functions
+    #[arg(long)]
+    no_inlines: bool,
+    /// Leave C++ and Rust names as the binary has them
+    #[arg(long)]
+    no_demangle: bool,
+    /// Threads at most [default: one a CPU]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
 
 /// Runs `prof symbolize`.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not there yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut profile = format::read_file(&args.file)?;
+    // Before the work: a path that cannot be written should not cost it.
+    let output = format::Output::create(args.output.as_ref().unwrap_or(&args.file))?;
+    let mut options = Options {
+        inlines: !args.no_inlines,
+        demangle: !args.no_demangle,
+        force: args.force,
+        ..Options::default()
+    };
+    if let Some(jobs) = args.jobs {
+        options.jobs = jobs.into();
+    }
+    let bar = progress_bar();
+    let outcome = symbolize::symbolize(&mut profile, &options, &|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    output.write(&profile)?;
+    io::stderr().write_all(summary(&outcome).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn progress_bar() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("symbolizing {wide_bar} {pos}/{len}");
+    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// What got names, and for each binary what did not, and why.
+fn summary(outcome: &Outcome) -> String {
+    if outcome.asked() == 0 {
+        return "nothing to do: every address has its name\n".into();
+    }
+    let mut out = format!(
+        "{} of {} addresses have names now, {} of them source lines\n",
+        outcome.named(),
+        outcome.asked(),
+        outcome.with_line(),
+    );
+    for binary in &outcome.binaries {
+        let file = if binary.file.is_empty() { "[unknown]" } else { &binary.file };
+        if let Some(why) = &binary.why {
+            let missing = binary.asked - binary.named;
+            out += &format!("  {file}: {missing} of {} without: {why}\n", binary.asked);
+        }
+        if binary.bad_lines > 0 {
+            out += &format!("  {file}: {} lines are no perf map's\n", binary.bad_lines);
+        }
+    }
+    if outcome.homeless > 0 {
+        out += &format!("  {} addresses belong to no binary\n", outcome.homeless);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::MappingId;
+    use crate::symbolize::{Binary, Why};
+
+    #[test]
+    fn the_summary_says_why_names_are_missing() {
+        let binary = |file: &str, asked, named, why| Binary {
+            mapping: MappingId(0),
+            file: file.into(),
+            asked,
+            named,
+            with_line: named,
+            why,
+            bad_lines: 0,
+        };
+        let outcome = Outcome {
+            binaries: vec![
+                binary("/bin/good", 5, 5, None),
+                binary("/bin/gone", 4, 0, Some(Why::FileMissing)),
+            ],
+            homeless: 1,
+        };
+        assert_eq!(
+            summary(&outcome),
+            "5 of 10 addresses have names now, 5 of them source lines\n  \
+             /bin/gone: 4 of 4 without: the file is not there\n  \
+             1 addresses belong to no binary\n"
+        );
+        assert!(summary(&Outcome::default()).starts_with("nothing to do"));
+    }
 }
