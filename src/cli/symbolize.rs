@@ -11,8 +11,10 @@ use crate::symbolize::{self, Options, Outcome};
 
 /// Arguments of `prof symbolize`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Binaries are found by the paths in the recording and checked by build id; \
-                        debug files also in /usr/lib/debug.")]
+#[command(
+    after_help = "Binaries are found by the paths in the recording and checked by build id; \
+                        debug files also in /usr/lib/debug."
+)]
 pub struct Args {
     /// The recording; - is standard input
     #[arg(default_value = "profile.pb.gz")]
