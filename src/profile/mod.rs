@@ -6,12 +6,14 @@
 mod builder;
 mod diagnostics;
 mod labels;
+mod merge;
 mod stacks;
 mod strings;
 
 pub use builder::{Builder, Column};
 pub use diagnostics::{BinaryShare, Diagnostics};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
+pub use merge::{MergeError, merge};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
 
