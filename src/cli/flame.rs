@@ -1,12 +1,209 @@
 //! `prof flame`.
 
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::report::FilterArgs;
+use super::usage;
+use crate::profile::{Profile, StrId};
+use crate::report::colors::Scheme;
+use crate::report::flame::{self, FlameOptions};
+use crate::report::model::{Direction, Granularity, Tree, View};
+use crate::report::{folded, summary, units};
 
 /// Arguments of `prof flame`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// pprof files, gzipped or not; several are merged; - is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// What to draw, and how
+    #[command(flatten)]
+    draw: DrawArgs,
+}
+
+/// What is drawn, and how.
+#[derive(Debug, clap::Args)]
+pub struct DrawArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// Where to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Roots at the top (an icicle graph)
+    #[arg(long)]
+    inverted: bool,
+
+    /// Turn the stacks round: leaves at the root, their callers on them
+    #[arg(long)]
+    reverse: bool,
+
+    /// Large text above the graph
+    #[arg(long)]
+    title: Option<String>,
+
+    /// Width in pixels [default: that of the window]
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000))]
+    width: Option<u32>,
+
+    /// Leave out boxes narrower than so many percent of the whole
+    #[arg(long, value_name = "PERCENT", default_value = "0.05", value_parser = super::report::percent)]
+    min_width: f64,
+
+    /// What colours mean
+    #[arg(long, value_enum, default_value_t)]
+    colors: Scheme,
+
+    /// Labels whose values become the lowest boxes, such as process, thread, pid, cgroup; none:
+    /// no labels [default: process, when there are several]
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    root: Vec<String>,
+
+    /// Folded stacks as text instead of a drawing: `main;foo;bar 123`, with : for ; in names
+    #[arg(long)]
+    folded: bool,
+}
 
 /// Runs `prof flame`.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not there yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.draw.check()?;
+    let profile = load(&args)?;
+    draw(&args.draw, &profile)?;
+    // Freeing a large profile piece by piece takes longer than the system needs for all of it.
+    std::mem::forget(profile);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(args: &Args) -> anyhow::Result<Profile> {
+    super::report::load(&args.files)
+}
+
+impl DrawArgs {
+    /// Fails when the drawing would go to a terminal or a filter is wrong; to be called before
+    /// anything that takes long.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.filter.filter()?;
+        let terminal = self.output.is_none() && std::io::stdout().is_terminal();
+        if terminal && !self.folded {
+            return Err(usage("this would print SVG on the terminal; add > out.svg or -o out.svg"));
+        }
+        Ok(())
+    }
+
+    /// The labels that are to be roots, by name.
+    fn roots(&self, view: &View) -> anyhow::Result<Vec<StrId>> {
+        if self.root.iter().any(|r| r == "none") {
+            return Ok(Vec::new());
+        }
+        let strings = &view.profile.strings;
+        if self.root.is_empty() {
+            let several = view.label_values("process").len() > 1;
+            return Ok(strings.find("process").filter(|_| several).into_iter().collect());
+        }
+        let id = |name: &String| {
+            let name = if name == "comm" { "process" } else { name.as_str() };
+            let known = strings.find(name).filter(|_| !view.label_values(name).is_empty());
+            known.with_context(|| format!("--root: no sample has a label {name:?}"))
+        };
+        self.root.iter().map(id).collect()
+    }
+
+    fn granularity(&self) -> Granularity {
+        match (self.folded, self.colors) {
+            (true, _) => Granularity::SYMBOL,
+            (false, Scheme::Kernel) => Granularity { inlined: true, ..Granularity::FUNCTION },
+            _ => Granularity::FUNCTION,
+        }
+    }
+}
+
+/// Draws a profile to the output that the arguments name.
+pub fn draw(args: &DrawArgs, profile: &Profile) -> anyhow::Result<()> {
+    let type_index = args.filter.type_index(profile)?;
+    let mut view = View::new(profile, type_index, args.granularity(), &args.filter.filter()?);
+    if view.kept_total == 0 {
+        anyhow::bail!("nothing to draw: {}", super::report::nothing_to_show(&view));
+    }
+    let roots = args.roots(&view)?;
+    let direction = if args.reverse { Direction::Callers } else { Direction::Callees };
+    let tree = Tree::new(&mut view, direction, &roots);
+    let options = FlameOptions {
+        title: args.title.clone().unwrap_or_else(|| title(&view)),
+        subtitle: subtitle(&view),
+        inverted: args.inverted,
+        width: args.width.map(|w| w as usize),
+        min_width: args.min_width,
+        scheme: args.colors,
+    };
+    write_to(args.output.as_deref(), |out| match args.folded {
+        true => folded::write(out, &view, &tree),
+        false => flame::write(out, &view, &tree, &options),
+    })
+}
+
+/// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
+fn title(view: &View) -> String {
+    let processes = view.label_values("process");
+    let what = match processes.as_slice() {
+        [] => summary::main_binary(view.profile).unwrap_or("all").to_string(),
+        [(name, _)] => name.clone(),
+        [(first, _), (second, _)] => format!("{first} and {second}"),
+        several => format!("{} and {} other processes", several[0].0, several.len() - 1),
+    };
+    let (kind, unit) = view.value_type();
+    format!("{what}: {kind}, {}", units::format(view.kept_total, unit))
+}
+
+fn subtitle(view: &View) -> String {
+    let mut parts: Vec<String> = summary::warning(view.profile).into_iter().collect();
+    parts.extend(summary::time_line(view.profile));
+    if view.kept_total != view.total {
+        let percent = view.percent(view.kept_total);
+        let all = units::format(view.total, view.unit());
+        parts.push(format!("filtered: {percent:.2}% of {all}"));
+    }
+    parts.join(". ")
+}
+
+/// Writes to a file, which appears when it is complete, or to standard output.
+fn write_to(
+    path: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    let Some(path) = path.filter(|p| *p != Path::new("-")) else {
+        let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        write(&mut out)?;
+        return Ok(out.flush()?);
+    };
+    let failed = || format!("cannot write {}", path.display());
+    // A device or a pipe is written to, not replaced.
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        let mut out = BufWriter::new(std::fs::File::create(path).with_context(failed)?);
+        write(&mut out).with_context(failed)?;
+        return out.flush().with_context(failed);
+    }
+    use std::os::unix::fs::PermissionsExt;
+    // A symbolic link stays one: what it points at is replaced.
+    let target = std::fs::canonicalize(path);
+    let target = target.as_deref().unwrap_or(path);
+    let folder = match target.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    let file = tempfile::Builder::new()
+        .prefix(".prof-")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .with_context(failed)?;
+    let mut out = BufWriter::new(file);
+    write(&mut out).with_context(failed)?;
+    let file = out.into_inner().map_err(|e| e.into_error()).with_context(failed)?;
+    file.persist(target).map_err(|e| e.error).with_context(failed)?;
+    Ok(())
 }

@@ -26,7 +26,7 @@ pub enum Command {
     /// Sample a process, a command, a cgroup or the whole machine into a pprof file
     Record(Box<record::Args>),
     /// Print where the time goes, from pprof files
-    Report(report::Args),
+    Report(Box<report::Args>),
     /// Draw a flame graph, from pprof files or of a target recorded now
     Flame(Box<flame::Args>),
     /// Give a recording made with --no-symbolize its names
@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
-        Command::Report(args) => report::run(args),
+        Command::Report(args) => report::run(*args),
         Command::Flame(args) => flame::run(*args),
         Command::Symbolize(args) => symbolize::run(args),
         Command::Doctor(args) => doctor::run(args),

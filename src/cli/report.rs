@@ -1,12 +1,449 @@
-//! `prof report`.
+//! `prof report`, and what the views share: reading FILEs, the sample type, the filter.
 
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::Context;
+use regex::Regex;
+
+use super::usage;
+use crate::profile::Profile;
+use crate::report::model::{Direction, Filter, Granularity, Sort, Top, TopOptions, Tree, View};
+use crate::report::text::{TableOptions, TreeOptions};
+use crate::report::{json, text};
+
+/// File that is read when none is named.
+pub const DEFAULT_FILE: &str = "profile.pb.gz";
+
+/// Rows of a table unless `-n` says otherwise.
+const DEFAULT_ROWS: usize = 30;
+/// Lines of a call tree unless `-n` says otherwise.
+const DEFAULT_TREE_LINES: usize = 200;
+/// Share of the total below which a call tree leaves out nodes (perf's default).
+const DEFAULT_TREE_PERCENT: f64 = 0.5;
+
+/// Which samples and frames a view shows; the names are pprof's.
+#[derive(Debug, clap::Args)]
+pub struct FilterArgs {
+    /// Sample type to show, such as cpu, samples or inuse_space [default: what the profile says,
+    /// else its last]
+    #[arg(long = "type", value_name = "TYPE", visible_alias = "sample_index")]
+    pub sample_type: Option<String>,
+
+    /// Only samples with a frame whose function, source file or binary matches
+    #[arg(long, value_name = "REGEX")]
+    pub focus: Option<String>,
+
+    /// No samples with a frame that matches
+    #[arg(long, value_name = "REGEX")]
+    pub ignore: Option<String>,
+
+    /// Only frames that match; their callees' values become theirs
+    #[arg(long, value_name = "REGEX")]
+    pub show: Option<String>,
+
+    /// No frames that match; their values become their callers'
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Option<String>,
+}
+
+impl FilterArgs {
+    /// The filter. Fails when something is no regular expression.
+    pub fn filter(&self) -> anyhow::Result<Filter> {
+        Ok(Filter {
+            focus: regex("--focus", self.focus.as_deref())?,
+            ignore: regex("--ignore", self.ignore.as_deref())?,
+            show: regex("--show", self.show.as_deref())?,
+            hide: regex("--hide", self.hide.as_deref())?,
+        })
+    }
+
+    /// Index of the sample type to show. Fails when the profile has no such type.
+    pub fn type_index(&self, profile: &Profile) -> anyhow::Result<usize> {
+        let Some(wanted) = &self.sample_type else { return Ok(profile.default_type_index()) };
+        profile.type_index(wanted).ok_or_else(|| {
+            let kinds: Vec<_> = profile.sample_types.iter().map(|t| profile.str(t.kind)).collect();
+            let there = if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") };
+            usage(format!("--type: the profile has no sample type {wanted:?}; it has: {there}"))
+        })
+    }
+}
+
+/// Parses a regular expression; the error is one line.
+fn regex(option: &str, text: Option<&str>) -> anyhow::Result<Option<Regex>> {
+    let Some(text) = text else { return Ok(None) };
+    Regex::new(text).map(Some).map_err(|error| {
+        let message = error.to_string();
+        let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        usage(format!("{option}: {text:?} is not a regular expression: {last}"))
+    })
+}
+
+/// Reads FILEs (`profile.pb.gz` if there are none) and merges them.
+pub fn load(files: &[PathBuf]) -> anyhow::Result<Profile> {
+    if files.is_empty() {
+        let default = Path::new(DEFAULT_FILE);
+        if !default.exists() {
+            anyhow::bail!(
+                "there is no {DEFAULT_FILE} here; name a FILE, or make one with prof record"
+            );
+        }
+        return crate::format::read_file(default);
+    }
+    let mut profiles = Vec::with_capacity(files.len());
+    for file in files {
+        profiles.push(crate::format::read_file(file)?);
+    }
+    if profiles.len() == 1 {
+        return Ok(profiles.remove(0));
+    }
+    crate::profile::merge(profiles).context("the profiles cannot be merged")
+}
 
 /// Arguments of `prof report`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// pprof files, gzipped or not; several are merged; - is standard input
+    #[arg(value_name = "FILE", help_heading = None)]
+    files: Vec<PathBuf>,
+
+    /// The same as FILE
+    #[arg(short, long = "input", value_name = "FILE")]
+    input: Vec<PathBuf>,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// How rows are ordered (self, total, name) and what makes a row of its own: binary (dso),
+    /// symbol, line, process (comm), pid, thread, tid, cgroup, container, state, label:KEY
+    #[arg(
+        short,
+        long,
+        value_name = "KEY,…",
+        value_delimiter = ',',
+        value_parser = sort_key,
+        default_value = "self"
+    )]
+    sort: Vec<SortKey>,
+
+    /// Order by total; the same as --sort total
+    #[arg(long)]
+    cum: bool,
+
+    /// Show totals, which include what a function calls [default]
+    #[arg(long, overrides_with = "no_children")]
+    children: bool,
+
+    /// Show only what functions spend themselves
+    #[arg(long, overrides_with = "children")]
+    no_children: bool,
+
+    /// Most rows to show; 0: all [default: 30, of a call tree 200, with --json all]
+    #[arg(short, long, value_name = "N")]
+    nodecount: Option<usize>,
+
+    /// Leave out what is below so many percent [default: 0, of a call tree 0.5]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    percent_limit: Option<f64>,
+
+    /// Call tree, from callers to callees; with `caller` from each function to its callers
+    #[arg(
+        short = 'g',
+        long,
+        value_name = "callee|caller",
+        num_args = 0..=1,
+        default_missing_value = "callee"
+    )]
+    call_graph: Option<String>,
+
+    /// Tell source lines apart
+    #[arg(long)]
+    lines: bool,
+
+    /// JSON with exact values
+    #[arg(long)]
+    json: bool,
+
+    /// Print first what the file says about itself: comments, mappings, time, period
+    #[arg(long)]
+    header: bool,
+
+    /// Print nothing else
+    #[arg(long)]
+    header_only: bool,
+
+    /// Text (there is nothing else yet)
+    #[arg(long)]
+    stdio: bool,
+}
+
+/// One word of `--sort`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SortKey {
+    Order(Sort),
+    Symbol,
+    Binary,
+    Line,
+    Label(String),
+}
+
+fn sort_key(word: &str) -> Result<SortKey, String> {
+    let label = |key: &str| SortKey::Label(key.to_string());
+    Ok(match word {
+        "self" | "flat" | "overhead" => SortKey::Order(Sort::SelfValue),
+        "total" | "cum" => SortKey::Order(Sort::Total),
+        "name" => SortKey::Order(Sort::Name),
+        "symbol" | "sym" | "function" => SortKey::Symbol,
+        "binary" | "dso" => SortKey::Binary,
+        "line" | "srcline" => SortKey::Line,
+        "process" | "comm" => label("process"),
+        "pid" | "thread" | "tid" | "cgroup" | "container" | "state" => label(word),
+        other => match other.strip_prefix("label:") {
+            Some(key) if !key.is_empty() => label(key),
+            _ => {
+                return Err("use self, total or name; or binary (dso), symbol, line, process \
+                     (comm), pid, thread, tid, cgroup, container, state, label:KEY"
+                    .to_string());
+            }
+        },
+    })
+}
+
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(p) if (0.0..=100.0).contains(&p) => Ok(p),
+        _ => Err("not a number from 0 to 100".to_string()),
+    }
+}
+
+/// What the arguments come to.
+struct Plan {
+    files: Vec<PathBuf>,
+    direction: Option<Direction>,
+    granularity: Granularity,
+    order: Sort,
+    labels: Vec<String>,
+}
+
+impl Args {
+    /// Resolves what depends on more than one argument.
+    fn plan(&self) -> Plan {
+        let mut files = self.files.clone();
+        files.extend(self.input.iter().cloned());
+        let direction = match self.call_graph.as_deref() {
+            None => None,
+            Some("caller" | "callers") => Some(Direction::Callers),
+            Some("callee" | "callees") => Some(Direction::Callees),
+            // `prof report -g FILE`: it is no value of -g, so it is a FILE.
+            Some(file) => {
+                files.push(file.into());
+                Some(Direction::Callees)
+            }
+        };
+        let mut plan = Plan {
+            files,
+            direction,
+            granularity: Granularity::NONE,
+            order: Sort::SelfValue,
+            labels: Vec::new(),
+        };
+        for key in &self.sort {
+            match key {
+                SortKey::Order(order) => plan.order = *order,
+                SortKey::Symbol => plan.granularity.function = true,
+                SortKey::Binary => plan.granularity.binary = true,
+                SortKey::Line => (plan.granularity.function, plan.granularity.line) = (true, true),
+                SortKey::Label(key) => plan.labels.push(key.clone()),
+            }
+        }
+        if self.cum {
+            plan.order = Sort::Total;
+        }
+        let grouped = plan.granularity != Granularity::NONE || !plan.labels.is_empty();
+        if !grouped {
+            plan.granularity = Granularity::FUNCTION;
+        }
+        if plan.direction.is_some() && !plan.granularity.function {
+            plan.granularity = Granularity::FUNCTION;
+        }
+        if self.lines {
+            (plan.granularity.function, plan.granularity.line) = (true, true);
+        }
+        plan
+    }
+}
 
 /// Runs `prof report`.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not there yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let plan = args.plan();
+    let filter = args.filter.filter()?;
+    let profile = load(&plan.files)?;
+    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    print(&args, &plan, &filter, &profile, &mut out)?;
+    out.flush()?;
+    // Freeing a large profile piece by piece takes longer than the system needs for all of it.
+    std::mem::forget(profile);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    args: &Args,
+    plan: &Plan,
+    filter: &Filter,
+    profile: &Profile,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let type_index = args.filter.type_index(profile)?;
+    if (args.header || args.header_only) && !args.json {
+        text::write_header(out, profile)?;
+    }
+    if args.header_only {
+        return Ok(());
+    }
+    let mut view = View::new(profile, type_index, plan.granularity, filter);
+    if !args.json {
+        text::write_summary(out, &view)?;
+        if view.kept_total == 0 {
+            writeln!(out, "{}", nothing_to_show(&view))?;
+            return Ok(());
+        }
+    }
+    match plan.direction {
+        Some(direction) => print_tree(args, plan, &mut view, direction, out),
+        None => print_table(args, plan, &view, out),
+    }
+}
+
+/// Why a view is empty.
+pub fn nothing_to_show(view: &View) -> String {
+    let (kind, _) = view.value_type();
+    if view.profile.samples.is_empty() {
+        "The profile holds no samples.".to_string()
+    } else if view.total == 0 {
+        format!("No sample has a value of type {kind}.")
+    } else {
+        "No sample passes the filter.".to_string()
+    }
+}
+
+fn print_table(args: &Args, plan: &Plan, view: &View, out: &mut dyn Write) -> anyhow::Result<()> {
+    let default_rows = if args.json { 0 } else { DEFAULT_ROWS };
+    let options = TopOptions {
+        sort: plan.order,
+        labels: plan.labels.clone(),
+        limit: args.nodecount.unwrap_or(default_rows),
+        min_percent: args.percent_limit.unwrap_or(0.0),
+        self_only: args.no_children,
+    };
+    let top = Top::new(view, &options);
+    let look = TableOptions {
+        granularity: plan.granularity,
+        children: !args.no_children,
+        labels: plan.labels.clone(),
+    };
+    if args.json {
+        json::write_table(out, view, &top, &look)?;
+    } else {
+        text::write_table(out, view, &top, &look)?;
+    }
+    Ok(())
+}
+
+fn print_tree(
+    args: &Args,
+    plan: &Plan,
+    view: &mut View,
+    direction: Direction,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let strings = &view.profile.strings;
+    let roots: Vec<_> = plan.labels.iter().filter_map(|l| strings.find(l)).collect();
+    let tree = Tree::new(view, direction, &roots);
+    if args.json {
+        json::write_tree(out, view, &tree, plan.granularity)?;
+    } else {
+        let options = TreeOptions {
+            limit: args.nodecount.unwrap_or(DEFAULT_TREE_LINES),
+            min_percent: args.percent_limit.unwrap_or(DEFAULT_TREE_PERCENT),
+        };
+        text::write_tree(out, view, &tree, options)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(line: &str) -> Plan {
+        let words = std::iter::once("report").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}")).args.plan()
+    }
+
+    fn refused(line: &str) -> String {
+        let words = std::iter::once("report").chain(line.split_whitespace());
+        match Line::try_parse_from(words) {
+            Ok(_) => panic!("{line} was accepted"),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    #[test]
+    fn g_takes_a_direction_and_leaves_a_file() {
+        let cases = [
+            ("a.pb", None, vec!["a.pb"]),
+            ("-g", Some(Direction::Callees), vec![]),
+            ("-g a.pb", Some(Direction::Callees), vec!["a.pb"]),
+            ("a.pb -g", Some(Direction::Callees), vec!["a.pb"]),
+            ("-g caller a.pb", Some(Direction::Callers), vec!["a.pb"]),
+            ("-g callee a.pb", Some(Direction::Callees), vec!["a.pb"]),
+            ("a.pb -g caller", Some(Direction::Callers), vec!["a.pb"]),
+            ("-g -", Some(Direction::Callees), vec!["-"]),
+            ("-g -n 5 a.pb", Some(Direction::Callees), vec!["a.pb"]),
+            ("-gcaller -i a.pb", Some(Direction::Callers), vec!["a.pb"]),
+            ("-g a.pb b.pb", Some(Direction::Callees), vec!["b.pb", "a.pb"]),
+        ];
+        for (line, direction, files) in cases {
+            let plan = plan(line);
+            assert_eq!(plan.direction, direction, "{line}");
+            let expected: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+            assert_eq!(plan.files, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn sort_orders_and_groups() {
+        let p = plan("--sort comm,dso,symbol");
+        assert_eq!((p.granularity, p.labels), (Granularity::FUNCTION, vec!["process".to_string()]));
+        assert_eq!(plan("--sort symbol").granularity, Granularity::SYMBOL);
+        assert_eq!(plan("").granularity, Granularity::FUNCTION);
+        let p = plan("--sort process,total");
+        assert_eq!((p.granularity, p.order), (Granularity::NONE, Sort::Total));
+        assert_eq!(plan("-s name").order, Sort::Name);
+        assert_eq!(plan("--cum").order, Sort::Total);
+        assert!(plan("--lines").granularity.line);
+        assert_eq!(plan("--sort label:request").labels, ["request"]);
+        assert!(refused("--sort nonsense").contains("label:KEY"));
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        let error = regex("--focus", Some("(")).unwrap_err().to_string();
+        assert_eq!(error, "--focus: \"(\" is not a regular expression: unclosed group");
+        assert!(
+            regex("--focus", Some("(a{1000}){1000}")).is_err_and(|e| !e.to_string().contains('\n'))
+        );
+        assert!(refused("--percent-limit 101").contains("from 0 to 100"));
+        assert!(refused("--percent-limit NaN").contains("from 0 to 100"));
+        assert!(refused("-n -1").contains("-1"));
+    }
 }

@@ -41,6 +41,9 @@ fn type_line(view: &View) -> String {
         let t = profile.sample_types[i];
         format!("{} [{}]", profile.str(t.kind), profile.str(t.unit))
     };
+    if profile.sample_types.is_empty() {
+        return "Type: none".to_string();
+    }
     let mut line = format!("Type: {}", name(view.type_index));
     let others: Vec<_> = (0..profile.sample_types.len())
         .filter(|&i| i != view.type_index)
@@ -52,7 +55,8 @@ fn type_line(view: &View) -> String {
     line
 }
 
-fn time_line(profile: &Profile) -> Option<String> {
+/// Time, duration, number of samples and period, as far as they are known.
+pub fn time_line(profile: &Profile) -> Option<String> {
     let mut parts = Vec::new();
     if profile.time_nanos != 0 {
         parts.push(format!("Time: {}", units::utc(profile.time_nanos)));
