@@ -62,7 +62,7 @@ pub struct DrawArgs {
 
     /// Labels whose values become the lowest boxes, such as process, thread, pid, cgroup; none:
     /// no labels [default: process, when there are several]
-    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    #[arg(long, value_name = "LABELS", value_delimiter = ',')]
     root: Vec<String>,
 
     /// Folded stacks as text instead of a drawing: `main;foo;bar 123`, with : for ; in names

@@ -120,7 +120,7 @@ pub struct Args {
     #[arg(
         short,
         long,
-        value_name = "KEY,…",
+        value_name = "KEYS",
         value_delimiter = ',',
         value_parser = sort_key,
         default_value = "self"
