@@ -6,6 +6,7 @@
 //! 2. [`process`] keeps what those events say about processes: threads, mappings, build ids.
 //! 3. [`unwind`] turns registers and stack bytes (or a frame-pointer chain) into addresses.
 //! 4. [`profile`] aggregates weighted stacks; it is pprof's model and knows nobody.
+//!    [`recorder`] drives 1 to 4 for the length of a recording.
 //! 5. [`symbolize`] gives addresses their functions, files and lines.
 //! 6. [`mod@format`] reads and writes files; [`report`] shows them.
 //! 7. [`cli`] is one file a subcommand, and knows all of the above.
@@ -14,6 +15,7 @@ pub mod cli;
 pub mod format;
 pub mod process;
 pub mod profile;
+pub mod recorder;
 pub mod report;
 pub mod sampler;
 pub mod symbolize;

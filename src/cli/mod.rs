@@ -3,9 +3,11 @@
 mod completions;
 mod doctor;
 mod flame;
+mod progress;
 mod record;
 mod report;
 mod symbolize;
+mod target;
 
 use std::process::ExitCode;
 
@@ -84,7 +86,9 @@ fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("prof: {error:#}");
-    ExitCode::from(error.downcast_ref::<Exit>().map_or(1, |e| e.code))
+    let own = error.downcast_ref::<Exit>().map(|e| e.code);
+    let sampler = error.downcast_ref::<crate::sampler::Error>().map(crate::sampler::Error::code);
+    ExitCode::from(own.or(sampler).unwrap_or(1))
 }
 
 /// `prof report | head` is no failure.

@@ -61,6 +61,15 @@ impl Output {
         &self.shown
     }
 
+    /// The temporary file, if there is one: what has to be removed if the program gives up
+    /// without dropping this.
+    pub fn temporary(&self) -> Option<PathBuf> {
+        match &self.sink {
+            Sink::Replace(file, _) => Some(file.path().to_path_buf()),
+            Sink::Stdout | Sink::Direct(_) => None,
+        }
+    }
+
     /// Writes the profile and puts it in its place. The number of bytes written.
     ///
     /// # Errors

@@ -1,1 +1,9 @@
-//! To come.
+//! What events say about processes: threads and their names, mappings, containers.
+
+pub mod elf;
+pub mod image;
+pub mod maps;
+pub mod procfs;
+mod table;
+
+pub use table::{Process, ProcessTable, Thread};

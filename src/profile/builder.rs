@@ -47,6 +47,7 @@ pub struct Builder {
     values: Vec<i64>,
     location_index: FxHashMap<(u32, u64), LocationId>,
     synthetic_index: FxHashMap<StrId, LocationId>,
+    truncations: Vec<(&'static str, LocationId)>,
     max_nodes: usize,
     folded: u64,
 }
@@ -77,6 +78,7 @@ impl Builder {
             values: Vec::new(),
             location_index: FxHashMap::default(),
             synthetic_index: FxHashMap::default(),
+            truncations: Vec::new(),
             max_nodes: MAX_NODES,
             folded: 0,
         }
@@ -118,6 +120,19 @@ impl Builder {
         profile.set_lines(id, &[Line { function, line: 0, column: 0 }]);
         self.synthetic_index.insert(name, id);
         id
+    }
+
+    /// Id of the location that stands where a stack ends early, for one of a few fixed reasons;
+    /// allocates nothing when it is there already.
+    pub fn truncation(&mut self, reason: &'static str) -> LocationId {
+        match self.truncations.iter().find(|(r, _)| *r == reason) {
+            Some(&(_, id)) => id,
+            None => {
+                let id = self.named_location(&format!("[truncated: {reason}]"));
+                self.truncations.push((reason, id));
+                id
+            }
+        }
     }
 
     /// Adds one sample: `stack` leaf first, 1 to the first column and `weight` to `column`.

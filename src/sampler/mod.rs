@@ -1,3 +1,87 @@
-//! To come.
+//! Opens kernel events on a target and yields what happens, in the order of time.
+//!
+//! The only room that opens perf events. Facts about the kernel are from `perf_event_open(2)`
+//! and, where a comment names it, from the kernel's `kernel/events/`.
 
+mod attach;
+mod attr;
+mod command;
+mod error;
+pub mod events;
+mod filter;
+pub mod os;
 pub mod permissions;
+pub mod record;
+pub mod ring;
+mod session;
+mod target;
+
+pub use attr::MAX_DUMP;
+pub use command::Stopped;
+pub use error::Error;
+pub use events::EventSpec;
+pub use session::{Session, Stats};
+pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};
+
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// So many times a second.
+    Frequency(u64),
+    /// As often as `kernel.perf_event_max_sample_rate` allows.
+    Max,
+    /// Every so many events.
+    Period(u64),
+}
+
+/// How stacks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacks {
+    /// Stack copies unwound with DWARF, frame pointers where those reach further.
+    Auto {
+        /// Bytes of stack that are copied with each sample.
+        dump: u32,
+    },
+    /// Stack copies unwound with DWARF only.
+    Dwarf {
+        /// Bytes of stack that are copied with each sample.
+        dump: u32,
+    },
+    /// The kernel's walk along frame pointers.
+    FramePointer,
+    /// The sampled address alone.
+    None,
+}
+
+/// What to sample and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is sampled.
+    pub target: Target,
+    /// Only these CPUs; `None`: all that are online.
+    pub cpus: Option<Vec<u32>>,
+    /// The events; empty: `cycles`, or `cpu-clock` where there is no PMU.
+    pub events: Vec<EventSpec>,
+    /// How often.
+    pub rate: Rate,
+    /// How stacks are taken.
+    pub stacks: Stacks,
+    /// Threads and children born later are sampled too.
+    pub inherit: bool,
+}
+
+/// Something that happened, handed out by [`Session::drain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A sample of event number `event` of [`Session::events`].
+    Sample {
+        /// Index of the event.
+        event: usize,
+        /// What it weighs, in units of the event.
+        weight: u64,
+        /// The sample.
+        sample: record::Sample<'a>,
+    },
+    /// Anything else.
+    Other(record::Record<'a>),
+}

@@ -1,0 +1,299 @@
+//! What prof needs of an ELF file while recording: executable segments, build id, and where its
+//! unwind information lies. Nothing here trusts the file: what is damaged is absent.
+
+use std::ops::Range;
+
+use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, PT_NOTE};
+use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+use object::{LittleEndian, SectionIndex};
+
+/// An executable `PT_LOAD` segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Virtual address that the file states (`p_vaddr`).
+    pub address: u64,
+    /// Offset in the file (`p_offset`).
+    pub offset: u64,
+    /// Bytes in the file (`p_filesz`).
+    pub size: u64,
+}
+
+/// A section: where it is loaded, and its bytes' range in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Virtual address that the file states.
+    pub address: u64,
+    /// Bytes in the file.
+    pub range: Range<usize>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elf {
+    /// Executable segments.
+    pub segments: Vec<Segment>,
+    /// Lowest address of any loaded segment.
+    pub base: u64,
+    /// Where execution begins (`e_entry`); 0 for a library without.
+    pub entry: u64,
+    /// It names a dynamic loader (`PT_INTERP`).
+    pub has_interpreter: bool,
+    /// GNU build id; empty when there is none.
+    pub build_id: Vec<u8>,
+    /// `.eh_frame`.
+    pub eh_frame: Option<Section>,
+    /// `.eh_frame_hdr`.
+    pub eh_frame_hdr: Option<Section>,
+    /// `.debug_frame`, decompressed; read only when there is no `.eh_frame`.
+    pub debug_frame: Option<Vec<u8>>,
+    /// `.text`.
+    pub text: Option<Section>,
+    /// `.got`.
+    pub got: Option<Section>,
+}
+
+/// Size of a page, to which segments are widened when they are mapped.
+const PAGE: u64 = 4096;
+
+/// Largest `.debug_frame` that is decompressed.
+const MAX_DEBUG_FRAME: u64 = 256 << 20;
+
+type Header = FileHeader64<LittleEndian>;
+
+impl Elf {
+    /// Parses a 64-bit little-endian file; `None` when it is not one.
+    pub fn parse(data: &[u8]) -> Option<Elf> {
+        let header = Header::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let entry = header.e_entry(endian);
+        let mut elf = Elf { base: u64::MAX, entry, ..Elf::default() };
+        for ph in header.program_headers(endian, data).ok()? {
+            elf.add_program_header(ph, endian, data);
+        }
+        if elf.base == u64::MAX {
+            elf.base = 0;
+        }
+        elf.add_sections(header, endian, data);
+        if elf.eh_frame.is_none() {
+            elf.eh_frame = elf.eh_frame_from_header(data);
+        }
+        Some(elf)
+    }
+
+    fn add_program_header(
+        &mut self,
+        ph: &object::elf::ProgramHeader64<LittleEndian>,
+        endian: LittleEndian,
+        data: &[u8],
+    ) {
+        let (address, offset, size) =
+            (ph.p_vaddr(endian), ph.p_offset(endian), ph.p_filesz(endian));
+        match ph.p_type(endian) {
+            PT_LOAD => {
+                self.base = self.base.min(address & !(PAGE - 1));
+                if ph.p_flags(endian).0 & PF_X.0 != 0 {
+                    self.segments.push(Segment { address, offset, size });
+                }
+            }
+            PT_INTERP => self.has_interpreter = true,
+            PT_GNU_EH_FRAME => self.eh_frame_hdr = section(address, offset, size, data),
+            PT_NOTE if self.build_id.is_empty() => {
+                let Ok(Some(mut notes)) = ph.notes(endian, data) else { return };
+                while let Ok(Some(note)) = notes.next() {
+                    if note.name() == b"GNU" && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID
+                    {
+                        self.build_id = note.desc().to_vec();
+                        return;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_sections(&mut self, header: &Header, endian: LittleEndian, data: &[u8]) {
+        let Ok(sections) = header.sections(endian, data) else { return };
+        let find = |name: &[u8]| {
+            let (SectionIndex(_), s) = sections.section_by_name(endian, name)?;
+            Some(s)
+        };
+        let range = |name: &[u8]| {
+            let s = find(name)?;
+            s.data_as_array::<u8, _>(endian, data).ok().filter(|d| !d.is_empty())?;
+            section(s.sh_addr(endian), s.sh_offset(endian), s.sh_size(endian), data)
+        };
+        self.eh_frame = range(b".eh_frame");
+        self.text = range(b".text");
+        self.got = range(b".got");
+        if self.eh_frame_hdr.is_none() {
+            self.eh_frame_hdr = range(b".eh_frame_hdr");
+        }
+        if self.eh_frame.is_none() {
+            self.debug_frame = find(b".debug_frame").and_then(|s| decompressed(s, endian, data));
+        }
+    }
+
+    /// For files without section headers: `.eh_frame_hdr` says where `.eh_frame` begins
+    /// (LSB Core, "Exception Frames"; the usual encoding, pc-relative in four bytes, only).
+    fn eh_frame_from_header(&self, data: &[u8]) -> Option<Section> {
+        const PCREL_SDATA4: u8 = 0x1b;
+        let hdr = self.eh_frame_hdr.as_ref()?;
+        let bytes = data.get(hdr.range.clone())?;
+        if *bytes.get(1)? != PCREL_SDATA4 {
+            return None;
+        }
+        let relative = i32::from_le_bytes(*bytes.get(4..)?.first_chunk::<4>()?);
+        let address = hdr.address.wrapping_add(4).wrapping_add_signed(i64::from(relative));
+        let offset = (hdr.range.start as u64).wrapping_add(address.wrapping_sub(hdr.address));
+        let size = (data.len() as u64).checked_sub(offset)?;
+        section(address, offset, size, data)
+    }
+
+    /// Index of the executable segment that holds a file offset, and the address there.
+    pub fn address_of(&self, file_offset: u64) -> Option<(usize, u64)> {
+        self.segments.iter().enumerate().find_map(|(i, s)| {
+            let start = s.offset & !(PAGE - 1);
+            let end = s.offset.checked_add(s.size)?.checked_next_multiple_of(PAGE)?;
+            let inside = (start..end).contains(&file_offset);
+            inside.then(|| (i, file_offset.wrapping_sub(s.offset).wrapping_add(s.address)))
+        })
+    }
+
+    /// The mapping of a segment as the kernel makes it: first address, limit, file offset, all
+    /// in whole pages.
+    pub fn mapping_of(&self, segment: usize) -> (u64, u64, u64) {
+        let s = &self.segments[segment];
+        let slack = s.offset & (PAGE - 1);
+        let start = s.address.wrapping_sub(slack);
+        let end = s.address.saturating_add(s.size);
+        (start, end.checked_next_multiple_of(PAGE).unwrap_or(end), s.offset - slack)
+    }
+
+    /// The address lies in the few instructions where execution of a program begins. Their
+    /// caller does not exist, but not all of them say so in their unwind information (the
+    /// dynamic loader's, for one).
+    pub fn is_entry(&self, address: u64) -> bool {
+        const ENTRY_CODE: u64 = 64;
+        self.entry != 0 && (self.entry..self.entry + ENTRY_CODE).contains(&address)
+    }
+
+    /// It has information to unwind with.
+    pub fn can_unwind(&self) -> bool {
+        self.eh_frame.is_some() || self.debug_frame.is_some()
+    }
+}
+
+fn section(address: u64, offset: u64, size: u64, data: &[u8]) -> Option<Section> {
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(usize::try_from(size).ok()?)?;
+    (end <= data.len()).then_some(Section { address, range: start..end })
+}
+
+fn decompressed(
+    section: &object::elf::SectionHeader64<LittleEndian>,
+    endian: LittleEndian,
+    data: &[u8],
+) -> Option<Vec<u8>> {
+    let Some((header, offset, size)) = section.compression(endian, data).ok()? else {
+        return section.data(endian, data).ok().map(<[u8]>::to_vec);
+    };
+    if header.ch_size(endian) > MAX_DEBUG_FRAME
+        || header.ch_type(endian) != object::elf::ELFCOMPRESS_ZLIB
+    {
+        return None;
+    }
+    let bytes = data.get(offset as usize..)?.get(..size as usize)?;
+    let mut out = Vec::new();
+    let reader = flate2::read::ZlibDecoder::new(bytes);
+    std::io::Read::read_to_end(&mut std::io::Read::take(reader, MAX_DEBUG_FRAME), &mut out).ok()?;
+    Some(out)
+}
+
+/// Build id in `/sys/kernel/notes` or any other run of ELF notes.
+pub fn build_id_in_notes(notes: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = notes;
+    while rest.len() >= 12 {
+        let word = |i: usize| {
+            let bytes = rest[i * 4..i * 4 + 4].first_chunk::<4>().expect("four bytes");
+            u32::from_le_bytes(*bytes) as usize
+        };
+        let (name_len, desc_len, kind) = (word(0), word(1), word(2));
+        let desc_at = 12 + name_len.checked_next_multiple_of(4)?;
+        let desc = rest.get(desc_at..desc_at.checked_add(desc_len)?)?;
+        if kind == object::elf::NT_GNU_BUILD_ID.0 as usize && rest.get(12..15) == Some(b"GNU") {
+            return Some(desc.to_vec());
+        }
+        rest = rest.get(desc_at + desc_len.checked_next_multiple_of(4)?..)?;
+    }
+    None
+}
+
+/// Lower-case hexadecimal digits, as build ids are written.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn own() -> Vec<u8> {
+        std::fs::read("/proc/self/exe").unwrap()
+    }
+
+    #[test]
+    fn own_binary_has_it_all() {
+        let data = own();
+        let elf = Elf::parse(&data).unwrap();
+        assert!(elf.can_unwind() && elf.eh_frame_hdr.is_some());
+        assert!(!elf.segments.is_empty());
+        let text = elf.text.clone().unwrap();
+        let (segment, address) = elf.address_of(text.range.start as u64).unwrap();
+        assert_eq!(address, text.address);
+        let (start, limit, offset) = elf.mapping_of(segment);
+        assert!((start..limit).contains(&address));
+        assert_eq!(address - start + offset, text.range.start as u64);
+    }
+
+    #[test]
+    fn without_section_headers_eh_frame_is_found_by_its_header() {
+        let data = own();
+        let elf = Elf::parse(&data).unwrap();
+        let found = elf.eh_frame_from_header(&data).unwrap();
+        assert_eq!(found.address, elf.eh_frame.as_ref().unwrap().address);
+        assert_eq!(found.range.start, elf.eh_frame.unwrap().range.start);
+    }
+
+    #[test]
+    fn the_kernel_has_a_build_id() {
+        let Ok(notes) = std::fs::read("/sys/kernel/notes") else {
+            println!("SKIPPED: the_kernel_has_a_build_id: /sys/kernel/notes is not readable");
+            return;
+        };
+        assert!(build_id_in_notes(&notes).is_some_and(|id| id.len() >= 8));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+        #[test]
+        fn a_damaged_file_is_parsed_without_panic(
+            at in proptest::collection::vec((0usize..1000, any::<u8>()), 1..8), cut in 0usize..200_000,
+        ) {
+            let mut data = own();
+            data.truncate(cut.max(64));
+            for (at, to) in at {
+                if let Some(b) = data.get_mut(at) { *b = to; }
+            }
+            if let Some(elf) = Elf::parse(&data) {
+                for i in 0..elf.segments.len() { let _ = elf.mapping_of(i); }
+                let _ = elf.address_of(4096);
+            }
+        }
+
+        #[test]
+        fn any_notes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = build_id_in_notes(&bytes);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Executable mappings of a process, from `/proc/PID/maps` and from `PERF_RECORD_MMAP2`.
+
+/// An executable region of a process's address space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Offset in the file of the byte at `start`.
+    pub offset: u64,
+    /// What is mapped: an index that the owner of the table gives meaning to.
+    pub image: u32,
+}
+
+/// Executable regions, sorted and without overlap.
+#[derive(Clone, Debug, Default)]
+pub struct Regions(Vec<Region>);
+
+impl Regions {
+    /// Adds a region; what it covers of others is gone, as `mmap(2)` with `MAP_FIXED` does it.
+    pub fn insert(&mut self, new: Region) {
+        if new.start >= new.end {
+            return;
+        }
+        let first = self.0.partition_point(|r| r.end <= new.start);
+        let last = self.0.partition_point(|r| r.start < new.end);
+        let mut kept = Vec::with_capacity(3);
+        if let Some(r) = self.0[first..last].first().filter(|r| r.start < new.start) {
+            kept.push(Region { end: new.start, ..r.clone() });
+        }
+        let tail = self.0[first..last].last().filter(|r| r.end > new.end).map(|r| Region {
+            start: new.end,
+            offset: r.offset.wrapping_add(new.end - r.start),
+            ..r.clone()
+        });
+        kept.push(new);
+        kept.extend(tail);
+        self.0.splice(first..last, kept);
+    }
+
+    /// The region that holds an address.
+    pub fn find(&self, address: u64) -> Option<&Region> {
+        let i = self.0.partition_point(|r| r.end <= address);
+        self.0.get(i).filter(|r| r.start <= address)
+    }
+
+    /// Forgets all (after `execve`).
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// All regions, by address.
+    pub fn iter(&self) -> impl Iterator<Item = &Region> {
+        self.0.iter()
+    }
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapsLine<'a> {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// It may be executed.
+    pub executable: bool,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Inode; 0 for anonymous memory.
+    pub inode: u64,
+    /// Path or name (`[vdso]`), empty for anonymous memory; without ` (deleted)`.
+    pub path: &'a str,
+    /// The file has no name any more.
+    pub deleted: bool,
+}
+
+/// Parses a line of `/proc/PID/maps`.
+pub fn parse_line(line: &str) -> Option<MapsLine<'_>> {
+    let mut rest = line;
+    let mut field = || {
+        let trimmed = rest.trim_start_matches(' ');
+        let (field, tail) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+        rest = tail;
+        (!field.is_empty()).then_some(field)
+    };
+    let (range, mode, offset) = (field()?, field()?, field()?);
+    let _device = field()?;
+    let inode = field()?.parse().ok()?;
+    let (start, end) = range.split_once('-')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let name = rest.trim_start_matches(' ');
+    let path = name.strip_suffix(" (deleted)").unwrap_or(name);
+    Some(MapsLine {
+        start: hex(start)?,
+        end: hex(end)?,
+        executable: mode.as_bytes().get(2) == Some(&b'x'),
+        offset: hex(offset)?,
+        inode,
+        path,
+        deleted: path.len() != name.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn region(start: u64, end: u64, image: u32) -> Region {
+        Region { start, end, offset: start, image }
+    }
+
+    #[test]
+    fn a_line_with_spaces_in_its_path() {
+        let l =
+            "7f00-7f10 r-xp 00002000 fe:01 1234                    /opt/my app/lib.so (deleted)";
+        let m = parse_line(l).unwrap();
+        assert_eq!((m.start, m.end, m.offset, m.inode), (0x7f00, 0x7f10, 0x2000, 1234));
+        assert_eq!((m.path, m.deleted, m.executable), ("/opt/my app/lib.so", true, true));
+        let anon = parse_line("0-10 rw-p 00000000 00:00 0").unwrap();
+        assert_eq!((anon.path, anon.executable), ("", false));
+    }
+
+    #[test]
+    fn later_mappings_cover_earlier_ones() {
+        let mut r = Regions::default();
+        r.insert(region(0, 100, 1));
+        r.insert(region(40, 60, 2));
+        assert_eq!(r.find(39).unwrap().image, 1);
+        assert_eq!(r.find(40).unwrap().image, 2);
+        let tail = r.find(60).unwrap();
+        assert_eq!((tail.image, tail.offset), (1, 60));
+        r.insert(region(30, 200, 3));
+        assert_eq!(r.iter().map(|x| x.image).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(r.find(200), None);
+    }
+
+    proptest! {
+        #[test]
+        fn regions_agree_with_an_array(
+            inserts in proptest::collection::vec((0u64..64, 0u64..64), 0..30),
+        ) {
+            let (mut regions, mut array) = (Regions::default(), [None; 64]);
+            for (image, (a, b)) in inserts.into_iter().enumerate() {
+                let (start, end) = (a.min(b), a.max(b));
+                regions.insert(region(start, end, image as u32));
+                array[start as usize..end as usize].fill(Some(image as u32));
+            }
+            for address in 0..64 {
+                let found = regions.find(address);
+                prop_assert_eq!(found.map(|r| r.image), array[address as usize]);
+                if let Some(r) = found {
+                    prop_assert_eq!(r.offset + (address - r.start), address);
+                }
+            }
+        }
+
+        #[test]
+        fn any_line_parses_without_panic(line in "\\PC{0,120}|[0-9a-f rwxp:-]{0,120}") {
+            let _ = parse_line(&line);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Small readers of `/proc`, see `proc(5)`. Each takes what it finds: a process may end at any
+//! moment, so absence is an ordinary answer.
+
+use std::fs;
+use std::io;
+
+/// What `/proc/PID/stat` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Name of the (leader) thread, 15 bytes at most.
+    pub comm: String,
+    /// State letter: `R`, `S`, `D`, `Z`, ….
+    pub state: char,
+    /// Parent process.
+    pub parent: i32,
+    /// CPU time in clock ticks (user and system, all threads).
+    pub cpu_ticks: u64,
+}
+
+/// Parses `/proc/PID/stat`. The name may hold spaces and parentheses.
+pub fn parse_stat(text: &str) -> Option<Stat> {
+    let open = text.find('(')?;
+    let close = text.rfind(')')?;
+    let comm = text.get(open + 1..close)?.to_owned();
+    let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let utime: u64 = fields.nth(9)?.parse().ok()?;
+    let stime: u64 = fields.next()?.parse().ok()?;
+    Some(Stat { comm, state, parent, cpu_ticks: utime.saturating_add(stime) })
+}
+
+/// `/proc/PID/stat` of a process, if it lives.
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+}
+
+/// Name of a thread, if it lives.
+pub fn comm(pid: i32, tid: i32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+}
+
+/// Threads of a process.
+///
+/// Errors: `NotFound` when the process is gone.
+pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+/// All processes.
+pub fn processes() -> Vec<i32> {
+    numbers("/proc").unwrap_or_default()
+}
+
+fn numbers(folder: &str) -> io::Result<Vec<i32>> {
+    let entries = fs::read_dir(folder)?;
+    Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// PID of a process in its own PID namespace.
+pub fn inner_pid(pid: i32) -> Option<i32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// Process that a thread belongs to, and the user that it runs as.
+pub fn owner(tid: i32) -> Option<(i32, u32)> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let field = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()
+    };
+    Some((field("Tgid:")?.parse().ok()?, field("Uid:")?.parse().ok()?))
+}
+
+/// All living descendants of these processes, without themselves.
+pub fn descendants(roots: &[i32]) -> Vec<i32> {
+    let parents: Vec<(i32, i32)> =
+        processes().into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
+    let mut found: Vec<i32> = roots.to_vec();
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        let children = parents.iter().filter(|&&(pid, p)| p == parent && pid != parent);
+        let new: Vec<i32> =
+            children.map(|&(pid, _)| pid).filter(|pid| !found.contains(pid)).collect();
+        found.extend(new);
+        next += 1;
+    }
+    found.split_off(roots.len())
+}
+
+/// The cgroup (v2 path, or the longest of v1) and the container id in it, if any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Path below the cgroup root, without the root itself.
+    pub path: Option<String>,
+    /// Container id: the 64 hexadecimal digits that Docker, containerd, CRI-O and Podman use.
+    pub container: Option<String>,
+}
+
+/// Parses `/proc/PID/cgroup`.
+pub fn parse_cgroup(text: &str) -> Cgroup {
+    let mut found = Cgroup::default();
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(hierarchy), Some(_), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        if hierarchy == "0" && path.len() > 1 {
+            found.path = Some(path.to_owned());
+        }
+        if found.container.is_none() {
+            found.container = container_id(path);
+        }
+    }
+    found
+}
+
+fn container_id(path: &str) -> Option<String> {
+    let is_id = |s: &&str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
+    path.split(['/', '-', '.', ':']).rev().find(is_id).map(str::to_owned)
+}
+
+/// Cgroup of a process.
+pub fn cgroup(pid: i32) -> Option<Cgroup> {
+    let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    Some(parse_cgroup(&String::from_utf8_lossy(&text)))
+}
+
+/// Online CPUs.
+pub fn online_cpus() -> Vec<u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    parse_cpu_list(text.trim()).filter(|l| !l.is_empty()).unwrap_or_else(|| vec![0])
+}
+
+/// Parses `0,2-5`, sorted and without duplicates. `None`: not a list of CPUs.
+pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
+    const MAX_CPUS: u32 = 1 << 16;
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().ok();
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last >= MAX_CPUS {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// A setting below `/proc/sys`.
+pub fn sysctl(name: &str) -> Option<i64> {
+    fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn stat_with_parentheses_in_the_name() {
+        let line = "7 (a) (b c) S 1 7 7 0 -1 4194560 1 2 3 4 50 8 0 0 20 0 1 0 100 0 0";
+        let s = parse_stat(line).unwrap();
+        assert_eq!(s, Stat { comm: "a) (b c".into(), state: 'S', parent: 1, cpu_ticks: 58 });
+    }
+
+    #[test]
+    fn own_process_is_found() {
+        let pid = std::process::id() as i32;
+        assert!(threads(pid).unwrap().contains(&pid));
+        assert_eq!(owner(pid).unwrap().0, pid);
+        assert!(stat(pid).is_some() && comm(pid, pid).is_some());
+        assert!(descendants(&[stat(pid).unwrap().parent]).contains(&pid));
+    }
+
+    #[test]
+    fn containers_are_recognized() {
+        let id = "0123456789abcdef".repeat(4);
+        for path in [
+            format!("0::/system.slice/docker-{id}.scope"),
+            format!("0::/kubepods.slice/pod1.slice/cri-containerd-{id}.scope"),
+            format!("4:memory:/docker/{id}"),
+        ] {
+            assert_eq!(parse_cgroup(&path).container.as_deref(), Some(id.as_str()), "{path}");
+        }
+        let none = parse_cgroup("0::/\n");
+        assert_eq!(none, Cgroup::default());
+        assert_eq!(parse_cgroup("0::/a/b\n").path.as_deref(), Some("/a/b"));
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0,2-4,3"), Some(vec![0, 2, 3, 4]));
+        for bad in ["", "a", "3-1", "0-", "1,,2", "0-4294967295"] {
+            assert_eq!(parse_cpu_list(bad), None, "{bad}");
+        }
+        assert!(!online_cpus().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn parsers_take_any_text(text in "\\PC{0,200}|[0-9() :/\n-]{0,200}") {
+            let _ = parse_stat(&text);
+            let _ = parse_cgroup(&text);
+            let _ = parse_cpu_list(&text);
+        }
+    }
+}

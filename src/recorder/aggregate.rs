@@ -1,0 +1,333 @@
+//! Events in, weighted stacks out: the hot path, from a decoded record to the profile's builder.
+//! Nothing here allocates for a stack, thread or image that was seen before.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use rustc_hash::FxHashMap;
+
+use super::Weight;
+use crate::process::elf::{build_id_in_notes, hex};
+use crate::process::image::{Hit, Images, State};
+use crate::process::{ProcessTable, procfs};
+use crate::profile::{
+    Builder, Column, Label, LabelSetId, LabelValue, LocationId, Mapping, MappingId, Profile, StrId,
+};
+use crate::sampler::record::{Record, Sample, UserStack};
+use crate::sampler::{Event, Stacks};
+use crate::unwind::{self, Frame, StackEnd, Unwinder};
+
+/// First address of the kernel's half.
+const KERNEL_START: u64 = 0xffff_8000_0000_0000;
+
+/// Counts of what was aggregated.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// User stacks, by why they ended (index in [`StackEnd::ALL`]).
+    pub ends: [u64; StackEnd::ALL.len()],
+    /// User stacks.
+    pub user_stacks: u64,
+    /// Samples by process.
+    pub by_process: FxHashMap<i32, u64>,
+}
+
+/// The profile of a recording, before symbolization.
+pub struct Aggregated {
+    /// The profile.
+    pub profile: Profile,
+    /// Paths under which mappings' files can be opened now, by mapping index.
+    pub files: HashMap<u32, PathBuf>,
+    /// Keeps those paths valid.
+    pub images: Images,
+}
+
+/// Builds the profile while recording.
+pub struct Aggregator {
+    /// What is known of processes.
+    pub table: ProcessTable,
+    /// The profile so far.
+    pub builder: Builder,
+    /// What was counted.
+    pub counts: Counts,
+    unwinder: Unwinder,
+    stacks: Stacks,
+    weights: Vec<Weight>,
+    keys: Keys,
+    kernel: Option<MappingId>,
+    /// Mapping of each image and segment (0: of the whole image, else segment + 1).
+    mappings: Vec<Vec<Option<MappingId>>>,
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    kernel: Vec<u64>,
+    chain: Vec<u64>,
+    frames: Vec<Frame>,
+    stack: Vec<LocationId>,
+}
+
+/// Keys of labels.
+struct Keys {
+    pid: StrId,
+    tid: StrId,
+    process: StrId,
+    thread: StrId,
+    cgroup: StrId,
+    container: StrId,
+}
+
+impl Aggregator {
+    /// An aggregator of samples whose events weigh this much.
+    pub fn new(mut builder: Builder, stacks: Stacks, weights: Vec<Weight>) -> Aggregator {
+        let strings = &mut builder.profile.strings;
+        let keys = Keys {
+            pid: strings.intern("pid"),
+            tid: strings.intern("tid"),
+            process: strings.intern("process"),
+            thread: strings.intern("thread"),
+            cgroup: strings.intern("cgroup"),
+            container: strings.intern("container"),
+        };
+        Aggregator {
+            table: ProcessTable::default(),
+            builder,
+            counts: Counts::default(),
+            unwinder: Unwinder::default(),
+            stacks,
+            weights,
+            keys,
+            kernel: None,
+            mappings: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Takes in an event.
+    pub fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample { event, weight, sample } => {
+                let column = &self.weights[*event];
+                let (column, weight) = (column.column, column.of(*weight));
+                self.sample(sample, column, weight);
+            }
+            Event::Other(record) => self.record(record),
+        }
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        self.table.apply(record);
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>, column: Column, weight: i64) {
+        *self.counts.by_process.entry(sample.pid).or_default() += 1;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.kernel.clear();
+        scratch.chain.clear();
+        scratch.stack.clear();
+        sample.callchain.split(&mut scratch.kernel, &mut scratch.chain);
+        if self.stacks == Stacks::None {
+            let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
+            addresses.push(sample.ip);
+        }
+        let end = self.user_frames(sample, &scratch.chain, &mut scratch.frames);
+        for (i, &address) in scratch.kernel.iter().enumerate() {
+            let address = address.wrapping_sub(u64::from(i > 0));
+            let mapping = self.kernel_mapping();
+            scratch.stack.push(self.builder.location(Some(mapping), address));
+        }
+        for frame in &scratch.frames {
+            let mapping = self.mapping_of(frame);
+            scratch.stack.push(self.builder.location(mapping, frame.place.address));
+        }
+        if let Some(reason) = end.reason() {
+            let name = self.builder.truncation(reason);
+            scratch.stack.push(name);
+        }
+        if scratch.stack.is_empty() {
+            scratch.stack.push(self.builder.location(None, sample.ip));
+        }
+        let labels = self.labels(sample.pid, sample.tid);
+        self.builder.add(&scratch.stack, labels, column, weight);
+        self.scratch = scratch;
+    }
+
+    fn user_frames(
+        &mut self,
+        sample: &Sample<'_>,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+    ) -> StackEnd {
+        frames.clear();
+        let dumped = matches!(self.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
+            return StackEnd::Complete;
+        }
+        if let UserStack::Native { regs, .. } = sample.user
+            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
+        {
+            return StackEnd::Complete;
+        }
+        let (process, images) = self.table.split(sample.pid);
+        let regions = &process.regions;
+        let pid = sample.pid;
+        let end = match sample.user {
+            UserStack::Native { .. } => {
+                self.unwinder.unwind(pid, regions, images, sample.user, chain, frames)
+            }
+            UserStack::Compat | UserStack::None => {
+                unwind::chain_frames(pid, regions, images, chain, frames);
+                if dumped { StackEnd::Compat } else { StackEnd::Complete }
+            }
+        };
+        if self.stacks == Stacks::None {
+            return StackEnd::Complete;
+        }
+        self.counts.user_stacks += 1;
+        self.counts.ends[end as usize] += 1;
+        end
+    }
+
+    fn kernel_mapping(&mut self) -> MappingId {
+        if let Some(id) = self.kernel {
+            return id;
+        }
+        let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+        let build_id = build_id_in_notes(&notes).unwrap_or_default();
+        let strings = &mut self.builder.profile.strings;
+        let mapping = Mapping {
+            start: KERNEL_START,
+            limit: u64::MAX,
+            file: strings.intern("[kernel.kallsyms]"),
+            build_id: strings.intern(&hex(&build_id)),
+            ..Mapping::default()
+        };
+        *self.kernel.insert(self.builder.add_mapping(mapping))
+    }
+
+    fn mapping_of(&mut self, frame: &Frame) -> Option<MappingId> {
+        let image = frame.place.image?;
+        let slot = frame.place.segment.map_or(0, |s| usize::from(s) + 1);
+        if let Some(Some(id)) = self.mappings.get(image as usize).and_then(|m| m.get(slot)) {
+            return Some(*id);
+        }
+        if self.mappings.len() <= image as usize {
+            self.mappings.resize_with(image as usize + 1, Vec::new);
+        }
+        let slots = &mut self.mappings[image as usize];
+        if slots.len() <= slot {
+            slots.resize(slot + 1, None);
+        }
+        let (start, limit, file_offset) = match &self.table.images.get(image).state {
+            State::Elf(loaded) if slot > 0 => loaded.elf.mapping_of(slot - 1),
+            _ => (0, u64::MAX, 0),
+        };
+        let of = self.table.images.get(image);
+        let strings = &mut self.builder.profile.strings;
+        let mapping = Mapping {
+            start,
+            limit,
+            file_offset,
+            file: strings.intern(&of.name()),
+            build_id: strings.intern(&hex(&of.build_id)),
+            ..Mapping::default()
+        };
+        let id = self.builder.add_mapping(mapping);
+        self.mappings[image as usize][slot] = Some(id);
+        Some(id)
+    }
+
+    fn labels(&mut self, pid: i32, tid: i32) -> LabelSetId {
+        if let Some(labels) = self.table.thread_mut(pid, tid).labels {
+            return labels;
+        }
+        let thread = self.table.thread_mut(pid, tid).name.clone();
+        let process = self.table.process(pid);
+        let (name, cgroup) = (process.name.clone(), process.cgroup.clone());
+        let profile = &mut self.builder.profile;
+        let number = |key, value: i32| Label {
+            key,
+            value: LabelValue::Num { value: i64::from(value), unit: StrId::EMPTY },
+        };
+        let mut set = vec![number(self.keys.pid, pid), number(self.keys.tid, tid)];
+        let texts = [
+            (self.keys.process, Some(&*name)),
+            (self.keys.thread, Some(&*thread)),
+            (self.keys.cgroup, cgroup.path.as_deref()),
+            (self.keys.container, cgroup.container.as_deref()),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text.filter(|t| !t.is_empty()) {
+                set.push(Label { key, value: LabelValue::Str(profile.strings.intern(text)) });
+            }
+        }
+        let id = profile.labels.intern(&set);
+        self.table.thread_mut(pid, tid).labels = Some(id);
+        id
+    }
+
+    /// The profile. The main binary is that of `main`, or of the process with most samples.
+    pub fn finish(mut self, main: Option<i32>) -> Aggregated {
+        self.table.images.find_perf_maps();
+        self.rename_run_time_code();
+        let main = main.or_else(|| {
+            let most = self.counts.by_process.iter().filter(|&(&pid, _)| pid > 0);
+            most.max_by_key(|&(pid, n)| (n, -pid)).map(|(&pid, _)| pid)
+        });
+        let main = main.and_then(|pid| self.main_mapping(pid));
+        let images = self.table.images;
+        let mut files = HashMap::new();
+        for (image, slots) in self.mappings.iter().enumerate() {
+            let Some(path) = images.get(image as u32).path_now() else { continue };
+            for id in slots.iter().flatten() {
+                // Builder::finish swaps the main mapping with the first.
+                let index = match main {
+                    Some(main) if *id == main => 0,
+                    Some(main) if id.0 == 0 => main.0,
+                    _ => id.0,
+                };
+                files.insert(index, path.clone());
+            }
+        }
+        Aggregated { profile: self.builder.finish(main), files, images }
+    }
+
+    /// Perf maps that were found late.
+    fn rename_run_time_code(&mut self) {
+        for (image, slots) in self.mappings.iter().enumerate() {
+            let image = self.table.images.get(image as u32);
+            if matches!(image.state, State::Anonymous) {
+                for id in slots.iter().flatten() {
+                    let profile = &mut self.builder.profile;
+                    let name = profile.strings.intern(&image.name());
+                    profile.mappings[id.0 as usize].file = name;
+                }
+            }
+        }
+    }
+
+    fn main_mapping(&mut self, pid: i32) -> Option<MappingId> {
+        let process = self.table.process(pid);
+        let image = process.main_image?;
+        let region = process.regions.iter().find(|r| r.image == image);
+        let hit = region.map_or(Hit { pid, start: 0, end: 0 }, |r| Hit {
+            pid,
+            start: r.start,
+            end: r.end,
+        });
+        let image = self.table.images.load(image, hit);
+        if let Some(id) = self.mappings.get(image as usize).and_then(|m| m.iter().flatten().next())
+        {
+            return Some(*id);
+        }
+        let State::Elf(loaded) = &self.table.images.get(image).state else { return None };
+        let first = loaded.elf.segments.first()?.address;
+        let place = unwind::Place { image: Some(image), segment: Some(0), address: first };
+        self.mapping_of(&Frame { address: first, is_return: false, place })
+    }
+}
+
+/// What process-level facts a recording with few samples is explained with.
+pub fn cpu_ticks(pids: &[i32]) -> u64 {
+    pids.iter().filter_map(|&pid| Some(procfs::stat(pid)?.cpu_ticks)).sum()
+}

@@ -1,0 +1,114 @@
+//! Signals while recording: the first that asks for an end ends the recording early, the second
+//! gives up; what is meant for a COMMAND is passed on to it.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+
+use crate::sampler::os;
+
+/// The state that the signal thread shares with the recording.
+#[derive(Default)]
+struct Shared {
+    /// An end was asked for.
+    stop: AtomicBool,
+    /// The COMMAND; 0: none.
+    child: AtomicI32,
+    /// Files that are removed when giving up.
+    temporary: Mutex<Vec<PathBuf>>,
+}
+
+/// Handles signals from its creation on, for the rest of the process's life.
+pub struct Interrupts {
+    shared: Arc<Shared>,
+    wake: io::PipeReader,
+}
+
+impl Interrupts {
+    /// Installs the handlers. With `command`, signals that a program may use for itself are
+    /// caught too, to be passed on.
+    pub fn install(command: bool) -> io::Result<Interrupts> {
+        let mut caught = vec![SIGINT, SIGTERM, SIGHUP];
+        if command {
+            caught.extend([SIGQUIT, SIGUSR1, SIGUSR2]);
+        }
+        let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
+        let (wake, mut waker) = io::pipe()?;
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for origin in signals.forever() {
+                let ends = matches!(origin.signal, SIGINT | SIGTERM | SIGHUP);
+                theirs.pass_on(origin.signal, origin.cause);
+                if ends && theirs.stop.swap(true, Ordering::SeqCst) {
+                    theirs.give_up(origin.signal);
+                }
+                if ends {
+                    // A full or closed pipe has woken the reader already.
+                    let _ = waker.write(&[1]);
+                }
+            }
+        })?;
+        Ok(Interrupts { shared, wake })
+    }
+
+    /// An end was asked for.
+    pub fn stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::SeqCst)
+    }
+
+    /// Signals are passed on to this process from now on.
+    pub fn set_child(&self, pid: i32) {
+        self.shared.child.store(pid, Ordering::SeqCst);
+    }
+
+    /// Signals are not passed on any more.
+    pub fn forget_child(&self) {
+        self.set_child(0);
+    }
+
+    /// This file is removed when a second signal gives up.
+    pub fn remove_when_giving_up(&self, path: PathBuf) {
+        if let Ok(mut files) = self.shared.temporary.lock() {
+            files.push(path);
+        }
+    }
+
+    /// Becomes readable when an end is asked for.
+    pub fn fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+
+    /// Waits for an end to be asked for.
+    pub fn wait(&mut self) {
+        // An error means that the signal thread is gone, which it never is.
+        let _ = self.wake.read(&mut [0]);
+    }
+}
+
+impl Shared {
+    /// What the terminal sends goes to the whole foreground group, the COMMAND included.
+    fn pass_on(&self, signal: i32, cause: Cause) {
+        let from_terminal = matches!(cause, Cause::Kernel);
+        let child = self.child.load(Ordering::SeqCst);
+        if child > 0 && !from_terminal {
+            // It may have ended just now.
+            let _ = os::kill(child, signal);
+        }
+    }
+
+    fn give_up(&self, signal: i32) -> ! {
+        if let Ok(files) = self.temporary.lock() {
+            files.iter().for_each(|f| drop(std::fs::remove_file(f)));
+        }
+        eprintln!("\nprof: interrupted twice: gave up, nothing was written");
+        std::process::exit(128 + signal)
+    }
+}

@@ -1,0 +1,351 @@
+//! A recording from beginning to end: attach, sample and aggregate until the window closes.
+
+mod aggregate;
+mod interrupts;
+mod watch;
+
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub use aggregate::{Aggregated, Aggregator, Counts};
+pub use interrupts::Interrupts;
+
+use crate::process::procfs;
+use crate::profile::{Builder, Column, Diagnostics, ValueType};
+use crate::sampler::events::Kind;
+use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target, os};
+use crate::unwind::StackEnd;
+use watch::Watch;
+
+/// Longest time between two looks at the rings.
+const TICK_MS: i32 = 200;
+
+/// When a recording begins and ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Waits so long before sampling begins.
+    pub delay: Duration,
+    /// Samples so long at most; `None`: until the target ends.
+    pub duration: Option<Duration>,
+}
+
+/// What a sample's weight is and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weight {
+    /// The sample type.
+    pub column: Column,
+    /// Every sample weighs this, whatever the event counted.
+    pub fixed: Option<i64>,
+}
+
+impl Weight {
+    /// The weight of a sample that counted so many events.
+    pub fn of(&self, counted: u64) -> i64 {
+        self.fixed.unwrap_or(i64::try_from(counted).unwrap_or(i64::MAX))
+    }
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// Since sampling began.
+    pub elapsed: Duration,
+    /// Counters so far.
+    pub stats: Stats,
+}
+
+/// A recording that has ended, not yet symbolized.
+pub struct Recording {
+    /// The profile and what its files are.
+    pub aggregated: Aggregated,
+    /// The figures; what symbolization adds is still missing.
+    pub diagnostics: Diagnostics,
+    /// The COMMAND's end, if it has ended.
+    pub exit: Option<ExitStatus>,
+    /// The COMMAND, if it still runs.
+    pub running: Option<i32>,
+    /// An end was asked for by a signal.
+    pub interrupted: bool,
+}
+
+/// Records.
+///
+/// `say` is told sentences for the user as soon as they are known; `tick` is called a few times
+/// a second.
+///
+/// Errors: one line that says what is in the way, before anything was sampled.
+pub fn record(
+    options: &Options,
+    window: Window,
+    interrupts: &Interrupts,
+    say: &mut dyn FnMut(&str),
+    tick: &mut dyn FnMut(Tick),
+) -> Result<Recording, Error> {
+    let mut options = options.clone();
+    let (mut stopped, mut child) = (None, None);
+    if let Target::Command(words) = &options.target {
+        let started = Stopped::start(words)?;
+        interrupts.set_child(started.pid);
+        if window.delay.is_zero() {
+            stopped = Some(started);
+        } else {
+            let pid = started.pid;
+            child = Some(started.go()?);
+            options.target = Target::Processes { pids: vec![pid], tree: true };
+        }
+    }
+    let command = stopped.as_ref().map(|s: &Stopped| s.pid);
+    wait_for_delay(window.delay, interrupts);
+    // After the command was forked: it must not inherit this.
+    let precedence = os::Precedence::take();
+    let ticks_before = descendant_ticks(&options.target);
+    let mut session = Session::open(&options, command)?;
+    session.notes().iter().for_each(|note| say(note));
+    if let Some(stopped) = stopped {
+        child = Some(stopped.go()?);
+    }
+    let began = (Instant::now(), SystemTime::now());
+    let mut aggregator = new_aggregator(&options, &session);
+    let mut watch = Watch::new(&options.target, &session.pids, child.as_ref());
+    run(&mut session, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
+    session.stop();
+    let lasted = began.0.elapsed();
+    session.drain(true, |event| aggregator.event(&event));
+    tick(Tick { elapsed: lasted, stats: session.stats() });
+    drop(precedence);
+    let (exit, running) = end_of(child, interrupts);
+    let mut notes = session.notes().to_vec();
+    notes.extend(advice(&options, &session, &aggregator, ticks_before, lasted));
+    let diagnostics = diagnostics(&session, &aggregator, notes);
+    drop_rings(session);
+    let aggregated = finish(aggregator, &options, began.1, lasted);
+    Ok(Recording { aggregated, diagnostics, exit, running, interrupted: interrupts.stopped() })
+}
+
+/// The rings are the largest part of prof's memory and of no use any more.
+fn drop_rings(session: Session) {
+    drop(session);
+}
+
+fn wait_for_delay(delay: Duration, interrupts: &Interrupts) {
+    let until = Instant::now() + delay;
+    while !interrupts.stopped() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let mut fds = [libc::pollfd { fd: interrupts.fd(), events: libc::POLLIN, revents: 0 }];
+        os::poll(&mut fds, left.as_millis().clamp(1, 1000) as i32);
+    }
+}
+
+fn run(
+    session: &mut Session,
+    aggregator: &mut Aggregator,
+    watch: &mut Watch,
+    interrupts: &Interrupts,
+    window: Window,
+    began: Instant,
+    tick: &mut dyn FnMut(Tick),
+) {
+    let mut fds = Vec::new();
+    while !interrupts.stopped() {
+        let elapsed = began.elapsed();
+        let left = window.duration.map(|d| d.saturating_sub(elapsed));
+        if left.is_some_and(|l| l.is_zero()) || watch.ended(aggregator) {
+            return;
+        }
+        // Rounded up, so that the last moments are not spent polling.
+        let left_ms = left.map_or(i64::MAX, |l| l.as_micros().div_ceil(1000) as i64);
+        fds.clear();
+        fds.push(interrupts.fd());
+        fds.extend(watch.fds());
+        session.wait(&fds, left_ms.min(i64::from(TICK_MS)) as i32);
+        session.drain(false, |event| aggregator.event(&event));
+        tick(Tick { elapsed: began.elapsed(), stats: session.stats() });
+    }
+}
+
+fn new_aggregator(options: &Options, session: &Session) -> Aggregator {
+    let (types, weights) = sample_types(options, session);
+    let names: Vec<(&str, &str)> = types.iter().map(|(k, u)| (k.as_str(), *u)).collect();
+    let mut builder = Builder::new(&names);
+    let profile = &mut builder.profile;
+    let first = profile.sample_types[1];
+    if types.len() > 2 {
+        profile.default_sample_type = first.kind;
+    }
+    profile.period_type = first;
+    let fixed = weights[0].fixed.or(session.period().map(|p| p as i64));
+    profile.period = fixed.unwrap_or(1);
+    Aggregator::new(builder, options.stacks, weights)
+}
+
+/// `samples/count`, and one for each event.
+///
+/// CPU time sampled by `cycles` because nobody asked for an event is still told in
+/// nanoseconds: each sample stands for one period of the frequency.
+fn sample_types(
+    options: &Options,
+    session: &Session,
+) -> (Vec<(String, &'static str)>, Vec<Weight>) {
+    let mut types = vec![("samples".to_owned(), "count")];
+    let mut weights = Vec::new();
+    for spec in session.events() {
+        let (mut kind, mut unit) = spec.value_type();
+        let mut fixed = None;
+        if options.events.is_empty()
+            && spec.kind == Kind::Hardware
+            && let crate::sampler::Rate::Frequency(hz) = options.rate
+        {
+            (kind, unit) = EventSpec::cpu_clock().value_type();
+            fixed = Some((1_000_000_000 / hz.max(1)) as i64);
+        }
+        if types.iter().any(|(k, _)| *k == kind) {
+            kind = spec.name.clone();
+        }
+        weights.push(Weight { column: Column(types.len()), fixed });
+        types.push((kind, unit));
+    }
+    (types, weights)
+}
+
+/// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
+fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
+    let Target::Processes { pids, tree: false } = target else { return None };
+    let children = procfs::descendants(pids);
+    let ticks = aggregate::cpu_ticks(&children);
+    Some((children, ticks))
+}
+
+/// What a user should know of a recording that shows little.
+fn advice(
+    options: &Options,
+    session: &Session,
+    aggregator: &Aggregator,
+    before: Option<(Vec<i32>, u64)>,
+    lasted: Duration,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let own: u64 = match &options.target {
+        Target::Processes { pids, .. } => {
+            pids.iter().filter_map(|pid| aggregator.counts.by_process.get(pid)).sum()
+        }
+        _ => session.stats().samples,
+    };
+    let children_busy = before.map_or(Duration::ZERO, |(children, before)| {
+        let ticks = aggregate::cpu_ticks(&children).saturating_sub(before);
+        Duration::from_millis(ticks * 1000 / os::ticks_per_second())
+    });
+    let idle = own as u128 * 10 < u128::from(session.stats().samples.max(1)) || own < 10;
+    if let Target::Processes { pids, .. } = &options.target
+        && idle
+        && children_busy > lasted / 20
+    {
+        notes.push(format!(
+            "process {} was idle while its children used {:.1} s of CPU; --tree records them too",
+            pids[0],
+            children_busy.as_secs_f64()
+        ));
+    } else if session.stats().samples == 0 && missed_time(session).is_none() {
+        notes.push(format!(
+            "no samples in {:.1} s: the target {}",
+            lasted.as_secs_f64(),
+            why_empty(options)
+        ));
+    }
+    notes.extend(missed_time(session));
+    let lost = session.stats().lost;
+    if lost > 0 {
+        notes.push(format!(
+            "{lost} records were lost because prof could not keep up: lower -F, or use -g fp or a \
+             smaller -g dwarf,BYTES"
+        ));
+    }
+    notes
+}
+
+/// The kernel counts the target's CPU time exactly; the samples should add up to it. They do not
+/// when most threads end before their first sample is due.
+fn missed_time(session: &Session) -> Option<String> {
+    const ENOUGH: u64 = 10;
+    let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
+    let counted = session.counted?;
+    let expected = counted / period;
+    let stats = session.stats();
+    let seen = stats.samples + stats.lost;
+    if session.events().len() > 1 || expected < ENOUGH || seen * 10 >= expected * 8 {
+        return None;
+    }
+    Some(format!(
+        "the samples cover {:.0} % of the {:.1} s of CPU time that the target used: threads that \
+         live shorter than {:.1} ms are missed; raise -F, or record the whole machine with -a",
+        100.0 * seen as f64 / expected as f64,
+        counted as f64 / 1e9,
+        period as f64 / 1e6
+    ))
+}
+
+fn why_empty(options: &Options) -> &'static str {
+    match &options.target {
+        Target::Command(_) => "ended before the first sample was due; raise -F",
+        _ if options.events.iter().any(|e| e.kind != Kind::Clock) => {
+            "had none of these events meanwhile"
+        }
+        _ => "used no CPU meanwhile (it slept or waited)",
+    }
+}
+
+fn end_of(child: Option<Child>, interrupts: &Interrupts) -> (Option<ExitStatus>, Option<i32>) {
+    let Some(mut child) = child else { return (None, None) };
+    match child.try_wait() {
+        Ok(Some(status)) => {
+            interrupts.forget_child();
+            (Some(status), None)
+        }
+        _ => (None, Some(child.id() as i32)),
+    }
+}
+
+fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -> Diagnostics {
+    let counts = &aggregator.counts;
+    let truncated = StackEnd::ALL
+        .iter()
+        .zip(counts.ends)
+        .filter_map(|(end, n)| end.reason().filter(|_| n > 0).map(|why| (why.to_owned(), n)))
+        .collect();
+    Diagnostics {
+        samples: session.stats().samples,
+        distinct: aggregator.builder.distinct() as u64,
+        lost: session.stats().lost,
+        throttled: session.stats().throttled,
+        user_stacks: counts.user_stacks,
+        truncated,
+        folded: aggregator.builder.folded(),
+        notes,
+        ..Diagnostics::default()
+    }
+}
+
+fn finish(
+    aggregator: Aggregator,
+    options: &Options,
+    began: SystemTime,
+    lasted: Duration,
+) -> Aggregated {
+    let main = match &options.target {
+        Target::Processes { pids, .. } => pids.first().copied(),
+        Target::Threads(tids) => tids.first().and_then(|&t| procfs::owner(t)).map(|(pid, _)| pid),
+        _ => None,
+    };
+    let mut aggregated = aggregator.finish(main);
+    let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    aggregated.profile.time_nanos = since_epoch.as_nanos() as i64;
+    aggregated.profile.duration_nanos = lasted.as_nanos() as i64;
+    aggregated
+}
+
+/// True when a value type is CPU time.
+pub fn is_cpu(profile: &crate::profile::Profile, value_type: ValueType) -> bool {
+    profile.str(value_type.kind) == "cpu"
+}

@@ -1,0 +1,183 @@
+//! From an [`EventSpec`] and the options to `perf_event_attr`.
+
+use perf_event::events::Software;
+use perf_event::{Builder, ReadFormat, SampleFlag};
+use perf_event_open_sys::bindings as sys;
+
+use super::events::{EventSpec, Kind};
+use super::record::Layout;
+use super::{Rate, Stacks};
+
+/// `CLOCK_MONOTONIC` of `clock_gettime(2)`.
+const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
+
+/// x86-64: bp (6), sp (7), ip (8) of `asm/perf_regs.h`, in the order that the kernel dumps them.
+const USER_REGS: u64 = (1 << 6) | (1 << 7) | (1 << 8);
+
+/// The longest stack copy: a multiple of eight below 64 KiB (perf's limit too).
+pub const MAX_DUMP: u32 = 65_528;
+
+/// What a kernel or a user may lack; narrowed down while the first event is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Features {
+    /// Build ids in mapping records (Linux 5.12).
+    pub build_id: bool,
+    /// Kernel code may be sampled.
+    pub kernel: bool,
+}
+
+/// How an event is sampled: its period or frequency, and what its samples weigh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Every so many events; a sample weighs that.
+    Period(u64),
+    /// So many samples a second, the kernel adapts the period; samples carry their weight.
+    Frequency(u64),
+}
+
+/// How an event is triggered at a rate, on a kernel with this `perf_event_max_sample_rate`.
+///
+/// Clocks run with a fixed period, so each sample weighs exactly that. Tracepoints and the like
+/// are sampled each time unless a period is given.
+pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
+    let frequency = match rate {
+        Rate::Period(period) => return Trigger::Period(period),
+        Rate::Frequency(hz) => hz.min(max_rate),
+        Rate::Max => max_rate,
+    };
+    match spec.kind {
+        Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(1)),
+        Kind::Tracepoint => Trigger::Period(1),
+        Kind::Software | Kind::Hardware => Trigger::Frequency(frequency),
+    }
+}
+
+/// Which fields the samples of an event have.
+///
+/// `PERF_SAMPLE_PERIOD` only with a frequency: with a fixed period it makes the kernel ignore
+/// the period of software events (`perf_swevent_event` in kernel/events/core.c).
+pub fn layout(trigger: Trigger, stacks: Stacks) -> Layout {
+    Layout {
+        period: matches!(trigger, Trigger::Frequency(_)),
+        callchain: stacks != Stacks::None,
+        user_stack: matches!(stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. }),
+    }
+}
+
+/// The event that owns a ring buffer: it counts nothing and never ends.
+pub fn ring_owner<'a>(watermark: u32) -> Builder<'a> {
+    let mut builder = Builder::new(Software::DUMMY);
+    let attr = builder.attrs_mut();
+    common(attr);
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = watermark;
+    builder
+}
+
+fn common(attr: &mut sys::perf_event_attr) {
+    attr.sample_type = (SampleFlag::IDENTIFIER | SampleFlag::TID | SampleFlag::TIME).bits();
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.clockid = CLOCK_MONOTONIC;
+}
+
+/// What one event is opened with, apart from who and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// When it fires.
+    pub trigger: Trigger,
+    /// How stacks are taken.
+    pub stacks: Stacks,
+    /// Threads and children born later are sampled too.
+    pub inherit: bool,
+    /// It carries the records about mappings, names and ends (one event of a thread does).
+    pub sideband: bool,
+    /// It starts when the process calls `execve`.
+    pub on_exec: bool,
+    /// All processes of a CPU.
+    pub cpu_wide: bool,
+}
+
+/// The event itself, not yet enabled.
+pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -> Builder<'a> {
+    let mut builder = Builder::new(spec);
+    builder.read_format(ReadFormat::LOST);
+    let attr = builder.attrs_mut();
+    common(attr);
+    attr.sample_type |= SampleFlag::IP.bits();
+    match shape.trigger {
+        Trigger::Period(period) => attr.__bindgen_anon_1.sample_period = period,
+        Trigger::Frequency(hz) => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = hz;
+            attr.sample_type |= SampleFlag::PERIOD.bits();
+        }
+    }
+    attr.set_precise_ip(u64::from(spec.precise));
+    attr.set_exclude_user(u64::from(!spec.user));
+    attr.set_exclude_kernel(u64::from(!(spec.kernel && features.kernel)));
+    attr.set_exclude_hv(1);
+    attr.set_exclude_guest(1);
+    attr.set_exclude_idle(u64::from(shape.cpu_wide));
+    attr.set_inherit(u64::from(shape.inherit));
+    attr.set_enable_on_exec(u64::from(shape.on_exec));
+    set_stacks(attr, shape.stacks, features);
+    if shape.sideband {
+        attr.set_mmap(1);
+        attr.set_mmap2(1);
+        attr.set_build_id(u64::from(features.build_id));
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        attr.set_task(1);
+    }
+    builder
+}
+
+fn set_stacks(attr: &mut sys::perf_event_attr, stacks: Stacks, features: Features) {
+    let dump = match stacks {
+        Stacks::None => return,
+        Stacks::FramePointer => None,
+        Stacks::Auto { dump } | Stacks::Dwarf { dump } => Some(dump),
+    };
+    attr.sample_type |= SampleFlag::CALLCHAIN.bits();
+    attr.set_exclude_callchain_kernel(u64::from(!features.kernel));
+    attr.set_exclude_callchain_user(u64::from(matches!(stacks, Stacks::Dwarf { .. })));
+    if let Some(dump) = dump {
+        attr.sample_type |= (SampleFlag::REGS_USER | SampleFlag::STACK_USER).bits();
+        attr.sample_regs_user = USER_REGS;
+        attr.sample_stack_user = dump.min(MAX_DUMP) & !7;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_have_a_fixed_period_and_counters_a_frequency() {
+        let clock = EventSpec::cpu_clock();
+        assert_eq!(trigger(&clock, Rate::Frequency(99), 100_000), Trigger::Period(10_101_010));
+        assert_eq!(trigger(&clock, Rate::Max, 50_000), Trigger::Period(20_000));
+        let faults = EventSpec::parse("page-faults").unwrap();
+        assert_eq!(trigger(&faults, Rate::Frequency(99), 100_000), Trigger::Frequency(99));
+        assert_eq!(trigger(&faults, Rate::Period(7), 100_000), Trigger::Period(7));
+        assert!(!layout(Trigger::Period(1), Stacks::FramePointer).period);
+        assert!(layout(Trigger::Frequency(1), Stacks::FramePointer).period);
+    }
+
+    #[test]
+    fn the_dump_is_a_multiple_of_eight_below_64_kib() {
+        let shape = Shape {
+            trigger: Trigger::Period(1),
+            stacks: Stacks::Auto { dump: 1 << 20 },
+            inherit: true,
+            sideband: true,
+            on_exec: false,
+            cpu_wide: false,
+        };
+        let features = Features { build_id: true, kernel: true };
+        let builder = sampling_event(&EventSpec::cpu_clock(), &shape, features);
+        assert_eq!(builder.attrs().sample_stack_user, MAX_DUMP);
+        assert_eq!(builder.attrs().sample_stack_user % 8, 0);
+    }
+}

@@ -1,0 +1,132 @@
+//! Starts a command stopped, so that it is sampled from its first instruction.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::thread::JoinHandle;
+
+use super::Error;
+
+/// A child that waits to become the command.
+pub struct Stopped {
+    /// Its process id.
+    pub pid: i32,
+    go: io::PipeWriter,
+    spawner: JoinHandle<io::Result<Child>>,
+    name: String,
+}
+
+impl Stopped {
+    /// Forks; the child waits just before `execve`.
+    ///
+    /// Its standard input, output and error are prof's own.
+    pub fn start(words: &[String]) -> Result<Stopped, Error> {
+        let (name, args) = words.split_first().ok_or_else(|| Error::usage("no COMMAND given"))?;
+        let failed = |e: io::Error| Error::other(format!("cannot start a process: {e}"));
+        let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
+        let (go_reader, go) = io::pipe().map_err(failed)?;
+        let mut command = Command::new(name);
+        command.args(args);
+        let (go_fd, pid_fd) = (go_reader.as_raw_fd(), pid_writer.as_raw_fd());
+        let go_writer_fd = go.as_raw_fd();
+        // SAFETY: between fork and exec only system calls that are async-signal-safe are made,
+        // on descriptors that the parent keeps open until exec has happened or failed.
+        unsafe { command.pre_exec(move || wait_for_go(pid_fd, go_fd, go_writer_fd)) };
+        // spawn() returns only after execve, so it needs a thread of its own.
+        let spawner = std::thread::spawn(move || {
+            let child = command.spawn();
+            drop((go_reader, pid_writer));
+            child
+        });
+        let mut pid = [0; 4];
+        match pid_reader.read_exact(&mut pid) {
+            Ok(()) => {
+                let pid = i32::from_ne_bytes(pid);
+                Ok(Stopped { pid, go, spawner, name: name.clone() })
+            }
+            Err(e) => {
+                let e = spawner.join().ok().and_then(Result::err).unwrap_or(e);
+                Err(not_started(name, &e))
+            }
+        }
+    }
+
+    /// Lets the command run.
+    ///
+    /// Errors: it does not exist (exit code 127) or cannot be executed (126).
+    pub fn go(mut self) -> Result<Child, Error> {
+        let told = self.go.write_all(&[1]);
+        drop(self.go);
+        match self.spawner.join() {
+            Ok(Ok(child)) => Ok(child),
+            Ok(Err(e)) => Err(not_started(&self.name, &e)),
+            Err(_) => {
+                Err(not_started(&self.name, &told.err().unwrap_or(io::ErrorKind::Other.into())))
+            }
+        }
+    }
+}
+
+fn wait_for_go(pid_fd: i32, go_fd: i32, go_writer_fd: i32) -> io::Result<()> {
+    // SAFETY: plain system calls on open descriptors and a local buffer; the writer is closed
+    // so that the child sees the end of the pipe if prof dies.
+    unsafe {
+        libc::close(go_writer_fd);
+        let pid = libc::getpid().to_ne_bytes();
+        if libc::write(pid_fd, pid.as_ptr().cast(), pid.len()) != pid.len() as isize {
+            return Err(io::Error::last_os_error());
+        }
+        let mut byte = 0u8;
+        loop {
+            match libc::read(go_fd, (&raw mut byte).cast(), 1) {
+                1 => return Ok(()),
+                0 => return Err(io::ErrorKind::Interrupted.into()),
+                _ if *libc::__errno_location() == libc::EINTR => {}
+                _ => return Err(io::Error::last_os_error()),
+            }
+        }
+    }
+}
+
+/// The shell's exit codes: 127 for what does not exist, 126 for what cannot be executed.
+fn not_started(name: &str, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::with_code(format!("command '{name}' does not exist (not in PATH?)"), 127)
+        }
+        io::ErrorKind::PermissionDenied => Error::with_code(
+            format!("command '{name}' cannot be executed: permission denied; chmod +x?"),
+            126,
+        ),
+        _ => Error::with_code(format!("command '{name}' cannot be executed: {error}"), 126),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|w| w.to_string()).collect()
+    }
+
+    #[test]
+    fn a_command_waits_until_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ran");
+        let stopped = Stopped::start(&words(&["touch", file.to_str().unwrap()])).unwrap();
+        let cmdline = std::fs::read(format!("/proc/{}/cmdline", stopped.pid)).unwrap();
+        assert!(!cmdline.starts_with(b"touch"));
+        assert!(!file.exists());
+        assert!(stopped.go().unwrap().wait().unwrap().success());
+        assert!(file.exists());
+    }
+
+    #[test]
+    fn exit_codes_are_the_shells() {
+        let code = |name: &str| Stopped::start(&words(&[name])).unwrap().go().unwrap_err().code();
+        assert_eq!(code("/nonexistent/command"), 127);
+        assert_eq!(code("/etc/passwd"), 126);
+    }
+}

@@ -1,0 +1,89 @@
+//! Which processes count, when whole CPUs are sampled for the sake of a few processes.
+//!
+//! Sampling CPUs and leaving out the rest is exact where an event per thread is not: a timer
+//! that belongs to a thread (and CPU) begins anew with each, so a thread that runs shorter than
+//! one period would never be seen, and there may be thousands of those. It also needs no
+//! descriptor per thread, and no thread can be missed while attaching.
+
+use rustc_hash::FxHashSet;
+
+use super::Event;
+use super::record::Record;
+
+/// The processes of a target, kept up to date by the records of births.
+#[derive(Debug, Default)]
+pub struct ProcessFilter {
+    pids: FxHashSet<i32>,
+    /// A command that has not called `execve` yet.
+    awaited: Option<i32>,
+}
+
+impl ProcessFilter {
+    /// These processes, and those that they start from now on.
+    pub fn of(pids: &[i32]) -> ProcessFilter {
+        ProcessFilter { pids: pids.iter().copied().collect(), awaited: None }
+    }
+
+    /// This process as soon as it has called `execve`, and those that it starts.
+    pub fn after_exec(pid: i32) -> ProcessFilter {
+        ProcessFilter { pids: FxHashSet::default(), awaited: Some(pid) }
+    }
+
+    /// Whether an event is one of the target's. Has to see all events in the order of time.
+    pub fn admits(&mut self, event: &Event<'_>) -> bool {
+        match *event {
+            Event::Sample { ref sample, .. } => self.pids.contains(&sample.pid),
+            Event::Other(Record::Fork { pid, parent, .. }) if pid != parent => {
+                // A PID can be used again by somebody else's child.
+                let ours = self.pids.contains(&parent);
+                if ours {
+                    self.pids.insert(pid)
+                } else {
+                    self.pids.remove(&pid)
+                };
+                ours
+            }
+            Event::Other(Record::Comm { pid, exec: true, .. }) if self.awaited == Some(pid) => {
+                self.awaited = None;
+                self.pids.insert(pid);
+                true
+            }
+            Event::Other(
+                Record::Fork { pid, .. }
+                | Record::Comm { pid, .. }
+                | Record::Mmap(super::record::Mmap { pid, .. })
+                | Record::Exit { pid, .. },
+            ) => self.pids.contains(&pid),
+            Event::Other(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fork(pid: i32, parent: i32) -> Event<'static> {
+        Event::Other(Record::Fork { pid, parent, tid: pid, parent_tid: parent })
+    }
+
+    fn comm(pid: i32, exec: bool) -> Event<'static> {
+        Event::Other(Record::Comm { pid, tid: pid, exec, name: b"x" })
+    }
+
+    #[test]
+    fn children_belong_to_the_target() {
+        let mut f = ProcessFilter::of(&[10]);
+        assert!(f.admits(&fork(11, 10)) && f.admits(&fork(12, 11)) && f.admits(&comm(12, true)));
+        assert!(!f.admits(&fork(21, 20)) && !f.admits(&comm(21, true)));
+        assert!(!f.admits(&fork(12, 20)), "a PID used again");
+        assert!(!f.admits(&comm(12, false)));
+    }
+
+    #[test]
+    fn a_command_counts_from_its_exec() {
+        let mut f = ProcessFilter::after_exec(10);
+        assert!(!f.admits(&comm(10, false)));
+        assert!(f.admits(&comm(10, true)) && f.admits(&fork(11, 10)));
+    }
+}

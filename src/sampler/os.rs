@@ -1,0 +1,130 @@
+//! The few system calls that std does not have: limits, clocks, signals, waiting.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Raises the soft limit of open files so that `needed` further ones can be had.
+///
+/// Returns the old and the new limit when it was raised. Errors: the hard limit is too low.
+pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes to a local of the right type.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if needed <= limit.rlim_cur {
+        return Ok(None);
+    }
+    let old = limit.rlim_cur;
+    limit.rlim_cur = needed;
+    // The hard limit too, which root may.
+    limit.rlim_max = limit.rlim_max.max(needed);
+    if set(&limit).is_err() {
+        let hard = hard_limit()?;
+        if hard < needed {
+            limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
+            set(&limit)?;
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        limit.rlim_max = hard;
+        set(&limit)?;
+    }
+    Ok(Some((old, needed)))
+}
+
+fn hard_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes to a local of the right type.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => Ok(limit.rlim_max),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn set(limit: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: setrlimit reads a value of the right type.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, std::ptr::from_ref(limit)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives the calling thread precedence over others, as far as this user may, so that the rings
+/// are emptied in time on an overloaded machine; undone when dropped.
+pub struct Precedence(Option<i32>);
+
+impl Precedence {
+    /// Raises the calling thread's priority.
+    pub fn take() -> Precedence {
+        // SAFETY: both calls take integers; -1 is also a priority, so errno would have to be
+        // asked, but restoring -1 instead of 0 would be harmless.
+        unsafe {
+            let before = libc::getpriority(libc::PRIO_PROCESS, 0);
+            let raised = libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0;
+            Precedence(raised.then_some(before))
+        }
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            // SAFETY: the call takes integers.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, before) };
+        }
+    }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds, the clock of all records.
+pub fn monotonic_nanos() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes to a local of the right type; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time (seconds) and peak resident memory (bytes) of prof itself.
+pub fn own_usage() -> (f64, u64) {
+    // SAFETY: an all-zero rusage is valid, and getrusage writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss as u64 * 1024)
+}
+
+/// Waits until one of these descriptors is readable, or for `timeout_ms`. Returns at a signal.
+pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) {
+    // SAFETY: the slice is valid for its length; poll writes only to `revents`.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+}
+
+/// A descriptor that becomes readable when a process ends.
+///
+/// Errors: `ESRCH` when it is gone.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers; a descriptor that it returns is ours alone.
+    unsafe {
+        match libc::syscall(libc::SYS_pidfd_open, pid, 0) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd as i32)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Sends a signal to a process.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes two integers.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Clock ticks a second, the unit of CPU time in `/proc/PID/stat`.
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf takes an integer and has no side effect.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
+}

@@ -1,0 +1,414 @@
+//! Decodes the records of a perf ring buffer.
+//!
+//! Layout: `perf_event_open(2)`, section "MMAP layout". Every record is checked against its own
+//! length: a short or inconsistent one decodes to `None` and is counted by the caller, so bytes
+//! from a hostile or newer kernel cannot make us panic or read out of bounds.
+
+use perf_event_open_sys::bindings as sys;
+
+/// Bytes of a record's header (`struct perf_event_header`).
+pub const HEADER: usize = 8;
+
+/// Bytes that `sample_id_all` appends to every record but samples: tid, time, identifier.
+pub const TRAILER: usize = 24;
+
+/// Marks the kernel part of a call chain (`PERF_CONTEXT_KERNEL`).
+const CONTEXT_KERNEL: u64 = -128i64 as u64;
+/// Marks the user part of a call chain (`PERF_CONTEXT_USER`).
+const CONTEXT_USER: u64 = -512i64 as u64;
+/// Values from here on are markers, not addresses (`PERF_CONTEXT_MAX`).
+const CONTEXT_MAX: u64 = -4095i64 as u64;
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `PERF_RECORD_*`.
+    pub kind: u32,
+    /// `PERF_RECORD_MISC_*`.
+    pub misc: u16,
+    /// Bytes of the record, header included.
+    pub size: u16,
+}
+
+impl Header {
+    /// Decodes eight bytes.
+    pub fn parse(bytes: [u8; HEADER]) -> Header {
+        let word = u64::from_ne_bytes(bytes);
+        Header { kind: word as u32, misc: (word >> 32) as u16, size: (word >> 48) as u16 }
+    }
+}
+
+/// Which optional fields an event's samples carry. Identifier, ip, tid and time always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// `PERF_SAMPLE_PERIOD`.
+    pub period: bool,
+    /// `PERF_SAMPLE_CALLCHAIN`.
+    pub callchain: bool,
+    /// `PERF_SAMPLE_REGS_USER` and `PERF_SAMPLE_STACK_USER`, with the registers of [`Regs`].
+    pub user_stack: bool,
+}
+
+/// The user registers that unwinding needs (x86-64: ip, sp, bp).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regs {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer.
+    pub bp: u64,
+}
+
+/// User registers and a copy of the stack from `sp` upwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserStack<'a> {
+    /// The event carries none, or the thread has no user part (a kernel thread).
+    None,
+    /// A 32-bit process, which is not unwound.
+    Compat,
+    /// A 64-bit process.
+    Native {
+        /// The registers.
+        regs: Regs,
+        /// The bytes from `regs.sp` upwards; fewer than asked for near the stack's end.
+        bytes: &'a [u8],
+        /// The copy is as long as was asked for, so the stack may go on behind it.
+        full: bool,
+    },
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// Identifier of the event that was opened (its parent's, for an inherited one).
+    pub id: u64,
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Process; -1 when the thread is gone already.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time: u64,
+    /// Events since the last sample, if the layout has it.
+    pub period: Option<u64>,
+    /// The sample hit kernel code.
+    pub kernel: bool,
+    /// The call chain as the kernel gives it: kernel part and user part, with markers.
+    pub callchain: Callchain<'a>,
+    /// User registers and stack.
+    pub user: UserStack<'a>,
+}
+
+/// A call chain, undecoded: words of eight bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Callchain<'a>(&'a [u8]);
+
+impl Callchain<'_> {
+    /// Appends the addresses to `kernel` and `user`, leaf first, without the markers.
+    pub fn split(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
+        let mut in_kernel = false;
+        let mut known = false;
+        for word in self.0.as_chunks::<8>().0 {
+            let address = u64::from_ne_bytes(*word);
+            if address >= CONTEXT_MAX {
+                in_kernel = address == CONTEXT_KERNEL;
+                known = in_kernel || address == CONTEXT_USER;
+            } else if known {
+                if in_kernel { kernel.push(address) } else { user.push(address) }
+            }
+        }
+    }
+}
+
+/// A new executable mapping (`PERF_RECORD_MMAP2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mmap<'a> {
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// `PROT_*` bits.
+    pub prot: u32,
+    /// Build id, when the kernel could read one.
+    pub build_id: Option<&'a [u8]>,
+    /// Inode, when there is no build id.
+    pub inode: u64,
+    /// Path, or `//anon`, `[vdso]`, ….
+    pub path: &'a [u8],
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A sample.
+    Sample(Sample<'a>),
+    /// A mapping.
+    Mmap(Mmap<'a>),
+    /// A thread got a name (`PERF_RECORD_COMM`).
+    Comm {
+        /// Process.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+        /// By `execve`: everything that was mapped is gone.
+        exec: bool,
+        /// The name, 15 bytes at most.
+        name: &'a [u8],
+    },
+    /// A thread or process was born (`PERF_RECORD_FORK`).
+    Fork {
+        /// Process.
+        pid: i32,
+        /// Process that forked.
+        parent: i32,
+        /// Thread.
+        tid: i32,
+        /// Thread that forked.
+        parent_tid: i32,
+    },
+    /// A thread ended (`PERF_RECORD_EXIT`).
+    Exit {
+        /// Process.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+    },
+    /// So many records were lost because the ring was full.
+    Lost(u64),
+    /// The kernel throttled an event because it fired too often.
+    Throttle,
+    /// Of no use here.
+    Other,
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn u64(&mut self) -> Option<u64> {
+        let (word, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*word))
+    }
+
+    fn two_u32(&mut self) -> Option<(u32, u32)> {
+        let word = self.u64()?;
+        Some((word as u32, (word >> 32) as u32))
+    }
+
+    fn pair(&mut self) -> Option<(i32, i32)> {
+        self.two_u32().map(|(a, b)| (a as i32, b as i32))
+    }
+
+    fn bytes(&mut self, len: u64) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// A NUL-terminated text that fills the rest.
+    fn text(self) -> &'a [u8] {
+        let end = self.0.iter().position(|&b| b == 0).unwrap_or(self.0.len());
+        &self.0[..end]
+    }
+}
+
+/// `CLOCK_MONOTONIC` of a record (header included), in nanoseconds.
+pub fn time_of(header: Header, record: &[u8]) -> Option<u64> {
+    let at = match header.kind {
+        sys::PERF_RECORD_SAMPLE => HEADER + 24,
+        _ => record.len().checked_sub(TRAILER - 8)?,
+    };
+    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk::<8>()?))
+}
+
+/// Identifier of the event that wrote a sample (header included).
+pub fn sample_id(record: &[u8]) -> Option<u64> {
+    Reader(record.get(HEADER..)?).u64()
+}
+
+/// Decodes a sample of an event with this layout (header included).
+pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_>> {
+    let mut r = Reader(record.get(HEADER..)?);
+    let (id, ip) = (r.u64()?, r.u64()?);
+    let (pid, tid) = r.pair()?;
+    let time = r.u64()?;
+    let period = if layout.period { Some(r.u64()?) } else { None };
+    let mut callchain = Callchain::default();
+    if layout.callchain {
+        let count = r.u64()?;
+        callchain = Callchain(r.bytes(count.checked_mul(8)?)?);
+    }
+    let user = if layout.user_stack { user_stack(&mut r)? } else { UserStack::None };
+    let kernel =
+        u32::from(header.misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK == sys::PERF_RECORD_MISC_KERNEL;
+    Some(Sample { id, ip, pid, tid, time, period, kernel, callchain, user })
+}
+
+/// The registers come in the kernel's order: bp (6), sp (7), ip (8), see `asm/perf_regs.h`.
+fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
+    let abi = r.u64()? as u32;
+    let mut regs = Regs::default();
+    if abi != sys::PERF_SAMPLE_REGS_ABI_NONE {
+        regs = Regs { bp: r.u64()?, sp: r.u64()?, ip: r.u64()? };
+    }
+    let size = r.u64()?;
+    let mut bytes: &[u8] = &[];
+    if size > 0 {
+        let dump = r.bytes(size)?;
+        let used = r.u64()?;
+        bytes = dump.get(..usize::try_from(used).ok()?)?;
+    }
+    Some(match abi {
+        sys::PERF_SAMPLE_REGS_ABI_NONE => UserStack::None,
+        sys::PERF_SAMPLE_REGS_ABI_32 => UserStack::Compat,
+        _ => UserStack::Native { regs, bytes, full: bytes.len() as u64 == size && size > 0 },
+    })
+}
+
+/// Decodes any record but a sample (header included). `None`: it contradicts itself.
+pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
+    let body_end = record.len().checked_sub(TRAILER)?;
+    let mut r = Reader(record.get(HEADER..body_end)?);
+    Some(match header.kind {
+        sys::PERF_RECORD_MMAP2 => Record::Mmap(mmap2(header, r)?),
+        sys::PERF_RECORD_COMM => {
+            let (pid, tid) = r.pair()?;
+            let exec = u32::from(header.misc) & sys::PERF_RECORD_MISC_COMM_EXEC != 0;
+            Record::Comm { pid, tid, exec, name: r.text() }
+        }
+        sys::PERF_RECORD_FORK => {
+            let (pid, parent) = r.pair()?;
+            let (tid, parent_tid) = r.pair()?;
+            Record::Fork { pid, parent, tid, parent_tid }
+        }
+        sys::PERF_RECORD_EXIT => {
+            let (pid, _) = r.pair()?;
+            let (tid, _) = r.pair()?;
+            Record::Exit { pid, tid }
+        }
+        sys::PERF_RECORD_LOST => {
+            r.u64()?;
+            Record::Lost(r.u64()?)
+        }
+        sys::PERF_RECORD_LOST_SAMPLES => Record::Lost(r.u64()?),
+        sys::PERF_RECORD_THROTTLE => Record::Throttle,
+        _ => Record::Other,
+    })
+}
+
+fn mmap2<'a>(header: Header, mut r: Reader<'a>) -> Option<Mmap<'a>> {
+    let (pid, tid) = r.pair()?;
+    let (start, len, offset) = (r.u64()?, r.u64()?, r.u64()?);
+    let mut identity = Reader(r.bytes(24)?);
+    let (prot, _flags) = r.two_u32()?;
+    let (mut build_id, mut inode) = (None, 0);
+    if u32::from(header.misc) & sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+        let (size, id) = identity.0.split_first()?;
+        build_id = Some(id.get(3..3 + usize::from(*size))?);
+    } else {
+        identity.u64()?;
+        inode = identity.u64()?;
+    }
+    Some(Mmap { pid, tid, start, len, offset, prot, build_id, inode, path: r.text() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FULL: Layout = Layout { period: true, callchain: true, user_stack: true };
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+    }
+
+    fn sample_bytes() -> Vec<u8> {
+        let tid = (7u64 << 32) | 5;
+        let mut b = words(&[0, 42, 0x1000, tid, 99, 3]);
+        b.extend(words(&[5, CONTEXT_KERNEL, 0xffff_8000_0000_0001, CONTEXT_USER, 0x1000, 0x2000]));
+        b.extend(words(&[2, 0xb0, 0x50, 0x1000]));
+        b.extend(words(&[32, 1, 2, 3, 4, 16]));
+        b
+    }
+
+    #[test]
+    fn sample_with_everything() {
+        let bytes = sample_bytes();
+        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
+        let s = sample(header, &bytes, FULL).unwrap();
+        assert_eq!((s.id, s.ip, s.pid, s.tid, s.time), (42, 0x1000, 5, 7, 99));
+        assert_eq!((s.period, s.kernel), (Some(3), false));
+        assert_eq!(time_of(header, &bytes), Some(99));
+        let (mut kernel, mut user) = (vec![], vec![]);
+        s.callchain.split(&mut kernel, &mut user);
+        assert_eq!(kernel, [0xffff_8000_0000_0001]);
+        assert_eq!(user, [0x1000, 0x2000]);
+        let UserStack::Native { regs, bytes, full } = s.user else { panic!("no stack") };
+        assert_eq!(regs, Regs { ip: 0x1000, sp: 0x50, bp: 0xb0 });
+        assert_eq!(bytes, words(&[1, 2]));
+        assert!(!full);
+    }
+
+    #[test]
+    fn a_length_that_lies_is_refused() {
+        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: 0 };
+        for (word, lie) in [(6, u64::MAX), (6, 1 << 20), (16, u64::MAX), (21, 33)] {
+            let mut bytes = sample_bytes();
+            bytes[word * 8..word * 8 + 8].copy_from_slice(&lie.to_ne_bytes());
+            assert_eq!(sample(header, &bytes, FULL), None, "word {word} = {lie}");
+        }
+    }
+
+    #[test]
+    fn mmap2_with_build_id() {
+        let mut b = words(&[0, (7 << 32) | 5, 0x4000, 0x1000, 0x2000]);
+        b.extend([4, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef]);
+        b.extend(words(&[0, 0, 5]));
+        b.extend(b"/bin/true\0\0\0\0\0\0\0");
+        b.extend(words(&[0, 77, 0]));
+        let header = Header {
+            kind: sys::PERF_RECORD_MMAP2,
+            misc: sys::PERF_RECORD_MISC_MMAP_BUILD_ID as u16,
+            size: b.len() as u16,
+        };
+        let Some(Record::Mmap(m)) = other(header, &b) else { panic!("no mmap") };
+        assert_eq!((m.pid, m.start, m.len, m.offset, m.prot), (5, 0x4000, 0x1000, 0x2000, 5));
+        assert_eq!(m.build_id, Some(&[0xde, 0xad, 0xbe, 0xef][..]));
+        assert_eq!(m.path, b"/bin/true");
+        assert_eq!(time_of(header, &b), Some(77));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_without_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            kind in 0u32..24, misc: u16, period: bool, callchain: bool, user_stack: bool,
+        ) {
+            let header = Header { kind, misc, size: bytes.len() as u16 };
+            let _ = time_of(header, &bytes);
+            let _ = sample_id(&bytes);
+            let _ = other(header, &bytes);
+            if let Some(s) = sample(header, &bytes, Layout { period, callchain, user_stack }) {
+                s.callchain.split(&mut Vec::new(), &mut Vec::new());
+            }
+        }
+
+        #[test]
+        fn a_damaged_sample_decodes_without_panic(at in 0usize..176, to: u8, cut in 0usize..177) {
+            let mut bytes = sample_bytes();
+            if let Some(b) = bytes.get_mut(at) { *b = to; }
+            bytes.truncate(cut);
+            let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 1, size: 0 };
+            let _ = sample(header, &bytes, FULL);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! One perf ring buffer, and several merged by time.
+//!
+//! The only file that reads memory that the kernel writes to; see `perf_event_open(2)`,
+//! "MMAP layout". Records are looked at in place; only one that wraps around the end of the
+//! buffer is copied.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+use perf_event::Counter;
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+
+use super::record::{HEADER, Header, time_of};
+
+/// Size of a page, which precedes the data.
+const PAGE: usize = 4096;
+
+/// One CPU's ring buffer and the (dummy) event that owns it.
+pub struct Ring {
+    owner: Counter,
+    cpu: u32,
+    map: MmapRaw,
+    data_size: u64,
+    /// How far we have read; published to the kernel after each record.
+    tail: u64,
+    /// How far the kernel had written when we looked last.
+    head: u64,
+    /// Holds a record that wraps around.
+    wrapped: Vec<u8>,
+}
+
+impl Ring {
+    /// Maps a ring of `data_size` bytes (a power of two) onto `owner`.
+    ///
+    /// Errors: `EPERM` when it is beyond what this user may lock in memory.
+    pub fn new(owner: Counter, cpu: u32, data_size: usize) -> io::Result<Ring> {
+        assert!(data_size.is_power_of_two() && data_size >= PAGE);
+        let map = MmapOptions::new().len(PAGE + data_size).map_raw(owner.as_raw_fd())?;
+        let wrapped = Vec::with_capacity(usize::from(u16::MAX));
+        Ok(Ring { owner, cpu, map, data_size: data_size as u64, tail: 0, head: 0, wrapped })
+    }
+
+    /// The event that further events are redirected to with `PERF_EVENT_IOC_SET_OUTPUT`, and
+    /// that becomes readable at the watermark.
+    pub fn fd(&self) -> RawFd {
+        self.owner.as_raw_fd()
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    fn field(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the first page of the map is a perf_event_mmap_page for as long as the map
+        // lives; both fields are aligned words that kernel and user space access atomically.
+        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
+    }
+
+    /// Looks how far the kernel has written.
+    pub fn refresh(&mut self) {
+        let offset = std::mem::offset_of!(perf_event_mmap_page, data_head);
+        // Acquire: the records before data_head are read after it (pairs with the kernel).
+        self.head = self.field(offset).load(Ordering::Acquire);
+    }
+
+    /// The next record as of the last [`Ring::refresh`], or `None`.
+    pub fn peek(&mut self) -> Option<(Header, &[u8])> {
+        let available = self.head.wrapping_sub(self.tail);
+        if available < HEADER as u64 {
+            return None;
+        }
+        let header = Header::parse(self.copy_header());
+        let size = u64::from(header.size);
+        if size < HEADER as u64 || size > available {
+            // Cannot happen with a kernel that keeps its word; skip all rather than loop.
+            self.tail = self.head;
+            return None;
+        }
+        let start = self.tail & (self.data_size - 1);
+        let len = size as usize;
+        if start + size <= self.data_size {
+            return Some((header, self.slice(start as usize, len)));
+        }
+        let first = (self.data_size - start) as usize;
+        let mut wrapped = std::mem::take(&mut self.wrapped);
+        wrapped.clear();
+        wrapped.extend_from_slice(self.slice(start as usize, first));
+        wrapped.extend_from_slice(self.slice(0, len - first));
+        self.wrapped = wrapped;
+        Some((header, &self.wrapped))
+    }
+
+    fn copy_header(&self) -> [u8; HEADER] {
+        // Records are aligned to eight bytes, so a header never wraps.
+        let start = (self.tail & (self.data_size - 1)) as usize;
+        *self.slice(start, HEADER).first_chunk().expect("eight bytes were asked for")
+    }
+
+    fn slice(&self, start: usize, len: usize) -> &[u8] {
+        assert!(start + len <= self.data_size as usize);
+        // SAFETY: the range is within the data pages (asserted), and the kernel does not write
+        // between data_tail and data_head until we publish a new tail, which needs `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(PAGE + start), len) }
+    }
+
+    /// Shows all records as of the last [`Ring::refresh`] without freeing them.
+    pub fn scan(&mut self, mut look: impl FnMut(Header, &[u8])) {
+        let tail = self.tail;
+        while let Some((header, bytes)) = self.peek() {
+            look(header, bytes);
+            self.tail = self.tail.wrapping_add(u64::from(header.size));
+        }
+        self.tail = tail;
+    }
+
+    /// Frees the record that [`Ring::peek`] showed.
+    pub fn advance(&mut self, size: u16) {
+        self.tail = self.tail.wrapping_add(u64::from(size));
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let offset = std::mem::offset_of!(perf_event_mmap_page, data_tail);
+        // Release: what we read of the record is read before the kernel may overwrite it.
+        self.field(offset).store(self.tail, Ordering::Release);
+    }
+
+    /// Bytes that wait to be read, as of the last [`Ring::refresh`].
+    pub fn waiting(&self) -> u64 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    /// Size of the data in bytes.
+    pub fn size(&self) -> u64 {
+        self.data_size
+    }
+}
+
+/// Hands out the records of several rings in the order of their times, up to time `until`
+/// (exclusive, `CLOCK_MONOTONIC` nanoseconds), freeing each after `consume` has seen it.
+///
+/// What is newer stays: another ring may still get a record that is older. Returns the number
+/// of records.
+pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(Header, &[u8])) -> u64 {
+    let mut next = Vec::with_capacity(rings.len());
+    for ring in rings.iter_mut() {
+        ring.refresh();
+        next.push(next_time(ring));
+    }
+    let mut count = 0;
+    loop {
+        let Some((at, time)) = next
+            .iter()
+            .enumerate()
+            .filter_map(|(i, time)| time.map(|t| (i, t)))
+            .min_by_key(|&(_, time)| time)
+        else {
+            return count;
+        };
+        if time >= until {
+            return count;
+        }
+        let ring = &mut rings[at];
+        if let Some((header, bytes)) = ring.peek() {
+            consume(header, bytes);
+            ring.advance(header.size);
+            count += 1;
+        }
+        next[at] = next_time(ring);
+    }
+}
+
+/// Time of a ring's next record; 0 for a record without one, so that it is handed out at once.
+fn next_time(ring: &mut Ring) -> Option<u64> {
+    ring.peek().map(|(header, bytes)| time_of(header, bytes).unwrap_or(0))
+}

@@ -1,0 +1,341 @@
+//! A running recording: rings, events, and the order of what they say.
+
+use perf_event_open_sys::bindings as sys;
+
+use super::attach::{Attacher, Who};
+use super::attr::{self, Trigger};
+use super::events::Kind;
+use super::filter::ProcessFilter;
+use super::permissions::{Wanted, explain};
+use super::record::{self, Header, Layout, Record};
+use super::ring::{self, Ring};
+use super::{Error, Event, EventSpec, Options, Rate, Target, os, target};
+use crate::process::procfs;
+
+/// Records newer than this may still be overtaken by older ones of another CPU.
+const SETTLE_NANOS: u64 = 2_000_000;
+
+/// Bytes of a ring up to 999 Hz and above.
+const RING: usize = 8 << 20;
+const BIG_RING: usize = 16 << 20;
+const MIN_RING: usize = 64 << 10;
+
+/// Counters of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Samples handed out.
+    pub samples: u64,
+    /// Records lost because a ring was full.
+    pub lost: u64,
+    /// Times that the kernel throttled an event.
+    pub throttled: u64,
+    /// Records that contradict themselves.
+    pub damaged: u64,
+}
+
+/// A recording that runs.
+pub struct Session {
+    attacher: Attacher,
+    rings: Vec<Ring>,
+    layouts: Vec<Layout>,
+    /// When whole CPUs are sampled for the sake of these.
+    filter: Option<ProcessFilter>,
+    stats: Stats,
+    /// The first event as the kernel counted it, known after [`Session::stop`] when each thread
+    /// has events of its own; for a clock, the CPU time of the target in nanoseconds.
+    pub counted: Option<u64>,
+    /// Processes that were attached to at the beginning.
+    pub pids: Vec<i32>,
+}
+
+impl Session {
+    /// Opens everything; sampling has begun when this returns (for a command: begins when it
+    /// is let go, so its pid is given).
+    ///
+    /// Errors: one line that says what is in the way.
+    pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
+        let cpus = cpus(options)?;
+        let (mut attacher, filtered) = new_attacher(options, &cpus)?;
+        let mut rings = open_rings(&cpus, options, &attacher.triggers, &mut attacher.notes)?;
+        let (filter, pids) = if filtered {
+            let opened = attacher.open(Who::Cpu, &rings);
+            opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+            filter(options, command)?
+        } else {
+            (None, attach(&mut attacher, options, command, &mut rings)?)
+        };
+        let layouts = attacher.triggers.iter().map(|&t| attr::layout(t, options.stacks)).collect();
+        let stats = Stats::default();
+        Ok(Session { attacher, rings, layouts, filter, stats, counted: None, pids })
+    }
+
+    /// The events that are sampled, defaults resolved.
+    pub fn events(&self) -> &[EventSpec] {
+        &self.attacher.events
+    }
+
+    /// The period of the first event, if it is fixed.
+    pub fn period(&self) -> Option<u64> {
+        match self.attacher.triggers.first()? {
+            Trigger::Period(period) => Some(*period),
+            Trigger::Frequency(_) => None,
+        }
+    }
+
+    /// Sentences for the user about fallbacks and os.
+    pub fn notes(&self) -> &[String] {
+        &self.attacher.notes
+    }
+
+    /// Kernel code is sampled.
+    pub fn has_kernel(&self) -> bool {
+        self.attacher.features.kernel
+    }
+
+    /// The counters so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Bytes of all rings.
+    pub fn ring_bytes(&self) -> u64 {
+        self.rings.iter().map(Ring::size).sum()
+    }
+
+    /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
+    /// arrives, or `timeout_ms` have passed.
+    pub fn wait(&self, others: &[i32], timeout_ms: i32) {
+        let fds = self.rings.iter().map(Ring::fd).chain(others.iter().copied());
+        let mut fds: Vec<libc::pollfd> =
+            fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+        // What was held back is not signalled again: look soon while a ring fills.
+        let filling = self.rings.iter().any(|r| r.waiting() * 4 > r.size());
+        os::poll(&mut fds, if filling { timeout_ms.min(2) } else { timeout_ms });
+    }
+
+    /// Hands out what has happened, in the order of time. With `all`, also what is so new that
+    /// another CPU might yet be behind; only right when the events are stopped.
+    pub fn drain(&mut self, all: bool, mut consume: impl FnMut(Event<'_>)) {
+        let until = if all { u64::MAX } else { os::monotonic_nanos() - SETTLE_NANOS };
+        let Session { attacher, rings, layouts, filter, stats, .. } = self;
+        ring::drain(rings, until, |header, bytes| match decode(attacher, layouts, header, bytes) {
+            Some(event) => {
+                if filter.as_mut().is_none_or(|f| f.admits(&event)) {
+                    count(stats, &event);
+                    consume(event);
+                }
+            }
+            None => stats.damaged += 1,
+        });
+    }
+
+    /// Stops the events; what is in the rings stays for a last [`Session::drain`].
+    pub fn stop(&mut self) {
+        for counter in &mut self.attacher.counters {
+            // An event whose thread is gone cannot be stopped, and need not.
+            let _ = counter.disable();
+        }
+        let totals = self.attacher.totals();
+        self.stats.lost = self.stats.lost.max(totals.lost);
+        self.counted = self.filter.is_none().then_some(totals.first_event);
+    }
+}
+
+fn count(stats: &mut Stats, event: &Event<'_>) {
+    match event {
+        Event::Sample { .. } => stats.samples += 1,
+        Event::Other(Record::Lost(n)) => stats.lost += n,
+        Event::Other(Record::Throttle) => stats.throttled += 1,
+        Event::Other(_) => {}
+    }
+}
+
+fn decode<'a>(
+    attacher: &Attacher,
+    layouts: &[Layout],
+    header: Header,
+    bytes: &'a [u8],
+) -> Option<Event<'a>> {
+    if header.kind != sys::PERF_RECORD_SAMPLE {
+        return record::other(header, bytes).map(Event::Other);
+    }
+    let event = usize::from(attacher.ids.get(&record::sample_id(bytes)?)?.event);
+    let sample = record::sample(header, bytes, layouts[event])?;
+    let weight = match attacher.triggers[event] {
+        Trigger::Period(period) => period,
+        Trigger::Frequency(_) => sample.period.unwrap_or(1),
+    };
+    Some(Event::Sample { event, weight, sample })
+}
+
+fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
+    let online = procfs::online_cpus();
+    let Some(wanted) = &options.cpus else { return Ok(online) };
+    if let Some(missing) = wanted.iter().find(|c| !online.contains(c)) {
+        let last = online.last().copied().unwrap_or(0);
+        return Err(Error::usage(format!(
+            "CPU {missing} is not online; this machine has {} CPUs up to number {last}",
+            online.len()
+        )));
+    }
+    Ok(wanted.clone())
+}
+
+fn ring_size(options: &Options, triggers: &[Trigger]) -> usize {
+    let often = triggers.iter().any(|t| match t {
+        Trigger::Frequency(hz) => *hz > 999,
+        Trigger::Period(period) => {
+            !matches!(options.rate, Rate::Frequency(hz) if hz <= 999) && *period < 1_001_001
+        }
+    });
+    if often { BIG_RING } else { RING }
+}
+
+/// One ring a CPU, smaller ones where the user may not lock so much memory.
+fn open_rings(
+    cpus: &[u32],
+    options: &Options,
+    triggers: &[Trigger],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Ring>, Error> {
+    let wanted = ring_size(options, triggers);
+    let mut size = wanted;
+    loop {
+        let rings: Result<Vec<Ring>, std::io::Error> = cpus
+            .iter()
+            .map(|&cpu| {
+                let mut builder = attr::ring_owner((size / 4) as u32);
+                let owner = builder.observe_self().one_cpu(cpu as usize).build()?;
+                Ring::new(owner, cpu, size)
+            })
+            .collect();
+        match rings {
+            Ok(rings) => {
+                if size < wanted {
+                    notes.push(format!(
+                        "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost \
+                         at high rates: the locked-memory limit; as root: \
+                         sysctl kernel.perf_event_mlock_kb={}",
+                        size >> 10,
+                        wanted >> 10,
+                        (wanted >> 10) + 4
+                    ));
+                }
+                return Ok(rings);
+            }
+            Err(e) if size > MIN_RING && is_memory(&e) => size /= 2,
+            Err(e) => return Err(Error::other(explain(&e, Wanted::OwnProcess))),
+        }
+    }
+}
+
+fn is_memory(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN))
+}
+
+/// Decides between events on whole CPUs (true) and events on the target's threads.
+///
+/// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
+/// costs the others little: CPU time only, at no more than about 1,000 Hz.
+fn new_attacher(options: &Options, cpus: &[u32]) -> Result<(Attacher, bool), Error> {
+    const SHORTEST_PERIOD: u64 = 1_000_000;
+    let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
+    let cpu_time = options.events.iter().all(|e| e.kind == Kind::Clock);
+    let seldom = match options.rate {
+        Rate::Frequency(hz) => hz <= 1_000_000_000 / SHORTEST_PERIOD,
+        Rate::Period(period) => period >= SHORTEST_PERIOD && !options.events.is_empty(),
+        Rate::Max => false,
+    };
+    if processes && options.inherit && cpu_time && seldom {
+        match Attacher::new(options, cpus.to_vec(), true) {
+            Ok(attacher) if attacher.features.kernel => return Ok((attacher, true)),
+            // Not permitted: the target's own threads may be.
+            _ => {}
+        }
+    }
+    let cpu_wide = matches!(options.target, Target::Everything | Target::Cgroup(_));
+    Ok((Attacher::new(options, cpus.to_vec(), cpu_wide)?, false))
+}
+
+/// The target's processes as a filter of what happens on all CPUs.
+fn filter(
+    options: &Options,
+    command: Option<i32>,
+) -> Result<(Option<ProcessFilter>, Vec<i32>), Error> {
+    match (&options.target, command) {
+        (_, Some(pid)) => Ok((Some(ProcessFilter::after_exec(pid)), vec![pid])),
+        (Target::Processes { pids, tree }, None) => {
+            target::check_processes(pids)?;
+            let mut pids = pids.clone();
+            if *tree {
+                let more = procfs::descendants(&pids);
+                pids.extend(more);
+            }
+            Ok((Some(ProcessFilter::of(&pids)), pids))
+        }
+        _ => Ok((None, Vec::new())),
+    }
+}
+
+/// Opens the events on the target; returns the processes that were there.
+fn attach(
+    attacher: &mut Attacher,
+    options: &Options,
+    command: Option<i32>,
+    rings: &mut [Ring],
+) -> Result<Vec<i32>, Error> {
+    match &options.target {
+        Target::Everything => {
+            let opened = attacher.open(Who::Cpu, rings);
+            opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+            Ok(Vec::new())
+        }
+        Target::Cgroup(path) => {
+            let folder = target::open_cgroup(path)?;
+            let opened = attacher.open(Who::Cgroup(&folder), rings);
+            let wanted = Wanted::Cgroup(path.display().to_string());
+            opened.map_err(|e| Error::other(explain(&e, wanted)))?;
+            Ok(Vec::new())
+        }
+        Target::Threads(tids) => attach_threads(attacher, tids, rings),
+        Target::Command(_) => {
+            let pid = command.expect("a command was started before");
+            let opened = attacher.open(Who::Thread(pid), rings);
+            opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))?;
+            Ok(vec![pid])
+        }
+        Target::Processes { pids, tree } => {
+            let mut pids = pids.clone();
+            if *tree {
+                let more = procfs::descendants(&pids);
+                pids.extend(more);
+            }
+            let threads = pids.iter().map(|&p| procfs::threads(p).map_or(0, |t| t.len())).sum();
+            attacher.reserve_files(threads)?;
+            if attacher.attach_processes(&pids, rings)? == 0 {
+                return Err(target::gone("process", pids[0]));
+            }
+            Ok(pids)
+        }
+    }
+}
+
+fn attach_threads(
+    attacher: &mut Attacher,
+    tids: &[i32],
+    rings: &mut [Ring],
+) -> Result<Vec<i32>, Error> {
+    attacher.reserve_files(tids.len())?;
+    let mut pids = Vec::new();
+    for &tid in tids {
+        let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
+        let opened = attacher.open(Who::Thread(tid), rings);
+        if !opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))? {
+            return Err(target::gone("thread", tid));
+        }
+        if !pids.contains(&pid) {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}

@@ -1,0 +1,159 @@
+//! What is sampled: processes, threads, a command, a cgroup, CPUs, everything.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use crate::process::procfs;
+
+/// What the user asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Processes with all their threads, and threads and children born later.
+    Processes {
+        /// The processes.
+        pids: Vec<i32>,
+        /// Their existing descendants too.
+        tree: bool,
+    },
+    /// Single threads, without what they start.
+    Threads(Vec<i32>),
+    /// A command that prof starts.
+    Command(Vec<String>),
+    /// Everything that runs, on all CPUs or those of [`super::Options::cpus`].
+    Everything,
+    /// A cgroup (v2) and those below it.
+    Cgroup(PathBuf),
+}
+
+/// Checks processes before anything is opened.
+///
+/// Errors: a process is gone, or is a thread of another.
+pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
+    for &pid in pids {
+        match procfs::owner(pid) {
+            None => return Err(gone("process", pid)),
+            Some((leader, _)) if leader != pid => {
+                return Err(Error::usage(format!(
+                    "{pid} is a thread of process {leader}; use -p {leader}, or -t {pid} for this \
+                     thread alone"
+                )));
+            }
+            Some(_) if procfs::stat(pid).is_some_and(|s| s.state == 'Z') => {
+                return Err(Error::other(format!(
+                    "process {pid} has ended already (it is a zombie); nothing to record"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks threads, which must be of the process `of` if one is given.
+///
+/// Errors: a thread is gone or belongs to another process.
+pub fn check_threads(tids: &[i32], of: &[i32]) -> Result<(), Error> {
+    for &tid in tids {
+        match procfs::owner(tid) {
+            None => return Err(gone("thread", tid)),
+            Some((leader, _)) if !of.is_empty() && !of.contains(&leader) => {
+                return Err(Error::usage(format!(
+                    "thread {tid} belongs to process {leader}, not to {}; leave out -p or give \
+                     -p {leader}",
+                    list(of)
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// `1, 2, 3`.
+fn list(numbers: &[i32]) -> String {
+    numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The line for a process or thread that is not there.
+pub fn gone(what: &str, id: i32) -> Error {
+    Error::other(format!("no {what} {id}: it has ended or never was; 'ps -eLf' lists all"))
+}
+
+/// Folder of a cgroup (v2), from a path as `/proc/PID/cgroup` has it or a full one.
+///
+/// Errors: there is no such cgroup, or no cgroup v2 at all.
+pub fn cgroup_folder(path: &Path) -> Result<PathBuf, Error> {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let roots: Vec<&str> = mounts
+        .lines()
+        .filter_map(|l| {
+            let mut fields = l.split(' ');
+            let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
+            (kind == "cgroup2").then_some(at)
+        })
+        .collect();
+    if roots.is_empty() {
+        return Err(Error::other("no cgroup v2 hierarchy is mounted; -G needs one"));
+    }
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let candidates = roots.iter().map(|r| Path::new(r).join(below));
+    let full = roots.iter().any(|r| path.starts_with(r)).then(|| path.to_path_buf());
+    let mut all = full.into_iter().chain(candidates);
+    all.find(|p| p.join("cgroup.procs").exists()).ok_or_else(|| {
+        Error::usage(format!(
+            "no cgroup '{}' below {}; 'systemd-cgls' lists them",
+            path.display(),
+            roots.join(", ")
+        ))
+    })
+}
+
+/// Opens a cgroup's folder, for `PERF_FLAG_PID_CGROUP`, and counts its processes.
+///
+/// Errors: as [`cgroup_folder`], or it holds no process.
+pub fn open_cgroup(path: &Path) -> Result<File, Error> {
+    let folder = cgroup_folder(path)?;
+    if !populated(&folder) {
+        return Err(Error::other(format!(
+            "cgroup '{}' holds no process; nothing to record",
+            path.display()
+        )));
+    }
+    File::open(&folder).map_err(|e| Error::other(format!("cgroup {}: {e}", folder.display())))
+}
+
+/// `cgroup.events` of the root has no `populated` line; the root is never empty.
+fn populated(folder: &Path) -> bool {
+    std::fs::read_to_string(folder.join("cgroup.events"))
+        .map_or(true, |events| !events.lines().any(|l| l == "populated 0"))
+}
+
+/// Processes of a cgroup and those below it.
+pub fn cgroup_processes(folder: &Path) -> Vec<i32> {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut pids = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()));
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        folders.extend(entries.filter(|e| e.path().is_dir()).map(|e| e.path()));
+    }
+    pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_passes_and_its_absence_is_said() {
+        let pid = std::process::id() as i32;
+        check_processes(&[pid]).unwrap();
+        check_threads(&[pid], &[pid]).unwrap();
+        let line = check_threads(&[pid], &[1]).unwrap_err().to_string();
+        assert!(line.contains(&format!("belongs to process {pid}")), "{line}");
+        let line = check_processes(&[i32::MAX]).unwrap_err().to_string();
+        assert!(line.contains("no process 2147483647"), "{line}");
+    }
+}
