@@ -1,13 +1,15 @@
 //! `prof flame`.
 
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 
 use super::report::FilterArgs;
+use super::target::TargetArgs;
 use super::usage;
+use crate::format::Output;
 use crate::profile::{Profile, StrId};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
@@ -20,6 +22,10 @@ pub struct Args {
     /// pprof files, gzipped or not; several are merged; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    /// What to record now, instead of FILEs
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// What to draw, and how
     #[command(flatten)]
@@ -73,15 +79,31 @@ pub struct DrawArgs {
 /// Runs `prof flame`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.draw.check()?;
-    let profile = load(&args)?;
-    draw(&args.draw, &profile)?;
-    // Freeing a large profile piece by piece takes longer than the system needs for all of it.
-    std::mem::forget(profile);
+    if args.target.is_given() && !args.files.is_empty() {
+        return Err(usage("either FILEs or a target to record, not both"));
+    }
+    let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
+    let output = Output::create_any(path)?;
+    if args.target.is_given() {
+        record_and_draw(&args, output)?;
+    } else {
+        let profile = super::report::load(&args.files)?;
+        draw(&args.draw, &profile, output)?;
+        // Freeing a large profile piece by piece takes longer than the system needs for all.
+        std::mem::forget(profile);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(args: &Args) -> anyhow::Result<Profile> {
-    super::report::load(&args.files)
+fn record_and_draw(args: &Args, output: Output) -> anyhow::Result<()> {
+    let recorded = super::record::record(&args.target, true, false, output.temporary())?;
+    if recorded.diagnostics.samples > 0 {
+        draw(&args.draw, &recorded.profile, output)?;
+        super::record::summary(&recorded, None)
+    } else {
+        super::record::summary(&recorded, None)?;
+        anyhow::bail!("no samples, so there is nothing to draw")
+    }
 }
 
 impl DrawArgs {
@@ -124,7 +146,7 @@ impl DrawArgs {
 }
 
 /// Draws a profile to the output that the arguments name.
-pub fn draw(args: &DrawArgs, profile: &Profile) -> anyhow::Result<()> {
+pub fn draw(args: &DrawArgs, profile: &Profile, output: Output) -> anyhow::Result<()> {
     let type_index = args.filter.type_index(profile)?;
     let mut view = View::new(profile, type_index, args.granularity(), &args.filter.filter()?);
     if view.kept_total == 0 {
@@ -141,10 +163,11 @@ pub fn draw(args: &DrawArgs, profile: &Profile) -> anyhow::Result<()> {
         min_width: args.min_width,
         scheme: args.colors,
     };
-    write_to(args.output.as_deref(), |out| match args.folded {
+    output.write_with(|out| match args.folded {
         true => folded::write(out, &view, &tree),
         false => flame::write(out, &view, &tree, &options),
-    })
+    })?;
+    Ok(())
 }
 
 /// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
@@ -169,41 +192,4 @@ fn subtitle(view: &View) -> String {
         parts.push(format!("filtered: {percent:.2}% of {all}"));
     }
     parts.join(". ")
-}
-
-/// Writes to a file, which appears when it is complete, or to standard output.
-fn write_to(
-    path: Option<&Path>,
-    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> anyhow::Result<()> {
-    let Some(path) = path.filter(|p| *p != Path::new("-")) else {
-        let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-        write(&mut out)?;
-        return Ok(out.flush()?);
-    };
-    let failed = || format!("cannot write {}", path.display());
-    // A device or a pipe is written to, not replaced.
-    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        let mut out = BufWriter::new(std::fs::File::create(path).with_context(failed)?);
-        write(&mut out).with_context(failed)?;
-        return out.flush().with_context(failed);
-    }
-    use std::os::unix::fs::PermissionsExt;
-    // A symbolic link stays one: what it points at is replaced.
-    let target = std::fs::canonicalize(path);
-    let target = target.as_deref().unwrap_or(path);
-    let folder = match target.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
-    let file = tempfile::Builder::new()
-        .prefix(".prof-")
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .with_context(failed)?;
-    let mut out = BufWriter::new(file);
-    write(&mut out).with_context(failed)?;
-    let file = out.into_inner().map_err(|e| e.into_error()).with_context(failed)?;
-    file.persist(target).map_err(|e| e.error).with_context(failed)?;
-    Ok(())
 }

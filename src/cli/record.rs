@@ -104,8 +104,11 @@ pub fn record(
     Ok(Recorded { profile, diagnostics, said, exit, running })
 }
 
-/// The few lines at the end.
-fn summary(recorded: &Recorded, written: Option<(&std::path::Path, u64)>) -> anyhow::Result<()> {
+/// The few lines at the end, and where the profile was `written` with how many bytes.
+pub fn summary(
+    recorded: &Recorded,
+    written: Option<(&std::path::Path, u64)>,
+) -> anyhow::Result<()> {
     let mut err = std::io::stderr().lock();
     let Recorded { profile, diagnostics: d, .. } = recorded;
     let seconds = profile.duration_nanos as f64 / 1e9;

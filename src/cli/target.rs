@@ -90,7 +90,6 @@ pub enum StacksArg {
 
 impl TargetArgs {
     /// Something to sample was named.
-    #[expect(dead_code, reason = "flame records in one go with it, which comes next")]
     pub fn is_given(&self) -> bool {
         self.all_cpus
             || !self.pid.is_empty()

@@ -45,11 +45,20 @@ impl Output {
     /// When `path` is a directory, its folder is missing or may not be written to, an existing
     /// file may not be written to, or standard output is a terminal.
     pub fn create(path: &Path) -> anyhow::Result<Output> {
+        if path == Path::new("-") && io::stdout().is_terminal() {
+            bail!("a profile is binary and not for the terminal; redirect it, or use -o FILE");
+        }
+        Output::create_any(path)
+    }
+
+    /// The same for what may go to a terminal.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::create`], apart from the terminal.
+    pub fn create_any(path: &Path) -> anyhow::Result<Output> {
         let shown = path.to_path_buf();
         if path == Path::new("-") {
-            if io::stdout().is_terminal() {
-                bail!("a profile is binary and not for the terminal; redirect it, or use -o FILE");
-            }
             return Ok(Output { shown, sink: Sink::Stdout });
         }
         let sink = Sink::create(path).map_err(|e| cannot_write(path, &e))?;
@@ -77,10 +86,22 @@ impl Output {
     /// When something cannot be written, for example because the disk is full. A file that was
     /// there before is untouched then, and the temporary file is gone.
     pub fn write(self, profile: &Profile) -> anyhow::Result<u64> {
+        self.write_with(|out| pprof::write(profile, out))
+    }
+
+    /// Puts what `write` writes in its place. The number of bytes written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::write`].
+    pub fn write_with(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<u64> {
         let Output { shown, sink } = self;
-        sink.write(profile).map_err(|e| match e.kind() {
+        sink.write(write).map_err(|e| match e.kind() {
             // A closed pipe is for the caller to judge.
-            ErrorKind::BrokenPipe => anyhow::Error::new(e).context("writing the profile"),
+            ErrorKind::BrokenPipe => anyhow::Error::new(e).context("cannot write"),
             ErrorKind::StorageFull => anyhow!(
                 "cannot write {}: no space left on the device; free some, or name another with -o",
                 name(&shown)
@@ -135,12 +156,12 @@ impl Sink {
         Ok(Sink::Replace(file, target))
     }
 
-    fn write(self, profile: &Profile) -> io::Result<u64> {
+    fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<u64> {
         match self {
-            Sink::Stdout => write_to(profile, io::stdout().lock()),
-            Sink::Direct(file) => write_to(profile, file),
+            Sink::Stdout => write_to(io::stdout().lock(), write),
+            Sink::Direct(file) => write_to(file, write),
             Sink::Replace(mut file, target) => {
-                let bytes = write_to(profile, file.as_file_mut())?;
+                let bytes = write_to(file.as_file_mut(), write)?;
                 file.persist(&target).map_err(|e| e.error)?;
                 Ok(bytes)
             }
@@ -166,9 +187,12 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-fn write_to(profile: &Profile, out: impl Write) -> io::Result<u64> {
-    let mut out = BufWriter::new(Counted { inner: out, bytes: 0 });
-    pprof::write(profile, &mut out)?;
+fn write_to<W: Write>(
+    out: W,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut out = BufWriter::with_capacity(1 << 16, Counted { inner: out, bytes: 0 });
+    write(&mut out)?;
     out.flush()?;
     Ok(out.get_ref().bytes)
 }
