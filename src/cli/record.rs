@@ -135,11 +135,15 @@ pub fn summary(
     for note in d.notes.iter().skip(recorded.said) {
         writeln!(err, "prof: {note}")?;
     }
+    // Attaching and symbolizing cost the same however short the window is.
+    let share = match seconds >= 1.0 {
+        true => format!(" ({:.1} % of a core)", 100.0 * d.own_cpu_seconds / seconds),
+        false => String::new(),
+    };
     writeln!(
         err,
-        "prof: own CPU time {:.2} s ({:.1} % of a core), peak memory {} MiB",
+        "prof: own CPU time {:.2} s{share}, peak memory {} MiB",
         d.own_cpu_seconds,
-        100.0 * d.own_cpu_seconds / seconds.max(0.001),
         d.own_peak_bytes >> 20
     )?;
     command_end(&mut err, recorded)?;

@@ -10,8 +10,12 @@ use crate::process::procfs;
 use crate::recorder::Window;
 use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Stacks, Target};
 
-/// Bytes of stack copied with a sample of a process or command.
-const DUMP: u32 = 32 << 10;
+/// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It
+/// copies no more than there is, so only deep stacks cost more.
+const DUMP_OFTEN: u32 = 32 << 10;
+
+/// Samples a second above which a ring buffer holds too few of the largest copies.
+const OFTEN: u64 = 999;
 
 /// Window of a recording that has no end of its own.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -111,8 +115,13 @@ impl TargetArgs {
             None => None,
         };
         let target = self.target()?;
-        let whole = matches!(target, Target::Everything);
-        let dump = if whole { MAX_DUMP } else { DUMP };
+        let rate = match (self.count, self.freq) {
+            (Some(period), _) => Rate::Period(period),
+            (None, Some(rate)) => rate,
+            (None, None) => Rate::Frequency(99),
+        };
+        let seldom = matches!(rate, Rate::Frequency(hz) if hz <= OFTEN);
+        let dump = if seldom { MAX_DUMP } else { DUMP_OFTEN };
         let stacks = match self.call_graph.unwrap_or(StacksArg::Auto) {
             StacksArg::Auto => Stacks::Auto { dump },
             StacksArg::Dwarf(bytes) => Stacks::Dwarf { dump: bytes.unwrap_or(dump) },
@@ -128,11 +137,6 @@ impl TargetArgs {
         let window = Window {
             delay: self.delay.unwrap_or_default(),
             duration: self.duration.or(endless.then_some(DEFAULT_DURATION)),
-        };
-        let rate = match (self.count, self.freq) {
-            (Some(period), _) => Rate::Period(period),
-            (None, Some(rate)) => rate,
-            (None, None) => Rate::Frequency(99),
         };
         Ok((Options { target, cpus, events, rate, stacks, inherit }, window))
     }

@@ -269,6 +269,8 @@ fn advice(
 /// when most threads end before their first sample is due.
 fn missed_time(session: &Session) -> Option<String> {
     const ENOUGH: u64 = 10;
+    /// Nanoseconds.
+    const SHORT_PERIOD: u64 = 200_000;
     let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
     let counted = session.counted?;
     let expected = counted / period;
@@ -277,12 +279,18 @@ fn missed_time(session: &Session) -> Option<String> {
     if session.events().len() > 1 || expected < ENOUGH || seen * 10 >= expected * 8 {
         return None;
     }
+    let why = match period {
+        ..SHORT_PERIOD => "the machine cannot take samples that often; lower -F".to_owned(),
+        _ => format!(
+            "threads that live shorter than {:.1} ms are missed; raise -F, or record the whole \
+             machine with -a",
+            period as f64 / 1e6
+        ),
+    };
     Some(format!(
-        "the samples cover {:.0} % of the {:.1} s of CPU time that the target used: threads that \
-         live shorter than {:.1} ms are missed; raise -F, or record the whole machine with -a",
+        "the samples cover {:.0} % of the {:.1} s of CPU time that the target used: {why}",
         100.0 * seen as f64 / expected as f64,
         counted as f64 / 1e9,
-        period as f64 / 1e6
     ))
 }
 
