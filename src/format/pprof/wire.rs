@@ -72,6 +72,12 @@ impl<'a> Cursor<'a> {
     /// The next varint.
     #[inline]
     pub(super) fn varint(&mut self) -> Result<u64, ReadError> {
+        if let [byte, rest @ ..] = self.rest
+            && *byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
         if let Some(word) = self.rest.first_chunk::<8>()
             && let Some((value, len)) = decode_word(u64::from_le_bytes(*word))
         {
