@@ -1,0 +1,107 @@
+//! From the end of a recording to the flame graph on disk: 60,000 samples of a Rust program with
+//! 160 MB of debug information, inlined functions included, against `perf script` and
+//! `perf report`.
+//!
+//! cargo bench --bench flame [-- --seconds 6 --functions 2200 --limit 120]
+//!
+//! The first run compiles the program, which takes one to three minutes. perf is stopped after
+//! LIMIT seconds.
+
+mod support;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Busy, PROF, claim, measure, option};
+
+/// Rounds of the generated program that are timed to find how many make a second.
+const PROBE: u64 = 20_000;
+
+fn program(functions: usize) -> PathBuf {
+    let mut text = include_str!("support/generic.rs").to_string();
+    text.push_str("\nstatic STEPS: &[&(dyn Step + Sync)] = &[\n");
+    for n in 0..functions {
+        writeln!(text, "    &Work::<{n}>,").expect("a string takes it");
+    }
+    text.push_str("];\n");
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("generic_{functions}.rs"));
+    if std::fs::read_to_string(&source).ok().as_deref() != Some(&text) {
+        std::fs::write(&source, text).expect("target/tmp can be written");
+    }
+    support::compile(&source, "rustc", &["--edition=2024", "-O", "-g", "-Ccodegen-units=32"])
+}
+
+/// Records the program with a profiler that attaches by `-p`.
+fn record(command: &mut Command, program: &Path, rounds: u64) {
+    let busy = Busy::program(program, rounds);
+    command.arg("-p").arg(busy.pid()).stdin(Stdio::null()).stdout(Stdio::null());
+    let profiler = support::start(command.stderr(Stdio::piped()));
+    support::settle(1500);
+    busy.work();
+    let (usage, said) = profiler.finish();
+    print!("{}", said.lines().map(|l| format!("  {l}\n")).collect::<String>());
+    assert!(usage.ok, "{command:?}");
+}
+
+fn step(name: &str, command: &mut Command) -> f64 {
+    let usage = measure(command);
+    let peak = usage.peak as f64 / f64::from(1 << 20);
+    println!("{name:<32} {:>8.2} s CPU {:>8.2} s {peak:>8.0} MiB", usage.cpu, usage.wall);
+    assert!(usage.ok, "{command:?}");
+    usage.cpu
+}
+
+fn prof(dir: &Path, program: &Path, rounds: u64) -> f64 {
+    let file = |name: &str| dir.join(name);
+    let mut command = Command::new(PROF);
+    command.args(["record", "--no-symbolize", "-e", "cpu-clock", "-F", "9999", "-d", "1h"]);
+    record(command.arg("-o").arg(file("raw.pb.gz")), program, rounds);
+    let mut command = Command::new(PROF);
+    command.arg("symbolize").arg(file("raw.pb.gz")).arg("-o").arg(file("named.pb.gz"));
+    let symbols = step("prof symbolize", command.stderr(Stdio::null()));
+    let svg = std::fs::File::create(file("out.svg")).expect("a file");
+    let mut command = Command::new(PROF);
+    let flame = step("prof flame", command.arg("flame").arg(file("named.pb.gz")).stdout(svg));
+    let drawn = file("out.svg").metadata().map_or(0, |m| m.len());
+    println!("{:<32} {:>8.2} s CPU {:>21} KiB of SVG", "together", symbols + flame, drawn / 1024);
+    symbols + flame
+}
+
+/// CPU time of one perf command; `None` when it was stopped.
+fn perf(dir: &Path, limit: u64, args: &[&str]) -> Option<f64> {
+    let mut command = Command::new("timeout");
+    command.arg(limit.to_string()).arg("perf").args(args).arg("-i").arg(dir.join("perf.data"));
+    let usage = measure(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()));
+    let name = format!("perf {}", args.join(" "));
+    let more = if usage.ok { "" } else { "  (stopped there)" };
+    println!("{name:<32} {:>8.2} s CPU {:>8.2} s{more}", usage.cpu, usage.wall);
+    usage.ok.then_some(usage.cpu)
+}
+
+fn main() {
+    let seconds: f64 = option("seconds", 6.2);
+    let functions: usize = option("functions", 2200);
+    let limit: u64 = option("limit", 120);
+    let program = program(functions);
+    let size = program.metadata().map_or(0, |m| m.len());
+    println!("a Rust program of {:.0} MB", size as f64 / 1e6);
+    let probe = Busy::program(&program, PROBE).work();
+    let rounds = (PROBE as f64 * seconds / probe.wall) as u64;
+    let dir = support::temp_dir();
+    let ours = prof(dir.path(), &program, rounds);
+    claim(ours < 2.0, &format!("{ours:.2} s of CPU from the recording to the picture (2 s)"));
+    if !support::has("perf") {
+        println!("perf is not installed; on Debian: apt-get install linux-perf");
+        return;
+    }
+    let mut command = Command::new("perf");
+    command.args(["record", "-e", "cpu-clock", "-F", "9999", "--call-graph", "dwarf,8192"]);
+    record(command.arg("-o").arg(dir.path().join("perf.data")), &program, rounds);
+    for args in [["script", "--inline"].as_slice(), &["report", "--stdio", "--inline"]] {
+        match perf(dir.path(), limit, args) {
+            Some(theirs) => println!("ratio {:.0}x", theirs / ours),
+            None => println!("ratio more than {:.0}x", limit as f64 / ours),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the benches share: targets, children with their CPU time and memory, medians, verdicts.
+
+// Each bench is a crate of its own and uses its part of this.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The built prof.
+pub const PROF: &str = env!("CARGO_BIN_EXE_prof");
+
+/// A fresh folder under target/ for what a bench writes, removed when dropped.
+pub fn temp_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder under target/")
+}
+
+/// The value behind `--NAME` on the command line, else `default`.
+pub fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
+    let args: Vec<String> = std::env::args().collect();
+    let at = args.iter().position(|a| *a == format!("--{name}"));
+    match at.and_then(|i| args.get(i + 1)) {
+        Some(text) => text.parse().unwrap_or_else(|_| {
+            eprintln!("--{name} {text}: not a value of this option");
+            std::process::exit(2)
+        }),
+        None => default,
+    }
+}
+
+/// True when the program is installed.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|d| d.join(program).exists())
+}
+
+/// Compiles a target of tests/targets/ unless that has been done.
+pub fn target(source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(source);
+    compile(&source, compiler, flags)
+}
+
+/// Compiles a source file into target/tmp/bench-targets unless that has been done.
+pub fn compile(source: &Path, compiler: &str, flags: &[&str]) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-targets");
+    std::fs::create_dir_all(&dir).expect("target/tmp can be written");
+    let program = dir.join(source.file_stem().expect("a source file"));
+    let changed = |p: &Path| p.metadata().and_then(|m| m.modified()).ok();
+    if changed(&program) < changed(source) || !program.exists() {
+        let mut command = Command::new(compiler);
+        command.args(flags).arg("-o").arg(&program).arg(source);
+        let status = command.status().unwrap_or_else(|e| panic!("{compiler}: {e}"));
+        assert!(status.success(), "{command:?}: {status}");
+    }
+    program
+}
+
+/// What a child cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// User and system CPU time in seconds.
+    pub cpu: f64,
+    /// Wall-clock time in seconds.
+    pub wall: f64,
+    /// Largest resident set in bytes.
+    pub peak: u64,
+    /// It exited with 0.
+    pub ok: bool,
+}
+
+/// A started child whose cost is asked for at its end.
+pub struct Started {
+    child: Child,
+    since: Instant,
+}
+
+/// Starts a command; its standard streams are as the command says.
+pub fn start(command: &mut Command) -> Started {
+    let since = Instant::now();
+    let child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    Started { child, since }
+}
+
+impl Started {
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, number: i32) {
+        // SAFETY: kill takes two numbers; the child is not reaped yet, so the pid is its own.
+        unsafe { libc::kill(self.pid(), number) };
+    }
+
+    /// Waits for its end; what it wrote to standard error comes along when that is a pipe.
+    pub fn finish(mut self) -> (Usage, String) {
+        let mut said = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut said).ok();
+        }
+        let mut status = 0;
+        // SAFETY: rusage is plain numbers, for which zero is a valid value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are to locals that live through the call.
+        let pid = unsafe { libc::wait4(self.pid(), &mut status, 0, &mut usage) };
+        assert_eq!(pid, self.pid(), "{}", std::io::Error::last_os_error());
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+        let usage = Usage {
+            cpu: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            wall: self.since.elapsed().as_secs_f64(),
+            peak: usage.ru_maxrss as u64 * 1024,
+            ok: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        };
+        (usage, said)
+    }
+}
+
+/// Runs a command to its end.
+pub fn measure(command: &mut Command) -> Usage {
+    start(command).finish().0
+}
+
+/// The busy program, ready and waiting for the word.
+pub struct Busy {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+/// What the busy program says of its work, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    pub cpu: f64,
+    pub wall: f64,
+}
+
+impl Busy {
+    /// Starts it; it waits with its work for [`Busy::work`].
+    pub fn start(rounds: u64) -> Busy {
+        let program = target("busy.cpp", "g++", &["-O2", "-fomit-frame-pointer"]);
+        Busy::program(&program, rounds)
+    }
+
+    /// The same with another program of that protocol.
+    pub fn program(program: &Path, rounds: u64) -> Busy {
+        let mut command = Command::new(program);
+        command.arg(rounds.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the busy program starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("the busy program speaks");
+        assert_eq!(line, "ready\n");
+        Busy { child, stdout }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Gives the word, and waits until it is done.
+    pub fn work(mut self) -> Work {
+        self.go();
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("the busy program speaks");
+        let numbers: Vec<f64> = line.split(' ').filter_map(|w| w.trim().parse().ok()).collect();
+        self.child.wait().expect("the busy program ends");
+        Work { cpu: numbers[0] * 1e-9, wall: numbers[1] * 1e-9 }
+    }
+
+    /// Gives the word.
+    pub fn go(&mut self) {
+        let mut stdin = self.child.stdin.take().expect("a pipe");
+        stdin.write_all(b"\n").expect("the busy program listens");
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Rounds of work that take about so many seconds here.
+pub fn rounds_for(seconds: f64) -> u64 {
+    let probe = Busy::start(100).work();
+    (100.0 * seconds / probe.cpu).max(1.0) as u64
+}
+
+/// The middle value.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+/// Prints whether a claim holds here.
+pub fn claim(holds: bool, what: &str) {
+    println!("{}  {what}", if holds { "PASS" } else { "FAIL" });
+}
+
+/// A moment for a child to attach.
+pub fn settle(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
