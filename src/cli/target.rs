@@ -51,8 +51,8 @@ pub struct TargetArgs {
     /// Sample so long: 500ms, 10s, 5m, 1h [default: 10s, or until the COMMAND ends]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, help_heading = "Window")]
     pub duration: Option<Duration>,
-    /// Wait so long before sampling begins
-    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_duration,
+    /// Wait so long before sampling begins; a number alone is milliseconds, as perf has it
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_delay,
           help_heading = "Window")]
     pub delay: Option<Duration>,
 
@@ -191,6 +191,14 @@ fn split_events(lists: &[String]) -> Vec<String> {
     events
 }
 
+/// As [`parse_duration`], but a number alone is milliseconds.
+fn parse_delay(text: &str) -> Result<Duration, String> {
+    match text.parse::<u32>() {
+        Ok(_) => parse_duration(&format!("{text}ms")),
+        Err(_) => parse_duration(text),
+    }
+}
+
 /// `500ms`, `10s`, `10`, `5m`, `1.5h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -248,6 +256,8 @@ mod tests {
     fn durations() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_delay("300"), Ok(Duration::from_millis(300)));
+        assert_eq!(parse_delay("2s"), Ok(Duration::from_secs(2)));
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
         for bad in ["", "s", "-1s", "0", "1d", "nan", "inf", "1e99", "10 s", "ms"] {
             assert!(parse_duration(bad).is_err(), "{bad}");

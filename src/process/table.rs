@@ -80,10 +80,13 @@ impl ProcessTable {
 
     /// A thread; read from `/proc` when no record has named it before.
     pub fn thread_mut(&mut self, pid: i32, tid: i32) -> &mut Thread {
-        self.threads.entry(tid).or_insert_with(|| Thread {
-            pid,
-            name: procfs::comm(pid, tid).unwrap_or_default().into(),
-            labels: None,
+        let processes = &self.processes;
+        self.threads.entry(tid).or_insert_with(|| {
+            // One that has ended before anything was known of it: the name that threads have
+            // unless they choose another.
+            let name = procfs::comm(pid, tid).map(Arc::from);
+            let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
+            Thread { pid, name: name.unwrap_or_default(), labels: None }
         })
     }
 

@@ -95,7 +95,7 @@ pub fn record(
         }
     }
     let command = stopped.as_ref().map(|s: &Stopped| s.pid);
-    wait_for_delay(window.delay, interrupts);
+    wait_for_delay(window.delay, interrupts, child.as_mut())?;
     // After the command was forked: it must not inherit this.
     let precedence = os::Precedence::take();
     let ticks_before = descendant_ticks(&options.target);
@@ -127,16 +127,28 @@ fn drop_rings(session: Session) {
     drop(session);
 }
 
-fn wait_for_delay(delay: Duration, interrupts: &Interrupts) {
+/// Errors: the command ended before.
+fn wait_for_delay(
+    delay: Duration,
+    interrupts: &Interrupts,
+    mut child: Option<&mut Child>,
+) -> Result<(), Error> {
     let until = Instant::now() + delay;
     while !interrupts.stopped() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return;
+            break;
+        }
+        if child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(Some(_)))) {
+            return Err(Error::other(format!(
+                "the command ended before the delay of {delay:?} was over: nothing was recorded; \
+                 give a shorter -D"
+            )));
         }
         let mut fds = [libc::pollfd { fd: interrupts.fd(), events: libc::POLLIN, revents: 0 }];
-        os::poll(&mut fds, left.as_millis().clamp(1, 1000) as i32);
+        os::poll(&mut fds, left.as_millis().clamp(1, 100) as i32);
     }
+    Ok(())
 }
 
 fn run(
