@@ -3,6 +3,7 @@
 // Each test file is a crate of its own and uses its part of this.
 #![allow(dead_code, unused_imports)]
 
+pub mod go;
 pub mod pprof;
 pub mod run;
 pub mod system;

@@ -43,8 +43,10 @@ impl Output {
     pub fn refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code(), code, "{}", self.stderr);
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
-        let last = self.stderr.trim_end().lines().last().unwrap_or_default();
-        let error = self.stderr.lines().find(|l| l.starts_with("prof: ")).unwrap_or(last);
+        // Notes may stand before it.
+        let mut lines = self.stderr.lines().rev();
+        let error = lines.find(|l| l.starts_with("prof: ") || l.starts_with("error: "));
+        let error = error.unwrap_or_default();
         for word in words {
             assert!(error.contains(word), "{word:?} is not in: {}", self.stderr);
         }

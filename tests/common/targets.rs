@@ -31,11 +31,9 @@ pub fn source(name: &str) -> PathBuf {
 pub fn target(name: &str, build: Build) -> PathBuf {
     let (suffix, compiler, flags): (&str, &str, &[&str]) = match build {
         Build::C => ("c", "gcc", &["-O2", "-fomit-frame-pointer", "-pthread"]),
-        Build::CFramePointers => (
-            "c",
-            "gcc",
-            &["-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-pthread"],
-        ),
+        Build::CFramePointers => {
+            ("c", "gcc", &["-O2", "-fno-omit-frame-pointer", "-DFRAME_POINTERS", "-pthread"])
+        }
         Build::CDebug => ("c", "gcc", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]),
         Build::Cpp => ("cpp", "g++", &["-O2", "-fomit-frame-pointer", "-pthread"]),
         Build::Rust => ("rs", "rustc", &["-O", "-Cdebuginfo=1", "--edition=2024"]),

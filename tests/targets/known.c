@@ -19,7 +19,15 @@
 
 #define FUNCTION __attribute__((noinline, noclone)) static uint64_t
 
+/* A leaf: gcc gives it no frame unless its address is asked for. */
+#ifdef FRAME_POINTERS
+#define ENTER __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
+#else
+#define ENTER
+#endif
+
 FUNCTION bar(uint64_t x, uint64_t unit) {
+    ENTER;
     SPIN(10);
     return x;
 }

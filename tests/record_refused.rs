@@ -1,0 +1,251 @@
+//! What prof does when it is not allowed, or not able, to record what it is asked for.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::system::{self, Cgroup, MachineLock, Sysctl};
+use common::{Build, Prof, Running, needs, read, skip, target, temp_dir};
+
+fn known() -> Running {
+    Running::start(Command::new(target("known", Build::C)).arg("0"))
+}
+
+/// A folder that every user can write to, with copies of prof and `known` that every user can run.
+fn open_dir() -> tempfile::TempDir {
+    let dir = temp_dir();
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(dir.path(), 0o777);
+    let known = target("known", Build::C);
+    for (program, name) in [(Path::new(env!("CARGO_BIN_EXE_prof")), "prof"), (&known, "known")] {
+        std::fs::copy(program, dir.path().join(name)).unwrap();
+        open(&dir.path().join(name), 0o755);
+    }
+    dir
+}
+
+/// `prof ARGS…` as nobody in particular, without any capability.
+fn unprivileged(dir: &Path, args: &str) -> Prof {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
+        .arg(dir.join("prof"))
+        .args(args.split_whitespace())
+        .current_dir(dir);
+    Prof { command }
+}
+
+/// True when tests can become another user.
+#[track_caller]
+fn can_drop_rights() -> bool {
+    system::needs_root() && needs(&["setpriv"])
+}
+
+#[test]
+fn a_process_that_is_gone() {
+    let dir = temp_dir();
+    let ended = Running::start(&mut Command::new("true"));
+    let pid = ended.pid().to_string();
+    ended.finish().ok();
+    let out = Prof::new(&dir, "record -p").arg(&pid).run();
+    out.refused(1, &[&pid]);
+    assert!(!dir.path().join("profile.pb.gz").exists(), "a file was written");
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn nonsense_processes() {
+    let dir = temp_dir();
+    for pid in ["0", "-1", "abc", "99999999999", "4194305", "1,,2", ""] {
+        let out = Prof::new(&dir, "record").arg(format!("-p={pid}")).run();
+        assert!([1, 2].contains(&out.code()), "-p {pid}: {}", out.stderr);
+        assert!(!out.stderr.contains("panicked"), "-p {pid}: {}", out.stderr);
+        assert!(!out.stderr.trim().is_empty());
+    }
+}
+
+#[test]
+fn no_target_at_all() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record").run();
+    out.refused(2, &["-p", "-a", "COMMAND"]);
+}
+
+#[test]
+fn a_process_of_another_user() {
+    if !can_drop_rights() {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let (dir, known) = (open_dir(), known());
+    let pid = known.pid().to_string();
+    let out = unprivileged(dir.path(), "record -d 1s -p").arg(&pid).run();
+    out.refused(1, &[&pid]);
+    assert!(!dir.path().join("profile.pb.gz").exists(), "a file was written");
+}
+
+#[test]
+fn a_thread_of_another_process() {
+    let dir = temp_dir();
+    let (a, b) = (known(), known());
+    let (pid, tid) = (a.pid().to_string(), b.pid().to_string());
+    let out = Prof::new(&dir, "record -d 1s -p").arg(&pid).arg("-t").arg(&tid).run();
+    out.refused(2, &[&tid, &pid]);
+}
+
+#[test]
+fn a_thread_that_is_gone() {
+    let dir = temp_dir();
+    let ended = Running::start(&mut Command::new("true"));
+    let tid = ended.pid().to_string();
+    ended.finish().ok();
+    Prof::new(&dir, "record -t").arg(&tid).run().refused(1, &[&tid]);
+}
+
+#[test]
+fn an_empty_cgroup() {
+    if !system::needs_root() {
+        return;
+    }
+    let Some(group) = Cgroup::new("empty") else { return skip("no cgroup v2 can be made") };
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -d 1s -G").arg(&group.path).run();
+    assert!(!out.stderr.contains("panicked"), "{}", out.stderr);
+    let words = out.stderr.to_lowercase();
+    assert!(words.contains("cgroup") || words.contains("no process"), "{}", out.stderr);
+    if out.status.success() {
+        assert!(read(dir.path().join("profile.pb.gz")).samples.is_empty());
+    }
+}
+
+#[test]
+fn a_cgroup_that_does_not_exist() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -d 1s -G no/such/group").run();
+    out.refused(2, &["no/such/group"]);
+}
+
+#[test]
+fn cpus_that_do_not_exist() {
+    let dir = temp_dir();
+    for cpus in ["100000", "x", "3-1", "1-", ""] {
+        let out = Prof::new(&dir, "record -d 1s").arg(format!("-C={cpus}")).run();
+        assert!([1, 2].contains(&out.code()), "-C {cpus}: {}", out.stderr);
+        assert!(!out.stderr.contains("panicked"), "-C {cpus}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn an_unprivileged_user_records_own_processes() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else {
+        return skip("kernel.perf_event_paranoid cannot be set");
+    };
+    let dir = open_dir();
+    let out = unprivileged(dir.path(), "record -F 999").target("./known", "1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("bar") > 40.0, "{}", out.stderr);
+    // What is missing is said, with what unlocks it.
+    assert!(out.stderr.contains("kernel"), "{}", out.stderr);
+    assert!(out.stderr.contains("perf_event_paranoid"), "{}", out.stderr);
+}
+
+#[test]
+fn the_whole_machine_is_not_for_everyone() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else {
+        return skip("kernel.perf_event_paranoid cannot be set");
+    };
+    let dir = open_dir();
+    let out = unprivileged(dir.path(), "record -a -d 1s").run();
+    out.refused(1, &["perf_event_paranoid"]);
+    assert!(!dir.path().join("profile.pb.gz").exists(), "a file was written");
+}
+
+#[test]
+fn paranoid_level_1_allows_kernel_frames() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else {
+        return skip("kernel.perf_event_paranoid cannot be set");
+    };
+    let dir = open_dir();
+    let prof = unprivileged(dir.path(), "record -F 999 -e cpu-clock");
+    let out = prof.target("dd", "if=/dev/zero of=/dev/null bs=1M count=20000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let kernel = p.share(|s| {
+        s.locations
+            .iter()
+            .any(|l| p.mapping_of.get(l).is_some_and(|&m| p.mappings[m].file.contains("kernel")))
+    });
+    assert!(kernel > 50.0, "{kernel} % with kernel frames: {}", out.stderr);
+}
+
+/// Locked memory is not to be had: smaller rings, a word about it, and a good recording.
+#[test]
+fn the_limit_of_locked_memory() {
+    if !can_drop_rights() || !needs(&["prlimit"]) {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else {
+        return skip("kernel.perf_event_paranoid cannot be set");
+    };
+    let dir = open_dir();
+    let inner = unprivileged(dir.path(), "record -F 999 -o locked.pb.gz").target("./known", "1");
+    let mut command = Command::new("prlimit");
+    command.args(["--memlock=0:0"]).current_dir(&dir).arg(inner.command.get_program());
+    command.args(inner.command.get_args());
+    let out = Prof { command }.run().ok();
+    assert!(read(dir.path().join("locked.pb.gz")).total_share("bar") > 40.0);
+    let words = out.stderr.to_lowercase();
+    assert!(words.contains("mlock") || words.contains("memlock"), "{}", out.stderr);
+}
+
+/// 300 threads and an unprivileged prof on them, with limits of open files as prlimit has them.
+fn with_open_files(limits: &str) -> (tempfile::TempDir, common::Output) {
+    let dir = open_dir();
+    std::fs::copy(target("threads", Build::C), dir.path().join("threads")).unwrap();
+    let mut threads = Command::new("setpriv");
+    threads.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    threads.args(["./threads", "300", "0", "0", "100"]).current_dir(&dir);
+    let (threads, _) = Running::start(&mut threads).wait_for("ready");
+    let prof = unprivileged(dir.path(), "record -e cpu-clock -F 999 -d 1s -p");
+    let prof = prof.arg(threads.pid().to_string());
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={limits}")).current_dir(&dir);
+    command.arg(prof.command.get_program()).args(prof.command.get_args());
+    (dir, Prof { command }.run())
+}
+
+/// The soft limit is raised, and that is said.
+#[test]
+fn too_few_file_descriptors() {
+    if !can_drop_rights() || !needs(&["prlimit"]) {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let (dir, out) = with_open_files("64:8192");
+    out.ok().says(&["open files", "64"]);
+    assert!(read(dir.path().join("profile.pb.gz")).total_share("thread_work") > 20.0);
+}
+
+/// Where the hard limit is in the way of a user, it is a line with what is needed.
+#[test]
+fn a_hard_limit_of_file_descriptors() {
+    if !can_drop_rights() || !needs(&["prlimit"]) {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let (dir, out) = with_open_files("64:64");
+    out.refused(1, &["file", "ulimit -n"]);
+    assert!(!dir.path().join("profile.pb.gz").exists(), "a file was written");
+}
