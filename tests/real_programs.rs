@@ -39,7 +39,7 @@ fn python() {
     let args = format!("{} 3", script("busy.py"));
     Prof::new(&dir, "record -F 999").target("python3", &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.figure("samples") > 2000, "{:?}", p.comments);
+    assert!(p.figure("samples") > 300, "{:?}", p.comments);
     let eval = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("_PyEval_EvalFrame")));
     assert!(eval > 85.0, "_PyEval_EvalFrame: {eval} %");
     let names = p.label_values("process");
@@ -89,7 +89,7 @@ fn node_without_a_perf_map() {
     let args = format!("{} 2", script("busy.js"));
     Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.figure("samples") > 1000);
+    assert!(p.figure("samples") > 300);
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));
     assert!(inside > 70.0, "node::Start: {inside} % {:?}", p.comments);
 }

@@ -64,7 +64,7 @@ pub struct TargetArgs {
     #[arg(short, long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..),
           help_heading = "Events")]
     pub count: Option<u64>,
-    /// Events, as perf names them: cycles:u, page-faults, sched:sched_switch, r01c2, … [default:
+    /// Events, as perf names them: cycles:u, page-faults, sched:sched_switch, r01c2, ... [default:
     /// cycles, or cpu-clock where there are no hardware counters]
     #[arg(short, long, value_name = "EVENT", help_heading = "Events")]
     pub event: Vec<String>,
