@@ -12,7 +12,9 @@ fn main() {
     let times: usize = option("rounds", 100);
     for args in [["--help"].as_slice(), &["--version"], &["record", "--help"]] {
         let run = || measure(Command::new(PROF).args(args).stdout(Stdio::null()));
-        (0..5).for_each(|_| drop(run()));
+        for _ in 0..5 {
+            run();
+        }
         let runs: Vec<_> = (0..times).map(|_| run()).collect();
         let wall = median(runs.iter().map(|u| u.wall * 1e3).collect());
         let slowest = runs.iter().map(|u| u.wall * 1e3).fold(0.0, f64::max);

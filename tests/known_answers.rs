@@ -15,7 +15,10 @@ fn check(p: &Pprof) {
     for (function, own, total) in
         [("bar", 5.0, 5.0), ("main", 2.0, 9.0), ("foo1", 1.5, 4.0), ("foo2", 0.5, 3.0)]
     {
-        assert_share(&format!("{function} self"), p.self_share(function), own * part, TOLERANCE);
+        let leaf =
+            |f: &&str| f.strip_suffix(function).is_some_and(|m| m.is_empty() || m == "known::");
+        let found = p.share(|s| p.user_frames(s).first().is_some_and(leaf));
+        assert_share(&format!("{function} self"), found, own * part, TOLERANCE);
         assert_share(
             &format!("{function} total"),
             p.total_share(function),
@@ -26,7 +29,7 @@ fn check(p: &Pprof) {
     // bar's own time, by who called it.
     let below = |caller: &str| {
         p.share(|s| {
-            let frames = p.frames(s);
+            let frames = p.user_frames(s);
             frames.first().is_some_and(|f| f.ends_with("bar"))
                 && frames.get(1).is_some_and(|f| f.ends_with(caller))
         })
@@ -107,7 +110,8 @@ fn perfs_spelling_of_the_mode() {
 #[test]
 fn without_stacks_only_self_is_known() {
     let p = command(Build::C, "-g none");
-    assert_share("bar self", p.self_share("bar"), 500.0 / 9.0, TOLERANCE);
+    let in_bar = p.self_share("bar");
+    assert!((45.0..58.0).contains(&in_bar), "{in_bar} % in bar, and interrupts");
     assert!(p.samples.iter().all(|s| s.locations.len() <= 1), "a stack with -g none");
 }
 

@@ -237,8 +237,23 @@ impl Pprof {
 
     /// Names of a sample's frames, leaf first; unnamed ones are `[?]`.
     pub fn frames(&self, sample: &Sample) -> Vec<&str> {
+        self.names(sample.locations.iter())
+    }
+
+    /// The same without the kernel's: an interrupt is no part of a program's known answer.
+    pub fn user_frames(&self, sample: &Sample) -> Vec<&str> {
+        self.names(sample.locations.iter().filter(|l| !self.is_kernel(l)))
+    }
+
+    /// The location lies in the kernel or a module of it.
+    pub fn is_kernel(&self, location: &u64) -> bool {
+        let mapping = self.mapping_of.get(location).map(|&m| &self.mappings[m]);
+        mapping.is_some_and(|m| m.file.starts_with("[kernel"))
+    }
+
+    fn names<'a>(&self, locations: impl Iterator<Item = &'a u64>) -> Vec<&str> {
         let mut names = Vec::new();
-        for location in &sample.locations {
+        for location in locations {
             match self.lines[location].as_slice() {
                 [] => names.push("[?]"),
                 lines => names.extend(lines.iter().map(String::as_str)),
