@@ -13,7 +13,7 @@ use crate::format::Output;
 use crate::profile::{Profile, StrId};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::model::{Direction, Granularity, Tree, View};
+use crate::report::model::{Cut, Direction, Granularity, Tree, View};
 use crate::report::{folded, summary, units};
 
 /// Arguments of `prof flame`.
@@ -154,7 +154,8 @@ pub fn draw(args: &DrawArgs, profile: &Profile, output: Output) -> anyhow::Resul
     }
     let roots = args.roots(&view)?;
     let direction = if args.reverse { Direction::Callers } else { Direction::Callees };
-    let tree = Tree::new(&mut view, direction, &roots);
+    let cut = if args.folded { Cut::Nothing } else { Cut::Width(args.min_width) };
+    let tree = Tree::new(&mut view, direction, &roots, cut);
     let options = FlameOptions {
         title: args.title.clone().unwrap_or_else(|| title(&view)),
         subtitle: subtitle(&view),

@@ -9,7 +9,9 @@ use regex::Regex;
 
 use super::usage;
 use crate::profile::Profile;
-use crate::report::model::{Direction, Filter, Granularity, Sort, Top, TopOptions, Tree, View};
+use crate::report::model::{
+    Cut, Direction, Filter, Granularity, Sort, Top, TopOptions, Tree, View,
+};
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
 
@@ -359,14 +361,15 @@ fn print_tree(
 ) -> anyhow::Result<()> {
     let strings = &view.profile.strings;
     let roots: Vec<_> = plan.labels.iter().filter_map(|l| strings.find(l)).collect();
-    let tree = Tree::new(view, direction, &roots);
+    let default_percent = if args.json { 0.0 } else { DEFAULT_TREE_PERCENT };
+    let min_percent = args.percent_limit.unwrap_or(default_percent);
+    let cut = if min_percent > 0.0 { Cut::Percent(min_percent) } else { Cut::Nothing };
+    let tree = Tree::new(view, direction, &roots, cut);
     if args.json {
         json::write_tree(out, view, &tree, plan.granularity)?;
     } else {
-        let options = TreeOptions {
-            limit: args.nodecount.unwrap_or(DEFAULT_TREE_LINES),
-            min_percent: args.percent_limit.unwrap_or(DEFAULT_TREE_PERCENT),
-        };
+        let options =
+            TreeOptions { limit: args.nodecount.unwrap_or(DEFAULT_TREE_LINES), min_percent };
         text::write_tree(out, view, &tree, options)?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
 use super::colors::{self, Scheme};
-use super::model::{Tree, View};
+use super::model::{Cut, Tree, View};
 use super::units;
 
 /// How a flame graph looks.
@@ -88,10 +88,10 @@ pub fn write(
 /// The boxes that are wide enough, from callers to callees, siblings by name.
 fn boxes(view: &View, tree: &Tree, min_width: f64) -> Vec<Drawn> {
     let total = tree.node(Tree::ROOT).total;
-    let least = (total as f64 * min_width / 100.0).max(1.0);
+    let cut = Cut::Width(min_width);
     let children = tree.children();
     let shown = |node: u32| {
-        let wide = |c: &&u32| tree.node(**c).total as f64 >= least;
+        let wide = |c: &&u32| cut.keeps(view, total, tree.node(**c).total);
         let mut ids: Vec<u32> = children.of(node).iter().filter(wide).copied().collect();
         let frame = |n: u32| view.frames.get(tree.node(n).frame);
         ids.sort_by(|&a, &b| frame(b).cmp_name(frame(a), view.profile));
@@ -287,7 +287,7 @@ mod tests {
     fn drawn(p: &Profile, kind: usize, roots: &[&str], options: &FlameOptions) -> String {
         let mut view = View::new(p, kind, Granularity::FUNCTION, &Filter::default());
         let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
-        let tree = Tree::new(&mut view, Direction::Callees, &roots);
+        let tree = Tree::new(&mut view, Direction::Callees, &roots, Cut::Width(options.min_width));
         let mut out = Vec::new();
         write(&mut out, &view, &tree, options).unwrap();
         String::from_utf8(out).unwrap()
@@ -448,7 +448,7 @@ mod tests {
         let mut p = answers();
         p.values.iter_mut().for_each(|v| *v = -*v);
         let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
-        let tree = Tree::new(&mut view, Direction::Callees, &[]);
+        let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
         let error = write(&mut Vec::new(), &view, &tree, &options()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }

@@ -23,7 +23,7 @@ pub fn folded_name(name: &str) -> String {
     if trimmed.is_empty() { "[no name]".to_string() } else { trimmed.to_string() }
 }
 
-/// Writes the stacks of `tree` that have a value of their own, ordered by name.
+/// Writes the stacks of `tree` (a whole one, see [`super::model::Cut`]) that have a value of their own, ordered by name.
 pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
     let names: Vec<String> = (0..view.frames.len() as u32)
         .map(|f| folded_name(&view.frames.get(f).display(view.profile)))
@@ -61,13 +61,13 @@ pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::profile::Profile;
-    use crate::report::model::{Direction, Filter, Granularity};
+    use crate::report::model::{Cut, Direction, Filter, Granularity};
     use crate::report::testing::{answers, odd_names, processes};
 
     fn folded(p: &Profile, direction: Direction, roots: &[&str]) -> String {
         let mut view = View::new(p, 0, Granularity::SYMBOL, &Filter::default());
         let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
-        let tree = Tree::new(&mut view, direction, &roots);
+        let tree = Tree::new(&mut view, direction, &roots, Cut::Nothing);
         let mut out = Vec::new();
         write(&mut out, &view, &tree).unwrap();
         String::from_utf8(out).unwrap()

@@ -7,7 +7,7 @@
 //! * of a table: `rows`, each with `self`, `total`, and as far as rows are told apart by it
 //!   `function`, `system_name`, `binary` (path), `file`, `line`, `labels` (object); `row_count`
 //!   is their number before `--nodecount` and `--percent-limit`;
-//! * of a call tree: `nodes`, each with `id`, `parent` (id, or null: the root, node 0), `self`,
+//! * of a call tree: `nodes` (as far as `--percent-limit` keeps them), each with `id`, `parent` (id, or null: the root, node 0), `self`,
 //!   `total` and the same properties. A parent stands before its children.
 //!
 //! What is unknown is null. Later versions may add members; they do not change these.
@@ -141,7 +141,7 @@ fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Va
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Direction, Filter, TopOptions};
+    use crate::report::model::{Cut, Direction, Filter, TopOptions};
     use crate::report::testing::{answers, odd_names, processes};
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
 
         let p = odd_names();
         let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
-        let tree = Tree::new(&mut view, Direction::Callees, &[]);
+        let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
         let mut out = Vec::new();
         write_tree(&mut out, &view, &tree, Granularity::FUNCTION).unwrap();
         let v: Value = serde_json::from_slice(&out).unwrap();

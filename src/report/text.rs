@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::model::{Frame, Granularity, Row, Top, Tree, View, label_text};
+use super::model::{Cut, Frame, Granularity, Row, Top, Tree, View, label_text};
 use super::{summary, units};
 use crate::profile::LabelValue;
 
@@ -176,9 +176,10 @@ pub fn write_tree(
     options: TreeOptions,
 ) -> io::Result<()> {
     let children = tree.children();
+    let (cut, whole) = (Cut::Percent(options.min_percent), tree.node(Tree::ROOT).total);
     let shown = |node: u32| {
         let mut ids: Vec<u32> = children.of(node).to_vec();
-        ids.retain(|&c| view.percent(tree.node(c).total).abs() >= options.min_percent);
+        ids.retain(|&c| cut.keeps(view, whole, tree.node(c).total));
         ids.sort_by(|&a, &b| {
             let (a, b) = (tree.node(a), tree.node(b));
             b.total.unsigned_abs().cmp(&a.total.unsigned_abs()).then_with(|| {
@@ -189,7 +190,9 @@ pub fn write_tree(
     };
     writeln!(out, "\n{:>10}  {:>7}  {:>10}  {:>7}  function", "total", "total%", "self", "self%")?;
     let mut pending: Vec<Pending> = Vec::new();
-    push_children(&mut pending, &shown(Tree::ROOT), "", true);
+    let roots = shown(Tree::ROOT);
+    let mut hidden = tree.left_out + children.of(Tree::ROOT).len() - roots.len();
+    push_children(&mut pending, &roots, "", true);
     let mut lines = 0;
     while let Some(Pending { node, indent, below }) = pending.pop() {
         if options.limit > 0 && lines == options.limit {
@@ -199,13 +202,15 @@ pub fn write_tree(
         }
         lines += 1;
         write_node(out, view, tree, node, &indent)?;
-        push_children(&mut pending, &shown(node), &below, false);
+        let on_it = shown(node);
+        hidden += children.of(node).len() - on_it.len();
+        push_children(&mut pending, &on_it, &below, false);
     }
-    let hidden = tree.nodes.len() - 1 - lines;
     if hidden > 0 {
+        let what = if hidden == 1 { "branch" } else { "branches" };
         let hidden = units::thousands(hidden as i64);
         let limit = options.min_percent;
-        writeln!(out, "… {hidden} nodes below {limit}% left out; --percent-limit 0 shows all")?;
+        writeln!(out, "… {hidden} {what} below {limit}% left out; --percent-limit 0 shows all")?;
     }
     Ok(())
 }
@@ -310,7 +315,7 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     fn a_call_tree() {
         let p = answers();
         let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
-        let tree = Tree::new(&mut view, Direction::Callees, &[]);
+        let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
         let mut out = Vec::new();
         let options = TreeOptions { limit: 0, min_percent: 0.0 };
         write_tree(&mut out, &view, &tree, options).unwrap();
@@ -330,5 +335,15 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
         let got = String::from_utf8(out).unwrap();
         assert!(got.contains("at least 1 further branches"), "{got}");
         assert!(!got.contains("bar"), "{got}");
+        // The same from a whole tree and from one that holds no more than is shown.
+        let options = TreeOptions { limit: 0, min_percent: 30.0 };
+        let cut = Tree::new(&mut view, Direction::Callees, &[], Cut::Percent(30.0));
+        let written = |tree: &Tree| {
+            let mut out = Vec::new();
+            write_tree(&mut out, &view, tree, options).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(written(&cut).contains("\n… 2 branches below 30% left out"), "{}", written(&cut));
+        assert_eq!(written(&cut), written(&tree));
     }
 }

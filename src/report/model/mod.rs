@@ -8,7 +8,7 @@ mod tree;
 pub use filter::Filter;
 pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
 pub use top::{Row, Sort, Top, TopOptions};
-pub use tree::{Direction, Node, Tree};
+pub use tree::{Cut, Direction, Node, Tree};
 
 use crate::profile::{LabelSetId, LocationId, Profile, StrId};
 

@@ -1,12 +1,9 @@
 //! The calling-context tree, from callers to callees or the other way round.
 
-use std::hash::Hasher;
-
-use hashbrown::HashTable;
-use rustc_hash::{FxHashMap, FxHasher};
+mod grow;
 
 use super::View;
-use crate::profile::{LabelSetId, StrId};
+use crate::profile::StrId;
 
 /// Which end of the stacks the tree grows from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,40 +28,44 @@ pub struct Node {
     pub total: i64,
 }
 
+/// Which nodes a tree has. What it leaves out still counts in the node below.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    /// All.
+    Nothing,
+    /// Those of at least so many percent of the view's total, gains and losses alike.
+    Percent(f64),
+    /// Those of a positive value and at least so many percent of the tree's total.
+    Width(f64),
+}
+
+impl Cut {
+    /// Whether a node of value `total` is in a tree of `tree_total`.
+    pub fn keeps(self, view: &View, tree_total: i64, total: i64) -> bool {
+        match self {
+            Cut::Nothing => true,
+            Cut::Percent(least) => view.percent(total).abs() >= least,
+            Cut::Width(least) => total as f64 >= (tree_total as f64 * least / 100.0).max(1.0),
+        }
+    }
+}
+
 /// A calling-context tree. Node 0 is the root; a parent stands before its children.
 pub struct Tree {
     /// All nodes.
     pub nodes: Vec<Node>,
+    /// Children that were left out, each counted once with all that is on it.
+    pub left_out: usize,
 }
 
 impl Tree {
     /// The root.
     pub const ROOT: u32 = 0;
 
-    /// The tree of all samples of `view`, with the values of the labels `roots` as the lowest
-    /// frames of each stack.
-    pub fn new(view: &mut View, direction: Direction, roots: &[StrId]) -> Tree {
-        let root_frames = label_frames(view, roots);
-        let mut builder = Builder::default();
-        let mut path = Vec::new();
-        for sample in view.samples() {
-            path.clear();
-            if let Some(frames) = root_frames.get(&sample.labels) {
-                path.extend_from_slice(frames);
-            }
-            let from = path.len();
-            for &location in sample.stack {
-                path.extend_from_slice(view.frames.of(location));
-            }
-            if sample.stack.is_empty() {
-                path.push(view.frames.no_stack);
-            }
-            if direction == Direction::Callees {
-                path[from..].reverse();
-            }
-            builder.add(&path, sample.value);
-        }
-        builder.finish()
+    /// The tree of the samples of `view`, with the values of the labels `roots` as the lowest
+    /// frames of each stack, as far as `cut` keeps it.
+    pub fn new(view: &mut View, direction: Direction, roots: &[StrId], cut: Cut) -> Tree {
+        grow::grow(view, direction, roots, cut)
     }
 
     /// Children of every node, in the order of the nodes.
@@ -106,103 +107,20 @@ impl Children {
     }
 }
 
-/// The frames of the root labels, for every label set in use.
-fn label_frames(view: &mut View, roots: &[StrId]) -> FxHashMap<LabelSetId, Vec<u32>> {
-    let mut out = FxHashMap::default();
-    if roots.is_empty() {
-        return out;
-    }
-    let profile = view.profile;
-    for sample in &profile.samples {
-        out.entry(sample.labels).or_insert_with(|| {
-            let labels = &profile.labels;
-            roots.iter().map(|&k| view.frames.label(k, labels.value(sample.labels, k))).collect()
-        });
-    }
-    out
-}
-
-#[derive(Default)]
-struct Builder {
-    nodes: Vec<Node>,
-    index: HashTable<u32>,
-    /// Nodes of the stack added last: its neighbour often shares most of them.
-    last: Vec<u32>,
-}
-
-fn hash(parent: u32, frame: u32) -> u64 {
-    let mut h = FxHasher::default();
-    h.write_u64((u64::from(parent) << 32) | u64::from(frame));
-    h.finish()
-}
-
-impl Builder {
-    fn add(&mut self, path: &[u32], value: i64) {
-        if self.nodes.is_empty() {
-            self.nodes.push(Node { parent: 0, frame: 0, self_value: 0, total: 0 });
-        }
-        let shared =
-            path.iter().zip(&self.last).take_while(|(f, n)| self.nodes[**n as usize].frame == **f);
-        let shared = shared.count();
-        self.last.truncate(shared);
-        for &frame in &path[shared..] {
-            let parent = self.last.last().copied().unwrap_or(Tree::ROOT);
-            let node = self.child(parent, frame);
-            self.last.push(node);
-        }
-        let end = self.last.last().copied().unwrap_or(Tree::ROOT);
-        let node = &mut self.nodes[end as usize];
-        node.self_value = node.self_value.saturating_add(value);
-    }
-
-    fn child(&mut self, parent: u32, frame: u32) -> u32 {
-        let Builder { nodes, index, .. } = self;
-        let h = hash(parent, frame);
-        let same = |&n: &u32| {
-            let node = &nodes[n as usize];
-            node.parent == parent && node.frame == frame
-        };
-        if let Some(&n) = index.find(h, same) {
-            return n;
-        }
-        let n = nodes.len() as u32;
-        nodes.push(Node { parent, frame, self_value: 0, total: 0 });
-        index.insert_unique(h, n, |&n| {
-            let node = &nodes[n as usize];
-            hash(node.parent, node.frame)
-        });
-        n
-    }
-
-    fn finish(mut self) -> Tree {
-        if self.nodes.is_empty() {
-            self.nodes.push(Node { parent: 0, frame: 0, self_value: 0, total: 0 });
-        }
-        for i in (0..self.nodes.len()).rev() {
-            let Node { parent, self_value, total, .. } = self.nodes[i];
-            let sum = total.saturating_add(self_value);
-            self.nodes[i].total = sum;
-            if i > 0 {
-                let parent = &mut self.nodes[parent as usize];
-                parent.total = parent.total.saturating_add(sum);
-            }
-        }
-        Tree { nodes: self.nodes }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::profile::Profile;
+    use crate::profile::{Column, Label, LabelSetId, LabelValue, Profile};
     use crate::report::model::{Filter, Granularity, Sort, Top, TopOptions};
-    use crate::report::testing::{answers, frames_profile, processes};
+    use crate::report::testing::{answers, frames_profile, functions, processes};
 
     /// The tree as `name total self`, one line a node, indented.
     fn drawn(p: &Profile, direction: Direction, roots: &[&str]) -> Vec<String> {
         let mut view = View::new(p, 0, Granularity::FUNCTION, &Filter::default());
         let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
-        let tree = Tree::new(&mut view, direction, &roots);
+        let tree = Tree::new(&mut view, direction, &roots, Cut::Nothing);
         let depth = |mut n: u32| {
             let mut d = 0;
             while n != Tree::ROOT {
@@ -271,7 +189,7 @@ mod tests {
         for p in [answers(), frames_profile(), processes()] {
             let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
             let top = Top::new(&view, &TopOptions { sort: Sort::Name, ..TopOptions::default() });
-            let tree = Tree::new(&mut view, Direction::Callees, &[]);
+            let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
             assert_eq!(tree.nodes[0].total, view.total);
             for row in &top.rows {
                 let of_row = |n: &&Node| n.frame == row.frame;
@@ -290,5 +208,104 @@ mod tests {
                 assert_eq!(total, row.total);
             }
         }
+    }
+
+    /// Locations with no, one or several functions, three processes, gains and losses.
+    fn random_profile(seed: u64) -> Profile {
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let mut b = crate::profile::Builder::new(&[("samples", "count")]);
+        let names = ["a", "b", "c", "d", "hidden"];
+        let locations: Vec<_> = (0..8)
+            .map(|i| {
+                let lines: Vec<_> =
+                    (0..random(4)).map(|_| (names[random(5) as usize], "", 0)).collect();
+                functions(&mut b, None, i, &lines)
+            })
+            .collect();
+        let key = b.profile.strings.intern("process");
+        for _ in 0..60 {
+            let labels = match random(3) {
+                0 => LabelSetId::EMPTY,
+                n => {
+                    let value = LabelValue::Num { value: n as i64, unit: StrId::EMPTY };
+                    b.profile.labels.intern(&[Label { key, value }])
+                }
+            };
+            let stack: Vec<_> = (0..random(7)).map(|_| locations[random(8) as usize]).collect();
+            b.add(&stack, labels, Column(0), random(9) as i64 - 2);
+        }
+        b.finish(None)
+    }
+
+    type Contexts = BTreeMap<Vec<u32>, (i64, i64)>;
+
+    /// Total and self value of every context, each found by itself.
+    fn contexts(view: &mut View, direction: Direction, roots: &[StrId]) -> Contexts {
+        let labels = grow::label_frames(view, roots);
+        let mut out = Contexts::new();
+        for sample in view.samples() {
+            let mut path = labels.get(&sample.labels).cloned().unwrap_or_default();
+            let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l));
+            match direction {
+                _ if sample.stack.is_empty() => path.push(view.frames.no_stack),
+                Direction::Callers => path.extend(frames),
+                Direction::Callees => {
+                    path.extend(frames.copied().collect::<Vec<_>>().into_iter().rev());
+                }
+            }
+            for end in 0..=path.len() {
+                let entry = out.entry(path[..end].to_vec()).or_default();
+                entry.0 += sample.value;
+                entry.1 += if end == path.len() { sample.value } else { 0 };
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn a_tree_has_the_contexts_that_its_cut_keeps() {
+        let mut left_out = 0;
+        for seed in 0..60 {
+            let p = random_profile(seed);
+            let hide = (seed % 2 == 1).then(|| "hidden".parse().unwrap());
+            let filter = Filter { hide, ..Filter::default() };
+            let mut view = View::new(&p, 0, Granularity::FUNCTION, &filter);
+            let key = p.strings.find("process").unwrap();
+            let roots = if seed % 3 == 0 { vec![key] } else { Vec::new() };
+            let direction = if seed % 5 < 2 { Direction::Callers } else { Direction::Callees };
+            let mut expected = contexts(&mut view, direction, &roots);
+            let whole = expected[&vec![]].0;
+            for cut in [Cut::Nothing, Cut::Percent(4.0), Cut::Width(4.0)] {
+                let tree = Tree::new(&mut view, direction, &roots, cut);
+                let known = expected.clone();
+                expected.retain(|path, _| {
+                    let kept = |end| cut.keeps(&view, whole, known[&path[..end]].0);
+                    (1..=path.len()).all(kept)
+                });
+                let mut paths: Vec<Vec<u32>> = vec![Vec::new()];
+                let mut got = Contexts::new();
+                for (i, node) in tree.nodes.iter().enumerate() {
+                    if i > 0 {
+                        let mut path = paths[node.parent as usize].clone();
+                        path.push(node.frame);
+                        paths.push(path);
+                    }
+                    got.insert(paths[i].clone(), (node.total, node.self_value));
+                }
+                assert_eq!(got.len(), tree.nodes.len(), "no context twice");
+                assert_eq!(got, expected, "seed {seed}, {cut:?}");
+                let gone = known.keys().filter(|k| {
+                    !k.is_empty() && !got.contains_key(*k) && got.contains_key(&k[..k.len() - 1])
+                });
+                assert_eq!(tree.left_out, gone.count(), "seed {seed}, {cut:?}");
+                left_out += tree.left_out;
+                expected = known;
+            }
+        }
+        assert!(left_out > 100, "{left_out}");
     }
 }
