@@ -122,18 +122,27 @@ fn a_second_ctrl_c_gives_up() {
     let mut command = std::process::Command::new(threads);
     command.args(["300", "0", "0", "2000"]);
     let (threads, _) = Running::start(&mut command).wait_for("ready");
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: both descriptors are open; F_SETPIPE_SZ takes a number.
     unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&writer), libc::F_SETPIPE_SZ, 4096) };
+    // Full from the beginning, so that it blocks however little is recorded.
+    std::io::Write::write_all(&mut writer, &[0; 4096]).unwrap();
     let prof = Prof::new(&dir, "record -F 999 -d 1h -o - -p").arg(threads.pid().to_string());
     let mut child = prof.command_with(Stdio::from(writer)).spawn().unwrap();
-    a_moment();
     let pid = child.id() as i32;
+    // Its second thread is the one that handles signals.
+    let threads_of =
+        |pid| std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    while threads_of(pid) < 2 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    a_moment();
     // SAFETY: the child is not reaped yet, so the pid is its own.
     let interrupt = || unsafe { libc::kill(pid, libc::SIGINT) };
     interrupt();
     std::thread::sleep(Duration::from_secs(2));
-    assert!(child.try_wait().unwrap().is_none(), "the pipe did not block it");
+    let ended = child.try_wait().unwrap();
+    assert!(ended.is_none(), "the pipe did not block it: {ended:?}");
     interrupt();
     let mut waited = 0;
     let status = loop {
