@@ -68,15 +68,31 @@ fn prof(dir: &Path, program: &Path, rounds: u64) -> f64 {
     symbols + flame
 }
 
-/// CPU time of one perf command; `None` when it was stopped.
-fn perf(dir: &Path, limit: u64, args: &[&str]) -> Option<f64> {
+/// How a perf command ended.
+enum End {
+    /// With all its work done.
+    Done,
+    /// Stopped at the limit: it would have used more.
+    Stopped,
+    /// By itself, without having done its work.
+    Failed(Option<i32>),
+}
+
+/// CPU time of one perf command and of the addr2line processes that it asks.
+fn perf(dir: &Path, limit: u64, args: &[&str]) -> (f64, End) {
     let mut command = Command::new("timeout");
     command.arg(limit.to_string()).arg("perf").args(args).arg("-i").arg(dir.join("perf.data"));
-    let usage = measure(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let (usage, code) = support::measure_family(&mut command);
     let name = format!("perf {}", args.join(" "));
-    let more = if usage.ok { "" } else { "  (stopped there)" };
-    println!("{name:<32} {:>8.2} s CPU {:>8.2} s{more}", usage.cpu, usage.wall);
-    usage.ok.then_some(usage.cpu)
+    println!("{name:<32} {:>8.2} s CPU {:>8.2} s", usage.cpu, usage.wall);
+    let end = match code {
+        Some(0) => End::Done,
+        // What timeout(1) exits with.
+        Some(124) => End::Stopped,
+        other => End::Failed(other),
+    };
+    (usage.cpu, end)
 }
 
 fn main() {
@@ -99,9 +115,13 @@ fn main() {
     command.args(["record", "-e", "cpu-clock", "-F", "9999", "--call-graph", "dwarf,8192"]);
     record(command.arg("-o").arg(dir.path().join("perf.data")), &program, rounds);
     for args in [["script", "--inline"].as_slice(), &["report", "--stdio", "--inline"]] {
+        // CPU time against CPU time, never against the limit, which is wall-clock time.
         match perf(dir.path(), limit, args) {
-            Some(theirs) => println!("ratio {:.0}x", theirs / ours),
-            None => println!("ratio more than {:.0}x", limit as f64 / ours),
+            (cpu, End::Done) => println!("ratio {:.1}x", cpu / ours),
+            (cpu, End::Stopped) => {
+                println!("ratio more than {:.1}x (stopped after {limit} s)", cpu / ours);
+            }
+            (_, End::Failed(code)) => println!("no ratio: perf failed ({code:?})"),
         }
     }
 }

@@ -53,8 +53,9 @@ fn main() {
     let prof = support::start(&mut command);
     let mut sizes = Vec::new();
     let mut rings = 0;
-    // What is behind the window is symbolization, which is not meant here.
-    while since.elapsed() + Duration::from_millis(500) < Duration::from_secs(seconds) {
+    // What is behind the window is symbolization, which is not meant here: the last look is
+    // before its end also when the second of sleep takes longer.
+    while since.elapsed() + Duration::from_millis(1500) < Duration::from_secs(seconds) {
         std::thread::sleep(Duration::from_secs(1));
         let Some((total, ring)) = resident(prof.pid()) else { break };
         rings = rings.max(ring);

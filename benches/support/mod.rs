@@ -122,6 +122,32 @@ pub fn measure(command: &mut Command) -> Usage {
     start(command).finish().0
 }
 
+/// Runs a command to its end, and counts also what its helpers used that outlived it.
+///
+/// Returns the usage and the exit code (`None`: a signal ended it). No other child may run.
+pub fn measure_family(command: &mut Command) -> (Usage, Option<i32>) {
+    // SAFETY: prctl takes numbers here; orphans of our children become our children.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    let before = children_cpu();
+    let since = Instant::now();
+    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let wall = since.elapsed().as_secs_f64();
+    // SAFETY: waitpid takes a null status; it ends when there is no child left.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
+    let cpu = children_cpu() - before;
+    (Usage { cpu, wall, peak: 0, ok: status.success() }, status.code())
+}
+
+/// CPU seconds of all children that were waited for.
+fn children_cpu() -> f64 {
+    // SAFETY: rusage is plain numbers, for which zero is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local that lives through the call.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
 /// The busy program, ready and waiting for the word.
 pub struct Busy {
     child: Child,
