@@ -83,6 +83,7 @@ fn the_known_answers() {
     assert_eq!(sums(&svg), expected);
     assert!(svg.contains("<title>foo1 (cpu 4.00 s, 44.44%, self 1.50 s, known)</title>"));
     assert!(svg.contains(">known: cpu, 9.00 s</text>"));
+    assert!(svg.contains(">18 samples</text>"), "the subtitle");
     let counted = flame(&dir, "known.pb.gz --type samples --title Hello --width 900");
     assert!(counted.contains("<title>foo1 (samples 8, 44.44%, self 3, known)</title>"));
     assert!(counted.contains(">Hello</text>") && counted.contains("width=\"900\""));

@@ -158,7 +158,7 @@ pub fn draw(args: &DrawArgs, profile: &Profile, output: Output) -> anyhow::Resul
     let tree = Tree::new(&mut view, direction, &roots, cut);
     let options = FlameOptions {
         title: args.title.clone().unwrap_or_else(|| title(&view)),
-        subtitle: subtitle(&view),
+        subtitle: summary::subtitle(&view),
         inverted: args.inverted,
         width: args.width.map(|w| w as usize),
         min_width: args.min_width,
@@ -182,15 +182,4 @@ fn title(view: &View) -> String {
     };
     let (kind, unit) = view.value_type();
     format!("{what}: {kind}, {}", units::format(view.kept_total, unit))
-}
-
-fn subtitle(view: &View) -> String {
-    let mut parts: Vec<String> = summary::warning(view.profile).into_iter().collect();
-    parts.extend(summary::time_line(view.profile));
-    if view.kept_total != view.total {
-        let percent = view.percent(view.kept_total);
-        let all = units::format(view.total, view.unit());
-        parts.push(format!("filtered: {percent:.2}% of {all}"));
-    }
-    parts.join(". ")
 }

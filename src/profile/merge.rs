@@ -50,7 +50,8 @@ impl std::error::Error for MergeError {}
 /// when they agree in build id (else in file), offset and size; their addresses become those of
 /// the first. Values of equal stacks with equal labels are added (saturating); samples of which
 /// nothing is left are dropped. The result begins when the earliest did and lasts as long as all
-/// together; its period is the largest; comments are united.
+/// together; its period is the largest; the figures in prof's own comments are added up, other
+/// comments united.
 ///
 /// # Errors
 ///
@@ -195,12 +196,7 @@ impl Merger {
         if out.doc_url == StrId::EMPTY {
             out.doc_url = out.strings.intern(p.str(p.doc_url));
         }
-        for &comment in &p.comments {
-            let comment = out.strings.intern(p.str(comment));
-            if !out.comments.contains(&comment) {
-                out.comments.push(comment);
-            }
-        }
+        super::comments::add(out, p);
     }
 
     fn mapping(&mut self, m: &Mapping, strings: &[StrId]) -> Placed {

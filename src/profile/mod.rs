@@ -4,6 +4,7 @@
 //! [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
 
 mod builder;
+mod comments;
 mod diagnostics;
 mod labels;
 mod merge;

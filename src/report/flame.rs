@@ -42,6 +42,10 @@ const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
 /// Space left and right of the boxes.
 const PADDING: usize = 10;
 
+/// inferno shows `Search` so faintly that it is found by those who know of it.
+const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
+const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
+
 /// A box of the drawing, in the order of the drawing.
 struct Drawn {
     node: u32,
@@ -164,7 +168,7 @@ fn put_names_in(
 ) -> io::Result<()> {
     let unexpected = || io::Error::other("inferno draws in a way that this version does not know");
     let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
-    out.write_all(&svg.as_bytes()[..start])?;
+    out.write_all(svg[..start].replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1).as_bytes())?;
     let mut rest = &svg[start..];
     while let Some((before, after)) = rest.split_once("<title>") {
         let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
@@ -402,6 +406,7 @@ mod tests {
         }
         assert_eq!(seen.len(), 6);
         assert!(svg.contains("app &lt;cpu&gt; &amp; more"), "the title is escaped");
+        assert!(svg.contains(VISIBLE_SEARCH) && svg.contains(">Search</text>"));
     }
 
     #[test]
@@ -409,6 +414,30 @@ mod tests {
         let seen = boxes_of(&drawn(&processes(), 0, &["process"], &options()));
         let find = |name: &str| seen.iter().find(|b| b.name() == name).map(|b| b.value);
         assert_eq!((find("web;1"), find("db"), find("query")), (Some(3), Some(1), Some(1)));
+    }
+
+    #[test]
+    fn processes_of_one_name_are_one_box() {
+        use crate::profile::{Builder, Column, Label, LabelValue, StrId};
+        let mut b = Builder::new(&[("samples", "count")]);
+        let work = b.named_location("work");
+        let (pid, process) = (b.profile.strings.intern("pid"), b.profile.strings.intern("process"));
+        let name = LabelValue::Str(b.profile.strings.intern("cc1"));
+        for value in [7, 8, 9] {
+            let number = LabelValue::Num { value, unit: StrId::EMPTY };
+            let labels = [Label { key: pid, value: number }, Label { key: process, value: name }];
+            let labels = b.profile.labels.intern(&labels);
+            b.add(&[work], labels, Column(0), 1);
+        }
+        let p = b.finish(None);
+        let names = |roots: &[&str]| -> Vec<String> {
+            let seen = boxes_of(&drawn(&p, 0, roots, &options()));
+            seen.iter().map(|b| format!("{} {}", b.name(), b.value)).collect()
+        };
+        let mut one = names(&["process"]);
+        one.sort();
+        assert_eq!(one, ["all 3", "cc1 3", "work 3"]);
+        assert_eq!(names(&["pid"]).len(), 1 + 3 + 3);
     }
 
     #[test]

@@ -127,7 +127,44 @@ pub fn warning(profile: &Profile) -> Option<String> {
     (!what.is_empty()).then(|| format!("Warning: {}; see prof report --header", what.join(", ")))
 }
 
-/// Values of the comments `key: value`; a merged profile may have several.
+/// What stands below the title of a picture: samples, time and rate, and how far to trust it.
+pub fn subtitle(view: &View) -> String {
+    let profile = view.profile;
+    let mut taken: Vec<String> = Vec::new();
+    if let Some(count) = sample_count(profile) {
+        let what = if count == 1 { "sample" } else { "samples" };
+        taken.push(format!("{} {what}", units::thousands(count)));
+    }
+    if profile.duration_nanos != 0 {
+        taken.push(format!("in {}", units::format(profile.duration_nanos, "nanoseconds")));
+    }
+    if profile.period > 1 {
+        taken.push(match profile.str(profile.period_type.unit) {
+            "nanoseconds" => format!("at {:.0} Hz", 1e9 / profile.period as f64),
+            _ => format!("every {}", period(profile)),
+        });
+    }
+    let mut parts: Vec<String> = Vec::new();
+    if !taken.is_empty() {
+        parts.push(taken.join(" "));
+    }
+    let (lost, truncated) = (comment_sum(profile, "lost"), comment_sum(profile, "truncated"));
+    if lost > 0 {
+        parts.push(format!("{} samples lost", units::thousands(lost)));
+    }
+    let stacks = comment_of(profile, "truncated");
+    if truncated > 0 && stacks > 0 {
+        parts.push(format!("{:.1}% of the stacks truncated", percent(truncated, stacks)));
+    }
+    if view.kept_total != view.total {
+        let percent = view.percent(view.kept_total);
+        let all = units::format(view.total, view.unit());
+        parts.push(format!("filtered: {percent:.2}% of {all}"));
+    }
+    parts.join(" · ")
+}
+
+/// Values of the comments `key: value`; a file merged by others may have several of a key.
 fn comments<'a>(profile: &'a Profile, key: &'a str) -> impl Iterator<Item = &'a str> {
     profile
         .comments
@@ -210,6 +247,34 @@ mod tests {
             warning(&p).unwrap(),
             "Warning: 1,234 samples were lost, 2 stacks are truncated (4.0%); \
              see prof report --header"
+        );
+    }
+
+    #[test]
+    fn a_subtitle_is_short() {
+        let whole =
+            |p: &Profile| subtitle(&View::new(p, 1, Granularity::FUNCTION, &Filter::default()));
+        let mut p = answers();
+        assert_eq!(whole(&p), "18 samples");
+        p = with_comments(&["lost: 1200", "truncated: 65 of 338", "truncated: no rules: 65"]);
+        p.duration_nanos = 1_150_000_000;
+        p.period = 2_004_008;
+        let (kind, unit) = (p.strings.intern("cpu"), p.strings.intern("nanoseconds"));
+        p.period_type = crate::profile::ValueType { kind, unit };
+        assert_eq!(
+            whole(&p),
+            "18 samples in 1.15 s at 499 Hz · 1,200 samples lost · 19.2% of the stacks truncated"
+        );
+        let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
+        let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION, &filter));
+        assert!(filtered.ends_with("truncated · filtered: 33.33% of 9.00 s"), "{filtered}");
+        let (kind, unit) = (p.strings.intern("cycles"), p.strings.intern("count"));
+        p.period_type = crate::profile::ValueType { kind, unit };
+        p.period = 1000;
+        assert!(
+            whole(&p).starts_with("18 samples in 1.15 s every 1,000 cycles ·"),
+            "{}",
+            whole(&p)
         );
     }
 

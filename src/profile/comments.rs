@@ -1,0 +1,147 @@
+//! Comments of several profiles as those of one.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Profile, StrId};
+
+/// How the figures of prof's own comments go together (see [`super::Diagnostics`]).
+#[derive(Clone, Copy)]
+enum Rule {
+    Sum,
+    Largest,
+}
+
+/// The rule for comments of this key; `None`: it is free text, or not prof's.
+fn rule(key: &str) -> Option<Rule> {
+    match key {
+        "samples" | "distinct-stacks" | "lost" | "throttled" | "truncated" | "folded"
+        | "unsymbolized" | "own-cpu-seconds" => Some(Rule::Sum),
+        "own-peak-memory" => Some(Rule::Largest),
+        _ => None,
+    }
+}
+
+/// The figures at the end of a comment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Figures {
+    Count(u64),
+    Share(u64, u64),
+    Seconds(f64),
+}
+
+/// Splits `truncated: dump too small: 2` into all before the figures, and these.
+fn split(comment: &str) -> Option<(&str, Rule, Figures)> {
+    let rule = rule(comment.split_once(": ")?.0)?;
+    let (name, text) = comment.rsplit_once(": ")?;
+    let figures = match text.split_once(" of ") {
+        Some((n, all)) => Figures::Share(n.parse().ok()?, all.parse().ok()?),
+        None if name == "own-cpu-seconds" => {
+            Figures::Seconds(text.parse().ok().filter(|s: &f64| s.is_finite())?)
+        }
+        None => Figures::Count(text.parse().ok()?),
+    };
+    Some((name, rule, figures))
+}
+
+/// Two figures of one name together; `None` when they are of different kinds.
+fn together(rule: Rule, a: Figures, b: Figures) -> Option<Figures> {
+    Some(match (rule, a, b) {
+        (Rule::Largest, Figures::Count(a), Figures::Count(b)) => Figures::Count(a.max(b)),
+        (_, Figures::Count(a), Figures::Count(b)) => Figures::Count(a.saturating_add(b)),
+        (_, Figures::Share(n, all), Figures::Share(m, more)) => {
+            Figures::Share(n.saturating_add(m), all.saturating_add(more))
+        }
+        (_, Figures::Seconds(a), Figures::Seconds(b)) => Figures::Seconds(a + b),
+        _ => return None,
+    })
+}
+
+/// Adds the comments of one more profile, `p`, to those of `out`: figures of prof's own are
+/// added up (of the peak memory the largest counts), any other comment stays once.
+///
+/// Within one profile no comment is counted into another, so `out` must be such a sum itself.
+pub(super) fn add(out: &mut Profile, p: &Profile) {
+    // By hash: a hostile file may have a million comments.
+    let named = |(i, &c): (usize, &StrId)| Some((split(out.str(c))?.0.to_string(), i));
+    let places: FxHashMap<String, usize> =
+        out.comments.iter().enumerate().filter_map(named).collect();
+    let mut seen: FxHashSet<StrId> = out.comments.iter().copied().collect();
+    for &comment in &p.comments {
+        let text = p.str(comment);
+        let sum = split(text).and_then(|(name, rule, figures)| {
+            let place = *places.get(name)?;
+            let there = split(out.str(out.comments[place]))?.2;
+            Some((place, written(name, together(rule, there, figures)?)))
+        });
+        if let Some((place, text)) = sum {
+            out.comments[place] = out.strings.intern(&text);
+        } else {
+            let id = out.strings.intern(text);
+            if seen.insert(id) {
+                out.comments.push(id);
+            }
+        }
+    }
+}
+
+fn written(name: &str, figures: Figures) -> String {
+    match figures {
+        Figures::Count(n) => format!("{name}: {n}"),
+        Figures::Share(n, all) => format!("{name}: {n} of {all}"),
+        Figures::Seconds(s) => format!("{name}: {s:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(files: &[&[&str]]) -> Vec<String> {
+        let mut out = Profile::default();
+        for file in files {
+            let mut p = Profile::default();
+            p.comments = file.iter().map(|c| p.strings.intern(c)).collect();
+            add(&mut out, &p);
+        }
+        out.comments.iter().map(|&c| out.str(c).to_string()).collect()
+    }
+
+    #[test]
+    fn figures_add_up_and_texts_stay_once() {
+        let first = [
+            "samples: 10",
+            "lost: 0",
+            "truncated: 2 of 9",
+            "truncated: dump too small: 2",
+            "unsymbolized: /lib/a: b.so: 3",
+            "own-cpu-seconds: 0.250",
+            "own-peak-memory: 700",
+            "note: no PMU: 3",
+        ];
+        let second = ["truncated: no rules: 1", "own-peak-memory: 500", "a.out -x: 7"];
+        assert_eq!(
+            merged(&[&first, &first, &second]),
+            [
+                "samples: 20",
+                "lost: 0",
+                "truncated: 4 of 18",
+                "truncated: dump too small: 4",
+                "unsymbolized: /lib/a: b.so: 6",
+                "own-cpu-seconds: 0.500",
+                "own-peak-memory: 700",
+                "note: no PMU: 3",
+                "truncated: no rules: 1",
+                "a.out -x: 7",
+            ]
+        );
+    }
+
+    #[test]
+    fn odd_figures_are_text() {
+        let odd = ["lost: many", "lost: -1", "own-cpu-seconds: inf", "lost", ": 3"];
+        assert_eq!(merged(&[&odd, &odd]), odd);
+        assert_eq!(merged(&[&["lost: 3"], &["lost: 1 of 2"]]), ["lost: 3", "lost: 1 of 2"]);
+        let most = format!("lost: {}", u64::MAX);
+        assert_eq!(merged(&[&[&most], &["lost: 5"]]), [most]);
+    }
+}
