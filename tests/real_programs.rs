@@ -142,6 +142,9 @@ fn a_redis_server_under_load() {
         &port,
         "-q",
         "-l",
+        // Several commands a packet: without it nearly all of the time is the kernel's.
+        "-P",
+        "32",
         "-t",
         "set,get,lpush",
     ]));

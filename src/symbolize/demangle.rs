@@ -38,6 +38,10 @@ pub fn demangle(name: &str) -> Option<String> {
     if !is_mangled(name) {
         return None;
     }
+    // A stub that jumps to the function is not the function.
+    if let Some(function) = name.strip_suffix("@plt") {
+        return demangle(function).map(|readable| readable + "@plt");
+    }
     rust(name).or_else(|| cpp(name))
 }
 
@@ -92,6 +96,7 @@ mod tests {
             ("_ZSt4sortIPiEvT_S1_", "std::sort<int*>"),
             ("_ZNSt6thread4joinEv@GLIBCXX_3.4", "std::thread::join"),
             ("_ZN3foo3barEi.constprop.0", "foo::bar"),
+            ("_ZN3foo3barEi@plt", "foo::bar@plt"),
             ("_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()"),
         ];
         for (mangled, readable) in cases {

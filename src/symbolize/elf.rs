@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Once;
 
 use blazesym::symbolize::source::{Elf, Source};
@@ -11,6 +13,7 @@ use crate::profile::{StrId, StringTable};
 
 use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};
+use super::plt::Code;
 use super::source::Layer;
 use super::{Options, Why};
 
@@ -99,6 +102,8 @@ struct Asker<'a> {
     symbolizer: Symbolizer,
     path: String,
     error: Option<String>,
+    /// Code of the files asked so far.
+    code: Vec<(PathBuf, Rc<Code>)>,
 }
 
 impl<'a> Asker<'a> {
@@ -110,7 +115,16 @@ impl<'a> Asker<'a> {
             .enable_demangling(false)
             .set_debug_dirs(Some(&options.debug_dirs))
             .build();
-        Asker { options, symbolizer, path: String::new(), error: None }
+        Asker { options, symbolizer, path: String::new(), error: None, code: Vec::new() }
+    }
+
+    fn code(&mut self, path: &Path) -> Rc<Code> {
+        if let Some((_, code)) = self.code.iter().find(|(p, _)| p == path) {
+            return code.clone();
+        }
+        let code = Rc::new(Code::read(path));
+        self.code.push((path.to_owned(), code.clone()));
+        code
     }
 
     fn ask(
@@ -121,14 +135,20 @@ impl<'a> Asker<'a> {
         tell: &dyn Fn(usize),
     ) -> Answers {
         let source = source(layer, debug_info);
+        let code = self.code(&layer.path);
         let mut answers = Answers::default();
         for batch in addresses.chunks(BATCH) {
             match self.symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
                 Ok(symbols) => {
-                    for symbol in &symbols {
-                        match symbol.as_sym().filter(|s| !s.name.is_empty()) {
-                            Some(symbol) => push(&mut answers, symbol, &mut self.path),
-                            None => answers.push([]),
+                    for (symbol, &address) in symbols.iter().zip(batch) {
+                        let good = |s: &&Sym<'_>| {
+                            !s.name.is_empty()
+                                && (s.size.is_some() || code.same_section(s.addr, address))
+                        };
+                        match (code.stub(address), symbol.as_sym().filter(good)) {
+                            (Some(stub), _) => answers.push_name(Some(stub)),
+                            (None, Some(symbol)) => push(&mut answers, symbol, &mut self.path),
+                            (None, None) => answers.push([]),
                         }
                     }
                 }

@@ -10,6 +10,7 @@ mod elf;
 mod kernel;
 mod outcome;
 mod perf_map;
+mod plt;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,215 @@
+//! Code that has no symbol of its own: the stubs of the procedure linkage table, which jump to
+//! functions of other libraries, and where sections end, so that a symbol without a size does
+//! not lend its name to the next section.
+//!
+//! A stub jumps through a word of the global offset table, and a relocation says which function's
+//! address stands there (System V ABI, AMD64 supplement, "Procedure Linkage Table").
+
+use std::fs::File;
+use std::path::Path;
+
+use object::elf::{
+    FileHeader64, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, SHF_EXECINSTR,
+    SHT_DYNSYM, SHT_NOBITS, SHT_RELA,
+};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::{LittleEndian, SymbolIndex};
+use rustc_hash::FxHashMap;
+
+type Header = FileHeader64<LittleEndian>;
+type Cache = ReadCache<File>;
+
+/// `jmp *disp32(%rip)`.
+const JUMP: [u8; 2] = [0xff, 0x25];
+const JUMP_SIZE: usize = 6;
+
+/// An executable section: first address and the one behind the last.
+type Bounds = (u64, u64);
+
+/// What is known of a file's code apart from its symbols.
+#[derive(Debug, Default)]
+pub struct Code {
+    /// Executable sections, sorted.
+    sections: Vec<Bounds>,
+    /// Stubs by first address: the address behind them, and their name.
+    stubs: Vec<(u64, u64, String)>,
+}
+
+impl Code {
+    /// Reads a file; empty when it is no x86-64 file or has no sections.
+    pub fn read(path: &Path) -> Code {
+        let Ok(file) = File::open(path) else { return Code::default() };
+        let cache = ReadCache::new(file);
+        parse(&cache).unwrap_or_default()
+    }
+
+    /// Name of the stub at a link-time address, such as `malloc@plt`.
+    pub fn stub(&self, address: u64) -> Option<&str> {
+        let i = self.stubs.partition_point(|s| s.0 <= address).checked_sub(1)?;
+        let (_, end, name) = &self.stubs[i];
+        (address < *end).then_some(name)
+    }
+
+    /// Whether a symbol at `symbol` may name `address`: not when they lie in different sections.
+    pub fn same_section(&self, symbol: u64, address: u64) -> bool {
+        let of = |at| self.sections.iter().position(|&(start, end)| start <= at && at < end);
+        match (of(symbol), of(address)) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.sections.is_empty(),
+        }
+    }
+}
+
+fn parse(cache: &Cache) -> Option<Code> {
+    let header = Header::parse(cache).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, cache).ok()?;
+    let mut code = Code::default();
+    let mut slots = None;
+    for section in sections.iter() {
+        if !section.sh_flags(endian).contains(SHF_EXECINSTR) {
+            continue;
+        }
+        let address = section.sh_addr(endian);
+        code.sections.push((address, address.saturating_add(section.sh_size(endian))));
+        let name = sections.section_name(endian, section).unwrap_or_default();
+        if !name.starts_with(b".plt") || section.sh_type(endian) == SHT_NOBITS {
+            continue;
+        }
+        let slots = slots.get_or_insert_with(|| slots_of(&sections, endian, cache));
+        let data = section.data(endian, cache).unwrap_or_default();
+        // Lazy and IBT stubs have 16 bytes; those of `.plt.got` have eight without IBT.
+        let size = match section.sh_entsize(endian) {
+            size @ (8 | 16) => size as usize,
+            _ => 16,
+        };
+        add_stubs(&mut code.stubs, address, data, size, slots);
+    }
+    code.sections.sort_unstable();
+    code.stubs.sort_unstable();
+    Some(code)
+}
+
+fn add_stubs(
+    stubs: &mut Vec<(u64, u64, String)>,
+    address: u64,
+    data: &[u8],
+    size: usize,
+    slots: &FxHashMap<u64, String>,
+) {
+    for (i, entry) in data.chunks(size).enumerate() {
+        let Some(at) = entry.windows(JUMP.len()).position(|w| w == JUMP) else { continue };
+        let Some(displacement) = entry.get(at + 2..).and_then(|d| d.first_chunk::<4>()) else {
+            continue;
+        };
+        let start = address + (i * size) as u64;
+        let next = start + (at + JUMP_SIZE) as u64;
+        let slot = next.wrapping_add_signed(i64::from(i32::from_le_bytes(*displacement)));
+        if let Some(name) = slots.get(&slot) {
+            stubs.push((start, start + size as u64, format!("{name}@plt")));
+        }
+    }
+}
+
+/// Whose address stands in which word of the global offset table.
+fn slots_of<'a>(
+    sections: &SectionTable<'a, Header, &'a Cache>,
+    endian: LittleEndian,
+    cache: &'a Cache,
+) -> FxHashMap<u64, String> {
+    let mut slots = FxHashMap::default();
+    let Ok(symbols) = sections.symbols(endian, cache, SHT_DYNSYM) else { return slots };
+    for section in sections.iter().filter(|s| s.sh_type(endian) == SHT_RELA) {
+        let Ok(Some((relocations, _))) = section.rela(endian, cache) else { continue };
+        for r in relocations {
+            let name = match r.r_type(endian, false) {
+                R_X86_64_JUMP_SLOT | R_X86_64_GLOB_DAT => {
+                    r.symbol(endian, false).and_then(|i| name_of(&symbols, endian, i))
+                }
+                R_X86_64_IRELATIVE => chosen_at_start(&symbols, endian, r.r_addend(endian) as u64),
+                _ => None,
+            };
+            if let Some(name) = name {
+                slots.insert(r.r_offset(endian), name);
+            }
+        }
+    }
+    slots
+}
+
+type Symbols<'a> = SymbolTable<'a, Header, &'a Cache>;
+
+fn name_of(symbols: &Symbols<'_>, endian: LittleEndian, index: SymbolIndex) -> Option<String> {
+    let name = symbols.symbol_name(endian, symbols.symbol(index).ok()?).ok()?;
+    (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
+/// A function of the same file that is chosen among several by code at `resolver`.
+fn chosen_at_start(symbols: &Symbols<'_>, endian: LittleEndian, resolver: u64) -> Option<String> {
+    let symbol = symbols.iter().find(|s| s.st_value(endian) == resolver);
+    match symbol.and_then(|s| symbols.symbol_name(endian, s).ok()) {
+        Some(name) if !name.is_empty() => Some(String::from_utf8_lossy(name).into_owned()),
+        _ => Some(format!("*ABS*+{resolver:#x}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_is_named_by_its_slot() {
+        // endbr64; bnd jmp *0x2fed(%rip); nop
+        let mut data = vec![0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25];
+        data.extend(0x2fedi32.to_le_bytes());
+        data.resize(16, 0x90);
+        let slots = FxHashMap::from_iter([(0x1000 + 11 + 0x2fed, "malloc".to_owned())]);
+        let mut code = Code { sections: vec![(0x1000, 0x1010), (0x2000, 0x3000)], stubs: vec![] };
+        add_stubs(&mut code.stubs, 0x1000, &data, 16, &slots);
+        assert_eq!(code.stub(0x1000), Some("malloc@plt"));
+        assert_eq!(code.stub(0x100f), Some("malloc@plt"));
+        assert_eq!((code.stub(0xfff), code.stub(0x1010)), (None, None));
+        assert!(code.same_section(0x2000, 0x2fff) && !code.same_section(0x1000, 0x2000));
+    }
+
+    /// `objdump -d` names stubs too, as `0000000000001030 <malloc@plt>:`.
+    fn stubs_by_objdump(path: &str) -> Option<Vec<(u64, String)>> {
+        let sections = [".plt", ".plt.sec", ".plt.got"].map(|s| format!("--section={s}"));
+        let mut objdump = std::process::Command::new("objdump");
+        let output = objdump.arg("-d").args(sections).arg(path).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let label = |line: &str| {
+            let (address, name) = line.split_once(" <")?;
+            let name = name.strip_suffix(">:")?;
+            // With a version (`malloc@GLIBC_2.2.5@plt`) and an addend, sometimes.
+            let (name, plt) = (name.split(['@', '-']).next()?, name.ends_with("@plt"));
+            let address = u64::from_str_radix(address, 16).ok()?;
+            plt.then(|| (address, format!("{name}@plt")))
+        };
+        output.status.success().then(|| text.lines().filter_map(label).collect())
+    }
+
+    #[test]
+    fn stubs_are_named_as_objdump_names_them() {
+        let mut seen = 0;
+        for file in ["bin/python3", "bin/as", "lib/x86_64-linux-gnu/libstdc++.so.6"] {
+            let path = format!("/usr/{file}");
+            let Some(theirs) = stubs_by_objdump(&path) else {
+                println!("SKIPPED: stubs_are_named_as_objdump_names_them: no objdump or {path}");
+                continue;
+            };
+            let code = Code::read(Path::new(&path));
+            for (address, name) in &theirs {
+                if name.starts_with('*') {
+                    // We know the name of some that objdump tells by address only.
+                    assert!(code.stub(*address).is_some(), "{path} {address:#x} {name}");
+                } else {
+                    assert_eq!(code.stub(*address), Some(name.as_str()), "{path} {address:#x}");
+                }
+            }
+            seen += theirs.len();
+        }
+        assert!(seen == 0 || seen > 100, "{seen}");
+    }
+}
