@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use prof::profile::{
-    Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
+    Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Limits, Line, LocationId,
     Mapping, MappingId, Profile, StrId,
 };
 
@@ -206,7 +206,8 @@ fn make(file: &Path, wanted: u64, locations: u32) {
 
 fn large_profile(samples: usize, locations: u32) -> Profile {
     let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
-    b = b.with_max_nodes(1 << 30);
+    const N: usize = 1 << 30;
+    b = b.with_limits(Limits { nodes: N, rows: N, locations: N, label_sets: N });
     let mut random = Random(1);
     b.profile.time_nanos = 1_700_000_000_000_000_000;
     b.profile.duration_nanos = 60_000_000_000;

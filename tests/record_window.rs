@@ -20,7 +20,7 @@ fn a_command_that_exits_with_3() {
     let out = out.ok().says(&["3"]);
     let words = out.stderr.to_lowercase();
     assert!(words.contains("exit") && words.contains("3"), "{}", out.stderr);
-    assert!(read(dir.path().join("profile.pb.gz")).self_share("before_exit") > 90.0);
+    assert!(read(dir.path().join("profile.pb.gz")).total_share("before_exit") > 95.0);
 }
 
 #[test]

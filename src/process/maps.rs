@@ -1,5 +1,7 @@
 //! Executable mappings of a process, from `/proc/PID/maps` and from `PERF_RECORD_MMAP2`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// An executable region of a process's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -15,7 +17,13 @@ pub struct Region {
 
 /// Executable regions, sorted and without overlap.
 #[derive(Clone, Debug, Default)]
-pub struct Regions(Vec<Region>);
+pub struct Regions {
+    sorted: Vec<Region>,
+    version: u64,
+}
+
+/// The last version that was given away.
+static VERSION: AtomicU64 = AtomicU64::new(0);
 
 impl Regions {
     /// Adds a region; what it covers of others is gone, as `mmap(2)` with `MAP_FIXED` does it.
@@ -23,36 +31,42 @@ impl Regions {
         if new.start >= new.end {
             return;
         }
-        let first = self.0.partition_point(|r| r.end <= new.start);
-        let last = self.0.partition_point(|r| r.start < new.end);
+        let first = self.sorted.partition_point(|r| r.end <= new.start);
+        let last = self.sorted.partition_point(|r| r.start < new.end);
         let mut kept = Vec::with_capacity(3);
-        if let Some(r) = self.0[first..last].first().filter(|r| r.start < new.start) {
+        if let Some(r) = self.sorted[first..last].first().filter(|r| r.start < new.start) {
             kept.push(Region { end: new.start, ..r.clone() });
         }
-        let tail = self.0[first..last].last().filter(|r| r.end > new.end).map(|r| Region {
+        let tail = self.sorted[first..last].last().filter(|r| r.end > new.end).map(|r| Region {
             start: new.end,
             offset: r.offset.wrapping_add(new.end - r.start),
             ..r.clone()
         });
         kept.push(new);
         kept.extend(tail);
-        self.0.splice(first..last, kept);
+        self.sorted.splice(first..last, kept);
+        self.version = VERSION.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
+    /// A number that no other regions have: equal only for copies without a change.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// The region that holds an address.
     pub fn find(&self, address: u64) -> Option<&Region> {
-        let i = self.0.partition_point(|r| r.end <= address);
-        self.0.get(i).filter(|r| r.start <= address)
+        let i = self.sorted.partition_point(|r| r.end <= address);
+        self.sorted.get(i).filter(|r| r.start <= address)
     }
 
     /// Forgets all (after `execve`).
     pub fn clear(&mut self) {
-        self.0.clear();
+        *self = Regions::default();
     }
 
     /// All regions, by address.
     pub fn iter(&self) -> impl Iterator<Item = &Region> {
-        self.0.iter()
+        self.sorted.iter()
     }
 }
 

@@ -17,8 +17,28 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column(pub usize);
 
-/// Most nodes of the calling-context tree (16 bytes each with its index entry).
-const MAX_NODES: usize = 2 << 20;
+/// How much a [`Builder`] may hold. What is beyond is folded into what is there, and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Nodes of the calling-context tree (at most 18 bytes each with their index).
+    pub nodes: usize,
+    /// Distinct stacks with labels (at most 40 bytes each with two sample types).
+    pub rows: usize,
+    /// Distinct addresses (at most 44 bytes each).
+    pub locations: usize,
+    /// Distinct sets of labels (about 160 bytes each).
+    pub label_sets: usize,
+}
+
+impl Default for Limits {
+    /// About 45 MiB in all, so that prof stays below 64 MiB beyond its ring buffers.
+    fn default() -> Self {
+        Limits { nodes: 1 << 20, rows: 7 << 15, locations: 7 << 15, label_sets: 1 << 16 }
+    }
+}
+
+/// Where the value of stacks goes that are beyond the limits.
+const BEYOND: &str = "[beyond prof's memory limit]";
 
 const NO_NODE: u32 = u32::MAX;
 
@@ -34,6 +54,19 @@ struct Row {
     labels: LabelSetId,
 }
 
+/// Threads whose last path is remembered.
+const PATHS: usize = 16;
+
+/// Locations that are found without the index; a power of two.
+const RECENT: usize = 1024;
+
+#[derive(Clone, Copy)]
+struct Recent {
+    address: u64,
+    mapping: u32,
+    id: LocationId,
+}
+
 /// Collects weighted stacks into a [`Profile`].
 ///
 /// `profile` can be used directly for strings, labels and the fields of the header.
@@ -45,17 +78,33 @@ pub struct Builder {
     rows: Vec<Row>,
     row_index: HashTable<u32>,
     values: Vec<i64>,
-    location_index: FxHashMap<(u32, u64), LocationId>,
+    location_index: HashTable<u32>,
+    recent: Box<[Recent; RECENT]>,
+    /// The last stacks, root first, with their nodes: most stacks of a thread begin alike.
+    paths: [Vec<(LocationId, u32)>; PATHS],
     synthetic_index: FxHashMap<StrId, LocationId>,
     truncations: Vec<(&'static str, LocationId)>,
-    max_nodes: usize,
+    limits: Limits,
     folded: u64,
 }
 
-fn hash2(a: u32, b: u32) -> u64 {
+fn hash2(a: u32, b: u64) -> u64 {
     let mut h = FxHasher::default();
-    h.write_u64((u64::from(a) << 32) | u64::from(b));
+    h.write_u64(b);
+    h.write_u32(a);
     h.finish()
+}
+
+fn node_hash(node: Node) -> u64 {
+    hash2(node.parent, node.location.0.into())
+}
+
+fn row_hash(row: Row) -> u64 {
+    hash2(row.node, row.labels.0.into())
+}
+
+fn location_hash(location: &Location) -> u64 {
+    hash2(location.mapping.map_or(u32::MAX, |m| m.0), location.address)
 }
 
 impl Builder {
@@ -69,6 +118,7 @@ impl Builder {
             };
             profile.sample_types.push(value_type);
         }
+        let nothing = Recent { address: 0, mapping: NO_NODE - 1, id: LocationId(0) };
         Builder {
             profile,
             nodes: Vec::new(),
@@ -76,17 +126,19 @@ impl Builder {
             rows: Vec::new(),
             row_index: HashTable::new(),
             values: Vec::new(),
-            location_index: FxHashMap::default(),
+            location_index: HashTable::new(),
+            recent: Box::new([nothing; RECENT]),
+            paths: Default::default(),
             synthetic_index: FxHashMap::default(),
             truncations: Vec::new(),
-            max_nodes: MAX_NODES,
+            limits: Limits::default(),
             folded: 0,
         }
     }
 
-    /// The same with another bound on the tree, for tests.
-    pub fn with_max_nodes(mut self, max_nodes: usize) -> Builder {
-        self.max_nodes = max_nodes;
+    /// The same with other limits.
+    pub fn with_limits(mut self, limits: Limits) -> Builder {
+        self.limits = limits;
         self
     }
 
@@ -98,12 +150,36 @@ impl Builder {
 
     /// Id of the location at `address` of `mapping` (`None`: of no known binary).
     pub fn location(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
-        let key = (mapping.map_or(u32::MAX, |m| m.0), address);
+        let key = mapping.map_or(u32::MAX, |m| m.0);
+        let slot = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % RECENT;
+        let recent = &self.recent[slot];
+        if (recent.address, recent.mapping) == (address, key) {
+            return recent.id;
+        }
+        let id = self.indexed_location(mapping, address);
+        self.recent[slot] = Recent { address, mapping: key, id };
+        id
+    }
+
+    fn indexed_location(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
+        let location = Location { mapping, address, ..Location::default() };
+        let h = location_hash(&location);
+        let locations = &self.profile.locations;
+        let same = |&l: &u32| {
+            let l = &locations[l as usize];
+            (l.mapping, l.address) == (mapping, address)
+        };
+        if let Some(&id) = self.location_index.find(h, same) {
+            return LocationId(id);
+        }
+        if locations.len() >= self.limits.locations {
+            return self.named_location(BEYOND);
+        }
         let locations = &mut self.profile.locations;
-        *self.location_index.entry(key).or_insert_with(|| {
-            locations.push(Location { mapping, address, ..Location::default() });
-            LocationId(locations.len() as u32 - 1)
-        })
+        let id = locations.len() as u32;
+        locations.push(location);
+        self.location_index.insert_unique(h, id, |&l| location_hash(&locations[l as usize]));
+        LocationId(id)
     }
 
     /// Id of a location that is only a name, such as `[truncated: dump too small]`.
@@ -135,61 +211,110 @@ impl Builder {
         }
     }
 
+    /// True when no more sets of labels should be added; `LabelSetId::EMPTY` will do.
+    pub fn labels_are_full(&self) -> bool {
+        self.profile.labels.len() >= self.limits.label_sets
+    }
+
     /// Adds one sample: `stack` leaf first, 1 to the first column and `weight` to `column`.
     ///
-    /// When the tree is full, a new stack is cut to the callers that are known; its value is
-    /// kept, and [`Builder::folded`] counts it.
+    /// Beyond the limits a new stack is cut to the callers that are known, or to its outermost
+    /// frame; its value is kept, and [`Builder::folded`] counts it.
     pub fn add(&mut self, stack: &[LocationId], labels: LabelSetId, column: Column, weight: i64) {
-        let node = self.node_of(stack);
+        let (node, mut whole) = self.node_of(stack, labels);
+        let (row, fits) = self.row_of(Row { node, labels }, stack);
+        whole &= fits;
+        self.folded += u64::from(!whole);
         let width = self.profile.sample_types.len();
-        let h = hash2(node, labels.0);
-        let Builder { rows, row_index, values, .. } = self;
-        let same = |&r: &u32| rows[r as usize].node == node && rows[r as usize].labels == labels;
-        let row = match row_index.find(h, same) {
-            Some(&row) => row as usize,
-            None => {
-                let row = rows.len();
-                rows.push(Row { node, labels });
-                values.resize(values.len() + width, 0);
-                row_index.insert_unique(h, row as u32, |&r| {
-                    hash2(rows[r as usize].node, rows[r as usize].labels.0)
-                });
-                row
-            }
-        };
-        let cell = &mut values[row * width..(row + 1) * width];
+        let cell = &mut self.values[row * width..(row + 1) * width];
         if column.0 != 0 {
             cell[0] += 1;
         }
         cell[column.0] += weight;
     }
 
-    fn node_of(&mut self, stack: &[LocationId]) -> u32 {
-        let mut parent = NO_NODE;
-        for &location in stack.iter().rev() {
-            let h = hash2(parent, location.0);
-            let Builder { nodes, node_index, .. } = self;
-            let same = |&n: &u32| {
-                let node = nodes[n as usize];
-                node.parent == parent && node.location == location
-            };
-            parent = match node_index.find(h, same) {
-                Some(&n) => n,
-                None if nodes.len() >= self.max_nodes => {
-                    self.folded += 1;
+    /// Index of a row, and whether it is that row and not another for want of space.
+    fn row_of(&mut self, row: Row, stack: &[LocationId]) -> (usize, bool) {
+        if let Some(i) = self.find_row(row) {
+            return (i, true);
+        }
+        if self.rows.len() < self.limits.rows {
+            return (self.push_row(row), true);
+        }
+        // An eighth is kept for this: where each thread's stacks begin.
+        let root = self.node_of(&stack[stack.len().saturating_sub(1)..], row.labels).0;
+        let row = Row { node: root, ..row };
+        if let Some(i) = self.find_row(row) {
+            return (i, false);
+        }
+        if self.rows.len() < self.limits.rows + self.limits.rows / 8 {
+            return (self.push_row(row), false);
+        }
+        let beyond = self.named_location(BEYOND);
+        let parent = NO_NODE;
+        let node = self.find_node(Node { parent, location: beyond });
+        let node = node.unwrap_or_else(|| self.push_node(Node { parent, location: beyond }));
+        let row = Row { node, labels: LabelSetId::EMPTY };
+        (self.find_row(row).unwrap_or_else(|| self.push_row(row)), false)
+    }
+
+    fn find_row(&self, row: Row) -> Option<usize> {
+        let rows = &self.rows;
+        let same =
+            |&r: &u32| rows[r as usize].node == row.node && rows[r as usize].labels == row.labels;
+        self.row_index.find(row_hash(row), same).map(|&r| r as usize)
+    }
+
+    fn push_row(&mut self, row: Row) -> usize {
+        let Builder { rows, row_index, values, .. } = self;
+        let i = rows.len();
+        rows.push(row);
+        values.resize(values.len() + self.profile.sample_types.len(), 0);
+        row_index.insert_unique(row_hash(row), i as u32, |&r| row_hash(rows[r as usize]));
+        i
+    }
+
+    /// Node of a stack, or of the outermost part of it that there is space for; and whether it
+    /// is the whole stack's.
+    fn node_of(&mut self, stack: &[LocationId], labels: LabelSetId) -> (u32, bool) {
+        let slot = labels.0 as usize % PATHS;
+        let mut path = std::mem::take(&mut self.paths[slot]);
+        let rootwards = || stack.iter().rev().copied();
+        let known = rootwards().zip(&path).take_while(|(a, b)| *a == b.0).count();
+        path.truncate(known);
+        let mut parent = path.last().map_or(NO_NODE, |p| p.1);
+        let mut whole = true;
+        for location in rootwards().skip(known) {
+            let node = Node { parent, location };
+            parent = match self.find_node(node) {
+                Some(n) => n,
+                None if self.nodes.len() < self.limits.nodes => self.push_node(node),
+                None => {
+                    whole = false;
                     break;
                 }
-                None => {
-                    let n = nodes.len() as u32;
-                    nodes.push(Node { parent, location });
-                    node_index.insert_unique(h, n, |&n| {
-                        hash2(nodes[n as usize].parent, nodes[n as usize].location.0)
-                    });
-                    n
-                }
             };
+            path.push((location, parent));
         }
-        parent
+        self.paths[slot] = path;
+        (parent, whole)
+    }
+
+    fn find_node(&self, node: Node) -> Option<u32> {
+        let nodes = &self.nodes;
+        let same = |&n: &u32| {
+            let n = nodes[n as usize];
+            n.parent == node.parent && n.location == node.location
+        };
+        self.node_index.find(node_hash(node), same).copied()
+    }
+
+    fn push_node(&mut self, node: Node) -> u32 {
+        let Builder { nodes, node_index, .. } = self;
+        let n = nodes.len() as u32;
+        nodes.push(node);
+        node_index.insert_unique(node_hash(node), n, |&n| node_hash(nodes[n as usize]));
+        n
     }
 
     /// Number of distinct stacks (with their labels) so far.
@@ -197,7 +322,7 @@ impl Builder {
         self.rows.len()
     }
 
-    /// Number of samples whose stack was cut because the tree was full.
+    /// Number of samples whose stack was cut because there were too many distinct ones.
     pub fn folded(&self) -> u64 {
         self.folded
     }
@@ -269,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_full_tree_keeps_values() {
-        let mut b = builder().with_max_nodes(2);
+        let mut b = builder().with_limits(Limits { nodes: 2, ..Limits::default() });
         let ids: Vec<_> = (0..5).map(|i| b.location(None, i)).collect();
         b.add(&[ids[1], ids[0]], LabelSetId::EMPTY, Column(1), 1);
         b.add(&[ids[2], ids[0]], LabelSetId::EMPTY, Column(1), 1);
@@ -302,5 +427,31 @@ mod tests {
         assert_eq!(b.named_location("[truncated]"), a);
         let p = &b.profile;
         assert_eq!(p.str(p.functions[p.lines_of(a)[0].function.0 as usize].name), "[truncated]");
+    }
+
+    /// Stacks that are all different, of threads that are all different.
+    #[test]
+    fn beyond_the_limits_values_and_bounds_are_kept() {
+        let limits = Limits { nodes: 1000, rows: 400, locations: 500, label_sets: 100 };
+        let mut b = builder().with_limits(limits);
+        const SAMPLES: u64 = 20_000;
+        for n in 0..SAMPLES {
+            let stack: Vec<LocationId> =
+                (0..4).map(|i| b.location(None, (n >> (4 * i)) + 7 * i)).collect();
+            let value = crate::profile::LabelValue::Num { value: n as i64, unit: StrId::EMPTY };
+            let labels = match b.labels_are_full() {
+                true => LabelSetId::EMPTY,
+                false => {
+                    let key = b.profile.strings.intern("tid");
+                    b.profile.labels.intern(&[crate::profile::Label { key, value }])
+                }
+            };
+            b.add(&stack, labels, Column(1), 3);
+        }
+        assert!(b.folded() > 0 && b.folded() < SAMPLES);
+        assert!(b.nodes.len() <= 1001 && b.rows.len() <= 451 && b.profile.locations.len() <= 501);
+        assert!(b.profile.labels.len() <= 100);
+        let p = b.finish(None);
+        assert_eq!((p.total(0), p.total(1)), (SAMPLES as i64, 3 * SAMPLES as i64));
     }
 }

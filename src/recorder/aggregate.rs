@@ -27,8 +27,23 @@ pub struct Counts {
     pub ends: [u64; StackEnd::ALL.len()],
     /// User stacks.
     pub user_stacks: u64,
-    /// Samples by process.
+    /// Samples by process, for the first so many processes.
     pub by_process: FxHashMap<i32, u64>,
+    /// Threads whose samples have no thread's labels, because there were too many.
+    pub unlabelled: u64,
+}
+
+impl Counts {
+    /// Most processes that are told apart.
+    const MAX_PROCESSES: usize = 1 << 16;
+
+    fn of_process(&mut self, pid: i32) {
+        if let Some(n) = self.by_process.get_mut(&pid) {
+            *n += 1;
+        } else if self.by_process.len() < Counts::MAX_PROCESSES {
+            self.by_process.insert(pid, 1);
+        }
+    }
 }
 
 /// The profile of a recording, before symbolization.
@@ -120,7 +135,7 @@ impl Aggregator {
     }
 
     fn sample(&mut self, sample: &Sample<'_>, column: Column, weight: i64) {
-        *self.counts.by_process.entry(sample.pid).or_default() += 1;
+        self.counts.of_process(sample.pid);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.kernel.clear();
         scratch.chain.clear();
@@ -173,7 +188,7 @@ impl Aggregator {
         let pid = sample.pid;
         let end = match sample.user {
             UserStack::Native { .. } => {
-                self.unwinder.unwind(pid, regions, images, sample.user, chain, frames)
+                self.unwinder.unwind((pid, sample.tid), regions, images, sample.user, chain, frames)
             }
             UserStack::Compat | UserStack::None => {
                 unwind::chain_frames(pid, regions, images, chain, frames);
@@ -241,6 +256,7 @@ impl Aggregator {
         if let Some(labels) = self.table.thread_mut(pid, tid).labels {
             return labels;
         }
+        let full = self.builder.labels_are_full();
         let thread = self.table.thread_mut(pid, tid).name.clone();
         let process = self.table.process(pid);
         let (name, cgroup) = (process.name.clone(), process.cgroup.clone());
@@ -249,13 +265,20 @@ impl Aggregator {
             key,
             value: LabelValue::Num { value: i64::from(value), unit: StrId::EMPTY },
         };
-        let mut set = vec![number(self.keys.pid, pid), number(self.keys.tid, tid)];
-        let texts = [
+        let mut set = Vec::with_capacity(6);
+        let mut texts = [
             (self.keys.process, Some(&*name)),
             (self.keys.thread, Some(&*thread)),
             (self.keys.cgroup, cgroup.path.as_deref()),
             (self.keys.container, cgroup.container.as_deref()),
         ];
+        if full {
+            // Names repeat themselves, numbers do not.
+            self.counts.unlabelled += 1;
+            texts[1].1 = None;
+        } else {
+            set.extend([number(self.keys.pid, pid), number(self.keys.tid, tid)]);
+        }
         for (key, text) in texts {
             if let Some(text) = text.filter(|t| !t.is_empty()) {
                 set.push(Label { key, value: LabelValue::Str(profile.strings.intern(text)) });

@@ -1,5 +1,6 @@
 //! A recording from beginning to end: attach, sample and aggregate until the window closes.
 
+mod advice;
 mod aggregate;
 mod interrupts;
 mod watch;
@@ -98,7 +99,7 @@ pub fn record(
     wait_for_delay(window.delay, interrupts, child.as_mut())?;
     // After the command was forked: it must not inherit this.
     let precedence = os::Precedence::take();
-    let ticks_before = descendant_ticks(&options.target);
+    let ticks_before = advice::descendant_ticks(&options.target);
     let mut session = Session::open(&options, command)?;
     session.notes().iter().for_each(|note| say(note));
     if let Some(stopped) = stopped {
@@ -115,7 +116,7 @@ pub fn record(
     drop(precedence);
     let (exit, running) = end_of(child, interrupts);
     let mut notes = session.notes().to_vec();
-    notes.extend(advice(&options, &session, &aggregator, ticks_before, lasted));
+    notes.extend(advice::advice(&options, &session, &aggregator, ticks_before, lasted));
     let diagnostics = diagnostics(&session, &aggregator, notes);
     drop_rings(session);
     let aggregated = finish(aggregator, &options, began.1, lasted);
@@ -161,18 +162,23 @@ fn run(
     tick: &mut dyn FnMut(Tick),
 ) {
     let mut fds = Vec::new();
+    // Asking whether the target lives costs system calls, so that is not done each time.
+    let mut ask = true;
+    let mut asked = began;
     while !interrupts.stopped() {
         let elapsed = began.elapsed();
         let left = window.duration.map(|d| d.saturating_sub(elapsed));
-        if left.is_some_and(|l| l.is_zero()) || watch.ended(aggregator) {
+        if left.is_some_and(|l| l.is_zero()) || (ask && watch.ended(aggregator)) {
             return;
         }
+        asked = if ask { Instant::now() } else { asked };
         // Rounded up, so that the last moments are not spent polling.
         let left_ms = left.map_or(i64::MAX, |l| l.as_micros().div_ceil(1000) as i64);
         fds.clear();
         fds.push(interrupts.fd());
         fds.extend(watch.fds());
-        session.wait(&fds, left_ms.min(i64::from(TICK_MS)) as i32);
+        ask = session.wait(&fds, left_ms.min(i64::from(TICK_MS)) as i32)
+            || asked.elapsed().as_millis() >= TICK_MS as u128;
         session.drain(false, |event| aggregator.event(&event));
         tick(Tick { elapsed: began.elapsed(), stats: session.stats() });
     }
@@ -220,100 +226,6 @@ fn sample_types(
         types.push((kind, unit));
     }
     (types, weights)
-}
-
-/// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
-fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
-    let Target::Processes { pids, tree: false } = target else { return None };
-    let children = procfs::descendants(pids);
-    let ticks = aggregate::cpu_ticks(&children);
-    Some((children, ticks))
-}
-
-/// What a user should know of a recording that shows little.
-fn advice(
-    options: &Options,
-    session: &Session,
-    aggregator: &Aggregator,
-    before: Option<(Vec<i32>, u64)>,
-    lasted: Duration,
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    let own: u64 = match &options.target {
-        Target::Processes { pids, .. } => {
-            pids.iter().filter_map(|pid| aggregator.counts.by_process.get(pid)).sum()
-        }
-        _ => session.stats().samples,
-    };
-    let children_busy = before.map_or(Duration::ZERO, |(children, before)| {
-        let ticks = aggregate::cpu_ticks(&children).saturating_sub(before);
-        Duration::from_millis(ticks * 1000 / os::ticks_per_second())
-    });
-    let idle = own as u128 * 10 < u128::from(session.stats().samples.max(1)) || own < 10;
-    if let Target::Processes { pids, .. } = &options.target
-        && idle
-        && children_busy > lasted / 20
-    {
-        notes.push(format!(
-            "process {} was idle while its children used {:.1} s of CPU; --tree records them too",
-            pids[0],
-            children_busy.as_secs_f64()
-        ));
-    } else if session.stats().samples == 0 && missed_time(session).is_none() {
-        notes.push(format!(
-            "no samples in {:.1} s: the target {}",
-            lasted.as_secs_f64(),
-            why_empty(options)
-        ));
-    }
-    notes.extend(missed_time(session));
-    let lost = session.stats().lost;
-    if lost > 0 {
-        notes.push(format!(
-            "{lost} records were lost because prof could not keep up: lower -F, or use -g fp or a \
-             smaller -g dwarf,BYTES"
-        ));
-    }
-    notes
-}
-
-/// The kernel counts the target's CPU time exactly; the samples should add up to it. They do not
-/// when most threads end before their first sample is due.
-fn missed_time(session: &Session) -> Option<String> {
-    const ENOUGH: u64 = 10;
-    /// Nanoseconds.
-    const SHORT_PERIOD: u64 = 200_000;
-    let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
-    let counted = session.counted?;
-    let expected = counted / period;
-    let stats = session.stats();
-    let seen = stats.samples + stats.lost;
-    if session.events().len() > 1 || expected < ENOUGH || seen * 10 >= expected * 8 {
-        return None;
-    }
-    let why = match period {
-        ..SHORT_PERIOD => "the machine cannot take samples that often; lower -F".to_owned(),
-        _ => format!(
-            "threads that live shorter than {:.1} ms are missed; raise -F, or record the whole \
-             machine with -a",
-            period as f64 / 1e6
-        ),
-    };
-    Some(format!(
-        "the samples cover {:.0} % of the {:.1} s of CPU time that the target used: {why}",
-        100.0 * seen as f64 / expected as f64,
-        counted as f64 / 1e9,
-    ))
-}
-
-fn why_empty(options: &Options) -> &'static str {
-    match &options.target {
-        Target::Command(_) => "ended before the first sample was due; raise -F",
-        _ if options.events.iter().any(|e| e.kind != Kind::Clock) => {
-            "had none of these events meanwhile"
-        }
-        _ => "used no CPU meanwhile (it slept or waited)",
-    }
 }
 
 fn end_of(child: Option<Child>, interrupts: &Interrupts) -> (Option<ExitStatus>, Option<i32>) {

@@ -9,16 +9,24 @@ use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Header, Layout, Record};
 use super::ring::{self, Ring};
-use super::{Error, Event, EventSpec, Options, Rate, Target, os, target};
+use super::{Error, Event, EventSpec, Options, Rate, Stacks, Target, os, target};
 use crate::process::procfs;
 
 /// Records newer than this may still be overtaken by older ones of another CPU.
 const SETTLE_NANOS: u64 = 2_000_000;
 
-/// Bytes of a ring up to 999 Hz and above.
+/// Samples that a ring should hold: a quarter of a second at 999 Hz.
+const SAMPLES: usize = 256;
+
+/// Largest rings, up to 999 Hz and above, and the smallest that is asked for, in bytes; a
+/// smaller one is made do with. Records of new processes come in bursts.
 const RING: usize = 8 << 20;
 const BIG_RING: usize = 16 << 20;
-const MIN_RING: usize = 64 << 10;
+const MIN_RING: usize = 2 << 20;
+const LEAST_RING: usize = 64 << 10;
+
+/// Bytes of a sample without the copy of its stack: registers, call chains.
+const SAMPLE: usize = 1024;
 
 /// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +49,8 @@ pub struct Session {
     /// When whole CPUs are sampled for the sake of these.
     filter: Option<ProcessFilter>,
     stats: Stats,
+    /// The events count the target's work and nothing else; those of whole CPUs count idle time.
+    counts_target: bool,
     /// The first event as the kernel counted it, known after [`Session::stop`] when each thread
     /// has events of its own; for a clock, the CPU time of the target in nanoseconds.
     pub counted: Option<u64>,
@@ -56,7 +66,7 @@ impl Session {
     pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
         let cpus = cpus(options)?;
         let (mut attacher, filtered) = new_attacher(options, &cpus)?;
-        let mut rings = open_rings(&cpus, options, &attacher.triggers, &mut attacher.notes)?;
+        let mut rings = open_rings(&cpus, options, &mut attacher)?;
         let (filter, pids) = if filtered {
             let opened = attacher.open(Who::Cpu, &rings);
             opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
@@ -66,7 +76,9 @@ impl Session {
         };
         let layouts = attacher.triggers.iter().map(|&t| attr::layout(t, options.stacks)).collect();
         let stats = Stats::default();
-        Ok(Session { attacher, rings, layouts, filter, stats, counted: None, pids })
+        let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
+        let counted = None;
+        Ok(Session { attacher, rings, layouts, filter, stats, counts_target, counted, pids })
     }
 
     /// The events that are sampled, defaults resolved.
@@ -103,14 +115,15 @@ impl Session {
     }
 
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
-    /// arrives, or `timeout_ms` have passed.
-    pub fn wait(&self, others: &[i32], timeout_ms: i32) {
+    /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
+    pub fn wait(&self, others: &[i32], timeout_ms: i32) -> bool {
         let fds = self.rings.iter().map(Ring::fd).chain(others.iter().copied());
         let mut fds: Vec<libc::pollfd> =
             fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // What was held back is not signalled again: look soon while a ring fills.
         let filling = self.rings.iter().any(|r| r.waiting() * 4 > r.size());
         os::poll(&mut fds, if filling { timeout_ms.min(2) } else { timeout_ms });
+        fds[self.rings.len()..].iter().any(|fd| fd.revents != 0)
     }
 
     /// Hands out what has happened, in the order of time. With `all`, also what is so new that
@@ -137,7 +150,7 @@ impl Session {
         }
         let totals = self.attacher.totals();
         self.stats.lost = self.stats.lost.max(totals.lost);
-        self.counted = self.filter.is_none().then_some(totals.first_event);
+        self.counted = self.counts_target.then_some(totals.first_event);
     }
 }
 
@@ -181,30 +194,61 @@ fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
     Ok(wanted.clone())
 }
 
-fn ring_size(options: &Options, triggers: &[Trigger]) -> usize {
-    let often = triggers.iter().any(|t| match t {
-        Trigger::Frequency(hz) => *hz > 999,
-        Trigger::Period(period) => {
-            !matches!(options.rate, Rate::Frequency(hz) if hz <= 999) && *period < 1_001_001
-        }
-    });
-    if often { BIG_RING } else { RING }
+/// How often samples come at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pace {
+    /// Up to 999 times a second.
+    Slow,
+    /// More often.
+    Fast,
+    /// Nobody knows: each time that something happens.
+    Unknown,
+}
+
+fn pace(options: &Options, attacher: &Attacher) -> Pace {
+    let of = |(event, trigger): (&EventSpec, &Trigger)| match trigger {
+        Trigger::Frequency(hz) if *hz <= 999 => Pace::Slow,
+        Trigger::Frequency(_) => Pace::Fast,
+        Trigger::Period(_) if event.kind != Kind::Clock => Pace::Unknown,
+        Trigger::Period(period) => match options.rate {
+            Rate::Frequency(hz) if hz <= 999 => Pace::Slow,
+            _ if *period >= 1_001_001 => Pace::Slow,
+            _ => Pace::Fast,
+        },
+    };
+    attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow)
+}
+
+fn ring_size(stacks: Stacks, pace: Pace, events: usize) -> usize {
+    let dump = match stacks {
+        Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
+        Stacks::FramePointer | Stacks::None => 0,
+    };
+    let max = match pace {
+        Pace::Slow => RING,
+        Pace::Fast => BIG_RING,
+        Pace::Unknown => return BIG_RING,
+    };
+    let size = SAMPLES * dump.max(SAMPLE) * events;
+    size.next_power_of_two().clamp(MIN_RING, max)
 }
 
 /// One ring a CPU, smaller ones where the user may not lock so much memory.
 fn open_rings(
     cpus: &[u32],
     options: &Options,
-    triggers: &[Trigger],
-    notes: &mut Vec<String>,
+    attacher: &mut Attacher,
 ) -> Result<Vec<Ring>, Error> {
-    let wanted = ring_size(options, triggers);
+    let pace = pace(options, attacher);
+    let wanted = ring_size(options.stacks, pace, attacher.events.len());
+    // Each time prof wakes up costs as much as many samples; but it must not come too late.
+    let watermark = if pace == Pace::Slow { 2 } else { 4 };
     let mut size = wanted;
     loop {
         let rings: Result<Vec<Ring>, std::io::Error> = cpus
             .iter()
             .map(|&cpu| {
-                let mut builder = attr::ring_owner((size / 4) as u32);
+                let mut builder = attr::ring_owner((size / watermark) as u32);
                 let owner = builder.observe_self().one_cpu(cpu as usize).build()?;
                 Ring::new(owner, cpu, size)
             })
@@ -212,7 +256,7 @@ fn open_rings(
         match rings {
             Ok(rings) => {
                 if size < wanted {
-                    notes.push(format!(
+                    attacher.notes.push(format!(
                         "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost \
                          at high rates: the locked-memory limit; as root: \
                          sysctl kernel.perf_event_mlock_kb={}",
@@ -223,7 +267,7 @@ fn open_rings(
                 }
                 return Ok(rings);
             }
-            Err(e) if size > MIN_RING && is_memory(&e) => size /= 2,
+            Err(e) if size > LEAST_RING && is_memory(&e) => size /= 2,
             Err(e) => return Err(Error::other(explain(&e, Wanted::OwnProcess))),
         }
     }

@@ -4,13 +4,18 @@
 //! framehop does the unwinding. Each image has an unwinder of its own, in the address space that
 //! its file states, so that all processes share one and starting a process costs nothing.
 
+mod memo;
 mod module;
+#[cfg(test)]
+mod tests;
 
 use crate::process::image::{Hit, Images, State};
 use crate::process::maps::Regions;
 use crate::sampler::record::{Regs, UserStack};
 
 pub use module::{ModuleUnwinder, RuleCaches, Step};
+
+use memo::{Lead, Memo, Reads, Visited};
 
 /// Most frames of a user stack.
 pub const MAX_FRAMES: usize = 4096;
@@ -152,6 +157,7 @@ pub struct Unwinder {
     /// By image.
     modules: Vec<Option<Box<ModuleUnwinder>>>,
     caches: RuleCaches,
+    memo: Memo,
     /// Modules made since the caches were empty.
     made: usize,
 }
@@ -163,6 +169,7 @@ const MAX_MODULES: usize = 60_000;
 struct Walk<'a> {
     regions: &'a Regions,
     pid: i32,
+    tid: i32,
     stack: Stack<'a>,
 }
 
@@ -193,7 +200,7 @@ impl Unwinder {
     /// where the DWARF walk stops before the thread's entry.
     pub fn unwind(
         &mut self,
-        pid: i32,
+        (pid, tid): (i32, i32),
         regions: &Regions,
         images: &mut Images,
         user: UserStack<'_>,
@@ -203,7 +210,7 @@ impl Unwinder {
         frames.clear();
         let end = match user {
             UserStack::Native { regs, bytes, full } => {
-                let walk = Walk { regions, pid, stack: Stack { start: regs.sp, bytes, full } };
+                let walk = Walk { regions, pid, tid, stack: Stack { start: regs.sp, bytes, full } };
                 self.walk(&walk, regs, images, frames)
             }
             UserStack::Compat => StackEnd::Compat,
@@ -218,26 +225,49 @@ impl Unwinder {
     fn walk(
         &mut self,
         walk: &Walk<'_>,
+        regs: Regs,
+        images: &mut Images,
+        frames: &mut Vec<Frame>,
+    ) -> StackEnd {
+        self.memo.begin(walk.tid, walk.regions.version());
+        let end = self.walk_up(walk, regs, images, frames);
+        self.memo.finish(end == StackEnd::Complete);
+        end
+    }
+
+    fn walk_up(
+        &mut self,
+        walk: &Walk<'_>,
         mut regs: Regs,
         images: &mut Images,
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         let (mut address, mut is_return) = (regs.ip, false);
         loop {
-            let Some(frame) = locate(walk.pid, walk.regions, images, address, is_return) else {
-                match frames.last() {
-                    // Where the program counter is, is a fact, mapped or not.
-                    None => frames.push(unmapped(address)),
-                    Some(last) if is_entry(last, images) => return StackEnd::Complete,
-                    Some(_) => {}
+            regs.ip = address;
+            let read = |address| walk.stack.read(address);
+            let frame = match self.memo.follow(regs, is_return, read, frames, MAX_FRAMES) {
+                Lead::Entry => return StackEnd::Complete,
+                Lead::To(there, frame) => {
+                    regs = there;
+                    frame
                 }
-                return StackEnd::BadReturnAddress;
+                Lead::None => match locate(walk.pid, walk.regions, images, address, is_return) {
+                    Some(frame) => {
+                        frames.push(frame);
+                        frame
+                    }
+                    None => return nowhere(address, images, frames),
+                },
             };
-            frames.push(frame);
             if frames.len() >= MAX_FRAMES {
                 return StackEnd::TooDeep;
             }
-            match self.step(walk, frame, &mut regs, images) {
+            let mut reads = Reads::default();
+            let here = regs;
+            let step = self.step(walk, frame, &mut regs, images, &mut reads);
+            self.memo.note(Visited { regs: here, frame, reads });
+            match step {
                 Step::Caller(caller) => (address, is_return) = (caller, true),
                 Step::Interrupted(interrupted) => (address, is_return) = (interrupted, false),
                 Step::End => return StackEnd::Complete,
@@ -250,8 +280,19 @@ impl Unwinder {
         }
     }
 
-    fn step(&mut self, walk: &Walk<'_>, frame: Frame, regs: &mut Regs, images: &Images) -> Step {
-        let mut read = |address| walk.stack.read(address);
+    fn step(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let mut read = |address| {
+            let word = walk.stack.read(address);
+            reads.note(address, word);
+            word
+        };
         let Place { image: Some(image), segment: Some(_), address } = frame.place else {
             return module::frame_pointer_step(regs, &mut read);
         };
@@ -276,6 +317,17 @@ impl Unwinder {
         let address = address + u64::from(frame.is_return);
         module.step(cache, address, frame.is_return, regs, &mut read)
     }
+}
+
+/// Why a walk ends that came to an address that no mapping holds.
+fn nowhere(address: u64, images: &Images, frames: &mut Vec<Frame>) -> StackEnd {
+    match frames.last() {
+        // Where the program counter is, is a fact, mapped or not.
+        None => frames.push(unmapped(address)),
+        Some(last) if is_entry(last, images) => return StackEnd::Complete,
+        Some(_) => {}
+    }
+    StackEnd::BadReturnAddress
 }
 
 fn is_entry(frame: &Frame, images: &Images) -> bool {
@@ -325,63 +377,4 @@ fn splice(
         return true;
     }
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    use crate::process::maps::Region;
-
-    fn world() -> (Regions, Images) {
-        let (mut regions, mut images) = (Regions::default(), Images::default());
-        let image = images.intern(1, "", &[], 0);
-        regions.insert(Region { start: 0x1000, end: 0x9000, offset: 0, image });
-        (regions, images)
-    }
-
-    fn frames(addresses: &[u64]) -> Vec<Frame> {
-        let (regions, mut images) = world();
-        let frame = |(i, &a)| locate(1, &regions, &mut images, a, i > 0).unwrap();
-        addresses.iter().enumerate().map(frame).collect()
-    }
-
-    fn spliced(f: &mut Vec<Frame>, chain: &[u64]) -> bool {
-        let (regions, mut images) = world();
-        splice(1, f, chain, &regions, &mut images)
-    }
-
-    #[test]
-    fn a_chain_continues_where_dwarf_stops() {
-        let mut f = frames(&[0x1100, 0x1200]);
-        assert!(spliced(&mut f, &[0x1100, 0x1200, 0x1300, 0x1400]));
-        assert_eq!(f, frames(&[0x1100, 0x1200, 0x1300, 0x1400]));
-    }
-
-    #[test]
-    fn a_chain_through_unmapped_memory_is_cut() {
-        let mut f = frames(&[0x1100, 0x1200]);
-        assert!(spliced(&mut f, &[0x1200, 0x1300, 0x20, 0x1400]));
-        assert_eq!(f, frames(&[0x1100, 0x1200, 0x1300]));
-    }
-
-    #[test]
-    fn a_chain_that_adds_nothing_is_not_used() {
-        for chain in [&[][..], &[0x1200], &[0x1300, 0x1400], &[0x1200, 0x20]] {
-            let mut f = frames(&[0x1100, 0x1200]);
-            assert!(!spliced(&mut f, chain), "{chain:?}");
-            assert_eq!(f, frames(&[0x1100, 0x1200]));
-        }
-    }
-
-    #[test]
-    fn reads_stay_within_the_copy() {
-        let bytes = [7u8; 20];
-        let s = Stack { start: 0x100, bytes: &bytes, full: true };
-        assert!(s.read(0x100).is_ok() && s.read(0x10c).is_ok());
-        for outside in [0xff, 0x10d, 0x114, u64::MAX, 0] {
-            assert!(s.read(outside).is_err(), "{outside:x}");
-        }
-        assert!(s.cut_before(0x114) && !s.cut_before(0x100));
-    }
 }
