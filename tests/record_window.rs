@@ -169,7 +169,7 @@ fn signals_are_passed_on_to_the_command() {
     prof.signal(libc::SIGTERM);
     let out = prof.finish().ok();
     assert!(out.text().contains("signal 15"), "{}{}", out.text(), out.stderr);
-    assert!(read(dir.path().join("profile.pb.gz")).self_share("before_exit") > 80.0);
+    assert!(read(dir.path().join("profile.pb.gz")).total_share("before_exit") > 80.0);
 }
 
 #[test]

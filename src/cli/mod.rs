@@ -47,6 +47,7 @@ pub enum Command {
 /// executed or does not exist.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    crate::sampler::os::outlive_cut_files();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),

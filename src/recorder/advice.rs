@@ -60,6 +60,13 @@ pub fn advice(
             aggregator.counts.unlabelled
         ));
     }
+    if os::cut_pages() > 0 {
+        notes.push(
+            "a program's or library's file was cut off while it was read: stacks through it may \
+             be truncated, names in it missing"
+                .to_owned(),
+        );
+    }
     let lost = session.stats().lost;
     if lost > 0 {
         notes.push(format!(

@@ -107,10 +107,17 @@ fn build(types: usize, things: [Numbers; 4], samples: Vec<(Vec<u32>, Vec<u32>, i
             start_line: a as i64,
         })
         .collect();
-    for &(a, b, c, d) in &locations {
+    add_locations(&mut p, &locations);
+    add_samples(&mut p, types, samples, &word);
+    p
+}
+
+fn add_locations(p: &mut Profile, locations: &Numbers) {
+    let (functions, mappings) = (p.functions.len() as u32, p.mappings.len() as u32);
+    for &(a, b, c, d) in locations {
         let first_line = p.lines.len() as u32;
-        let function = |i: u32| FunctionId(i % functions.len() as u32);
-        if !functions.is_empty() {
+        let function = |i: u32| FunctionId(i % functions);
+        if functions > 0 {
             p.lines.extend((0..d % 4).map(|i| Line {
                 function: function(c + i),
                 line: i64::from(b),
@@ -118,14 +125,22 @@ fn build(types: usize, things: [Numbers; 4], samples: Vec<(Vec<u32>, Vec<u32>, i
             }));
         }
         let line_count = p.lines.len() as u32 - first_line;
-        let mapping =
-            (!mappings.is_empty() && b % 3 != 0).then(|| MappingId(b % mappings.len() as u32));
+        let mapping = (mappings > 0 && b % 3 != 0).then(|| MappingId(b % mappings));
         let is_folded = c % 5 == 0;
         p.locations.push(Location { mapping, address: a, first_line, line_count, is_folded });
     }
+}
+
+fn add_samples(
+    p: &mut Profile,
+    types: usize,
+    samples: Vec<(Vec<u32>, Vec<u32>, i64)>,
+    word: &dyn Fn(u32) -> StrId,
+) {
+    let locations = p.locations.len() as u32;
     for (stack, labels, value) in samples {
-        let frames = stack.iter().filter(|_| !locations.is_empty());
-        let stack = p.stacks.push_iter(frames.map(|&f| LocationId(f % locations.len() as u32)));
+        let frames = stack.iter().filter(|_| locations > 0);
+        let stack = p.stacks.push_iter(frames.map(|&f| LocationId(f % locations)));
         let set: Vec<Label> = labels
             .iter()
             .map(|&n| {
@@ -140,7 +155,6 @@ fn build(types: usize, things: [Numbers; 4], samples: Vec<(Vec<u32>, Vec<u32>, i
         p.samples.push(Sample { stack, labels });
         p.values.extend((0..types as i64).map(|i| value.wrapping_mul(i + 1)));
     }
-    p
 }
 
 fn profiles() -> impl Strategy<Value = Profile> {
