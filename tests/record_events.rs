@@ -76,6 +76,21 @@ fn page_faults_one_by_one() {
     assert_eq!(faults, p.total(p.column("samples")));
 }
 
+/// Where the kernel chooses the period, the samples' periods add up to many times what happened.
+#[test]
+fn values_are_what_the_kernel_counted() {
+    let dir = temp_dir();
+    for rate in ["29", "99", "999"] {
+        let prof = Prof::new(&dir, "record -e page-faults -F").arg(rate);
+        prof.target(target("faults", Build::C), "100000").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let faults = p.total(p.column("page-faults"));
+        // Those of the start come on top.
+        assert!((100_000..102_000).contains(&faults), "-F {rate}: {faults}");
+        assert!(p.figure("samples") > 5, "{:?}", p.comments);
+    }
+}
+
 #[test]
 fn context_switches_of_a_sleeper() {
     let dir = temp_dir();

@@ -114,6 +114,24 @@ fn sigterm_ends_early_and_writes() {
     ended_by(libc::SIGTERM);
 }
 
+/// `timeout` signals prof and then its whole group: that is one wish for an end, not two.
+#[test]
+fn an_end_by_timeout_writes() {
+    let dir = temp_dir();
+    for n in 0..5 {
+        let file = format!("{n}.pb.gz");
+        let prof = Prof::new(&dir, "record -F 999 -o").arg(&file);
+        let prof = prof.target(target("exits", Build::C), "0 60000").command;
+        let mut command = Command::new("timeout");
+        command.arg("1").arg(prof.get_program()).args(prof.get_args());
+        command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(124), "{words}");
+        assert!(read(dir.path().join(file)).figure("samples") > 0, "{words}");
+    }
+}
+
 /// Writing into a pipe that nobody reads blocks: there a second Ctrl-C has to be enough.
 #[test]
 fn a_second_ctrl_c_gives_up() {

@@ -177,6 +177,20 @@ impl Images {
         }
     }
 
+    /// Gives back the memory that the files' bytes take in prof; they are read again when they
+    /// are needed.
+    pub fn drop_pages(&self) {
+        for image in &self.images {
+            if let State::Elf(loaded) = &image.state
+                && let Bytes::File(map) = &*loaded.bytes
+            {
+                // SAFETY: the map is of a file and never written to, so each byte reads the same
+                // again. When it fails, the pages stay.
+                let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+            }
+        }
+    }
+
     /// Number of images.
     pub fn len(&self) -> usize {
         self.images.len()
@@ -241,8 +255,8 @@ fn open_file(path: &Path, image: &Image, is_exact: bool) -> State {
     if !is_exact && image.inode != 0 && image.inode != inode {
         return State::Unreadable;
     }
-    // SAFETY: the file is only read. If somebody truncates a binary while it is mapped, its
-    // own processes die of SIGBUS like us; nobody writes binaries in place.
+    // SAFETY: the file is only read. Should somebody cut it off meanwhile, it reads as zeros
+    // (`sampler::os::outlive_cut_files`); nothing here trusts what it reads.
     let Ok(map) = (unsafe { Mmap::map(&file) }) else { return State::Anonymous };
     let state = loaded(Bytes::File(map), Some(file), inode);
     match &state {

@@ -157,6 +157,13 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
+/// Resident bytes of prof itself that are pages of files.
+pub fn own_file_bytes() -> Option<u64> {
+    const PAGE: u64 = 4096;
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    Some(statm.split_ascii_whitespace().nth(2)?.parse::<u64>().ok()? * PAGE)
+}
+
 /// A setting below `/proc/sys`.
 pub fn sysctl(name: &str) -> Option<i64> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()

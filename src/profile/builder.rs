@@ -20,20 +20,21 @@ pub struct Column(pub usize);
 /// How much a [`Builder`] may hold. What is beyond is folded into what is there, and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Nodes of the calling-context tree (at most 18 bytes each with their index).
+    /// Nodes of the calling-context tree (14 bytes each with their index).
     pub nodes: usize,
-    /// Distinct stacks with labels (at most 40 bytes each with two sample types).
+    /// Distinct stacks with labels (31 bytes each with two sample types).
     pub rows: usize,
-    /// Distinct addresses (at most 44 bytes each).
+    /// Distinct addresses (40 bytes each).
     pub locations: usize,
     /// Distinct sets of labels (about 160 bytes each).
     pub label_sets: usize,
 }
 
 impl Default for Limits {
-    /// About 45 MiB in all, so that prof stays below 64 MiB beyond its ring buffers.
+    /// About 35 MiB in all, so that prof stays below 64 MiB beyond its ring buffers. Indices
+    /// double when seven eighths of a power of two are full: these stay just below that.
     fn default() -> Self {
-        Limits { nodes: 1 << 20, rows: 7 << 15, locations: 7 << 15, label_sets: 1 << 16 }
+        Limits { nodes: 7 << 17, rows: 200_000, locations: 7 << 15, label_sets: 7 << 12 }
     }
 }
 
@@ -317,6 +318,26 @@ impl Builder {
         n
     }
 
+    /// Scales the values of a column so that they add up to `total`; when they add up to
+    /// nothing, they stay.
+    pub fn scale_to(&mut self, column: Column, total: i64) {
+        let width = self.profile.sample_types.len();
+        let cells = || (column.0..).step_by(width);
+        let all = self.values.len();
+        let sum: i128 = cells().take_while(|&i| i < all).map(|i| i128::from(self.values[i])).sum();
+        if sum <= 0 {
+            return;
+        }
+        // Rounding what has been so far, not each value: then the sum is right, too.
+        let (mut before, mut given) = (0i128, 0i64);
+        for i in cells().take_while(|&i| i < all) {
+            before += i128::from(self.values[i]);
+            let scaled = ((before * i128::from(total) + sum / 2) / sum) as i64;
+            self.values[i] = scaled - given;
+            given = scaled;
+        }
+    }
+
     /// Number of distinct stacks (with their labels) so far.
     pub fn distinct(&self) -> usize {
         self.rows.len()
@@ -404,6 +425,20 @@ mod tests {
         assert_eq!(p.total(0), 3);
         assert_eq!(p.stacks.get(p.samples[1].stack), [ids[0]]);
         assert_eq!(p.stacks.get(p.samples[2].stack), []);
+    }
+
+    #[test]
+    fn values_are_scaled_to_a_total() {
+        let mut b = builder();
+        for (i, weight) in [1, 700, 2, 0, 5].into_iter().enumerate() {
+            let at = b.location(None, i as u64);
+            b.add(&[at], LabelSetId::EMPTY, Column(1), weight);
+        }
+        b.scale_to(Column(1), 70);
+        let p = b.finish(None);
+        assert_eq!((p.total(0), p.total(1)), (5, 70));
+        assert_eq!(p.values_of(1), [1, 69]);
+        assert!(p.values.iter().all(|&v| v >= 0));
     }
 
     #[test]

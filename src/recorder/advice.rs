@@ -6,7 +6,7 @@ use super::Aggregator;
 use super::aggregate::cpu_ticks;
 use crate::process::procfs;
 use crate::sampler::events::Kind;
-use crate::sampler::{Options, Session, Target, os};
+use crate::sampler::{Options, Session, Target, os, permissions};
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
@@ -23,8 +23,10 @@ pub fn advice(
     aggregator: &Aggregator,
     before: Option<(Vec<i32>, u64)>,
     lasted: Duration,
+    interrupted: bool,
 ) -> Vec<String> {
     let mut notes = Vec::new();
+    let lives = session.pids.is_empty() || session.pids.iter().any(|&p| procfs::stat(p).is_some());
     let own: u64 = match &options.target {
         Target::Processes { pids, .. } => {
             pids.iter().filter_map(|pid| aggregator.counts.by_process.get(pid)).sum()
@@ -47,9 +49,10 @@ pub fn advice(
         ));
     } else if session.stats().samples == 0 && missed_time(session).is_none() {
         notes.push(format!(
-            "no samples in {:.1} s: the target {}",
+            "no samples in {:.1} s: the {} {}",
             lasted.as_secs_f64(),
-            why_empty(options)
+            if matches!(options.target, Target::Everything) { "machine" } else { "target" },
+            why_empty(options, session, lives, interrupted)
         ));
     }
     notes.extend(missed_time(session));
@@ -83,20 +86,25 @@ fn missed_time(session: &Session) -> Option<String> {
     const ENOUGH: u64 = 10;
     /// Nanoseconds.
     const SHORT_PERIOD: u64 = 200_000;
+    const CPU_WIDE_PERIOD: u64 = 1_000_000;
     let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
-    let counted = session.counted?;
+    let counted = session.cpu_time()?;
     let expected = counted / period;
     let stats = session.stats();
     let seen = stats.samples + stats.lost;
     if session.events().len() > 1 || expected < ENOUGH || seen * 10 >= expected * 8 {
         return None;
     }
+    let millis = period as f64 / 1e6;
     let why = match period {
         ..SHORT_PERIOD => "the machine cannot take samples that often; lower -F".to_owned(),
+        // Whole CPUs could be sampled instead, which misses no thread.
+        ..CPU_WIDE_PERIOD if permissions::may_sample_cpus() => {
+            format!("threads that use less than {millis:.1} ms each are missed; -F 999 sees them")
+        }
         _ => format!(
-            "threads that live shorter than {:.1} ms are missed; raise -F, or record the whole \
-             machine with -a",
-            period as f64 / 1e6
+            "threads that use less than {millis:.1} ms each are missed; raise -F, or record the \
+             whole machine with -a"
         ),
     };
     Some(format!(
@@ -106,12 +114,29 @@ fn missed_time(session: &Session) -> Option<String> {
     ))
 }
 
-fn why_empty(options: &Options) -> &'static str {
-    match &options.target {
-        Target::Command(_) => "ended before the first sample was due; raise -F",
-        _ if options.events.iter().any(|e| e.kind != Kind::Clock) => {
-            "had none of these events meanwhile"
-        }
-        _ => "used no CPU meanwhile (it slept or waited)",
+fn why_empty(options: &Options, session: &Session, running: bool, interrupted: bool) -> String {
+    let events = session.events();
+    if interrupted && session.pids.iter().any(|&pid| procfs::stat(pid).is_some()) {
+        return "was interrupted too early, or used no CPU until then".to_owned();
+    }
+    if events.iter().any(|e| e.kind != Kind::Clock) {
+        let names: Vec<&str> = events.iter().map(|e| e.name.as_str()).collect();
+        return format!("had no {} meanwhile", names.join(", "));
+    }
+    let place = match (&options.cpus, events[0].user, events[0].kernel) {
+        (Some(_), ..) => " on these CPUs",
+        (None, false, _) => " in the kernel",
+        (None, _, false) => " outside the kernel",
+        _ => "",
+    };
+    let of_command = matches!(options.target, Target::Command(_)).then(os::children_cpu);
+    match of_command.or(session.cpu_time().map(|n| n as f64 / 1e9)) {
+        Some(cpu) if cpu > 0.0 && place.is_empty() => format!(
+            "used {:.1} ms of CPU, and a sample is due every {:.1} ms; raise -F",
+            cpu * 1e3,
+            session.period().unwrap_or(0) as f64 / 1e6
+        ),
+        _ if !running => format!("ended before a sample was due{place}; raise -F"),
+        _ => format!("used no CPU{place} meanwhile (it slept or waited)"),
     }
 }

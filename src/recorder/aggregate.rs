@@ -289,6 +289,19 @@ impl Aggregator {
         id
     }
 
+    /// Scales what events weigh to what the kernel counted of them.
+    ///
+    /// The period that a sample carries is the next one where the kernel has just chosen it
+    /// anew, so the periods of a few samples can add up to many times what happened.
+    pub fn scale(&mut self, counts: impl Iterator<Item = (usize, u64)>) {
+        for (event, count) in counts {
+            let weight = &self.weights[event];
+            if weight.fixed.is_none() {
+                self.builder.scale_to(weight.column, i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
     /// The profile. The main binary is that of `main`, or of the process with most samples.
     pub fn finish(mut self, main: Option<i32>) -> Aggregated {
         self.table.images.find_perf_maps();

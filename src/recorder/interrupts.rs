@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -13,6 +14,10 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::sampler::os;
+
+/// `timeout(1)` and some shells signal a process and then its group, so that one wish for an end
+/// arrives twice.
+const SAME_WISH: Duration = Duration::from_millis(300);
 
 /// The state that the signal thread shares with the recording.
 #[derive(Default)]
@@ -44,16 +49,18 @@ impl Interrupts {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut first = None;
             for origin in signals.forever() {
-                let ends = matches!(origin.signal, SIGINT | SIGTERM | SIGHUP);
                 theirs.pass_on(origin.signal, origin.cause);
-                if ends && theirs.stop.swap(true, Ordering::SeqCst) {
+                if !matches!(origin.signal, SIGINT | SIGTERM | SIGHUP) {
+                    continue;
+                }
+                let since = first.get_or_insert_with(Instant::now).elapsed();
+                if theirs.stop.swap(true, Ordering::SeqCst) && since > SAME_WISH {
                     theirs.give_up(origin.signal);
                 }
-                if ends {
-                    // A full or closed pipe has woken the reader already.
-                    let _ = waker.write(&[1]);
-                }
+                // A full or closed pipe has woken the reader already.
+                let _ = waker.write(&[1]);
             }
         })?;
         Ok(Interrupts { shared, wake })

@@ -21,6 +21,10 @@ use watch::Watch;
 /// Longest time between two looks at the rings.
 const TICK_MS: i32 = 200;
 
+/// Pages of mapped files that prof keeps in memory at most, and how often that is looked at.
+const MAX_FILE_BYTES: u64 = 12 << 20;
+const TRIM_EVERY: Duration = Duration::from_secs(2);
+
 /// When a recording begins and ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
@@ -112,11 +116,20 @@ pub fn record(
     session.stop();
     let lasted = began.0.elapsed();
     session.drain(true, |event| aggregator.event(&event));
+    aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
     drop(precedence);
     let (exit, running) = end_of(child, interrupts);
     let mut notes = session.notes().to_vec();
-    notes.extend(advice::advice(&options, &session, &aggregator, ticks_before, lasted));
+    let interrupted = interrupts.stopped();
+    notes.extend(advice::advice(
+        &options,
+        &session,
+        &aggregator,
+        ticks_before,
+        lasted,
+        interrupted,
+    ));
     let diagnostics = diagnostics(&session, &aggregator, notes);
     drop_rings(session);
     let aggregated = finish(aggregator, &options, began.1, lasted);
@@ -164,7 +177,7 @@ fn run(
     let mut fds = Vec::new();
     // Asking whether the target lives costs system calls, so that is not done each time.
     let mut ask = true;
-    let mut asked = began;
+    let (mut asked, mut trimmed) = (began, began);
     while !interrupts.stopped() {
         let elapsed = began.elapsed();
         let left = window.duration.map(|d| d.saturating_sub(elapsed));
@@ -180,6 +193,12 @@ fn run(
         ask = session.wait(&fds, left_ms.min(i64::from(TICK_MS)) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
         session.drain(false, |event| aggregator.event(&event));
+        if trimmed.elapsed() > TRIM_EVERY {
+            trimmed = Instant::now();
+            if procfs::own_file_bytes().is_some_and(|n| n > MAX_FILE_BYTES) {
+                aggregator.table.images.drop_pages();
+            }
+        }
         tick(Tick { elapsed: began.elapsed(), stats: session.stats() });
     }
 }

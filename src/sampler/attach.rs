@@ -281,15 +281,15 @@ impl Attacher {
         Error::other(explain(error, Wanted::OtherProcess(pid as u32)))
     }
 
-    /// Reads all counters: what the kernel counted of the first event, inherited ones included,
-    /// and the samples of all events that it could not write.
+    /// Reads all counters: what the kernel counted of each event, inherited ones included, and
+    /// the samples of all events that it could not write.
     pub fn totals(&mut self) -> Totals {
-        let mut totals = Totals::default();
+        let mut totals = Totals { events: vec![0; self.events.len()], lost: 0 };
         for counter in &mut self.counters {
             let Ok(data) = counter.read_full() else { continue };
             totals.lost += data.lost().unwrap_or(0);
-            if self.ids.get(&counter.id()).is_some_and(|o| o.event == 0) {
-                totals.first_event += data.count();
+            if let Some(opened) = self.ids.get(&counter.id()) {
+                totals.events[usize::from(opened.event)] += data.count();
             }
         }
         totals
@@ -297,10 +297,10 @@ impl Attacher {
 }
 
 /// What the kernel counted by the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// The first event, in its unit.
-    pub first_event: u64,
+    /// Each event, in its unit.
+    pub events: Vec<u64>,
     /// Samples that could not be written.
     pub lost: u64,
 }

@@ -86,14 +86,27 @@ pub fn monotonic_nanos() -> u64 {
 
 /// CPU time (seconds) and peak resident memory (bytes) of prof itself.
 pub fn own_usage() -> (f64, u64) {
+    let usage = usage_of(libc::RUSAGE_SELF);
+    (cpu_of(&usage), usage.ru_maxrss as u64 * 1024)
+}
+
+/// CPU time in seconds of children that have been waited for, and of theirs.
+pub fn children_cpu() -> f64 {
+    cpu_of(&usage_of(libc::RUSAGE_CHILDREN))
+}
+
+fn usage_of(who: i32) -> libc::rusage {
     // SAFETY: an all-zero rusage is valid, and getrusage writes to it.
-    let usage = unsafe {
+    unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        libc::getrusage(who, &raw mut usage);
         usage
-    };
+    }
+}
+
+fn cpu_of(usage: &libc::rusage) -> f64 {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_maxrss as u64 * 1024)
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// Waits until one of these descriptors is readable, or for `timeout_ms`. Returns at a signal.

@@ -45,6 +45,11 @@ pub const MAIN_CHECK: &str = "own processes";
 /// Size of a ring buffer that never loses a sample at usual rates.
 const RING_BYTES: u64 = 8 << 20;
 
+/// Whether this user may sample whole CPUs.
+pub fn may_sample_cpus() -> bool {
+    whole_machine(&Facts::read()).ok
+}
+
 /// Everything that is worth checking, the most important first. Takes some milliseconds.
 pub fn checks() -> Vec<Check> {
     let facts = Facts::read();

@@ -51,9 +51,8 @@ pub struct Session {
     stats: Stats,
     /// The events count the target's work and nothing else; those of whole CPUs count idle time.
     counts_target: bool,
-    /// The first event as the kernel counted it, known after [`Session::stop`] when each thread
-    /// has events of its own; for a clock, the CPU time of the target in nanoseconds.
-    pub counted: Option<u64>,
+    /// Each event as the kernel counted it, known after [`Session::stop`].
+    counts: Vec<u64>,
     /// Processes that were attached to at the beginning.
     pub pids: Vec<i32>,
 }
@@ -77,8 +76,8 @@ impl Session {
         let layouts = attacher.triggers.iter().map(|&t| attr::layout(t, options.stacks)).collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
-        let counted = None;
-        Ok(Session { attacher, rings, layouts, filter, stats, counts_target, counted, pids })
+        let counts = Vec::new();
+        Ok(Session { attacher, rings, layouts, filter, stats, counts_target, counts, pids })
     }
 
     /// The events that are sampled, defaults resolved.
@@ -92,6 +91,22 @@ impl Session {
             Trigger::Period(period) => Some(*period),
             Trigger::Frequency(_) => None,
         }
+    }
+
+    /// After [`Session::stop`]: a clock's time as the kernel counted it, that is the CPU time of
+    /// the target in nanoseconds; `None` where the events count more than the target's.
+    pub fn cpu_time(&self) -> Option<u64> {
+        let clock = self.attacher.events.first()?.kind == Kind::Clock && self.counts_target;
+        self.counts.first().copied().filter(|_| clock)
+    }
+
+    /// After [`Session::stop`]: events whose period the kernel chose, with the number of them
+    /// that it counted.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let chosen = |&(i, _): &(usize, u64)| {
+            matches!(self.attacher.triggers[i], Trigger::Frequency(_)) && self.filter.is_none()
+        };
+        self.counts.iter().copied().enumerate().filter(chosen)
     }
 
     /// Sentences for the user about fallbacks and os.
@@ -150,7 +165,7 @@ impl Session {
         }
         let totals = self.attacher.totals();
         self.stats.lost = self.stats.lost.max(totals.lost);
-        self.counted = self.counts_target.then_some(totals.first_event);
+        self.counts = totals.events;
     }
 }
 

@@ -270,6 +270,18 @@ pub fn label_text(profile: &Profile, value: LabelValue) -> String {
     }
 }
 
+impl Name {
+    fn rank(self) -> u8 {
+        match self {
+            Name::Function(_) => 0,
+            Name::Address(_) => 1,
+            Name::Label(..) => 2,
+            Name::NoStack => 3,
+            Name::Any => 4,
+        }
+    }
+}
+
 impl Frame {
     /// What to print: the function, `binary+0xoffset`, `0xaddress`, or the label's value.
     pub fn display<'p>(&self, profile: &'p Profile) -> Cow<'p, str> {
@@ -301,7 +313,8 @@ impl Frame {
         }
     }
 
-    /// Orders frames by name, then binary, file and line; allocates nothing for functions.
+    /// Orders frames by name, then binary, file and line: first functions, then addresses, then
+    /// what is neither. Allocates nothing for functions.
     pub fn cmp_name(&self, other: &Frame, profile: &Profile) -> Ordering {
         let by_name = match (self.name, other.name) {
             (a, b) if a == b => Ordering::Equal,
@@ -309,6 +322,9 @@ impl Frame {
             (Name::Address(a), Name::Address(b)) => {
                 (profile.str(self.binary), a).cmp(&(profile.str(other.binary), b))
             }
+            // Not by what they look like: addresses of one binary belong together in the order
+            // of their numbers, and an order that is sometimes this and sometimes that is none.
+            (a, b) if a.rank() != b.rank() => a.rank().cmp(&b.rank()),
             _ => self.display(profile).cmp(&other.display(profile)),
         };
         by_name
@@ -350,6 +366,33 @@ mod tests {
         assert_ne!(lines.of(LocationId(0))[0], lines.of(LocationId(4))[0]);
         let functions = at(Granularity::FUNCTION);
         assert_eq!(functions.of(LocationId(0))[0], functions.of(LocationId(4))[0]);
+    }
+
+    #[test]
+    fn the_order_of_names_is_total() {
+        let mut p = Profile::default();
+        let [low, high] = ["/usr/bin/env", "/usr/lib/gcc/cc1"].map(|b| p.strings.intern(b));
+        let names = ["do_filp_open", "cc1+0x2", "env+0x1", "abc"].map(|n| p.strings.intern(n));
+        let id = StrId::EMPTY;
+        let (name, binary, file, system_name) = (Name::Any, id, id, id);
+        let empty =
+            Frame { name, binary, file, system_name, line: 0, kernel: false, inlined: false };
+        let mut all: Vec<Frame> = Vec::new();
+        for binary in [low, high] {
+            let addresses = [1, 0x10, 2].map(Name::Address);
+            let functions = names.map(Name::Function);
+            let label = Name::Label(Some(LabelValue::Str(names[0])), names[1]);
+            let rest = [label, Name::NoStack, Name::Any];
+            let kinds = addresses.into_iter().chain(functions).chain(rest);
+            all.extend(kinds.map(|name| Frame { name, binary, ..empty }));
+        }
+        let less = |a: &Frame, b: &Frame| a.cmp_name(b, &p) == Ordering::Less;
+        for a in &all {
+            for b in &all {
+                assert_eq!(a.cmp_name(b, &p), b.cmp_name(a, &p).reverse());
+                assert!(all.iter().all(|c| !(less(a, b) && less(b, c)) || less(a, c)));
+            }
+        }
     }
 
     #[test]
