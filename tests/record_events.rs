@@ -59,6 +59,18 @@ fn a_period_of_a_clock() {
     assert!((1_850_000_000..2_250_000_000).contains(&ns), "{ns}");
 }
 
+/// A clock cannot tick as often as that; each sample weighs what the kernel made of it.
+#[test]
+fn a_period_shorter_than_the_kernels_shortest() {
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record -e cpu-clock -c 1 -g none");
+    let out = prof.target("sh", "-c :").run().ok().says(&["1 ns", "10000 ns"]);
+    assert_eq!(out.stderr.matches("10000 ns").count(), 1, "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.period, 10_000);
+    assert_eq!(p.total(p.column("cpu")), 10_000 * p.total(p.column("samples")));
+}
+
 #[test]
 fn page_faults_one_by_one() {
     if !common::needs(&["python3"]) {
@@ -179,6 +191,7 @@ fn unknown_events() {
     refused("-e no-such-event", 2, &["no-such-event"]);
     refused("-e cycels", 2, &["cycels", "cycles"]);
     refused("-e cpu-clock:z", 2, &["cpu-clock:z"]);
+    refused("-e cpu-clock:uS", 2, &["cpu-clock:uS", "'S' of perf is not supported"]);
 }
 
 #[test]
@@ -196,6 +209,7 @@ fn nonsense_rates_and_windows() {
     }
     refused("-g lbr", 2, &["lbr"]);
     refused("-g dwarf,0", 2, &["0"]);
+    refused("-g dwarf,999999", 2, &["999999", "65528"]);
 }
 
 #[test]

@@ -190,6 +190,55 @@ fn paranoid_level_1_allows_kernel_frames() {
     assert!(kernel > 50.0, "{kernel} % with kernel frames: {}", out.stderr);
 }
 
+#[test]
+fn kernel_code_alone_is_refused_with_the_setting_in_the_way() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else {
+        return skip("kernel.perf_event_paranoid cannot be set");
+    };
+    let dir = open_dir();
+    for events in ["cpu-clock:k", "page-faults,cpu-clock:k"] {
+        let out = unprivileged(dir.path(), "record -e").arg(events).target("true", "").run();
+        out.refused(1, &["kernel code", "sudo sysctl kernel.perf_event_paranoid=1"]);
+    }
+}
+
+/// tracefs is root's own, so the right to profile is not enough.
+#[test]
+fn tracepoints_need_a_right_of_their_own() {
+    if !can_drop_rights() || system::tracefs().is_none() || !needs(&["setcap"]) {
+        return;
+    }
+    let dir = open_dir();
+    let prof = dir.path().join("prof");
+    let record = || {
+        let prof = unprivileged(dir.path(), "record -e sched:sched_switch");
+        prof.target("sleep", "0.01").run()
+    };
+    let unlock = || {
+        let out = unprivileged(dir.path(), "doctor --json").run();
+        let checks: Vec<serde_json::Value> = serde_json::from_str(&out.text()).unwrap();
+        let check = checks.into_iter().find(|c| c["name"] == "tracepoints").unwrap();
+        check["unlock"].as_str().map(str::to_owned)
+    };
+    if record().status.success() {
+        return skip("everyone may read tracefs");
+    }
+    let give = |rights: &str| common::run::tool("setcap", &[rights.as_ref(), prof.as_ref()]);
+    for rights in ["cap_syslog=ep", "cap_perfmon,cap_sys_ptrace=ep"] {
+        give(rights);
+        let command = unlock().expect("doctor has a command");
+        record().refused(1, &["sched:sched_switch", &format!("try: {command}")]);
+    }
+    let command = unlock().unwrap();
+    let rights = command.strip_prefix("sudo setcap ").unwrap().split(' ').next().unwrap();
+    give(rights);
+    record().ok();
+    assert_eq!(unlock(), None);
+}
+
 /// Locked memory is not to be had: smaller rings, a word about it, and a good recording.
 #[test]
 fn the_limit_of_locked_memory() {
@@ -208,6 +257,31 @@ fn the_limit_of_locked_memory() {
     assert!(read(dir.path().join("locked.pb.gz")).total_share("bar") > 40.0);
     let words = out.stderr.to_lowercase();
     assert!(words.contains("mlock") || words.contains("memlock"), "{}", out.stderr);
+}
+
+/// Not even for the smallest rings.
+#[test]
+fn no_locked_memory_at_all() {
+    if !can_drop_rights() || !needs(&["prlimit"]) {
+        return;
+    }
+    let Some(_limit) = Sysctl::set("kernel.perf_event_mlock_kb", "8") else {
+        return skip("kernel.perf_event_mlock_kb cannot be set");
+    };
+    let dir = open_dir();
+    let limited = |prof: Prof| {
+        let mut command = Command::new("prlimit");
+        command.args(["--memlock=0:0"]).current_dir(&dir).arg(prof.command.get_program());
+        command.args(prof.command.get_args());
+        Prof { command }.run()
+    };
+    let out = limited(unprivileged(dir.path(), "record -e cpu-clock").target("true", ""));
+    out.refused(1, &["kernel.perf_event_mlock_kb", "ulimit -l", "try: sudo sysctl"]);
+    let out = limited(unprivileged(dir.path(), "doctor"));
+    assert_eq!(out.code(), 1, "{}", out.text());
+    let row = out.text();
+    let row = row.lines().find(|l| l.starts_with("own processes")).unwrap();
+    assert!(row.contains(" no ") && row.contains("kernel.perf_event_mlock_kb"), "{row}");
 }
 
 /// 300 threads and an unprivileged prof on them, with limits of open files as prlimit has them.

@@ -56,7 +56,8 @@ pub struct TargetArgs {
           help_heading = "Window")]
     pub delay: Option<Duration>,
 
-    /// Samples a second and CPU, or 'max' for the kernel's limit [default: 99]
+    /// Samples a second and CPU, or 'max' for the kernel's limit; tracepoints are sampled each
+    /// time instead, unless -c is given [default: 99]
     #[arg(short = 'F', long, value_name = "HZ", value_parser = parse_frequency,
           conflicts_with = "count", allow_hyphen_values = true, help_heading = "Events")]
     pub freq: Option<Rate>,
@@ -235,7 +236,8 @@ fn parse_stacks(text: &str) -> Result<StacksArg, String> {
     let bytes = match bytes {
         None => None,
         Some(b) => match b.parse::<u32>() {
-            Ok(n) if n >= 8 => Some(n.min(MAX_DUMP)),
+            // The kernel copies whole words.
+            Ok(n) if (8..=MAX_DUMP).contains(&n) => Some(n.next_multiple_of(8)),
             _ => return Err(format!("'{b}' is not a number of bytes from 8 to {MAX_DUMP}")),
         },
     };
@@ -270,8 +272,9 @@ mod tests {
         for bad in ["0", "-1", "x", ""] {
             assert!(parse_frequency(bad).is_err(), "{bad}");
         }
-        assert_eq!(parse_stacks("dwarf,65536"), Ok(StacksArg::Dwarf(Some(MAX_DUMP))));
-        for bad in ["dwarf,x", "fp,8", "lbr", "dwarf,0"] {
+        assert_eq!(parse_stacks("dwarf,65528"), Ok(StacksArg::Dwarf(Some(MAX_DUMP))));
+        assert_eq!(parse_stacks("dwarf,1001"), Ok(StacksArg::Dwarf(Some(1008))));
+        for bad in ["dwarf,x", "fp,8", "lbr", "dwarf,0", "dwarf,65529", "dwarf,999999"] {
             assert!(parse_stacks(bad).is_err(), "{bad}");
         }
     }

@@ -8,11 +8,12 @@ use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::attr::{Features, Shape, Trigger, sampling_event, trigger};
+use super::attr::{Features, SHORTEST_CLOCK, Shape, Trigger, sampling_event, trigger};
+use super::events::Kind;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Record};
 use super::ring::Ring;
-use super::{Error, EventSpec, Options, os};
+use super::{Error, EventSpec, Options, Rate, os};
 use crate::process::procfs;
 
 /// Descriptors that are needed besides those of events.
@@ -82,7 +83,7 @@ impl Attacher {
     fn resolve_events(&mut self) -> Result<(), Error> {
         let max_rate = procfs::sysctl("kernel/perf_event_max_sample_rate").unwrap_or(100_000);
         let max_rate = max_rate.max(1) as u64;
-        if let super::Rate::Frequency(hz) = self.options.rate
+        if let Rate::Frequency(hz) = self.options.rate
             && hz > max_rate
         {
             self.notes.push(format!(
@@ -112,7 +113,19 @@ impl Attacher {
             }
             self.triggers.push(trigger(&self.events[i], self.options.rate, max_rate));
         }
+        self.note_short_period();
         Ok(())
+    }
+
+    fn note_short_period(&mut self) {
+        if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
+            && self.events.iter().any(|e| e.kind == Kind::Clock)
+        {
+            self.notes.push(format!(
+                "the kernel's clocks have no period of {period} ns; sampling each \
+                 {SHORTEST_CLOCK} ns, the shortest"
+            ));
+        }
     }
 
     /// Opens an event on prof itself (or a CPU) and narrows the features down to what works.
@@ -149,7 +162,7 @@ impl Attacher {
             return Error::other(format!(
                 "event '{}' does not exist on this machine{}; nearest that works: {}",
                 spec.name,
-                if spec.kind == super::events::Kind::Hardware {
+                if spec.kind == Kind::Hardware {
                     " (no hardware counters, or not this one)"
                 } else {
                     ""
@@ -158,8 +171,9 @@ impl Attacher {
             ));
         }
         let wanted = match spec.kind {
-            super::events::Kind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
+            Kind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
             _ if self.cpu_wide => Wanted::WholeMachine,
+            _ if !spec.user => Wanted::Kernel,
             _ => Wanted::OwnProcess,
         };
         Error::other(explain(error, wanted))

@@ -17,6 +17,9 @@ const USER_REGS: u64 = (1 << 6) | (1 << 7) | (1 << 8);
 /// The longest stack copy: a multiple of eight below 64 KiB (perf's limit too).
 pub const MAX_DUMP: u32 = 65_528;
 
+/// The kernel's shortest period of a clock, in nanoseconds (`perf_swevent_start_hrtimer`).
+pub const SHORTEST_CLOCK: u64 = 10_000;
+
 /// What a kernel or a user may lack; narrowed down while the first event is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Features {
@@ -41,12 +44,15 @@ pub enum Trigger {
 /// are sampled each time unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     let frequency = match rate {
+        Rate::Period(period) if spec.kind == Kind::Clock => {
+            return Trigger::Period(period.max(SHORTEST_CLOCK));
+        }
         Rate::Period(period) => return Trigger::Period(period),
         Rate::Frequency(hz) => hz.min(max_rate),
         Rate::Max => max_rate,
     };
     match spec.kind {
-        Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(1)),
+        Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(SHORTEST_CLOCK)),
         Kind::Tracepoint => Trigger::Period(1),
         Kind::Software | Kind::Hardware => Trigger::Frequency(frequency),
     }
@@ -115,7 +121,9 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     }
     attr.set_precise_ip(u64::from(spec.precise));
     attr.set_exclude_user(u64::from(!spec.user));
-    attr.set_exclude_kernel(u64::from(!(spec.kernel && features.kernel)));
+    // An event of kernel code alone is refused rather than left with nothing to sample.
+    let kernel = spec.kernel && (features.kernel || !spec.user);
+    attr.set_exclude_kernel(u64::from(!kernel));
     attr.set_exclude_hv(1);
     attr.set_exclude_guest(1);
     attr.set_exclude_idle(u64::from(shape.cpu_wide));
@@ -158,6 +166,9 @@ mod tests {
         let clock = EventSpec::cpu_clock();
         assert_eq!(trigger(&clock, Rate::Frequency(99), 100_000), Trigger::Period(10_101_010));
         assert_eq!(trigger(&clock, Rate::Max, 50_000), Trigger::Period(20_000));
+        assert_eq!(trigger(&clock, Rate::Period(1), 100_000), Trigger::Period(10_000));
+        assert_eq!(trigger(&clock, Rate::Max, 200_000), Trigger::Period(10_000));
+        assert_eq!(trigger(&clock, Rate::Period(10_001), 100_000), Trigger::Period(10_001));
         let faults = EventSpec::parse("page-faults").unwrap();
         assert_eq!(trigger(&faults, Rate::Frequency(99), 100_000), Trigger::Frequency(99));
         assert_eq!(trigger(&faults, Rate::Period(7), 100_000), Trigger::Period(7));

@@ -1,12 +1,13 @@
 //! Event names, as perf spells them (`perf-list(1)`): `cycles:u`, `page-faults`,
 //! `sched:sched_switch`, `r01c2`, `L1-dcache-load-misses`, `pmu/event/`.
 
-use std::path::{Path, PathBuf};
+use std::io;
 
 use perf_event::events::{Dynamic, Event};
 use perf_event_open_sys::bindings::{self as sys, perf_event_attr};
 
-use super::Error;
+use super::permissions::{Wanted, explain, tracefs_is_mounted, tracepoint_id};
+use super::{Error, modifiers};
 
 /// What kind of event it is; decides how it is sampled and what its values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +93,6 @@ const CACHE_OPS: &[(&str, u32, u32)] = &[
     ("prefetch-misses", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
 ];
 
-/// Folders where tracefs may be mounted, most usual first.
-const TRACEFS: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-
 impl EventSpec {
     /// The default event where there is a PMU.
     pub fn cycles() -> EventSpec {
@@ -136,23 +134,10 @@ impl EventSpec {
             .map_or_else(|| named_event(name, text), Ok)?;
         spec.name = text.to_owned();
         if let Some(modifiers) = modifiers {
-            spec.apply(modifiers, text)?;
+            modifiers::apply(&mut spec, modifiers)
+                .map_err(|why| Error::usage(format!("event '{text}': {why}")))?;
         }
         Ok(spec)
-    }
-
-    fn apply(&mut self, modifiers: &str, text: &str) -> Result<(), Error> {
-        if modifiers.contains(['u', 'k', 'h']) {
-            self.user = modifiers.contains('u');
-            self.kernel = modifiers.contains('k');
-        }
-        self.precise = modifiers.matches('p').count().min(3) as u8;
-        if !modifiers.is_empty() && modifiers.chars().all(|c| "ukhpPSDGH".contains(c)) {
-            return Ok(());
-        }
-        Err(Error::usage(format!(
-            "event '{text}': modifier '{modifiers}' is unknown; use u (user), k (kernel), p (precise)"
-        )))
     }
 
     /// What one sample of this event is worth by default, as (kind, unit) of pprof.
@@ -235,12 +220,19 @@ fn named_event(name: &str, text: &str) -> Result<EventSpec, Error> {
 }
 
 fn unknown(text: &str) -> Error {
-    let names = HARDWARE.iter().chain(SOFTWARE).flat_map(|(names, _)| names.iter());
-    let near = names.min_by_key(|name| distance(name, text)).expect("tables are not empty");
+    let name = text.split(':').next().unwrap_or_default();
+    let near = near(name).map_or(String::new(), |near| format!("; did you mean '{near}'?"));
     Error::usage(format!(
-        "event '{text}' is unknown; did you mean '{near}'? \
+        "event '{text}' is unknown{near} \
          (names as in perf: cycles, cpu-clock, page-faults, sched:sched_switch, r01c2, …)"
     ))
+}
+
+/// The name that is meant by one with no more than a third of its letters wrong.
+fn near(name: &str) -> Option<&'static str> {
+    let names = HARDWARE.iter().chain(SOFTWARE).flat_map(|(names, _)| names.iter());
+    let (wrong, near) = names.map(|near| (distance(near, name), near)).min()?;
+    (wrong * 3 <= name.chars().count() && !name.is_empty()).then_some(near)
 }
 
 /// Edit distance, for "did you mean".
@@ -296,38 +288,18 @@ fn pmu_event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
     Ok(spec)
 }
 
-/// The folder of the tracepoints, if tracefs is mounted and may be read.
-pub fn tracefs() -> Option<PathBuf> {
-    TRACEFS.iter().map(|t| Path::new(t).join("events")).find(|p| p.join("sched").exists())
-}
-
 fn tracepoint(system: &str, event: &str, text: &str) -> Result<EventSpec, Error> {
     let valid = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_alphanumeric() || c == '_');
-    if !valid(system) || !valid(event) {
+    let is_event = near(system).is_some() && event.chars().all(modifiers::is_known);
+    if !valid(system) || !valid(event) || is_event {
         return Err(unknown(text));
     }
-    let Some(root) = tracefs() else {
-        return Err(Error::other(format!(
-            "tracepoint '{text}' cannot be looked up: tracefs is not mounted or not readable; \
-             as root: mount -t tracefs nodev /sys/kernel/tracing"
-        )));
-    };
-    let path = root.join(system).join(event).join("id");
-    let id = match std::fs::read_to_string(&path) {
-        Ok(text) => text.trim().parse().unwrap_or(u64::MAX),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::usage(format!(
-                "this kernel has no tracepoint '{text}'; {} lists those of '{system}'",
-                root.join(system).display()
-            )));
-        }
-        Err(e) => {
-            return Err(Error::other(format!(
-                "tracepoint '{text}': {}: {e}; run prof as root",
-                path.display()
-            )));
-        }
-    };
+    let id = tracepoint_id(system, event).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound if tracefs_is_mounted() => Error::usage(format!(
+            "this kernel has no tracepoint '{text}'; /sys/kernel/tracing/available_events lists all"
+        )),
+        _ => Error::other(explain(&e, Wanted::Tracefs(text.to_owned()))),
+    })?;
     Ok(EventSpec::plain(text, Kind::Tracepoint, sys::PERF_TYPE_TRACEPOINT, id))
 }
 
@@ -354,6 +326,12 @@ mod tests {
     fn what_is_unknown_is_named_with_its_neighbour() {
         let line = EventSpec::parse("cycels").unwrap_err().to_string();
         assert!(line.contains("'cycels'") && line.contains("'cycles'"), "{line}");
+        let line = EventSpec::parse("cycels:u").unwrap_err().to_string();
+        assert!(line.contains("'cycles'"), "{line}");
+        for far in ["", "nosuch", "x", "sc"] {
+            let line = EventSpec::parse(far).unwrap_err().to_string();
+            assert!(!line.contains("did you mean"), "{line}");
+        }
         for bad in ["", ":", "cycles:", "cycles:x", "a:b:c:d", "/x/", "cpu/../", "rzz", "a/"] {
             assert!(EventSpec::parse(bad).is_err(), "{bad}");
         }

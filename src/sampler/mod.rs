@@ -9,6 +9,7 @@ mod command;
 mod error;
 pub mod events;
 mod filter;
+mod modifiers;
 pub mod os;
 pub mod permissions;
 pub mod record;

@@ -6,8 +6,8 @@ mod explain;
 mod facts;
 mod probe;
 
-pub use explain::{Wanted, explain};
-pub use facts::Facts;
+pub use explain::{Wanted, explain, explain_hidden_mappings};
+pub use facts::{Facts, tracefs_is_mounted, tracepoint_id};
 
 use std::fs;
 use std::io;
@@ -15,6 +15,8 @@ use std::path::Path;
 
 use perf_event_open_sys::bindings as sys;
 use probe::Event;
+
+use super::ring;
 
 /// One thing that can be recorded, or cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +82,15 @@ fn opened(facts: &Facts, name: &'static str, event: Event, works: &str, wanted: 
 
 fn own_processes(facts: &Facts) -> Check {
     let event = Event { exclude_kernel: true, ..Event::cpu_clock() };
-    opened(facts, MAIN_CHECK, event, "prof record -p PID, -- COMMAND", &Wanted::OwnProcess)
+    let works = "prof record -p PID, -- COMMAND";
+    let check = opened(facts, MAIN_CHECK, event, works, &Wanted::OwnProcess);
+    if check.ok
+        && rings(ring::LEAST as u64, facts).is_err()
+        && let Err((why, unlock)) = rings(RING_BYTES, facts)
+    {
+        return Check::no(MAIN_CHECK, why, unlock);
+    }
+    check
 }
 
 fn kernel_frames(facts: &Facts) -> Check {
@@ -102,11 +112,10 @@ fn other_processes(facts: &Facts) -> Check {
     let check = opened(facts, name, event, &format!("process {pid} was tried"), &wanted);
     // Samples alone are no use: the binaries are named in a file that asks for another right.
     match fs::File::open(format!("/proc/{pid}/maps")) {
-        Err(error) if check.ok && error.kind() == io::ErrorKind::PermissionDenied => Check::no(
-            name,
-            format!("samples could be had, but /proc/{pid}/maps cannot be read"),
-            Some(explain::setcap(facts)),
-        ),
+        Err(error) if check.ok && error.kind() == io::ErrorKind::PermissionDenied => {
+            let (why, unlock) = explain::hidden_mappings(&pid.to_string(), facts);
+            Check::no(name, format!("samples could be had, but {why}"), unlock)
+        }
         _ => check,
     }
 }
@@ -141,15 +150,16 @@ fn hardware_events(facts: &Facts) -> Check {
 
 fn tracepoints(facts: &Facts) -> Check {
     let name = "tracepoints";
-    let wanted = Wanted::Tracepoint("sched:sched_switch".into());
-    match facts::tracepoint_id("sched", "sched_switch") {
+    let tried = "sched:sched_switch";
+    match tracepoint_id("sched", "sched_switch") {
         Ok(id) => {
             let kind = sys::PERF_TYPE_TRACEPOINT;
             let event = Event { kind, config: id, period: 1, ..Event::cpu_clock() };
-            opened(facts, name, event, "sched:sched_switch was tried", &wanted)
+            let wanted = Wanted::Tracepoint(tried.into());
+            opened(facts, name, event, &format!("{tried} was tried"), &wanted)
         }
         Err(error) => {
-            let (why, unlock) = explain::parts(&error, &wanted, facts);
+            let (why, unlock) = explain::parts(&error, &Wanted::Tracefs(tried.into()), facts);
             Check::no(name, why, unlock)
         }
     }
@@ -158,20 +168,21 @@ fn tracepoints(facts: &Facts) -> Check {
 fn ring_buffers(facts: &Facts) -> Check {
     let name = "ring buffers";
     let cpus = facts.cpus;
-    let tried = probe::map_ring(RING_BYTES);
-    let enough = facts.ring_limit().is_none_or(|limit| limit >= RING_BYTES);
-    match tried {
-        Ok(()) if enough => {
-            Check::yes(name, format!("8 MiB on each of {cpus} CPUs can be locked in memory"))
-        }
+    match rings(RING_BYTES, facts) {
+        Ok(()) => Check::yes(name, format!("8 MiB on each of {cpus} CPUs can be locked in memory")),
+        Err((why, unlock)) => Check::no(name, why, unlock),
+    }
+}
+
+/// Whether every CPU can have a ring of so many bytes; else why not, and the command for it.
+fn rings(bytes: u64, facts: &Facts) -> Result<(), (String, Option<String>)> {
+    let enough = facts.ring_limit().is_none_or(|limit| limit >= bytes);
+    match probe::map_ring(bytes) {
+        Ok(()) if enough => Ok(()),
         Err(error) if !is_refusal(&error) => {
-            let (why, unlock) = explain::parts(&error, &Wanted::OwnProcess, facts);
-            Check::no(name, why, unlock)
+            Err(explain::parts(&error, &Wanted::OwnProcess, facts))
         }
-        _ => {
-            let (why, unlock) = explain::ring(RING_BYTES, facts);
-            Check::no(name, why, unlock)
-        }
+        _ => Err(explain::ring(bytes, facts)),
     }
 }
 

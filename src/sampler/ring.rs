@@ -17,6 +17,9 @@ use super::record::{HEADER, Header, time_of};
 /// Size of a page, which precedes the data.
 const PAGE: usize = 4096;
 
+/// The smallest ring that a recording can do with, in bytes: a sample with a stack copy fits.
+pub const LEAST: usize = 64 << 10;
+
 /// One CPU's ring buffer and the (dummy) event that owns it.
 pub struct Ring {
     owner: Counter,

@@ -18,12 +18,11 @@ const SETTLE_NANOS: u64 = 2_000_000;
 /// Samples that a ring should hold: a quarter of a second at 999 Hz.
 const SAMPLES: usize = 256;
 
-/// Largest rings, up to 999 Hz and above, and the smallest that is asked for, in bytes; a
-/// smaller one is made do with. Records of new processes come in bursts.
+/// Largest rings, up to 999 Hz and above, and the smallest that is asked for, in bytes; smaller
+/// ones down to [`ring::LEAST`] are made do with. Records of new processes come in bursts.
 const RING: usize = 8 << 20;
 const BIG_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
-const LEAST_RING: usize = 64 << 10;
 
 /// Bytes of a sample without the copy of its stack: registers, call chains.
 const SAMPLE: usize = 1024;
@@ -260,12 +259,13 @@ fn open_rings(
     let watermark = if pace == Pace::Slow { 2 } else { 4 };
     let mut size = wanted;
     loop {
-        let rings: Result<Vec<Ring>, std::io::Error> = cpus
+        let rings: Result<Vec<Ring>, (std::io::Error, Wanted)> = cpus
             .iter()
             .map(|&cpu| {
                 let mut builder = attr::ring_owner((size / watermark) as u32);
-                let owner = builder.observe_self().one_cpu(cpu as usize).build()?;
-                Ring::new(owner, cpu, size)
+                let owner = builder.observe_self().one_cpu(cpu as usize).build();
+                let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
+                Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(wanted as u64)))
             })
             .collect();
         match rings {
@@ -282,8 +282,8 @@ fn open_rings(
                 }
                 return Ok(rings);
             }
-            Err(e) if size > LEAST_RING && is_memory(&e) => size /= 2,
-            Err(e) => return Err(Error::other(explain(&e, Wanted::OwnProcess))),
+            Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
+            Err((e, refused)) => return Err(Error::other(explain(&e, refused))),
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum Wanted {
     Kernel,
     /// The tracepoint `SYSTEM:NAME`.
     Tracepoint(String),
+    /// What tracefs says of the tracepoint `SYSTEM:NAME`, without which it cannot be opened.
+    Tracefs(String),
     /// The cgroup at this path.
     Cgroup(String),
     /// A ring buffer of so many bytes on every CPU.
@@ -31,7 +33,9 @@ impl fmt::Display for Wanted {
             Wanted::OtherProcess(pid) => write!(f, "process {pid}"),
             Wanted::WholeMachine => f.write_str("the whole machine"),
             Wanted::Kernel => f.write_str("kernel code"),
-            Wanted::Tracepoint(name) => write!(f, "the tracepoint {name}"),
+            Wanted::Tracepoint(name) | Wanted::Tracefs(name) => {
+                write!(f, "the tracepoint {name}")
+            }
             Wanted::Cgroup(path) => write!(f, "the cgroup {path}"),
             Wanted::Ring(bytes) => write!(f, "ring buffers of {} KiB", bytes >> 10),
         }
@@ -42,10 +46,25 @@ impl fmt::Display for Wanted {
 /// the command that helps, if one does.
 pub fn explain(error: &io::Error, what: Wanted) -> String {
     let (why, unlock) = parts(error, &what, &Facts::read());
-    match unlock {
-        Some(command) => format!("cannot record {what}: {why}; try: {command}"),
-        None => format!("cannot record {what}: {why}"),
+    match what {
+        // These are no target, and the reason names them.
+        Wanted::Ring(_) => line("cannot record", &why, unlock),
+        _ => line(&format!("cannot record {what}"), &why, unlock),
     }
+}
+
+fn line(what: &str, why: &str, unlock: Option<String>) -> String {
+    match unlock {
+        Some(command) => format!("{what}: {why}; try: {command}"),
+        None => format!("{what}: {why}"),
+    }
+}
+
+/// Why the stacks of other users' processes end at once although they are sampled, in one line
+/// as [`explain`] has it.
+pub fn explain_hidden_mappings() -> String {
+    let (why, unlock) = hidden_mappings("PID", &Facts::read());
+    line("stacks of other users' processes end at once", &why, unlock)
 }
 
 /// The reason and the command.
@@ -86,11 +105,11 @@ pub(super) fn parts(error: &io::Error, what: &Wanted, facts: &Facts) -> (String,
 
 fn not_found(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
     match what {
-        Wanted::Tracepoint(_) if !facts::tracefs_is_mounted() => {
+        Wanted::Tracefs(_) if !facts::tracefs_is_mounted() => {
             let command = format!("{}mount -t tracefs nodev /sys/kernel/tracing", facts.sudo());
             ("tracefs is not mounted".into(), Some(command))
         }
-        Wanted::Tracepoint(_) => ("the kernel has no such tracepoint".into(), None),
+        Wanted::Tracefs(_) => ("the kernel has no such tracepoint".into(), None),
         Wanted::Cgroup(_) => ("there is no such cgroup".into(), None),
         _ => ("this machine does not have the event".into(), None),
     }
@@ -103,21 +122,21 @@ fn level(what: &Wanted) -> Option<i32> {
         Wanted::Kernel => Some(1),
         Wanted::WholeMachine | Wanted::Cgroup(_) => Some(0),
         Wanted::Tracepoint(_) => Some(-1),
-        Wanted::Ring(_) => None,
+        Wanted::Ring(_) | Wanted::Tracefs(_) => None,
     }
 }
 
 fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
+    let has_the_right = match what {
+        Wanted::Ring(_) => facts.ring_limit().is_none(),
+        Wanted::Tracefs(_) => facts.may_read_all(),
+        _ => facts.may_perf(),
+    };
+    if has_the_right {
+        return (policy(facts).into(), None);
+    }
     if let Wanted::Ring(bytes) = what {
         return ring(*bytes, facts);
-    }
-    if facts.may_perf() {
-        let why = if facts.seccomp {
-            "a seccomp filter (of the container or sandbox) forbids it, whatever the user's rights"
-        } else {
-            "the kernel's security policy forbids it, whatever the user's rights"
-        };
-        return (why.into(), None);
     }
     let sudo = facts.sudo();
     let paranoid = facts.paranoid.unwrap_or(2);
@@ -129,16 +148,17 @@ fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
         Some(level) if paranoid > level => {
             let why = format!("kernel.perf_event_paranoid is {paranoid}, {}", meaning(paranoid));
             // Below 0 every user sees everybody's raw data: a right for one program is better.
-            let unlock = if level >= 0 && !facts.user_namespace {
-                format!("{sudo}sysctl kernel.perf_event_paranoid={level}")
-            } else {
-                setcap(facts)
+            let unlock = match what {
+                Wanted::Tracepoint(_) => setcap_tracepoints(facts),
+                _ if level >= 0 && !facts.user_namespace => {
+                    format!("{sudo}sysctl kernel.perf_event_paranoid={level}")
+                }
+                _ => setcap(facts),
             };
             (why, Some(unlock))
         }
-        // Files of tracefs are root's.
-        _ if matches!(what, Wanted::Tracepoint(_)) => {
-            ("tracefs belongs to root".into(), Some(format!("sudo {}", facts.program.display())))
+        _ if matches!(what, Wanted::Tracefs(_)) && !facts.user_namespace => {
+            ("tracefs is readable by root only".into(), Some(setcap_tracepoints(facts)))
         }
         _ if facts.seccomp || facts.user_namespace => {
             let why = "the container forbids it: start it with --cap-add PERFMON \
@@ -151,6 +171,15 @@ fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
             Some(setcap(facts)),
         ),
         _ => ("the kernel's security policy forbids it".into(), None),
+    }
+}
+
+/// Who refuses what the user has every right to.
+fn policy(facts: &Facts) -> &'static str {
+    if facts.seccomp {
+        "a seccomp filter (of the container or sandbox) forbids it, whatever the user's rights"
+    } else {
+        "the kernel's security policy forbids it, whatever the user's rights"
     }
 }
 
@@ -168,6 +197,16 @@ pub(super) fn meaning(paranoid: i32) -> &'static str {
 
 /// The command that gives this program the rights that a profiler needs.
 pub(super) fn setcap(facts: &Facts) -> String {
+    give(facts, "cap_perfmon,cap_sys_ptrace")
+}
+
+/// The same and what tracepoints need: the files of tracefs are readable by root only, whatever
+/// `perf_event_paranoid` says.
+fn setcap_tracepoints(facts: &Facts) -> String {
+    give(facts, "cap_perfmon,cap_sys_ptrace,cap_dac_read_search")
+}
+
+fn give(facts: &Facts, capabilities: &str) -> String {
     let program = facts.program.to_string_lossy();
     let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     let program = if program.chars().all(safe) {
@@ -175,7 +214,13 @@ pub(super) fn setcap(facts: &Facts) -> String {
     } else {
         format!("'{}'", program.replace('\'', r"'\''"))
     };
-    format!("{}setcap cap_perfmon,cap_sys_ptrace=ep {program}", facts.sudo())
+    format!("{}setcap {capabilities}=ep {program}", facts.sudo())
+}
+
+/// Why the mappings of process `pid` cannot be read, and the command that helps.
+pub(super) fn hidden_mappings(pid: &str, facts: &Facts) -> (String, Option<String>) {
+    let why = format!("/proc/{pid}/maps cannot be read");
+    (why, (!facts.may_trace()).then(|| setcap(facts)))
 }
 
 /// Why `/proc/kallsyms` has no addresses, and the command that makes it show them.
@@ -236,7 +281,9 @@ mod tests {
     #[test]
     fn each_level_names_the_one_that_would_do() {
         let tracepoint = || Wanted::Tracepoint("sched:sched_switch".into());
+        let tracefs = || Wanted::Tracefs("sched:sched_switch".into());
         let setcap = "sudo setcap cap_perfmon,cap_sys_ptrace=ep /usr/bin/prof";
+        let all = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_dac_read_search=ep /usr/bin/prof";
         let cases = [
             (Wanted::OwnProcess, 3, "sudo sysctl kernel.perf_event_paranoid=2"),
             (Wanted::OwnProcess, 4, "sudo sysctl kernel.perf_event_paranoid=2"),
@@ -250,8 +297,9 @@ mod tests {
                 4,
                 "sudo sysctl kernel.perf_event_paranoid=2",
             ),
-            (tracepoint(), 1, setcap),
-            (tracepoint(), -1, "sudo /usr/bin/prof"),
+            (tracepoint(), 1, all),
+            (tracefs(), 2, all),
+            (tracefs(), -1, all),
             (Wanted::Ring(8 << 20), 2, "sudo sysctl kernel.perf_event_mlock_kb=8196"),
         ];
         for (what, paranoid, command) in cases {
@@ -264,6 +312,30 @@ mod tests {
             let (why, unlock) = parts_of(libc::EACCES, what.clone(), &facts);
             assert_eq!(unlock, command, "{what:?} at {paranoid}: {why}");
         }
+    }
+
+    /// The right to profile is none to read tracefs.
+    #[test]
+    fn tracefs_has_a_reason_of_its_own() {
+        let tracefs = || Wanted::Tracefs("sched:sched_switch".into());
+        let mut facts = Facts { capabilities: 1 << 38, ..user(2) };
+        let (why, unlock) = parts_of(libc::EACCES, tracefs(), &facts);
+        assert!(why.contains("readable by root only"), "{why}");
+        assert!(unlock.contains("cap_dac_read_search"), "{unlock}");
+        facts.capabilities |= 1 << 2;
+        let (why, unlock) = parts_of(libc::EPERM, tracefs(), &facts);
+        assert!(why.contains("security policy") && unlock.is_empty(), "{why}");
+    }
+
+    #[test]
+    fn rings_are_refused_by_a_limit_or_by_a_policy() {
+        let mut facts = Facts { mlock_kb: 8, memlock: 0, ..user(2) };
+        let (why, unlock) = parts_of(libc::EPERM, Wanted::Ring(8 << 20), &facts);
+        assert!(why.contains("kernel.perf_event_mlock_kb") && why.contains("ulimit -l"), "{why}");
+        assert_eq!(unlock, "sudo sysctl kernel.perf_event_mlock_kb=8196");
+        facts.paranoid = Some(-1);
+        let (why, unlock) = parts_of(libc::EPERM, Wanted::Ring(8 << 20), &facts);
+        assert!(why.contains("security policy") && unlock.is_empty(), "{why}");
     }
 
     #[test]

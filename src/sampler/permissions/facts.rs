@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use super::probe;
 
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
@@ -79,6 +81,11 @@ impl Facts {
         self.has(CAP_SYS_PTRACE)
     }
 
+    /// May read every file (CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE).
+    pub fn may_read_all(&self) -> bool {
+        self.has(CAP_DAC_READ_SEARCH) || self.has(CAP_DAC_OVERRIDE)
+    }
+
     /// Largest ring buffer in bytes that can be had on every CPU at once; `None`: no limit.
     pub fn ring_limit(&self) -> Option<u64> {
         let unlimited = self.has(CAP_IPC_LOCK) || self.paranoid.is_some_and(|p| p < 0);
@@ -142,7 +149,8 @@ pub fn process_of_another(uid: u32) -> Option<u32> {
 ///
 /// # Errors
 ///
-/// `NotFound` when tracefs is not mounted or has no such tracepoint, or it cannot be read.
+/// `NotFound` when tracefs is not mounted or has no such tracepoint, `PermissionDenied` when this
+/// user may not read it.
 pub fn tracepoint_id(system: &str, name: &str) -> io::Result<u64> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     for root in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {

@@ -1,0 +1,75 @@
+//! What stands behind an event's name: `cycles:u`, `instructions:kpp` (`perf-list(1)`).
+
+use super::EventSpec;
+
+/// Those that are taken.
+const TAKEN: &str = "ukhIHpP";
+
+/// Those that perf has besides: guests of KVM, groups of events, BPF.
+const OTHERS: &str = "GSDWeb";
+
+/// Whether perf has this modifier.
+pub fn is_known(modifier: char) -> bool {
+    TAKEN.contains(modifier) || OTHERS.contains(modifier)
+}
+
+/// Applies modifiers to an event that has none yet.
+///
+/// `I` (not idle) and `H` (not in guests) ask for what is done anyway, and so does `h`
+/// (hypervisor) next to `u` or `k`: where there is a hypervisor, it shows nothing of itself.
+///
+/// Errors: the reason, if one is unknown or cannot be done.
+pub fn apply(spec: &mut EventSpec, modifiers: &str) -> Result<(), String> {
+    const USE: &str = "use u (user), k (kernel), I (not idle), H (not in guests), p, pp, ppp or P \
+                       (precise)";
+    if modifiers.is_empty() {
+        return Err(format!("no modifier follows the colon; {USE}"));
+    }
+    if let Some(other) = modifiers.chars().find(|&c| !TAKEN.contains(c)) {
+        let why = if is_known(other) { "of perf is not supported" } else { "is unknown" };
+        return Err(format!("modifier '{other}' {why}; {USE}"));
+    }
+    let (user, kernel) = (modifiers.contains('u'), modifiers.contains('k'));
+    if user || kernel {
+        (spec.user, spec.kernel) = (user, kernel);
+    } else if modifiers.contains('h') {
+        return Err(format!("a hypervisor's code cannot be sampled; {USE}"));
+    }
+    spec.precise = match modifiers.matches('p').count() {
+        0 if modifiers.contains('P') => most_precise(),
+        precise @ 0..=3 => precise as u8,
+        _ => return Err(format!("'{modifiers}' is more precise than ppp; {USE}")),
+    };
+    Ok(())
+}
+
+/// The highest `precise_ip` that the CPU's counters have, as far as the kernel says.
+fn most_precise() -> u8 {
+    let path = "/sys/bus/event_source/devices/cpu/caps/max_precise";
+    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_modifier_is_done_or_refused() {
+        let of = |modifiers: &str| {
+            let mut spec = EventSpec::cycles();
+            apply(&mut spec, modifiers).map(|()| (spec.user, spec.kernel, spec.precise))
+        };
+        assert_eq!(of("u"), Ok((true, false, 0)));
+        assert_eq!(of("kpp"), Ok((false, true, 2)));
+        assert_eq!(of("ukh"), Ok((true, true, 0)));
+        assert_eq!(of("I"), Ok((true, true, 0)));
+        assert_eq!(of("uH"), Ok((true, false, 0)));
+        assert_eq!(of("P"), Ok((true, true, most_precise())));
+        for bad in ["", "h", "pppp", "G", "S", "D", "uW", "e", "b", "x"] {
+            let why = of(bad).unwrap_err();
+            assert!(why.contains("use u (user)"), "{why}");
+        }
+        assert!(of("uS").unwrap_err().contains("'S' of perf is not supported"));
+        assert!(of("z").unwrap_err().contains("'z' is unknown"));
+    }
+}
