@@ -239,6 +239,27 @@ fn tracepoints_need_a_right_of_their_own() {
     assert_eq!(unlock(), None);
 }
 
+/// Samples of everybody without a look into their processes: said once, with the command.
+#[test]
+fn the_whole_machine_without_the_right_to_look_into_processes() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "0") else {
+        return skip("kernel.perf_event_paranoid cannot be set");
+    };
+    let (dir, _known) = (open_dir(), known());
+    for stacks in ["auto", "fp", "none"] {
+        let prof = unprivileged(dir.path(), "record -a -d 300ms -F 999 -e cpu-clock -g");
+        let out = prof.arg(stacks).run().ok();
+        let line = "/proc/PID/maps cannot be read; try: sudo setcap cap_perfmon,cap_sys_ptrace=ep";
+        assert_eq!(out.stderr.matches(line).count(), 1, "-g {stacks}: {}", out.stderr);
+        assert!(!out.stderr.contains("bad return address"), "-g {stacks}: {}", out.stderr);
+        let truncated = out.stderr.contains("mappings not readable");
+        assert_eq!(truncated, stacks != "none", "-g {stacks}: {}", out.stderr);
+    }
+}
+
 /// Locked memory is not to be had: smaller rings, a word about it, and a good recording.
 #[test]
 fn the_limit_of_locked_memory() {

@@ -20,6 +20,8 @@ const MAX_ENDED: usize = 512;
 pub struct Process {
     /// Its executable regions; shared with children until one of them maps something.
     pub regions: Arc<Regions>,
+    /// What was mapped before the recording is not for this user to read.
+    pub hidden: bool,
     /// Name of its leader.
     pub name: Arc<str>,
     /// Its cgroup and container.
@@ -193,7 +195,10 @@ fn from_proc(pid: i32, images: &mut Images) -> Process {
     };
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
     let exe = exe.as_deref().and_then(std::path::Path::to_str);
-    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_else(|e| {
+        process.hidden = e.kind() == std::io::ErrorKind::PermissionDenied;
+        Vec::new()
+    });
     let regions = Arc::make_mut(&mut process.regions);
     for line in String::from_utf8_lossy(&maps).lines().filter_map(parse_line) {
         if !line.executable {

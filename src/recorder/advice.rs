@@ -6,7 +6,7 @@ use super::Aggregator;
 use super::aggregate::cpu_ticks;
 use crate::process::procfs;
 use crate::sampler::events::Kind;
-use crate::sampler::{Options, Session, Target, os, permissions};
+use crate::sampler::{Options, Rate, Session, Target, os, permissions};
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
@@ -56,6 +56,9 @@ pub fn advice(
         ));
     }
     notes.extend(missed_time(session));
+    if aggregator.counts.hidden_mappings {
+        notes.push(permissions::explain_hidden_mappings());
+    }
     if aggregator.counts.unlabelled > 0 {
         notes.push(format!(
             "{} threads are known by their process only (no labels pid, tid and thread): there \
@@ -73,8 +76,9 @@ pub fn advice(
     let lost = session.stats().lost;
     if lost > 0 {
         notes.push(format!(
-            "{lost} records were lost because prof could not keep up: lower -F, or use -g fp or a \
-             smaller -g dwarf,BYTES"
+            "{lost} records were lost because prof could not keep up: {}, or use -g fp or a \
+             smaller -g dwarf,BYTES",
+            fewer(options)
         ));
     }
     notes
@@ -97,7 +101,9 @@ fn missed_time(session: &Session) -> Option<String> {
     }
     let millis = period as f64 / 1e6;
     let why = match period {
-        ..SHORT_PERIOD => "the machine cannot take samples that often; lower -F".to_owned(),
+        ..SHORT_PERIOD => {
+            "the machine cannot take samples that often; lower -F or raise -c".to_owned()
+        }
         // Whole CPUs could be sampled instead, which misses no thread.
         ..CPU_WIDE_PERIOD if permissions::may_sample_cpus() => {
             format!("threads that use less than {millis:.1} ms each are missed; -F 999 sees them")
@@ -112,6 +118,16 @@ fn missed_time(session: &Session) -> Option<String> {
         100.0 * seen as f64 / expected as f64,
         counted as f64 / 1e9,
     ))
+}
+
+/// What makes samples rarer.
+fn fewer(options: &Options) -> &'static str {
+    let tracepoint = options.events.iter().any(|e| e.kind == Kind::Tracepoint);
+    match options.rate {
+        Rate::Period(_) => "raise -c",
+        _ if tracepoint => "sample every Nth event only with -c N",
+        _ => "lower -F",
+    }
 }
 
 fn why_empty(options: &Options, session: &Session, running: bool, interrupted: bool) -> String {
@@ -138,5 +154,30 @@ fn why_empty(options: &Options, session: &Session, running: bool, interrupted: b
         ),
         _ if !running => format!("ended before a sample was due{place}; raise -F"),
         _ => format!("used no CPU{place} meanwhile (it slept or waited)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::{EventSpec, Stacks};
+
+    #[test]
+    fn fewer_samples_are_had_with_what_triggers_them() {
+        let clock = EventSpec::cpu_clock();
+        let tracepoint = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
+        let advice = |event: &EventSpec, rate| {
+            fewer(&Options {
+                target: Target::Everything,
+                cpus: None,
+                events: vec![event.clone()],
+                rate,
+                stacks: Stacks::None,
+                inherit: true,
+            })
+        };
+        assert_eq!(advice(&clock, Rate::Frequency(99)), "lower -F");
+        assert!(advice(&tracepoint, Rate::Frequency(99)).contains("-c N"));
+        assert_eq!(advice(&tracepoint, Rate::Period(7)), "raise -c");
     }
 }

@@ -29,6 +29,8 @@ pub struct Counts {
     pub user_stacks: u64,
     /// Samples by process, for the first so many processes.
     pub by_process: FxHashMap<i32, u64>,
+    /// Code was sampled whose mappings are not for this user to read.
+    pub hidden_mappings: bool,
     /// Threads whose samples have no thread's labels, because there were too many.
     pub unlabelled: u64,
 }
@@ -186,7 +188,7 @@ impl Aggregator {
         let (process, images) = self.table.split(sample.pid);
         let regions = &process.regions;
         let pid = sample.pid;
-        let end = match sample.user {
+        let mut end = match sample.user {
             UserStack::Native { .. } => {
                 self.unwinder.unwind((pid, sample.tid), regions, images, sample.user, chain, frames)
             }
@@ -195,6 +197,13 @@ impl Aggregator {
                 if dumped { StackEnd::Compat } else { StackEnd::Complete }
             }
         };
+        let nowhere = |frame: &Frame| frame.place.image.is_none();
+        if process.hidden
+            && (end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere))
+        {
+            end = StackEnd::HiddenMappings;
+            self.counts.hidden_mappings = true;
+        }
         if self.stacks == Stacks::None {
             return StackEnd::Complete;
         }

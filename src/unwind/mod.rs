@@ -39,6 +39,8 @@ pub enum StackEnd {
     RuntimeCode,
     /// A return address that lies in no executable mapping.
     BadReturnAddress,
+    /// The process's mappings are not for this user to read.
+    HiddenMappings,
     /// Deeper than [`MAX_FRAMES`], or than the kernel walks.
     TooDeep,
     /// A 32-bit process.
@@ -55,19 +57,21 @@ impl StackEnd {
             StackEnd::NoUnwindInfo => "no unwind information",
             StackEnd::RuntimeCode => "run-time code without frame pointers",
             StackEnd::BadReturnAddress => "bad return address",
+            StackEnd::HiddenMappings => "mappings not readable",
             StackEnd::TooDeep => "too deep",
             StackEnd::Compat => "32-bit process",
         })
     }
 
     /// All reasons.
-    pub const ALL: [StackEnd; 8] = [
+    pub const ALL: [StackEnd; 9] = [
         StackEnd::Complete,
         StackEnd::DumpTooSmall,
         StackEnd::Unreadable,
         StackEnd::NoUnwindInfo,
         StackEnd::RuntimeCode,
         StackEnd::BadReturnAddress,
+        StackEnd::HiddenMappings,
         StackEnd::TooDeep,
         StackEnd::Compat,
     ];
