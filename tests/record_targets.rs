@@ -196,6 +196,22 @@ fn a_deep_recursion_is_cut_and_said_so() {
     assert!(cut > 900, "{:?}", p.comments);
 }
 
+/// Beyond the copy, the stack is read from the process; the samples say so.
+#[test]
+fn a_stack_deeper_than_its_copy_is_completed() {
+    let dir = temp_dir();
+    let recurse = target("recurse", Build::C);
+    Prof::new(&dir, "record -F 999 -g dwarf,2048").target(&recurse, "1000 1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let whole = p.share(|s| {
+        s.labels.get("unwound").is_some_and(|l| l == "from live memory")
+            && p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
+            && p.frames(s).last().is_some_and(|f| *f == "_start")
+    });
+    assert!(whole > 95.0, "{whole} %: {:?}", p.comments);
+    assert!(p.figure("completed-later") > 900, "{:?}", p.comments);
+}
+
 #[test]
 fn a_shallow_recursion_is_whole() {
     let dir = temp_dir();

@@ -128,6 +128,14 @@ pub fn summary(
             why.join(", ")
         )?;
     }
+    if d.completed_later > 0 {
+        writeln!(
+            err,
+            "prof: {} stacks deeper than their copy were completed from memory a moment later \
+             (label unwound)",
+            d.completed_later
+        )?;
+    }
     if d.folded > 0 {
         writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
     }

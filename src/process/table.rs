@@ -40,8 +40,9 @@ pub struct Thread {
     pub pid: i32,
     /// Its name.
     pub name: Arc<str>,
-    /// Its labels, once they have been made.
-    pub labels: Option<LabelSetId>,
+    /// Its labels, once they have been made: as they are, and of stacks that were completed
+    /// later.
+    pub labels: [Option<LabelSetId>; 2],
 }
 
 /// All processes and threads that records have named.
@@ -88,7 +89,7 @@ impl ProcessTable {
             // unless they choose another.
             let name = procfs::comm(pid, tid).map(Arc::from);
             let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
-            Thread { pid, name: name.unwrap_or_default(), labels: None }
+            Thread { pid, name: name.unwrap_or_default(), labels: [None; 2] }
         })
     }
 
@@ -146,11 +147,11 @@ impl ProcessTable {
         if tid == pid {
             self.forget_labels(pid);
         }
-        self.threads.insert(tid, Thread { pid, name, labels: None });
+        self.threads.insert(tid, Thread { pid, name, labels: [None; 2] });
     }
 
     fn forget_labels(&mut self, pid: i32) {
-        self.threads.values_mut().filter(|t| t.pid == pid).for_each(|t| t.labels = None);
+        self.threads.values_mut().filter(|t| t.pid == pid).for_each(|t| t.labels = [None; 2]);
     }
 
     fn fork(&mut self, pid: i32, parent: i32, tid: i32, parent_tid: i32) {
@@ -164,7 +165,7 @@ impl ProcessTable {
         }
         // Until it is named, a thread has the name of the thread that cloned it.
         let name = self.thread_mut(parent, parent_tid).name.clone();
-        self.threads.insert(tid, Thread { pid, name, labels: None });
+        self.threads.insert(tid, Thread { pid, name, labels: [None; 2] });
     }
 
     fn exit(&mut self, pid: i32, tid: i32) {

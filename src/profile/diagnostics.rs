@@ -19,6 +19,7 @@ pub struct BinaryShare {
 /// | `throttled` | times that the kernel throttled an event |
 /// | `truncated` | user stacks that do not reach the thread's entry |
 /// | `truncated: REASON` | the same, by reason |
+/// | `completed-later` | user stacks deeper than their copy, whose rest was read from the process a moment later |
 /// | `folded` | samples whose stack was cut because the stack table was full |
 /// | `unsymbolized` | samples whose leaf frame has no name |
 /// | `unsymbolized: BINARY` | the same, by binary |
@@ -39,6 +40,8 @@ pub struct Diagnostics {
     pub user_stacks: u64,
     /// Truncated user stacks by reason.
     pub truncated: Vec<(String, u64)>,
+    /// User stacks whose outer part was read from the process a moment after the sample.
+    pub completed_later: u64,
     /// Samples whose stack was cut because the stack table was full.
     pub folded: u64,
     /// Samples whose leaf has no function name, by binary, most first.
@@ -72,6 +75,7 @@ impl Diagnostics {
             format!("truncated: {} of {}", self.truncated_total(), self.user_stacks),
         ];
         out.extend(self.truncated.iter().map(|(why, n)| format!("truncated: {why}: {n}")));
+        out.push(format!("completed-later: {}", self.completed_later));
         out.push(format!("folded: {}", self.folded));
         out.push(format!("unsymbolized: {}", self.unsymbolized_total()));
         out.extend(

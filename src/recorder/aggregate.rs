@@ -27,6 +27,8 @@ pub struct Counts {
     pub ends: [u64; StackEnd::ALL.len()],
     /// User stacks.
     pub user_stacks: u64,
+    /// User stacks whose outer part was read later.
+    pub completed_later: u64,
     /// Samples by process, for the first so many processes.
     pub by_process: FxHashMap<i32, u64>,
     /// Code was sampled whose mappings are not for this user to read.
@@ -74,6 +76,8 @@ pub struct Aggregator {
     /// Mapping of each image and segment (0: of the whole image, else segment + 1).
     mappings: Vec<Vec<Option<MappingId>>>,
     scratch: Scratch,
+    /// See [`Aggregator::has_deep_stacks`].
+    deep: bool,
 }
 
 #[derive(Default)]
@@ -92,6 +96,7 @@ struct Keys {
     thread: StrId,
     cgroup: StrId,
     container: StrId,
+    unwound: StrId,
 }
 
 impl Aggregator {
@@ -105,6 +110,7 @@ impl Aggregator {
             thread: strings.intern("thread"),
             cgroup: strings.intern("cgroup"),
             container: strings.intern("container"),
+            unwound: strings.intern("unwound"),
         };
         Aggregator {
             table: ProcessTable::default(),
@@ -117,7 +123,13 @@ impl Aggregator {
             kernel: None,
             mappings: Vec::new(),
             scratch: Scratch::default(),
+            deep: false,
         }
+    }
+
+    /// Since this was asked last, a stack was deeper than its copy.
+    pub fn has_deep_stacks(&mut self) -> bool {
+        std::mem::take(&mut self.deep)
     }
 
     /// Takes in an event.
@@ -147,7 +159,9 @@ impl Aggregator {
             let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
             addresses.push(sample.ip);
         }
+        let later = self.counts.completed_later;
         let end = self.user_frames(sample, &scratch.chain, &mut scratch.frames);
+        let later = self.counts.completed_later > later;
         for (i, &address) in scratch.kernel.iter().enumerate() {
             let address = address.wrapping_sub(u64::from(i > 0));
             let mapping = self.kernel_mapping();
@@ -164,7 +178,7 @@ impl Aggregator {
         if scratch.stack.is_empty() {
             scratch.stack.push(self.builder.location(None, sample.ip));
         }
-        let labels = self.labels(sample.pid, sample.tid);
+        let labels = self.labels(sample.pid, sample.tid, later);
         self.builder.add(&scratch.stack, labels, column, weight);
         self.scratch = scratch;
     }
@@ -209,6 +223,11 @@ impl Aggregator {
         }
         self.counts.user_stacks += 1;
         self.counts.ends[end as usize] += 1;
+        if matches!(sample.user, UserStack::Native { .. }) {
+            self.deep |= self.unwinder.source != unwind::Source::Copy;
+            let later = self.unwinder.source == unwind::Source::Memory;
+            self.counts.completed_later += u64::from(later);
+        }
         end
     }
 
@@ -261,8 +280,8 @@ impl Aggregator {
         Some(id)
     }
 
-    fn labels(&mut self, pid: i32, tid: i32) -> LabelSetId {
-        if let Some(labels) = self.table.thread_mut(pid, tid).labels {
+    fn labels(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
+        if let Some(labels) = self.table.thread_mut(pid, tid).labels[usize::from(later)] {
             return labels;
         }
         let full = self.builder.labels_are_full();
@@ -274,12 +293,13 @@ impl Aggregator {
             key,
             value: LabelValue::Num { value: i64::from(value), unit: StrId::EMPTY },
         };
-        let mut set = Vec::with_capacity(6);
+        let mut set = Vec::with_capacity(7);
         let mut texts = [
             (self.keys.process, Some(&*name)),
             (self.keys.thread, Some(&*thread)),
             (self.keys.cgroup, cgroup.path.as_deref()),
             (self.keys.container, cgroup.container.as_deref()),
+            (self.keys.unwound, later.then_some("from live memory")),
         ];
         if full {
             // Names repeat themselves, numbers do not.
@@ -294,7 +314,7 @@ impl Aggregator {
             }
         }
         let id = profile.labels.intern(&set);
-        self.table.thread_mut(pid, tid).labels = Some(id);
+        self.table.thread_mut(pid, tid).labels[usize::from(later)] = Some(id);
         id
     }
 

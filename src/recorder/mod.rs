@@ -18,8 +18,10 @@ use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target,
 use crate::unwind::StackEnd;
 use watch::Watch;
 
-/// Longest time between two looks at the rings.
+/// Longest time between two looks at the rings; and when stacks are deeper than their copies,
+/// so that the rest of them is still what it was.
 const TICK_MS: i32 = 200;
+const SOON_MS: i64 = 20;
 
 /// Pages of mapped files that prof keeps in memory at most, and how often that is looked at.
 const MAX_FILE_BYTES: u64 = 12 << 20;
@@ -190,7 +192,8 @@ fn run(
         fds.clear();
         fds.push(interrupts.fd());
         fds.extend(watch.fds());
-        ask = session.wait(&fds, left_ms.min(i64::from(TICK_MS)) as i32)
+        let tick_ms = if aggregator.has_deep_stacks() { SOON_MS } else { TICK_MS.into() };
+        ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
         session.drain(false, |event| aggregator.event(&event));
         if trimmed.elapsed() > TRIM_EVERY {
@@ -272,6 +275,7 @@ fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -
         throttled: session.stats().throttled,
         user_stacks: counts.user_stacks,
         truncated,
+        completed_later: counts.completed_later,
         folded: aggregator.builder.folded(),
         notes,
         ..Diagnostics::default()

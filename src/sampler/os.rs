@@ -128,6 +128,18 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Reads memory of a process into `buffer`; returns how many bytes could be read.
+///
+/// Errors: none could, as a rule because it is not mapped (`EFAULT`), the process is gone
+/// (`ESRCH`) or may not be looked into (`EPERM`).
+pub fn read_memory(pid: i32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: buffer.len() };
+    // SAFETY: the kernel writes to the local buffer only, and checks the remote addresses.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
 /// Sends a signal to a process.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes two integers.

@@ -4,10 +4,13 @@
 //! framehop does the unwinding. Each image has an unwinder of its own, in the address space that
 //! its file states, so that all processes share one and starting a process costs nothing.
 
+mod live;
 mod memo;
 mod module;
 #[cfg(test)]
 mod tests;
+
+use std::cell::RefCell;
 
 use crate::process::image::{Hit, Images, State};
 use crate::process::maps::Regions;
@@ -15,6 +18,7 @@ use crate::sampler::record::{Regs, UserStack};
 
 pub use module::{ModuleUnwinder, RuleCaches, Step};
 
+use live::Live;
 use memo::{Lead, Memo, Reads, Visited};
 
 /// Most frames of a user stack.
@@ -155,6 +159,18 @@ pub fn chain_frames(
     if chain.len() >= KERNEL_MAX_STACK { StackEnd::TooDeep } else { StackEnd::Complete }
 }
 
+/// Where a stack was read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// All of it from the copy that came with the sample.
+    #[default]
+    Copy,
+    /// Its outer part from the memory of the process, a moment later.
+    Memory,
+    /// It was tried so, in vain.
+    Neither,
+}
+
 /// The unwinder: one for a recording.
 #[derive(Default)]
 pub struct Unwinder {
@@ -162,6 +178,9 @@ pub struct Unwinder {
     modules: Vec<Option<Box<ModuleUnwinder>>>,
     caches: RuleCaches,
     memo: Memo,
+    live: RefCell<Live>,
+    /// Where the last stack was read from.
+    pub source: Source,
     /// Modules made since the caches were empty.
     made: usize,
 }
@@ -175,6 +194,17 @@ struct Walk<'a> {
     pid: i32,
     tid: i32,
     stack: Stack<'a>,
+    /// What lies beyond the copy.
+    live: &'a RefCell<Live>,
+}
+
+impl Walk<'_> {
+    fn read(&self, address: u64) -> Result<u64, ()> {
+        self.stack.read(address).or_else(|()| match self.stack.bytes {
+            [] => Err(()),
+            _ => self.live.borrow_mut().word(address),
+        })
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -212,10 +242,21 @@ impl Unwinder {
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         frames.clear();
+        self.source = Source::Copy;
         let end = match user {
             UserStack::Native { regs, bytes, full } => {
-                let walk = Walk { regions, pid, tid, stack: Stack { start: regs.sp, bytes, full } };
-                self.walk(&walk, regs, images, frames)
+                let stack = Stack { start: regs.sp, bytes, full };
+                let live = std::mem::take(&mut self.live);
+                live.borrow_mut().begin(pid);
+                let walk = Walk { regions, pid, tid, stack, live: &live };
+                let end = self.walk(&walk, regs, images, frames);
+                self.source = match (live.borrow().was_read(), end) {
+                    (false, _) => Source::Copy,
+                    (true, StackEnd::Complete) => Source::Memory,
+                    (true, _) => Source::Neither,
+                };
+                self.live = live;
+                end
             }
             UserStack::Compat => StackEnd::Compat,
             UserStack::None => StackEnd::Complete,
@@ -234,9 +275,17 @@ impl Unwinder {
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         self.memo.begin(walk.tid, walk.regions.version());
-        let end = self.walk_up(walk, regs, images, frames);
+        // Frames that follow from the copy alone, once there are others.
+        let mut sure = None;
+        let end = self.walk_up(walk, regs, images, frames, &mut sure);
         self.memo.finish(end == StackEnd::Complete);
-        end
+        match sure.filter(|_| end != StackEnd::Complete) {
+            Some(sure) => {
+                frames.truncate(sure);
+                StackEnd::DumpTooSmall
+            }
+            None => end,
+        }
     }
 
     fn walk_up(
@@ -245,11 +294,15 @@ impl Unwinder {
         mut regs: Regs,
         images: &mut Images,
         frames: &mut Vec<Frame>,
+        sure: &mut Option<usize>,
     ) -> StackEnd {
         let (mut address, mut is_return) = (regs.ip, false);
         loop {
             regs.ip = address;
-            let read = |address| walk.stack.read(address);
+            if sure.is_none() && walk.live.borrow().was_read() {
+                *sure = Some(frames.len());
+            }
+            let read = |address| walk.read(address);
             let frame = match self.memo.follow(regs, is_return, read, frames, MAX_FRAMES) {
                 Lead::Entry => return StackEnd::Complete,
                 Lead::To(there, frame) => {
@@ -293,7 +346,7 @@ impl Unwinder {
         reads: &mut Reads,
     ) -> Step {
         let mut read = |address| {
-            let word = walk.stack.read(address);
+            let word = walk.read(address);
             reads.note(address, word);
             word
         };
