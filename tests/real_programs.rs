@@ -113,7 +113,8 @@ fn a_compiler_run() {
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.label_share("process", "cc1") > 60.0, "{:?}", p.label_values("process"));
     assert!(p.label_share("process", "as") > 0.5, "{:?}", p.label_values("process"));
-    assert!(p.figure("lost") == 0, "{:?}", p.comments);
+    // A machine that stands still for a moment loses some, and that is told.
+    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
     assert!(p.mappings.iter().any(|m| m.file.ends_with("/cc1") && !m.build_id.is_empty()));
 }
 
