@@ -54,13 +54,28 @@ pub fn format(value: i64, unit: &str) -> String {
         };
     };
     let base = value as f64 * factor;
-    let step = steps.iter().find(|s| base.abs() >= s.from).unwrap_or(&steps[steps.len() - 1]);
-    if step.divisor == 1.0 {
-        return format!("{} {}", base, step.name);
+    let fitting = steps.iter().position(|s| base.abs() >= s.from).unwrap_or(steps.len() - 1);
+    if let Some(larger) = fitting.checked_sub(1).map(|i| &steps[i]) {
+        // Rounded up it may fit the next unit: 1.00 s, not 1000.0 ms.
+        let rounded =
+            (base / steps[fitting].divisor * 10.0).round() / 10.0 * steps[fitting].divisor;
+        if rounded.abs() >= larger.from {
+            return larger.format(rounded);
+        }
     }
-    let scaled = base / step.divisor;
-    let digits = if scaled.abs() < 99.995 { 2 } else { 1 };
-    format!("{scaled:.digits$} {}", step.name)
+    steps[fitting].format(base)
+}
+
+impl Step {
+    /// `base`, in the base unit, as a number of these.
+    fn format(&self, base: f64) -> String {
+        if self.divisor == 1.0 {
+            return format!("{base} {}", self.name);
+        }
+        let scaled = base / self.divisor;
+        let digits = if scaled.abs() < 99.995 { 2 } else { 1 };
+        format!("{scaled:.digits$} {}", self.name)
+    }
 }
 
 /// A number with a comma every three digits.
@@ -108,6 +123,12 @@ mod tests {
             (999, "nanoseconds", "999 ns"),
             (12_345_678, "nanoseconds", "12.35 ms"),
             (123_456_789, "nanoseconds", "123.5 ms"),
+            (999_949_999, "nanoseconds", "999.9 ms"),
+            (999_960_000, "nanoseconds", "1.00 s"),
+            (-999_999, "nanoseconds", "-1.00 ms"),
+            (599_999_999_999, "nanoseconds", "10.00 min"),
+            (7_199_999_999_999, "nanoseconds", "2.00 h"),
+            (1_048_575, "bytes", "1.00 MiB"),
             (90_000_000_000, "nanoseconds", "90.00 s"),
             (900_000_000_000, "nanoseconds", "15.00 min"),
             (1_500, "microseconds", "1.50 ms"),
