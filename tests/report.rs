@@ -142,7 +142,7 @@ fn call_trees_both_ways() {
     assert!(lines[1].starts_with("    4.00 s   44.44%      1.50 s   16.67%  ├─foo1"), "{tree}");
     let callers = Prof::new(&dir, "report -g caller known.pb.gz").run().ok().text();
     let lines: Vec<_> = callers.lines().filter(|l| l.contains("[known]")).collect();
-    assert!(lines[0].starts_with("    5.00 s   55.56%                       bar"), "{callers}");
+    assert!(lines[0].starts_with("    5.00 s   55.56%  bar"), "{callers}");
 }
 
 #[test]

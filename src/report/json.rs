@@ -8,7 +8,9 @@
 //!   `function`, `system_name`, `binary` (path), `file`, `line`, `labels` (object); `row_count`
 //!   is their number before `--nodecount` and `--percent-limit`;
 //! * of a call tree: `nodes` (as far as `--percent-limit` keeps them), each with `id`, `parent` (id, or null: the root, node 0), `self`,
-//!   `total` and the same properties. A parent stands before its children.
+//!   `total` and the same properties. A parent stands before its children. Of callers, `total`
+//!   is what the first function of the chain spent itself when called so, `self` what of it has
+//!   no further caller.
 //!
 //! What is unknown is null. Later versions may add members; they do not change these.
 

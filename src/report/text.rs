@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::model::{Cut, Frame, Granularity, Row, Top, Tree, View, label_text};
+use super::model::{Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
 use super::{summary, units};
 use crate::profile::LabelValue;
 
@@ -169,6 +169,9 @@ struct Pending {
 
 /// Writes a call tree, largest children first. A chain of only children is not indented, so that
 /// deep stacks stay readable.
+///
+/// Of callers it has one value a node: what the function at the beginning of the chain spent
+/// itself when called so. It is nothing of the callers' own, nor all that goes through them.
 pub fn write_tree(
     out: &mut dyn Write,
     view: &View,
@@ -188,7 +191,15 @@ pub fn write_tree(
         });
         ids
     };
-    writeln!(out, "\n{:>10}  {:>7}  {:>10}  {:>7}  function", "total", "total%", "self", "self%")?;
+    match tree.direction {
+        Direction::Callers => {
+            writeln!(out, "\n{:>10}  {:>7}  function, its callers below it", "self", "self%")?;
+        }
+        Direction::Callees => {
+            let (total, own) = (["total", "total%"], ["self", "self%"]);
+            writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
+        }
+    }
     let mut pending: Vec<Pending> = Vec::new();
     let roots = shown(Tree::ROOT);
     let mut hidden = tree.left_out + children.of(Tree::ROOT).len() - roots.len();
@@ -197,7 +208,8 @@ pub fn write_tree(
     while let Some(Pending { node, indent, below }) = pending.pop() {
         if options.limit > 0 && lines == options.limit {
             let more = pending.len() + 1;
-            writeln!(out, "… and at least {more} further branches; -n 0 shows all")?;
+            let what = if more == 1 { "branch" } else { "branches" };
+            writeln!(out, "… and at least {more} further {what}; -n 0 shows all")?;
             return Ok(());
         }
         lines += 1;
@@ -213,6 +225,11 @@ pub fn write_tree(
         writeln!(out, "… {hidden} {what} below {limit}% left out; --percent-limit 0 shows all")?;
     }
     Ok(())
+}
+
+/// A value and its share, as two columns of a call tree.
+fn pair([value, percent]: [&str; 2]) -> String {
+    format!("{value:>10}  {percent:>7}")
 }
 
 fn push_children(pending: &mut Vec<Pending>, ids: &[u32], below: &str, top: bool) {
@@ -239,15 +256,16 @@ fn write_node(
     let node = tree.node(id);
     let frame = view.frames.get(node.frame);
     let (name, binary) = (frame.display(view.profile), frame.binary_name(view.profile));
-    let total = units::format(node.total, view.unit());
-    let own = if node.self_value == 0 {
-        format!("{:>10}  {:>7}", "", "")
-    } else {
-        let percent = format!("{:.2}%", view.percent(node.self_value));
-        format!("{:>10}  {percent:>7}", units::format(node.self_value, view.unit()))
+    let value = |v: i64| {
+        let percent = format!("{:.2}%", view.percent(v));
+        pair([&units::format(v, view.unit()), &percent])
     };
-    let percent = format!("{:.2}%", view.percent(node.total));
-    write!(out, "{total:>10}  {percent:>7}  {own}  {indent}{}", clean(&name))?;
+    write!(out, "{}  ", value(node.total))?;
+    if tree.direction == Direction::Callees {
+        let own = if node.self_value == 0 { pair(["", ""]) } else { value(node.self_value) };
+        write!(out, "{own}  ")?;
+    }
+    write!(out, "{indent}{}", clean(&name))?;
     let place = frame.place(view.profile);
     if frame.line != 0 && !place.is_empty() {
         write!(out, " {}", clean(&place))?;
@@ -263,7 +281,7 @@ fn write_node(
 mod tests {
     use super::*;
     use crate::profile::Profile;
-    use crate::report::model::{Direction, Filter, TopOptions};
+    use crate::report::model::{Filter, TopOptions};
     use crate::report::testing::{answers, odd_names, processes};
 
     fn table(p: &Profile, options: &TableOptions, top: &TopOptions) -> String {
@@ -312,6 +330,26 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     }
 
     #[test]
+    fn a_tree_of_callers_has_self_values_only() {
+        let p = answers();
+        let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let tree = Tree::new(&mut view, Direction::Callers, &[], Cut::Nothing);
+        let mut out = Vec::new();
+        let options = TreeOptions { limit: 5, min_percent: 0.0 };
+        write_tree(&mut out, &view, &tree, options).unwrap();
+        let got = String::from_utf8(out).unwrap();
+        let expected = "
+      self    self%  function, its callers below it
+    5.00 s   55.56%  bar  [app]
+    2.50 s   27.78%  ├─foo1  [app]
+    2.50 s   27.78%  │ │ main  [app]
+    2.50 s   27.78%  └─foo2  [app]
+    2.50 s   27.78%    │ main  [app]
+";
+        assert!(got.starts_with(expected), "{got}");
+    }
+
+    #[test]
     fn a_call_tree() {
         let p = answers();
         let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
@@ -333,7 +371,7 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
         let options = TreeOptions { limit: 2, min_percent: 30.0 };
         write_tree(&mut out, &view, &tree, options).unwrap();
         let got = String::from_utf8(out).unwrap();
-        assert!(got.contains("at least 1 further branches"), "{got}");
+        assert!(got.contains("at least 1 further branch;"), "{got}");
         assert!(!got.contains("bar"), "{got}");
         // The same from a whole tree and from one that holds no more than is shown.
         let options = TreeOptions { limit: 0, min_percent: 30.0 };

@@ -56,6 +56,9 @@ pub struct Tree {
     pub nodes: Vec<Node>,
     /// Children that were left out, each counted once with all that is on it.
     pub left_out: usize,
+    /// Which way it grew. Of callers, a node's total is what the first function of its chain
+    /// spent itself when called so.
+    pub direction: Direction,
 }
 
 impl Tree {

@@ -24,7 +24,7 @@ pub(super) fn grow(view: &mut View, direction: Direction, roots: &[StrId], cut: 
         root_frames,
         root_depth: roots.len(),
         cut,
-        tree: Tree { nodes: vec![root], left_out: 0 },
+        tree: Tree { nodes: vec![root], left_out: 0, direction },
         group_of_frame: vec![NO_GROUP; view.frames.len()],
         groups: Vec::new(),
         parted: Vec::new(),
