@@ -76,40 +76,78 @@ pub fn color(
         return hsl(215.0, 0.18, 0.80 + 0.05 * unit(hash(&name)));
     }
     match scheme {
-        Scheme::Language => by_language(language(profile, frame), hash(&name)),
         Scheme::Package => by_package(&package(profile, frame), hash(&name)),
-        Scheme::Kernel => by_side(frame, hash(&name)),
         Scheme::SelfValue => heat(own, max),
         Scheme::Total => heat(total, max),
+        Scheme::Language => by_language(language(profile, frame)).varied(hash(&name)),
+        Scheme::Kernel => by_side(frame).varied(hash(&name)),
     }
 }
 
-fn by_language(language: Language, seed: u64) -> Rgb {
-    let (hue, spread, saturation, lightness) = match language {
-        Language::Kernel => (262.0, 14.0, 0.46, 0.76),
-        Language::C => (44.0, 8.0, 0.86, 0.66),
-        Language::Cpp => (54.0, 6.0, 0.78, 0.62),
-        Language::Rust => (22.0, 16.0, 0.86, 0.68),
-        Language::Go => (190.0, 14.0, 0.58, 0.65),
-        Language::Python => (210.0, 12.0, 0.66, 0.70),
-        Language::JavaScript => (78.0, 12.0, 0.56, 0.62),
-        Language::Java => (120.0, 18.0, 0.46, 0.65),
-        Language::Script => (338.0, 14.0, 0.62, 0.74),
-        Language::Unknown | Language::Label => (30.0, 10.0, 0.08, 0.80),
-    };
-    varied(hue, spread, saturation, lightness, seed)
+/// Frames of nearly the same colour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// What they are.
+    pub name: &'static str,
+    /// In degrees, and how many of them its frames differ by.
+    hue: (f64, f64),
+    saturation: f64,
+    lightness: f64,
+}
+
+impl Group {
+    const UNKNOWN: Group = Group::new("without a name", (30.0, 10.0), 0.08, 0.80);
+
+    const fn new(name: &'static str, hue: (f64, f64), saturation: f64, lightness: f64) -> Group {
+        Group { name, hue, saturation, lightness }
+    }
+
+    /// The colour in the middle.
+    pub fn color(self) -> Rgb {
+        hsl(self.hue.0, self.saturation, self.lightness)
+    }
+
+    fn varied(self, seed: u64) -> Rgb {
+        varied(self.hue.0, self.hue.1, self.saturation, self.lightness, seed)
+    }
+}
+
+/// The group of a frame, in schemes that have groups of a name.
+pub fn group(scheme: Scheme, profile: &Profile, frame: &Frame) -> Option<Group> {
+    match (scheme, frame.name) {
+        (_, Name::Label(..) | Name::NoStack) => None,
+        (Scheme::Language, _) => Some(by_language(language(profile, frame))),
+        (Scheme::Kernel, _) => Some(by_side(frame)),
+        (Scheme::Package | Scheme::SelfValue | Scheme::Total, _) => None,
+    }
+}
+
+fn by_language(language: Language) -> Group {
+    let new = Group::new;
+    match language {
+        Language::Kernel => new("kernel", (262.0, 14.0), 0.46, 0.76),
+        Language::C => new("C", (44.0, 8.0), 0.86, 0.66),
+        Language::Cpp => new("C++", (54.0, 6.0), 0.78, 0.62),
+        Language::Rust => new("Rust", (22.0, 16.0), 0.86, 0.68),
+        Language::Go => new("Go", (190.0, 14.0), 0.58, 0.65),
+        Language::Python => new("Python", (210.0, 12.0), 0.66, 0.70),
+        Language::JavaScript => new("JavaScript", (78.0, 12.0), 0.56, 0.62),
+        Language::Java => new("Java", (120.0, 18.0), 0.46, 0.65),
+        Language::Script => new("script", (338.0, 14.0), 0.62, 0.74),
+        Language::Unknown | Language::Label => Group::UNKNOWN,
+    }
 }
 
 fn by_package(package: &str, seed: u64) -> Rgb {
     varied((hash(package) % 360) as f64, 6.0, 0.60, 0.69, seed)
 }
 
-fn by_side(frame: &Frame, seed: u64) -> Rgb {
+fn by_side(frame: &Frame) -> Group {
     match (frame.kernel, frame.inlined, frame.name) {
-        (true, ..) => varied(20.0, 12.0, 0.85, 0.66, seed),
-        (_, true, _) => varied(185.0, 12.0, 0.50, 0.66, seed),
-        (_, _, Name::Address(_)) => by_language(Language::Unknown, seed),
-        _ => varied(105.0, 22.0, 0.50, 0.66, seed),
+        (true, ..) => Group::new("kernel", (20.0, 12.0), 0.85, 0.66),
+        (_, true, _) => Group::new("inlined", (185.0, 12.0), 0.50, 0.66),
+        (_, _, Name::Address(_)) => Group::UNKNOWN,
+        _ => Group::new("user", (105.0, 22.0), 0.50, 0.66),
     }
 }
 
@@ -308,6 +346,7 @@ mod tests {
         let greens: Vec<_> = [0, 10, 50, 100].map(|v| heat(v, 100).g).into();
         assert!(greens.windows(2).all(|w| w[0] > w[1]), "{greens:?}");
         assert_eq!(by_package("a", 1), by_package("a", 1));
-        assert_ne!(by_language(Language::C, hash("a")), by_language(Language::C, hash("b")));
+        let c = by_language(Language::C);
+        assert_ne!(c.varied(hash("a")), c.varied(hash("b")));
     }
 }

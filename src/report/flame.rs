@@ -13,8 +13,8 @@ use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
 use super::colors::{self, Scheme};
-use super::model::{Cut, Tree, View};
-use super::units;
+use super::model::{Cut, Direction, Node, Tree, View};
+use super::{legend, units};
 
 /// How a flame graph looks.
 #[derive(Clone, Debug)]
@@ -46,6 +46,9 @@ const PADDING: usize = 10;
 const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
 const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
 
+/// Stands for the legend until inferno has drawn: what it is given is escaped. For private use.
+const LEGEND: &str = "\u{e000}";
+
 /// A box of the drawing, in the order of the drawing.
 struct Drawn {
     node: u32,
@@ -69,7 +72,7 @@ pub fn write(
     let mut palette = palette(view, tree, &boxes, options.scheme);
     let mut inferno = Options::default();
     inferno.title = clean(&options.title).into_owned();
-    inferno.subtitle = Some(clean(&options.subtitle).into_owned());
+    inferno.subtitle = Some(format!("{}{LEGEND}", clean(&options.subtitle)));
     inferno.image_width = options.width;
     // What is too narrow is gone already.
     inferno.min_width = 0.0;
@@ -86,6 +89,7 @@ pub fn write(
     drop(lines);
     let svg = String::from_utf8(svg).map_err(io::Error::other)?;
     let width = (options.width.unwrap_or(DEFAULT_WIDTH)).saturating_sub(2 * PADDING) as f64;
+    let svg = svg.replacen(LEGEND, &legend(view, tree, &boxes, options), 1);
     put_names_in(out, &svg, view, tree, &boxes, width)
 }
 
@@ -140,19 +144,34 @@ fn lines(boxes: &[Drawn]) -> String {
 
 fn palette(view: &View, tree: &Tree, boxes: &[Drawn], scheme: Scheme) -> PaletteMap {
     let nodes = || boxes.iter().map(|b| tree.node(b.node));
+    let own = |n: &Node| match tree.direction {
+        Direction::Callees => n.self_value,
+        // All that is drawn is what the first function spent itself.
+        Direction::Callers => n.total,
+    };
     let max = match scheme {
-        Scheme::SelfValue => nodes().map(|n| n.self_value).max().unwrap_or(0),
+        Scheme::SelfValue => nodes().map(own).max().unwrap_or(0),
         _ => tree.node(Tree::ROOT).total,
     };
     let mut palette = PaletteMap::default();
     for (i, b) in boxes.iter().enumerate() {
         let node = tree.node(b.node);
         let frame = view.frames.get(node.frame);
-        let rgb = colors::color(scheme, view.profile, frame, node.self_value, node.total, max);
+        let rgb = colors::color(scheme, view.profile, frame, own(node), node.total, max);
         palette.insert(number(i, boxes.len()), Color { r: rgb.r, g: rgb.g, b: rgb.b });
     }
     palette.insert("", Color { r: 228, g: 228, b: 224 });
     palette
+}
+
+fn legend(view: &View, tree: &Tree, boxes: &[Drawn], options: &FlameOptions) -> String {
+    let mut frames: Vec<u32> = boxes.iter().map(|b| tree.node(b.node).frame).collect();
+    frames.sort_unstable();
+    frames.dedup();
+    let legend =
+        legend::legend(options.scheme, view.profile, frames.iter().map(|&f| view.frames.get(f)));
+    let dot = if legend.is_empty() || options.subtitle.is_empty() { "" } else { " ·" };
+    format!("{dot}{legend}")
 }
 
 /// Replaces the numbers in inferno's drawing by names and values.
@@ -221,7 +240,9 @@ fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
     let value = units::format(n.total, unit);
     let mut inside = format!("{kind} {value}, {:.2}%", view.percent(n.total));
     if node != Tree::ROOT {
-        if n.self_value != 0 && n.self_value != n.total {
+        // Among callers it would be that of another function.
+        let own = tree.direction == Direction::Callees;
+        if own && n.self_value != 0 && n.self_value != n.total {
             let _ = write!(inside, ", self {}", units::format(n.self_value, unit));
         }
         let frame = view.frames.get(n.frame);
@@ -259,7 +280,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::profile::Profile;
-    use crate::report::model::{Direction, Filter, Granularity, Top, TopOptions};
+    use crate::report::model::{Filter, Granularity, Top, TopOptions};
     use crate::report::testing::{answers, odd_names, processes};
 
     /// A drawn box: tooltip, label, colour, and `fg:w`, its value.

@@ -7,6 +7,7 @@ pub mod colors;
 pub mod flame;
 pub mod folded;
 pub mod json;
+pub mod legend;
 pub mod model;
 pub mod summary;
 #[cfg(test)]
