@@ -187,6 +187,10 @@ impl Merger {
 
     fn header(&mut self, p: &Profile) {
         let out = &mut self.out;
+        let least = |p: &Profile| if p.least_period > 0 { p.least_period } else { p.period };
+        if out.period > 0 && p.period > 0 && (least(out), out.period) != (least(p), p.period) {
+            out.least_period = least(out).min(least(p));
+        }
         out.period = out.period.max(p.period);
         out.duration_nanos = out.duration_nanos.saturating_add(p.duration_nanos);
         out.time_nanos = match (out.time_nanos, p.time_nanos) {
@@ -392,6 +396,19 @@ mod tests {
         assert_eq!(p.str(p.functions[p.lines_of(main)[0].function.0 as usize].name), "main");
         assert_eq!(p.labels.get(p.samples[0].labels).len(), 1);
         assert_eq!(p.samples[0].labels, p.samples[1].labels);
+    }
+
+    #[test]
+    fn periods_that_differ_are_known() {
+        let of = |period| Profile { period, ..profile(0x1000, &["leaf"], 1) };
+        let merged = |periods: &[i64]| {
+            let p = merge(periods.iter().map(|&p| of(p)).collect()).unwrap();
+            (p.least_period, p.period)
+        };
+        assert_eq!(merged(&[7, 7, 7]), (0, 7));
+        assert_eq!(merged(&[7, 7, 9]), (7, 9));
+        assert_eq!(merged(&[9, 7, 9, 0]), (7, 9));
+        assert_eq!(merged(&[9, 8, 7]), (7, 9));
     }
 
     #[test]

@@ -127,8 +127,10 @@ pub struct Profile {
     pub default_sample_type: StrId,
     /// Unit of `period`.
     pub period_type: ValueType,
-    /// Events between two samples.
+    /// Events between two samples; the most, where profiles of several periods were merged.
     pub period: i64,
+    /// The fewest then; 0: all have the same. Not in a file.
+    pub least_period: i64,
     /// Start of the recording, nanoseconds since the Unix epoch; 0 when unknown.
     pub time_nanos: i64,
     /// Length of the recording in nanoseconds; 0 when unknown.

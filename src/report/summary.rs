@@ -82,17 +82,29 @@ pub fn sample_count(profile: &Profile) -> Option<i64> {
     Some(profile.total(index))
 }
 
-/// The sampling period with its unit, and as a rate where it is a time.
+/// The sampling period with its unit, and as a rate where it is a time; both ends of a range
+/// where merged files differ.
 pub fn period(profile: &Profile) -> String {
     let (kind, unit) =
         (profile.str(profile.period_type.kind), profile.str(profile.period_type.unit));
-    let value = units::format(profile.period, unit);
+    let value = range(profile, |p| units::format(p, unit));
     match unit {
-        "nanoseconds" if profile.period > 0 => {
-            format!("{value} ({:.0} Hz)", 1e9 / profile.period as f64)
-        }
+        "nanoseconds" if profile.period > 0 => format!("{value} ({})", rate(profile)),
         "count" => format!("{value} {kind}").trim_end().to_string(),
         _ => value,
+    }
+}
+
+/// Samples a second, of a period in nanoseconds.
+fn rate(profile: &Profile) -> String {
+    format!("{} Hz", range(profile, |p| format!("{:.0}", 1e9 / p as f64)))
+}
+
+/// The period in words, or both of those that merged files differ by.
+fn range(profile: &Profile, words: impl Fn(i64) -> String) -> String {
+    match profile.least_period {
+        0 => words(profile.period),
+        least => format!("{} to {}", words(least), words(profile.period)),
     }
 }
 
@@ -140,7 +152,7 @@ pub fn subtitle(view: &View) -> String {
     }
     if profile.period > 1 {
         taken.push(match profile.str(profile.period_type.unit) {
-            "nanoseconds" => format!("at {:.0} Hz", 1e9 / profile.period as f64),
+            "nanoseconds" => format!("at {}", rate(profile)),
             _ => format!("every {}", period(profile)),
         });
     }
@@ -265,6 +277,10 @@ mod tests {
             whole(&p),
             "18 samples in 1.15 s at 499 Hz · 1,200 samples lost · 19.2% of the stacks truncated"
         );
+        p.least_period = 1_001_001;
+        assert!(whole(&p).starts_with("18 samples in 1.15 s at 999 to 499 Hz ·"), "{}", whole(&p));
+        assert_eq!(period(&p), "1.00 ms to 2.00 ms (999 to 499 Hz)");
+        p.least_period = 0;
         let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
         let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION, &filter));
         assert!(filtered.ends_with("truncated · filtered: 33.33% of 9.00 s"), "{filtered}");
