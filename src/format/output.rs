@@ -65,6 +65,11 @@ impl Output {
         Ok(Output { shown, sink })
     }
 
+    /// It is standard output.
+    pub fn is_stdout(&self) -> bool {
+        matches!(self.sink, Sink::Stdout)
+    }
+
     /// The path as it was named.
     pub fn path(&self) -> &Path {
         &self.shown
@@ -141,15 +146,11 @@ impl Sink {
             }
             None => None,
         };
-        let folder = match target.parent() {
-            Some(p) if p != Path::new("") => p,
-            _ => Path::new("."),
-        };
         let file = tempfile::Builder::new()
             .prefix(".prof-")
             .suffix(".tmp")
             .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)?;
+            .tempfile_in(folder_of(&target))?;
         if let Some(mode) = mode {
             file.as_file().set_permissions(mode)?;
         }
@@ -213,18 +214,25 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."))
+}
+
 fn cannot_write(path: &Path, e: &io::Error) -> anyhow::Error {
     let shown = name(path);
-    let folder = match path.parent() {
-        Some(p) if p != Path::new("") => p.display().to_string(),
-        _ => ".".into(),
-    };
+    let target = follow_links(path).unwrap_or_else(|_| path.to_path_buf());
+    let folder = folder_of(&target);
     match e.kind() {
         ErrorKind::IsADirectory => {
             anyhow!("cannot write {shown}: it is a directory; name a file with -o")
         }
+        ErrorKind::NotFound if folder.is_dir() => anyhow!(
+            "cannot write {shown}: {} takes no new files; name another folder with -o",
+            folder.display()
+        ),
         ErrorKind::NotFound => anyhow!(
-            "cannot write {shown}: there is no folder {folder}; create it, or name another with -o"
+            "cannot write {shown}: there is no folder {}; create it, or name another with -o",
+            folder.display()
         ),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             anyhow!("cannot write {shown}: {}; name a file in a folder of yours with -o", plain(e))
@@ -312,6 +320,12 @@ mod tests {
         let missing = dir.path().join("missing");
         let text = error(&missing.join("p.pb.gz"));
         assert!(text.contains(&format!("there is no folder {}", missing.display())), "{text}");
+        let text = error(Path::new("/proc/x.pb.gz"));
+        assert!(text.contains("/proc takes no new files"), "{text}");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("gone/x.pb.gz", &link).unwrap();
+        let gone = format!("there is no folder {}", dir.path().join("gone").display());
+        assert!(error(&link).contains(&gone), "{}", error(&link));
         assert!(error(&dir.path().join("new/")).contains("it is a directory"));
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
