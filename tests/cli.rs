@@ -29,6 +29,35 @@ fn wrong_usage_exits_with_2() {
     }
 }
 
+#[test]
+fn help_is_a_subcommand_too() {
+    let dir = temp_dir();
+    let text = |args: &str| Prof::new(&dir, args).run().ok().text();
+    assert_eq!(text("help record"), text("record --help"));
+}
+
+#[test]
+fn a_command_without_its_dashes_is_shown_with_them() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -F 99 ls -l").run();
+    assert_eq!(out.code(), 2);
+    out.says(&["prof record -F 99 -- ls -l\n"]);
+}
+
+#[test]
+fn negative_values_are_refused_as_such() {
+    let dir = temp_dir();
+    let refused = |args: &str, code, word: &str| Prof::new(&dir, args).run().refused(code, &[word]);
+    for option in ["-d", "-D", "-F", "-c"] {
+        refused(&format!("record {option} -1 -- true"), 2, "invalid value '-1'");
+    }
+    refused("record -p -1", 1, "no process -1");
+    refused("record -t -1", 1, "no thread -1");
+    refused("report -n -1", 2, "0 shows all");
+    refused("report --percent-limit -1", 2, "from 0 to 100");
+    refused("flame --min-width -1", 2, "from 0 to 100");
+}
+
 /// Feeds a script to a shell that only parses it.
 fn parse(shell: &str, option: &str, script: &str) {
     let dir = temp_dir();

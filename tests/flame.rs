@@ -171,6 +171,18 @@ fn output_goes_to_a_file() {
 }
 
 #[test]
+fn negative_values_are_left_out_and_counted() {
+    let dir = temp_dir();
+    views::gains_and_losses(&dir);
+    let out = Prof::new(&dir, "flame mixed.pb.gz").run().ok();
+    let expected = [("all", 5), ("main", 5)].map(|(n, v)| (n.to_string(), v)).into();
+    assert_eq!(sums(&out.text()), expected);
+    out.says(&["prof: 1 sample with a negative value is left out"]);
+    let out = Prof::new(&dir, "flame mixed.pb.gz --focus freed").run();
+    out.refused(1, &["values of type space are negative or zero"]);
+}
+
+#[test]
 fn nothing_to_draw_is_said() {
     let dir = temp_dir();
     views::known(&dir);

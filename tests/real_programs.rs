@@ -87,7 +87,8 @@ fn node_without_a_perf_map() {
     }
     let dir = temp_dir();
     let args = format!("{} 2", script("busy.js"));
-    Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
+    let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
+    out.says(&["code that node made at run time", "node --perf-basic-prof"]);
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.figure("samples") > 300);
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));

@@ -34,6 +34,13 @@ fn an_output_folder_that_does_not_exist() {
 }
 
 #[test]
+fn an_output_in_a_folder_that_takes_no_files() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -o /proc/x.pb.gz").target("true", "").run();
+    out.refused(1, &["/proc takes no new files"]);
+}
+
+#[test]
 fn an_output_that_is_a_folder() {
     refused_before_the_command_runs("folder");
 }
@@ -119,6 +126,30 @@ fn to_standard_output() {
     assert!(Pprof::decode(&out.stdout).total_share("main") > 95.0);
     assert!(names(&dir).is_empty());
     assert!(out.stderr.contains("samples"), "{}", out.stderr);
+}
+
+#[test]
+fn to_standard_output_with_a_command() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -o -").target("echo", "one two").run().ok();
+    Pprof::decode(&out.stdout);
+    out.says(&["one two\n", "the command's standard output goes to standard error"]);
+    let out = Prof::new(&dir, "record").target("echo", "one two").run().ok();
+    assert_eq!(out.text(), "one two\n");
+}
+
+#[test]
+fn the_next_step_is_one_that_works() {
+    let dir = temp_dir();
+    let record = |file: &str, seconds: &str| {
+        let prof = Prof::new(&dir, "record -F 999 -o").arg(file);
+        prof.target(target("known", Build::C), seconds).run().ok()
+    };
+    record("my file.gz", "0.2").says(&["next: prof report 'my file.gz'\n"]);
+    let out = record("/dev/null", "0.2").says(&["wrote /dev/null"]);
+    assert!(!out.stderr.contains("next:"), "{}", out.stderr);
+    let out = Prof::new(&dir, "record -F 1").target("true", "").run().ok();
+    assert!(!out.stderr.contains("next:"), "{}", out.stderr);
 }
 
 #[test]

@@ -46,6 +46,20 @@ fn can_drop_rights() -> bool {
 }
 
 #[test]
+fn a_command_that_is_a_directory() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record").target("/tmp", "").run();
+    out.refused(126, &["'/tmp' is a directory"]);
+}
+
+#[test]
+fn cpus_that_no_machine_has() {
+    let dir = temp_dir();
+    Prof::new(&dir, "record -C 0-99999999").run().refused(2, &["no CPU 99999999"]);
+    Prof::new(&dir, "record -C some").run().refused(2, &["not a list of CPUs"]);
+}
+
+#[test]
 fn a_process_that_is_gone() {
     let dir = temp_dir();
     let ended = Running::start(&mut Command::new("true"));

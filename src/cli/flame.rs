@@ -1,6 +1,6 @@
 //! `prof flame`.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,6 +30,10 @@ pub struct Args {
     /// What to draw, and how
     #[command(flatten)]
     draw: DrawArgs,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// What is drawn, and how.
@@ -59,7 +63,8 @@ pub struct DrawArgs {
     width: Option<u32>,
 
     /// Leave out boxes narrower than so many percent of the whole
-    #[arg(long, value_name = "PERCENT", default_value = "0.05", value_parser = super::report::percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "0.05", value_parser = super::report::percent,
+          allow_negative_numbers = true)]
     min_width: f64,
 
     /// What colours mean
@@ -79,16 +84,14 @@ pub struct DrawArgs {
 /// Runs `prof flame`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.draw.check()?;
-    if args.target.is_given() && !args.files.is_empty() {
-        return Err(usage("either FILEs or a target to record, not both"));
-    }
+    args.check()?;
     let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
     let output = Output::create_any(path)?;
     if args.target.is_given() {
         record_and_draw(&args, output)?;
     } else {
         let profile = super::report::load(&args.files)?;
-        draw(&args.draw, &profile, output)?;
+        draw(&args, &profile, output)?;
         // Freeing a large profile piece by piece takes longer than the system needs for all.
         std::mem::forget(profile);
     }
@@ -96,13 +99,47 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn record_and_draw(args: &Args, output: Output) -> anyhow::Result<()> {
-    let recorded = super::record::record(&args.target, true, false, output.temporary())?;
-    if recorded.diagnostics.samples > 0 {
-        draw(&args.draw, &recorded.profile, output)?;
-        super::record::summary(&recorded, None)
-    } else {
-        super::record::summary(&recorded, None)?;
-        anyhow::bail!("no samples, so there is nothing to draw")
+    let recorded = super::record::record(&args.target, true, args.quiet, &output)?;
+    let some = recorded.diagnostics.samples > 0;
+    let to_stdout = output.is_stdout();
+    let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
+    if !args.quiet {
+        let mut err = std::io::stderr().lock();
+        super::record::summary(&mut err, &recorded)?;
+        if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
+            writeln!(err, "prof: wrote {} ({} KiB)", path.display(), bytes.div_ceil(1024))?;
+        }
+    }
+    anyhow::ensure!(some, "no samples, so there is nothing to draw");
+    Ok(())
+}
+
+impl Args {
+    /// Fails when the arguments do not fit together.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.target.is_given() {
+            if !self.files.is_empty() {
+                return Err(usage("either FILEs or a target to record, not both"));
+            }
+            if let Some(kind) = &self.draw.filter.sample_type
+                && !kind.bytes().all(|b| b.is_ascii_digit())
+                && !self.target.can_have_type(kind.split('/').next().unwrap_or(kind))?
+            {
+                return Err(usage(format!(
+                    "--type: a recording of these events has no sample type {kind:?}; it has \
+                     samples and one for each -e EVENT (without -e: cpu)"
+                )));
+            }
+        } else if let Some(option) = self.target.recording_option() {
+            return Err(usage(match self.files.is_empty() {
+                true => format!(
+                    "{option} says how to record, but not what: give -p PID, -t TID, -G CGROUP, \
+                     -a or -- COMMAND (or draw what is recorded already, without {option})"
+                ),
+                false => format!("{option} is for recordings; FILEs are drawn as they are"),
+            }));
+        }
+        Ok(())
     }
 }
 
@@ -145,17 +182,26 @@ impl DrawArgs {
     }
 }
 
-/// Draws a profile to the output that the arguments name.
-pub fn draw(args: &DrawArgs, profile: &Profile, output: Output) -> anyhow::Result<()> {
+/// Draws a profile. The number of bytes written.
+fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
+    let (args, quiet) = (&args.draw, args.quiet);
     let type_index = args.filter.type_index(profile)?;
     let mut view = View::new(profile, type_index, args.granularity(), &args.filter.filter()?);
     if view.kept_total == 0 {
         anyhow::bail!("nothing to draw: {}", super::report::nothing_to_show(&view));
     }
+    if !args.folded {
+        leave_out_negative(&mut view, quiet)?;
+    }
     let roots = args.roots(&view)?;
     let direction = if args.reverse { Direction::Callers } else { Direction::Callees };
     let cut = if args.folded { Cut::Nothing } else { Cut::Width(args.min_width) };
     let tree = Tree::new(&mut view, direction, &roots, cut);
+    anyhow::ensure!(
+        tree.nodes.len() > 1,
+        "nothing to draw: every box is narrower than --min-width {}; lower it",
+        args.min_width
+    );
     let options = FlameOptions {
         title: args.title.clone().unwrap_or_else(|| title(&view)),
         subtitle: summary::subtitle(&view),
@@ -167,7 +213,33 @@ pub fn draw(args: &DrawArgs, profile: &Profile, output: Output) -> anyhow::Resul
     output.write_with(|out| match args.folded {
         true => folded::write(out, &view, &tree),
         false => flame::write(out, &view, &tree, &options),
-    })?;
+    })
+}
+
+/// A box cannot be narrower than nothing.
+fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
+    let (kind, _) = view.value_type();
+    let count = view.leave_out_negative();
+    if view.kept_total == 0 {
+        let all = view.profile.sample_types.iter().map(|t| view.profile.str(t.kind));
+        let others: Vec<&str> = all.filter(|&k| k != kind).collect();
+        let or = match others.is_empty() {
+            true => String::new(),
+            false => format!("--type takes also {}; ", others.join(", ")),
+        };
+        anyhow::bail!(
+            "nothing to draw: all values of type {kind} are negative or zero; {or}prof report \
+             shows them"
+        );
+    }
+    if count > 0 && !quiet {
+        let are = if count == 1 {
+            "sample with a negative value is"
+        } else {
+            "samples with negative values are"
+        };
+        eprintln!("prof: {count} {are} left out; prof report has them");
+    }
     Ok(())
 }
 

@@ -9,13 +9,15 @@ mod report;
 mod symbolize;
 mod target;
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 /// A profiler for Linux: shows where a running program spends its time.
 #[derive(Debug, Parser)]
-#[command(name = "prof", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "prof", version, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -46,7 +48,7 @@ pub enum Command {
 /// Exit codes: 0 done, 1 failed, 2 wrong usage, 126 and 127 for a COMMAND that cannot be
 /// executed or does not exist.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| with_hint(error).exit());
     crate::sampler::os::outlive_cut_files();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
@@ -82,6 +84,34 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Exit { code: 2, message: message.into() }.into()
 }
 
+/// `prof record ls -l`, as with perf: how to write that.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if error.kind() == ErrorKind::UnknownArgument
+        && words.get(1).is_some_and(|subcommand| subcommand == "record")
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+        && !word.starts_with('-')
+        && let Some(at) = words.iter().position(|w| w == word)
+    {
+        let quoted =
+            |words: &[String]| words.iter().map(|w| shell_word(w)).collect::<Vec<_>>().join(" ");
+        let (options, command) = (quoted(&words[1..at]), quoted(&words[at..]));
+        let tip = format!("a command stands behind '--': prof {options} -- {command}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// `text` as a word of a shell's command line.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_alphanumeric() || "_./:=@%+,-".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.into(),
+        false => format!("'{}'", text.replace('\'', r"'\''")).into(),
+    }
+}
+
 fn fail(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -99,4 +129,17 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<std::io::Error>()
             .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell_word;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(shell_word("a/b-1.pb.gz"), "a/b-1.pb.gz");
+        assert_eq!(shell_word("my file.gz"), "'my file.gz'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 }

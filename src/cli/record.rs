@@ -1,7 +1,7 @@
 //! `prof record`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
 use super::progress::Progress;
@@ -10,7 +10,7 @@ use crate::format::Output;
 use crate::profile::{Diagnostics, Profile};
 use crate::recorder::{self, Interrupts, Recording};
 use crate::sampler::{Target, os};
-use crate::symbolize;
+use crate::symbolize::{self, Why};
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]
@@ -48,36 +48,47 @@ pub struct Recorded {
 
 /// Runs `prof record`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let to_stdout = args.output.as_os_str() == "-";
     // Before recording: a file that cannot be written is found out now.
     let output = Output::create(&args.output)?;
-    let recorded = record(&args.target, !args.no_symbolize, args.quiet, output.temporary())?;
+    let recorded = record(&args.target, !args.no_symbolize, args.quiet, &output)?;
+    let (to_stdout, stays) = (output.is_stdout(), output.temporary().is_some());
     let bytes = output.write(&recorded.profile)?;
     if !args.quiet {
-        let written = (!to_stdout).then_some((args.output.as_path(), bytes));
-        summary(&recorded, written)?;
+        let mut err = std::io::stderr().lock();
+        summary(&mut err, &recorded)?;
+        if !to_stdout {
+            let next = stays && recorded.diagnostics.samples > 0;
+            written(&mut err, &args.output, bytes, next)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Records, symbolizes and puts the figures into the comments.
 ///
-/// `temporary` is a file to remove if a second signal gives up.
+/// A COMMAND does not write to `output`, even if that is its standard output too.
 ///
 /// Errors: whatever is in the way of the recording, in one line.
 pub fn record(
     target: &TargetArgs,
     names: bool,
     quiet: bool,
-    temporary: Option<PathBuf>,
+    output: &Output,
 ) -> anyhow::Result<Recorded> {
-    let (options, window) = target.options()?;
+    let (mut options, window) = target.options()?;
+    options.stdout_to_stderr = output.is_stdout();
     let command = matches!(options.target, Target::Command(_));
     let interrupts = Interrupts::install(command)?;
-    if let Some(path) = temporary {
+    if let Some(path) = output.temporary() {
         interrupts.remove_when_giving_up(path);
     }
     let progress = Progress::new(window.duration, quiet);
+    if command && options.stdout_to_stderr {
+        progress.say(
+            "the command's standard output goes to standard error, because prof's own goes to \
+             standard output; -o FILE keeps them apart",
+        );
+    }
     let mut said = 0;
     let mut say = |line: &str| {
         said += 1;
@@ -94,8 +105,9 @@ pub fn record(
             progress.symbols(done, all);
         });
         diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
-        let why = reasons(&outcome, &diagnostics);
-        diagnostics.notes.extend(why);
+        let hint = run_time_code(&profile, diagnostics.samples);
+        let why = reasons(&outcome, &diagnostics, hint.is_some());
+        diagnostics.notes.extend(why.into_iter().chain(hint));
     }
     progress.finish();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
@@ -104,12 +116,8 @@ pub fn record(
     Ok(Recorded { profile, diagnostics, said, exit, running })
 }
 
-/// The few lines at the end, and where the profile was `written` with how many bytes.
-pub fn summary(
-    recorded: &Recorded,
-    written: Option<(&std::path::Path, u64)>,
-) -> anyhow::Result<()> {
-    let mut err = std::io::stderr().lock();
+/// The few lines at the end.
+pub fn summary(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
     let Recorded { profile, diagnostics: d, .. } = recorded;
     let seconds = profile.duration_nanos as f64 / 1e9;
     writeln!(
@@ -139,7 +147,7 @@ pub fn summary(
     if d.folded > 0 {
         writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
     }
-    unsymbolized(&mut err, d)?;
+    unsymbolized(err, d)?;
     for note in d.notes.iter().skip(recorded.said) {
         writeln!(err, "prof: {note}")?;
     }
@@ -154,16 +162,21 @@ pub fn summary(
         d.own_cpu_seconds,
         d.own_peak_bytes >> 20
     )?;
-    command_end(&mut err, recorded)?;
-    if let Some((path, bytes)) = written {
-        let name = path.display();
-        let arg =
-            if name.to_string() == "profile.pb.gz" { String::new() } else { format!(" {name}") };
-        let size = bytes.div_ceil(1024);
-        writeln!(err, "prof: wrote {name} ({size} KiB); next: prof report{arg}")?;
-        writeln!(err, "prof:   or a picture: prof flame{arg} > out.svg")?;
+    command_end(err, recorded)
+}
+
+/// Which profile was written, with how many bytes, and what can be done `next`.
+fn written(err: &mut impl Write, path: &Path, bytes: u64, next: bool) -> std::io::Result<()> {
+    let (name, size) = (path.to_string_lossy(), bytes.div_ceil(1024));
+    if !next {
+        return writeln!(err, "prof: wrote {name} ({size} KiB)");
     }
-    Ok(())
+    let arg = match &*name {
+        super::report::DEFAULT_FILE => String::new(),
+        name => format!(" {}", super::shell_word(name)),
+    };
+    writeln!(err, "prof: wrote {name} ({size} KiB); next: prof report{arg}")?;
+    writeln!(err, "prof:   or a picture: prof flame{arg} > out.svg")
 }
 
 fn unsymbolized(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<()> {
@@ -209,15 +222,42 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// Sentences about the binaries that most samples without a name are of.
-fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics) -> Vec<String> {
+/// Sentences about the binaries that most samples without a name are of; without those about
+/// code made at run time if that is `explained`.
+fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Vec<String> {
     const SHOWN: usize = 3;
     let much = |n: u64| n * 100 >= d.samples;
     let worst = d.unsymbolized.iter().take(SHOWN).filter(|b| much(b.samples));
     worst
         .filter_map(|b| {
             let mut of_it = outcome.binaries.iter().filter(|o| o.file == b.binary);
-            Some(format!("{}: {}", b.binary, of_it.find_map(|o| o.why.as_ref())?))
+            let why = of_it.find_map(|o| o.why.as_ref())?;
+            (!explained || *why != Why::Anonymous).then(|| format!("{}: {why}", b.binary))
         })
         .collect()
+}
+
+/// How the process with most of it gives names to code that it makes at run time, when more
+/// than 5 % of the samples go through such code.
+fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
+    let (process, share) = symbolize::run_time_code(profile).into_iter().next()?;
+    if share * 20 <= samples {
+        return None;
+    }
+    let is = |names: &[&str]| names.iter().any(|n| process.starts_with(n));
+    let how = if is(&["node", "MainThread"]) {
+        "start it with node --perf-basic-prof"
+    } else if is(&["java"]) {
+        "start it with java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
+         -XX:+DumpPerfMapAtExit"
+    } else if is(&["python"]) {
+        "start it with python3 -X perf (3.12 or newer)"
+    } else {
+        "let it write a perf map, /tmp/perf-PID.map"
+    };
+    let share = percent(share, samples);
+    Some(format!(
+        "{share} of the samples go through code that {process} made at run time; for its names, \
+         {how}"
+    ))
 }

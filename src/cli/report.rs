@@ -142,11 +142,11 @@ pub struct Args {
     no_children: bool,
 
     /// Most rows to show; 0: all [default: 30, of a call tree 200, with --json all]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = rows, allow_negative_numbers = true)]
     nodecount: Option<usize>,
 
     /// Leave out what is below so many percent [default: 0, of a call tree 0.5]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     percent_limit: Option<f64>,
 
     /// Call tree, from callers to callees; with `caller` from each function to its callers
@@ -210,6 +210,10 @@ fn sort_key(word: &str) -> Result<SortKey, String> {
             }
         },
     })
+}
+
+fn rows(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "not a number of rows; 0 shows all".to_string())
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {
@@ -447,6 +451,7 @@ mod tests {
         );
         assert!(refused("--percent-limit 101").contains("from 0 to 100"));
         assert!(refused("--percent-limit NaN").contains("from 0 to 100"));
-        assert!(refused("-n -1").contains("-1"));
+        assert!(refused("--percent-limit -1").contains("from 0 to 100"));
+        assert!(refused("-n -1").contains("not a number of rows"));
     }
 }

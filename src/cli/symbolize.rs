@@ -75,7 +75,7 @@ fn summary(outcome: &Outcome) -> String {
         return "nothing to do: every address has its name\n".into();
     }
     let mut out = format!(
-        "{} of {} addresses have names now, {} of them source lines\n",
+        "{} of {} addresses have names now, {} of them with source lines\n",
         outcome.named(),
         outcome.asked(),
         outcome.with_line(),
@@ -91,7 +91,8 @@ fn summary(outcome: &Outcome) -> String {
         }
     }
     if outcome.homeless > 0 {
-        out += &format!("  {} addresses belong to no binary\n", outcome.homeless);
+        let belong = if outcome.homeless == 1 { "address belongs" } else { "addresses belong" };
+        out += &format!("  {} {belong} to no binary\n", outcome.homeless);
     }
     out
 }
@@ -122,9 +123,9 @@ mod tests {
         };
         assert_eq!(
             summary(&outcome),
-            "5 of 10 addresses have names now, 5 of them source lines\n  \
+            "5 of 10 addresses have names now, 5 of them with source lines\n  \
              /bin/gone: 4 of 4 without: the file is not there\n  \
-             1 addresses belong to no binary\n"
+             1 address belongs to no binary\n"
         );
         assert!(summary(&Outcome::default()).starts_with("nothing to do"));
     }

@@ -1,11 +1,11 @@
 //! The arguments that say what to sample and how, shared by `record` and `flame`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
-use super::usage;
+use super::{Exit, usage};
 use crate::process::procfs;
 use crate::recorder::Window;
 use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Stacks, Target};
@@ -24,13 +24,27 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 #[derive(Debug, Default, Args)]
 pub struct TargetArgs {
     /// Sample these processes, with all their threads and what they start meanwhile
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = "Target")]
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        help_heading = "Target"
+    )]
     pub pid: Vec<i32>,
     /// With -p: also the processes that the given ones have started before
     #[arg(long, requires = "pid", help_heading = "Target")]
     pub tree: bool,
     /// Sample these threads alone
-    #[arg(short, long, value_name = "TID", value_delimiter = ',', help_heading = "Target")]
+    #[arg(
+        short,
+        long,
+        value_name = "TID",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        help_heading = "Target"
+    )]
     pub tid: Vec<i32>,
     /// Sample the whole machine
     #[arg(short, long, conflicts_with_all = ["pid", "tid", "cgroup", "command"],
@@ -49,11 +63,12 @@ pub struct TargetArgs {
     pub command: Vec<String>,
 
     /// Sample so long: 500ms, 10s, 5m, 1h [default: 10s, or until the COMMAND ends]
-    #[arg(short, long, value_name = "TIME", value_parser = parse_duration, help_heading = "Window")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration,
+          allow_hyphen_values = true, help_heading = "Window")]
     pub duration: Option<Duration>,
     /// Wait so long before sampling begins; a number alone is milliseconds, as perf has it
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_delay,
-          help_heading = "Window")]
+          allow_hyphen_values = true, help_heading = "Window")]
     pub delay: Option<Duration>,
 
     /// Samples a second and CPU, or 'max' for the kernel's limit; tracepoints are sampled each
@@ -62,8 +77,8 @@ pub struct TargetArgs {
           conflicts_with = "count", allow_hyphen_values = true, help_heading = "Events")]
     pub freq: Option<Rate>,
     /// Sample each time that the event has happened so often
-    #[arg(short, long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..),
-          help_heading = "Events")]
+    #[arg(short, long, value_name = "PERIOD", value_parser = parse_period,
+          allow_negative_numbers = true, help_heading = "Events")]
     pub count: Option<u64>,
     /// Events, as perf names them: cycles:u, page-faults, sched:sched_switch, r01c2, ... [default:
     /// cycles, or cpu-clock where there are no hardware counters]
@@ -104,15 +119,40 @@ impl TargetArgs {
             || self.cpu.is_some()
     }
 
+    /// The first option that says how to record.
+    pub fn recording_option(&self) -> Option<&'static str> {
+        let given = [
+            ("-d", self.duration.is_some()),
+            ("-D", self.delay.is_some()),
+            ("-F", self.freq.is_some()),
+            ("-c", self.count.is_some()),
+            ("-e", !self.event.is_empty()),
+            ("-g", self.call_graph.is_some()),
+            ("--no-inherit", self.no_inherit),
+        ];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+
+    /// Whether a recording can have a sample type of this kind, which must be known before.
+    ///
+    /// Errors: an unknown event.
+    pub fn can_have_type(&self, kind: &str) -> anyhow::Result<bool> {
+        let events = self.events()?;
+        // Without counters, cpu-clock takes the place of cycles.
+        let always = ["samples", "cpu", "cycles"].contains(&kind);
+        Ok(always || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
+    }
+
+    fn events(&self) -> Result<Vec<EventSpec>, sampler::Error> {
+        split_events(&self.event).iter().map(|e| EventSpec::parse(e)).collect()
+    }
+
     /// Options for the sampler, checked as far as possible before anything is started.
     ///
     /// Errors: no target, a target that is not there, an unknown event, …
     pub fn options(&self) -> anyhow::Result<(Options, Window)> {
         let cpus = match &self.cpu {
-            Some(list) => Some(
-                procfs::parse_cpu_list(list)
-                    .ok_or_else(|| usage(format!("-C {list}: not a list of CPUs; write 0,2-5")))?,
-            ),
+            Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
             None => None,
         };
         let target = self.target()?;
@@ -129,21 +169,23 @@ impl TargetArgs {
             StacksArg::FramePointer => Stacks::FramePointer,
             StacksArg::None => Stacks::None,
         };
-        let events = split_events(&self.event)
-            .iter()
-            .map(|e| EventSpec::parse(e))
-            .collect::<Result<Vec<_>, sampler::Error>>()?;
+        let events = self.events()?;
         let inherit = !self.no_inherit && !matches!(target, Target::Threads(_));
         let endless = !matches!(target, Target::Command(_));
         let window = Window {
             delay: self.delay.unwrap_or_default(),
             duration: self.duration.or(endless.then_some(DEFAULT_DURATION)),
         };
-        Ok((Options { target, cpus, events, rate, stacks, inherit }, window))
+        let stdout_to_stderr = false;
+        Ok((Options { target, cpus, events, rate, stacks, inherit, stdout_to_stderr }, window))
     }
 
     fn target(&self) -> anyhow::Result<Target> {
-        if !self.command.is_empty() {
+        if let Some(name) = self.command.first() {
+            if name.contains('/') && Path::new(name).is_dir() {
+                let message = format!("command '{name}' is a directory; name a program in it");
+                return Err(Exit { code: 126, message }.into());
+            }
             return Ok(Target::Command(self.command.clone()));
         }
         if !self.tid.is_empty() {
@@ -170,6 +212,14 @@ impl TargetArgs {
              -- COMMAND",
         ))
     }
+}
+
+fn no_cpu_list(list: &str) -> anyhow::Error {
+    let largest = list.split([',', '-']).filter_map(|n| n.trim().parse::<u64>().ok()).max();
+    usage(match largest {
+        Some(cpu) if cpu > 0xffff => format!("-C {list}: there is no CPU {cpu}; lscpu lists all"),
+        _ => format!("-C {list}: not a list of CPUs; write 0,2-5"),
+    })
 }
 
 /// Commas separate events, but not within `pmu/a=1,b=2/`.
@@ -228,6 +278,13 @@ fn parse_frequency(text: &str) -> Result<Rate, String> {
         Ok(0) => Err("0 samples a second are none; give at least 1".to_owned()),
         Ok(hz) => Ok(Rate::Frequency(hz)),
         Err(_) => Err("not a number of samples a second; write 99 or max".to_owned()),
+    }
+}
+
+fn parse_period(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("not a number of events from 1 on".to_owned()),
+        Ok(period) => Ok(period),
     }
 }
 

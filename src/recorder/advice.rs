@@ -174,6 +174,7 @@ mod tests {
                 rate,
                 stacks: Stacks::None,
                 inherit: true,
+                stdout_to_stderr: false,
             })
         };
         assert_eq!(advice(&clock, Rate::Frequency(99)), "lower -F");

@@ -91,7 +91,7 @@ pub fn record(
     let mut options = options.clone();
     let (mut stopped, mut child) = (None, None);
     if let Target::Command(words) = &options.target {
-        let started = Stopped::start(words)?;
+        let started = Stopped::start(words, options.stdout_to_stderr)?;
         interrupts.set_child(started.pid);
         if window.delay.is_zero() {
             stopped = Some(started);

@@ -20,14 +20,18 @@ pub struct Stopped {
 impl Stopped {
     /// Forks; the child waits just before `execve`.
     ///
-    /// Its standard input, output and error are prof's own.
-    pub fn start(words: &[String]) -> Result<Stopped, Error> {
+    /// Its standard input, output and error are prof's own; with `stdout_to_stderr` its output
+    /// is prof's standard error.
+    pub fn start(words: &[String], stdout_to_stderr: bool) -> Result<Stopped, Error> {
         let (name, args) = words.split_first().ok_or_else(|| Error::usage("no COMMAND given"))?;
         let failed = |e: io::Error| Error::other(format!("cannot start a process: {e}"));
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
         let (go_reader, go) = io::pipe().map_err(failed)?;
         let mut command = Command::new(name);
         command.args(args);
+        if stdout_to_stderr {
+            command.stdout(io::stderr());
+        }
         let (go_fd, pid_fd) = (go_reader.as_raw_fd(), pid_writer.as_raw_fd());
         let go_writer_fd = go.as_raw_fd();
         // SAFETY: between fork and exec only system calls that are async-signal-safe are made,
@@ -115,7 +119,7 @@ mod tests {
     fn a_command_waits_until_told() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let stopped = Stopped::start(&words(&["touch", file.to_str().unwrap()])).unwrap();
+        let stopped = Stopped::start(&words(&["touch", file.to_str().unwrap()]), false).unwrap();
         let cmdline = std::fs::read(format!("/proc/{}/cmdline", stopped.pid)).unwrap();
         assert!(!cmdline.starts_with(b"touch"));
         assert!(!file.exists());
@@ -125,7 +129,8 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_shells() {
-        let code = |name: &str| Stopped::start(&words(&[name])).unwrap().go().unwrap_err().code();
+        let start = |name: &str| Stopped::start(&words(&[name]), false).unwrap();
+        let code = |name: &str| start(name).go().unwrap_err().code();
         assert_eq!(code("/nonexistent/command"), 127);
         assert_eq!(code("/etc/passwd"), 126);
     }

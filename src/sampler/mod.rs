@@ -69,6 +69,8 @@ pub struct Options {
     pub stacks: Stacks,
     /// Threads and children born later are sampled too.
     pub inherit: bool,
+    /// A COMMAND's standard output is prof's standard error.
+    pub stdout_to_stderr: bool,
 }
 
 /// Something that happened, handed out by [`Session::drain`].

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 pub use demangle::demangle;
-pub use outcome::{Binary, Outcome, Why, unsymbolized};
+pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
 
 use crate::profile::Profile;
 

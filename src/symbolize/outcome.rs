@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{BinaryShare, MappingId, Profile, StrId};
+use crate::profile::{BinaryShare, LabelValue, MappingId, Profile, StrId};
 
 /// Why the addresses of a binary have no names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,6 @@ impl Outcome {
 ///
 /// Samples are counted by the first sample type if its unit is `count`, else one a row.
 pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
-    let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
     let mut shares: FxHashMap<StrId, u64> = FxHashMap::default();
     for (i, sample) in profile.samples.iter().enumerate() {
         let Some(&leaf) = profile.stacks.get(sample.stack).first() else { continue };
@@ -133,8 +132,7 @@ pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
         }
         let mapping = profile.locations[leaf.0 as usize].mapping;
         let file = mapping.map_or(StrId::EMPTY, |m| profile.mappings[m.0 as usize].file);
-        let samples = if counted { profile.values_of(i)[0].max(0) as u64 } else { 1 };
-        *shares.entry(file).or_default() += samples;
+        *shares.entry(file).or_default() += weight(profile, i);
     }
     let name = |file: StrId| match profile.str(file) {
         "" => "[unknown]".to_owned(),
@@ -149,10 +147,43 @@ pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
     shares
 }
 
+/// Samples with code on their stack that was made at run time and has no name, by process, most
+/// first. Counted as [`unsymbolized`] does.
+pub fn run_time_code(profile: &Profile) -> Vec<(String, u64)> {
+    let mut nameless = vec![false; profile.locations.len()];
+    for (location, nameless) in profile.locations.iter().zip(&mut nameless) {
+        let file =
+            location.mapping.map_or("", |m| profile.str(profile.mappings[m.0 as usize].file));
+        let made = ["//anon", "[anon:", "/memfd:"].iter().any(|start| file.starts_with(start));
+        *nameless = made && location.line_count == 0;
+    }
+    let key = profile.strings.find("process");
+    let mut shares: FxHashMap<String, u64> = FxHashMap::default();
+    for (i, sample) in profile.samples.iter().enumerate() {
+        if !profile.stacks.get(sample.stack).iter().any(|l| nameless[l.0 as usize]) {
+            continue;
+        }
+        let process = match key.and_then(|key| profile.labels.value(sample.labels, key)) {
+            Some(LabelValue::Str(name)) => profile.str(name),
+            _ => "a process",
+        };
+        *shares.entry(process.to_owned()).or_default() += weight(profile, i);
+    }
+    let mut shares: Vec<_> = shares.into_iter().collect();
+    shares.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    shares
+}
+
+/// How many samples a row stands for.
+fn weight(profile: &Profile, row: usize) -> u64 {
+    let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
+    if counted { profile.values_of(row)[0].max(0) as u64 } else { 1 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Builder, Column, LabelSetId, Mapping};
+    use crate::profile::{Builder, Column, Label, LabelSetId, Mapping};
 
     #[test]
     fn samples_without_a_leaf_name_are_counted_by_binary() {
@@ -182,5 +213,25 @@ mod tests {
             unsymbolized(&b.finish(None)),
             [share("/two", 5), share("/one", 2), share("[unknown]", 1)]
         );
+    }
+
+    #[test]
+    fn code_made_at_run_time_is_counted_by_process() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let file = b.profile.strings.intern("//anon");
+        let made = b.add_mapping(Mapping { file, ..Mapping::default() });
+        let (made, named) = (b.location(Some(made), 7), b.named_location("main"));
+        let key = b.profile.strings.intern("process");
+        for (process, stack, times) in
+            [("node", vec![named, made], 2), ("java", vec![made], 3), ("sh", vec![named], 9)]
+        {
+            let value = LabelValue::Str(b.profile.strings.intern(process));
+            let labels = b.profile.labels.intern(&[Label { key, value }]);
+            for _ in 0..times {
+                b.add(&stack, labels, Column(0), 1);
+            }
+        }
+        let expected = [("java".to_owned(), 3), ("node".to_owned(), 2)];
+        assert_eq!(run_time_code(&b.finish(None)), expected);
     }
 }

@@ -82,6 +82,17 @@ pub fn odd(dir: impl AsRef<Path>) -> PathBuf {
     save(&b.finish(None), dir.as_ref().join("odd.pb.gz"))
 }
 
+/// 5 bytes in `main`, -3 in `freed` called by it.
+pub fn gains_and_losses(dir: impl AsRef<Path>) -> PathBuf {
+    let mut b = Builder::new(&[("space", "bytes")]);
+    let app = mapping(&mut b, "/usr/bin/known");
+    let main = location(&mut b, app, 0x1010, &["main"]);
+    let freed = location(&mut b, app, 0x1020, &["freed"]);
+    b.add(&[main], LabelSetId::EMPTY, Column(0), 5);
+    b.add(&[freed, main], LabelSetId::EMPTY, Column(0), -3);
+    save(&b.finish(None), dir.as_ref().join("mixed.pb.gz"))
+}
+
 /// A profile without samples, but with a sample type.
 pub fn empty(dir: impl AsRef<Path>) -> PathBuf {
     let b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);

@@ -27,6 +27,8 @@ pub struct View<'a> {
     /// The same of the samples that pass the filter.
     pub kept_total: i64,
     keep_stack: Option<Vec<bool>>,
+    /// Smallest value that is shown.
+    least: i64,
 }
 
 /// One sample as a view shows it.
@@ -50,8 +52,15 @@ impl<'a> View<'a> {
     ) -> View<'a> {
         let frames = Frames::new(profile, granularity, filter);
         let keep_stack = filter.keep_stacks(profile, &frames);
-        let mut view =
-            View { profile, type_index, frames, total: 0, kept_total: 0, keep_stack: None };
+        let mut view = View {
+            profile,
+            type_index,
+            frames,
+            total: 0,
+            kept_total: 0,
+            keep_stack: None,
+            least: i64::MIN,
+        };
         view.total = view.sum();
         view.keep_stack = keep_stack;
         view.kept_total = if view.keep_stack.is_some() { view.sum() } else { view.total };
@@ -64,13 +73,27 @@ impl<'a> View<'a> {
         let values = self.profile.values.iter().skip(self.type_index).step_by(width);
         let keep = self.keep_stack.as_deref();
         let samples = self.profile.samples.iter().zip(values);
-        samples.filter(move |(s, v)| **v != 0 && keep.is_none_or(|k| k[s.stack.0 as usize])).map(
+        let shown = move |v: i64| v != 0 && v >= self.least;
+        samples.filter(move |(s, v)| shown(**v) && keep.is_none_or(|k| k[s.stack.0 as usize])).map(
             |(s, &value)| ViewSample {
                 stack: self.profile.stacks.get(s.stack),
                 labels: s.labels,
                 value,
             },
         )
+    }
+
+    /// Leaves out samples of a negative value from now on, also from the totals. Their number.
+    pub fn leave_out_negative(&mut self) -> usize {
+        let count = self.samples().filter(|s| s.value < 0).count();
+        if count > 0 {
+            self.least = 1;
+            self.kept_total = self.sum();
+            let kept = self.keep_stack.take();
+            self.total = self.sum();
+            self.keep_stack = kept;
+        }
+        count
     }
 
     /// Kind and unit of the values, for example `cpu` and `nanoseconds`.
