@@ -99,7 +99,7 @@ fn values_are_what_the_kernel_counted() {
         let faults = p.total(p.column("page-faults"));
         // Those of the start come on top.
         assert!((100_000..102_000).contains(&faults), "-F {rate}: {faults}");
-        assert!(p.figure("samples") > 5, "{:?}", p.comments);
+        assert!(p.figure("samples") > 0, "{:?}", p.comments);
     }
 }
 

@@ -146,7 +146,7 @@ fn five_hundred_threads_that_come_and_go() {
     assert!((0.8..1.2).contains(&(seen / rate)), "{seen:.3} CPUs of {rate:.3}: {:?}", p.comments);
     assert!(p.label_values("tid").len() > 700, "{} threads", p.label_values("tid").len());
     assert!(p.total_share("thread_work") > 30.0);
-    assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
+    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
     let named = p.share(|s| s.labels.get("thread").is_some_and(|t| t.starts_with("worker-")));
     assert!(named > 60.0, "only {named} % of the samples have their thread's name");
 }
@@ -182,7 +182,7 @@ fn thousands_of_forks() {
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("child_work") > 20.0, "{}", p.total_share("child_work"));
     assert!(p.label_values("pid").len() > 1000, "{}", p.label_values("pid").len());
-    assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
+    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
 }
 
 #[test]
@@ -201,15 +201,16 @@ fn a_deep_recursion_is_cut_and_said_so() {
 fn a_stack_deeper_than_its_copy_is_completed() {
     let dir = temp_dir();
     let recurse = target("recurse", Build::C);
-    Prof::new(&dir, "record -F 999 -g dwarf,2048").target(&recurse, "1000 1").run().ok();
+    Prof::new(&dir, "record -F 999 -g dwarf,2048").target(&recurse, "1000 3").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
+    // Not those of its last moments: then there is nothing to read any more.
     let whole = p.share(|s| {
         s.labels.get("unwound").is_some_and(|l| l == "from live memory")
             && p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
             && p.frames(s).last().is_some_and(|f| *f == "_start")
     });
-    assert!(whole > 95.0, "{whole} %: {:?}", p.comments);
-    assert!(p.figure("completed-later") > 900, "{:?}", p.comments);
+    assert!(whole > 90.0, "{whole} %: {:?}", p.comments);
+    assert!(p.figure("completed-later") > 2500, "{:?}", p.comments);
 }
 
 #[test]
