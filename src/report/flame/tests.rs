@@ -1,0 +1,232 @@
+//! Drawings read back as XML.
+
+use super::*;
+use crate::profile::Profile;
+use crate::report::model::{Filter, Granularity, Top, TopOptions};
+use crate::report::testing::{answers, odd_names, processes};
+
+/// A drawn box: tooltip, label, colour, and `fg:w`, its value.
+#[derive(Debug)]
+struct Seen {
+    title: String,
+    label: String,
+    fill: String,
+    value: i64,
+}
+
+impl Seen {
+    fn name(&self) -> &str {
+        self.title.rsplit_once(" (").unwrap().0
+    }
+}
+
+fn options() -> FlameOptions {
+    FlameOptions {
+        title: "app <cpu> & more".into(),
+        subtitle: "9.00 s".into(),
+        inverted: false,
+        width: None,
+        min_width: 0.0,
+        scheme: Scheme::Language,
+    }
+}
+
+fn drawn(p: &Profile, kind: usize, roots: &[&str], options: &FlameOptions) -> String {
+    let mut view = View::new(p, kind, Granularity::FUNCTION, &Filter::default());
+    let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
+    let tree = Tree::new(&mut view, Direction::Callees, &roots, Cut::Width(options.min_width));
+    let mut out = Vec::new();
+    write(&mut out, &view, &tree, options).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Parses the SVG as strict XML and returns its boxes.
+fn boxes_of(svg: &str) -> Vec<Seen> {
+    use quick_xml::events::Event;
+    let mut reader = quick_xml::Reader::from_str(svg);
+    reader.config_mut().check_end_names = true;
+    let (mut out, mut text, mut in_frames, mut depth) = (Vec::<Seen>::new(), None, false, 0);
+    loop {
+        match reader.read_event().expect("well-formed XML") {
+            Event::Eof => break,
+            Event::Start(e) => {
+                depth += 1;
+                let id = e.try_get_attribute("id").unwrap();
+                in_frames |= id.is_some_and(|id| &*id.value == b"frames");
+                text = Some(String::new());
+            }
+            Event::Empty(e) if in_frames && e.name().as_ref() == b"rect" => {
+                let attribute = |name: &str| {
+                    let a = e.try_get_attribute(name).unwrap().unwrap();
+                    String::from_utf8(a.value.to_vec()).unwrap()
+                };
+                let last = out.last_mut().unwrap();
+                last.fill = attribute("fill");
+                last.value = attribute("fg:w").parse().unwrap();
+            }
+            Event::Text(t) => {
+                if let Some(s) = &mut text {
+                    s.push_str(&t.decode().unwrap());
+                }
+            }
+            Event::GeneralRef(r) => {
+                let c = match &*r.decode().unwrap() {
+                    "lt" => "<",
+                    "gt" => ">",
+                    "amp" => "&",
+                    "quot" => "\"",
+                    "apos" => "'",
+                    other => panic!("&{other};"),
+                };
+                text.as_mut().unwrap().push_str(c);
+            }
+            Event::End(e) => {
+                depth -= 1;
+                let text = text.take().unwrap_or_default();
+                match e.name().as_ref() {
+                    b"title" if in_frames => out.push(Seen {
+                        title: text,
+                        label: String::new(),
+                        fill: String::new(),
+                        value: 0,
+                    }),
+                    b"text" if in_frames => out.last_mut().unwrap().label = text,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0);
+    out
+}
+
+#[test]
+fn the_known_answers() {
+    let seen = boxes_of(&drawn(&answers(), 1, &[], &options()));
+    let mut titles: Vec<_> = seen.iter().map(|b| b.title.as_str()).collect();
+    titles.sort_unstable();
+    let expected = [
+        "all (cpu 9.00 s, 100.00%)",
+        "bar (cpu 2.50 s, 27.78%, app)",
+        "bar (cpu 2.50 s, 27.78%, app)",
+        "foo1 (cpu 4.00 s, 44.44%, self 1.50 s, app)",
+        "foo2 (cpu 3.00 s, 33.33%, self 500.0 ms, app)",
+        "main (cpu 9.00 s, 100.00%, self 2.00 s, app)",
+    ];
+    assert_eq!(titles, expected);
+    assert!(seen.iter().all(|b| b.label == b.name()), "{seen:?}");
+}
+
+#[test]
+fn table_and_flame_graph_agree() {
+    let p = answers();
+    let seen = boxes_of(&drawn(&p, 1, &[], &options()));
+    let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+    for row in Top::new(&view, &TopOptions::default()).rows {
+        let name = view.frames.get(row.frame).display(&p);
+        let sum: i64 = seen.iter().filter(|b| b.name() == name).map(|b| b.value).sum();
+        assert_eq!(sum, row.total, "{name}");
+    }
+    let all = seen.iter().find(|b| b.name() == "all").unwrap();
+    assert_eq!(all.value, view.total);
+}
+
+#[test]
+fn odd_names_come_out_right() {
+    let svg = drawn(&odd_names(), 0, &[], &options());
+    let seen = boxes_of(&svg);
+    for name in
+        ["operator;", "std::vector<int, a&b>::push(int)", "a b \"c\"", "tab new line 7", "x_[k]"]
+    {
+        let of_name: Vec<_> = seen.iter().filter(|b| b.name() == name).collect();
+        assert_eq!(of_name.len(), 1, "{name}: {seen:?}");
+        assert_eq!(of_name[0].label, name);
+    }
+    assert_eq!(seen.len(), 6);
+    assert!(svg.contains("app &lt;cpu&gt; &amp; more"), "the title is escaped");
+    assert!(svg.contains(VISIBLE_SEARCH) && svg.contains(">Search</text>"));
+}
+
+#[test]
+fn labels_are_boxes_below_the_stacks() {
+    let seen = boxes_of(&drawn(&processes(), 0, &["process"], &options()));
+    let find = |name: &str| seen.iter().find(|b| b.name() == name).map(|b| b.value);
+    assert_eq!((find("web;1"), find("db"), find("query")), (Some(3), Some(1), Some(1)));
+}
+
+#[test]
+fn processes_of_one_name_are_one_box() {
+    use crate::profile::{Builder, Column, Label, LabelValue, StrId};
+    let mut b = Builder::new(&[("samples", "count")]);
+    let work = b.named_location("work");
+    let (pid, process) = (b.profile.strings.intern("pid"), b.profile.strings.intern("process"));
+    let name = LabelValue::Str(b.profile.strings.intern("cc1"));
+    for value in [7, 8, 9] {
+        let number = LabelValue::Num { value, unit: StrId::EMPTY };
+        let labels = [Label { key: pid, value: number }, Label { key: process, value: name }];
+        let labels = b.profile.labels.intern(&labels);
+        b.add(&[work], labels, Column(0), 1);
+    }
+    let p = b.finish(None);
+    let names = |roots: &[&str]| -> Vec<String> {
+        let seen = boxes_of(&drawn(&p, 0, roots, &options()));
+        seen.iter().map(|b| format!("{} {}", b.name(), b.value)).collect()
+    };
+    let mut one = names(&["process"]);
+    one.sort();
+    assert_eq!(one, ["all 3", "cc1 3", "work 3"]);
+    assert_eq!(names(&["pid"]).len(), 1 + 3 + 3);
+}
+
+#[test]
+fn narrow_boxes_go_but_their_value_stays() {
+    let narrow = FlameOptions { min_width: 34.0, ..options() };
+    let seen = boxes_of(&drawn(&answers(), 1, &[], &narrow));
+    let mut names: Vec<_> = seen.iter().map(|b| (b.name(), b.value)).collect();
+    names.sort_unstable();
+    let s = 1_000_000_000;
+    assert_eq!(names, [("all", 9 * s), ("foo1", 4 * s), ("main", 9 * s)]);
+    assert_eq!(fitting("abcdefgh", 8.0 * CHAR_WIDTH + 4.0), "abcdefgh");
+    assert_eq!(fitting("abcdefgh", 6.0 * CHAR_WIDTH), "abc..");
+    assert_eq!(fitting("abcdefgh", 9.0), "");
+}
+
+#[test]
+fn colours_follow_the_scheme() {
+    let fills = |scheme| -> Vec<String> {
+        let o = FlameOptions { scheme, ..options() };
+        let mut seen = boxes_of(&drawn(&answers(), 1, &[], &o));
+        seen.sort_by(|a, b| a.title.cmp(&b.title));
+        seen.into_iter().map(|b| b.fill).collect()
+    };
+    let own = fills(Scheme::SelfValue);
+    // bar has the largest self value, and one name can have two colours by total.
+    assert_eq!(own[1], "rgb(244,37,37)");
+    assert_ne!(own[5], own[1]);
+    let total = fills(Scheme::Total);
+    assert_ne!(total[3], total[4]);
+    assert_eq!(total[5], "rgb(244,37,37)");
+    let package = fills(Scheme::Package);
+    assert_ne!(package, fills(Scheme::Kernel));
+}
+
+#[test]
+fn nothing_to_draw_is_an_error() {
+    let mut p = answers();
+    p.values.iter_mut().for_each(|v| *v = -*v);
+    let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+    let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
+    let error = write(&mut Vec::new(), &view, &tree, &options()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_deep_recursion_is_drawn() {
+    let mut b = crate::profile::Builder::new(&[("samples", "count")]);
+    let f = b.named_location("f");
+    let stack = vec![f; 3000];
+    b.add(&stack, Default::default(), crate::profile::Column(0), 1);
+    let seen = boxes_of(&drawn(&b.finish(None), 0, &[], &options()));
+    assert_eq!(seen.len(), 3001);
+}
