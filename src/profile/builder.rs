@@ -31,10 +31,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// About 35 MiB in all, so that prof stays below 64 MiB beyond its ring buffers. Indices
+    /// About 45 MiB in all, so that prof stays below 64 MiB beyond its ring buffers. Indices
     /// double when seven eighths of a power of two are full: these stay just below that.
     fn default() -> Self {
-        Limits { nodes: 7 << 17, rows: 200_000, locations: 7 << 15, label_sets: 7 << 12 }
+        Limits { nodes: 7 << 17, rows: 400_000, locations: 7 << 15, label_sets: 7 << 13 }
     }
 }
 
