@@ -79,6 +79,37 @@ pub fn owner(tid: i32) -> Option<(i32, u32)> {
 
 /// All living descendants of these processes, without themselves.
 pub fn descendants(roots: &[i32]) -> Vec<i32> {
+    // Asking each thread for its children costs little where there are few, but a kernel can be
+    // built without that (CONFIG_PROC_CHILDREN); then all processes are looked at.
+    const MANY_THREADS: usize = 64;
+    let mut found: Vec<i32> = roots.to_vec();
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        let tids = threads(pid).unwrap_or_default();
+        if tids.len() > MANY_THREADS {
+            return descendants_of_all(roots);
+        }
+        for tid in tids {
+            match fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")) {
+                Ok(text) => {
+                    let children = text.split_ascii_whitespace().filter_map(|n| n.parse().ok());
+                    let new: Vec<i32> = children.filter(|pid| !found.contains(pid)).collect();
+                    found.extend(new);
+                }
+                Err(_) if lives(pid, tid) => return descendants_of_all(roots),
+                Err(_) => {}
+            }
+        }
+        next += 1;
+    }
+    found.split_off(roots.len())
+}
+
+fn lives(pid: i32, tid: i32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}/task/{tid}/stat")).exists()
+}
+
+fn descendants_of_all(roots: &[i32]) -> Vec<i32> {
     let parents: Vec<(i32, i32)> =
         processes().into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
     let mut found: Vec<i32> = roots.to_vec();
@@ -188,6 +219,7 @@ mod tests {
         assert_eq!(owner(pid).unwrap().0, pid);
         assert!(stat(pid).is_some() && comm(pid, pid).is_some());
         assert!(descendants(&[stat(pid).unwrap().parent]).contains(&pid));
+        assert!(descendants_of_all(&[stat(pid).unwrap().parent]).contains(&pid));
     }
 
     #[test]

@@ -30,8 +30,9 @@ pub struct Ring {
     tail: u64,
     /// How far the kernel had written when we looked last.
     head: u64,
-    /// Holds a record that wraps around.
+    /// Holds a record that wraps around, and which: the tail at that time.
     wrapped: Vec<u8>,
+    wrapped_at: u64,
 }
 
 impl Ring {
@@ -42,7 +43,8 @@ impl Ring {
         assert!(data_size.is_power_of_two() && data_size >= PAGE);
         let map = MmapOptions::new().len(PAGE + data_size).map_raw(owner.as_raw_fd())?;
         let wrapped = Vec::with_capacity(usize::from(u16::MAX));
-        Ok(Ring { owner, cpu, map, data_size: data_size as u64, tail: 0, head: 0, wrapped })
+        let (data_size, wrapped_at) = (data_size as u64, u64::MAX);
+        Ok(Ring { owner, cpu, map, data_size, tail: 0, head: 0, wrapped, wrapped_at })
     }
 
     /// The event that further events are redirected to with `PERF_EVENT_IOC_SET_OUTPUT`, and
@@ -87,12 +89,14 @@ impl Ring {
         if start + size <= self.data_size {
             return Some((header, self.slice(start as usize, len)));
         }
-        let first = (self.data_size - start) as usize;
-        let mut wrapped = std::mem::take(&mut self.wrapped);
-        wrapped.clear();
-        wrapped.extend_from_slice(self.slice(start as usize, first));
-        wrapped.extend_from_slice(self.slice(0, len - first));
-        self.wrapped = wrapped;
+        if self.wrapped_at != self.tail {
+            let first = (self.data_size - start) as usize;
+            let mut wrapped = std::mem::take(&mut self.wrapped);
+            wrapped.clear();
+            wrapped.extend_from_slice(self.slice(start as usize, first));
+            wrapped.extend_from_slice(self.slice(0, len - first));
+            (self.wrapped, self.wrapped_at) = (wrapped, self.tail);
+        }
         Some((header, &self.wrapped))
     }
 
@@ -123,6 +127,29 @@ impl Ring {
     pub fn advance(&mut self, size: u16) {
         self.tail = self.tail.wrapping_add(u64::from(size));
         self.publish();
+    }
+
+    /// Asks for what will be looked at next: the record behind the first, which has `size` bytes;
+    /// its beginning, with the innermost frames, and its end, which says how long the copy of
+    /// the stack is. Another CPU wrote them, so each line would be waited for.
+    #[cfg(target_arch = "x86_64")]
+    fn prefetch_behind(&self, size: u16) {
+        const LINE: u64 = 64;
+        const LINES: u64 = 32;
+        let next = self.tail.wrapping_add(u64::from(size));
+        if self.head.wrapping_sub(next) < LINES * LINE {
+            return;
+        }
+        // Records that are large are all of the same size.
+        let lines = (0..LINES).map(|i| i * LINE);
+        for at in lines.chain([u64::from(size).saturating_sub(8)]) {
+            let start = (next.wrapping_add(at) & (self.data_size - 1)) as usize;
+            // SAFETY: a prefetch reads nothing that the program could see and never faults.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(PAGE + start).cast());
+            }
+        }
     }
 
     fn publish(&mut self) {
@@ -167,6 +194,9 @@ pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(Header, &[u
             return count;
         }
         let ring = &mut rings[at];
+        if let Some((header, _)) = ring.peek() {
+            ring.prefetch_behind(header.size);
+        }
         if let Some((header, bytes)) = ring.peek() {
             consume(header, bytes);
             ring.advance(header.size);

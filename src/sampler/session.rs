@@ -20,7 +20,7 @@ const SAMPLES: usize = 256;
 
 /// Largest rings, up to 999 Hz and above, and the smallest that is asked for, in bytes; smaller
 /// ones down to [`ring::LEAST`] are made do with. Records of new processes come in bursts.
-const RING: usize = 8 << 20;
+const RING: usize = 16 << 20;
 const BIG_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 

@@ -125,9 +125,10 @@ impl Memo {
         if here.regs != regs || here.frame.is_return != is_return || frames.len() + met >= max {
             return Lead::None;
         }
-        let holds = |i: &usize| last.steps[*i].reads.hold(&read);
         // The step of the outermost frame led nowhere, unless that is the thread's entry.
-        let changed = (0..=met).rev().find(|&i| !holds(&i) || (i == 0 && !last.whole));
+        let met_steps = &last.steps[usize::from(!last.whole)..=met];
+        let changed = met_steps.iter().rposition(|s| !s.reads.hold(&read));
+        let changed = changed.map(|i| i + usize::from(!last.whole)).or((!last.whole).then_some(0));
         let first = changed.unwrap_or(0);
         frames.extend(last.steps[first..=met].iter().rev().map(|s| s.frame));
         self.left = first;
