@@ -45,7 +45,7 @@ impl Check {
 pub const MAIN_CHECK: &str = "own processes";
 
 /// Size of a ring buffer that never loses a sample at usual rates.
-const RING_BYTES: u64 = 8 << 20;
+const RING_BYTES: u64 = 16 << 20;
 
 /// Whether this user may sample whole CPUs.
 pub fn may_sample_cpus() -> bool {
@@ -169,7 +169,10 @@ fn ring_buffers(facts: &Facts) -> Check {
     let name = "ring buffers";
     let cpus = facts.cpus;
     match rings(RING_BYTES, facts) {
-        Ok(()) => Check::yes(name, format!("8 MiB on each of {cpus} CPUs can be locked in memory")),
+        Ok(()) => Check::yes(
+            name,
+            format!("{} MiB on each of {cpus} CPUs can be locked in memory", RING_BYTES >> 20),
+        ),
         Err((why, unlock)) => Check::no(name, why, unlock),
     }
 }

@@ -18,10 +18,9 @@ const SETTLE_NANOS: u64 = 2_000_000;
 /// Samples that a ring should hold: a quarter of a second at 999 Hz.
 const SAMPLES: usize = 256;
 
-/// Largest rings, up to 999 Hz and above, and the smallest that is asked for, in bytes; smaller
-/// ones down to [`ring::LEAST`] are made do with. Records of new processes come in bursts.
-const RING: usize = 16 << 20;
-const BIG_RING: usize = 16 << 20;
+/// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
+/// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
+const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 
 /// Bytes of a sample without the copy of its stack: registers, call chains.
@@ -238,13 +237,11 @@ fn ring_size(stacks: Stacks, pace: Pace, events: usize) -> usize {
         Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
         Stacks::FramePointer | Stacks::None => 0,
     };
-    let max = match pace {
-        Pace::Slow => RING,
-        Pace::Fast => BIG_RING,
-        Pace::Unknown => return BIG_RING,
-    };
+    if pace == Pace::Unknown {
+        return MAX_RING;
+    }
     let size = SAMPLES * dump.max(SAMPLE) * events;
-    size.next_power_of_two().clamp(MIN_RING, max)
+    size.next_power_of_two().clamp(MIN_RING, MAX_RING)
 }
 
 /// One ring a CPU, smaller ones where the user may not lock so much memory.
