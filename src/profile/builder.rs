@@ -28,14 +28,33 @@ pub struct Limits {
     pub locations: usize,
     /// Distinct sets of labels (about 160 bytes each).
     pub label_sets: usize,
+    /// As long as there are fewer sets than this, each thread has its own.
+    pub thread_sets: usize,
 }
 
 impl Default for Limits {
     /// About 45 MiB in all, so that prof stays below 64 MiB beyond its ring buffers. Indices
     /// double when seven eighths of a power of two are full: these stay just below that.
     fn default() -> Self {
-        Limits { nodes: 7 << 17, rows: 400_000, locations: 7 << 15, label_sets: 7 << 13 }
+        Limits {
+            nodes: 7 << 17,
+            rows: 400_000,
+            locations: 7 << 15,
+            label_sets: 7 << 13,
+            thread_sets: 7 << 10,
+        }
     }
+}
+
+/// How finely labels may tell samples apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Each thread.
+    Thread,
+    /// Each process, and its threads by their names.
+    Process,
+    /// Programs by their names, which repeat themselves.
+    Names,
 }
 
 /// Where the value of stacks goes that are beyond the limits.
@@ -212,9 +231,13 @@ impl Builder {
         }
     }
 
-    /// True when no more sets of labels should be added; `LabelSetId::EMPTY` will do.
-    pub fn labels_are_full(&self) -> bool {
-        self.profile.labels.len() >= self.limits.label_sets
+    /// Which labels a new set may have, so that there are not too many.
+    pub fn detail(&self) -> Detail {
+        match self.profile.labels.len() {
+            n if n < self.limits.thread_sets => Detail::Thread,
+            n if n < self.limits.label_sets => Detail::Process,
+            _ => Detail::Names,
+        }
     }
 
     /// Adds one sample: `stack` leaf first, 1 to the first column and `weight` to `column`.
@@ -467,16 +490,17 @@ mod tests {
     /// Stacks that are all different, of threads that are all different.
     #[test]
     fn beyond_the_limits_values_and_bounds_are_kept() {
-        let limits = Limits { nodes: 1000, rows: 400, locations: 500, label_sets: 100 };
+        let limits =
+            Limits { nodes: 1000, rows: 400, locations: 500, label_sets: 100, thread_sets: 50 };
         let mut b = builder().with_limits(limits);
         const SAMPLES: u64 = 20_000;
         for n in 0..SAMPLES {
             let stack: Vec<LocationId> =
                 (0..4).map(|i| b.location(None, (n >> (4 * i)) + 7 * i)).collect();
             let value = crate::profile::LabelValue::Num { value: n as i64, unit: StrId::EMPTY };
-            let labels = match b.labels_are_full() {
-                true => LabelSetId::EMPTY,
-                false => {
+            let labels = match b.detail() {
+                Detail::Names => LabelSetId::EMPTY,
+                _ => {
                     let key = b.profile.strings.intern("tid");
                     b.profile.labels.intern(&[crate::profile::Label { key, value }])
                 }

@@ -11,7 +11,7 @@ mod merge;
 mod stacks;
 mod strings;
 
-pub use builder::{Builder, Column, Limits};
+pub use builder::{Builder, Column, Detail, Limits};
 pub use diagnostics::{BinaryShare, Diagnostics};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use merge::{MergeError, merge};

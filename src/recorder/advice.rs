@@ -61,8 +61,7 @@ pub fn advice(
     }
     if aggregator.counts.unlabelled > 0 {
         notes.push(format!(
-            "{} threads are known by their process only (no labels pid, tid and thread): there \
-             were too many",
+            "{} threads are known by their name and process only (no label tid): there were too many",
             aggregator.counts.unlabelled
         ));
     }

@@ -11,7 +11,8 @@ use crate::process::elf::{build_id_in_notes, hex};
 use crate::process::image::{Hit, Images, State};
 use crate::process::{ProcessTable, procfs};
 use crate::profile::{
-    Builder, Column, Label, LabelSetId, LabelValue, LocationId, Mapping, MappingId, Profile, StrId,
+    Builder, Column, Detail, Label, LabelSetId, LabelValue, LocationId, Mapping, MappingId,
+    Profile, StrId,
 };
 use crate::sampler::record::{Record, Sample, UserStack};
 use crate::sampler::{Event, Stacks};
@@ -284,7 +285,7 @@ impl Aggregator {
         if let Some(labels) = self.table.thread_mut(pid, tid).labels[usize::from(later)] {
             return labels;
         }
-        let full = self.builder.labels_are_full();
+        let detail = self.builder.detail();
         let thread = self.table.thread_mut(pid, tid).name.clone();
         let process = self.table.process(pid);
         let (name, cgroup) = (process.name.clone(), process.cgroup.clone());
@@ -301,12 +302,13 @@ impl Aggregator {
             (self.keys.container, cgroup.container.as_deref()),
             (self.keys.unwound, later.then_some("from live memory")),
         ];
-        if full {
-            // Names repeat themselves, numbers do not.
-            self.counts.unlabelled += 1;
-            texts[1].1 = None;
-        } else {
-            set.extend([number(self.keys.pid, pid), number(self.keys.tid, tid)]);
+        self.counts.unlabelled += u64::from(detail != Detail::Thread);
+        match detail {
+            Detail::Thread => {
+                set.extend([number(self.keys.pid, pid), number(self.keys.tid, tid)]);
+            }
+            Detail::Process => set.push(number(self.keys.pid, pid)),
+            Detail::Names => texts[1].1 = None,
         }
         for (key, text) in texts {
             if let Some(text) = text.filter(|t| !t.is_empty()) {
