@@ -59,11 +59,6 @@ impl Regions {
         self.sorted.get(i).filter(|r| r.start <= address)
     }
 
-    /// Forgets all (after `execve`).
-    pub fn clear(&mut self) {
-        *self = Regions::default();
-    }
-
     /// All regions, by address.
     pub fn iter(&self) -> impl Iterator<Item = &Region> {
         self.sorted.iter()

@@ -9,53 +9,13 @@ use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
-    Function, FunctionId, LabelSetId, Line, Location, LocationId, Mapping, MappingId, Profile,
-    Sample, StackTable, StrId, ValueType,
+    Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
+    MappingId, Profile, Sample, StackTable, StrId, ValueType,
 };
 
 /// Index of a value in a sample: which of the profile's sample types it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column(pub usize);
-
-/// How much a [`Builder`] may hold. What is beyond is folded into what is there, and counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Nodes of the calling-context tree (14 bytes each with their index).
-    pub nodes: usize,
-    /// Distinct stacks with labels (31 bytes each with two sample types).
-    pub rows: usize,
-    /// Distinct addresses (40 bytes each).
-    pub locations: usize,
-    /// Distinct sets of labels (about 160 bytes each).
-    pub label_sets: usize,
-    /// As long as there are fewer sets than this, each thread has its own.
-    pub thread_sets: usize,
-}
-
-impl Default for Limits {
-    /// About 45 MiB in all, so that prof stays below 64 MiB beyond its ring buffers. Indices
-    /// double when seven eighths of a power of two are full: these stay just below that.
-    fn default() -> Self {
-        Limits {
-            nodes: 7 << 17,
-            rows: 400_000,
-            locations: 7 << 15,
-            label_sets: 7 << 13,
-            thread_sets: 7 << 10,
-        }
-    }
-}
-
-/// How finely labels may tell samples apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Each thread.
-    Thread,
-    /// Each process, and its threads by their names.
-    Process,
-    /// Programs by their names, which repeat themselves.
-    Names,
-}
 
 /// Where the value of stacks goes that are beyond the limits.
 const BEYOND: &str = "[beyond prof's memory limit]";

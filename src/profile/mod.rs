@@ -7,13 +7,15 @@ mod builder;
 mod comments;
 mod diagnostics;
 mod labels;
+mod limits;
 mod merge;
 mod stacks;
 mod strings;
 
-pub use builder::{Builder, Column, Detail, Limits};
+pub use builder::{Builder, Column};
 pub use diagnostics::{BinaryShare, Diagnostics};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
+pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};

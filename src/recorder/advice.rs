@@ -6,6 +6,7 @@ use super::Aggregator;
 use super::aggregate::cpu_ticks;
 use crate::process::procfs;
 use crate::sampler::events::Kind;
+use crate::sampler::session::CPU_WIDE_PERIOD;
 use crate::sampler::{Options, Rate, Session, Target, os, permissions};
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
@@ -37,6 +38,7 @@ pub fn advice(
         let ticks = cpu_ticks(&children).saturating_sub(before);
         Duration::from_millis(ticks * 1000 / os::ticks_per_second())
     });
+    let missed = missed_time(session);
     let idle = own as u128 * 10 < u128::from(session.stats().samples.max(1)) || own < 10;
     if let Target::Processes { pids, .. } = &options.target
         && idle
@@ -47,7 +49,7 @@ pub fn advice(
             pids[0],
             children_busy.as_secs_f64()
         ));
-    } else if session.stats().samples == 0 && missed_time(session).is_none() {
+    } else if session.stats().samples == 0 && missed.is_none() {
         notes.push(format!(
             "no samples in {:.1} s: the {} {}",
             lasted.as_secs_f64(),
@@ -55,7 +57,7 @@ pub fn advice(
             why_empty(options, session, lives, interrupted)
         ));
     }
-    notes.extend(missed_time(session));
+    notes.extend(missed);
     if aggregator.counts.hidden_mappings {
         notes.push(permissions::explain_hidden_mappings());
     }
@@ -89,7 +91,6 @@ fn missed_time(session: &Session) -> Option<String> {
     const ENOUGH: u64 = 10;
     /// Nanoseconds.
     const SHORT_PERIOD: u64 = 200_000;
-    const CPU_WIDE_PERIOD: u64 = 1_000_000;
     let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
     let counted = session.cpu_time()?;
     let expected = counted / period;

@@ -14,7 +14,7 @@ pub mod os;
 pub mod permissions;
 pub mod record;
 pub mod ring;
-mod session;
+pub mod session;
 mod target;
 
 pub use attr::MAX_DUMP;

@@ -17,6 +17,7 @@ use perf_event_open_sys::bindings as sys;
 use probe::Event;
 
 use super::ring;
+use super::session::MAX_RING;
 
 /// One thing that can be recorded, or cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Check {
 pub const MAIN_CHECK: &str = "own processes";
 
 /// Size of a ring buffer that never loses a sample at usual rates.
-const RING_BYTES: u64 = 16 << 20;
+const RING_BYTES: u64 = MAX_RING as u64;
 
 /// Whether this user may sample whole CPUs.
 pub fn may_sample_cpus() -> bool {

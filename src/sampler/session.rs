@@ -20,8 +20,11 @@ const SAMPLES: usize = 256;
 
 /// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
 /// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
-const MAX_RING: usize = 16 << 20;
+pub const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
+
+/// Shortest period in nanoseconds at which whole CPUs are sampled for the sake of a process.
+pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
 
 /// Bytes of a sample without the copy of its stack: registers, call chains.
 const SAMPLE: usize = 1024;
@@ -294,12 +297,11 @@ fn is_memory(error: &std::io::Error) -> bool {
 /// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
 /// costs the others little: CPU time only, at no more than about 1,000 Hz.
 fn new_attacher(options: &Options, cpus: &[u32]) -> Result<(Attacher, bool), Error> {
-    const SHORTEST_PERIOD: u64 = 1_000_000;
     let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
     let cpu_time = options.events.iter().all(|e| e.kind == Kind::Clock);
     let seldom = match options.rate {
-        Rate::Frequency(hz) => hz <= 1_000_000_000 / SHORTEST_PERIOD,
-        Rate::Period(period) => period >= SHORTEST_PERIOD && !options.events.is_empty(),
+        Rate::Frequency(hz) => hz <= 1_000_000_000 / CPU_WIDE_PERIOD,
+        Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
         Rate::Max => false,
     };
     if processes && options.inherit && cpu_time && seldom {

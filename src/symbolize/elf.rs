@@ -73,7 +73,7 @@ fn all_layers(
     options: &Options,
     tell: &dyn Fn(usize),
 ) -> Result<Answers, Why> {
-    let mut asker = Asker::new(options);
+    let mut asker = Asker::new(options, addresses);
     let mut answers = Answers::default();
     let mut missing: Vec<usize> = (0..addresses.len()).collect();
     for layer in layers {
@@ -102,12 +102,14 @@ struct Asker<'a> {
     symbolizer: Symbolizer,
     path: String,
     error: Option<String>,
+    /// All that will be asked for.
+    addresses: &'a [u64],
     /// Code of the files asked so far.
     code: Vec<(PathBuf, Rc<Code>)>,
 }
 
 impl<'a> Asker<'a> {
-    fn new(options: &'a Options) -> Asker<'a> {
+    fn new(options: &'a Options, addresses: &'a [u64]) -> Asker<'a> {
         let symbolizer = Symbolizer::builder()
             .enable_auto_reload(false)
             .enable_inlined_fns(options.inlines)
@@ -115,14 +117,15 @@ impl<'a> Asker<'a> {
             .enable_demangling(false)
             .set_debug_dirs(Some(&options.debug_dirs))
             .build();
-        Asker { options, symbolizer, path: String::new(), error: None, code: Vec::new() }
+        let (path, error, code) = (String::new(), None, Vec::new());
+        Asker { options, symbolizer, path, error, addresses, code }
     }
 
     fn code(&mut self, path: &Path) -> Rc<Code> {
         if let Some((_, code)) = self.code.iter().find(|(p, _)| p == path) {
             return code.clone();
         }
-        let code = Rc::new(Code::read(path));
+        let code = Rc::new(Code::read(path, self.addresses));
         self.code.push((path.to_owned(), code.clone()));
         code
     }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use super::Why;
 use super::answers::Answers;
-use super::source::hex;
+use crate::process::elf::{build_id_in_notes, hex};
 
 /// Farthest that an address may lie behind its symbol: no kernel function is that long.
 const MAX_DISTANCE: u64 = 1 << 20;
@@ -122,19 +122,8 @@ fn boot_seconds(stat: &str) -> Option<i64> {
     stat.lines().find_map(|l| l.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// The GNU build id in a run of ELF notes.
-fn build_id_in(mut notes: &[u8]) -> Option<String> {
-    loop {
-        let word =
-            |i: usize| Some(u32::from_ne_bytes(*notes.get(4 * i..)?.first_chunk()?) as usize);
-        let (name_size, size, kind) = (word(0)?, word(1)?, word(2)?);
-        let content = 12 + name_size.checked_next_multiple_of(4)?;
-        let end = content.checked_add(size)?;
-        if kind == 3 && notes.get(12..16) == Some(b"GNU\0") {
-            return notes.get(content..end).map(hex);
-        }
-        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
-    }
+fn build_id_in(notes: &[u8]) -> Option<String> {
+    build_id_in_notes(notes).map(|id| hex(&id))
 }
 
 #[cfg(test)]

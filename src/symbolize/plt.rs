@@ -37,11 +37,11 @@ pub struct Code {
 }
 
 impl Code {
-    /// Reads a file; empty when it is no x86-64 file or has no sections.
-    pub fn read(path: &Path) -> Code {
+    /// Reads what a file knows of `addresses`; empty when it is no x86-64 file or has no sections.
+    pub fn read(path: &Path, addresses: &[u64]) -> Code {
         let Ok(file) = File::open(path) else { return Code::default() };
         let cache = ReadCache::new(file);
-        parse(&cache).unwrap_or_default()
+        parse(&cache, addresses).unwrap_or_default()
     }
 
     /// Name of the stub at a link-time address, such as `malloc@plt`.
@@ -61,7 +61,7 @@ impl Code {
     }
 }
 
-fn parse(cache: &Cache) -> Option<Code> {
+fn parse(cache: &Cache, addresses: &[u64]) -> Option<Code> {
     let header = Header::parse(cache).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, cache).ok()?;
@@ -72,9 +72,14 @@ fn parse(cache: &Cache) -> Option<Code> {
             continue;
         }
         let address = section.sh_addr(endian);
-        code.sections.push((address, address.saturating_add(section.sh_size(endian))));
+        let end = address.saturating_add(section.sh_size(endian));
+        code.sections.push((address, end));
         let name = sections.section_name(endian, section).unwrap_or_default();
         if !name.starts_with(b".plt") || section.sh_type(endian) == SHT_NOBITS {
+            continue;
+        }
+        // There may be many relocations; most profiles need none of them.
+        if !addresses.iter().any(|a| (address..end).contains(a)) {
             continue;
         }
         let slots = slots.get_or_insert_with(|| slots_of(&sections, endian, cache));
@@ -199,7 +204,8 @@ mod tests {
                 println!("SKIPPED: stubs_are_named_as_objdump_names_them: no objdump or {path}");
                 continue;
             };
-            let code = Code::read(Path::new(&path));
+            let addresses: Vec<u64> = theirs.iter().map(|t| t.0).collect();
+            let code = Code::read(Path::new(&path), &addresses);
             for (address, name) in &theirs {
                 if name.starts_with('*') {
                     // We know the name of some that objdump tells by address only.

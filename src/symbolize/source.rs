@@ -11,6 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, FileKind};
 
 use super::Why;
+pub use crate::process::elf::hex;
 
 /// A loaded segment: which bytes of the file stand at which addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,9 +294,4 @@ fn build_id_of<E: FileHeader>(
         }
     }
     String::new()
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
