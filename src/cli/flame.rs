@@ -104,7 +104,7 @@ fn record_and_draw(args: &Args, output: Output) -> anyhow::Result<()> {
     let to_stdout = output.is_stdout();
     let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
     if !args.quiet {
-        let mut err = std::io::stderr().lock();
+        let mut err = std::io::LineWriter::new(std::io::stderr().lock());
         super::record::summary(&mut err, &recorded)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
             writeln!(err, "prof: wrote {} ({} KiB)", path.display(), bytes.div_ceil(1024))?;

@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (to_stdout, stays) = (output.is_stdout(), output.temporary().is_some());
     let bytes = output.write(&recorded.profile)?;
     if !args.quiet {
-        let mut err = std::io::stderr().lock();
+        let mut err = std::io::LineWriter::new(std::io::stderr().lock());
         summary(&mut err, &recorded)?;
         if !to_stdout {
             let next = stays && recorded.diagnostics.samples > 0;

@@ -8,6 +8,7 @@ use std::hash::Hasher;
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
+use super::recent::Recent;
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
     MappingId, Profile, Sample, StackTable, StrId, ValueType,
@@ -37,16 +38,6 @@ struct Row {
 /// Threads whose last path is remembered.
 const PATHS: usize = 16;
 
-/// Locations that are found without the index; a power of two.
-const RECENT: usize = 1024;
-
-#[derive(Clone, Copy)]
-struct Recent {
-    address: u64,
-    mapping: u32,
-    id: LocationId,
-}
-
 /// Collects weighted stacks into a [`Profile`].
 ///
 /// `profile` can be used directly for strings, labels and the fields of the header.
@@ -59,7 +50,9 @@ pub struct Builder {
     row_index: HashTable<u32>,
     values: Vec<i64>,
     location_index: HashTable<u32>,
-    recent: Box<[Recent; RECENT]>,
+    recent_locations: Recent<(u64, u32), LocationId>,
+    recent_nodes: Recent<(u32, u32), u32>,
+    recent_rows: Recent<(u32, u32), usize>,
     /// The last stacks, root first, with their nodes: most stacks of a thread begin alike.
     paths: [Vec<(LocationId, u32)>; PATHS],
     synthetic_index: FxHashMap<StrId, LocationId>,
@@ -98,7 +91,6 @@ impl Builder {
             };
             profile.sample_types.push(value_type);
         }
-        let nothing = Recent { address: 0, mapping: NO_NODE - 1, id: LocationId(0) };
         Builder {
             profile,
             nodes: Vec::new(),
@@ -107,7 +99,9 @@ impl Builder {
             row_index: HashTable::new(),
             values: Vec::new(),
             location_index: HashTable::new(),
-            recent: Box::new([nothing; RECENT]),
+            recent_locations: Recent::new((0, NO_NODE - 1), LocationId(0)),
+            recent_nodes: Recent::new((0, NO_NODE), 0),
+            recent_rows: Recent::new((NO_NODE, u32::MAX), 0),
             paths: Default::default(),
             synthetic_index: FxHashMap::default(),
             truncations: Vec::new(),
@@ -131,13 +125,12 @@ impl Builder {
     /// Id of the location at `address` of `mapping` (`None`: of no known binary).
     pub fn location(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
         let key = mapping.map_or(u32::MAX, |m| m.0);
-        let slot = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % RECENT;
-        let recent = &self.recent[slot];
-        if (recent.address, recent.mapping) == (address, key) {
-            return recent.id;
+        let hash = hash2(key, address);
+        if let Some(id) = self.recent_locations.get(hash, (address, key)) {
+            return id;
         }
         let id = self.indexed_location(mapping, address);
-        self.recent[slot] = Recent { address, mapping: key, id };
+        self.recent_locations.set(hash, (address, key), id);
         id
     }
 
@@ -242,11 +235,17 @@ impl Builder {
         (self.find_row(row).unwrap_or_else(|| self.push_row(row)), false)
     }
 
-    fn find_row(&self, row: Row) -> Option<usize> {
+    fn find_row(&mut self, row: Row) -> Option<usize> {
+        let (hash, key) = (row_hash(row), (row.node, row.labels.0));
+        if let Some(i) = self.recent_rows.get(hash, key) {
+            return Some(i);
+        }
         let rows = &self.rows;
         let same =
             |&r: &u32| rows[r as usize].node == row.node && rows[r as usize].labels == row.labels;
-        self.row_index.find(row_hash(row), same).map(|&r| r as usize)
+        let i = *self.row_index.find(hash, same)? as usize;
+        self.recent_rows.set(hash, key, i);
+        Some(i)
     }
 
     fn push_row(&mut self, row: Row) -> usize {
@@ -284,13 +283,19 @@ impl Builder {
         (parent, whole)
     }
 
-    fn find_node(&self, node: Node) -> Option<u32> {
+    fn find_node(&mut self, node: Node) -> Option<u32> {
+        let (hash, key) = (node_hash(node), (node.parent, node.location.0));
+        if let Some(n) = self.recent_nodes.get(hash, key) {
+            return Some(n);
+        }
         let nodes = &self.nodes;
         let same = |&n: &u32| {
             let n = nodes[n as usize];
             n.parent == node.parent && n.location == node.location
         };
-        self.node_index.find(node_hash(node), same).copied()
+        let n = *self.node_index.find(hash, same)?;
+        self.recent_nodes.set(hash, key, n);
+        Some(n)
     }
 
     fn push_node(&mut self, node: Node) -> u32 {

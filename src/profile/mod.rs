@@ -9,6 +9,7 @@ mod diagnostics;
 mod labels;
 mod limits;
 mod merge;
+mod recent;
 mod stacks;
 mod strings;
 

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -48,8 +48,11 @@ impl Interrupts {
         let (wake, mut waker) = io::pipe()?;
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
+        let begun = Arc::new(Barrier::new(2));
+        let beginning = begun.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let mut first = None;
+            beginning.wait();
             for origin in signals.forever() {
                 theirs.pass_on(origin.signal, origin.cause);
                 if !matches!(origin.signal, SIGINT | SIGTERM | SIGHUP) {
@@ -63,6 +66,9 @@ impl Interrupts {
                 let _ = waker.write(&[1]);
             }
         })?;
+        // A thread that begins changes the memory map: while the ring buffers are mapped, it
+        // would spin for that.
+        begun.wait();
         Ok(Interrupts { shared, wake })
     }
 

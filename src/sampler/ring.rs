@@ -135,7 +135,7 @@ impl Ring {
     #[cfg(target_arch = "x86_64")]
     fn prefetch_behind(&self, size: u16) {
         const LINE: u64 = 64;
-        const LINES: u64 = 32;
+        const LINES: u64 = 8;
         let next = self.tail.wrapping_add(u64::from(size));
         if self.head.wrapping_sub(next) < LINES * LINE {
             return;

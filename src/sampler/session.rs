@@ -23,6 +23,9 @@ const SAMPLES: usize = 256;
 pub const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 
+/// All rings together, unless that leaves less than [`MIN_RING`] for each.
+const MAX_RINGS: usize = 256 << 20;
+
 /// Shortest period in nanoseconds at which whole CPUs are sampled for the sake of a process.
 pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
 
@@ -235,16 +238,18 @@ fn pace(options: &Options, attacher: &Attacher) -> Pace {
     attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow)
 }
 
-fn ring_size(stacks: Stacks, pace: Pace, events: usize) -> usize {
+fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
+    let share = MAX_RINGS / cpus.max(1).next_power_of_two();
+    let most = share.clamp(MIN_RING, MAX_RING);
     let dump = match stacks {
         Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
         Stacks::FramePointer | Stacks::None => 0,
     };
     if pace == Pace::Unknown {
-        return MAX_RING;
+        return most;
     }
     let size = SAMPLES * dump.max(SAMPLE) * events;
-    size.next_power_of_two().clamp(MIN_RING, MAX_RING)
+    size.next_power_of_two().clamp(MIN_RING, most)
 }
 
 /// One ring a CPU, smaller ones where the user may not lock so much memory.
@@ -254,15 +259,19 @@ fn open_rings(
     attacher: &mut Attacher,
 ) -> Result<Vec<Ring>, Error> {
     let pace = pace(options, attacher);
-    let wanted = ring_size(options.stacks, pace, attacher.events.len());
-    // Each time prof wakes up costs as much as many samples; but it must not come too late.
-    let watermark = if pace == Pace::Slow { 2 } else { 4 };
+    let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
+    // To wake up costs as much as many samples; but it must not come too late.
+    let watermark = |size: usize| match pace {
+        Pace::Slow if size == wanted => size / 4 * 3,
+        Pace::Slow => size / 2,
+        _ => size / 4,
+    };
     let mut size = wanted;
     loop {
         let rings: Result<Vec<Ring>, (std::io::Error, Wanted)> = cpus
             .iter()
             .map(|&cpu| {
-                let mut builder = attr::ring_owner((size / watermark) as u32);
+                let mut builder = attr::ring_owner(watermark(size) as u32);
                 let owner = builder.observe_self().one_cpu(cpu as usize).build();
                 let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
                 Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(wanted as u64)))
@@ -396,4 +405,22 @@ fn attach_threads(
         }
     }
     Ok(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_fit_the_samples_and_the_machine() {
+        const MIB: usize = 1 << 20;
+        let dwarf = |dump| Stacks::Dwarf { dump };
+        let of = |stacks, pace, cpus| ring_size(stacks, pace, 1, cpus) / MIB;
+        assert_eq!(of(dwarf(16 << 10), Pace::Slow, 2), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 2), 16);
+        assert_eq!(of(Stacks::FramePointer, Pace::Fast, 2), 2);
+        assert_eq!(of(Stacks::FramePointer, Pace::Unknown, 2), 16);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 48), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Unknown, 4096), 2);
+    }
 }

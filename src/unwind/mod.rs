@@ -200,9 +200,12 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn read(&self, address: u64) -> Result<u64, ()> {
-        self.stack.read(address).or_else(|()| match self.stack.bytes {
-            [] => Err(()),
-            _ => self.live.borrow_mut().word(address),
+        self.stack.read(address).or_else(|()| {
+            // Below the stack pointer lies what has been popped, or nothing yet.
+            if self.stack.bytes.is_empty() || address < self.stack.start {
+                return Err(());
+            }
+            self.live.borrow_mut().word(address)
         })
     }
 }

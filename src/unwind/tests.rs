@@ -57,6 +57,24 @@ fn reads_stay_within_the_copy() {
     assert!(s.cut_before(0x114) && !s.cut_before(0x100));
 }
 
+/// In an epilogue, unwind information still names the slots of registers that were popped. The
+/// process's memory is readable there, but no longer what it was.
+#[test]
+fn memory_below_the_stack_pointer_is_not_asked_for() {
+    let (regions, words) = (Regions::default(), [1u64; 16]);
+    let at = |i: usize| &raw const words[i] as u64;
+    let copy = [2u8; 32];
+    let live = RefCell::new(Live::default());
+    live.borrow_mut().begin(std::process::id() as i32);
+    let stack = Stack { start: at(8), bytes: &copy, full: false };
+    let walk = Walk { regions: &regions, pid: 1, tid: 1, stack, live: &live };
+    assert_eq!(walk.read(at(8)), Ok(0x0202_0202_0202_0202));
+    assert_eq!(walk.read(at(7)), Err(()));
+    assert!(!live.borrow().was_read());
+    assert_eq!(walk.read(at(12)), Ok(1));
+    assert!(live.borrow().was_read());
+}
+
 /// A stack whose frame pointers lead through `callers`, each a return address and the bytes
 /// of its frame; in a process whose code is made at run time.
 fn stack_of(callers: &[(u8, u8)], cut: usize) -> (Vec<u8>, Regs) {
