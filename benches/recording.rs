@@ -67,7 +67,7 @@ struct Row {
     /// Percent of a core, while the target worked.
     cpu: f64,
     bytes: f64,
-    /// CPU time of the target against that without a profiler, minus 1, in percent.
+    /// Least CPU time of the target against the least without a profiler, minus 1, in percent.
     slowdown: f64,
     lost: Option<u64>,
 }
@@ -77,12 +77,15 @@ fn row(runs: &[Run], alone: &[f64]) -> Row {
     Row {
         cpu: of(&|r| 100.0 * r.usage.cpu / r.work.wall),
         bytes: of(&|r| r.bytes as f64),
-        // In pairs: the machine's mood is that of the round.
-        slowdown: median(
-            runs.iter().zip(alone).map(|(r, alone)| 100.0 * (r.work.cpu / alone - 1.0)).collect(),
-        ),
+        // The least of each: what else happens on the machine only adds to the work.
+        slowdown: 100.0
+            * (least(runs.iter().map(|r| r.work.cpu)) / least(alone.iter().copied()) - 1.0),
         lost: runs.iter().map(lost).sum(),
     }
+}
+
+fn least(times: impl Iterator<Item = f64>) -> f64 {
+    times.fold(f64::INFINITY, f64::min)
 }
 
 /// Runs prof, perf and the target alone in turns; prints the row of each.
