@@ -216,12 +216,22 @@ fn symbolizing_later_gives_the_same_names() {
     let dir = temp_dir();
     let known = target("known", Build::Rust);
     for options in ["-o now.pb.gz", "--no-symbolize -o later.pb.gz"] {
-        Prof::new(&dir, "record -F 999").args(options).target(&known, "2").run().ok();
+        let out = Prof::new(&dir, "record -F 999").args(options).target(&known, "2").run().ok();
+        let without = options.starts_with("--no-symbolize");
+        assert_eq!(out.stderr.contains("next: prof symbolize later.pb.gz"), without);
     }
+    let nameless = |file: &str| -> u64 {
+        let comments = read(dir.path().join(file)).comments;
+        let total = comments.iter().find_map(|c| c.strip_prefix("unsymbolized: "));
+        total.expect("a total comes first").parse().expect("a number")
+    };
+    let samples = read(dir.path().join("later.pb.gz")).total(0) as u64;
+    assert!(nameless("later.pb.gz") * 2 > samples, "{}", nameless("later.pb.gz"));
     let before = read(dir.path().join("later.pb.gz"));
     assert_eq!(before.self_share("bar"), 0.0);
     assert!(before.mappings.iter().any(|m| !m.build_id.is_empty()));
     Prof::new(&dir, "symbolize later.pb.gz").run().ok();
+    assert!(nameless("later.pb.gz") * 10 < samples, "{}", nameless("later.pb.gz"));
     let (now, later) = (read(dir.path().join("now.pb.gz")), read(dir.path().join("later.pb.gz")));
     for function in ["bar", "foo1", "foo2", "main"] {
         let (a, b) = (now.total_share(function), later.total_share(function));

@@ -40,6 +40,8 @@ pub struct Recorded {
     pub profile: Profile,
     /// The figures.
     pub diagnostics: Diagnostics,
+    /// Names were looked up.
+    names: bool,
     /// Notes that the user has been told already.
     said: usize,
     exit: Option<ExitStatus>,
@@ -58,7 +60,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         summary(&mut err, &recorded)?;
         if !to_stdout {
             let next = stays && recorded.diagnostics.samples > 0;
-            written(&mut err, &args.output, bytes, next)?;
+            let names = recorded.names;
+            written(&mut err, &args.output, bytes, next.then_some(names))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -98,13 +101,13 @@ pub fn record(
     let recording = recorder::record(&options, window, &interrupts, &mut say, &mut tick)?;
     let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
     let mut profile = aggregated.profile;
-    if names {
+    let outcome = names.then(|| {
         let options =
             symbolize::Options { files: aggregated.files, ..symbolize::Options::default() };
-        let outcome = symbolize::symbolize(&mut profile, &options, &|done, all| {
-            progress.symbols(done, all);
-        });
-        diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
+        symbolize::symbolize(&mut profile, &options, &|done, all| progress.symbols(done, all))
+    });
+    diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
+    if let Some(outcome) = outcome {
         let hint = run_time_code(&profile, diagnostics.samples);
         let why = reasons(&outcome, &diagnostics, hint.is_some());
         diagnostics.notes.extend(why.into_iter().chain(hint));
@@ -113,7 +116,7 @@ pub fn record(
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     let comments = diagnostics.to_comments();
     profile.comments.extend(comments.iter().map(|c| profile.strings.intern(c)));
-    Ok(Recorded { profile, diagnostics, said, exit, running })
+    Ok(Recorded { profile, diagnostics, names, said, exit, running })
 }
 
 /// The few lines at the end.
@@ -147,7 +150,9 @@ pub fn summary(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()>
     if d.folded > 0 {
         writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
     }
-    unsymbolized(err, d)?;
+    if recorded.names {
+        unsymbolized(err, d)?;
+    }
     for note in d.notes.iter().skip(recorded.said) {
         writeln!(err, "prof: {note}")?;
     }
@@ -165,16 +170,29 @@ pub fn summary(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()>
     command_end(err, recorded)
 }
 
-/// Which profile was written, with how many bytes, and what can be done `next`.
-fn written(err: &mut impl Write, path: &Path, bytes: u64, next: bool) -> std::io::Result<()> {
+/// Which profile was written, with how many bytes, and what can be done `next` with one that has
+/// names, or has not.
+fn written(
+    err: &mut impl Write,
+    path: &Path,
+    bytes: u64,
+    next: Option<bool>,
+) -> std::io::Result<()> {
     let (name, size) = (path.to_string_lossy(), bytes.div_ceil(1024));
-    if !next {
+    let Some(names) = next else {
         return writeln!(err, "prof: wrote {name} ({size} KiB)");
-    }
+    };
     let arg = match &*name {
         super::report::DEFAULT_FILE => String::new(),
         name => format!(" {}", super::shell_word(name)),
     };
+    if !names {
+        return writeln!(
+            err,
+            "prof: wrote {name} ({size} KiB), without names; next: prof symbolize {}",
+            super::shell_word(&name)
+        );
+    }
     writeln!(err, "prof: wrote {name} ({size} KiB); next: prof report{arg}")?;
     writeln!(err, "prof:   or a picture: prof flame{arg} > out.svg")
 }

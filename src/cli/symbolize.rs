@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::format;
+use crate::profile::set_unsymbolized;
 use crate::symbolize::{self, Options, Outcome};
 
 /// Arguments of `prof symbolize`.
@@ -56,6 +57,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         bar.set_position(done as u64);
     });
     bar.finish_and_clear();
+    let shares = symbolize::unsymbolized(&profile);
+    set_unsymbolized(&mut profile, &shares);
     output.write(&profile)?;
     io::stderr().write_all(summary(&outcome).as_bytes())?;
     Ok(ExitCode::SUCCESS)

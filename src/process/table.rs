@@ -20,6 +20,9 @@ const MAX_ENDED: usize = 512;
 pub struct Process {
     /// Its executable regions; shared with children until one of them maps something.
     pub regions: Arc<Regions>,
+    /// What was mapped before the recording could not be read: the process has ended, or it is
+    /// [`Process::hidden`].
+    pub unread: bool,
     /// What was mapped before the recording is not for this user to read.
     pub hidden: bool,
     /// Name of its leader.
@@ -197,6 +200,7 @@ fn from_proc(pid: i32, images: &mut Images) -> Process {
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
     let exe = exe.as_deref().and_then(std::path::Path::to_str);
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_else(|e| {
+        process.unread = true;
         process.hidden = e.kind() == std::io::ErrorKind::PermissionDenied;
         Vec::new()
     });
@@ -226,6 +230,14 @@ mod tests {
         assert!(table.process(pid).regions.find(here).is_some());
         assert!(table.process(pid).main_image.is_some());
         assert!(!table.thread_mut(pid, pid).name.is_empty());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_unread_mappings() {
+        let mut table = ProcessTable::default();
+        let gone = table.process(i32::MAX);
+        assert!(gone.unread && !gone.hidden);
+        assert!(!table.process(std::process::id() as i32).unread);
     }
 
     #[test]

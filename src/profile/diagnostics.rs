@@ -1,5 +1,7 @@
 //! What a user needs to judge how far to trust a recording.
 
+use super::{Profile, StrId};
+
 /// Samples of one binary that have no function name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinaryShare {
@@ -77,10 +79,7 @@ impl Diagnostics {
         out.extend(self.truncated.iter().map(|(why, n)| format!("truncated: {why}: {n}")));
         out.push(format!("completed-later: {}", self.completed_later));
         out.push(format!("folded: {}", self.folded));
-        out.push(format!("unsymbolized: {}", self.unsymbolized_total()));
-        out.extend(
-            self.unsymbolized.iter().map(|b| format!("unsymbolized: {}: {}", b.binary, b.samples)),
-        );
+        out.extend(unsymbolized_comments(&self.unsymbolized));
         out.push(format!("own-cpu-seconds: {:.3}", self.own_cpu_seconds));
         out.push(format!("own-peak-memory: {}", self.own_peak_bytes));
         out.extend(self.notes.iter().map(|n| format!("note: {n}")));
@@ -88,9 +87,41 @@ impl Diagnostics {
     }
 }
 
+fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String> {
+    let total: u64 = shares.iter().map(|b| b.samples).sum();
+    let each = shares.iter().map(|b| format!("unsymbolized: {}: {}", b.binary, b.samples));
+    std::iter::once(format!("unsymbolized: {total}")).chain(each)
+}
+
+/// Replaces the figures about samples without a name in the comments of a profile of prof's, as
+/// they are after it was symbolized.
+pub fn set_unsymbolized(profile: &mut Profile, shares: &[BinaryShare]) {
+    let Profile { strings, comments, .. } = profile;
+    let old = |c: &StrId| strings.get(*c).starts_with("unsymbolized: ");
+    let Some(at) = comments.iter().position(old) else { return };
+    comments.retain(|c| !old(c));
+    let new: Vec<StrId> = unsymbolized_comments(shares).map(|c| strings.intern(&c)).collect();
+    comments.splice(at..at, new);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_about_names_are_replaced() {
+        let mut p = Profile::default();
+        let before = ["lost: 0", "unsymbolized: 9", "unsymbolized: /a: 9", "note: x"];
+        p.comments = before.iter().map(|c| p.strings.intern(c)).collect();
+        let share = BinaryShare { binary: "/b".into(), samples: 2 };
+        set_unsymbolized(&mut p, &[share]);
+        let comments = |p: &Profile| p.comments.iter().map(|&c| p.str(c).to_owned()).collect();
+        let after: Vec<String> = comments(&p);
+        assert_eq!(after, ["lost: 0", "unsymbolized: 2", "unsymbolized: /b: 2", "note: x"]);
+        let mut others = Profile::default();
+        set_unsymbolized(&mut others, &[]);
+        assert!(others.comments.is_empty());
+    }
 
     #[test]
     fn comments_are_key_and_value() {

@@ -24,7 +24,7 @@ impl Default for Limits {
             rows: 400_000,
             locations: 7 << 15,
             label_sets: 7 << 13,
-            thread_sets: 7 << 10,
+            thread_sets: 7 << 9,
         }
     }
 }

@@ -14,7 +14,7 @@ mod stacks;
 mod strings;
 
 pub use builder::{Builder, Column};
-pub use diagnostics::{BinaryShare, Diagnostics};
+pub use diagnostics::{BinaryShare, Diagnostics, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};

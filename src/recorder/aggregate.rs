@@ -213,11 +213,11 @@ impl Aggregator {
             }
         };
         let nowhere = |frame: &Frame| frame.place.image.is_none();
-        if process.hidden
+        if process.unread
             && (end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere))
         {
             end = StackEnd::HiddenMappings;
-            self.counts.hidden_mappings = true;
+            self.counts.hidden_mappings |= process.hidden;
         }
         if self.stacks == Stacks::None {
             return StackEnd::Complete;

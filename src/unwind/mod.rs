@@ -43,7 +43,7 @@ pub enum StackEnd {
     RuntimeCode,
     /// A return address that lies in no executable mapping.
     BadReturnAddress,
-    /// The process's mappings are not for this user to read.
+    /// The process's mappings are not for this user to read, or it ended before they were.
     HiddenMappings,
     /// Deeper than [`MAX_FRAMES`], or than the kernel walks.
     TooDeep,
