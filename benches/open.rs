@@ -207,7 +207,14 @@ fn make(file: &Path, wanted: u64, locations: u32) {
 fn large_profile(samples: usize, locations: u32) -> Profile {
     let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
     const N: usize = 1 << 30;
-    b = b.with_limits(Limits { nodes: N, rows: N, locations: N, label_sets: N, thread_sets: N });
+    b = b.with_limits(Limits {
+        nodes: N,
+        rows: N,
+        locations: N,
+        label_sets: N,
+        thread_sets: N,
+        ..Limits::default()
+    });
     let mut random = Random(1);
     b.profile.time_nanos = 1_700_000_000_000_000_000;
     b.profile.duration_nanos = 60_000_000_000;

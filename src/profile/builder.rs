@@ -3,12 +3,12 @@
 //! Stacks are kept as a calling-context tree, so that what a new stack costs is only its frames
 //! that differ from all stacks before it, and a stack seen before allocates nothing.
 
-use std::hash::Hasher;
-
 use hashbrown::HashTable;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
 use super::recent::Recent;
+use super::spill::{Open, Spill};
+use super::tables::{NO_NODE, Node, PATHS, Row, Tables, hash2};
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
     MappingId, Profile, Sample, StackTable, StrId, ValueType,
@@ -21,59 +21,20 @@ pub struct Column(pub usize);
 /// Where the value of stacks goes that are beyond the limits.
 const BEYOND: &str = "[beyond prof's memory limit]";
 
-const NO_NODE: u32 = u32::MAX;
-
-#[derive(Clone, Copy)]
-struct Node {
-    parent: u32,
-    location: LocationId,
-}
-
-#[derive(Clone, Copy)]
-struct Row {
-    node: u32,
-    labels: LabelSetId,
-}
-
-/// Threads whose last path is remembered.
-const PATHS: usize = 16;
-
 /// Collects weighted stacks into a [`Profile`].
 ///
 /// `profile` can be used directly for strings, labels and the fields of the header.
 pub struct Builder {
     /// What becomes the profile: strings, labels, mappings and locations are already in it.
     pub profile: Profile,
-    nodes: Vec<Node>,
-    node_index: HashTable<u32>,
-    rows: Vec<Row>,
-    row_index: HashTable<u32>,
-    values: Vec<i64>,
+    pub(super) tables: Tables,
+    pub(super) spill: Option<Spill>,
     location_index: HashTable<u32>,
     recent_locations: Recent<(u64, u32), LocationId>,
-    recent_nodes: Recent<(u32, u32), u32>,
-    recent_rows: Recent<(u32, u32), usize>,
-    /// The last stacks, root first, with their nodes: most stacks of a thread begin alike.
-    paths: [Vec<(LocationId, u32)>; PATHS],
     synthetic_index: FxHashMap<StrId, LocationId>,
     truncations: Vec<(&'static str, LocationId)>,
     limits: Limits,
     folded: u64,
-}
-
-fn hash2(a: u32, b: u64) -> u64 {
-    let mut h = FxHasher::default();
-    h.write_u64(b);
-    h.write_u32(a);
-    h.finish()
-}
-
-fn node_hash(node: Node) -> u64 {
-    hash2(node.parent, node.location.0.into())
-}
-
-fn row_hash(row: Row) -> u64 {
-    hash2(row.node, row.labels.0.into())
 }
 
 fn location_hash(location: &Location) -> u64 {
@@ -93,16 +54,10 @@ impl Builder {
         }
         Builder {
             profile,
-            nodes: Vec::new(),
-            node_index: HashTable::new(),
-            rows: Vec::new(),
-            row_index: HashTable::new(),
-            values: Vec::new(),
+            tables: Tables::default(),
+            spill: None,
             location_index: HashTable::new(),
             recent_locations: Recent::new((0, NO_NODE - 1), LocationId(0)),
-            recent_nodes: Recent::new((0, NO_NODE), 0),
-            recent_rows: Recent::new((NO_NODE, u32::MAX), 0),
-            paths: Default::default(),
             synthetic_index: FxHashMap::default(),
             truncations: Vec::new(),
             limits: Limits::default(),
@@ -113,6 +68,13 @@ impl Builder {
     /// The same with other limits.
     pub fn with_limits(mut self, limits: Limits) -> Builder {
         self.limits = limits;
+        self
+    }
+
+    /// The same, but what there is too much of for the memory goes to a file, which is opened
+    /// when it is needed. [`Builder::settle`] must be called then before the end.
+    pub fn with_spill(mut self, open: Open) -> Builder {
+        self.spill = Some(Spill::new(open));
         self
     }
 
@@ -203,65 +165,50 @@ impl Builder {
         whole &= fits;
         self.folded += u64::from(!whole);
         let width = self.profile.sample_types.len();
-        let cell = &mut self.values[row * width..(row + 1) * width];
+        let cell = &mut self.tables.values[row * width..(row + 1) * width];
         if column.0 != 0 {
             cell[0] += 1;
         }
         cell[column.0] += weight;
+        let Limits { part_nodes, part_rows, spilled_rows, .. } = self.limits;
+        if (self.tables.rows.len() >= part_rows || self.tables.nodes.len() >= part_nodes)
+            && self.spill.as_ref().is_some_and(|s| s.is_open(spilled_rows))
+        {
+            self.put_aside();
+        }
     }
 
     /// Index of a row, and whether it is that row and not another for want of space.
     fn row_of(&mut self, row: Row, stack: &[LocationId]) -> (usize, bool) {
-        if let Some(i) = self.find_row(row) {
+        let width = self.profile.sample_types.len();
+        if let Some(i) = self.tables.find_row(row) {
             return (i, true);
         }
-        if self.rows.len() < self.limits.rows {
-            return (self.push_row(row), true);
+        if self.tables.rows.len() < self.limits.rows {
+            return (self.tables.push_row(row, width), true);
         }
         // An eighth is kept for this: where each thread's stacks begin.
         let root = self.node_of(&stack[stack.len().saturating_sub(1)..], row.labels).0;
         let row = Row { node: root, ..row };
-        if let Some(i) = self.find_row(row) {
+        if let Some(i) = self.tables.find_row(row) {
             return (i, false);
         }
-        if self.rows.len() < self.limits.rows + self.limits.rows / 8 {
-            return (self.push_row(row), false);
+        if self.tables.rows.len() < self.limits.rows + self.limits.rows / 8 {
+            return (self.tables.push_row(row, width), false);
         }
         let beyond = self.named_location(BEYOND);
         let parent = NO_NODE;
-        let node = self.find_node(Node { parent, location: beyond });
-        let node = node.unwrap_or_else(|| self.push_node(Node { parent, location: beyond }));
+        let node = self.tables.find_node(Node { parent, location: beyond });
+        let node = node.unwrap_or_else(|| self.tables.push_node(Node { parent, location: beyond }));
         let row = Row { node, labels: LabelSetId::EMPTY };
-        (self.find_row(row).unwrap_or_else(|| self.push_row(row)), false)
-    }
-
-    fn find_row(&mut self, row: Row) -> Option<usize> {
-        let (hash, key) = (row_hash(row), (row.node, row.labels.0));
-        if let Some(i) = self.recent_rows.get(hash, key) {
-            return Some(i);
-        }
-        let rows = &self.rows;
-        let same =
-            |&r: &u32| rows[r as usize].node == row.node && rows[r as usize].labels == row.labels;
-        let i = *self.row_index.find(hash, same)? as usize;
-        self.recent_rows.set(hash, key, i);
-        Some(i)
-    }
-
-    fn push_row(&mut self, row: Row) -> usize {
-        let Builder { rows, row_index, values, .. } = self;
-        let i = rows.len();
-        rows.push(row);
-        values.resize(values.len() + self.profile.sample_types.len(), 0);
-        row_index.insert_unique(row_hash(row), i as u32, |&r| row_hash(rows[r as usize]));
-        i
+        (self.tables.find_row(row).unwrap_or_else(|| self.tables.push_row(row, width)), false)
     }
 
     /// Node of a stack, or of the outermost part of it that there is space for; and whether it
     /// is the whole stack's.
     fn node_of(&mut self, stack: &[LocationId], labels: LabelSetId) -> (u32, bool) {
         let slot = labels.0 as usize % PATHS;
-        let mut path = std::mem::take(&mut self.paths[slot]);
+        let mut path = std::mem::take(&mut self.tables.paths[slot]);
         let rootwards = || stack.iter().rev().copied();
         let known = rootwards().zip(&path).take_while(|(a, b)| *a == b.0).count();
         path.truncate(known);
@@ -269,9 +216,9 @@ impl Builder {
         let mut whole = true;
         for location in rootwards().skip(known) {
             let node = Node { parent, location };
-            parent = match self.find_node(node) {
+            parent = match self.tables.find_node(node) {
                 Some(n) => n,
-                None if self.nodes.len() < self.limits.nodes => self.push_node(node),
+                None if self.tables.nodes.len() < self.limits.nodes => self.tables.push_node(node),
                 None => {
                     whole = false;
                     break;
@@ -279,31 +226,8 @@ impl Builder {
             };
             path.push((location, parent));
         }
-        self.paths[slot] = path;
+        self.tables.paths[slot] = path;
         (parent, whole)
-    }
-
-    fn find_node(&mut self, node: Node) -> Option<u32> {
-        let (hash, key) = (node_hash(node), (node.parent, node.location.0));
-        if let Some(n) = self.recent_nodes.get(hash, key) {
-            return Some(n);
-        }
-        let nodes = &self.nodes;
-        let same = |&n: &u32| {
-            let n = nodes[n as usize];
-            n.parent == node.parent && n.location == node.location
-        };
-        let n = *self.node_index.find(hash, same)?;
-        self.recent_nodes.set(hash, key, n);
-        Some(n)
-    }
-
-    fn push_node(&mut self, node: Node) -> u32 {
-        let Builder { nodes, node_index, .. } = self;
-        let n = nodes.len() as u32;
-        nodes.push(node);
-        node_index.insert_unique(node_hash(node), n, |&n| node_hash(nodes[n as usize]));
-        n
     }
 
     /// Scales the values of a column so that they add up to `total`; when they add up to
@@ -311,24 +235,25 @@ impl Builder {
     pub fn scale_to(&mut self, column: Column, total: i64) {
         let width = self.profile.sample_types.len();
         let cells = || (column.0..).step_by(width);
-        let all = self.values.len();
-        let sum: i128 = cells().take_while(|&i| i < all).map(|i| i128::from(self.values[i])).sum();
+        let all = self.tables.values.len();
+        let sum: i128 =
+            cells().take_while(|&i| i < all).map(|i| i128::from(self.tables.values[i])).sum();
         if sum <= 0 {
             return;
         }
         // Rounding what has been so far, not each value: then the sum is right, too.
         let (mut before, mut given) = (0i128, 0i64);
         for i in cells().take_while(|&i| i < all) {
-            before += i128::from(self.values[i]);
+            before += i128::from(self.tables.values[i]);
             let scaled = ((before * i128::from(total) + sum / 2) / sum) as i64;
-            self.values[i] = scaled - given;
+            self.tables.values[i] = scaled - given;
             given = scaled;
         }
     }
 
     /// Number of distinct stacks (with their labels) so far.
     pub fn distinct(&self) -> usize {
-        self.rows.len()
+        self.tables.rows.len()
     }
 
     /// Number of samples whose stack was cut because there were too many distinct ones.
@@ -338,7 +263,7 @@ impl Builder {
 
     /// The profile. `main` becomes its first mapping, as pprof wants the main binary first.
     pub fn finish(self, main: Option<MappingId>) -> Profile {
-        let Builder { mut profile, nodes, rows, values, .. } = self;
+        let Builder { mut profile, tables: Tables { nodes, rows, values, .. }, .. } = self;
         let mut stack_of_node: FxHashMap<u32, super::StackId> = FxHashMap::default();
         let mut stacks = StackTable::default();
         for row in &rows {
@@ -455,8 +380,14 @@ mod tests {
     /// Stacks that are all different, of threads that are all different.
     #[test]
     fn beyond_the_limits_values_and_bounds_are_kept() {
-        let limits =
-            Limits { nodes: 1000, rows: 400, locations: 500, label_sets: 100, thread_sets: 50 };
+        let limits = Limits {
+            nodes: 1000,
+            rows: 400,
+            locations: 500,
+            label_sets: 100,
+            thread_sets: 50,
+            ..Limits::default()
+        };
         let mut b = builder().with_limits(limits);
         const SAMPLES: u64 = 20_000;
         for n in 0..SAMPLES {
@@ -473,7 +404,11 @@ mod tests {
             b.add(&stack, labels, Column(1), 3);
         }
         assert!(b.folded() > 0 && b.folded() < SAMPLES);
-        assert!(b.nodes.len() <= 1001 && b.rows.len() <= 451 && b.profile.locations.len() <= 501);
+        assert!(
+            b.tables.nodes.len() <= 1001
+                && b.tables.rows.len() <= 451
+                && b.profile.locations.len() <= 501
+        );
         assert!(b.profile.labels.len() <= 100);
         let p = b.finish(None);
         assert_eq!((p.total(0), p.total(1)), (SAMPLES as i64, 3 * SAMPLES as i64));

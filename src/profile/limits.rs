@@ -11,6 +11,12 @@ pub struct Limits {
     pub locations: usize,
     /// Distinct sets of labels (about 160 bytes each).
     pub label_sets: usize,
+    /// Nodes or rows beyond which what there is goes to a file, where there is one.
+    pub part_nodes: usize,
+    /// See [`Limits::part_nodes`].
+    pub part_rows: usize,
+    /// Rows in the file at most: they come back into memory at the end.
+    pub spilled_rows: usize,
     /// As long as there are fewer sets than this, each thread has its own.
     pub thread_sets: usize,
 }
@@ -24,6 +30,9 @@ impl Default for Limits {
             rows: 400_000,
             locations: 7 << 15,
             label_sets: 7 << 13,
+            part_nodes: 7 << 13,
+            part_rows: 7 << 12,
+            spilled_rows: 2_000_000,
             thread_sets: 7 << 9,
         }
     }

@@ -10,8 +10,10 @@ mod labels;
 mod limits;
 mod merge;
 mod recent;
+mod spill;
 mod stacks;
 mod strings;
+mod tables;
 
 pub use builder::{Builder, Column};
 pub use diagnostics::{BinaryShare, Diagnostics, set_unsymbolized};

@@ -118,11 +118,15 @@ pub fn record(
     session.stop();
     let lasted = began.0.elapsed();
     session.drain(true, |event| aggregator.event(&event));
+    let settled = aggregator.builder.settle();
     aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
     drop(precedence);
     let (exit, running) = end_of(child, interrupts);
     let mut notes = session.notes().to_vec();
+    if let Err(e) = settled {
+        notes.push(format!("samples are missing: what was put aside cannot be read back: {e}"));
+    }
     let interrupted = interrupts.stopped();
     notes.extend(advice::advice(
         &options,
@@ -209,7 +213,7 @@ fn run(
 fn new_aggregator(options: &Options, session: &Session) -> Aggregator {
     let (types, weights) = sample_types(options, session);
     let names: Vec<(&str, &str)> = types.iter().map(|(k, u)| (k.as_str(), *u)).collect();
-    let mut builder = Builder::new(&names);
+    let mut builder = Builder::new(&names).with_spill(tempfile::tempfile);
     let profile = &mut builder.profile;
     let first = profile.sample_types[1];
     if types.len() > 2 {
