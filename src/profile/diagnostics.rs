@@ -64,7 +64,7 @@ impl Diagnostics {
 
     /// Sum of the samples without a name.
     pub fn unsymbolized_total(&self) -> u64 {
-        self.unsymbolized.iter().map(|b| b.samples).sum()
+        total(&self.unsymbolized)
     }
 
     /// The figures as pprof comments.
@@ -87,10 +87,13 @@ impl Diagnostics {
     }
 }
 
+fn total(shares: &[BinaryShare]) -> u64 {
+    shares.iter().map(|b| b.samples).sum()
+}
+
 fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String> {
-    let total: u64 = shares.iter().map(|b| b.samples).sum();
     let each = shares.iter().map(|b| format!("unsymbolized: {}: {}", b.binary, b.samples));
-    std::iter::once(format!("unsymbolized: {total}")).chain(each)
+    std::iter::once(format!("unsymbolized: {}", total(shares))).chain(each)
 }
 
 /// Replaces the figures about samples without a name in the comments of a profile of prof's, as

@@ -40,10 +40,10 @@ impl Spill {
     }
 
     fn put(&mut self, tables: &Tables) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = Some((self.open)()?);
-        }
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert((self.open)()?),
+        };
         file.seek(SeekFrom::Start(self.length))?;
         let mut out = BufWriter::with_capacity(1 << 16, file);
         for node in &tables.nodes {
@@ -86,10 +86,10 @@ impl Builder {
             return Ok(());
         };
         let last = std::mem::take(&mut self.tables);
-        file.seek(SeekFrom::Start(0))?;
-        let mut from = BufReader::with_capacity(1 << 16, file);
         let width = self.profile.sample_types.len();
         let mut read = || -> io::Result<()> {
+            file.seek(SeekFrom::Start(0))?;
+            let mut from = BufReader::with_capacity(1 << 16, &file);
             for &(nodes, rows) in &parts {
                 let part = read_part(&mut from, nodes, rows, width)?;
                 self.tables.add_all(&part, width);

@@ -118,10 +118,10 @@ pub fn record(
     session.stop();
     let lasted = began.0.elapsed();
     session.drain(true, |event| aggregator.event(&event));
+    drop(precedence);
     let settled = aggregator.builder.settle();
     aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
-    drop(precedence);
     let (exit, running) = end_of(child, interrupts);
     let mut notes = session.notes().to_vec();
     if let Err(e) = settled {

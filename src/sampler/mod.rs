@@ -14,14 +14,14 @@ pub mod os;
 pub mod permissions;
 pub mod record;
 pub mod ring;
-pub mod session;
+mod session;
 mod target;
 
 pub use attr::MAX_DUMP;
 pub use command::Stopped;
 pub use error::Error;
 pub use events::EventSpec;
-pub use session::{Session, Stats};
+pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};
 
 /// How often an event is sampled.

@@ -17,7 +17,7 @@ use perf_event_open_sys::bindings as sys;
 use probe::Event;
 
 use super::ring;
-use super::session::MAX_RING;
+use super::session::largest_ring;
 
 /// One thing that can be recorded, or cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +45,10 @@ impl Check {
 /// Name of the check without which there is no recording at all.
 pub const MAIN_CHECK: &str = "own processes";
 
-/// Size of a ring buffer that never loses a sample at usual rates.
-const RING_BYTES: u64 = MAX_RING as u64;
+/// Bytes of a ring buffer that never loses a sample at usual rates.
+fn ring_bytes(facts: &Facts) -> u64 {
+    largest_ring(facts.cpus as usize) as u64
+}
 
 /// Whether this user may sample whole CPUs.
 pub fn may_sample_cpus() -> bool {
@@ -87,7 +89,7 @@ fn own_processes(facts: &Facts) -> Check {
     let check = opened(facts, MAIN_CHECK, event, works, &Wanted::OwnProcess);
     if check.ok
         && rings(ring::LEAST as u64, facts).is_err()
-        && let Err((why, unlock)) = rings(RING_BYTES, facts)
+        && let Err((why, unlock)) = rings(ring_bytes(facts), facts)
     {
         return Check::no(MAIN_CHECK, why, unlock);
     }
@@ -169,10 +171,13 @@ fn tracepoints(facts: &Facts) -> Check {
 fn ring_buffers(facts: &Facts) -> Check {
     let name = "ring buffers";
     let cpus = facts.cpus;
-    match rings(RING_BYTES, facts) {
+    match rings(ring_bytes(facts), facts) {
         Ok(()) => Check::yes(
             name,
-            format!("{} MiB on each of {cpus} CPUs can be locked in memory", RING_BYTES >> 20),
+            format!(
+                "{} MiB on each of {cpus} CPUs can be locked in memory",
+                ring_bytes(facts) >> 20
+            ),
         ),
         Err((why, unlock)) => Check::no(name, why, unlock),
     }

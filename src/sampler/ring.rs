@@ -132,7 +132,6 @@ impl Ring {
     /// Asks for what will be looked at next: the record behind the first, which has `size` bytes;
     /// its beginning, with the innermost frames, and its end, which says how long the copy of
     /// the stack is. Another CPU wrote them, so each line would be waited for.
-    #[cfg(target_arch = "x86_64")]
     fn prefetch_behind(&self, size: u16) {
         const LINE: u64 = 64;
         const LINES: u64 = 8;
@@ -178,15 +177,15 @@ pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(Header, &[u
     let mut next = Vec::with_capacity(rings.len());
     for ring in rings.iter_mut() {
         ring.refresh();
-        next.push(next_time(ring));
+        next.push(next_record(ring));
     }
     let mut count = 0;
     loop {
-        let Some((at, time)) = next
+        let Some((at, time, size)) = next
             .iter()
             .enumerate()
-            .filter_map(|(i, time)| time.map(|t| (i, t)))
-            .min_by_key(|&(_, time)| time)
+            .filter_map(|(i, record)| record.map(|(time, size)| (i, time, size)))
+            .min_by_key(|&(_, time, _)| time)
         else {
             return count;
         };
@@ -194,19 +193,18 @@ pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(Header, &[u
             return count;
         }
         let ring = &mut rings[at];
-        if let Some((header, _)) = ring.peek() {
-            ring.prefetch_behind(header.size);
-        }
+        ring.prefetch_behind(size);
         if let Some((header, bytes)) = ring.peek() {
             consume(header, bytes);
             ring.advance(header.size);
             count += 1;
         }
-        next[at] = next_time(ring);
+        next[at] = next_record(ring);
     }
 }
 
-/// Time of a ring's next record; 0 for a record without one, so that it is handed out at once.
-fn next_time(ring: &mut Ring) -> Option<u64> {
-    ring.peek().map(|(header, bytes)| time_of(header, bytes).unwrap_or(0))
+/// Time and size of a ring's next record; the time is 0 for a record without one, so that it is
+/// handed out at once.
+fn next_record(ring: &mut Ring) -> Option<(u64, u16)> {
+    ring.peek().map(|(header, bytes)| (time_of(header, bytes).unwrap_or(0), header.size))
 }

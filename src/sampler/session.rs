@@ -20,7 +20,7 @@ const SAMPLES: usize = 256;
 
 /// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
 /// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
-pub const MAX_RING: usize = 16 << 20;
+const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 
 /// All rings together, unless that leaves less than [`MIN_RING`] for each.
@@ -238,9 +238,14 @@ fn pace(options: &Options, attacher: &Attacher) -> Pace {
     attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow)
 }
 
-fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
+/// Bytes of the largest ring that is asked for on a machine with so many CPUs.
+pub fn largest_ring(cpus: usize) -> usize {
     let share = MAX_RINGS / cpus.max(1).next_power_of_two();
-    let most = share.clamp(MIN_RING, MAX_RING);
+    share.clamp(MIN_RING, MAX_RING)
+}
+
+fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
+    let most = largest_ring(cpus);
     let dump = match stacks {
         Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
         Stacks::FramePointer | Stacks::None => 0,

@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, FileKind};
 
 use super::Why;
-pub use crate::process::elf::hex;
+use crate::process::elf::hex;
 
 /// A loaded segment: which bytes of the file stand at which addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
