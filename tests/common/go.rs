@@ -29,14 +29,18 @@ pub fn top(file: &Path, kind: &str, unit: &str) -> BTreeMap<String, (i64, i64)> 
     let text = pprof(&options, file).text();
     let rows = text.lines().skip_while(|l| !l.trim_start().starts_with("flat ")).skip(1);
     rows.map(|row| {
-        // flat flat% sum% cum cum% name…; inlined functions are marked so.
+        // flat flat% sum% cum cum% name…; a function that is inlined everywhere is marked so, one
+        // that is inlined here and called there, too (glibc's `call_init`).
         let words: Vec<&str> = row.split_whitespace().collect();
         let number = |i: usize| {
             let digits = words[i].trim_end_matches(|c: char| c.is_alphabetic());
             digits.parse::<i64>().unwrap_or_else(|e| panic!("{row:?}: {e}"))
         };
         let name = words[5..].join(" ");
-        (name.trim_end_matches(" (inline)").to_string(), (number(0), number(3)))
+        let name = [" (inline)", " (partial-inline)"]
+            .iter()
+            .fold(&*name, |n, end| n.trim_end_matches(end));
+        (name.to_string(), (number(0), number(3)))
     })
     .collect()
 }
