@@ -103,6 +103,26 @@ fn values_are_what_the_kernel_counted() {
     }
 }
 
+/// A ring that turns out to be used is replaced while its CPU is sampled: neither the samples
+/// nor the mappings of programs that start meanwhile get lost, nor is a sample counted twice.
+#[test]
+fn rings_are_replaced_while_recording() {
+    let dir = temp_dir();
+    let known = target("known", Build::C);
+    let script =
+        format!("for i in 1 2 3 4 5 6 7 8; do {0} 0.2 & {0} 0.2; wait; done", known.display());
+    let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock -g dwarf,65528").target("sh", "");
+    prof.command.args(["-c", &script]);
+    prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let cpu = p.column("cpu");
+    let in_main = p.samples.iter().filter(|s| p.frames(s).contains(&"main"));
+    let named: i64 = in_main.map(|s| s.values[cpu]).sum();
+    let seconds = named as f64 * 1e-9;
+    assert!((2.95..3.3).contains(&seconds), "{seconds} s of 16 times 0.2 s");
+    assert!(p.figure("lost") * 100 <= p.figure("samples"), "{:?}", p.comments);
+}
+
 #[test]
 fn context_switches_of_a_sleeper() {
     let dir = temp_dir();

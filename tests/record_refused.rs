@@ -294,6 +294,30 @@ fn the_limit_of_locked_memory() {
     assert!(words.contains("mlock") || words.contains("memlock"), "{}", out.stderr);
 }
 
+/// Enough for the rings that a recording of whole CPUs begins with, not for those of busy CPUs.
+#[test]
+fn the_limit_of_locked_memory_is_met_later() {
+    if !can_drop_rights() || !needs(&["prlimit"]) {
+        return;
+    }
+    let paranoid = Sysctl::set("kernel.perf_event_paranoid", "0");
+    let Some(_limits) = paranoid.and_then(|p| p.and("kernel.perf_event_mlock_kb", "2600")) else {
+        return skip("sysctl of perf events cannot be set");
+    };
+    let dir = open_dir();
+    let inner = unprivileged(dir.path(), "record -F 999 -e cpu-clock -g dwarf,65528");
+    let inner = inner.target("./known", "2");
+    let mut command = Command::new("prlimit");
+    command.args(["--memlock=0:0"]).current_dir(&dir).arg(inner.command.get_program());
+    command.args(inner.command.get_args());
+    let out = Prof { command }.run().ok();
+    out.says(&["ring buffers are 2048 KiB a CPU instead of 16384 KiB", "perf_event_mlock_kb"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("bar") > 40.0);
+    let seconds = p.total(p.column("cpu")) as f64 * 1e-9;
+    assert!((1.85..2.25).contains(&seconds), "{seconds} s");
+}
+
 /// Not even for the smallest rings.
 #[test]
 fn no_locked_memory_at_all() {

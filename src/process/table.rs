@@ -109,8 +109,8 @@ impl ProcessTable {
 
     /// Process and images, for unwinding.
     pub fn split(&mut self, pid: i32) -> (&Process, &mut Images) {
-        self.process_mut(pid);
-        (&self.processes[&pid], &mut self.images)
+        let ProcessTable { processes, images, .. } = self;
+        (processes.entry(pid).or_insert_with(|| from_proc(pid, images)), images)
     }
 
     /// Processes born while recording that have not ended.

@@ -6,9 +6,8 @@
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
-use super::recent::Recent;
 use super::spill::{Open, Spill};
-use super::tables::{NO_NODE, Node, PATHS, Row, Tables, hash2};
+use super::tables::{Leaf, NO_NODE, Node, PATHS, Row, Tables, hash2};
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
     MappingId, Profile, Sample, StackTable, StrId, ValueType,
@@ -30,7 +29,6 @@ pub struct Builder {
     pub(super) tables: Tables,
     pub(super) spill: Option<Spill>,
     location_index: HashTable<u32>,
-    recent_locations: Recent<(u64, u32), LocationId>,
     synthetic_index: FxHashMap<StrId, LocationId>,
     truncations: Vec<(&'static str, LocationId)>,
     limits: Limits,
@@ -57,7 +55,6 @@ impl Builder {
             tables: Tables::default(),
             spill: None,
             location_index: HashTable::new(),
-            recent_locations: Recent::new((0, NO_NODE - 1), LocationId(0)),
             synthetic_index: FxHashMap::default(),
             truncations: Vec::new(),
             limits: Limits::default(),
@@ -86,17 +83,6 @@ impl Builder {
 
     /// Id of the location at `address` of `mapping` (`None`: of no known binary).
     pub fn location(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
-        let key = mapping.map_or(u32::MAX, |m| m.0);
-        let hash = hash2(key, address);
-        if let Some(id) = self.recent_locations.get(hash, (address, key)) {
-            return id;
-        }
-        let id = self.indexed_location(mapping, address);
-        self.recent_locations.set(hash, (address, key), id);
-        id
-    }
-
-    fn indexed_location(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
         let location = Location { mapping, address, ..Location::default() };
         let h = location_hash(&location);
         let locations = &self.profile.locations;
@@ -160,10 +146,52 @@ impl Builder {
     /// Beyond the limits a new stack is cut to the callers that are known, or to its outermost
     /// frame; its value is kept, and [`Builder::folded`] counts it.
     pub fn add(&mut self, stack: &[LocationId], labels: LabelSetId, column: Column, weight: i64) {
-        let (node, mut whole) = self.node_of(stack, labels);
+        let (row, _) = self.row_of_stack(stack.iter().rev().copied(), labels);
+        self.count(row, column, weight);
+    }
+
+    /// Adds one sample of the stack that has `callers`, outermost first, and within them the
+    /// innermost frame `leaf`, given as for [`Builder::location`].
+    ///
+    /// The same as [`Builder::add`], but faster: of a program that runs, mostly the innermost
+    /// frame changes.
+    pub fn add_at(
+        &mut self,
+        callers: &[LocationId],
+        (mapping, address): (Option<MappingId>, u64),
+        labels: LabelSetId,
+        column: Column,
+        weight: i64,
+    ) {
+        let (parent, whole) = self.node_of(callers.iter().copied(), labels);
+        let key = mapping.map_or(NO_NODE, |m| m.0);
+        let leaf = Leaf { address, mapping: key, parent, labels: labels.0 };
+        let known = self.tables.recent_row(leaf).filter(|_| whole);
+        let row = known.unwrap_or_else(|| {
+            let innermost = self.location(mapping, address);
+            let stack = callers.iter().copied().chain([innermost]);
+            let (row, whole) = self.row_of_stack(stack, labels);
+            if whole {
+                self.tables.set_recent_row(leaf, row);
+            }
+            row
+        });
+        self.count(row, column, weight);
+    }
+
+    /// Index of the row of a stack, outermost frame first, and whether it is the whole stack's.
+    fn row_of_stack(
+        &mut self,
+        stack: impl Iterator<Item = LocationId> + Clone,
+        labels: LabelSetId,
+    ) -> (usize, bool) {
+        let (node, whole) = self.node_of(stack.clone(), labels);
         let (row, fits) = self.row_of(Row { node, labels }, stack);
-        whole &= fits;
-        self.folded += u64::from(!whole);
+        self.folded += u64::from(!(whole && fits));
+        (row, whole && fits)
+    }
+
+    fn count(&mut self, row: usize, column: Column, weight: i64) {
         let width = self.profile.sample_types.len();
         let cell = &mut self.tables.values[row * width..(row + 1) * width];
         if column.0 != 0 {
@@ -179,7 +207,11 @@ impl Builder {
     }
 
     /// Index of a row, and whether it is that row and not another for want of space.
-    fn row_of(&mut self, row: Row, stack: &[LocationId]) -> (usize, bool) {
+    fn row_of(
+        &mut self,
+        row: Row,
+        stack: impl Iterator<Item = LocationId> + Clone,
+    ) -> (usize, bool) {
         let width = self.profile.sample_types.len();
         if let Some(i) = self.tables.find_row(row) {
             return (i, true);
@@ -188,7 +220,7 @@ impl Builder {
             return (self.tables.push_row(row, width), true);
         }
         // An eighth is kept for this: where each thread's stacks begin.
-        let root = self.node_of(&stack[stack.len().saturating_sub(1)..], row.labels).0;
+        let root = self.node_of(stack.take(1), row.labels).0;
         let row = Row { node: root, ..row };
         if let Some(i) = self.tables.find_row(row) {
             return (i, false);
@@ -204,17 +236,20 @@ impl Builder {
         (self.tables.find_row(row).unwrap_or_else(|| self.tables.push_row(row, width)), false)
     }
 
-    /// Node of a stack, or of the outermost part of it that there is space for; and whether it
-    /// is the whole stack's.
-    fn node_of(&mut self, stack: &[LocationId], labels: LabelSetId) -> (u32, bool) {
+    /// Node of a stack, outermost frame first, or of the part of it that there is space for; and
+    /// whether it is the whole stack's.
+    fn node_of(
+        &mut self,
+        stack: impl Iterator<Item = LocationId> + Clone,
+        labels: LabelSetId,
+    ) -> (u32, bool) {
         let slot = labels.0 as usize % PATHS;
         let mut path = std::mem::take(&mut self.tables.paths[slot]);
-        let rootwards = || stack.iter().rev().copied();
-        let known = rootwards().zip(&path).take_while(|(a, b)| *a == b.0).count();
+        let known = stack.clone().zip(&path).take_while(|(a, b)| *a == b.0).count();
         path.truncate(known);
         let mut parent = path.last().map_or(NO_NODE, |p| p.1);
         let mut whole = true;
-        for location in rootwards().skip(known) {
+        for location in stack.skip(known) {
             let node = Node { parent, location };
             parent = match self.tables.find_node(node) {
                 Some(n) => n,
@@ -324,6 +359,39 @@ mod tests {
         assert_eq!(p.values_of(0), [3, 30]);
         assert_eq!(p.values_of(1), [1, 10]);
         assert_eq!(p.total(1), 40);
+    }
+
+    #[test]
+    fn a_stack_is_the_same_whole_or_as_callers_and_leaf() {
+        let limits =
+            [Limits::default(), Limits { nodes: 20, locations: 12, rows: 8, ..Limits::default() }];
+        for limits in limits {
+            let [mut whole, mut split] = [(); 2].map(|()| builder().with_limits(limits));
+            let mut seed = 1u64;
+            for _ in 0..2000 {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let addresses: Vec<u64> =
+                    (0..1 + (seed >> 62)).map(|i| 10 * i + ((seed >> (40 + 2 * i)) & 3)).collect();
+                let labels = LabelSetId((seed >> 38) as u32 & 1);
+                let weight = (seed >> 20) as i64 & 0xff;
+                let stack: Vec<_> = addresses.iter().map(|&a| whole.location(None, a)).collect();
+                let leaf_first: Vec<_> = stack.iter().rev().copied().collect();
+                whole.add(&leaf_first, labels, Column(1), weight);
+                let (&leaf, callers) = addresses.split_last().unwrap();
+                let callers: Vec<_> = callers.iter().map(|&a| split.location(None, a)).collect();
+                split.add_at(&callers, (None, leaf), labels, Column(1), weight);
+            }
+            assert_eq!(split.folded(), whole.folded());
+            let (split, whole) = (split.finish(None), whole.finish(None));
+            assert!(whole.samples.len() > 4);
+            assert_eq!(split.values, whole.values);
+            for (a, b) in split.samples.iter().zip(&whole.samples) {
+                assert_eq!(
+                    (split.stacks.get(a.stack), a.labels),
+                    (whole.stacks.get(b.stack), b.labels)
+                );
+            }
+        }
     }
 
     #[test]

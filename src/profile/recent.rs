@@ -4,7 +4,7 @@
 //! caches each time. An index costs three memory accesses that wait for each other, this one.
 
 /// Answers kept; a power of two.
-const SLOTS: usize = 1024;
+const SLOTS: usize = 2048;
 
 /// A table of the last answer to each of a few questions.
 pub struct Recent<K, V> {

@@ -32,6 +32,19 @@ pub struct Row {
     pub labels: LabelSetId,
 }
 
+/// A stack by its callers and the address of its innermost frame.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leaf {
+    /// Address of the innermost frame.
+    pub address: u64,
+    /// Its mapping, [`NO_NODE`] for none.
+    pub mapping: u32,
+    /// Node of its caller.
+    pub parent: u32,
+    /// The labels.
+    pub labels: u32,
+}
+
 /// Nodes, rows and values, with their indices.
 pub struct Tables {
     /// A parent stands before its children.
@@ -42,8 +55,7 @@ pub struct Tables {
     row_index: HashTable<u32>,
     /// One for each row and sample type.
     pub values: Vec<i64>,
-    recent_nodes: Recent<(u32, u32), u32>,
-    recent_rows: Recent<(u32, u32), usize>,
+    recent_leaves: Recent<Leaf, usize>,
     /// The last stacks, root first, with their nodes: most stacks of a thread begin alike.
     pub paths: [Vec<(LocationId, u32)>; PATHS],
 }
@@ -56,8 +68,7 @@ impl Default for Tables {
             rows: Vec::new(),
             row_index: HashTable::new(),
             values: Vec::new(),
-            recent_nodes: Recent::new((0, NO_NODE), 0),
-            recent_rows: Recent::new((NO_NODE, u32::MAX), 0),
+            recent_leaves: Recent::new(Leaf { mapping: NO_NODE - 1, ..Leaf::default() }, 0),
             paths: Default::default(),
         }
     }
@@ -80,18 +91,22 @@ fn row_hash(row: Row) -> u64 {
 }
 
 impl Tables {
+    /// Index of the row of a stack that was seen lately.
+    pub fn recent_row(&self, leaf: Leaf) -> Option<usize> {
+        self.recent_leaves.get(hash2(leaf.parent, leaf.address), leaf)
+    }
+
+    /// Remembers the row of a stack.
+    pub fn set_recent_row(&mut self, leaf: Leaf, row: usize) {
+        self.recent_leaves.set(hash2(leaf.parent, leaf.address), leaf, row);
+    }
+
     /// Index of a row.
-    pub fn find_row(&mut self, row: Row) -> Option<usize> {
-        let (hash, key) = (row_hash(row), (row.node, row.labels.0));
-        if let Some(i) = self.recent_rows.get(hash, key) {
-            return Some(i);
-        }
+    pub fn find_row(&self, row: Row) -> Option<usize> {
         let rows = &self.rows;
         let same =
             |&r: &u32| rows[r as usize].node == row.node && rows[r as usize].labels == row.labels;
-        let i = *self.row_index.find(hash, same)? as usize;
-        self.recent_rows.set(hash, key, i);
-        Some(i)
+        self.row_index.find(row_hash(row), same).map(|&i| i as usize)
     }
 
     /// Adds a row that is not there, with `width` values of 0.
@@ -105,19 +120,13 @@ impl Tables {
     }
 
     /// Index of a node.
-    pub fn find_node(&mut self, node: Node) -> Option<u32> {
-        let (hash, key) = (node_hash(node), (node.parent, node.location.0));
-        if let Some(n) = self.recent_nodes.get(hash, key) {
-            return Some(n);
-        }
+    pub fn find_node(&self, node: Node) -> Option<u32> {
         let nodes = &self.nodes;
         let same = |&n: &u32| {
             let n = nodes[n as usize];
             n.parent == node.parent && n.location == node.location
         };
-        let n = *self.node_index.find(hash, same)?;
-        self.recent_nodes.set(hash, key, n);
-        Some(n)
+        self.node_index.find(node_hash(node), same).copied()
     }
 
     /// Adds a node that is not there.

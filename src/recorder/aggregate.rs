@@ -77,6 +77,10 @@ pub struct Aggregator {
     /// Mapping of each image and segment (0: of the whole image, else segment + 1).
     mappings: Vec<Vec<Option<MappingId>>>,
     scratch: Scratch,
+    /// The callers in the last stack of each slot of the unwinder's, outermost first.
+    trails: [Vec<LocationId>; unwind::SLOTS],
+    /// Labels of the last sample, with its pid and tid; `None` since a record came.
+    last_labels: Option<((i32, i32), LabelSetId)>,
     /// See [`Aggregator::has_deep_stacks`].
     deep: bool,
 }
@@ -86,7 +90,10 @@ struct Scratch {
     kernel: Vec<u64>,
     chain: Vec<u64>,
     frames: Vec<Frame>,
-    stack: Vec<LocationId>,
+    /// Callers, outermost first.
+    callers: Vec<LocationId>,
+    /// Instead of a trail that is kept.
+    trail: Vec<LocationId>,
 }
 
 /// Keys of labels.
@@ -124,6 +131,8 @@ impl Aggregator {
             kernel: None,
             mappings: Vec::new(),
             scratch: Scratch::default(),
+            trails: Default::default(),
+            last_labels: None,
             deep: false,
         }
     }
@@ -146,6 +155,7 @@ impl Aggregator {
     }
 
     fn record(&mut self, record: &Record<'_>) {
+        self.last_labels = None;
         self.table.apply(record);
     }
 
@@ -154,7 +164,6 @@ impl Aggregator {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.kernel.clear();
         scratch.chain.clear();
-        scratch.stack.clear();
         sample.callchain.split(&mut scratch.kernel, &mut scratch.chain);
         if self.stacks == Stacks::None {
             let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
@@ -163,25 +172,66 @@ impl Aggregator {
         let later = self.counts.completed_later;
         let end = self.user_frames(sample, &scratch.chain, &mut scratch.frames);
         let later = self.counts.completed_later > later;
-        for (i, &address) in scratch.kernel.iter().enumerate() {
-            let address = address.wrapping_sub(u64::from(i > 0));
-            let mapping = self.kernel_mapping();
-            scratch.stack.push(self.builder.location(Some(mapping), address));
-        }
-        for frame in &scratch.frames {
-            let mapping = self.mapping_of(frame);
-            scratch.stack.push(self.builder.location(mapping, frame.place.address));
-        }
-        if let Some(reason) = end.reason() {
-            let name = self.builder.truncation(reason);
-            scratch.stack.push(name);
-        }
-        if scratch.stack.is_empty() {
-            scratch.stack.push(self.builder.location(None, sample.ip));
-        }
         let labels = self.labels(sample.pid, sample.tid, later);
-        self.builder.add(&scratch.stack, labels, column, weight);
+        let leaf = self.callers(&mut scratch, end);
+        if leaf.is_some() || scratch.callers.is_empty() {
+            let leaf = leaf.unwrap_or((None, sample.ip));
+            self.builder.add_at(&scratch.callers, leaf, labels, column, weight);
+        } else {
+            self.builder.add(&scratch.callers, labels, column, weight);
+        }
         self.scratch = scratch;
+    }
+
+    /// Puts together the callers of the innermost frame, and returns that.
+    fn callers(
+        &mut self,
+        scratch: &mut Scratch,
+        end: StackEnd,
+    ) -> Option<(Option<MappingId>, u64)> {
+        let Scratch { kernel, frames, callers, trail, .. } = scratch;
+        callers.clear();
+        if let Some(reason) = end.reason() {
+            callers.push(self.builder.truncation(reason));
+        }
+        let user_leaf = frames.first().filter(|_| kernel.is_empty());
+        let user_callers = &frames[usize::from(user_leaf.is_some())..];
+        self.extend_trail(user_callers, trail, callers);
+        if let Some(frame) = user_leaf {
+            return Some((self.mapping_of(frame), frame.place.address));
+        }
+        let (&leaf, kernel_callers) = kernel.split_first()?;
+        let mapping = Some(self.kernel_mapping());
+        for &address in kernel_callers.iter().rev() {
+            callers.push(self.builder.location(mapping, address.wrapping_sub(1)));
+        }
+        Some((mapping, leaf))
+    }
+
+    /// Adds the locations of `frames`, innermost first, to `callers`. Those that the stack before
+    /// has, too, are known.
+    fn extend_trail(
+        &mut self,
+        frames: &[Frame],
+        spare: &mut Vec<LocationId>,
+        callers: &mut Vec<LocationId>,
+    ) {
+        spare.clear();
+        let kept = self.unwinder.kept;
+        let mut trail = match kept {
+            Some(kept) => std::mem::take(&mut self.trails[kept.slot]),
+            None => std::mem::take(spare),
+        };
+        trail.truncate(kept.map_or(0, |k| k.frames).min(frames.len()));
+        for frame in frames.iter().rev().skip(trail.len()) {
+            let mapping = self.mapping_of(frame);
+            trail.push(self.builder.location(mapping, frame.place.address));
+        }
+        callers.extend_from_slice(&trail);
+        match kept {
+            Some(kept) => self.trails[kept.slot] = trail,
+            None => *spare = trail,
+        }
     }
 
     fn user_frames(
@@ -191,6 +241,7 @@ impl Aggregator {
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         frames.clear();
+        self.unwinder.kept = None;
         let dumped = matches!(self.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
         if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
             return StackEnd::Complete;
@@ -282,6 +333,17 @@ impl Aggregator {
     }
 
     fn labels(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
+        match self.last_labels {
+            Some((last, labels)) if last == (pid, tid) && !later => labels,
+            _ => {
+                let labels = self.labels_of(pid, tid, later);
+                self.last_labels = (!later).then_some(((pid, tid), labels));
+                labels
+            }
+        }
+    }
+
+    fn labels_of(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
         if let Some(labels) = self.table.thread_mut(pid, tid).labels[usize::from(later)] {
             return labels;
         }

@@ -200,6 +200,7 @@ fn run(
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
         session.drain(false, |event| aggregator.event(&event));
+        session.widen_rings();
         if trimmed.elapsed() > TRIM_EVERY {
             trimmed = Instant::now();
             if procfs::own_file_bytes().is_some_and(|n| n > MAX_FILE_BYTES) {

@@ -246,16 +246,37 @@ impl Attacher {
         on_exec: bool,
     ) -> io::Result<()> {
         let mut counter = builder.build()?;
-        // SAFETY: both descriptors are open perf events; the call only links them.
-        if unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.fd()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        set_output(&counter, ring)?;
         self.ids.insert(counter.id(), Opened { event });
         if !on_exec {
             counter.enable()?;
         }
         self.counters.push(counter);
         Ok(())
+    }
+
+    /// Number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// The events are those of whole CPUs.
+    pub fn is_cpu_wide(&self) -> bool {
+        self.cpu_wide
+    }
+
+    /// Lets the events of a CPU (by index) write to another ring of that CPU from now on. What
+    /// is being written may still go to the one before. The kernel waits until no CPU is within
+    /// such a moment, a few ticks long (`ring_buffer_attach` in kernel/events/core.c).
+    ///
+    /// Errors: then some of the events may still use the ring before.
+    pub fn redirect(&self, cpu: usize, ring: &Ring) -> io::Result<()> {
+        assert!(self.cpu_wide, "the events of a thread are not in the order of the CPUs");
+        self.counters
+            .iter()
+            .skip(cpu)
+            .step_by(self.cpus.len())
+            .try_for_each(|c| set_output(c, ring))
     }
 
     /// Attaches to all threads of these processes; threads that are born meanwhile are either
@@ -307,6 +328,14 @@ impl Attacher {
             }
         }
         totals
+    }
+}
+
+fn set_output(counter: &Counter, ring: &Ring) -> io::Result<()> {
+    // SAFETY: both descriptors are open perf events; the call only links them.
+    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

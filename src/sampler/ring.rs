@@ -30,6 +30,7 @@ pub struct Ring {
     tail: u64,
     /// How far the kernel had written when we looked last.
     head: u64,
+    most_waiting: u64,
     /// Holds a record that wraps around, and which: the tail at that time.
     wrapped: Vec<u8>,
     wrapped_at: u64,
@@ -44,7 +45,8 @@ impl Ring {
         let map = MmapOptions::new().len(PAGE + data_size).map_raw(owner.as_raw_fd())?;
         let wrapped = Vec::with_capacity(usize::from(u16::MAX));
         let (data_size, wrapped_at) = (data_size as u64, u64::MAX);
-        Ok(Ring { owner, cpu, map, data_size, tail: 0, head: 0, wrapped, wrapped_at })
+        let (tail, head, most_waiting) = (0, 0, 0);
+        Ok(Ring { owner, cpu, map, data_size, tail, head, most_waiting, wrapped, wrapped_at })
     }
 
     /// The event that further events are redirected to with `PERF_EVENT_IOC_SET_OUTPUT`, and
@@ -69,6 +71,7 @@ impl Ring {
         let offset = std::mem::offset_of!(perf_event_mmap_page, data_head);
         // Acquire: the records before data_head are read after it (pairs with the kernel).
         self.head = self.field(offset).load(Ordering::Acquire);
+        self.most_waiting = self.most_waiting.max(self.waiting());
     }
 
     /// The next record as of the last [`Ring::refresh`], or `None`.
@@ -160,6 +163,11 @@ impl Ring {
     /// Bytes that wait to be read, as of the last [`Ring::refresh`].
     pub fn waiting(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
+    }
+
+    /// The most bytes that have waited so far.
+    pub fn most_waiting(&self) -> u64 {
+        self.most_waiting
     }
 
     /// Size of the data in bytes.

@@ -23,6 +23,13 @@ const SAMPLES: usize = 256;
 const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 
+/// What a ring begins with that can be replaced by a larger one, in bytes.
+const FIRST_RING: usize = 2 << 20;
+
+/// It is replaced when this part of it is used at once, which is also when prof wakes up: at
+/// 999 Hz and with the longest copies of stacks, by a target that runs 4 % of the time there.
+const WIDEN_AT: u64 = 4;
+
 /// All rings together, unless that leaves less than [`MIN_RING`] for each.
 const MAX_RINGS: usize = 256 << 20;
 
@@ -48,7 +55,10 @@ pub struct Stats {
 /// A recording that runs.
 pub struct Session {
     attacher: Attacher,
+    /// One a CPU, in their order, then those that were replaced: they may get a last record.
     rings: Vec<Ring>,
+    /// Bytes of a ring, when those of busy CPUs are still to be replaced by such.
+    wider: Option<usize>,
     layouts: Vec<Layout>,
     /// When whole CPUs are sampled for the sake of these.
     filter: Option<ProcessFilter>,
@@ -69,7 +79,7 @@ impl Session {
     pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
         let cpus = cpus(options)?;
         let (mut attacher, filtered) = new_attacher(options, &cpus)?;
-        let mut rings = open_rings(&cpus, options, &mut attacher)?;
+        let (mut rings, wider) = open_rings(&cpus, options, &mut attacher)?;
         let (filter, pids) = if filtered {
             let opened = attacher.open(Who::Cpu, &rings);
             opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
@@ -81,7 +91,7 @@ impl Session {
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
         let counts = Vec::new();
-        Ok(Session { attacher, rings, layouts, filter, stats, counts_target, counts, pids })
+        Ok(Session { attacher, rings, wider, layouts, filter, stats, counts_target, counts, pids })
     }
 
     /// The events that are sampled, defaults resolved.
@@ -159,6 +169,32 @@ impl Session {
             }
             None => stats.damaged += 1,
         });
+    }
+
+    /// Replaces rings that turn out to be used by larger ones.
+    ///
+    /// Memory for the kernel to write to is cleared and mapped page by page, so it is only had
+    /// for CPUs that the target runs on.
+    pub fn widen_rings(&mut self) {
+        let Some(size) = self.wider else { return };
+        for at in 0..self.attacher.cpus() {
+            let ring = &self.rings[at];
+            if ring.size() >= size as u64 || ring.most_waiting() < ring.size() / WIDEN_AT {
+                continue;
+            }
+            let Ok(ring) = open_ring(ring.cpu(), size, watermark(Pace::Slow, size, size)) else {
+                self.wider = None;
+                self.attacher.notes.push(small_rings(FIRST_RING, size));
+                return;
+            };
+            // Where that fails some of the events may use it all the same.
+            let redirected = self.attacher.redirect(at, &ring).is_ok();
+            self.rings.push(ring);
+            if redirected {
+                let last = self.rings.len() - 1;
+                self.rings.swap(at, last);
+            }
+        }
     }
 
     /// Stops the events; what is in the rings stays for a last [`Session::drain`].
@@ -257,49 +293,65 @@ fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
     size.next_power_of_two().clamp(MIN_RING, most)
 }
 
-/// One ring a CPU, smaller ones where the user may not lock so much memory.
+/// Bytes at which prof is woken up: that costs as much as many samples, but it must not come too
+/// late.
+fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
+    match pace {
+        Pace::Slow if size == wanted => size / 4 * 3,
+        Pace::Slow => size / 2,
+        _ => size / 4,
+    }
+}
+
+/// One ring a CPU, smaller ones where the user may not lock so much memory; and the size that
+/// they are to be replaced by where they are used, if that is so.
 fn open_rings(
     cpus: &[u32],
     options: &Options,
     attacher: &mut Attacher,
-) -> Result<Vec<Ring>, Error> {
+) -> Result<(Vec<Ring>, Option<usize>), Error> {
     let pace = pace(options, attacher);
     let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
-    // To wake up costs as much as many samples; but it must not come too late.
-    let watermark = |size: usize| match pace {
-        Pace::Slow if size == wanted => size / 4 * 3,
-        Pace::Slow => size / 2,
-        _ => size / 4,
-    };
+    if attacher.is_cpu_wide() && pace == Pace::Slow && wanted > FIRST_RING {
+        let mark = FIRST_RING / WIDEN_AT as usize;
+        if let Ok(rings) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
+            return Ok((rings, Some(wanted)));
+        }
+    }
     let mut size = wanted;
     loop {
-        let rings: Result<Vec<Ring>, (std::io::Error, Wanted)> = cpus
-            .iter()
-            .map(|&cpu| {
-                let mut builder = attr::ring_owner(watermark(size) as u32);
-                let owner = builder.observe_self().one_cpu(cpu as usize).build();
-                let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
-                Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(wanted as u64)))
-            })
-            .collect();
-        match rings {
+        let mark = watermark(pace, size, wanted);
+        match cpus.iter().map(|&cpu| open_ring(cpu, size, mark)).collect() {
             Ok(rings) => {
                 if size < wanted {
-                    attacher.notes.push(format!(
-                        "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost \
-                         at high rates: the locked-memory limit; as root: \
-                         sysctl kernel.perf_event_mlock_kb={}",
-                        size >> 10,
-                        wanted >> 10,
-                        (wanted >> 10) + 4
-                    ));
+                    attacher.notes.push(small_rings(size, wanted));
                 }
-                return Ok(rings);
+                return Ok((rings, None));
             }
             Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
+            Err((e, Wanted::Ring(_))) => {
+                return Err(Error::other(explain(&e, Wanted::Ring(wanted as u64))));
+            }
             Err((e, refused)) => return Err(Error::other(explain(&e, refused))),
         }
     }
+}
+
+fn open_ring(cpu: u32, size: usize, watermark: usize) -> Result<Ring, (std::io::Error, Wanted)> {
+    let mut builder = attr::ring_owner(watermark as u32);
+    let owner = builder.observe_self().one_cpu(cpu as usize).build();
+    let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
+    Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(size as u64)))
+}
+
+fn small_rings(size: usize, wanted: usize) -> String {
+    format!(
+        "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost at high rates: \
+         the locked-memory limit; as root: sysctl kernel.perf_event_mlock_kb={}",
+        size >> 10,
+        wanted >> 10,
+        (wanted >> 10) + 4
+    )
 }
 
 fn is_memory(error: &std::io::Error) -> bool {

@@ -10,7 +10,7 @@ use super::Frame;
 use crate::sampler::record::Regs;
 
 /// Threads remembered.
-const SLOTS: usize = 16;
+pub const SLOTS: usize = 16;
 
 /// Words remembered of a step. Frame pointers and DWARF's usual rules read two, a signal's frame
 /// three; a step that reads more is not taken over.
@@ -81,6 +81,15 @@ pub struct Memo {
     kept: usize,
 }
 
+/// What a stack has in common with the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Which stack is before it: the last one with this number, below [`SLOTS`].
+    pub slot: usize,
+    /// So many frames, from the outermost on, are the same; 0 unless both are complete.
+    pub frames: usize,
+}
+
 /// How far the last walk leads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lead {
@@ -142,6 +151,11 @@ impl Memo {
                 Lead::To(last.steps[i].regs, last.steps[i].frame)
             }
         }
+    }
+
+    /// What the walk that is over took over from the last one.
+    pub fn kept(&self) -> Kept {
+        Kept { slot: self.slot, frames: self.kept }
     }
 
     /// Notes a step.

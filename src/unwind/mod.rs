@@ -19,6 +19,7 @@ use crate::sampler::record::{Regs, UserStack};
 pub use module::{ModuleUnwinder, RuleCaches, Step};
 
 use live::Live;
+pub use memo::{Kept, SLOTS};
 use memo::{Lead, Memo, Reads, Visited};
 
 /// Most frames of a user stack.
@@ -181,6 +182,8 @@ pub struct Unwinder {
     live: RefCell<Live>,
     /// Where the last stack was read from.
     pub source: Source,
+    /// What the last stack has in common with an earlier one, if it was walked along.
+    pub kept: Option<Kept>,
     /// Modules made since the caches were empty.
     made: usize,
 }
@@ -245,7 +248,7 @@ impl Unwinder {
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         frames.clear();
-        self.source = Source::Copy;
+        (self.source, self.kept) = (Source::Copy, None);
         let end = match user {
             UserStack::Native { regs, bytes, full } => {
                 let stack = Stack { start: regs.sp, bytes, full };
@@ -282,6 +285,7 @@ impl Unwinder {
         let mut sure = None;
         let end = self.walk_up(walk, regs, images, frames, &mut sure);
         self.memo.finish(end == StackEnd::Complete);
+        self.kept = Some(self.memo.kept());
         match sure.filter(|_| end != StackEnd::Complete) {
             Some(sure) => {
                 frames.truncate(sure);

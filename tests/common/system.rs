@@ -59,27 +59,34 @@ impl MachineLock {
     }
 }
 
-/// A file under /proc/sys with another value, given back when dropped.
+/// Files under /proc/sys with other values, given back when dropped.
 pub struct Sysctl {
-    path: PathBuf,
-    before: String,
+    /// Paths, and what they held.
+    before: Vec<(PathBuf, String)>,
     _lock: MachineLock,
 }
 
 impl Sysctl {
     /// Sets `name` (as `kernel.perf_event_paranoid`); `None` when that is not allowed.
     pub fn set(name: &str, value: &str) -> Option<Sysctl> {
-        let lock = MachineLock::take();
+        Sysctl { before: Vec::new(), _lock: MachineLock::take() }.and(name, value)
+    }
+
+    /// Sets another one, too.
+    pub fn and(mut self, name: &str, value: &str) -> Option<Sysctl> {
         let path = Path::new("/proc/sys").join(name.replace('.', "/"));
         let before = std::fs::read_to_string(&path).ok()?.trim().to_string();
         std::fs::write(&path, value).ok()?;
-        Some(Sysctl { path, before, _lock: lock })
+        self.before.push((path, before));
+        Some(self)
     }
 }
 
 impl Drop for Sysctl {
     fn drop(&mut self) {
-        std::fs::write(&self.path, &self.before).ok();
+        for (path, before) in &self.before {
+            std::fs::write(path, before).ok();
+        }
     }
 }
 
