@@ -14,6 +14,7 @@ pub mod os;
 pub mod permissions;
 pub mod record;
 pub mod ring;
+pub mod rings;
 mod session;
 mod target;
 

@@ -115,6 +115,32 @@ pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) {
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
 }
 
+/// Moves this thread off a CPU if it runs there and may run elsewhere; it may come back.
+/// Returns whether it was there.
+///
+/// Where CPUs share no cache (as many virtual machines have it), the kernel wakes a thread up
+/// where it slept, even if another CPU is idle (`select_idle_sibling` in kernel/sched/fair.c).
+pub fn leave_cpu(cpu: u32) -> bool {
+    // SAFETY: the sets are plain bits, for which zero is valid; the calls are given their size
+    // and concern the calling thread alone.
+    unsafe {
+        if libc::sched_getcpu() != cpu as i32 {
+            return false;
+        }
+        let size = size_of::<libc::cpu_set_t>();
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        if cpu as usize >= size * 8 || libc::sched_getaffinity(0, size, &mut allowed) != 0 {
+            return true;
+        }
+        let mut others = allowed;
+        libc::CPU_CLR(cpu as usize, &mut others);
+        if libc::CPU_COUNT(&others) > 0 && libc::sched_setaffinity(0, size, &others) == 0 {
+            libc::sched_setaffinity(0, size, &allowed);
+        }
+        true
+    }
+}
+
 /// A descriptor that becomes readable when a process ends.
 ///
 /// Errors: `ESRCH` when it is gone.

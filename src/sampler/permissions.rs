@@ -17,7 +17,7 @@ use perf_event_open_sys::bindings as sys;
 use probe::Event;
 
 use super::ring;
-use super::session::largest_ring;
+use super::rings::largest_ring;
 
 /// One thing that can be recorded, or cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! A running recording: rings, events, and the order of what they say.
 
+use std::time::{Duration, Instant};
+
 use perf_event_open_sys::bindings as sys;
 
 use super::attach::{Attacher, Who};
@@ -9,35 +11,18 @@ use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Header, Layout, Record};
 use super::ring::{self, Ring};
-use super::{Error, Event, EventSpec, Options, Rate, Stacks, Target, os, target};
+use super::rings::Rings;
+use super::{Error, Event, EventSpec, Options, Rate, Target, os, target};
 use crate::process::procfs;
 
 /// Records newer than this may still be overtaken by older ones of another CPU.
 const SETTLE_NANOS: u64 = 2_000_000;
 
-/// Samples that a ring should hold: a quarter of a second at 999 Hz.
-const SAMPLES: usize = 256;
-
-/// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
-/// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
-const MAX_RING: usize = 16 << 20;
-const MIN_RING: usize = 2 << 20;
-
-/// What a ring begins with that can be replaced by a larger one, in bytes.
-const FIRST_RING: usize = 2 << 20;
-
-/// It is replaced when this part of it is used at once, which is also when prof wakes up: at
-/// 999 Hz and with the longest copies of stacks, by a target that runs 4 % of the time there.
-const WIDEN_AT: u64 = 4;
-
-/// All rings together, unless that leaves less than [`MIN_RING`] for each.
-const MAX_RINGS: usize = 256 << 20;
+/// Where all CPUs are busy, to move out of the target's way is of no use for long.
+const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Shortest period in nanoseconds at which whole CPUs are sampled for the sake of a process.
 pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
-
-/// Bytes of a sample without the copy of its stack: registers, call chains.
-const SAMPLE: usize = 1024;
 
 /// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +40,9 @@ pub struct Stats {
 /// A recording that runs.
 pub struct Session {
     attacher: Attacher,
-    /// One a CPU, in their order, then those that were replaced: they may get a last record.
-    rings: Vec<Ring>,
-    /// Bytes of a ring, when those of busy CPUs are still to be replaced by such.
-    wider: Option<usize>,
+    rings: Rings,
+    /// When prof last moved out of the target's way.
+    moved: Option<Instant>,
     layouts: Vec<Layout>,
     /// When whole CPUs are sampled for the sake of these.
     filter: Option<ProcessFilter>,
@@ -79,19 +63,20 @@ impl Session {
     pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
         let cpus = cpus(options)?;
         let (mut attacher, filtered) = new_attacher(options, &cpus)?;
-        let (mut rings, wider) = open_rings(&cpus, options, &mut attacher)?;
+        let mut rings = Rings::open(&cpus, options, &mut attacher)?;
         let (filter, pids) = if filtered {
-            let opened = attacher.open(Who::Cpu, &rings);
+            let opened = attacher.open(Who::Cpu, &rings.all);
             opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
             filter(options, command)?
         } else {
-            (None, attach(&mut attacher, options, command, &mut rings)?)
+            (None, attach(&mut attacher, options, command, &mut rings.all)?)
         };
         let layouts = attacher.triggers.iter().map(|&t| attr::layout(t, options.stacks)).collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
         let counts = Vec::new();
-        Ok(Session { attacher, rings, wider, layouts, filter, stats, counts_target, counts, pids })
+        let moved = None;
+        Ok(Session { attacher, rings, moved, layouts, filter, stats, counts_target, counts, pids })
     }
 
     /// The events that are sampled, defaults resolved.
@@ -140,19 +125,27 @@ impl Session {
 
     /// Bytes of all rings.
     pub fn ring_bytes(&self) -> u64 {
-        self.rings.iter().map(Ring::size).sum()
+        self.rings.all.iter().map(Ring::size).sum()
     }
 
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
     /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
-    pub fn wait(&self, others: &[i32], timeout_ms: i32) -> bool {
-        let fds = self.rings.iter().map(Ring::fd).chain(others.iter().copied());
+    pub fn wait(&mut self, others: &[i32], timeout_ms: i32) -> bool {
+        let fds = self.rings.all.iter().map(Ring::fd).chain(others.iter().copied());
         let mut fds: Vec<libc::pollfd> =
             fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // What was held back is not signalled again: look soon while a ring fills.
-        let filling = self.rings.iter().any(|r| r.waiting() * 4 > r.size());
+        let filling = self.rings.all.iter().any(|r| r.waiting() * 4 > r.size());
         os::poll(&mut fds, if filling { timeout_ms.min(2) } else { timeout_ms });
-        fds[self.rings.len()..].iter().any(|fd| fd.revents != 0)
+        // The CPU whose ring has filled is the target's.
+        let filled = fds.iter().zip(&self.rings.all).find(|(fd, _)| fd.revents != 0);
+        if let Some((_, ring)) = filled
+            && self.moved.is_none_or(|at| at.elapsed() > MOVE_AGAIN)
+            && os::leave_cpu(ring.cpu())
+        {
+            self.moved = Some(Instant::now());
+        }
+        fds[self.rings.all.len()..].iter().any(|fd| fd.revents != 0)
     }
 
     /// Hands out what has happened, in the order of time. With `all`, also what is so new that
@@ -160,41 +153,22 @@ impl Session {
     pub fn drain(&mut self, all: bool, mut consume: impl FnMut(Event<'_>)) {
         let until = if all { u64::MAX } else { os::monotonic_nanos() - SETTLE_NANOS };
         let Session { attacher, rings, layouts, filter, stats, .. } = self;
-        ring::drain(rings, until, |header, bytes| match decode(attacher, layouts, header, bytes) {
-            Some(event) => {
-                if filter.as_mut().is_none_or(|f| f.admits(&event)) {
-                    count(stats, &event);
-                    consume(event);
+        ring::drain(&mut rings.all, until, |header, bytes| {
+            match decode(attacher, layouts, header, bytes) {
+                Some(event) => {
+                    if filter.as_mut().is_none_or(|f| f.admits(&event)) {
+                        count(stats, &event);
+                        consume(event);
+                    }
                 }
+                None => stats.damaged += 1,
             }
-            None => stats.damaged += 1,
         });
     }
 
     /// Replaces rings that turn out to be used by larger ones.
-    ///
-    /// Memory for the kernel to write to is cleared and mapped page by page, so it is only had
-    /// for CPUs that the target runs on.
     pub fn widen_rings(&mut self) {
-        let Some(size) = self.wider else { return };
-        for at in 0..self.attacher.cpus() {
-            let ring = &self.rings[at];
-            if ring.size() >= size as u64 || ring.most_waiting() < ring.size() / WIDEN_AT {
-                continue;
-            }
-            let Ok(ring) = open_ring(ring.cpu(), size, watermark(Pace::Slow, size, size)) else {
-                self.wider = None;
-                self.attacher.notes.push(small_rings(FIRST_RING, size));
-                return;
-            };
-            // Where that fails some of the events may use it all the same.
-            let redirected = self.attacher.redirect(at, &ring).is_ok();
-            self.rings.push(ring);
-            if redirected {
-                let last = self.rings.len() - 1;
-                self.rings.swap(at, last);
-            }
-        }
+        self.rings.widen(&mut self.attacher);
     }
 
     /// Stops the events; what is in the rings stays for a last [`Session::drain`].
@@ -247,115 +221,6 @@ fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
         )));
     }
     Ok(wanted.clone())
-}
-
-/// How often samples come at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pace {
-    /// Up to 999 times a second.
-    Slow,
-    /// More often.
-    Fast,
-    /// Nobody knows: each time that something happens.
-    Unknown,
-}
-
-fn pace(options: &Options, attacher: &Attacher) -> Pace {
-    let of = |(event, trigger): (&EventSpec, &Trigger)| match trigger {
-        Trigger::Frequency(hz) if *hz <= 999 => Pace::Slow,
-        Trigger::Frequency(_) => Pace::Fast,
-        Trigger::Period(_) if event.kind != Kind::Clock => Pace::Unknown,
-        Trigger::Period(period) => match options.rate {
-            Rate::Frequency(hz) if hz <= 999 => Pace::Slow,
-            _ if *period >= 1_001_001 => Pace::Slow,
-            _ => Pace::Fast,
-        },
-    };
-    attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow)
-}
-
-/// Bytes of the largest ring that is asked for on a machine with so many CPUs.
-pub fn largest_ring(cpus: usize) -> usize {
-    let share = MAX_RINGS / cpus.max(1).next_power_of_two();
-    share.clamp(MIN_RING, MAX_RING)
-}
-
-fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
-    let most = largest_ring(cpus);
-    let dump = match stacks {
-        Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
-        Stacks::FramePointer | Stacks::None => 0,
-    };
-    if pace == Pace::Unknown {
-        return most;
-    }
-    let size = SAMPLES * dump.max(SAMPLE) * events;
-    size.next_power_of_two().clamp(MIN_RING, most)
-}
-
-/// Bytes at which prof is woken up: that costs as much as many samples, but it must not come too
-/// late.
-fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
-    match pace {
-        Pace::Slow if size == wanted => size / 4 * 3,
-        Pace::Slow => size / 2,
-        _ => size / 4,
-    }
-}
-
-/// One ring a CPU, smaller ones where the user may not lock so much memory; and the size that
-/// they are to be replaced by where they are used, if that is so.
-fn open_rings(
-    cpus: &[u32],
-    options: &Options,
-    attacher: &mut Attacher,
-) -> Result<(Vec<Ring>, Option<usize>), Error> {
-    let pace = pace(options, attacher);
-    let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
-    if attacher.is_cpu_wide() && pace == Pace::Slow && wanted > FIRST_RING {
-        let mark = FIRST_RING / WIDEN_AT as usize;
-        if let Ok(rings) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
-            return Ok((rings, Some(wanted)));
-        }
-    }
-    let mut size = wanted;
-    loop {
-        let mark = watermark(pace, size, wanted);
-        match cpus.iter().map(|&cpu| open_ring(cpu, size, mark)).collect() {
-            Ok(rings) => {
-                if size < wanted {
-                    attacher.notes.push(small_rings(size, wanted));
-                }
-                return Ok((rings, None));
-            }
-            Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
-            Err((e, Wanted::Ring(_))) => {
-                return Err(Error::other(explain(&e, Wanted::Ring(wanted as u64))));
-            }
-            Err((e, refused)) => return Err(Error::other(explain(&e, refused))),
-        }
-    }
-}
-
-fn open_ring(cpu: u32, size: usize, watermark: usize) -> Result<Ring, (std::io::Error, Wanted)> {
-    let mut builder = attr::ring_owner(watermark as u32);
-    let owner = builder.observe_self().one_cpu(cpu as usize).build();
-    let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
-    Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(size as u64)))
-}
-
-fn small_rings(size: usize, wanted: usize) -> String {
-    format!(
-        "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost at high rates: \
-         the locked-memory limit; as root: sysctl kernel.perf_event_mlock_kb={}",
-        size >> 10,
-        wanted >> 10,
-        (wanted >> 10) + 4
-    )
-}
-
-fn is_memory(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN))
 }
 
 /// Decides between events on whole CPUs (true) and events on the target's threads.
@@ -462,22 +327,4 @@ fn attach_threads(
         }
     }
     Ok(pids)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rings_fit_the_samples_and_the_machine() {
-        const MIB: usize = 1 << 20;
-        let dwarf = |dump| Stacks::Dwarf { dump };
-        let of = |stacks, pace, cpus| ring_size(stacks, pace, 1, cpus) / MIB;
-        assert_eq!(of(dwarf(16 << 10), Pace::Slow, 2), 4);
-        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 2), 16);
-        assert_eq!(of(Stacks::FramePointer, Pace::Fast, 2), 2);
-        assert_eq!(of(Stacks::FramePointer, Pace::Unknown, 2), 16);
-        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 48), 4);
-        assert_eq!(of(dwarf(64 << 10), Pace::Unknown, 4096), 2);
-    }
 }

@@ -1,0 +1,199 @@
+//! How large the rings are: one a CPU, and larger ones where they turn out to be used.
+
+use super::attach::Attacher;
+use super::attr::{self, Trigger};
+use super::events::Kind;
+use super::permissions::{Wanted, explain};
+use super::ring::{self, Ring};
+use super::{Error, EventSpec, Options, Rate, Stacks};
+
+/// Samples that a ring should hold: a quarter of a second at 999 Hz.
+const SAMPLES: usize = 256;
+
+/// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
+/// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
+const MAX_RING: usize = 16 << 20;
+const MIN_RING: usize = 2 << 20;
+
+/// What a ring begins with that can be replaced by a larger one, in bytes.
+const FIRST_RING: usize = 2 << 20;
+
+/// It is replaced when this part of it is used at once, which is also when prof wakes up: at
+/// 999 Hz and with the longest copies of stacks, by a target that runs 4 % of the time there.
+const WIDEN_AT: u64 = 4;
+
+/// All rings together, unless that leaves less than [`MIN_RING`] for each.
+const MAX_RINGS: usize = 256 << 20;
+
+/// Bytes of a sample without the copy of its stack: registers, call chains.
+const SAMPLE: usize = 1024;
+
+/// The rings of a session.
+pub struct Rings {
+    /// One a CPU, in their order, then those that were replaced: they may get a last record.
+    pub all: Vec<Ring>,
+    /// Bytes of a ring, when those of busy CPUs are still to be replaced by such.
+    wider: Option<usize>,
+}
+
+impl Rings {
+    /// One ring a CPU; smaller ones where the user may not lock so much memory, which is noted.
+    ///
+    /// Errors: one line that says what is in the way.
+    pub fn open(cpus: &[u32], options: &Options, attacher: &mut Attacher) -> Result<Rings, Error> {
+        let pace = pace(options, attacher);
+        let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
+        if attacher.is_cpu_wide() && pace == Pace::Slow && wanted > FIRST_RING {
+            let mark = FIRST_RING / WIDEN_AT as usize;
+            if let Ok(all) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
+                return Ok(Rings { all, wider: Some(wanted) });
+            }
+        }
+        open_rings(cpus, pace, wanted, attacher).map(|all| Rings { all, wider: None })
+    }
+
+    /// Replaces rings that turn out to be used by larger ones.
+    ///
+    /// Memory for the kernel to write to is cleared and mapped page by page, so it is only had
+    /// for CPUs that the target runs on.
+    pub fn widen(&mut self, attacher: &mut Attacher) {
+        let Some(size) = self.wider else { return };
+        for at in 0..attacher.cpus() {
+            let ring = &self.all[at];
+            if ring.size() >= size as u64 || ring.most_waiting() < ring.size() / WIDEN_AT {
+                continue;
+            }
+            let Ok(ring) = open_ring(ring.cpu(), size, watermark(Pace::Slow, size, size)) else {
+                self.wider = None;
+                attacher.notes.push(small_rings(FIRST_RING, size));
+                return;
+            };
+            // Where that fails some of the events may use it all the same.
+            let redirected = attacher.redirect(at, &ring).is_ok();
+            self.all.push(ring);
+            if redirected {
+                let last = self.all.len() - 1;
+                self.all.swap(at, last);
+            }
+        }
+    }
+}
+
+/// How often samples come at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pace {
+    /// Up to 999 times a second.
+    Slow,
+    /// More often.
+    Fast,
+    /// Nobody knows: each time that something happens.
+    Unknown,
+}
+
+fn pace(options: &Options, attacher: &Attacher) -> Pace {
+    let of = |(event, trigger): (&EventSpec, &Trigger)| match trigger {
+        Trigger::Frequency(hz) if *hz <= 999 => Pace::Slow,
+        Trigger::Frequency(_) => Pace::Fast,
+        Trigger::Period(_) if event.kind != Kind::Clock => Pace::Unknown,
+        Trigger::Period(period) => match options.rate {
+            Rate::Frequency(hz) if hz <= 999 => Pace::Slow,
+            _ if *period >= 1_001_001 => Pace::Slow,
+            _ => Pace::Fast,
+        },
+    };
+    attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow)
+}
+
+/// Bytes of the largest ring that is asked for on a machine with so many CPUs.
+pub fn largest_ring(cpus: usize) -> usize {
+    let share = MAX_RINGS / cpus.max(1).next_power_of_two();
+    share.clamp(MIN_RING, MAX_RING)
+}
+
+fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
+    let most = largest_ring(cpus);
+    let dump = match stacks {
+        Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
+        Stacks::FramePointer | Stacks::None => 0,
+    };
+    if pace == Pace::Unknown {
+        return most;
+    }
+    let size = SAMPLES * dump.max(SAMPLE) * events;
+    size.next_power_of_two().clamp(MIN_RING, most)
+}
+
+/// Bytes at which prof is woken up: that costs as much as many samples, but it must not come too
+/// late.
+fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
+    match pace {
+        Pace::Slow if size == wanted => size / 4 * 3,
+        Pace::Slow => size / 2,
+        _ => size / 4,
+    }
+}
+
+/// Rings of the size that is wanted, or of the largest below that is to be had.
+fn open_rings(
+    cpus: &[u32],
+    pace: Pace,
+    wanted: usize,
+    attacher: &mut Attacher,
+) -> Result<Vec<Ring>, Error> {
+    let mut size = wanted;
+    loop {
+        let mark = watermark(pace, size, wanted);
+        match cpus.iter().map(|&cpu| open_ring(cpu, size, mark)).collect() {
+            Ok(rings) => {
+                if size < wanted {
+                    attacher.notes.push(small_rings(size, wanted));
+                }
+                return Ok(rings);
+            }
+            Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
+            Err((e, Wanted::Ring(_))) => {
+                return Err(Error::other(explain(&e, Wanted::Ring(wanted as u64))));
+            }
+            Err((e, refused)) => return Err(Error::other(explain(&e, refused))),
+        }
+    }
+}
+
+fn open_ring(cpu: u32, size: usize, watermark: usize) -> Result<Ring, (std::io::Error, Wanted)> {
+    let mut builder = attr::ring_owner(watermark as u32);
+    let owner = builder.observe_self().one_cpu(cpu as usize).build();
+    let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
+    Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(size as u64)))
+}
+
+fn small_rings(size: usize, wanted: usize) -> String {
+    format!(
+        "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost at high rates: \
+         the locked-memory limit; as root: sysctl kernel.perf_event_mlock_kb={}",
+        size >> 10,
+        wanted >> 10,
+        (wanted >> 10) + 4
+    )
+}
+
+fn is_memory(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_fit_the_samples_and_the_machine() {
+        const MIB: usize = 1 << 20;
+        let dwarf = |dump| Stacks::Dwarf { dump };
+        let of = |stacks, pace, cpus| ring_size(stacks, pace, 1, cpus) / MIB;
+        assert_eq!(of(dwarf(16 << 10), Pace::Slow, 2), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 2), 16);
+        assert_eq!(of(Stacks::FramePointer, Pace::Fast, 2), 2);
+        assert_eq!(of(Stacks::FramePointer, Pace::Unknown, 2), 16);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 48), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Unknown, 4096), 2);
+    }
+}
