@@ -7,7 +7,8 @@ use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::{Error, EventSpec, Options, Rate, Stacks};
 
-/// Samples that a ring should hold: a quarter of a second at 999 Hz.
+/// Samples that a ring should hold: a quarter of a second at 999 Hz, and
+/// what as long takes at lower rates.
 const SAMPLES: usize = 256;
 
 /// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
@@ -43,7 +44,7 @@ impl Rings {
     pub fn open(cpus: &[u32], options: &Options, attacher: &mut Attacher) -> Result<Rings, Error> {
         let pace = pace(options, attacher);
         let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
-        if attacher.is_cpu_wide() && pace == Pace::Slow && wanted > FIRST_RING {
+        if attacher.is_cpu_wide() && matches!(pace, Pace::Slow(_)) && wanted > FIRST_RING {
             let mark = FIRST_RING / WIDEN_AT as usize;
             if let Ok(all) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
                 return Ok(Rings { all, wider: Some(wanted) });
@@ -63,7 +64,8 @@ impl Rings {
             if ring.size() >= size as u64 || ring.most_waiting() < ring.size() / WIDEN_AT {
                 continue;
             }
-            let Ok(ring) = open_ring(ring.cpu(), size, watermark(Pace::Slow, size, size)) else {
+            let Ok(ring) = open_ring(ring.cpu(), size, watermark(Pace::Slow(999), size, size))
+            else {
                 self.wider = None;
                 attacher.notes.push(small_rings(FIRST_RING, size));
                 return;
@@ -82,8 +84,8 @@ impl Rings {
 /// How often samples come at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pace {
-    /// Up to 999 times a second.
-    Slow,
+    /// So many times a second, at most 999.
+    Slow(u64),
     /// More often.
     Fast,
     /// Nobody knows: each time that something happens.
@@ -91,17 +93,14 @@ enum Pace {
 }
 
 fn pace(options: &Options, attacher: &Attacher) -> Pace {
-    let of = |(event, trigger): (&EventSpec, &Trigger)| match trigger {
-        Trigger::Frequency(hz) if *hz <= 999 => Pace::Slow,
-        Trigger::Frequency(_) => Pace::Fast,
-        Trigger::Period(_) if event.kind != Kind::Clock => Pace::Unknown,
-        Trigger::Period(period) => match options.rate {
-            Rate::Frequency(hz) if hz <= 999 => Pace::Slow,
-            _ if *period >= 1_001_001 => Pace::Slow,
-            _ => Pace::Fast,
-        },
+    let slow = |hz| if hz <= 999 { Pace::Slow(hz) } else { Pace::Fast };
+    let of = |(event, trigger): (&EventSpec, &Trigger)| match (trigger, options.rate) {
+        (Trigger::Frequency(hz), _) => slow(*hz),
+        (Trigger::Period(_), _) if event.kind != Kind::Clock => Pace::Unknown,
+        (Trigger::Period(_), Rate::Frequency(hz)) if hz <= 999 => Pace::Slow(hz),
+        (Trigger::Period(period), _) => slow(1_000_000_000u64.div_ceil(*period)),
     };
-    attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow)
+    attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow(999))
 }
 
 /// Bytes of the largest ring that is asked for on a machine with so many CPUs.
@@ -116,10 +115,12 @@ fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
         Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
         Stacks::FramePointer | Stacks::None => 0,
     };
-    if pace == Pace::Unknown {
-        return most;
-    }
-    let size = SAMPLES * dump.max(SAMPLE) * events;
+    let samples = match pace {
+        Pace::Slow(hz) => (SAMPLES * hz as usize).div_ceil(999),
+        Pace::Fast => SAMPLES,
+        Pace::Unknown => return most,
+    };
+    let size = samples * dump.max(SAMPLE) * events;
     size.next_power_of_two().clamp(MIN_RING, most)
 }
 
@@ -127,8 +128,8 @@ fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
 /// late.
 fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
     match pace {
-        Pace::Slow if size == wanted => size / 4 * 3,
-        Pace::Slow => size / 2,
+        Pace::Slow(_) if size == wanted => size / 4 * 3,
+        Pace::Slow(_) => size / 2,
         _ => size / 4,
     }
 }
@@ -189,11 +190,13 @@ mod tests {
         const MIB: usize = 1 << 20;
         let dwarf = |dump| Stacks::Dwarf { dump };
         let of = |stacks, pace, cpus| ring_size(stacks, pace, 1, cpus) / MIB;
-        assert_eq!(of(dwarf(16 << 10), Pace::Slow, 2), 4);
-        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 2), 16);
+        assert_eq!(of(dwarf(16 << 10), Pace::Slow(999), 2), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow(999), 2), 16);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow(99), 2), 2);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow(499), 2), 8);
         assert_eq!(of(Stacks::FramePointer, Pace::Fast, 2), 2);
         assert_eq!(of(Stacks::FramePointer, Pace::Unknown, 2), 16);
-        assert_eq!(of(dwarf(64 << 10), Pace::Slow, 48), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow(999), 48), 4);
         assert_eq!(of(dwarf(64 << 10), Pace::Unknown, 4096), 2);
     }
 }
