@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use super::run;
 
@@ -20,6 +21,9 @@ pub enum Build {
     /// `rustc -O` with line tables.
     Rust,
 }
+
+/// Held while a target is built.
+static BUILDING: Mutex<()> = Mutex::new(());
 
 /// Path of a file in tests/targets/.
 pub fn source(name: &str) -> PathBuf {
@@ -46,9 +50,11 @@ pub fn target(name: &str, build: Build) -> PathBuf {
         .join("targets")
         .join(format!("{:016x}", hasher.finish()));
     let program = dir.join(name);
+    // Two tests may want the same one at once: those of one process wait for each other, those
+    // of others have their own file, which is renamed when it is whole.
+    let _lock = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.exists() {
         std::fs::create_dir_all(&dir).unwrap();
-        // Two tests may build the same one at once: each its own file, renamed when whole.
         let half = dir.join(format!("{name}.{}", std::process::id()));
         let mut command = Command::new(compiler);
         command.args(flags).arg("-o").arg(&half).arg(&source);
