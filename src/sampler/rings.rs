@@ -44,7 +44,10 @@ impl Rings {
     pub fn open(cpus: &[u32], options: &Options, attacher: &mut Attacher) -> Result<Rings, Error> {
         let pace = pace(options, attacher);
         let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
-        if attacher.is_cpu_wide() && matches!(pace, Pace::Slow(_)) && wanted > FIRST_RING {
+        // A period that the kernel chooses begins with a burst.
+        let steady = attacher.triggers.iter().all(|t| matches!(t, Trigger::Period(_)));
+        let slow = steady && matches!(pace, Pace::Slow(_));
+        if attacher.is_cpu_wide() && slow && wanted > FIRST_RING {
             let mark = FIRST_RING / WIDEN_AT as usize;
             if let Ok(all) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
                 return Ok(Rings { all, wider: Some(wanted) });
@@ -70,13 +73,15 @@ impl Rings {
                 attacher.notes.push(small_rings(FIRST_RING, size));
                 return;
             };
-            // Where that fails some of the events may use it all the same.
-            let redirected = attacher.redirect(at, &ring).is_ok();
+            let redirected = attacher.redirect(at, &ring);
             self.all.push(ring);
-            if redirected {
-                let last = self.all.len() - 1;
-                self.all.swap(at, last);
+            if redirected.is_err() {
+                // Some of the events may use it all the same, so it stays; no further attempt.
+                self.wider = None;
+                return;
             }
+            let last = self.all.len() - 1;
+            self.all.swap(at, last);
         }
     }
 }
@@ -95,7 +100,8 @@ enum Pace {
 fn pace(options: &Options, attacher: &Attacher) -> Pace {
     let slow = |hz| if hz <= 999 { Pace::Slow(hz) } else { Pace::Fast };
     let of = |(event, trigger): (&EventSpec, &Trigger)| match (trigger, options.rate) {
-        (Trigger::Frequency(hz), _) => slow(*hz),
+        // In bursts until the kernel has found a period, however low the rate is.
+        (Trigger::Frequency(hz), _) => slow((*hz).max(999)),
         (Trigger::Period(_), _) if event.kind != Kind::Clock => Pace::Unknown,
         (Trigger::Period(_), Rate::Frequency(hz)) if hz <= 999 => Pace::Slow(hz),
         (Trigger::Period(period), _) => slow(1_000_000_000u64.div_ceil(*period)),
