@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::report::FilterArgs;
+use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use super::usage;
 use crate::format::Output;
@@ -26,6 +27,10 @@ pub struct Args {
     /// What to record now, instead of FILEs
     #[command(flatten)]
     target: TargetArgs,
+
+    /// How names of what is recorded now are found
+    #[command(flatten)]
+    symbols: SymbolArgs,
 
     /// What to draw, and how
     #[command(flatten)]
@@ -90,7 +95,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.target.is_given() {
         record_and_draw(&args, output)?;
     } else {
-        let profile = super::report::load(&args.files)?;
+        let mut profile = super::report::load(&args.files)?;
+        args.draw.filter.restyle(&mut profile);
         draw(&args, &profile, output)?;
         // Freeing a large profile piece by piece takes longer than the system needs for all.
         std::mem::forget(profile);
@@ -99,13 +105,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn record_and_draw(args: &Args, output: Output) -> anyhow::Result<()> {
-    let recorded = super::record::record(&args.target, true, args.quiet, &output)?;
+    let mut recorded =
+        super::record::record(&args.target, Some(args.symbols.options()?), args.quiet, &output)?;
     let some = recorded.diagnostics.samples > 0;
+    args.draw.filter.restyle(&mut recorded.profile);
     let to_stdout = output.is_stdout();
     let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
     if !args.quiet {
         let mut err = std::io::LineWriter::new(std::io::stderr().lock());
-        super::record::summary(&mut err, &recorded)?;
+        super::record::summary(&mut err, &recorded, None)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
             writeln!(err, "prof: wrote {} ({} KiB)", path.display(), bytes.div_ceil(1024))?;
         }
@@ -130,7 +138,7 @@ impl Args {
                      samples and one for each -e EVENT (without -e: cpu)"
                 )));
             }
-        } else if let Some(option) = self.target.recording_option() {
+        } else if let Some(option) = self.target.recording_option().or(self.symbols.given()) {
             return Err(usage(match self.files.is_empty() {
                 true => format!(
                     "{option} says how to record, but not what: give -p PID, -t TID, -G CGROUP, \

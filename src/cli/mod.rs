@@ -7,7 +7,9 @@ mod progress;
 mod record;
 mod report;
 mod symbolize;
+mod symbols;
 mod target;
+mod trust;
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -49,7 +51,7 @@ pub enum Command {
 /// executed or does not exist.
 pub fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| with_hint(error).exit());
-    crate::sampler::os::outlive_cut_files();
+    crate::process::cut::outlive_cut_files();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),
@@ -101,6 +103,14 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// What to type behind a command so that it reads the profile `file`: nothing for the default.
+fn file_arg(file: &str) -> String {
+    match file {
+        report::DEFAULT_FILE => String::new(),
+        file => format!(" {}", shell_word(file)),
+    }
 }
 
 /// `text` as a word of a shell's command line.

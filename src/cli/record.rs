@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
 use super::progress::Progress;
+use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use crate::format::Output;
 use crate::profile::{Diagnostics, Profile};
@@ -17,6 +18,8 @@ use crate::symbolize::{self, Why};
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    symbols: SymbolArgs,
     /// Write the profile here; - is standard output
     #[arg(
         short,
@@ -52,12 +55,14 @@ pub struct Recorded {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before recording: a file that cannot be written is found out now.
     let output = Output::create(&args.output)?;
-    let recorded = record(&args.target, !args.no_symbolize, args.quiet, &output)?;
+    let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
+    let recorded = record(&args.target, names, args.quiet, &output)?;
     let (to_stdout, stays) = (output.is_stdout(), output.temporary().is_some());
     let bytes = output.write(&recorded.profile)?;
     if !args.quiet {
         let mut err = std::io::LineWriter::new(std::io::stderr().lock());
-        summary(&mut err, &recorded)?;
+        let file = args.output.to_string_lossy();
+        summary(&mut err, &recorded, (!to_stdout).then_some(&*file))?;
         if !to_stdout {
             let next = stays && recorded.diagnostics.samples > 0;
             let names = recorded.names;
@@ -67,14 +72,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records, symbolizes and puts the figures into the comments.
+/// Records, looks up `names` if they are wanted, and puts the figures into the comments.
 ///
 /// A COMMAND does not write to `output`, even if that is its standard output too.
 ///
 /// Errors: whatever is in the way of the recording, in one line.
 pub fn record(
     target: &TargetArgs,
-    names: bool,
+    names: Option<symbolize::Options>,
     quiet: bool,
     output: &Output,
 ) -> anyhow::Result<Recorded> {
@@ -101,26 +106,31 @@ pub fn record(
     let recording = recorder::record(&options, window, &interrupts, &mut say, &mut tick)?;
     let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
     let mut profile = aggregated.profile;
-    let outcome = names.then(|| {
-        let options =
-            symbolize::Options { files: aggregated.files, ..symbolize::Options::default() };
+    let named = names.is_some();
+    let outcome = names.map(|options| {
+        let options = symbolize::Options { files: aggregated.files, ..options };
         symbolize::symbolize(&mut profile, &options, &|done, all| progress.symbols(done, all))
     });
     diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
     if let Some(outcome) = outcome {
         let hint = run_time_code(&profile, diagnostics.samples);
         let why = reasons(&outcome, &diagnostics, hint.is_some());
-        diagnostics.notes.extend(why.into_iter().chain(hint));
+        diagnostics.no_names = outcome.no_names();
+        diagnostics.notes.extend(why.into_iter().chain(hint).chain(outcome.troubles));
     }
     progress.finish();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     let comments = diagnostics.to_comments();
     profile.comments.extend(comments.iter().map(|c| profile.strings.intern(c)));
-    Ok(Recorded { profile, diagnostics, names, said, exit, running })
+    Ok(Recorded { profile, diagnostics, names: named, said, exit, running })
 }
 
-/// The few lines at the end.
-pub fn summary(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
+/// The few lines at the end, in terms of the profile `file` if one was written.
+pub fn summary(
+    err: &mut impl Write,
+    recorded: &Recorded,
+    file: Option<&str>,
+) -> std::io::Result<()> {
     let Recorded { profile, diagnostics: d, .. } = recorded;
     let seconds = profile.duration_nanos as f64 / 1e9;
     writeln!(
@@ -152,6 +162,7 @@ pub fn summary(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()>
     }
     if recorded.names {
         unsymbolized(err, d)?;
+        super::trust::summary(err, profile, file)?;
     }
     for note in d.notes.iter().skip(recorded.said) {
         writeln!(err, "prof: {note}")?;
@@ -182,10 +193,7 @@ fn written(
     let Some(names) = next else {
         return writeln!(err, "prof: wrote {name} ({size} KiB)");
     };
-    let arg = match &*name {
-        super::report::DEFAULT_FILE => String::new(),
-        name => format!(" {}", super::shell_word(name)),
-    };
+    let arg = super::file_arg(&name);
     if !names {
         return writeln!(
             err,
@@ -250,7 +258,9 @@ fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Ve
         .filter_map(|b| {
             let mut of_it = outcome.binaries.iter().filter(|o| o.file == b.binary);
             let why = of_it.find_map(|o| o.why.as_ref())?;
-            (!explained || *why != Why::Anonymous).then(|| format!("{}: {why}", b.binary))
+            // What helps a stripped one is said with the figures of each binary.
+            let said = *why == Why::Stripped || explained && *why == Why::Anonymous;
+            (!said).then(|| format!("{}: {why}", b.binary))
         })
         .collect()
 }

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use regex::Regex;
 
-use super::usage;
+use super::{trust, usage};
 use crate::profile::Profile;
 use crate::report::model::{
     Cut, Direction, Filter, Granularity, Sort, Top, TopOptions, Tree, View,
 };
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
+use crate::symbolize::{Style, restyle};
 
 /// File that is read when none is named.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
@@ -48,6 +49,21 @@ pub struct FilterArgs {
     /// No frames that match; their values become their callers'
     #[arg(long, value_name = "REGEX")]
     pub hide: Option<String>,
+
+    /// Write C++ and Rust names as in the binary (none), without template arguments (short), with
+    /// them (templates), or with parameters, too (full) [default: as the file has them]
+    #[arg(long, value_name = "STYLE", value_parser = style)]
+    pub demangle: Option<Style>,
+}
+
+fn style(word: &str) -> Result<Style, String> {
+    Ok(match word {
+        "none" => Style::None,
+        "short" => Style::Short,
+        "templates" => Style::Templates,
+        "full" => Style::Full,
+        _ => return Err("use none, short, templates or full".to_string()),
+    })
 }
 
 impl FilterArgs {
@@ -59,6 +75,13 @@ impl FilterArgs {
             show: regex("--show", self.show.as_deref())?,
             hide: regex("--hide", self.hide.as_deref())?,
         })
+    }
+
+    /// Writes the names as wished.
+    pub fn restyle(&self, profile: &mut Profile) {
+        if let Some(style) = self.demangle {
+            restyle(profile, style);
+        }
     }
 
     /// Index of the sample type to show. Fails when the profile has no such type.
@@ -162,6 +185,15 @@ pub struct Args {
     /// Tell source lines apart
     #[arg(long)]
     lines: bool,
+
+    /// For each binary, how much of it has names, source lines and whole stacks, and what would
+    /// help
+    #[arg(long)]
+    coverage: bool,
+
+    /// How sure the shares are: samples, entropy, a 95 % interval for each of the top functions
+    #[arg(long, conflicts_with = "coverage")]
+    quality: bool,
 
     /// JSON with exact values
     #[arg(long)]
@@ -284,7 +316,8 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
     let filter = args.filter.filter()?;
-    let profile = load(&plan.files)?;
+    let mut profile = load(&plan.files)?;
+    args.filter.restyle(&mut profile);
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     print(&args, &plan, &filter, &profile, &mut out)?;
     out.flush()?;
@@ -314,6 +347,19 @@ fn print(
             writeln!(out, "{}", nothing_to_show(&view))?;
             return Ok(());
         }
+    }
+    let rows = args.nodecount.unwrap_or(if args.json { 0 } else { DEFAULT_ROWS });
+    if args.coverage {
+        let min_percent = args.percent_limit.unwrap_or(0.0);
+        let file = match plan.files.as_slice() {
+            [] => Some(DEFAULT_FILE.into()),
+            [file] if file.as_os_str() != "-" => Some(file.to_string_lossy()),
+            _ => None,
+        };
+        return trust::coverage(&view, file.as_deref(), rows, min_percent, args.json, out);
+    }
+    if args.quality {
+        return trust::quality(&view, rows, args.json, out);
     }
     match plan.direction {
         Some(direction) => print_tree(args, plan, &mut view, direction, out),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::symbols::SymbolArgs;
 use crate::format;
 use crate::profile::set_unsymbolized;
 use crate::symbolize::{self, Options, Outcome};
@@ -14,7 +15,7 @@ use crate::symbolize::{self, Options, Outcome};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Binaries are found by the paths in the recording and checked by build id; \
-                        debug files also in /usr/lib/debug."
+                        debug files also in /usr/lib/debug and the folders of --symbol-path."
 )]
 pub struct Args {
     /// The recording; - is standard input
@@ -26,15 +27,12 @@ pub struct Args {
     /// Look up again what has names already
     #[arg(long)]
     force: bool,
-    /// Do not look for inlined functions
-    #[arg(long)]
-    no_inlines: bool,
-    /// Leave C++ and Rust names as the binary has them
-    #[arg(long)]
-    no_demangle: bool,
     /// Threads at most [default: one a CPU]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+
+    #[command(flatten)]
+    symbols: SymbolArgs,
 }
 
 /// Runs `prof symbolize`.
@@ -42,12 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut profile = format::read_file(&args.file)?;
     // Before the work: a path that cannot be written should not cost it.
     let output = format::Output::create(args.output.as_ref().unwrap_or(&args.file))?;
-    let mut options = Options {
-        inlines: !args.no_inlines,
-        demangle: !args.no_demangle,
-        force: args.force,
-        ..Options::default()
-    };
+    let mut options = Options { force: args.force, ..args.symbols.options()? };
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();
     }
@@ -58,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     bar.finish_and_clear();
     let shares = symbolize::unsymbolized(&profile);
-    set_unsymbolized(&mut profile, &shares);
+    set_unsymbolized(&mut profile, &shares, &outcome.no_names());
     output.write(&profile)?;
     io::stderr().write_all(summary(&outcome).as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -93,6 +86,7 @@ fn summary(outcome: &Outcome) -> String {
             out += &format!("  {file}: {} lines are no perf map's\n", binary.bad_lines);
         }
     }
+    out.extend(outcome.troubles.iter().map(|trouble| format!("  {trouble}\n")));
     if outcome.homeless > 0 {
         let belong = if outcome.homeless == 1 { "address belongs" } else { "addresses belong" };
         out += &format!("  {} {belong} to no binary\n", outcome.homeless);
@@ -123,11 +117,13 @@ mod tests {
                 binary("/bin/gone", 4, 0, Some(Why::FileMissing)),
             ],
             homeless: 1,
+            troubles: vec!["http://x: timed out".into()],
         };
         assert_eq!(
             summary(&outcome),
             "5 of 10 addresses have names now, 5 of them with source lines\n  \
              /bin/gone: 4 of 4 without: the file is not there\n  \
+             http://x: timed out\n  \
              1 address belongs to no binary\n"
         );
         assert!(summary(&Outcome::default()).starts_with("nothing to do"));

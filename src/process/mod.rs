@@ -1,5 +1,6 @@
 //! What events say about processes: threads and their names, mappings, containers.
 
+pub mod cut;
 pub mod elf;
 pub mod image;
 pub mod maps;

@@ -1,5 +1,7 @@
 //! What a user needs to judge how far to trust a recording.
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::{Profile, StrId};
 
 /// Samples of one binary that have no function name.
@@ -25,6 +27,8 @@ pub struct BinaryShare {
 /// | `folded` | samples whose stack was cut because the stack table was full |
 /// | `unsymbolized` | samples whose leaf frame has no name |
 /// | `unsymbolized: BINARY` | the same, by binary |
+/// | `no-names: BINARY` | why some of its addresses have no name |
+/// | `no-unwind-information` | a binary with frames in the profile that has none |
 /// | `own-cpu-seconds` | CPU time that prof itself used |
 /// | `own-peak-memory` | largest resident set of prof itself, in bytes |
 /// | `note` | anything else that the user was told |
@@ -48,6 +52,10 @@ pub struct Diagnostics {
     pub folded: u64,
     /// Samples whose leaf has no function name, by binary, most first.
     pub unsymbolized: Vec<BinaryShare>,
+    /// Why some addresses of a binary have no name.
+    pub no_names: Vec<(String, String)>,
+    /// Binaries with frames in the profile that have no unwind information.
+    pub no_unwind_info: Vec<String>,
     /// CPU time of prof itself, in seconds.
     pub own_cpu_seconds: f64,
     /// Peak resident memory of prof itself, in bytes.
@@ -80,12 +88,61 @@ impl Diagnostics {
         out.push(format!("completed-later: {}", self.completed_later));
         out.push(format!("folded: {}", self.folded));
         out.extend(unsymbolized_comments(&self.unsymbolized));
+        out.extend(self.no_names.iter().map(no_names_comment));
+        out.extend(self.no_unwind_info.iter().map(|b| format!("{NO_UNWIND_INFO}: {b}")));
         out.push(format!("own-cpu-seconds: {:.3}", self.own_cpu_seconds));
         out.push(format!("own-peak-memory: {}", self.own_peak_bytes));
         out.extend(self.notes.iter().map(|n| format!("note: {n}")));
         out
     }
 }
+
+/// Keys of comments that are read again.
+const NO_NAMES: &str = "no-names";
+const NO_UNWIND_INFO: &str = "no-unwind-information";
+
+/// The comment of a binary and the reason.
+fn no_names_comment((binary, why): &(String, String)) -> String {
+    format!("{NO_NAMES}: {binary}: {why}")
+}
+
+/// What the comments of a profile say of one of its binaries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BinaryNotes<'p> {
+    /// Why some of its addresses have no name.
+    pub no_names: Option<&'p str>,
+    /// It has no unwind information.
+    pub no_unwind_info: bool,
+}
+
+impl<'p> BinaryNotes<'p> {
+    /// Of all binaries that the comments say something of, by their file.
+    pub fn all(profile: &'p Profile) -> FxHashMap<StrId, BinaryNotes<'p>> {
+        let binaries: FxHashSet<StrId> = profile.mappings.iter().map(|m| m.file).collect();
+        let known = |file: &str| profile.strings.find(file).filter(|id| binaries.contains(id));
+        let mut all: FxHashMap<StrId, BinaryNotes<'p>> = FxHashMap::default();
+        for &comment in &profile.comments {
+            let Some((key, text)) = profile.str(comment).split_once(": ") else { continue };
+            if key == NO_UNWIND_INFO
+                && let Some(file) = known(text)
+            {
+                all.entry(file).or_default().no_unwind_info = true;
+            }
+            if key == NO_NAMES {
+                // The binary's name may hold colons, and so may the reason.
+                let ends = text.match_indices(": ").map(|(end, _)| end).take(MAX_COLONS);
+                let parts = ends.filter_map(|end| Some((known(&text[..end])?, &text[end + 2..])));
+                for (file, why) in parts.take(1) {
+                    all.entry(file).or_default().no_names.get_or_insert(why);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Colons of a comment that are taken for the end of a binary's name, at most.
+const MAX_COLONS: usize = 8;
 
 fn total(shares: &[BinaryShare]) -> u64 {
     shares.iter().map(|b| b.samples).sum()
@@ -98,12 +155,17 @@ fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String>
 
 /// Replaces the figures about samples without a name in the comments of a profile of prof's, as
 /// they are after it was symbolized.
-pub fn set_unsymbolized(profile: &mut Profile, shares: &[BinaryShare]) {
+pub fn set_unsymbolized(
+    profile: &mut Profile,
+    shares: &[BinaryShare],
+    no_names: &[(String, String)],
+) {
     let Profile { strings, comments, .. } = profile;
-    let old = |c: &StrId| strings.get(*c).starts_with("unsymbolized: ");
-    let Some(at) = comments.iter().position(old) else { return };
-    comments.retain(|c| !old(c));
-    let new: Vec<StrId> = unsymbolized_comments(shares).map(|c| strings.intern(&c)).collect();
+    let key = |c: &StrId| strings.get(*c).split_once(": ").map_or("", |(key, _)| key);
+    let Some(at) = comments.iter().position(|c| key(c) == "unsymbolized") else { return };
+    comments.retain(|c| !["unsymbolized", NO_NAMES].contains(&key(c)));
+    let new = unsymbolized_comments(shares).chain(no_names.iter().map(no_names_comment));
+    let new: Vec<StrId> = new.map(|c| strings.intern(&c)).collect();
     comments.splice(at..at, new);
 }
 
@@ -114,15 +176,25 @@ mod tests {
     #[test]
     fn figures_about_names_are_replaced() {
         let mut p = Profile::default();
-        let before = ["lost: 0", "unsymbolized: 9", "unsymbolized: /a: 9", "note: x"];
+        let before =
+            ["lost: 0", "unsymbolized: 9", "unsymbolized: /a: 9", "no-names: /a: gone", "note: x"];
         p.comments = before.iter().map(|c| p.strings.intern(c)).collect();
         let share = BinaryShare { binary: "/b".into(), samples: 2 };
-        set_unsymbolized(&mut p, &[share]);
+        let why = ("/b".to_owned(), "stripped: do not".to_owned());
+        set_unsymbolized(&mut p, &[share], &[why]);
         let comments = |p: &Profile| p.comments.iter().map(|&c| p.str(c).to_owned()).collect();
         let after: Vec<String> = comments(&p);
-        assert_eq!(after, ["lost: 0", "unsymbolized: 2", "unsymbolized: /b: 2", "note: x"]);
+        let why = "no-names: /b: stripped: do not";
+        assert_eq!(after, ["lost: 0", "unsymbolized: 2", "unsymbolized: /b: 2", why, "note: x"]);
+        assert!(BinaryNotes::all(&p).is_empty(), "there is no such mapping");
+        let file = p.strings.intern("/b");
+        p.mappings.push(crate::profile::Mapping { file, ..Default::default() });
+        let no_unwind_info = p.strings.intern("no-unwind-information: /b");
+        p.comments.push(no_unwind_info);
+        let notes = BinaryNotes { no_names: Some("stripped: do not"), no_unwind_info: true };
+        assert_eq!(BinaryNotes::all(&p).get(&file), Some(&notes));
         let mut others = Profile::default();
-        set_unsymbolized(&mut others, &[]);
+        set_unsymbolized(&mut others, &[], &[]);
         assert!(others.comments.is_empty());
     }
 

@@ -395,6 +395,17 @@ impl Aggregator {
         }
     }
 
+    /// Binaries with frames in the profile that say nothing of how to unwind through them.
+    pub fn without_unwind_info(&self) -> Vec<String> {
+        let seen = self.mappings.iter().enumerate().filter(|(_, slots)| !slots.is_empty());
+        let images = seen.map(|(image, _)| self.table.images.get(image as u32));
+        let without = images.filter(|image| match &image.state {
+            State::Elf(loaded) => !loaded.elf.can_unwind(),
+            _ => false,
+        });
+        without.map(|image| image.name()).collect()
+    }
+
     /// The profile. The main binary is that of `main`, or of the process with most samples.
     pub fn finish(mut self, main: Option<i32>) -> Aggregated {
         self.table.images.find_perf_maps();

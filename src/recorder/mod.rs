@@ -282,6 +282,7 @@ fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -
         truncated,
         completed_later: counts.completed_later,
         folded: aggregator.builder.folded(),
+        no_unwind_info: aggregator.without_unwind_info(),
         notes,
         ..Diagnostics::default()
     }

@@ -12,13 +12,24 @@
 //!   is what the first function of the chain spent itself when called so, `self` what of it has
 //!   no further caller.
 //!
+//! * of a coverage report: `rows`, one for each binary, with `binary`, `build_id`, `self`,
+//!   `total` (of samples with a frame in it), the part of this whose stacks end early in it
+//!   (`truncated`: objects of `reason` and `value`), `frames` (the sum over its frames of their
+//!   samples' value) and the parts of this that have a name (`with_names`) and a source line
+//!   (`with_lines`); `remedies` are sentences.
+//!
+//! * of a quality report: `samples`, `effective_samples`, `functions`, `entropy_bits`,
+//!   `samples_to_halve`, and `rows`, one for each function, whose `self` and `total` are objects
+//!   of `share`, `low` and `high`, from 0 to 1.
+//!
 //! What is unknown is null. Later versions may add members; they do not change these.
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::model::{Frame, Granularity, Name, Top, Tree, View};
+use super::coverage::Remedies;
+use super::model::{Coverage, Frame, Granularity, Name, Quality, Share, Top, Tree, View};
 use super::text::TableOptions;
 use crate::profile::{LabelValue, Profile, ValueType};
 
@@ -48,6 +59,54 @@ pub fn write_table(
         object
     });
     write_list(out, head, "rows", rows)
+}
+
+/// Writes how sure a view is.
+pub fn write_quality(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
+    let mut head = head(view);
+    head.insert("samples".into(), quality.samples.into());
+    head.insert("effective_samples".into(), quality.effective.into());
+    head.insert("functions".into(), quality.functions.into());
+    head.insert("entropy_bits".into(), quality.entropy.into());
+    head.insert("samples_to_halve".into(), quality.to_halve().into());
+    let share = |s: Share| json!({"share": s.measured, "low": s.low, "high": s.high});
+    let rows = quality.rows.iter().map(|row| {
+        let mut object = frame(view, view.frames.get(row.row.frame), Granularity::FUNCTION);
+        object.insert("self".into(), share(row.itself));
+        object.insert("total".into(), share(row.total));
+        object
+    });
+    write_list(out, head, "rows", rows)
+}
+
+/// Writes a coverage report.
+pub fn write_coverage(
+    out: &mut dyn Write,
+    view: &View,
+    coverage: &Coverage,
+    remedies: Remedies<'_>,
+) -> io::Result<()> {
+    let text = |id| match view.profile.str(id) {
+        "" => Value::Null,
+        text => text.into(),
+    };
+    let rows = coverage.binaries.iter().map(|b| {
+        let ends = b.truncated.iter().map(|(why, value)| json!({"reason": why, "value": value}));
+        let mut row = Map::new();
+        row.insert("binary".into(), text(b.file));
+        row.insert("build_id".into(), text(b.build_id));
+        row.insert("why_without_names".into(), b.why.clone().into());
+        row.insert("no_unwind_information".into(), b.no_unwind_info.into());
+        row.insert("self".into(), b.itself.into());
+        row.insert("total".into(), b.total.into());
+        row.insert("frames".into(), b.frames.into());
+        row.insert("with_names".into(), b.named.into());
+        row.insert("with_lines".into(), b.with_lines.into());
+        row.insert("truncated".into(), ends.collect());
+        row.insert("remedies".into(), remedies(b).into());
+        row
+    });
+    write_list(out, head(view), "rows", rows)
 }
 
 /// Writes a call tree.

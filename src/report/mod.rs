@@ -4,11 +4,13 @@
 //! decides how that looks: [`text`], [`json`], [`flame`] (SVG) and [`folded`].
 
 pub mod colors;
+pub mod coverage;
 pub mod flame;
 pub mod folded;
 pub mod json;
 pub mod legend;
 pub mod model;
+pub mod quality;
 pub mod summary;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -123,7 +123,7 @@ fn or_unknown(text: &str) -> String {
 }
 
 /// Text for one line of a terminal: control characters become spaces.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

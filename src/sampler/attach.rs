@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
@@ -246,7 +246,7 @@ impl Attacher {
         on_exec: bool,
     ) -> io::Result<()> {
         let mut counter = builder.build()?;
-        set_output(&counter, ring)?;
+        set_output(&counter, ring.fd())?;
         self.ids.insert(counter.id(), Opened { event });
         if !on_exec {
             counter.enable()?;
@@ -265,18 +265,14 @@ impl Attacher {
         self.cpu_wide
     }
 
-    /// Lets the events of a CPU (by index) write to another ring of that CPU from now on. What
-    /// is being written may still go to the one before. The kernel waits until no CPU is within
-    /// such a moment, a few ticks long (`ring_buffer_attach` in kernel/events/core.c).
-    ///
-    /// Errors: then some of the events may still use the ring before.
-    pub fn redirect(&self, cpu: usize, ring: &Ring) -> io::Result<()> {
+    /// The events of a CPU (by index), for [`redirect`].
+    pub fn events_of_cpu(&self, cpu: usize) -> io::Result<Vec<OwnedFd>> {
         assert!(self.cpu_wide, "the events of a thread are not in the order of the CPUs");
-        self.counters
-            .iter()
-            .skip(cpu)
-            .step_by(self.cpus.len())
-            .try_for_each(|c| set_output(c, ring))
+        let events = self.counters.iter().skip(cpu).step_by(self.cpus.len());
+        // SAFETY: a counter keeps its descriptor open, and it is borrowed for long enough.
+        events
+            .map(|c| unsafe { BorrowedFd::borrow_raw(c.as_raw_fd()) }.try_clone_to_owned())
+            .collect()
     }
 
     /// Attaches to all threads of these processes; threads that are born meanwhile are either
@@ -331,9 +327,18 @@ impl Attacher {
     }
 }
 
-fn set_output(counter: &Counter, ring: &Ring) -> io::Result<()> {
+/// Lets events of a CPU write to another ring of that CPU from now on, which `ring` owns. What is
+/// being written may still go to the one before. The kernel waits until no CPU is within such a
+/// moment, a few ticks long (`ring_buffer_attach` in kernel/events/core.c).
+///
+/// Errors: then some of the events may still use the ring before.
+pub fn redirect(events: &[OwnedFd], ring: &OwnedFd) -> io::Result<()> {
+    events.iter().try_for_each(|event| set_output(event, ring.as_raw_fd()))
+}
+
+fn set_output(event: &impl AsRawFd, ring: RawFd) -> io::Result<()> {
     // SAFETY: both descriptors are open perf events; the call only links them.
-    match unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.fd()) } {
+    match unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), ring) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -9,6 +9,7 @@ mod command;
 mod error;
 pub mod events;
 mod filter;
+mod grow;
 mod modifiers;
 pub mod os;
 pub mod permissions;

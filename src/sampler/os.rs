@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Raises the soft limit of open files so that `needed` further ones can be had.
 ///
@@ -179,62 +178,4 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
 pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf takes an integer and has no side effect.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
-}
-
-/// Pages of files that were cut off under us, see [`outlive_cut_files`].
-static CUT_PAGES: AtomicUsize = AtomicUsize::new(0);
-
-/// From now on, reading mapped bytes of a file that somebody has cut off meanwhile (a library
-/// that is overwritten in place, say) gives zeros instead of ending the process by `SIGBUS`.
-pub fn outlive_cut_files() {
-    let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_bus_error;
-    // SAFETY: sigaction is plain data for which zero is valid; the handler makes only calls that
-    // are safe in a handler (mmap, sigaction) and touches nothing but an atomic.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
-    }
-}
-
-/// How many pages have been read as zeros because their file was cut off.
-pub fn cut_pages() -> usize {
-    CUT_PAGES.load(Ordering::Relaxed)
-}
-
-extern "C" fn on_bus_error(_: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
-    const PAGE: usize = 4096;
-    /// "Nonexistent physical address", see `sigaction(2)`: behind the end of the file.
-    const BUS_ADRERR: i32 = 2;
-    // SAFETY: the kernel passes a valid siginfo. The page that is replaced could not be read, so
-    // nothing in it is lost; when that fails, the default action ends the process at once.
-    unsafe {
-        if (*info).si_code == BUS_ADRERR {
-            let page = ((*info).si_addr() as usize & !(PAGE - 1)) as *mut libc::c_void;
-            let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            if libc::mmap(page, PAGE, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED {
-                CUT_PAGES.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-        }
-        libc::signal(libc::SIGBUS, libc::SIG_DFL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_cut_off_reads_as_zeros() {
-        outlive_cut_files();
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(8192).unwrap();
-        // SAFETY: what the file turns into meanwhile is what is tested.
-        let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
-        file.set_len(100).unwrap();
-        assert!(map[4096..].iter().all(|&b| b == 0));
-        assert!(cut_pages() >= 1);
-    }
 }

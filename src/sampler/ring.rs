@@ -5,7 +5,7 @@
 //! buffer is copied.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -53,6 +53,14 @@ impl Ring {
     /// that becomes readable at the watermark.
     pub fn fd(&self) -> RawFd {
         self.owner.as_raw_fd()
+    }
+
+    /// The event itself, which lives as long as this does.
+    ///
+    /// Errors: too many open files.
+    pub fn event(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the owner keeps its descriptor open, and it is borrowed for long enough.
+        unsafe { BorrowedFd::borrow_raw(self.owner.as_raw_fd()) }.try_clone_to_owned()
     }
 
     /// The CPU.

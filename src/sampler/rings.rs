@@ -1,8 +1,13 @@
 //! How large the rings are: one a CPU, and larger ones where they turn out to be used.
 
+use std::os::fd::RawFd;
+
+use perf_event::Counter;
+
 use super::attach::Attacher;
 use super::attr::{self, Trigger};
 use super::events::Kind;
+use super::grow::Growing;
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::{Error, EventSpec, Options, Rate, Stacks};
@@ -35,6 +40,7 @@ pub struct Rings {
     pub all: Vec<Ring>,
     /// Bytes of a ring, when those of busy CPUs are still to be replaced by such.
     wider: Option<usize>,
+    growing: Option<Growing>,
 }
 
 impl Rings {
@@ -50,38 +56,76 @@ impl Rings {
         if attacher.is_cpu_wide() && slow && wanted > FIRST_RING {
             let mark = FIRST_RING / WIDEN_AT as usize;
             if let Ok(all) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
-                return Ok(Rings { all, wider: Some(wanted) });
+                return Ok(Rings { all, wider: Some(wanted), growing: None });
             }
         }
-        open_rings(cpus, pace, wanted, attacher).map(|all| Rings { all, wider: None })
+        let all = open_rings(cpus, pace, wanted, attacher)?;
+        Ok(Rings { all, wider: None, growing: None })
     }
 
-    /// Replaces rings that turn out to be used by larger ones.
+    /// Replaces rings that turn out to be used by larger ones, one at a time and without waiting:
+    /// what was begun is gone on with by a later call.
     ///
     /// Memory for the kernel to write to is cleared and mapped page by page, so it is only had
     /// for CPUs that the target runs on.
     pub fn widen(&mut self, attacher: &mut Attacher) {
-        let Some(size) = self.wider else { return };
-        for at in 0..attacher.cpus() {
-            let ring = &self.all[at];
-            if ring.size() >= size as u64 || ring.most_waiting() < ring.size() / WIDEN_AT {
-                continue;
+        if let Some(growing) = self.growing.take_if(|g| g.is_over()) {
+            self.go_on(growing, attacher);
+        }
+        let (Some(size), None) = (self.wider, &self.growing) else { return };
+        let small = |ring: &Ring| {
+            ring.size() < size as u64 && ring.most_waiting() >= ring.size() / WIDEN_AT
+        };
+        let Some(at) = (0..attacher.cpus()).find(|&at| small(&self.all[at])) else { return };
+        let cpu = self.all[at].cpu();
+        let started = ring_owner(cpu, watermark(Pace::Slow(999), size, size))
+            .and_then(|owner| Growing::start(at, owner, cpu, size));
+        self.keep(started.map(Some), attacher);
+    }
+
+    fn go_on(&mut self, growing: Growing, attacher: &mut Attacher) {
+        let next = match growing {
+            Growing::Mapping(at, mapping) => mapping.ring().and_then(|ring| {
+                let next = Growing::redirect(at, attacher.events_of_cpu(at)?, &ring)?;
+                // It is read before anything is written to it.
+                self.all.push(ring);
+                Ok(Some(next))
+            }),
+            Growing::Redirecting(at, redirecting) => {
+                // Some of the events may use it all the same, so it stays.
+                let last = self.all.len() - 1;
+                redirecting.end().map(|()| {
+                    self.all.swap(at, last);
+                    None
+                })
             }
-            let Ok(ring) = open_ring(ring.cpu(), size, watermark(Pace::Slow(999), size, size))
-            else {
-                self.wider = None;
-                attacher.notes.push(small_rings(FIRST_RING, size));
-                return;
-            };
-            let redirected = attacher.redirect(at, &ring);
-            self.all.push(ring);
-            if redirected.is_err() {
-                // Some of the events may use it all the same, so it stays; no further attempt.
-                self.wider = None;
-                return;
+        };
+        self.keep(next, attacher);
+    }
+
+    /// Goes on with this, or never tries again.
+    fn keep(&mut self, next: std::io::Result<Option<Growing>>, attacher: &mut Attacher) {
+        match next {
+            Ok(next) => self.growing = next,
+            Err(_) => {
+                let wanted = self.wider.take().unwrap_or(FIRST_RING);
+                attacher.notes.push(small_rings(FIRST_RING, wanted));
             }
-            let last = self.all.len() - 1;
-            self.all.swap(at, last);
+        }
+    }
+
+    /// Becomes readable when [`Rings::widen`] has something to go on with.
+    pub fn growing_fd(&self) -> Option<RawFd> {
+        self.growing.as_ref().map(Growing::fd)
+    }
+
+    /// Waits for what was begun, so that no event changes its ring any more.
+    pub fn settle(&mut self, attacher: &mut Attacher) {
+        self.wider = None;
+        match self.growing.take() {
+            // It is not needed any more.
+            Some(Growing::Mapping(..)) | None => {}
+            Some(growing) => self.go_on(growing, attacher),
         }
     }
 }
@@ -167,10 +211,13 @@ fn open_rings(
 }
 
 fn open_ring(cpu: u32, size: usize, watermark: usize) -> Result<Ring, (std::io::Error, Wanted)> {
-    let mut builder = attr::ring_owner(watermark as u32);
-    let owner = builder.observe_self().one_cpu(cpu as usize).build();
-    let owner = owner.map_err(|e| (e, Wanted::OwnProcess))?;
+    let owner = ring_owner(cpu, watermark).map_err(|e| (e, Wanted::OwnProcess))?;
     Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(size as u64)))
+}
+
+/// The event that a ring belongs to. It is this thread's: it hangs up when the thread ends.
+fn ring_owner(cpu: u32, watermark: usize) -> std::io::Result<Counter> {
+    attr::ring_owner(watermark as u32).observe_self().one_cpu(cpu as usize).build()
 }
 
 fn small_rings(size: usize, wanted: usize) -> String {

@@ -131,7 +131,9 @@ impl Session {
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
     /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
     pub fn wait(&mut self, others: &[i32], timeout_ms: i32) -> bool {
-        let fds = self.rings.all.iter().map(Ring::fd).chain(others.iter().copied());
+        let growing = self.rings.growing_fd();
+        let own = self.rings.all.iter().map(Ring::fd).chain(growing);
+        let fds = own.chain(others.iter().copied());
         let mut fds: Vec<libc::pollfd> =
             fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // What was held back is not signalled again: look soon while a ring fills.
@@ -145,7 +147,7 @@ impl Session {
         {
             self.moved = Some(Instant::now());
         }
-        fds[self.rings.all.len()..].iter().any(|fd| fd.revents != 0)
+        fds[fds.len() - others.len()..].iter().any(|fd| fd.revents != 0)
     }
 
     /// Hands out what has happened, in the order of time. With `all`, also what is so new that
@@ -166,13 +168,14 @@ impl Session {
         });
     }
 
-    /// Replaces rings that turn out to be used by larger ones.
+    /// Replaces rings that turn out to be used by larger ones; to be called after each wait.
     pub fn widen_rings(&mut self) {
         self.rings.widen(&mut self.attacher);
     }
 
     /// Stops the events; what is in the rings stays for a last [`Session::drain`].
     pub fn stop(&mut self) {
+        self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {
             // An event whose thread is gone cannot be stopped, and need not.
             let _ = counter.disable();

@@ -35,37 +35,51 @@ pub fn is_mangled(name: &str) -> bool {
 ///
 /// Functions lose their parameters and return types, as in pprof: they are in `system_name`.
 pub fn demangle(name: &str) -> Option<String> {
+    with(name, false)
+}
+
+/// As [`demangle`], with parameters, return types and hashes.
+pub fn full(name: &str) -> Option<String> {
+    with(name, true)
+}
+
+fn with(name: &str, all: bool) -> Option<String> {
     if !is_mangled(name) {
         return None;
     }
     // A stub that jumps to the function is not the function.
     if let Some(function) = name.strip_suffix("@plt") {
-        return demangle(function).map(|readable| readable + "@plt");
+        return with(function, all).map(|readable| readable + "@plt");
     }
-    rust(name).or_else(|| cpp(name))
+    rust(name, all).or_else(|| cpp(name, all))
 }
 
-fn rust(name: &str) -> Option<String> {
+fn rust(name: &str, all: bool) -> Option<String> {
     // The old scheme is C++'s with a hash as the last part; without it the name is C++'s.
     if name.starts_with("_Z") && !name.contains("17h") {
         return None;
     }
     let demangled = rustc_demangle::try_demangle(name).ok()?;
     let mut out = Bounded::default();
-    std::fmt::write(&mut out, format_args!("{demangled:#}")).ok()?;
+    match all {
+        true => std::fmt::write(&mut out, format_args!("{demangled}")),
+        false => std::fmt::write(&mut out, format_args!("{demangled:#}")),
+    }
+    .ok()?;
     Some(out.0)
 }
 
-fn cpp(name: &str) -> Option<String> {
+fn cpp(name: &str, all: bool) -> Option<String> {
     let parse = ParseOptions::default().recursion_limit(160);
     let (symbol, suffix) = BorrowedSymbol::with_tail_and_options(name.as_bytes(), &parse).ok()?;
-    let options = DemangleOptions::new().no_params().no_return_type().recursion_limit(160);
+    let options = DemangleOptions::new().recursion_limit(160);
+    let options = if all { options } else { options.no_params().no_return_type() };
     let mut out = Bounded::default();
     symbol.structured_demangle(&mut out, &options).ok()?;
     // Compilers add `.constprop.0`, `.cold` and the like, linkers `@VERSION`: still that function.
     let whole = suffix.is_empty() || suffix.starts_with(b".") || suffix.starts_with(b"@");
     // Without parameters, the qualifier behind them means nothing.
-    let name = out.0.strip_suffix(" const").unwrap_or(&out.0);
+    let name = if all { &out.0 } else { out.0.strip_suffix(" const").unwrap_or(&out.0) };
     (whole && !name.is_empty()).then(|| name.to_owned())
 }
 

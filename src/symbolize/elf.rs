@@ -15,7 +15,8 @@ use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};
 use super::plt::Code;
 use super::source::Layer;
-use super::{Options, Why};
+use super::{Options, Why, split};
+use crate::process::cut::cut_pages;
 
 /// Addresses asked at a time: progress is told in between.
 const BATCH: usize = 512;
@@ -39,6 +40,7 @@ pub fn resolve(
         told.set(told.get() + n);
         done(n);
     };
+    let cut_before = cut_pages();
     let plain: Vec<Layer> =
         layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
     // Damaged debug information can make its parser panic; the symbol table may still be good.
@@ -46,7 +48,8 @@ pub fn resolve(
         .or_else(|| caught(|| all_layers(&plain, addresses, options, &tell)))
         .unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into())));
     tell(addresses.len());
-    answers
+    // Names that come from zeros instead of the file would be wrong.
+    if cut_pages() > cut_before { Err(Why::Cut) } else { answers }
 }
 
 /// Runs `f`; `None` if it panicked, about which nothing is printed.
@@ -137,6 +140,9 @@ impl<'a> Asker<'a> {
         addresses: &[u64],
         tell: &dyn Fn(usize),
     ) -> Answers {
+        if debug_info && layer.split {
+            return self.ask_split(layer, addresses, tell);
+        }
         let source = source(layer, debug_info);
         let code = self.code(&layer.path);
         let mut answers = Answers::default();
@@ -163,6 +169,16 @@ impl<'a> Asker<'a> {
             tell(batch.len());
         }
         answers
+    }
+
+    fn ask_split(&mut self, layer: &Layer, addresses: &[u64], tell: &dyn Fn(usize)) -> Answers {
+        let found = split::resolve(&layer.path, addresses, self.options, tell);
+        found.unwrap_or_else(|error| {
+            self.error.get_or_insert(error);
+            let mut none = Answers::default();
+            addresses.iter().for_each(|_| none.push([]));
+            none
+        })
     }
 
     /// Debug information gives functions that are local to a C++ file only their last name

@@ -5,13 +5,18 @@
 //! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and perf maps (`perf_map`).
 
 mod answers;
+pub mod debuginfod;
 mod demangle;
 mod elf;
 mod kernel;
+mod mini;
 mod outcome;
 mod perf_map;
 mod plt;
+mod remedy;
 mod source;
+mod split;
+mod style;
 #[cfg(test)]
 mod tests;
 mod vdso;
@@ -19,9 +24,12 @@ mod work;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use demangle::demangle;
 pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
+pub use remedy::{Advisor, Missing};
+pub use style::{Style, restyle};
 
 use crate::profile::Profile;
 
@@ -41,6 +49,10 @@ pub struct Options {
     pub files: HashMap<u32, PathBuf>,
     /// Folders with separate debug files, as in `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
+    /// Folders of the user's with binaries and debug files.
+    pub symbol_path: Vec<PathBuf>,
+    /// Where debug files that are nowhere else are fetched from.
+    pub debuginfod: Option<Arc<debuginfod::Debuginfod>>,
 }
 
 impl Default for Options {
@@ -52,6 +64,8 @@ impl Default for Options {
             force: false,
             files: HashMap::new(),
             debug_dirs: vec!["/usr/lib/debug".into()],
+            symbol_path: Vec::new(),
+            debuginfod: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::profile::{BinaryShare, LabelValue, MappingId, Profile, StrId};
 
@@ -26,6 +26,8 @@ pub enum Why {
     NotElf,
     /// The file's symbols cannot be parsed; the parser's words.
     Damaged(String),
+    /// The file became shorter while it was read.
+    Cut,
     /// `kptr_restrict` hides the kernel's addresses.
     KernelHidden,
     /// Another kernel was recorded than the one that runs.
@@ -55,6 +57,7 @@ impl fmt::Display for Why {
             Why::Unreadable(error) => write!(f, "it cannot be read: {error}"),
             Why::NotElf => f.write_str("the file is no ELF binary"),
             Why::Damaged(error) => write!(f, "damaged: {error}"),
+            Why::Cut => f.write_str("the file was overwritten while it was read"),
             Why::KernelHidden => f.write_str(
                 "/proc/kallsyms hides its addresses from this user (`prof doctor` says how to unlock)",
             ),
@@ -98,12 +101,30 @@ pub struct Outcome {
     pub binaries: Vec<Binary>,
     /// Locations without names that belong to no mapping.
     pub homeless: usize,
+    /// What went wrong with servers of debug files, one sentence each.
+    pub troubles: Vec<String>,
 }
 
 impl Outcome {
     /// Locations that were asked for.
     pub fn asked(&self) -> usize {
         self.binaries.iter().map(|b| b.asked).sum::<usize>() + self.homeless
+    }
+
+    /// The binaries with addresses that have no name, and why, once each.
+    pub fn no_names(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        let mut seen = FxHashSet::default();
+        for binary in &self.binaries {
+            if let Some(why) = &binary.why
+                && seen.insert(&binary.file)
+            {
+                let without = binary.asked - binary.named;
+                let file = binary.file.clone();
+                all.push((file, format!("{without} of {} addresses: {why}", binary.asked)));
+            }
+        }
+        all
     }
 
     /// Locations that have a name now.

@@ -4,14 +4,15 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
-use object::{Endian, Endianness, FileKind};
+use object::{Endian, Endianness, FileKind, ReadRef};
 
-use super::Why;
-use crate::process::elf::hex;
+use super::{Options, Why, mini, split};
+pub use crate::process::elf::hex;
 
 /// A loaded segment: which bytes of the file stand at which addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +36,14 @@ pub struct Headers {
     pub build_id: String,
     /// There is DWARF (`.debug_info`).
     pub has_debug_info: bool,
+    /// Its DWARF is split, or compressed the old way (see [`super::split`]).
+    pub is_split: bool,
     /// There is a symbol table (`.symtab`), not only the dynamic symbols.
     pub has_symtab: bool,
     /// Name and checksum of the file with the debug information (`.gnu_debuglink`).
     pub debug_link: Option<(String, u32)>,
+    /// Where in the file the symbols lie that were stripped and packed (`.gnu_debugdata`).
+    pub packed_symbols: Option<(u64, u64)>,
 }
 
 impl Headers {
@@ -55,12 +60,24 @@ impl Headers {
 }
 
 /// A file to ask for names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Layer {
     /// The file.
     pub path: PathBuf,
     /// Its DWARF is worth parsing.
     pub debug_info: bool,
+    /// [`super::split`] has to do it.
+    pub split: bool,
+    /// `path` names this open file, which is gone when nobody holds it.
+    pub _unpacked: Option<Arc<File>>,
+}
+
+impl Layer {
+    /// A file with these headers that has its path from others.
+    pub fn of(path: &Path, headers: &Headers) -> Layer {
+        let (debug_info, split) = (headers.has_debug_info, headers.is_split);
+        Layer { path: path.to_owned(), debug_info, split, _unpacked: None }
+    }
 }
 
 /// The files that can name a binary's addresses.
@@ -94,7 +111,7 @@ impl Found {
 const PAGE: u64 = 4096;
 
 /// Looks for the binary that is called `name` and has `build_id` (empty: unknown), first at
-/// `instead`, and for its debug file in `debug_dirs`.
+/// `instead`, and for its debug file, in the folders of the options.
 ///
 /// # Errors
 ///
@@ -103,25 +120,29 @@ pub fn find(
     name: &str,
     build_id: &str,
     instead: Option<&Path>,
-    debug_dirs: &[PathBuf],
+    options: &Options,
 ) -> Result<Found, Why> {
+    let places = &Places::of(name, options);
     // The kernel says so of a file that was unlinked; the name may hold a new one by now.
     let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
-    let candidates = instead.into_iter().chain(names);
+    let own = instead.into_iter().chain(names).map(Path::to_owned);
     let mut why = Why::FileMissing;
-    for path in candidates {
-        match open_checked(path, build_id) {
-            Ok(headers) => return Ok(with_debug_file(path, headers, debug_dirs)),
+    for path in own.chain(places.binaries()) {
+        match open_checked(&path, build_id) {
+            Ok(headers) => return Ok(with_debug_file(&path, headers, places)),
             // A file that is there says more than one that is not.
             Err(Why::FileMissing) => {}
             Err(other) => why = other,
         }
     }
     // The binary is gone, but its debug file may still name it.
-    match by_build_id(build_id, debug_dirs) {
+    let debug = by_build_id(build_id, places)
+        .or_else(|| by_name(build_id, places))
+        .or_else(|| fetched(build_id, places));
+    match debug {
         Some((path, headers)) => Ok(Found {
-            layers: vec![Layer { path, debug_info: headers.has_debug_info }],
+            layers: vec![Layer::of(&path, &headers)],
             stripped: !headers.has_names(),
             binary: false,
             headers,
@@ -145,38 +166,96 @@ fn same_build(recorded: &str, found: &str) -> bool {
     recorded.is_empty() || recorded == found || recorded.len() == 40 && found.starts_with(recorded)
 }
 
-fn with_debug_file(path: &Path, headers: Headers, debug_dirs: &[PathBuf]) -> Found {
-    let own = Layer { path: path.to_owned(), debug_info: headers.has_debug_info };
+fn with_debug_file(path: &Path, headers: Headers, places: &Places<'_>) -> Found {
+    let own = Layer::of(path, &headers);
     if headers.has_debug_info {
         return Found { headers, binary: true, layers: vec![own], stripped: false };
     }
-    let debug = by_build_id(&headers.build_id, debug_dirs)
-        .or_else(|| by_debug_link(path, &headers, debug_dirs))
+    let debug = by_build_id(&headers.build_id, places)
+        .or_else(|| by_debug_link(path, &headers, places))
+        .or_else(|| by_name(&headers.build_id, places))
+        .or_else(|| fetched(&headers.build_id, places))
         .filter(|(_, debug)| debug.has_names());
-    let stripped = !headers.has_symtab && debug.is_none();
-    let debug = debug.map(|(path, debug)| Layer { path, debug_info: debug.has_debug_info });
-    let layers = debug.into_iter().chain(Some(own)).collect();
+    // It has the functions that are not exported; the binary keeps the others.
+    let mini = match debug {
+        None if !headers.has_symtab => mini::unpack(path, &headers),
+        _ => None,
+    };
+    let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();
+    let debug = debug.map(|(path, debug)| Layer::of(&path, &debug));
+    let layers = debug.into_iter().chain(mini).chain(Some(own)).collect();
     Found { headers, binary: true, layers, stripped }
 }
 
-fn by_build_id(build_id: &str, debug_dirs: &[PathBuf]) -> Option<(PathBuf, Headers)> {
+fn by_build_id(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
     // The id may come from a file of anyone's: nothing but hexadecimal digits goes into a path.
     if build_id.len() < 8 || !build_id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
     let file = format!(".build-id/{}/{}.debug", &build_id[..2], &build_id[2..]);
-    debug_dirs.iter().find_map(|dir| {
-        let path = dir.join(&file);
-        let headers = read_headers(&path).ok()?;
-        same_build(build_id, &headers.build_id).then_some((path, headers))
-    })
+    places.all().find_map(|dir| of_build(dir.join(&file), build_id))
+}
+
+/// The file, if it is of this build, which is known.
+fn of_build(path: PathBuf, build_id: &str) -> Option<(PathBuf, Headers)> {
+    let headers = read_headers(&path).ok().filter(|_| !build_id.is_empty())?;
+    same_build(build_id, &headers.build_id).then_some((path, headers))
+}
+
+/// A debug file from a debuginfod server.
+fn fetched(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
+    let debuginfod = places.options.debuginfod.as_ref()?;
+    let path = debuginfod.debug_file(build_id)?;
+    let found = of_build(path.clone(), build_id);
+    if found.is_none() {
+        debuginfod.refuse(build_id, &path);
+    }
+    found
+}
+
+/// A file of this build with names that the user keeps under the binary's.
+fn by_name(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
+    let found = places.binaries().filter_map(|path| of_build(path, build_id));
+    let debug = places.binaries().filter_map(|mut path| {
+        path.as_mut_os_string().push(".debug");
+        of_build(path, build_id)
+    });
+    found.chain(debug).find(|(_, headers)| headers.has_names())
+}
+
+/// Where files are looked for.
+struct Places<'a> {
+    /// The binary's path in the recording.
+    name: &'a str,
+    options: &'a Options,
+}
+
+impl<'a> Places<'a> {
+    fn of(name: &'a str, options: &'a Options) -> Places<'a> {
+        Places { name, options }
+    }
+
+    /// All folders, the user's first.
+    fn all(&self) -> impl Iterator<Item = &'a PathBuf> + 'a {
+        self.options.symbol_path.iter().chain(&self.options.debug_dirs)
+    }
+
+    /// Where the user may keep the binary: under its whole path, or by its name.
+    fn binaries(&self) -> impl Iterator<Item = PathBuf> + 'a {
+        let name = self.name.strip_suffix(" (deleted)").unwrap_or(self.name);
+        let base = name.rsplit('/').next().filter(|n| !n.is_empty() && *n != "..");
+        // The name may come from a file of anyone's: it must not lead out of the folder.
+        let whole = name.strip_prefix('/').filter(|n| !n.split('/').any(|part| part == ".."));
+        let folders = self.options.symbol_path.iter();
+        folders.flat_map(move |dir| whole.into_iter().chain(base).map(|n| dir.join(n)))
+    }
 }
 
 /// The places where gdb looks for a `.gnu_debuglink`.
 fn by_debug_link(
     binary: &Path,
     headers: &Headers,
-    debug_dirs: &[PathBuf],
+    places: &Places<'_>,
 ) -> Option<(PathBuf, Headers)> {
     let (link, crc) = headers.debug_link.as_ref()?;
     if link.contains('/') {
@@ -184,8 +263,10 @@ fn by_debug_link(
     }
     let binary = binary.canonicalize().ok()?;
     let folder = binary.parent()?;
-    let global = debug_dirs.iter().map(|d| d.join(folder.strip_prefix("/").unwrap_or(folder)));
-    [folder.to_owned(), folder.join(".debug")].into_iter().chain(global).find_map(|dir| {
+    let global = places.all().map(|d| d.join(folder.strip_prefix("/").unwrap_or(folder)));
+    let local = [folder.to_owned(), folder.join(".debug")];
+    let users = places.options.symbol_path.iter().cloned();
+    local.into_iter().chain(global).chain(users).find_map(|dir| {
         let path = dir.join(link);
         let found = read_headers(&path).ok().filter(|_| path != binary)?;
         let same = if headers.build_id.is_empty() || found.build_id.is_empty() {
@@ -252,13 +333,23 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &Cache) -> Result<Headers, W
             _ => {}
         }
     }
+    let mut has_debug_addr = false;
+    let mut debug_info = None;
     // A file without (intact) section headers still has its segments.
     if let Ok(sections) = header.sections(endian, cache) {
         for section in sections.iter() {
             let name = sections.section_name(endian, section).unwrap_or_default();
             let in_file = section.sh_type(endian) != elf::SHT_NOBITS;
             match name {
-                b".debug_info" | b".zdebug_info" => headers.has_debug_info |= in_file,
+                b".debug_info" if in_file => debug_info = Some(section),
+                b".zdebug_info" if in_file => {
+                    (headers.has_debug_info, headers.is_split) = (true, true);
+                }
+                b".debug_addr" => has_debug_addr = true,
+                b".gnu_debugdata" => {
+                    let range = section.file_range(endian);
+                    headers.packed_symbols = range;
+                }
                 b".gnu_debuglink" => {
                     let data = section.data(endian, cache).unwrap_or_default();
                     headers.debug_link = debug_link(endian, data);
@@ -273,7 +364,30 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &Cache) -> Result<Headers, W
             }
         }
     }
+    if let Some(section) = debug_info {
+        headers.has_debug_info = true;
+        headers.is_split = has_debug_addr && is_split(endian, cache, section);
+    }
     Ok(headers)
+}
+
+fn is_split<S: SectionHeader<Endian = Endianness>>(
+    endian: Endianness,
+    cache: &Cache,
+    section: &S,
+) -> bool {
+    match section.compression(endian, cache) {
+        // Only the headers of its units are read.
+        Ok(None) => section.file_range(endian).is_some_and(|(start, length)| {
+            split::is_split(endian, |at, size| {
+                at.checked_add(size).filter(|&end| end <= length)?;
+                cache.read_bytes_at(start.checked_add(at)?, size).ok()
+            })
+        }),
+        // To find out would cost as much as what is saved: what can read split ones reads all.
+        Ok(Some(_)) => true,
+        Err(_) => false,
+    }
 }
 
 /// A name, zero bytes up to a multiple of four, a checksum.

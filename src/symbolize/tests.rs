@@ -1,5 +1,8 @@
 //! Symbolization of real binaries, made here by the C and C++ compilers.
 
+mod debug_files;
+mod servers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -70,7 +70,8 @@ pub fn symbolize(
         }
     }
     set_flags(profile, options, &groups);
-    outcome(profile, &groups, &sources, &asked, homeless)
+    let troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
+    Outcome { troubles, ..outcome(profile, &groups, &sources, &asked, homeless) }
 }
 
 /// Locations to ask for, by mapping, and the number of those without any.
@@ -160,7 +161,7 @@ fn open(
     } else if instead.is_none() && is_anonymous(file) {
         simple(Err(Why::Anonymous))
     } else {
-        match source::find(file, build_id, instead, &options.debug_dirs) {
+        match source::find(file, build_id, instead, options) {
             Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
             Err(why) => simple(Err(why)),
         }
@@ -316,5 +317,5 @@ fn outcome(
         }
     }
     binaries.sort_by_key(|b| b.mapping);
-    Outcome { binaries, homeless }
+    Outcome { binaries, homeless, troubles: Vec::new() }
 }

@@ -1,12 +1,16 @@
 //! What is shown, apart from how: one sample type of a profile, filtered, with its frames.
 
+mod coverage;
 mod filter;
 mod frames;
+mod quality;
 mod top;
 mod tree;
 
+pub use coverage::{Coverage, Covered};
 pub use filter::Filter;
 pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
+pub use quality::{Quality, Share, Sure};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 

@@ -1,0 +1,115 @@
+//! How addresses get their names: what `record`, `flame` and `symbolize` share.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::symbolize::Options;
+use crate::symbolize::debuginfod::{self, Debuginfod, Download, Environment};
+
+/// Where names are looked for, and what they look like.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Symbols")]
+pub struct SymbolArgs {
+    /// Look for binaries and their debug files in this folder, too (several times: in several):
+    /// under their whole path, by name, and in .build-id
+    #[arg(long, value_name = "DIR")]
+    symbol_path: Vec<PathBuf>,
+
+    /// Fetch debug files that are nowhere else from this debuginfod server; without URL, from
+    /// those that the environment names in DEBUGINFOD_URLS
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    debuginfod: Vec<String>,
+
+    /// Do not look for inlined functions
+    #[arg(long)]
+    no_inlines: bool,
+
+    /// Leave C++ and Rust names as the binary has them
+    #[arg(long)]
+    no_demangle: bool,
+}
+
+impl SymbolArgs {
+    /// The first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--symbol-path", !self.symbol_path.is_empty()),
+            ("--debuginfod", !self.debuginfod.is_empty()),
+            ("--no-inlines", self.no_inlines),
+            ("--no-demangle", self.no_demangle),
+        ];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+
+    /// The options of symbolization.
+    ///
+    /// Errors: a folder that is not there, a URL that is none.
+    pub fn options(&self) -> anyhow::Result<Options> {
+        for dir in &self.symbol_path {
+            if !dir.is_dir() {
+                return Err(super::usage(format!("--symbol-path: {} is no folder", dir.display())));
+            }
+        }
+        Ok(Options {
+            symbol_path: self.symbol_path.clone(),
+            debuginfod: self.debuginfod()?.map(Arc::new),
+            inlines: !self.no_inlines,
+            demangle: !self.no_demangle,
+            ..Options::default()
+        })
+    }
+
+    fn debuginfod(&self) -> anyhow::Result<Option<Debuginfod>> {
+        if self.debuginfod.is_empty() {
+            return Ok(None);
+        }
+        let mut environment = Environment::read();
+        let given: Vec<&String> = self.debuginfod.iter().filter(|u| !u.is_empty()).collect();
+        if !given.is_empty() {
+            environment.urls.clear();
+        }
+        for text in given {
+            let urls = debuginfod::urls(text);
+            if urls.is_empty() {
+                return Err(super::usage(format!(
+                    "--debuginfod: {text:?} is no URL; without one, write --debuginfod last"
+                )));
+            }
+            environment.urls.extend(urls);
+        }
+        if environment.urls.is_empty() {
+            return Err(super::usage(
+                "--debuginfod: DEBUGINFOD_URLS names no server; for example \
+                 --debuginfod https://debuginfod.debian.net",
+            ));
+        }
+        Ok(Some(Debuginfod::new(&environment, progress())))
+    }
+}
+
+/// Shows on a terminal how far a download is.
+fn progress() -> impl Fn(Download<'_>) + Send + Sync + 'static {
+    let bar = ProgressBar::hidden();
+    let style = ProgressStyle::with_template("fetching {msg} {bytes}/{total_bytes} {wide_bar}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let shown = std::io::stderr().is_terminal();
+    move |download: Download<'_>| {
+        if !shown {
+            return;
+        }
+        if download.done {
+            bar.finish_and_clear();
+            return;
+        }
+        if bar.is_finished() || bar.is_hidden() {
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+            bar.reset();
+        }
+        bar.set_message(download.url.to_owned());
+        bar.set_length(download.total.unwrap_or(download.bytes));
+        bar.set_position(download.bytes);
+    }
+}

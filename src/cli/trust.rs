@@ -1,0 +1,96 @@
+//! How far a profile can be trusted: `report --coverage` and `--quality`, and the few lines about
+//! it after a recording.
+
+use std::io::{self, Write};
+
+use crate::profile::Profile;
+use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, View};
+use crate::report::{coverage, json, quality};
+use crate::symbolize::{Advisor, Missing};
+
+/// Binaries that are told of after a recording, and their least share of the samples.
+const SUMMARY_ROWS: usize = 4;
+const SUMMARY_PERCENT: f64 = 1.0;
+
+/// Prints what is known of each binary with at least so many percent (0 `rows`: of all), and
+/// what would help, in terms of the profile `file`.
+pub fn coverage(
+    view: &View,
+    file: Option<&str>,
+    rows: usize,
+    min_percent: f64,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let mut coverage = Coverage::new(view);
+    coverage.binaries.retain(|b| view.percent(b.total) >= min_percent);
+    let all = coverage.binaries.len();
+    if rows > 0 {
+        coverage.binaries.truncate(rows);
+    }
+    let advisor = advisor(view, &coverage, file);
+    let remedies = |b: &Covered| remedies(view, b, &advisor);
+    if as_json {
+        json::write_coverage(out, view, &coverage, &remedies)?;
+        return Ok(());
+    }
+    coverage::write_text(out, view, &coverage, &remedies)?;
+    let left = all - coverage.binaries.len();
+    if left > 0 {
+        writeln!(out, "… and {left} more binaries; -n 0 shows all")?;
+    }
+    Ok(())
+}
+
+/// Prints how sure the shares of the top functions are.
+pub fn quality(view: &View, rows: usize, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let quality = Quality::new(view, rows);
+    match as_json {
+        true => json::write_quality(out, view, &quality)?,
+        false => quality::write_text(out, view, &quality)?,
+    }
+    Ok(())
+}
+
+/// Says of the binaries with most samples of a recording what is known of them, and what would
+/// help, in terms of the profile `file` if one was written.
+pub fn summary(err: &mut dyn Write, profile: &Profile, file: Option<&str>) -> io::Result<()> {
+    // The first sample type counts samples.
+    let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
+    let mut coverage = Coverage::new(&view);
+    coverage.binaries.sort_by_key(|b| std::cmp::Reverse(b.itself));
+    let all = coverage.binaries.len();
+    coverage.binaries.truncate(SUMMARY_ROWS);
+    coverage.binaries.retain(|b| view.percent(b.itself) >= SUMMARY_PERCENT);
+    if coverage.binaries.is_empty() {
+        return Ok(());
+    }
+    let advisor = advisor(&view, &coverage, file);
+    coverage::write_summary(err, &view, &coverage, &|b| remedies(&view, b, &advisor))?;
+    let (left, arg) = (all - coverage.binaries.len(), file.map(super::file_arg));
+    match (left, arg) {
+        (0, _) => Ok(()),
+        (_, None) => writeln!(err, "prof:   … and {left} more"),
+        (_, Some(arg)) => writeln!(err, "prof:   … and {left} more: prof report --coverage{arg}"),
+    }
+}
+
+/// Asks once for all binaries that lack something.
+fn advisor(view: &View, coverage: &Coverage, file: Option<&str>) -> Advisor {
+    let lacking = coverage.binaries.iter().filter(|b| lacks(b) != (false, false));
+    let files: Vec<&str> = lacking.map(|b| view.profile.str(b.file)).collect();
+    Advisor::new(&files, file.map(|f| super::shell_word(f).into_owned()))
+}
+
+/// Whether a binary lacks names, and lines.
+fn lacks(b: &Covered) -> (bool, bool) {
+    // A few odd ends, such as the assembly of _start, are no reason to do anything.
+    (b.frames - b.named > b.frames / 100, b.with_lines < b.frames / 10)
+}
+
+fn remedies(view: &View, b: &Covered, advisor: &Advisor) -> Vec<String> {
+    let (names, lines) = lacks(b);
+    let missing =
+        Missing { names, lines, ends: b.truncated.iter().map(|(why, _)| why.as_str()).collect() };
+    advisor.remedies(view.profile.str(b.file), view.profile.str(b.build_id), &missing)
+}

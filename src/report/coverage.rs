@@ -1,0 +1,92 @@
+//! A coverage report as text.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashSet;
+
+use super::model::{Coverage, Covered, View, percent};
+use super::text::clean;
+
+/// What would help a binary, one sentence each.
+pub type Remedies<'a> = &'a dyn Fn(&Covered) -> Vec<String>;
+
+/// Writes a table with a line or a few for each binary.
+pub fn write_text(
+    out: &mut dyn Write,
+    view: &View,
+    coverage: &Coverage,
+    remedies: Remedies<'_>,
+) -> io::Result<()> {
+    let mut said = FxHashSet::default();
+    writeln!(out, "\n  total     self    names    lines   stacks  binary")?;
+    for binary in &coverage.binaries {
+        let of_it = |value| percent(value, binary.total);
+        writeln!(
+            out,
+            "{:>6.2}%  {:>6.2}%  {:>6.1}%  {:>6.1}%  {:>6.1}%  {}",
+            view.percent(binary.total),
+            view.percent(binary.itself),
+            percent(binary.named, binary.frames),
+            percent(binary.with_lines, binary.frames),
+            of_it(binary.total - binary.truncated_total()),
+            clean(file(view, binary)),
+        )?;
+        let id = view.profile.str(binary.build_id);
+        if !id.is_empty() {
+            note(out, &format!("build id {id}"))?;
+        }
+        if let Some(why) = &binary.why {
+            note(out, &format!("without names: {why}"))?;
+        }
+        if binary.no_unwind_info {
+            note(out, "no unwind information")?;
+        }
+        for (reason, value) in &binary.truncated {
+            note(out, &format!("{:.1}% of the stacks end here: {reason}", of_it(*value)))?;
+        }
+        for remedy in remedies(binary).into_iter().filter(|r| said.insert(r.clone())) {
+            note(out, &remedy)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what a user should know right after a recording: a line for each binary and what it
+/// lacks.
+pub fn write_summary(
+    out: &mut dyn Write,
+    view: &View,
+    coverage: &Coverage,
+    remedies: Remedies<'_>,
+) -> io::Result<()> {
+    let mut said = FxHashSet::default();
+    writeln!(out, "prof: samples  names  lines  unwind  build id  binary")?;
+    for binary in &coverage.binaries {
+        let id = view.profile.str(binary.build_id);
+        writeln!(
+            out,
+            "prof: {:>6.1}%  {:>4.0}%  {:>4.0}%  {:<6}  {:<8}  {}",
+            view.percent(binary.itself),
+            percent(binary.named, binary.frames),
+            percent(binary.with_lines, binary.frames),
+            if binary.no_unwind_info { "no" } else { "yes" },
+            id.get(..8).unwrap_or(if id.is_empty() { "none" } else { id }),
+            clean(file(view, binary)),
+        )?;
+        for remedy in remedies(binary).into_iter().filter(|r| said.insert(r.clone())) {
+            writeln!(out, "prof:   {}", clean(&remedy))?;
+        }
+    }
+    Ok(())
+}
+
+fn note(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    writeln!(out, "{:45}{}", "", clean(text))
+}
+
+fn file<'a>(view: &View<'a>, binary: &Covered) -> &'a str {
+    match view.profile.str(binary.file) {
+        "" => "[unknown]",
+        file => file,
+    }
+}

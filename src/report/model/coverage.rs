@@ -1,0 +1,206 @@
+//! How far a profile's names and stacks can be trusted, binary by binary.
+
+use rustc_hash::FxHashMap;
+
+use super::View;
+use crate::profile::{BinaryNotes, LocationId, Profile, StrId};
+
+/// What a name begins with that stands where a stack ends early: `[truncated: REASON]`.
+const TRUNCATED: &str = "[truncated: ";
+
+/// One binary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Covered {
+    /// Its path or name; [`StrId::EMPTY`]: code that belongs to no mapping.
+    pub file: StrId,
+    /// Its build id, if there is one.
+    pub build_id: StrId,
+    /// Value of the samples whose leaf lies in it.
+    pub itself: i64,
+    /// Value of the samples with a frame in it.
+    pub total: i64,
+    /// The same, of those whose stack ends early at one of its frames, by reason, most first.
+    pub truncated: Vec<(String, i64)>,
+    /// Sum over its frames of the value of their samples.
+    pub frames: i64,
+    /// The same of its frames with a function name.
+    pub named: i64,
+    /// The same of its frames with a source line.
+    pub with_lines: i64,
+    /// Why some of its frames have no name, where the profile says so.
+    pub why: Option<String>,
+    /// The profile says that it has no unwind information.
+    pub no_unwind_info: bool,
+}
+
+impl Covered {
+    /// Value of the samples whose stack ends early at one of its frames.
+    pub fn truncated_total(&self) -> i64 {
+        self.truncated.iter().map(|(_, value)| value).sum()
+    }
+}
+
+/// All binaries of a view, those with the most value first.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    /// The binaries.
+    pub binaries: Vec<Covered>,
+}
+
+/// What a location says about its binary.
+#[derive(Clone, Copy)]
+enum Kind<'p> {
+    Code {
+        binary: usize,
+        named: bool,
+        with_line: bool,
+    },
+    End(&'p str),
+    /// A name that stands for no code.
+    Other,
+}
+
+impl Coverage {
+    /// Of the samples that a view shows.
+    pub fn new(view: &View) -> Coverage {
+        let (mut binaries, kinds) = classify(view.profile);
+        // The last sample that had a frame in each binary.
+        let mut seen = vec![usize::MAX; binaries.len()];
+        for (n, sample) in view.samples().enumerate() {
+            let value = sample.value;
+            let mut outermost = None;
+            for (depth, location) in sample.stack.iter().enumerate() {
+                match kinds[location.0 as usize] {
+                    Kind::Code { binary, named, with_line } => {
+                        let of = &mut binaries[binary];
+                        plus(&mut of.itself, if depth == 0 { value } else { 0 });
+                        plus(&mut of.total, if seen[binary] == n { 0 } else { value });
+                        plus(&mut of.frames, value);
+                        plus(&mut of.named, if named { value } else { 0 });
+                        plus(&mut of.with_lines, if with_line { value } else { 0 });
+                        seen[binary] = n;
+                        outermost = Some(binary);
+                    }
+                    Kind::End(reason) => {
+                        if let Some(binary) = outermost {
+                            add(&mut binaries[binary].truncated, reason, value);
+                        }
+                    }
+                    Kind::Other => {}
+                }
+            }
+        }
+        binaries.retain(|b| b.total != 0);
+        let name = |b: &Covered| view.profile.str(b.file);
+        binaries.sort_by(|a, b| {
+            (b.total, b.itself).cmp(&(a.total, a.itself)).then_with(|| name(a).cmp(name(b)))
+        });
+        let notes = BinaryNotes::all(view.profile);
+        for binary in &mut binaries {
+            let notes = notes.get(&binary.file).copied().unwrap_or_default();
+            binary.why = notes.no_names.map(str::to_owned);
+            binary.no_unwind_info = notes.no_unwind_info;
+            binary.truncated.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        }
+        Coverage { binaries }
+    }
+}
+
+fn plus(sum: &mut i64, value: i64) {
+    *sum = sum.saturating_add(value);
+}
+
+fn add(sums: &mut Vec<(String, i64)>, reason: &str, value: i64) {
+    match sums.iter_mut().find(|(r, _)| r == reason) {
+        Some((_, sum)) => plus(sum, value),
+        None => sums.push((reason.to_owned(), value)),
+    }
+}
+
+/// The binaries, and what each location is; mappings of one file are one binary.
+fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
+    let mut binaries = Vec::new();
+    let mut index: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
+    let kinds = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
+        let location = &profile.locations[id.0 as usize];
+        let lines = profile.lines_of(id);
+        let name = |l: &crate::profile::Line| profile.functions[l.function.0 as usize].name;
+        let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
+        if mapping.is_none()
+            && let Some(line) = lines.first()
+        {
+            let text = profile.str(name(line));
+            let reason = text.strip_prefix(TRUNCATED).and_then(|t| t.strip_suffix(']'));
+            return reason.map_or(Kind::Other, Kind::End);
+        }
+        let (file, build_id) = mapping.map_or_else(Default::default, |m| (m.file, m.build_id));
+        let binary = *index.entry((file, build_id)).or_insert_with(|| {
+            binaries.push(Covered { file, build_id, ..Covered::default() });
+            binaries.len() - 1
+        });
+        Kind::Code {
+            binary,
+            named: !lines.is_empty() && lines.iter().all(|l| name(l) != StrId::EMPTY),
+            with_line: lines.iter().any(|l| l.line > 0),
+        }
+    });
+    let kinds = kinds.collect();
+    (binaries, kinds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Builder, Column, LabelSetId};
+    use crate::report::model::{Filter, Granularity};
+    use crate::report::testing::{functions, mapping};
+
+    #[test]
+    fn binaries_are_told_by_what_is_known_of_their_frames() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let app = mapping(&mut b, "/bin/app", 0x1000);
+        let again = mapping(&mut b, "/bin/app", 0x9000);
+        let lib = mapping(&mut b, "/lib/x.so", 0x20000);
+        let main = functions(&mut b, Some(app), 0x1000, &[("main", "a.c", 3)]);
+        let other = functions(&mut b, Some(again), 0x9000, &[("other", "a.c", 4)]);
+        let exported = functions(&mut b, Some(lib), 0x20000, &[("exported", "", 0)]);
+        let nameless = b.location(Some(lib), 0x20010);
+        let nowhere = b.location(None, 0xdead);
+        let end = b.truncation("dump too small");
+        let stacks: [(&[LocationId], i64); 5] = [
+            (&[main, other], 10),
+            (&[exported, main], 20),
+            (&[nameless, exported, main], 3),
+            (&[exported, nameless, end], 4),
+            (&[nowhere], 1),
+        ];
+        for (stack, times) in stacks {
+            for _ in 0..times {
+                b.add(stack, LabelSetId::EMPTY, Column(0), 1);
+            }
+        }
+        let p = b.finish(None);
+        let view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+        let found: Vec<_> = Coverage::new(&view)
+            .binaries
+            .into_iter()
+            .map(|b| {
+                (
+                    p.str(b.file).to_owned(),
+                    [b.itself, b.total, b.frames, b.named, b.with_lines],
+                    b.truncated,
+                )
+            })
+            .collect();
+        let whole = Vec::new;
+        let cut = vec![("dump too small".to_owned(), 4)];
+        assert_eq!(
+            found,
+            [
+                ("/bin/app".to_owned(), [10, 33, 43, 43, 43], whole()),
+                ("/lib/x.so".to_owned(), [27, 27, 34, 27, 0], cut),
+                (String::new(), [1, 1, 1, 0, 0], whole()),
+            ]
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! How sure a profile is of what it says: samples are a sample.
+
+use super::{Row, Sort, Top, TopOptions, View};
+use crate::profile::Profile;
+
+/// Standard deviations on each side of an interval of 95 %.
+const Z: f64 = 1.959_963_985;
+
+/// A share and the interval that holds the true one with 95 % confidence; all from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// As measured.
+    pub measured: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Share {
+    /// Of a share that was measured with so many samples of equal weight (Wilson's interval,
+    /// which stays within 0 and 1 and is right for rare functions, too).
+    pub fn of(measured: f64, samples: f64) -> Share {
+        if samples <= 0.0 {
+            return Share { measured, low: 0.0, high: 1.0 };
+        }
+        let z2 = Z * Z / samples;
+        let middle = (measured + z2 / 2.0) / (1.0 + z2);
+        let spread = measured * (1.0 - measured) / samples + z2 / (4.0 * samples);
+        let half = Z * spread.max(0.0).sqrt() / (1.0 + z2);
+        Share { measured, low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
+    }
+}
+
+/// One function.
+#[derive(Clone, Debug)]
+pub struct Sure {
+    /// Its row in the table of functions.
+    pub row: Row,
+    /// What it spends itself.
+    pub itself: Share,
+    /// With what it calls.
+    pub total: Share,
+}
+
+/// How sure a view is.
+#[derive(Clone, Debug)]
+pub struct Quality {
+    /// Samples of the profile.
+    pub samples: f64,
+    /// Samples of equal weight that would be as sure: fewer when few samples have most of the
+    /// value.
+    pub effective: f64,
+    /// Functions with a value of their own.
+    pub functions: usize,
+    /// Shannon's entropy of the self values of all functions, in bits: 0 when one function has
+    /// all, log2(n) when n share alike.
+    pub entropy: f64,
+    /// The functions with most value of their own.
+    pub rows: Vec<Sure>,
+}
+
+impl Quality {
+    /// Of a view, with its first `limit` functions (0: all).
+    pub fn new(view: &View, limit: usize) -> Quality {
+        let (samples, effective) = sample_sizes(view.profile, view.type_index);
+        let options =
+            TopOptions { sort: Sort::SelfValue, self_only: true, ..TopOptions::default() };
+        let top = Top::new(view, &options);
+        let part = |value: i64| (value.max(0) as f64 / view.total.max(1) as f64).min(1.0);
+        let own: Vec<f64> =
+            top.rows.iter().map(|r| part(r.self_value)).filter(|&p| p > 0.0).collect();
+        // What a filter leaves out counts as one more.
+        let rest = 1.0 - own.iter().sum::<f64>();
+        let rest = (rest > 1e-9).then_some(rest);
+        let entropy = own.iter().copied().chain(rest).map(|p| -p * p.log2()).sum::<f64>().max(0.0);
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let sure = |row: &Row| Sure {
+            itself: Share::of(part(row.self_value), effective),
+            total: Share::of(part(row.total), effective),
+            row: row.clone(),
+        };
+        let rows = top.rows.iter().filter(|r| r.self_value > 0).take(limit).map(sure).collect();
+        Quality { samples, effective, functions: own.len(), entropy, rows }
+    }
+
+    /// Samples to add so that the intervals become half as wide: they shrink with the root.
+    pub fn to_halve(&self) -> f64 {
+        3.0 * self.samples
+    }
+}
+
+/// Number of samples, and Kish's effective number for values that differ: (Σv)²/Σv².
+fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
+    let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
+    let (mut samples, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for row in 0..profile.samples.len() {
+        let values = profile.values_of(row);
+        let value = values.get(type_index).map_or(0.0, |&v| (v as f64).abs());
+        let count = match (counted, values.first()) {
+            (true, Some(&n)) if n > 0 => n as f64,
+            _ => 1.0,
+        };
+        if value > 0.0 {
+            samples += count;
+            sum += value;
+            squares += value * value / count;
+        }
+    }
+    (samples, if squares > 0.0 { sum * sum / squares } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::{Filter, Granularity};
+    use crate::report::testing::answers;
+
+    #[test]
+    fn intervals_are_wilson_s() {
+        // Newcombe (1998), table I: 81 of 263, and 0 of 20.
+        let s = Share::of(81.0 / 263.0, 263.0);
+        assert!((s.low - 0.2553).abs() < 5e-5 && (s.high - 0.3662).abs() < 5e-5, "{s:?}");
+        let s = Share::of(0.0, 20.0);
+        assert!(s.low == 0.0 && (s.high - 0.1611).abs() < 5e-5, "{s:?}");
+        assert_eq!(Share::of(0.3, 0.0), Share { measured: 0.3, low: 0.0, high: 1.0 });
+    }
+
+    #[test]
+    fn entropy_and_samples_of_the_known_answers() {
+        let p = answers();
+        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let quality = Quality::new(&view, 2);
+        // bar 5, main 2, foo1 1.5, foo2 0.5 of 9.
+        let expected: f64 =
+            [5.0, 2.0, 1.5, 0.5].iter().map(|x: &f64| -x / 9.0 * (x / 9.0).log2()).sum();
+        assert!((quality.entropy - expected).abs() < 1e-9, "{}", quality.entropy);
+        assert_eq!((quality.samples, quality.effective.round()), (18.0, 18.0));
+        assert_eq!((quality.functions, quality.rows.len()), (4, 2));
+        assert!((quality.rows[0].itself.measured - 5.0 / 9.0).abs() < 1e-9);
+        assert_eq!(quality.to_halve(), 54.0);
+    }
+
+    #[test]
+    fn a_few_heavy_samples_are_few() {
+        let mut p = answers();
+        // Of eighteen samples, four have nearly all.
+        p.values[1] *= 1_000_000;
+        let (samples, effective) = sample_sizes(&p, 1);
+        assert_eq!(samples, 18.0);
+        assert!((effective - 4.0).abs() < 0.01, "{effective}");
+    }
+
+    /// Of many draws from a known share, about 95 % have it in their interval.
+    #[test]
+    fn intervals_hold_the_truth_as_often_as_they_say() {
+        let mut seed = 7u64;
+        let mut random = move || {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 11) as f64 / (1u64 << 53) as f64
+        };
+        for truth in [0.02, 0.2, 0.5] {
+            let (draws, samples) = (2000, 400);
+            let held = (0..draws)
+                .filter(|_| {
+                    let hits = (0..samples).filter(|_| random() < truth).count();
+                    let share = Share::of(hits as f64 / samples as f64, samples as f64);
+                    share.low <= truth && truth <= share.high
+                })
+                .count();
+            let held = held as f64 / draws as f64;
+            assert!((0.93..0.98).contains(&held), "{truth}: {held}");
+        }
+    }
+}

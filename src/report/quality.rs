@@ -1,0 +1,46 @@
+//! How sure a profile is, as text.
+
+use std::io::{self, Write};
+
+use super::model::{Quality, Share, View};
+use super::text::clean;
+use super::units;
+
+/// Writes samples, entropy, and an interval for each function.
+pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
+    let count = |n: f64| units::thousands(n.round() as i64);
+    write!(out, "Samples: {}", count(quality.samples))?;
+    if quality.effective < quality.samples * 0.99 {
+        write!(out, " (as sure as {} of equal weight)", count(quality.effective))?;
+    }
+    writeln!(
+        out,
+        ", functions: {}, entropy: {:.2} bits",
+        units::thousands(quality.functions as i64),
+        quality.entropy
+    )?;
+    let seconds = view.profile.duration_nanos as f64 / 1e9;
+    let longer = match seconds > 0.0 {
+        true => {
+            format!(" ({} more at this rate)", units::format((3e9 * seconds) as i64, "nanoseconds"))
+        }
+        false => String::new(),
+    };
+    let more = count(quality.to_halve());
+    writeln!(
+        out,
+        "Intervals hold the true share with 95 % confidence; {more} more samples{longer} halve them"
+    )?;
+    writeln!(out, "\n  self%         from … to    total%         from … to  function")?;
+    for row in &quality.rows {
+        let frame = view.frames.get(row.row.frame);
+        let name = frame.display(view.profile);
+        writeln!(out, "{}  {}  {}", columns(row.itself), columns(row.total), clean(&name))?;
+    }
+    Ok(())
+}
+
+fn columns(share: Share) -> String {
+    let Share { measured, low, high } = share;
+    format!("{:>6.2}%  {:>6.2} … {:>6.2}%", 100.0 * measured, 100.0 * low, 100.0 * high)
+}

@@ -1,0 +1,111 @@
+//! A ring that is replaced by a larger one. The kernel takes its time to clear the memory of a
+//! ring and to wait for all CPUs before events write to it (8 to 50 ms each on a busy machine),
+//! so that is done by a thread, and the smaller ring is read on meanwhile.
+
+use std::io::{self, PipeReader};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use perf_event::Counter;
+
+use super::attach;
+use super::ring::Ring;
+
+/// Work that a thread does.
+struct Work<T> {
+    thread: JoinHandle<T>,
+    over: Arc<AtomicBool>,
+    /// Becomes readable when it is over.
+    end: PipeReader,
+}
+
+impl<T: Send + 'static> Work<T> {
+    fn start(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Work<T>> {
+        let (end, other_end) = io::pipe()?;
+        let over = Arc::new(AtomicBool::new(false));
+        let told = over.clone();
+        let thread = Builder::new().name("ring".into()).spawn(move || {
+            let result = work();
+            told.store(true, Ordering::Release);
+            drop(other_end);
+            result
+        })?;
+        Ok(Work { thread, over, end })
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// What came of it; waits for it.
+    fn result(self) -> io::Result<T> {
+        self.thread.join().map_err(|_| io::Error::other("a thread has panicked"))
+    }
+}
+
+/// A ring on its way.
+pub enum Growing {
+    /// Its memory is being mapped; for the CPU with this index.
+    Mapping(usize, Mapping),
+    /// It is read, and the events of the CPU with this index are being redirected to it.
+    Redirecting(usize, Redirecting),
+}
+
+/// See [`Growing::Mapping`].
+pub struct Mapping(Work<io::Result<Ring>>);
+
+/// See [`Growing::Redirecting`].
+pub struct Redirecting(Work<io::Result<()>>);
+
+impl Growing {
+    /// Begins with a ring of `size` bytes on `owner`, an event of `cpu`, which has index `at`.
+    ///
+    /// Errors: no thread is to be had.
+    pub fn start(at: usize, owner: Counter, cpu: u32, size: usize) -> io::Result<Growing> {
+        let work = Work::start(move || Ring::new(owner, cpu, size))?;
+        Ok(Growing::Mapping(at, Mapping(work)))
+    }
+
+    /// Goes on with the ring that was mapped: `events` will write to it.
+    ///
+    /// Errors: no thread is to be had; nothing has changed then.
+    pub fn redirect(at: usize, events: Vec<OwnedFd>, ring: &Ring) -> io::Result<Growing> {
+        let ring = ring.event()?;
+        let work = Work::start(move || attach::redirect(&events, &ring))?;
+        Ok(Growing::Redirecting(at, Redirecting(work)))
+    }
+
+    /// What becomes readable when there is something to go on with.
+    pub fn fd(&self) -> RawFd {
+        match self {
+            Growing::Mapping(_, Mapping(work)) => work.end.as_raw_fd(),
+            Growing::Redirecting(_, Redirecting(work)) => work.end.as_raw_fd(),
+        }
+    }
+
+    /// There is something to go on with.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Growing::Mapping(_, Mapping(work)) => work.is_over(),
+            Growing::Redirecting(_, Redirecting(work)) => work.is_over(),
+        }
+    }
+}
+
+impl Mapping {
+    /// The ring; waits for it.
+    pub fn ring(self) -> io::Result<Ring> {
+        self.0.result()?
+    }
+}
+
+impl Redirecting {
+    /// Waits until the events write to the ring.
+    ///
+    /// Errors: some of them may still write to the one before.
+    pub fn end(self) -> io::Result<()> {
+        self.0.result()?
+    }
+}

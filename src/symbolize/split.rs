@@ -1,0 +1,226 @@
+//! Debug information that blazesym does not read: what a compiler put aside (split DWARF, in `.dwo`
+//! files or a `.dwp` package; DWARF 5, section 7.3), and sections compressed the old way
+//! (`.zdebug_*`).
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::gimli::{self, DwarfPackage, EndianSlice, RunTimeEndian};
+use addr2line::{Context, LookupResult, SplitDwarfLoad};
+use object::read::ReadCache;
+use object::{Endian, Endianness, Object, ObjectSection};
+use typed_arena::Arena;
+
+use crate::profile::StrId;
+
+use super::Options;
+use super::answers::{Answers, Frame};
+
+/// Larger files are left alone: their sections are read whole. In bytes.
+const MAX_BYTES: u64 = 1 << 30;
+
+type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
+
+/// What was read, as long as something refers to it.
+#[derive(Default)]
+struct Memory {
+    files: Arena<ReadCache<File>>,
+    unpacked: Arena<Vec<u8>>,
+}
+
+/// The debug information of one file.
+pub struct Split<'a> {
+    memory: &'a Memory,
+    options: &'a Options,
+    /// Where the file lies, to look beside it.
+    path: PathBuf,
+    context: Context<Reader<'a>>,
+    package: Option<DwarfPackage<Reader<'a>>>,
+}
+
+/// The frames of link-time `addresses` in the file at `path`; `tell` is told how many are done.
+///
+/// # Errors
+///
+/// The file cannot be read, or its debug information cannot be parsed.
+pub fn resolve(
+    path: &Path,
+    addresses: &[u64],
+    options: &Options,
+    tell: &dyn Fn(usize),
+) -> Result<Answers, String> {
+    let memory = Memory::default();
+    let split = Split::open(path, options, &memory)?;
+    let mut answers = Answers::default();
+    for &address in addresses {
+        split.push(address, &mut answers).map_err(|e| e.to_string())?;
+        tell(1);
+    }
+    Ok(answers)
+}
+
+/// Whether units stand in other files, by the headers in a `.debug_info` section of a file that has
+/// a `.debug_addr` section (without it none can). `read` yields bytes at an offset of the section.
+pub fn is_split<'a>(endian: Endianness, read: impl Fn(u64, u64) -> Option<&'a [u8]>) -> bool {
+    let number = |at, size: u64| {
+        let bytes = read(at, size)?;
+        Some(match size {
+            1 => u64::from(bytes[0]),
+            2 => endian.read_u16(bytes.try_into().ok()?).into(),
+            4 => endian.read_u32(bytes.try_into().ok()?).into(),
+            _ => endian.read_u64(bytes.try_into().ok()?),
+        })
+    };
+    // A unit begins with its length, its version and, since DWARF 5, its type.
+    let unit = |start: u64| {
+        let (length, at) = match number(start, 4)? {
+            0xffff_ffff => (number(start.checked_add(4)?, 8)?, start.checked_add(12)?),
+            length => (length, start.checked_add(4)?),
+        };
+        // DWARF 4 has `.debug_addr` only in GNU's split form.
+        let split = match number(at, 2)? {
+            5 => number(at.checked_add(2)?, 1)? == u64::from(gimli::DW_UT_skeleton.0),
+            version => version < 5,
+        };
+        Some((split, at.checked_add(length)?))
+    };
+    let mut next = 0;
+    while let Some((split, end)) = unit(next) {
+        if split {
+            return true;
+        }
+        next = end;
+    }
+    false
+}
+
+impl<'a> Split<'a> {
+    fn open(path: &Path, options: &'a Options, memory: &'a Memory) -> Result<Split<'a>, String> {
+        let object = memory.parse(path).ok_or("it cannot be read")?;
+        let dwarf = Dwarf::load(|id| memory.section(&object, Some(id.name())));
+        let context = dwarf.and_then(|mut dwarf| {
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+            Context::from_dwarf(dwarf)
+        });
+        let context = context.map_err(|e| e.to_string())?;
+        // A path such as /proc/self/fd/7 has nothing beside it.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let mut split = Split { memory, options, path, context, package: None };
+        split.package = split.find_package();
+        Ok(split)
+    }
+
+    /// `PROGRAM.dwp`; of a debug file `PROGRAM.debug`, too.
+    fn find_package(&self) -> Option<DwarfPackage<Reader<'a>>> {
+        let name = self.path.file_name()?.to_str()?;
+        let names = [Some(name), name.strip_suffix(".debug")];
+        let names = || names.into_iter().flatten().map(|name| format!("{name}.dwp"));
+        let folders = self.path.parent().into_iter();
+        let mut folders = folders.chain(self.options.symbol_path.iter().map(PathBuf::as_path));
+        folders.find_map(|dir| names().find_map(|name| self.open_package(&dir.join(name))))
+    }
+
+    fn open_package(&self, path: &Path) -> Option<DwarfPackage<Reader<'a>>> {
+        let object = self.memory.parse(path)?;
+        let load = |id: gimli::SectionId| self.memory.section(&object, id.dwo_name());
+        DwarfPackage::load(load, EndianSlice::new(&[], endian_of(&object))).ok()
+    }
+
+    /// What a skeleton stands for, if it is there and belongs to it.
+    fn load(&self, load: SplitDwarfLoad<Reader<'a>>) -> Option<Arc<Dwarf<'a>>> {
+        let packed = self.package.as_ref().map(|p| p.find_cu(load.dwo_id, &load.parent));
+        if let Some(Ok(Some(unit))) = packed {
+            return Some(Arc::new(unit));
+        }
+        let text = |r: Option<Reader<'a>>| Some(PathBuf::from(r?.to_string().ok()?));
+        let name = text(load.path)?;
+        let compiled_in = text(load.comp_dir).map(|dir| dir.join(&name));
+        let beside = self.path.parent().into_iter();
+        let users = self.options.symbol_path.iter().map(PathBuf::as_path);
+        let moved = beside.chain(users).flat_map(|dir| {
+            let relative = name.is_relative().then(|| dir.join(&name));
+            relative.into_iter().chain(name.file_name().map(|file| dir.join(file)))
+        });
+        compiled_in.into_iter().chain(moved).find_map(|path| self.open_unit(&path, &load))
+    }
+
+    fn open_unit(&self, path: &Path, load: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<Dwarf<'a>>> {
+        let object = self.memory.parse(path)?;
+        let mut dwarf = Dwarf::load(|id| self.memory.section(&object, id.dwo_name())).ok()?;
+        let header = dwarf.units().next().ok()??;
+        // In DWARF 4 the id is an attribute of the unit's first entry.
+        if dwarf.unit(header).ok()?.dwo_id != Some(load.dwo_id) {
+            return None;
+        }
+        dwarf.make_dwo(&load.parent);
+        Some(Arc::new(dwarf))
+    }
+
+    fn push(&self, address: u64, answers: &mut Answers) -> gimli::Result<()> {
+        for (load, found) in self.context.preload_units(address) {
+            found(self.load(load))?;
+        }
+        let LookupResult::Output(frames) = self.context.find_frames(address) else {
+            answers.push([]);
+            return Ok(());
+        };
+        let (mut frames, mut out) = (frames?, Vec::new());
+        while let Some(frame) = frames.next()? {
+            let Some(function) = frame.function else { continue };
+            let name = answers.strings.intern(&function.raw_name()?);
+            let at = frame.location.as_ref();
+            let file = at.and_then(|at| at.file);
+            out.push(Frame {
+                name,
+                system_name: name,
+                file: file.map_or(StrId::EMPTY, |file| answers.strings.intern(file)),
+                line: at.and_then(|at| at.line).unwrap_or(0),
+                column: at.and_then(|at| at.column).unwrap_or(0),
+            });
+        }
+        if !self.options.inlines && out.len() > 1 {
+            let (first, last) = (out[0], out[out.len() - 1]);
+            let whole = Frame { name: last.name, system_name: last.system_name, ..first };
+            out = vec![whole];
+        }
+        answers.push(out);
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// An ELF file that is small enough.
+    fn parse(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
+        // Opening a pipe or a device could block; the path may come from anyone's file.
+        fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= MAX_BYTES)?;
+        let cache = self.files.alloc(ReadCache::new(File::open(path).ok()?));
+        object::File::parse(&*cache).ok()
+    }
+
+    /// A section, unpacked; empty when there is none.
+    fn section<'a>(
+        &'a self,
+        object: &object::File<'a, &'a ReadCache<File>>,
+        name: Option<&str>,
+    ) -> gimli::Result<Reader<'a>> {
+        let data = match name.and_then(|name| object.section_by_name(name)) {
+            Some(section) => section.compressed_data().ok().and_then(|packed| {
+                // What a damaged header promises is not believed.
+                let small = packed.uncompressed_size <= MAX_BYTES;
+                Some(match small.then(|| packed.decompress().ok())?? {
+                    std::borrow::Cow::Borrowed(data) => data,
+                    std::borrow::Cow::Owned(data) => self.unpacked.alloc(data).as_slice(),
+                })
+            }),
+            None => Some(&[][..]),
+        };
+        let data = data.ok_or(gimli::Error::Io)?;
+        Ok(EndianSlice::new(data, endian_of(object)))
+    }
+}
+
+fn endian_of<'a>(object: &impl Object<'a>) -> RunTimeEndian {
+    if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
+}

@@ -1,0 +1,188 @@
+//! Where debug information can be: split, shared, packed.
+
+use super::*;
+
+const ALL: [&str; 3] = ["inner", "middle", "outer"];
+
+/// A program, where it is mapped, and one of its addresses with two inlined functions.
+struct Case {
+    lab: Lab,
+    binary: PathBuf,
+    mapping: (u64, u64, String),
+    address: u64,
+}
+
+impl Case {
+    fn new(flags: &[&str]) -> Case {
+        let lab = Lab::new();
+        let binary = lab.compile("prog", C, flags);
+        let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
+        Case { lab, binary, mapping, address }
+    }
+
+    /// The functions at the address, and whether the innermost has a line.
+    fn ask(&self) -> (Vec<String>, bool) {
+        let mut p = profile(&self.binary, self.mapping.clone(), 0, &[self.address]);
+        symbolize(&mut p, &self.lab.options(), &quiet);
+        (names(&p, 0), frames(&p, 0).first().is_some_and(|f| f.2 > 0))
+    }
+}
+
+fn all() -> (Vec<String>, bool) {
+    (ALL.map(str::to_owned).to_vec(), true)
+}
+
+#[test]
+fn compressed_debug_sections_are_read() {
+    let case = Case::new(&["-g"]);
+    for how in ["zlib", "zlib-gnu", "zstd"] {
+        let flag = format!("--compress-debug-sections={how}");
+        case.lab.run("objcopy", &[&flag, "prog"]);
+        assert_eq!(case.ask(), all(), "{how}");
+        case.lab.run("objcopy", &["--decompress-debug-sections", "prog"]);
+    }
+}
+
+#[test]
+fn split_debug_information_is_read() {
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let case = Case::new(&["-g", version, "-gsplit-dwarf"]);
+        assert_eq!(case.ask(), all(), "{version}: .dwo");
+        // The dwp of Debian 12 cannot do DWARF 5; see below for such a package.
+        let packs = version == "-gdwarf-4";
+        if packs {
+            case.lab.run("dwp", &["-e", "prog", "-o", "prog.dwp"]);
+        }
+        for file in fs::read_dir(case.lab.dir.path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|e| e == "dwo") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        if packs {
+            assert_eq!(case.ask(), all(), "{version}: .dwp");
+            fs::remove_file(case.lab.path("prog.dwp")).unwrap();
+        }
+        // Without either, the symbol table is left.
+        assert_eq!(case.ask().0, ["mark_inner"], "{version}: neither");
+    }
+}
+
+#[test]
+fn a_package_of_split_dwarf_5_is_read() {
+    let lab = Lab::new();
+    let source = r#"
+        #![allow(named_asm_labels)]
+        #[inline(always)]
+        fn inner() {
+            unsafe { std::arch::asm!(".globl mark_inner", "mark_inner: nop") }
+        }
+        #[inline(never)]
+        fn outer() {
+            inner()
+        }
+        fn main() {
+            outer()
+        }"#;
+    fs::write(lab.path("prog.rs"), source).unwrap();
+    let flags = "-O -g -Cdwarf-version=5 -Csplit-debuginfo=packed prog.rs";
+    lab.run("rustc", &flags.split(' ').collect::<Vec<_>>());
+    assert!(lab.path("prog.dwp").exists());
+    let binary = lab.path("prog");
+    let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
+    let case = Case { lab, binary, mapping, address };
+    assert_eq!(case.ask(), (vec!["prog::inner".to_owned(), "prog::outer".to_owned()], true));
+}
+
+/// Debian's debug packages are made so: what several files have in common stands in one more.
+#[test]
+fn debug_information_shared_by_dwz_is_read() {
+    let case = Case::new(&["-g"]);
+    case.lab.compile("other", C, &["-g"]);
+    case.lab.run("dwz", &["-m", "common", "-M", "common", "prog", "other"]);
+    assert!(case.lab.path("common").exists(), "nothing was shared");
+    assert_eq!(case.ask(), all());
+}
+
+/// As gdb's manual says under "MiniDebugInfo".
+#[test]
+fn packed_symbols_of_a_stripped_binary_are_read() {
+    let case = Case::new(&["-g"]);
+    let lab = &case.lab;
+    lab.run(
+        "sh",
+        &[
+            "-ec",
+            "nm -D prog --format=posix --defined-only | cut -d' ' -f1 | sort > dynsyms
+             nm prog --format=posix --defined-only | grep ' [Tt] ' | cut -d' ' -f1 | sort > funcs
+             comm -13 dynsyms funcs > keep
+             objcopy --only-keep-debug prog debug
+             objcopy -S --remove-section .gdb_index --remove-section .comment \\
+                 --keep-symbols=keep debug mini
+             strip --strip-all -R .comment prog
+             xz -k mini",
+        ],
+    );
+    assert_eq!(case.ask().0, Vec::<String>::new());
+    lab.run("objcopy", &["--add-section", ".gnu_debugdata=mini.xz", "prog"]);
+    assert_eq!(case.ask(), (vec!["mark_inner".to_owned()], false));
+    // Damaged: as if it were not there.
+    fs::write(lab.path("bad"), b"no xz at all").unwrap();
+    lab.run("objcopy", &["--update-section", ".gnu_debugdata=bad", "prog"]);
+    assert_eq!(case.ask().0, Vec::<String>::new());
+}
+
+#[test]
+fn the_user_s_folders_are_looked_into() {
+    let case = Case::new(&["-g"]);
+    let lab = &case.lab;
+    lab.run("sh", &["-ec", "cp prog full; objcopy --only-keep-debug prog debug; strip prog"]);
+    assert_eq!(case.ask().0, Vec::<String>::new());
+    let whole = case.binary.to_str().unwrap().trim_start_matches('/');
+    let id = &case.mapping.2;
+    let by_id = format!(".build-id/{}/{}.debug", &id[..2], &id[2..]);
+    // (the file, what it is called in the folder)
+    let ways = [("full", "prog"), ("full", whole), ("debug", "prog.debug"), ("debug", &by_id)];
+    for (n, (file, name)) in ways.into_iter().enumerate() {
+        let dir = lab.path(&format!("symbols{n}"));
+        fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+        fs::copy(lab.path(file), dir.join(name)).unwrap();
+        let options = Options { symbol_path: vec![lab.path("none"), dir], ..lab.options() };
+        for binary in [&case.binary, Path::new("/gone/to/prog")] {
+            let mut p = profile(binary, case.mapping.clone(), 0, &[case.address]);
+            symbolize(&mut p, &options, &quiet);
+            let expected: &[&str] = match (binary == case.binary, name == whole) {
+                (false, true) => &[],
+                _ => &ALL,
+            };
+            assert_eq!(names(&p, 0), expected, "{name} for {}", binary.display());
+        }
+        // Of another build: refused.
+        let other = (case.mapping.0, case.mapping.1, "00".repeat(20));
+        let mut p = profile(Path::new("/gone/to/prog"), other, 0, &[case.address]);
+        symbolize(&mut p, &options, &quiet);
+        assert!(names(&p, 0).is_empty(), "{name}");
+    }
+}
+
+/// Somebody overwrites the file in place while its names are looked up.
+#[test]
+fn a_file_that_is_cut_off_meanwhile_gives_no_wrong_names() {
+    crate::process::cut::outlive_cut_files();
+    let case = Case::new(&["-g"]);
+    let before = crate::process::cut::cut_pages();
+    let options = case.lab.options();
+    let layers = source::find(case.binary.to_str().unwrap(), "", None, &options).unwrap().layers;
+    // The first answer is told before the second address is asked for.
+    let addresses: Vec<u64> = (0..1000).map(|n| case.address - 1 + n / 999).collect();
+    let cut =
+        |_| fs::OpenOptions::new().write(true).open(&case.binary).unwrap().set_len(64).unwrap();
+    let answers = elf::resolve(&layers, &addresses, &options, &cut);
+    match answers {
+        Err(why) => assert_eq!(why, Why::Cut),
+        Ok(answers) => {
+            assert_eq!(crate::process::cut::cut_pages(), before, "zeros were taken for names");
+            assert_eq!(answers.len(), addresses.len());
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! debuginfod: the real server, and such as hang or lie.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::debuginfod::{Debuginfod, Environment};
+use super::*;
+
+/// A stripped program whose debug information lies in `away/`, and its build id.
+struct Stripped {
+    lab: Lab,
+    binary: PathBuf,
+    mapping: (u64, u64, String),
+    address: u64,
+}
+
+impl Stripped {
+    fn new() -> Stripped {
+        let lab = Lab::new();
+        let binary = lab.compile("prog", C, &["-g"]);
+        let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
+        fs::create_dir(lab.path("away")).unwrap();
+        lab.run("objcopy", &["--only-keep-debug", "prog", "away/prog.debug"]);
+        lab.run("strip", &["prog"]);
+        Stripped { lab, binary, mapping, address }
+    }
+
+    fn client(&self, urls: &[String]) -> Debuginfod {
+        let environment = Environment {
+            urls: urls.to_vec(),
+            cache: self.lab.path("cache"),
+            timeout: Some(Duration::from_secs(1)),
+            max_size: Some(1 << 20),
+        };
+        Debuginfod::new(&environment, |_| {})
+    }
+
+    /// Names at the address, and what went wrong.
+    fn ask(&self, urls: &[String]) -> (Vec<String>, Vec<String>) {
+        let debuginfod = Some(Arc::new(self.client(urls)));
+        let options = Options { debuginfod, ..self.lab.options() };
+        let mut p = profile(&self.binary, self.mapping.clone(), 0, &[self.address]);
+        let outcome = symbolize(&mut p, &options, &quiet);
+        (names(&p, 0), outcome.troubles)
+    }
+
+    fn cached(&self) -> PathBuf {
+        self.lab.path("cache").join(&self.mapping.2).join("debuginfo")
+    }
+
+    fn debug_file(&self) -> Vec<u8> {
+        fs::read(self.lab.path("away/prog.debug")).unwrap()
+    }
+}
+
+/// A server that answers every request so; its URL, and how often it was asked.
+fn server(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            count.fetch_add(1, Ordering::SeqCst);
+            let mut request = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while request.read_line(&mut line).is_ok_and(|n| n > 2) {
+                line.clear();
+            }
+            answer(stream);
+        }
+    });
+    (url, asked)
+}
+
+fn reply(mut stream: TcpStream, status: &str, length: usize, body: &[u8]) {
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    // The client may hang up at any time.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+const ALL: [&str; 3] = ["inner", "middle", "outer"];
+
+#[test]
+fn a_debug_file_is_fetched_once() {
+    let case = Stripped::new();
+    let file = case.debug_file();
+    let (url, asked) = server(move |s| reply(s, "200 OK", file.len(), &file));
+    for _ in 0..2 {
+        assert_eq!(case.ask(std::slice::from_ref(&url)), (ALL.map(str::to_owned).to_vec(), vec![]));
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(fs::read(case.cached()).unwrap(), case.debug_file());
+}
+
+#[test]
+fn what_no_server_has_is_not_asked_again_soon() {
+    let case = Stripped::new();
+    let (url, asked) = server(|s| reply(s, "404 Not Found", 0, b""));
+    for _ in 0..3 {
+        assert_eq!(case.ask(std::slice::from_ref(&url)), (vec![], vec![]));
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    // The second server may.
+    fs::remove_file(case.cached()).unwrap();
+    let file = case.debug_file();
+    let (other, _) = server(move |s| reply(s, "200 OK", file.len(), &file));
+    assert_eq!(case.ask(&[url, other]).0, ALL);
+}
+
+#[test]
+fn servers_that_hang_lie_or_break_off_cost_no_more_than_names() {
+    let case = Stripped::new();
+    let lab = &case.lab;
+    let other = lab.compile("other", &C.replace("return 0", "return 1"), &["-g"]);
+    let other = fs::read(other).unwrap();
+    let file = case.debug_file();
+    let half = file[..file.len() / 2].to_vec();
+    type Server = (&'static str, Box<dyn Fn(TcpStream) + Send + Sync>);
+    let cases: [Server; 6] = [
+        ("timeout", Box::new(|s| std::thread::sleep(Duration::from_secs(9 + drop_later(s))))),
+        ("another file", Box::new(move |s| reply(s, "200 OK", other.len(), &other))),
+        ("another file", Box::new(|s| reply(s, "200 OK", 9, b"no binary"))),
+        ("", Box::new(move |s| reply(s, "200 OK", file.len(), &half))),
+        ("MiB", Box::new(|s| reply(s, "200 OK", 2 << 20, &[0; 100]))),
+        ("500", Box::new(|s| reply(s, "500 Internal Server Error", 0, b""))),
+    ];
+    for (n, (word, answer)) in cases.into_iter().enumerate() {
+        let (url, _) = server(answer);
+        let since = Instant::now();
+        let (names, troubles) = case.ask(&[url]);
+        assert!(names.is_empty(), "{n}: {names:?}");
+        assert_eq!(troubles.len(), 1, "{n}: {troubles:?}");
+        assert!(troubles[0].contains(word), "{n}: {troubles:?}");
+        assert!(since.elapsed() < Duration::from_secs(8), "{n}");
+        assert!(!case.cached().exists(), "{n}");
+    }
+    // Nobody listens.
+    let (_, troubles) = case.ask(&["http://127.0.0.1:9".to_owned()]);
+    assert_eq!(troubles.len(), 1, "{troubles:?}");
+}
+
+/// Keeps the connection open as long as the process lives.
+fn drop_later(stream: TcpStream) -> u64 {
+    std::mem::forget(stream);
+    0
+}
+
+#[test]
+fn odd_build_ids_are_no_paths() {
+    let case = Stripped::new();
+    let client = case.client(&["http://127.0.0.1:9".to_owned()]);
+    for id in ["", "../../etc/passwd", "abc", "ABCDEF0123", &"a".repeat(200)] {
+        assert_eq!(client.debug_file(id), None, "{id}");
+    }
+    assert!(client.troubles().is_empty());
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// elfutils' own server, from Debian's package.
+#[test]
+fn the_real_server_gives_names() {
+    let case = Stripped::new();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new("debuginfod");
+    command.args(["-F", "-d", ":memory:", "-p", &port.to_string()]).arg(case.lab.path("away"));
+    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let _server = match started {
+        Ok(child) => Killed(child),
+        Err(e) => {
+            assert!(std::env::var_os("CI").is_none(), "debuginfod: {e}");
+            return println!("skipped: debuginfod: {e}");
+        }
+    };
+    // It scans the folder first.
+    let since = Instant::now();
+    let urls = [format!("http://127.0.0.1:{port}")];
+    let mut answer = case.ask(&urls);
+    while answer.0.is_empty() && since.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = fs::remove_dir_all(case.lab.path("cache"));
+        answer = case.ask(&urls);
+    }
+    assert_eq!(answer, (ALL.map(str::to_owned).to_vec(), vec![]));
+}

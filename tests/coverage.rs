@@ -1,0 +1,71 @@
+//! `prof report --coverage`, and names from folders of the user's.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Build, Prof, needs, target, temp_dir};
+
+/// The row of a binary in the coverage report, as JSON.
+fn row(dir: impl AsRef<Path>, binary: &str) -> serde_json::Value {
+    let out = Prof::new(dir, "report --coverage --json --type samples").run().ok();
+    let all: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let rows = all["rows"].as_array().unwrap();
+    let found = rows.iter().find(|r| r["binary"].as_str().is_some_and(|b| b.ends_with(binary)));
+    found.unwrap_or_else(|| panic!("no {binary} in {all}")).clone()
+}
+
+#[test]
+fn what_a_stripped_binary_lacks_and_what_its_symbols_give() {
+    if !needs(&["strip"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let symbols = dir.path().join("symbols");
+    fs::create_dir(&symbols).unwrap();
+    let known = target("known", Build::CDebug);
+    fs::copy(&known, symbols.join("known")).unwrap();
+    let stripped = dir.path().join("known");
+    fs::copy(&known, &stripped).unwrap();
+    common::run::tool("strip", &[stripped.as_ref()]);
+    let out = Prof::new(&dir, "record -F 999").target(&stripped, "1").run().ok();
+    let before = row(&dir, "/known");
+    assert!(before["total"].as_i64().unwrap() > 100, "{before}");
+    assert_eq!(before["with_names"], 0, "{before}");
+    assert_eq!(before["build_id"].as_str().unwrap().len(), 40, "{before}");
+    let remedy = before["remedies"][0].as_str().unwrap();
+    assert!(remedy.starts_with("for names: build it with -g"), "{remedy}");
+    assert!(before["why_without_names"].as_str().unwrap().contains("stripped"), "{before}");
+    assert_eq!(before["no_unwind_information"], false, "{before}");
+    // The few lines after the recording say it, too.
+    let said = &out.stderr;
+    let line = said.lines().find(|l| l.ends_with("/known")).expect(said);
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(fields[2..5], ["0%", "0%", "yes"], "{said}");
+    assert_eq!(fields[5], &before["build_id"].as_str().unwrap()[..8], "{said}");
+    assert!(said.contains(remedy), "{said}");
+    let text = Prof::new(&dir, "report --coverage").run().ok().text();
+    assert!(text.contains(remedy) && text.contains("build id"), "{text}");
+
+    Prof::new(&dir, "symbolize --symbol-path none").run().refused(2, &["none", "no folder"]);
+    Prof::new(&dir, "symbolize --symbol-path symbols").run().ok();
+    let after = row(&dir, "/known");
+    let most = |row: &serde_json::Value, part: &str| {
+        let [part, all] = [part, "frames"].map(|key| row[key].as_i64().unwrap());
+        part * 10 > all * 5
+    };
+    assert!(after["with_names"] == after["frames"] && most(&after, "with_lines"), "{after}");
+    assert_eq!(after["remedies"].as_array().unwrap().len(), 0, "{after}");
+    // The same when it is recorded.
+    Prof::new(&dir, "record -F 999 --symbol-path symbols").target(&stripped, "1").run().ok();
+    let at_once = row(&dir, "/known");
+    assert!(most(&at_once, "with_names") && most(&at_once, "with_lines"), "{at_once}");
+}
+
+#[test]
+fn options_about_names_are_for_recordings() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "flame --no-inlines some.pb.gz").run();
+    out.refused(2, &["--no-inlines", "for recordings"]);
+}
