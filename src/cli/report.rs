@@ -192,7 +192,7 @@ pub struct Args {
     coverage: bool,
 
     /// How sure the shares are: samples, entropy, a 95 % interval for each of the top functions
-    #[arg(long, conflicts_with = "coverage")]
+    #[arg(long, conflicts_with_all = ["coverage", "call_graph", "lines"])]
     quality: bool,
 
     /// JSON with exact values
@@ -310,11 +310,26 @@ impl Args {
         }
         plan
     }
+
+    /// The rows of a table.
+    fn rows(&self, plan: &Plan) -> TopOptions {
+        let default_rows = if self.json { 0 } else { DEFAULT_ROWS };
+        TopOptions {
+            sort: plan.order,
+            labels: plan.labels.clone(),
+            limit: self.nodecount.unwrap_or(default_rows),
+            min_percent: self.percent_limit.unwrap_or(0.0),
+            self_only: self.no_children,
+        }
+    }
 }
 
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
+    if args.quality && (plan.granularity != Granularity::FUNCTION || !plan.labels.is_empty()) {
+        return Err(usage("--quality is about functions: --sort takes self, total or name then"));
+    }
     let filter = args.filter.filter()?;
     let mut profile = load(&plan.files)?;
     args.filter.restyle(&mut profile);
@@ -359,7 +374,7 @@ fn print(
         return trust::coverage(&view, file.as_deref(), rows, min_percent, args.json, out);
     }
     if args.quality {
-        return trust::quality(&view, rows, args.json, out);
+        return trust::quality(&view, &args.rows(plan), args.json, out);
     }
     match plan.direction {
         Some(direction) => print_tree(args, plan, &mut view, direction, out),
@@ -380,15 +395,7 @@ pub fn nothing_to_show(view: &View) -> String {
 }
 
 fn print_table(args: &Args, plan: &Plan, view: &View, out: &mut dyn Write) -> anyhow::Result<()> {
-    let default_rows = if args.json { 0 } else { DEFAULT_ROWS };
-    let options = TopOptions {
-        sort: plan.order,
-        labels: plan.labels.clone(),
-        limit: args.nodecount.unwrap_or(default_rows),
-        min_percent: args.percent_limit.unwrap_or(0.0),
-        self_only: args.no_children,
-    };
-    let top = Top::new(view, &options);
+    let top = Top::new(view, &args.rows(plan));
     let look = TableOptions {
         granularity: plan.granularity,
         children: !args.no_children,

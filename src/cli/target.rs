@@ -71,8 +71,9 @@ pub struct TargetArgs {
           allow_hyphen_values = true, help_heading = "Window")]
     pub delay: Option<Duration>,
 
-    /// Samples a second and CPU, or 'max' for the kernel's limit; tracepoints are sampled each
-    /// time instead, unless -c is given [default: 99]
+    /// Samples a second and CPU, or 'max' for the kernel's limit; not a round number, which would
+    /// be in step with the target's timers; tracepoints are sampled each time instead, unless -c
+    /// is given [default: 99]
     #[arg(short = 'F', long, value_name = "HZ", value_parser = parse_frequency,
           conflicts_with = "count", allow_hyphen_values = true, help_heading = "Events")]
     pub freq: Option<Rate>,

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use crate::profile::Profile;
-use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, View};
+use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 use crate::report::{coverage, json, quality};
 use crate::symbolize::{Advisor, Missing};
 
@@ -43,7 +43,12 @@ pub fn coverage(
 }
 
 /// Prints how sure the shares of the top functions are.
-pub fn quality(view: &View, rows: usize, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn quality(
+    view: &View,
+    rows: &TopOptions,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let quality = Quality::new(view, rows);
     match as_json {
         true => json::write_quality(out, view, &quality)?,

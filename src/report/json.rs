@@ -64,11 +64,11 @@ pub fn write_table(
 /// Writes how sure a view is.
 pub fn write_quality(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
     let mut head = head(view);
-    head.insert("samples".into(), quality.samples.into());
+    head.insert("samples".into(), (quality.samples as i64).into());
     head.insert("effective_samples".into(), quality.effective.into());
     head.insert("functions".into(), quality.functions.into());
     head.insert("entropy_bits".into(), quality.entropy.into());
-    head.insert("samples_to_halve".into(), quality.to_halve().into());
+    head.insert("samples_to_halve".into(), (quality.to_halve() as i64).into());
     let share = |s: Share| json!({"share": s.measured, "low": s.low, "high": s.high});
     let rows = quality.rows.iter().map(|row| {
         let mut object = frame(view, view.frames.get(row.row.frame), Granularity::FUNCTION);

@@ -5,12 +5,16 @@
 
 pub mod go;
 pub mod pprof;
+pub mod recorders;
 pub mod run;
+pub mod statistics;
 pub mod system;
 pub mod targets;
 
 pub use pprof::Pprof;
+pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
+pub use statistics::{ChiSquared, Counts, Random, distance_of_equals, manhattan};
 pub use system::{needs, skip};
 pub use targets::{Build, target};
 

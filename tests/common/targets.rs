@@ -20,6 +20,10 @@ pub enum Build {
     Cpp,
     /// `rustc -O` with line tables.
     Rust,
+    /// `go build`.
+    Go,
+    /// `javac`: a folder of classes.
+    Java,
 }
 
 /// Held while a target is built.
@@ -41,6 +45,8 @@ pub fn target(name: &str, build: Build) -> PathBuf {
         Build::CDebug => ("c", "gcc", &["-O2", "-g", "-fomit-frame-pointer", "-pthread"]),
         Build::Cpp => ("cpp", "g++", &["-O2", "-fomit-frame-pointer", "-pthread"]),
         Build::Rust => ("rs", "rustc", &["-O", "-Cdebuginfo=1", "--edition=2024"]),
+        Build::Go => ("go", "go", &["build"]),
+        Build::Java => ("java", "javac", &[]),
     };
     let source = source(&format!("{name}.{suffix}"));
     let text = std::fs::read(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
@@ -57,7 +63,10 @@ pub fn target(name: &str, build: Build) -> PathBuf {
         std::fs::create_dir_all(&dir).unwrap();
         let half = dir.join(format!("{name}.{}", std::process::id()));
         let mut command = Command::new(compiler);
-        command.args(flags).arg("-o").arg(&half).arg(&source);
+        let out = if build == Build::Java { "-d" } else { "-o" };
+        command.args(flags).arg(out).arg(&half).arg(&source);
+        // Go's cache is no concern of the tests, and HOME may not be writable.
+        command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
         run::run(command).ok();
         std::fs::rename(&half, &program).unwrap();
     }

@@ -1,6 +1,6 @@
 //! How sure a profile is of what it says: samples are a sample.
 
-use super::{Row, Sort, Top, TopOptions, View};
+use super::{Row, Top, TopOptions, View};
 use crate::profile::Profile;
 
 /// Standard deviations on each side of an interval of 95 %.
@@ -56,17 +56,15 @@ pub struct Quality {
     /// Shannon's entropy of the self values of all functions, in bits: 0 when one function has
     /// all, log2(n) when n share alike.
     pub entropy: f64,
-    /// The functions with most value of their own.
+    /// The functions that were asked for.
     pub rows: Vec<Sure>,
 }
 
 impl Quality {
-    /// Of a view, with its first `limit` functions (0: all).
-    pub fn new(view: &View, limit: usize) -> Quality {
+    /// Of a view whose frames are functions, with the rows of `options`; its labels do not count.
+    pub fn new(view: &View, options: &TopOptions) -> Quality {
         let (samples, effective) = sample_sizes(view.profile, view.type_index);
-        let options =
-            TopOptions { sort: Sort::SelfValue, self_only: true, ..TopOptions::default() };
-        let top = Top::new(view, &options);
+        let top = Top::new(view, &TopOptions::default());
         let part = |value: i64| (value.max(0) as f64 / view.total.max(1) as f64).min(1.0);
         let own: Vec<f64> =
             top.rows.iter().map(|r| part(r.self_value)).filter(|&p| p > 0.0).collect();
@@ -74,13 +72,13 @@ impl Quality {
         let rest = 1.0 - own.iter().sum::<f64>();
         let rest = (rest > 1e-9).then_some(rest);
         let entropy = own.iter().copied().chain(rest).map(|p| -p * p.log2()).sum::<f64>().max(0.0);
-        let limit = if limit == 0 { usize::MAX } else { limit };
         let sure = |row: &Row| Sure {
             itself: Share::of(part(row.self_value), effective),
             total: Share::of(part(row.total), effective),
             row: row.clone(),
         };
-        let rows = top.rows.iter().filter(|r| r.self_value > 0).take(limit).map(sure).collect();
+        let shown = Top::new(view, &TopOptions { labels: Vec::new(), ..options.clone() });
+        let rows = shown.rows.iter().map(sure).collect();
         Quality { samples, effective, functions: own.len(), entropy, rows }
     }
 
@@ -113,7 +111,7 @@ fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Granularity};
+    use crate::report::model::{Filter, Granularity, Sort};
     use crate::report::testing::answers;
 
     #[test]
@@ -130,7 +128,8 @@ mod tests {
     fn entropy_and_samples_of_the_known_answers() {
         let p = answers();
         let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
-        let quality = Quality::new(&view, 2);
+        let two = TopOptions { limit: 2, ..TopOptions::default() };
+        let quality = Quality::new(&view, &two);
         // bar 5, main 2, foo1 1.5, foo2 0.5 of 9.
         let expected: f64 =
             [5.0, 2.0, 1.5, 0.5].iter().map(|x: &f64| -x / 9.0 * (x / 9.0).log2()).sum();
@@ -139,6 +138,44 @@ mod tests {
         assert_eq!((quality.functions, quality.rows.len()), (4, 2));
         assert!((quality.rows[0].itself.measured - 5.0 / 9.0).abs() < 1e-9);
         assert_eq!(quality.to_halve(), 54.0);
+    }
+
+    #[test]
+    fn rows_are_those_of_the_table() {
+        let p = answers();
+        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let names = |options: &TopOptions| -> Vec<String> {
+            let quality = Quality::new(&view, options);
+            let name = |r: &Sure| view.frames.get(r.row.frame).display(&p).into_owned();
+            quality.rows.iter().map(name).collect()
+        };
+        let by_self = TopOptions { min_percent: 20.0, self_only: true, ..TopOptions::default() };
+        assert_eq!(names(&by_self), ["bar", "main"]);
+        let by_total = TopOptions { sort: Sort::Total, limit: 3, ..TopOptions::default() };
+        assert_eq!(names(&by_total), ["main", "bar", "foo1"]);
+    }
+
+    /// Samples that a filter leaves out are one class of their own, and shares are of the whole.
+    #[test]
+    fn a_filter_leaves_the_rest_as_one() {
+        let p = answers();
+        let filter = Filter { focus: Some("foo2".parse().unwrap()), ..Filter::default() };
+        let view = View::new(&p, 1, Granularity::FUNCTION, &filter);
+        let quality = Quality::new(&view, &TopOptions::default());
+        // bar 2.5 and foo2 0.5 of 9; the rest 6.
+        let expected: f64 = [2.5, 0.5, 6.0].iter().map(|x: &f64| -x / 9.0 * (x / 9.0).log2()).sum();
+        assert!((quality.entropy - expected).abs() < 1e-9, "{}", quality.entropy);
+        let bar = quality.rows[0].itself;
+        assert!((bar.measured - 2.5 / 9.0).abs() < 1e-9 && bar.low < bar.measured, "{bar:?}");
+    }
+
+    #[test]
+    fn a_profile_without_samples_is_sure_of_nothing() {
+        let p = crate::profile::Builder::new(&[("samples", "count")]).finish(None);
+        let view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+        let quality = Quality::new(&view, &TopOptions::default());
+        assert_eq!((quality.samples, quality.effective, quality.entropy), (0.0, 0.0, 0.0));
+        assert!(quality.rows.is_empty());
     }
 
     #[test]
