@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::report::FilterArgs;
+use super::filter::FilterArgs;
 use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use super::usage;

@@ -2,6 +2,7 @@
 
 mod completions;
 mod doctor;
+mod filter;
 mod flame;
 mod progress;
 mod record;
