@@ -9,28 +9,13 @@
 
 mod support;
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Busy, PROF, claim, measure, option};
+use support::{Busy, claim, measure, option};
 
 /// Rounds of the generated program that are timed to find how many make a second.
 const PROBE: u64 = 20_000;
-
-fn program(functions: usize) -> PathBuf {
-    let mut text = include_str!("support/generic.rs").to_string();
-    text.push_str("\nstatic STEPS: &[&(dyn Step + Sync)] = &[\n");
-    for n in 0..functions {
-        writeln!(text, "    &Work::<{n}>,").expect("a string takes it");
-    }
-    text.push_str("];\n");
-    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("generic_{functions}.rs"));
-    if std::fs::read_to_string(&source).ok().as_deref() != Some(&text) {
-        std::fs::write(&source, text).expect("target/tmp can be written");
-    }
-    support::compile(&source, "rustc", &["--edition=2024", "-O", "-g", "-Ccodegen-units=32"])
-}
 
 /// Records the program with a profiler that attaches by `-p`.
 fn record(command: &mut Command, program: &Path, rounds: u64) {
@@ -54,14 +39,14 @@ fn step(name: &str, command: &mut Command) -> f64 {
 
 fn prof(dir: &Path, program: &Path, rounds: u64) -> f64 {
     let file = |name: &str| dir.join(name);
-    let mut command = Command::new(PROF);
+    let mut command = support::prof();
     command.args(["record", "--no-symbolize", "-e", "cpu-clock", "-F", "9999", "-d", "1h"]);
     record(command.arg("-o").arg(file("raw.pb.gz")), program, rounds);
-    let mut command = Command::new(PROF);
+    let mut command = support::prof();
     command.arg("symbolize").arg(file("raw.pb.gz")).arg("-o").arg(file("named.pb.gz"));
     let symbols = step("prof symbolize", command.stderr(Stdio::null()));
     let svg = std::fs::File::create(file("out.svg")).expect("a file");
-    let mut command = Command::new(PROF);
+    let mut command = support::prof();
     let flame = step("prof flame", command.arg("flame").arg(file("named.pb.gz")).stdout(svg));
     let drawn = file("out.svg").metadata().map_or(0, |m| m.len());
     println!("{:<32} {:>8.2} s CPU {:>21} KiB of SVG", "together", symbols + flame, drawn / 1024);
@@ -99,7 +84,7 @@ fn main() {
     let seconds: f64 = option("seconds", 6.2);
     let functions: usize = option("functions", 2200);
     let limit: u64 = option("limit", 120);
-    let program = program(functions);
+    let program = support::generic_program(functions);
     let size = program.metadata().map_or(0, |m| m.len());
     println!("a Rust program of {:.0} MB", size as f64 / 1e6);
     let probe = Busy::program(&program, PROBE).work();

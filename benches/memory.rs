@@ -8,7 +8,7 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Busy, PROF, claim, median, option};
+use support::{Busy, claim, median, option};
 
 /// Resident bytes of a process, and those of them that are ring buffers.
 fn resident(pid: i32) -> Option<(u64, u64)> {
@@ -45,7 +45,7 @@ fn main() {
     let hz: u32 = option("hz", 999);
     let dir = support::temp_dir();
     let (busy, others) = load();
-    let mut command = Command::new(PROF);
+    let mut command = support::prof();
     command.args(["record", "-a", "-F", &hz.to_string(), "-d", &format!("{seconds}s")]);
     command.current_dir(&dir).stdin(Stdio::null()).stderr(Stdio::piped());
     println!("prof record -a -F {hz} for {seconds} s");

@@ -13,7 +13,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Busy, PROF, Usage, claim, median, option};
+use support::{Busy, Usage, claim, median, option};
 
 /// A profiler on the target: one recording.
 struct Run {
@@ -49,7 +49,7 @@ fn record(command: &mut Command, file: &Path, rounds: u64) -> Run {
 
 fn prof(dir: &Path, hz: u32, stacks: &str, rounds: u64) -> Run {
     let file = dir.join("prof.pb.gz");
-    let mut command = Command::new(PROF);
+    let mut command = support::prof();
     command.args(["record", "--no-symbolize", "-e", "cpu-clock", "-d", "1h", "-g", stacks]);
     command.arg("-F").arg(hz.to_string()).arg("-o").arg(&file);
     record(&mut command, &file, rounds)

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use common::{Build, Prof, needs, target, temp_dir};
-use object::{Object, ObjectSegment, ObjectSymbol};
-use prof::format::Output;
-use prof::profile::{Builder, Column, LabelSetId, Mapping, Profile};
+use common::{Build, Prof, needs, target, temp_dir, unnamed, write};
+use object::{Object, ObjectSymbol};
+use prof::profile::Profile;
 
 /// The program with known answers, built once: these tests run side by side.
 fn known() -> PathBuf {
@@ -21,31 +20,8 @@ fn known() -> PathBuf {
 fn recording(program: &Path, functions: &[&str]) -> Profile {
     let data = std::fs::read(program).unwrap();
     let elf = object::File::parse(&*data).unwrap();
-    let code = elf.segments().find(|s| s.permissions().executable()).unwrap();
-    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
-    let file = b.profile.strings.intern(program.to_str().unwrap());
-    let id = elf.build_id().unwrap().unwrap_or_default();
-    let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
-    let build_id = b.profile.strings.intern(&id);
-    let start = code.address() & !4095;
-    let mapping = b.add_mapping(Mapping {
-        start,
-        limit: code.address() + code.size(),
-        file_offset: code.file_range().0 & !4095,
-        file,
-        build_id,
-        ..Mapping::default()
-    });
-    for (name, weight) in functions.iter().zip(1..) {
-        let symbol = elf.symbols().find(|s| s.name() == Ok(name)).unwrap();
-        let location = b.location(Some(mapping), symbol.address());
-        b.add(&[location], LabelSetId::EMPTY, Column(1), weight * 1_000_000);
-    }
-    b.finish(None)
-}
-
-fn write(profile: &Profile, path: &Path) {
-    Output::create(path).unwrap().write(profile).unwrap();
+    let address = |name: &&str| elf.symbols().find(|s| s.name() == Ok(name)).unwrap().address();
+    unnamed(program, &functions.iter().map(address).collect::<Vec<u64>>())
 }
 
 fn names(path: &Path) -> Vec<String> {

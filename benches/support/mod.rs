@@ -11,6 +11,13 @@ use std::time::{Duration, Instant};
 /// The built prof.
 pub const PROF: &str = env!("CARGO_BIN_EXE_prof");
 
+/// The built prof, without names from earlier runs.
+pub fn prof() -> Command {
+    let mut command = Command::new(PROF);
+    command.env("PROF_CACHE_SIZE", "0");
+    command
+}
+
 /// A fresh folder under target/ for what a bench writes, removed when dropped.
 pub fn temp_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder under target/")
@@ -54,6 +61,22 @@ pub fn compile(source: &Path, compiler: &str, flags: &[&str]) -> PathBuf {
         assert!(status.success(), "{command:?}: {status}");
     }
     program
+}
+
+/// A Rust program of so many generic functions, with debug information: 2,200 make 160 MB of it.
+/// It is compiled unless that has been done.
+pub fn generic_program(functions: usize) -> PathBuf {
+    let mut text = include_str!("generic.rs").to_string();
+    text.push_str("\nstatic STEPS: &[&(dyn Step + Sync)] = &[\n");
+    for n in 0..functions {
+        text += &format!("    &Work::<{n}>,\n");
+    }
+    text.push_str("];\n");
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("generic_{functions}.rs"));
+    if std::fs::read_to_string(&source).ok().as_deref() != Some(&text) {
+        std::fs::write(&source, text).expect("target/tmp can be written");
+    }
+    compile(&source, "rustc", &["--edition=2024", "-O", "-g", "-Ccodegen-units=32"])
 }
 
 /// What a child cost.

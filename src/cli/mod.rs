@@ -52,7 +52,7 @@ pub enum Command {
 /// executed or does not exist.
 pub fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| with_hint(error).exit());
-    crate::process::cut::outlive_cut_files();
+    crate::process::mapped::outlive_cut_files();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),

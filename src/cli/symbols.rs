@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::symbolize::Options;
 use crate::symbolize::debuginfod::{self, Debuginfod, Download, Environment};
+use crate::symbolize::{Cache, Options};
 
 /// Where names are looked for, and what they look like.
 #[derive(Debug, clap::Args)]
@@ -30,6 +30,12 @@ pub struct SymbolArgs {
     /// Leave C++ and Rust names as the binary has them
     #[arg(long)]
     no_demangle: bool,
+
+    /// Neither use nor keep the names of earlier recordings. They lie in $XDG_CACHE_HOME/prof or
+    /// ~/.cache/prof and take 512 MiB at most, or what the environment says in PROF_CACHE_SIZE
+    /// (as 2G; 0: no cache)
+    #[arg(long)]
+    no_cache: bool,
 }
 
 impl SymbolArgs {
@@ -40,13 +46,14 @@ impl SymbolArgs {
             ("--debuginfod", !self.debuginfod.is_empty()),
             ("--no-inlines", self.no_inlines),
             ("--no-demangle", self.no_demangle),
+            ("--no-cache", self.no_cache),
         ];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
 
     /// The options of symbolization.
     ///
-    /// Errors: a folder that is not there, a URL that is none.
+    /// Errors: a folder that is not there, a URL that is none, a size that is none.
     pub fn options(&self) -> anyhow::Result<Options> {
         for dir in &self.symbol_path {
             if !dir.is_dir() {
@@ -58,8 +65,16 @@ impl SymbolArgs {
             debuginfod: self.debuginfod()?.map(Arc::new),
             inlines: !self.no_inlines,
             demangle: !self.no_demangle,
+            cache: self.cache()?.map(Arc::new),
             ..Options::default()
         })
+    }
+
+    fn cache(&self) -> anyhow::Result<Option<Cache>> {
+        match self.no_cache {
+            true => Ok(None),
+            false => Cache::of_user().map_err(super::usage),
+        }
     }
 
     fn debuginfod(&self) -> anyhow::Result<Option<Debuginfod>> {

@@ -256,7 +256,7 @@ fn open_file(path: &Path, image: &Image, is_exact: bool) -> State {
         return State::Unreadable;
     }
     // SAFETY: the file is only read. Should somebody cut it off meanwhile, it reads as zeros
-    // (`super::cut::outlive_cut_files`); nothing here trusts what it reads.
+    // (`super::mapped::outlive_cut_files`); nothing here trusts what it reads.
     let Ok(map) = (unsafe { Mmap::map(&file) }) else { return State::Anonymous };
     let state = loaded(Bytes::File(map), Some(file), inode);
     match &state {

@@ -1,8 +1,8 @@
 //! What events say about processes: threads and their names, mappings, containers.
 
-pub mod cut;
 pub mod elf;
 pub mod image;
+pub mod mapped;
 pub mod maps;
 pub mod procfs;
 mod table;

@@ -66,7 +66,7 @@ pub fn advice(
             aggregator.counts.unlabelled
         ));
     }
-    if crate::process::cut::cut_pages() > 0 {
+    if crate::process::mapped::cut_pages() > 0 {
         notes.push(
             "a program's or library's file was cut off while it was read: stacks through it may \
              be truncated, names in it missing"

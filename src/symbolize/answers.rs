@@ -5,6 +5,8 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
 
+use super::cache::Stored;
+
 /// One function at an address, in the strings of its [`Answers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -27,6 +29,8 @@ pub struct Answers {
     pub strings: StringTable,
     /// Frames of all addresses.
     pub frames: Vec<Frame>,
+    /// Something could not be read: another time there may be more, or other, names.
+    pub doubtful: bool,
     /// End of each address's frames; they begin where those before it end.
     ends: Vec<u32>,
 }
@@ -92,6 +96,11 @@ impl Answers {
         out
     }
 
+    /// These answers, marked as doubtful.
+    pub fn doubted(self) -> Answers {
+        Answers { doubtful: true, ..self }
+    }
+
     /// Gives the outermost function at address number `index` another name.
     pub fn rename_outermost(&mut self, index: usize, name: &str) {
         let name = self.strings.intern(name);
@@ -118,7 +127,8 @@ impl FunctionIndex {
         FunctionIndex(profile.functions.iter().map(key).zip(ids).collect())
     }
 
-    fn id(&mut self, profile: &mut Profile, function: Function) -> FunctionId {
+    /// The function with these names, which is added when it is new.
+    pub fn id(&mut self, profile: &mut Profile, function: Function) -> FunctionId {
         let key = (function.name, function.system_name, function.filename);
         *self.0.entry(key).or_insert_with(|| {
             profile.functions.push(function);
@@ -181,5 +191,50 @@ impl<'a> Writer<'a> {
         let answers = self.answers;
         *self.strings[id.0 as usize]
             .get_or_insert_with(|| profile.strings.intern(answers.strings.get(id)))
+    }
+}
+
+/// Writes kept answers into a profile.
+pub struct StoredWriter<'a> {
+    stored: &'a Stored,
+    functions: Vec<Option<FunctionId>>,
+    /// Where the last address stood.
+    place: usize,
+    lines: Vec<Line>,
+}
+
+impl<'a> StoredWriter<'a> {
+    /// A writer of these answers.
+    pub fn new(stored: &'a Stored) -> StoredWriter<'a> {
+        let functions = vec![None; stored.functions()];
+        StoredWriter { stored, functions, place: 0, lines: Vec::new() }
+    }
+
+    /// Gives `location` the frames of `address`, which is not smaller than the one before; returns
+    /// whether there are lines among them.
+    pub fn write(
+        &mut self,
+        profile: &mut Profile,
+        known: &mut FunctionIndex,
+        location: LocationId,
+        address: u64,
+    ) -> bool {
+        let stored = self.stored;
+        let Some(place) = stored.find(address, self.place) else { return false };
+        self.place = place;
+        self.lines.clear();
+        for frame in stored.chain(place) {
+            let function = *self.functions[frame.function as usize].get_or_insert_with(|| {
+                let [name, system_name, filename] =
+                    stored.function(frame.function).map(|text| profile.strings.intern(text));
+                known.id(profile, Function { name, system_name, filename, start_line: 0 })
+            });
+            let (line, column) = (frame.line.into(), frame.column.into());
+            self.lines.push(Line { function, line, column });
+        }
+        if !self.lines.is_empty() {
+            profile.set_lines(location, &self.lines);
+        }
+        self.lines.iter().any(|l| l.line > 0)
     }
 }

@@ -1,13 +1,18 @@
 //! Asks blazesym for the functions, lines and inlined functions of addresses in ELF files.
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Once;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use rustc_hash::FxHashMap;
 
 use crate::profile::{StrId, StringTable};
 
@@ -16,10 +21,14 @@ use super::demangle::{self, Demangler};
 use super::plt::Code;
 use super::source::Layer;
 use super::{Options, Why, split};
-use crate::process::cut::cut_pages;
+use crate::process::mapped;
 
 /// Addresses asked at a time: progress is told in between.
 const BATCH: usize = 512;
+
+/// Batches after which the pages of the file are given back: debug information is read mostly
+/// once, and much of it only because it is near.
+const FORGET: usize = 32;
 
 /// Names of link-time `addresses` (sorted for speed) in the files of `layers`.
 ///
@@ -40,16 +49,19 @@ pub fn resolve(
         told.set(told.get() + n);
         done(n);
     };
-    let cut_before = cut_pages();
+    let cut_before = mapped::cut_pages();
     let plain: Vec<Layer> =
         layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
     // Damaged debug information can make its parser panic; the symbol table may still be good.
     let answers = caught(|| all_layers(layers, addresses, options, &tell))
-        .or_else(|| caught(|| all_layers(&plain, addresses, options, &tell)))
+        .or_else(|| {
+            let answers = caught(|| all_layers(&plain, addresses, options, &tell))?;
+            Some(answers.map(Answers::doubted))
+        })
         .unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into())));
     tell(addresses.len());
     // Names that come from zeros instead of the file would be wrong.
-    if cut_pages() > cut_before { Err(Why::Cut) } else { answers }
+    if mapped::cut_pages() > cut_before { Err(Why::Cut) } else { answers }
 }
 
 /// Runs `f`; `None` if it panicked, about which nothing is printed.
@@ -94,6 +106,7 @@ fn all_layers(
     }
     asker.name_local_functions(layers, addresses, &mut answers);
     asker.demangle(&mut answers);
+    answers.doubtful = asker.error.is_some();
     match asker.error {
         Some(error) if missing.len() == addresses.len() => Err(Why::Damaged(error)),
         _ => Ok(answers),
@@ -102,8 +115,6 @@ fn all_layers(
 
 struct Asker<'a> {
     options: &'a Options,
-    symbolizer: Symbolizer,
-    path: String,
     error: Option<String>,
     /// All that will be asked for.
     addresses: &'a [u64],
@@ -113,15 +124,17 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(options: &'a Options, addresses: &'a [u64]) -> Asker<'a> {
-        let symbolizer = Symbolizer::builder()
+        Asker { options, error: None, addresses, code: Vec::new() }
+    }
+
+    fn symbolizer(&self) -> Symbolizer {
+        Symbolizer::builder()
             .enable_auto_reload(false)
-            .enable_inlined_fns(options.inlines)
+            .enable_inlined_fns(self.options.inlines)
             // Done here, once a name instead of once a frame; and the mangled name is wanted too.
             .enable_demangling(false)
-            .set_debug_dirs(Some(&options.debug_dirs))
-            .build();
-        let (path, error, code) = (String::new(), None, Vec::new());
-        Asker { options, symbolizer, path, error, addresses, code }
+            .set_debug_dirs(Some(&self.options.debug_dirs))
+            .build()
     }
 
     fn code(&mut self, path: &Path) -> Rc<Code> {
@@ -146,9 +159,15 @@ impl<'a> Asker<'a> {
         let source = source(layer, debug_info);
         let code = self.code(&layer.path);
         let mut answers = Answers::default();
-        for batch in addresses.chunks(BATCH) {
-            match self.symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
+        // Of its own for each file: what it has parsed takes much memory.
+        let symbolizer = self.symbolizer();
+        let mut known = Known::default();
+        for (n, batch) in addresses.chunks(BATCH).enumerate() {
+            match symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
                 Ok(symbols) => {
+                    if n % FORGET == FORGET - 1 {
+                        forget(&symbols, &layer.path);
+                    }
                     for (symbol, &address) in symbols.iter().zip(batch) {
                         let good = |s: &&Sym<'_>| {
                             !s.name.is_empty()
@@ -156,7 +175,7 @@ impl<'a> Asker<'a> {
                         };
                         match (code.stub(address), symbol.as_sym().filter(good)) {
                             (Some(stub), _) => answers.push_name(Some(stub)),
-                            (None, Some(symbol)) => push(&mut answers, symbol, &mut self.path),
+                            (None, Some(symbol)) => known.push(&mut answers, symbol),
                             (None, None) => answers.push([]),
                         }
                     }
@@ -215,45 +234,122 @@ impl<'a> Asker<'a> {
     }
 }
 
+/// Gives back the memory of the file at `path`, which the symbolizer keeps mapped.
+fn forget(symbols: &[Symbolized<'_>], path: &Path) {
+    let mapped = symbols.iter().find_map(|symbol| match symbol.as_sym()?.name {
+        Cow::Borrowed(name) if !name.is_empty() => Some(name),
+        _ => None,
+    });
+    if let (Some(name), Ok(meta)) = (mapped, path.metadata()) {
+        mapped::forget_pages(name.as_bytes(), &meta);
+    }
+}
+
 fn source(layer: &Layer, debug_info: bool) -> Source<'static> {
     let mut elf = Elf::new(&layer.path);
     elf.debug_syms = debug_info;
     Source::Elf(elf)
 }
 
-/// blazesym has the outermost function first, each with the position *in it*: where it calls the
-/// next one, and for the last one that of the address itself. So has pprof, innermost first.
-fn push(answers: &mut Answers, symbol: &Sym<'_>, path: &mut String) {
-    let Answers { strings, .. } = answers;
-    let mut frames = Vec::with_capacity(1 + symbol.inlined.len());
-    for inlined in symbol.inlined.iter().rev() {
-        frames.push(frame(strings, &inlined.name, inlined.code_info.as_ref(), path));
+/// A string that stays where it is while its symbolizer lives: equal when at the same place.
+#[derive(Clone, Copy)]
+struct At<'s, T: ?Sized>(&'s T);
+
+impl<T: AsRef<[u8]> + ?Sized> At<'_, T> {
+    fn place(&self) -> (usize, usize) {
+        let bytes = self.0.as_ref();
+        (bytes.as_ptr().addr(), bytes.len())
     }
-    frames.push(frame(strings, &symbol.name, symbol.code_info.as_deref(), path));
-    answers.push(frames);
 }
 
-fn frame(
-    strings: &mut StringTable,
-    name: &str,
-    code: Option<&CodeInfo<'_>>,
-    path: &mut String,
-) -> Frame {
-    let name = strings.intern(name);
-    let mut frame = Frame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 };
-    if let Some(code) = code {
-        path.clear();
-        let file = code.file.to_string_lossy();
-        if let Some(dir) = code.dir.as_ref().filter(|_| !file.starts_with('/')) {
-            path.push_str(&dir.to_string_lossy());
-            if !path.is_empty() && !path.ends_with('/') {
-                path.push('/');
-            }
-        }
-        path.push_str(&file);
-        frame.file = strings.intern(path);
-        frame.line = code.line.unwrap_or(0);
-        frame.column = code.column.unwrap_or(0).into();
+impl<T: AsRef<[u8]> + ?Sized> PartialEq for At<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
     }
-    frame
+}
+
+impl<T: AsRef<[u8]> + ?Sized> Eq for At<'_, T> {}
+
+impl<T: AsRef<[u8]> + ?Sized> Hash for At<'_, T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place().hash(state);
+    }
+}
+
+/// Strings of one symbolizer that were interned before. Most frames share theirs with many
+/// others, and to compare where they stand is faster than to hash a long name.
+#[derive(Default)]
+struct Known<'s> {
+    names: FxHashMap<At<'s, str>, StrId>,
+    files: FxHashMap<[At<'s, [u8]>; 2], StrId>,
+    path: String,
+    frames: Vec<Frame>,
+}
+
+impl<'s> Known<'s> {
+    /// blazesym has the outermost function first, each with the position *in it*: where it calls
+    /// the next one, and for the last one that of the address itself. So has pprof, innermost
+    /// first.
+    fn push(&mut self, answers: &mut Answers, symbol: &Sym<'s>) {
+        let Answers { strings, .. } = answers;
+        let mut frames = std::mem::take(&mut self.frames);
+        for inlined in symbol.inlined.iter().rev() {
+            let name = self.name(strings, &inlined.name);
+            frames.push(self.frame(strings, name, inlined.code_info.as_ref()));
+        }
+        let name = self.name(strings, &symbol.name);
+        frames.push(self.frame(strings, name, symbol.code_info.as_deref()));
+        answers.push(frames.drain(..));
+        self.frames = frames;
+    }
+
+    #[allow(clippy::ptr_arg)] // What is owned may stand where another string stood.
+    fn name(&mut self, strings: &mut StringTable, name: &Cow<'s, str>) -> StrId {
+        match *name {
+            Cow::Borrowed(name) => {
+                *self.names.entry(At(name)).or_insert_with(|| strings.intern(name))
+            }
+            Cow::Owned(ref name) => strings.intern(name),
+        }
+    }
+
+    fn frame(
+        &mut self,
+        strings: &mut StringTable,
+        name: StrId,
+        code: Option<&CodeInfo<'s>>,
+    ) -> Frame {
+        let mut frame = Frame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 };
+        if let Some(code) = code {
+            frame.file = self.file(strings, code);
+            frame.line = code.line.unwrap_or(0);
+            frame.column = code.column.unwrap_or(0).into();
+        }
+        frame
+    }
+
+    fn file(&mut self, strings: &mut StringTable, code: &CodeInfo<'s>) -> StrId {
+        let (dir, file) = (code.dir.as_deref().unwrap_or(Path::new("")), &code.file);
+        let key = match (&code.dir, &code.file) {
+            (Some(Cow::Borrowed(dir)), Cow::Borrowed(file)) => {
+                [At(dir.as_os_str().as_bytes()), At(file.as_bytes())]
+            }
+            _ => return join(strings, &mut self.path, dir, file),
+        };
+        let path = &mut self.path;
+        *self.files.entry(key).or_insert_with(|| join(strings, path, dir, file))
+    }
+}
+
+fn join(strings: &mut StringTable, path: &mut String, dir: &Path, file: &OsStr) -> StrId {
+    path.clear();
+    let file = file.to_string_lossy();
+    if !file.starts_with('/') {
+        path.push_str(&dir.to_string_lossy());
+        if !path.is_empty() && !path.ends_with('/') {
+            path.push('/');
+        }
+    }
+    path.push_str(&file);
+    strings.intern(path)
 }

@@ -2,9 +2,11 @@
 //!
 //! Each distinct address is asked once, after the recording (or later, or on another machine).
 //! Sources: ELF files and their DWARF (`elf`), found and checked by build id (`source`),
-//! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and perf maps (`perf_map`).
+//! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and perf maps (`perf_map`). What ELF files say is
+//! kept for the next recording (`cache`).
 
 mod answers;
+mod cache;
 pub mod debuginfod;
 mod demangle;
 mod elf;
@@ -26,6 +28,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use cache::Cache;
 pub use demangle::demangle;
 pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
 pub use remedy::{Advisor, Missing};
@@ -53,6 +56,8 @@ pub struct Options {
     pub symbol_path: Vec<PathBuf>,
     /// Where debug files that are nowhere else are fetched from.
     pub debuginfod: Option<Arc<debuginfod::Debuginfod>>,
+    /// Where answers are kept from one recording to the next.
+    pub cache: Option<Arc<Cache>>,
 }
 
 impl Default for Options {
@@ -66,6 +71,7 @@ impl Default for Options {
             debug_dirs: vec!["/usr/lib/debug".into()],
             symbol_path: Vec::new(),
             debuginfod: None,
+            cache: None,
         }
     }
 }

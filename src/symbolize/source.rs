@@ -78,6 +78,11 @@ impl Layer {
         let (debug_info, split) = (headers.has_debug_info, headers.is_split);
         Layer { path: path.to_owned(), debug_info, split, _unpacked: None }
     }
+
+    /// It came out of another one.
+    pub fn is_unpacked(&self) -> bool {
+        self._unpacked.is_some()
+    }
 }
 
 /// The files that can name a binary's addresses.

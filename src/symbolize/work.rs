@@ -1,6 +1,5 @@
 //! Sorts a profile's addresses by binary, shares them out to threads and writes the answers.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +9,11 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{LocationId, Mapping, MappingId, Profile};
 
-use super::answers::{Answers, FunctionIndex, Writer};
+use super::answers::{Answers, FunctionIndex, StoredWriter, Writer};
+use super::cache::{Key, Merged, Stored};
 use super::kernel::{self, Kallsyms};
 use super::perf_map::PerfMap;
-use super::source::{self, Found, Layer};
+use super::source::{self, Found};
 use super::vdso::Vdso;
 use super::{Binary, Options, Outcome, Why, elf};
 
@@ -33,22 +33,30 @@ struct Group {
     /// Answers came, whatever they say.
     answered: bool,
     with_lines: bool,
+    kept: Kept,
+}
+
+/// What the cache has to do with a group.
+#[derive(Default)]
+struct Kept {
+    /// What the answers depend on; `None`: they are not to be kept.
+    key: Option<Key>,
+    /// Answers of an earlier recording.
+    stored: Option<Stored>,
 }
 
 enum Source {
-    Elf(Vec<Layer>),
+    Elf(Box<Found>),
     Kernel(Kallsyms),
     Vdso(Vdso, String),
     PerfMap(PerfMap),
     Nothing(Why),
 }
 
-/// A run of a group's addresses, which are distinct.
+/// A run of a group's addresses, which are distinct; runs ascend.
 struct Task {
     group: usize,
     addresses: Vec<u64>,
-    /// Where their locations stand in the group.
-    asked: Range<usize>,
 }
 
 /// See [`super::symbolize`].
@@ -61,16 +69,17 @@ pub fn symbolize(
     let (mut groups, sources) = groups(profile, options, &asked);
     let tasks = tasks(&groups, &sources, options.jobs.max(1));
     let answers = run(&sources, &tasks, options, progress);
+    let all: Vec<(Task, Answered)> = tasks.into_iter().zip(answers).collect();
     let mut functions = FunctionIndex::new(profile);
-    for (task, answers) in tasks.iter().zip(answers) {
-        let group = &mut groups[task.group];
-        match answers {
-            Ok(answers) => write(profile, &mut functions, group, task, &answers),
-            Err(why) => group.in_vain = why,
-        }
+    for (i, group) in groups.iter_mut().enumerate() {
+        let first = all.partition_point(|(task, _)| task.group < i);
+        let end = all.partition_point(|(task, _)| task.group <= i);
+        write(profile, &mut functions, group, &all[first..end]);
+        keep(group, &sources[i], &all[first..end], options);
     }
     set_flags(profile, options, &groups);
-    let troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
+    let mut troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
+    troubles.extend(options.cache.iter().flat_map(|cache| cache.troubles()));
     Outcome { troubles, ..outcome(profile, &groups, &sources, &asked, homeless) }
 }
 
@@ -113,7 +122,8 @@ fn groups(
                 _ => Why::NoSymbol,
             };
             let (mappings, asked) = (Vec::new(), Vec::new());
-            groups.push(Group { mappings, asked, in_vain, answered: false, with_lines: false });
+            let (answered, with_lines, kept) = (false, false, Kept::default());
+            groups.push(Group { mappings, asked, in_vain, answered, with_lines, kept });
             sources.push(source);
             found_files.push(found);
             groups.len() - 1
@@ -126,10 +136,22 @@ fn groups(
             locations.filter_map(|&l| Some((ask(&sources[group], found, mapping, address(l))?, l))),
         );
     }
-    for group in &mut groups {
+    for (group, found) in groups.iter_mut().zip(&found_files) {
         group.asked.sort_unstable();
+        group.kept = kept(group, found.as_ref(), options).unwrap_or_default();
     }
     (groups, sources)
+}
+
+/// What the cache has for the group.
+fn kept(group: &Group, found: Option<&Found>, options: &Options) -> Option<Kept> {
+    let (cache, found) = (options.cache.as_ref()?, found?);
+    if group.asked.is_empty() {
+        return None;
+    }
+    let key = Key::of(found, options)?;
+    let stored = cache.load(&key);
+    Some(Kept { key: Some(key), stored })
 }
 
 /// The address in the terms of the source.
@@ -162,7 +184,7 @@ fn open(
         simple(Err(Why::Anonymous))
     } else {
         match source::find(file, build_id, instead, options) {
-            Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
+            Ok(found) => (Source::Elf(Box::new(found.clone())), Some(found)),
             Err(why) => simple(Err(why)),
         }
     }
@@ -179,26 +201,28 @@ fn is_anonymous(file: &str) -> bool {
     file.is_empty() || starts.iter().any(|s| file.starts_with(s))
 }
 
+/// What the cache does not know, in shares.
 fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
     let mut tasks = Vec::new();
-    for (group, Group { asked, .. }) in groups.iter().enumerate() {
+    for (group, Group { asked, kept, .. }) in groups.iter().enumerate() {
+        let mut addresses: Vec<u64> = asked.iter().map(|a| a.0).collect();
+        addresses.dedup();
+        if let Some(stored) = &kept.stored {
+            let mut from = 0;
+            addresses.retain(|&address| match stored.find(address, from) {
+                Some(place) => {
+                    from = place;
+                    false
+                }
+                None => true,
+            });
+        }
         let shares = match sources[group] {
-            Source::Elf(_) => (asked.len() / MIN_SHARE).clamp(1, jobs),
+            Source::Elf(_) => (addresses.len() / MIN_SHARE).clamp(1, jobs),
             _ => 1,
         };
-        let share = asked.len().div_ceil(shares).max(1);
-        let mut start = 0;
-        while start < asked.len() {
-            // An address goes to one share with all of its locations.
-            let mut end = (start + share).min(asked.len());
-            while end < asked.len() && asked[end].0 == asked[end - 1].0 {
-                end += 1;
-            }
-            let mut addresses: Vec<u64> = asked[start..end].iter().map(|a| a.0).collect();
-            addresses.dedup();
-            tasks.push(Task { group, addresses, asked: start..end });
-            start = end;
-        }
+        let share = addresses.len().div_ceil(shares).max(1);
+        tasks.extend(addresses.chunks(share).map(|a| Task { group, addresses: a.to_vec() }));
     }
     tasks
 }
@@ -244,7 +268,7 @@ fn run(
 
 fn answer(source: &Source, addresses: &[u64], options: &Options, done: &dyn Fn(usize)) -> Answered {
     let answers = match source {
-        Source::Elf(layers) => return elf::resolve(layers, addresses, options, done),
+        Source::Elf(found) => return elf::resolve(&found.layers, addresses, options, done),
         Source::Kernel(kallsyms) => Ok(kallsyms.resolve(addresses)),
         Source::Vdso(vdso, build_id) => vdso.resolve(build_id, addresses),
         Source::PerfMap(map) => Ok(map.resolve(addresses)),
@@ -254,26 +278,77 @@ fn answer(source: &Source, addresses: &[u64], options: &Options, done: &dyn Fn(u
     answers
 }
 
+/// Gives the group's locations their frames, from the cache or from the answers of its tasks. In
+/// the order of the addresses, so that it makes no difference which of them it is.
 fn write(
     profile: &mut Profile,
     functions: &mut FunctionIndex,
     group: &mut Group,
-    task: &Task,
-    answers: &Answers,
+    tasks: &[(Task, Answered)],
 ) {
-    let mut writer = Writer::new(answers);
-    let mut index = 0;
-    for &(address, location) in &group.asked[task.asked.clone()] {
-        while task.addresses[index] < address {
-            index += 1;
-        }
-        let frames = answers.get(index);
-        if !frames.is_empty() {
-            writer.write(profile, functions, location, index);
-            group.with_lines |= frames.iter().any(|f| f.line > 0);
+    let mut stored = group.kept.stored.as_ref().map(StoredWriter::new);
+    group.answered = stored.is_some() && tasks.is_empty();
+    let mut rest = group.asked.as_slice();
+    for (task, answers) in tasks {
+        let last = task.addresses.last().copied().unwrap_or(0);
+        let (mine, after) = rest.split_at(rest.partition_point(|&(address, _)| address <= last));
+        rest = after;
+        let mut writer = match answers {
+            Ok(answers) => {
+                group.answered = true;
+                Some((Writer::new(answers), answers))
+            }
+            Err(why) => {
+                group.in_vain = why.clone();
+                None
+            }
+        };
+        let mut index = 0;
+        for &(address, location) in mine {
+            while task.addresses[index] < address {
+                index += 1;
+            }
+            match &mut writer {
+                _ if task.addresses[index] > address => {
+                    let lines = stored
+                        .as_mut()
+                        .is_some_and(|stored| stored.write(profile, functions, location, address));
+                    group.with_lines |= lines;
+                }
+                Some((writer, answers)) if !answers.get(index).is_empty() => {
+                    writer.write(profile, functions, location, index);
+                    group.with_lines |= answers.get(index).iter().any(|f| f.line > 0);
+                }
+                _ => {}
+            }
         }
     }
-    group.answered = true;
+    for &(address, location) in rest {
+        if let Some(stored) = &mut stored {
+            group.with_lines |= stored.write(profile, functions, location, address);
+        }
+    }
+}
+
+/// Keeps what the tasks found for the next recording, if nothing was wrong with their sources.
+fn keep(group: &Group, source: &Source, tasks: &[(Task, Answered)], options: &Options) {
+    let (Some(cache), Some(key), Source::Elf(found)) = (&options.cache, &group.kept.key, source)
+    else {
+        return;
+    };
+    let good = |(_, answers): &(Task, Answered)| answers.as_ref().is_ok_and(|a| !a.doubtful);
+    // The files must still be those that the key is made of.
+    if tasks.is_empty() || !tasks.iter().all(good) || Key::of(found, options).as_ref() != Some(key)
+    {
+        return;
+    }
+    let mut merged = Merged::new(group.kept.stored.as_ref());
+    for (task, answers) in tasks {
+        if let Ok(answers) = answers {
+            merged.add(&task.addresses, answers);
+        }
+    }
+    cache.store(key, &merged);
 }
 
 /// Tells other readers what need not be looked up again.

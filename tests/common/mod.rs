@@ -10,6 +10,7 @@ pub mod run;
 pub mod statistics;
 pub mod system;
 pub mod targets;
+pub mod unnamed;
 
 pub use pprof::Pprof;
 pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
@@ -17,6 +18,7 @@ pub use run::{Output, Prof, Running};
 pub use statistics::{ChiSquared, Counts, Random, distance_of_equals, manhattan};
 pub use system::{needs, skip};
 pub use targets::{Build, target};
+pub use unnamed::{unnamed, write};
 
 use std::path::Path;
 

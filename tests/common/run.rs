@@ -69,11 +69,17 @@ pub struct Prof {
 }
 
 impl Prof {
-    /// `prof ARGS…` (words at white space) in a folder.
+    /// `prof ARGS…` (words at white space) in a folder, without names of earlier recordings.
     pub fn new(dir: impl AsRef<Path>, args: &str) -> Prof {
         let mut command = Command::new(env!("CARGO_BIN_EXE_prof"));
-        command.current_dir(dir).args(args.split_whitespace());
+        command.current_dir(dir).args(args.split_whitespace()).env("PROF_CACHE_SIZE", "0");
         Prof { command }
+    }
+
+    /// With an environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Prof {
+        self.command.env(name, value);
+        self
     }
 
     /// One more argument.

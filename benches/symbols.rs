@@ -1,0 +1,305 @@
+//! Names, lines and inlined functions of 100,000 distinct addresses in a Rust binary with 160 MB
+//! of debug information, without and with prof's cache, against `llvm-symbolizer`,
+//! `addr2line -i` and `perf report`.
+//!
+//! cargo bench --bench symbols [-- --addresses 100000 --functions 2200 --limit 60 --runs 3]
+//!
+//! The first run compiles the program, which takes one to three minutes. The other tools are
+//! stopped after LIMIT seconds; those that would need more get fewer addresses, and it is said.
+
+mod support;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use prof::format;
+use prof::profile::{Builder, Column, LabelSetId, Mapping, Profile};
+use prof::symbolize::{self, Options};
+use support::{Busy, PROF, Usage, claim, measure, median, option};
+
+/// Addresses that `addr2line` is asked for at first: it takes minutes for all.
+const FEW: usize = 500;
+
+/// What this bench is called with by itself, to measure the library without files.
+const LIBRARY: &str = "--symbolize-only";
+
+/// Addresses in the functions of a binary, and what a mapping of its code is made of.
+struct Code {
+    addresses: Vec<u64>,
+    start: u64,
+    limit: u64,
+    file_offset: u64,
+    build_id: String,
+}
+
+/// Picks `count` distinct addresses in functions, evenly over their bytes; always the same.
+fn pick(program: &Path, count: usize) -> Code {
+    let data = std::fs::read(program).expect("the program can be read");
+    let elf = object::File::parse(&*data).expect("an ELF file");
+    let text = elf.symbols().filter(|s| s.kind() == SymbolKind::Text && s.size() > 0);
+    let mut functions: Vec<(u64, u64)> = text.map(|s| (s.address(), s.size())).collect();
+    functions.sort_unstable();
+    functions.dedup_by_key(|f| f.0);
+    let total: u64 = functions.iter().map(|f| f.1).sum();
+    assert!(total > count as u64 * 4, "too little code");
+    let mut addresses = std::collections::BTreeSet::new();
+    let mut seed = 1_u64;
+    while addresses.len() < count {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let mut at = (seed >> 16) % total;
+        let inside = functions.iter().find_map(|&(start, size)| {
+            let here = (at < size).then(|| start + at);
+            at = at.saturating_sub(size);
+            here
+        });
+        addresses.extend(inside);
+    }
+    let code = elf.segments().find(|s| s.permissions().executable()).expect("a segment of code");
+    let page = |n: u64| n & !4095;
+    let hex = |id: &[u8]| id.iter().map(|b| format!("{b:02x}")).collect();
+    Code {
+        addresses: addresses.into_iter().collect(),
+        start: page(code.address()),
+        limit: code.address() + code.size(),
+        file_offset: page(code.file_range().0),
+        build_id: elf.build_id().expect("intact notes").map(hex).unwrap_or_default(),
+    }
+}
+
+/// A recording of one sample at each address, without names.
+fn recording(program: &Path, code: &Code) -> Profile {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let file = b.profile.strings.intern(program.to_str().expect("a path in UTF-8"));
+    let build_id = b.profile.strings.intern(&code.build_id);
+    let (start, limit, file_offset) = (code.start, code.limit, code.file_offset);
+    let mapping = Mapping { start, limit, file_offset, file, build_id, ..Mapping::default() };
+    let id = b.add_mapping(mapping);
+    for &address in &code.addresses {
+        let location = b.location(Some(id), address);
+        b.add(&[location], LabelSetId::default(), Column(0), 1);
+    }
+    b.finish(None)
+}
+
+fn row(name: &str, usage: Usage) {
+    let peak = usage.peak as f64 / f64::from(1 << 20);
+    println!("{name:<44} {:>7.3} s CPU {:>7.3} s {peak:>6.0} MiB", usage.cpu, usage.wall);
+    assert!(usage.ok, "{name}");
+}
+
+/// The run with the middle CPU time.
+fn middle(runs: usize, mut run: impl FnMut() -> Usage) -> Usage {
+    let mut all: Vec<Usage> = (0..runs.max(1)).map(|_| run()).collect();
+    all.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
+    all[all.len() / 2]
+}
+
+struct Bench<'a> {
+    dir: &'a Path,
+    runs: usize,
+}
+
+impl Bench<'_> {
+    /// `prof symbolize` from `input` to a file.
+    fn prof(&self, input: &str, args: &[&str]) -> Usage {
+        let mut command = Command::new(PROF);
+        command.arg("symbolize").arg(self.dir.join(input)).args(args);
+        command.arg("-o").arg(self.dir.join("named.pb.gz"));
+        self.run(&mut command)
+    }
+
+    /// The library's part of it alone, as it says.
+    fn library(&self, args: &[&str]) -> Usage {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.arg(LIBRARY).arg(self.dir.join("raw.pb.gz")).args(args);
+        command.env("XDG_CACHE_HOME", self.dir.join("cache"));
+        let output = command.stderr(Stdio::inherit()).output().expect("this program starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut words = text.split_whitespace().map(|w| w.parse::<f64>().expect("a number"));
+        let mut next = || words.next().expect("two numbers");
+        Usage { cpu: next(), wall: next(), peak: 0, ok: output.status.success() }
+    }
+
+    fn run(&self, command: &mut Command) -> Usage {
+        command.env("XDG_CACHE_HOME", self.dir.join("cache"));
+        measure(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+
+    fn forget(&self) {
+        std::fs::remove_dir_all(self.dir.join("cache")).ok();
+    }
+
+    /// CPU seconds without the cache.
+    fn ours(&self) -> f64 {
+        let cold = middle(self.runs, || self.prof("raw.pb.gz", &["--no-cache"]));
+        row("prof symbolize --no-cache", cold);
+        let one = middle(self.runs, || self.prof("raw.pb.gz", &["--no-cache", "-j", "1"]));
+        row("  with one thread", one);
+        let proper = middle(self.runs, || self.library(&["--no-cache"]));
+        row("  the symbolization alone", proper);
+        let fill = middle(self.runs, || {
+            self.forget();
+            self.prof("raw.pb.gz", &[])
+        });
+        row("prof symbolize, filling the cache", fill);
+        let size: u64 = walk(&self.dir.join("cache"));
+        println!("{:<44} {:>7} KiB", "  the cache", size / 1024);
+        let warm = middle(self.runs, || self.prof("raw.pb.gz", &[]));
+        row("prof symbolize, from the cache", warm);
+        let cached = middle(self.runs, || self.library(&[]));
+        row("  the symbolization alone", cached);
+        let nothing = middle(self.runs, || self.prof("named.pb.gz", &["--no-cache"]));
+        row("  a recording with names: nothing to do", nothing);
+        let peak = [cold, one, fill, warm].iter().map(|u| u.peak).max().unwrap_or(0) >> 20;
+        claim(cold.cpu <= 1.0, &format!("{:.2} s of CPU (1 s)", cold.cpu));
+        claim(peak <= 250, &format!("{peak} MiB at most (250 MiB)"));
+        claim(
+            cached.cpu * 10.0 < proper.cpu,
+            &format!("from the cache in 1/{:.0} of the CPU (1/10)", proper.cpu / cached.cpu),
+        );
+        println!("the whole command from the cache: 1/{:.1} of the CPU", cold.cpu / warm.cpu);
+        cold.cpu
+    }
+}
+
+/// Bytes in the files of a folder and its folders.
+fn walk(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let size = |e: std::fs::DirEntry| match e.file_type() {
+        Ok(t) if t.is_dir() => walk(&e.path()),
+        _ => e.metadata().map_or(0, |m| m.len()),
+    };
+    entries.flatten().map(size).sum()
+}
+
+/// Another tool, which reads addresses from standard input; its CPU seconds for all of them.
+fn peer(bench: &Bench<'_>, command: &[&str], program: &Path, asked: &[u64], all: usize) -> f64 {
+    let input = bench.dir.join("addresses");
+    let mut file = File::create(&input).expect("a file");
+    let text: String = asked.iter().map(|a| format!("{a:#x}\n")).collect();
+    file.write_all(text.as_bytes()).expect("the disk takes it");
+    let mut run = Command::new(command[0]);
+    run.args(&command[1..]).arg(program).stdin(File::open(&input).expect("a file"));
+    let usage = measure(run.stdout(Stdio::null()).stderr(Stdio::null()));
+    let share = asked.len() as f64 / all as f64;
+    row(&format!("{}, {} addresses", command.join(" "), asked.len()), usage);
+    usage.cpu / share
+}
+
+/// CPU seconds of `addr2line` for all addresses: of a few, scaled, when all take too long.
+fn addr2line(bench: &Bench<'_>, program: &Path, code: &Code, limit: f64) -> f64 {
+    let all = code.addresses.len();
+    let command = ["addr2line", "-a", "-i", "-f", "-C", "-e"];
+    // To open the file costs as much for one address as for all; only the rest is scaled.
+    let open = peer(bench, &command, program, &code.addresses[..1], 1);
+    let step = (all / FEW).max(1);
+    let few: Vec<u64> = code.addresses.iter().copied().step_by(step).collect();
+    let each = (peer(bench, &command, program, &few, few.len()) - open).max(0.0) / few.len() as f64;
+    let guess = open + each * all as f64;
+    if guess < limit {
+        return peer(bench, &command, program, &code.addresses, all);
+    }
+    println!(
+        "addr2line would take {guess:.0} s for all {all}: scaled from {} addresses",
+        few.len()
+    );
+    guess
+}
+
+/// CPU seconds of `perf report` with source lines, for as many addresses as we have; `None` when
+/// it cannot be told.
+fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Option<f64> {
+    let data = bench.dir.join("perf.data");
+    let busy = Busy::program(program, 400_000);
+    let mut command = Command::new("perf");
+    command.args(["record", "-e", "cpu-clock:u", "-F", "9999", "-p", &busy.pid(), "-o"]);
+    let perf = support::start(command.arg(&data).stdout(Stdio::null()).stderr(Stdio::null()));
+    support::settle(1000);
+    busy.work();
+    if !perf.finish().0.ok {
+        return None;
+    }
+    let mut script = Command::new("perf");
+    script.args(["script", "-F", "ip", "-i"]).arg(&data).stderr(Stdio::null());
+    let text = script.output().ok()?.stdout;
+    let text = String::from_utf8_lossy(&text);
+    let distinct = text.lines().collect::<std::collections::HashSet<_>>().len();
+    let mut command = Command::new("timeout");
+    command.arg(limit.to_string()).args(["perf", "report", "--stdio", "-s", "sym,srcline", "-i"]);
+    command.arg(&data).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let (usage, code) = support::measure_family(&mut command);
+    println!(
+        "{:<44} {:>7.3} s CPU {:>7.3} s",
+        format!("perf report -s sym,srcline, {distinct} addresses"),
+        usage.cpu,
+        usage.wall
+    );
+    match code {
+        Some(0) => {}
+        Some(124) => println!("perf report was stopped after {limit} s: it needs more than that"),
+        _ => return None,
+    }
+    Some(usage.cpu * all as f64 / distinct as f64)
+}
+
+/// Prints CPU and wall-clock seconds of the symbolization in this process.
+fn symbolize_only(input: &Path, cached: bool) {
+    let mut profile = format::read_file(input).expect("a recording");
+    let cache = symbolize::Cache::of_user().expect("a size").filter(|_| cached).map(Into::into);
+    let options = Options { cache, ..Options::default() };
+    let cpu = || {
+        // SAFETY: rusage is plain numbers, for which zero is a valid value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a local that lives through the call.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    let (before, since) = (cpu(), std::time::Instant::now());
+    let outcome = symbolize::symbolize(&mut profile, &options, &|_, _| {});
+    println!("{} {}", cpu() - before, since.elapsed().as_secs_f64());
+    assert!(outcome.named() * 100 > outcome.asked() * 99, "{outcome:?}");
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).is_some_and(|a| a == LIBRARY) {
+        return symbolize_only(Path::new(&args[2]), !args.iter().any(|a| a == "--no-cache"));
+    }
+    let count: usize = option("addresses", 100_000);
+    let limit: u64 = option("limit", 60);
+    let program = support::generic_program(option("functions", 2200));
+    let dir = support::temp_dir();
+    let bench = Bench { dir: dir.path(), runs: option("runs", 3) };
+    let code = pick(&program, count);
+    let size = program.metadata().map_or(0, |m| m.len()) as f64 / 1e6;
+    println!("{} distinct addresses in a Rust program of {size:.0} MB", code.addresses.len());
+    let output = format::Output::create(&dir.path().join("raw.pb.gz")).expect("a file");
+    output.write(&recording(&program, &code)).expect("the disk takes it");
+    let ours = bench.ours();
+    let ratio = |name: &str, theirs: f64| println!("ratio to {name} {:.1}x", theirs / ours);
+    if support::has("llvm-symbolizer") {
+        let command = ["llvm-symbolizer", "--inlines", "--obj"];
+        let runs = (0..bench.runs.max(1))
+            .map(|_| peer(&bench, &command, &program, &code.addresses, count));
+        ratio("llvm-symbolizer", median(runs.collect()));
+    } else {
+        println!("llvm-symbolizer is not installed; on Debian: apt-get install llvm");
+    }
+    if support::has("addr2line") {
+        ratio("addr2line", addr2line(&bench, &program, &code, limit as f64));
+    } else {
+        println!("addr2line is not installed; on Debian: apt-get install binutils");
+    }
+    if !support::has("perf") {
+        println!("perf is not installed; on Debian: apt-get install linux-perf");
+        return;
+    }
+    match perf(&bench, &program, count, limit) {
+        Some(theirs) => ratio("perf report, scaled by addresses,", theirs),
+        None => println!("no ratio to perf report: it failed"),
+    }
+}

@@ -1,0 +1,357 @@
+//! The content of a file of the cache: addresses, and for each its chain of inlined functions.
+//!
+//! All numbers are little-endian and of fixed width, so that a file of 100,000 addresses is read
+//! in a few milliseconds. Chains share their outer frames: each frame names its caller, which
+//! stands before it.
+
+use std::ops::Range;
+
+use flate2::Crc;
+use rustc_hash::FxHashMap;
+
+use crate::profile::{StrId, StringTable};
+use crate::symbolize::answers::Answers;
+
+use super::Key;
+
+/// First bytes of each file.
+const MAGIC: &[u8; 8] = b"prof\0nm1";
+
+/// Magic, checksum, and lengths of what follows.
+const HEAD: usize = 8 + 4 + 6 * 4;
+
+/// No frame: of an outermost function's caller, and of an address without a name.
+const NONE: u32 = u32::MAX;
+
+/// Deepest chain that is kept.
+const MAX_DEPTH: u16 = 1000;
+
+/// Bytes of a string's end; a function; a frame; an address.
+const SIZES: [usize; 4] = [4, 12, 16, 12];
+
+/// A function at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoredFrame {
+    /// Number of the function.
+    pub function: u32,
+    /// Line in its file, 0 when unknown.
+    pub line: u32,
+    /// Column, 0 when unknown.
+    pub column: u32,
+    caller: u32,
+}
+
+/// Name, system name and source file of a function.
+type Names<T> = [T; 3];
+
+/// An intact file of the cache.
+#[derive(Debug)]
+pub struct Stored {
+    bytes: Vec<u8>,
+    ends: Range<usize>,
+    functions: Range<usize>,
+    frames: Range<usize>,
+    addresses: Range<usize>,
+    arena: Range<usize>,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(four)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(eight)
+}
+
+impl Stored {
+    /// Reads a file; `None` if it is another key's.
+    ///
+    /// # Errors
+    ///
+    /// What is damaged.
+    pub fn parse(bytes: Vec<u8>, key: &Key) -> Result<Option<Stored>, &'static str> {
+        if bytes.len() < HEAD || &bytes[..8] != MAGIC {
+            return Err("not a file of names");
+        }
+        let mut crc = Crc::new();
+        crc.update(&bytes[12..]);
+        if crc.sum() != u32_at(&bytes, 8) {
+            return Err("wrong checksum");
+        }
+        let mut at = HEAD;
+        let mut next = |length: usize| {
+            let start = at;
+            at = at.checked_add(length).filter(|&end| end <= bytes.len())?;
+            Some(start..at)
+        };
+        let count = |i: usize| u32_at(&bytes, 12 + 4 * i) as usize;
+        let sized = |i: usize| count(i + 1).checked_mul(SIZES[i]);
+        let mut ranges = || {
+            let key = next(count(0))?;
+            let tables = [next(sized(0)?)?, next(sized(1)?)?, next(sized(2)?)?, next(sized(3)?)?];
+            Some((key, tables, next(count(5))?))
+        };
+        let (its_key, [ends, functions, frames, addresses], arena) = ranges().ok_or("cut off")?;
+        if at != bytes.len() {
+            return Err("too long");
+        }
+        if bytes[its_key] != *key.text().as_bytes() {
+            return Ok(None);
+        }
+        let stored = Stored { bytes, ends, functions, frames, addresses, arena };
+        stored.check().ok_or("inconsistent")?;
+        Ok(Some(stored))
+    }
+
+    /// `None` unless every number that points somewhere points to something.
+    fn check(&self) -> Option<()> {
+        let arena = std::str::from_utf8(&self.bytes[self.arena.clone()]).ok()?;
+        let mut start = 0;
+        for i in 0..self.count(&self.ends, 0) {
+            let end = u32_at(&self.bytes, self.ends.start + 4 * i) as usize;
+            (end >= start && arena.is_char_boundary(end)).then_some(())?;
+            start = end;
+        }
+        let strings = self.count(&self.ends, 0);
+        let (functions, frames) = (self.functions(), self.frames());
+        for i in 0..functions * 3 {
+            let id = u32_at(&self.bytes, self.functions.start + 4 * i) as usize;
+            (id < strings).then_some(())?;
+        }
+        // Callers stand before, so that no chain has an end.
+        let mut depths: Vec<u16> = Vec::with_capacity(frames);
+        for i in 0..frames {
+            let frame = self.frame(i);
+            let depth = match frame.caller {
+                NONE => 0,
+                caller => *depths.get(caller as usize)?,
+            };
+            (depth < MAX_DEPTH && (frame.function as usize) < functions).then_some(())?;
+            depths.push(depth + 1);
+        }
+        for i in 0..self.len() {
+            let frame = self.innermost(i);
+            (frame == NONE || (frame as usize) < frames).then_some(())?;
+            (i == 0 || self.address(i - 1) < self.address(i)).then_some(())?;
+        }
+        Some(())
+    }
+
+    fn count(&self, range: &Range<usize>, kind: usize) -> usize {
+        range.len() / SIZES[kind]
+    }
+
+    /// Number of functions.
+    pub fn functions(&self) -> usize {
+        self.count(&self.functions, 1)
+    }
+
+    fn frames(&self) -> usize {
+        self.count(&self.frames, 2)
+    }
+
+    /// Number of addresses.
+    pub fn len(&self) -> usize {
+        self.count(&self.addresses, 3)
+    }
+
+    fn address(&self, index: usize) -> u64 {
+        u64_at(&self.bytes, self.addresses.start + SIZES[3] * index)
+    }
+
+    fn innermost(&self, index: usize) -> u32 {
+        u32_at(&self.bytes, self.addresses.start + SIZES[3] * index + 8)
+    }
+
+    fn frame(&self, index: usize) -> StoredFrame {
+        let at = self.frames.start + SIZES[2] * index;
+        let number = |i: usize| u32_at(&self.bytes, at + 4 * i);
+        StoredFrame { function: number(0), line: number(1), column: number(2), caller: number(3) }
+    }
+
+    fn string(&self, id: u32) -> &str {
+        let end = |id: u32| u32_at(&self.bytes, self.ends.start + 4 * id as usize) as usize;
+        let start = if id == 0 { 0 } else { end(id - 1) };
+        let bytes = &self.bytes[self.arena.clone()][start..end(id)];
+        // It was checked when the file was read.
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    fn names(&self, function: u32) -> Names<u32> {
+        let at = self.functions.start + SIZES[1] * function as usize;
+        [0, 1, 2].map(|i| u32_at(&self.bytes, at + 4 * i))
+    }
+
+    /// Name, system name and source file of a function.
+    pub fn function(&self, function: u32) -> Names<&str> {
+        self.names(function).map(|id| self.string(id))
+    }
+
+    /// Where `address` stands, looking from `from` on, the place of a smaller one.
+    pub fn find(&self, address: u64, from: usize) -> Option<usize> {
+        // What is asked for ascends, and mostly all of it is asked for.
+        let mut step = 1;
+        let (mut low, mut high) = (from, from);
+        while high < self.len() && self.address(high) < address {
+            (low, high) = (high + 1, high.saturating_add(step));
+            step *= 2;
+        }
+        high = high.min(self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.address(middle) < address {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        (low < self.len() && self.address(low) == address).then_some(low)
+    }
+
+    /// The frames at address number `index`, innermost first; none when it has no name.
+    pub fn chain(&self, index: usize) -> impl Iterator<Item = StoredFrame> {
+        let mut next = self.innermost(index);
+        std::iter::from_fn(move || {
+            let frame = (next != NONE).then(|| self.frame(next as usize))?;
+            next = frame.caller;
+            Some(frame)
+        })
+    }
+}
+
+/// Answers to be kept: those of a file and new ones.
+#[derive(Default)]
+pub struct Merged {
+    strings: StringTable,
+    functions: FxHashMap<Names<StrId>, u32>,
+    function_list: Vec<Names<StrId>>,
+    frames: FxHashMap<StoredFrame, u32>,
+    frame_list: Vec<StoredFrame>,
+    addresses: Vec<(u64, u32)>,
+}
+
+impl Merged {
+    /// Begins with what was kept so far.
+    pub fn new(stored: Option<&Stored>) -> Merged {
+        let mut merged = Merged::default();
+        let Some(stored) = stored else { return merged };
+        let strings: Vec<StrId> = (0..stored.count(&stored.ends, 0) as u32)
+            .map(|id| merged.strings.intern(stored.string(id)))
+            .collect();
+        // What is equal in a file is equal only once, but a file need not be ours.
+        let functions: Vec<u32> = (0..stored.functions() as u32)
+            .map(|f| merged.function(stored.names(f).map(|id| strings[id as usize])))
+            .collect();
+        let mut frames: Vec<u32> = Vec::with_capacity(stored.frames());
+        for i in 0..stored.frames() {
+            let old = stored.frame(i);
+            let caller = frames.get(old.caller as usize).copied().unwrap_or(NONE);
+            let function = functions[old.function as usize];
+            frames.push(merged.frame(StoredFrame { function, caller, ..old }));
+        }
+        let frame = |i| frames.get(stored.innermost(i) as usize).copied().unwrap_or(NONE);
+        merged.addresses = (0..stored.len()).map(|i| (stored.address(i), frame(i))).collect();
+        merged
+    }
+
+    /// Adds the answers for `addresses`, of which none is there already.
+    pub fn add(&mut self, addresses: &[u64], answers: &Answers) {
+        let mut strings: Vec<Option<StrId>> = vec![None; answers.strings.len()];
+        let mut functions: FxHashMap<Names<StrId>, u32> = FxHashMap::default();
+        for (i, &address) in addresses.iter().enumerate() {
+            let chain = answers.get(i);
+            if chain.len() > MAX_DEPTH.into() {
+                continue;
+            }
+            let mut caller = NONE;
+            for frame in chain.iter().rev() {
+                let names = [frame.name, frame.system_name, frame.file];
+                let function = *functions.entry(names).or_insert_with(|| {
+                    let names = names.map(|id| {
+                        let string = || self.strings.intern(answers.strings.get(id));
+                        *strings[id.0 as usize].get_or_insert_with(string)
+                    });
+                    self.function(names)
+                });
+                let (line, column) = (frame.line, frame.column);
+                caller = self.frame(StoredFrame { function, line, column, caller });
+            }
+            self.addresses.push((address, caller));
+        }
+    }
+
+    fn function(&mut self, names: Names<StrId>) -> u32 {
+        let list = &mut self.function_list;
+        *self.functions.entry(names).or_insert_with(|| {
+            list.push(names);
+            list.len() as u32 - 1
+        })
+    }
+
+    fn frame(&mut self, frame: StoredFrame) -> u32 {
+        let list = &mut self.frame_list;
+        *self.frames.entry(frame).or_insert_with(|| {
+            list.push(frame);
+            list.len() as u32 - 1
+        })
+    }
+
+    /// Bytes of the file that [`Merged::encode`] makes.
+    pub fn size(&self, key: &Key) -> u64 {
+        let counts = [
+            self.strings.len(),
+            self.function_list.len(),
+            self.frame_list.len(),
+            self.addresses.len(),
+        ];
+        let tables: usize = counts.iter().zip(SIZES).map(|(count, size)| count * size).sum();
+        (HEAD + key.text().len() + tables + self.arena()) as u64
+    }
+
+    fn arena(&self) -> usize {
+        self.strings.iter().map(str::len).sum()
+    }
+
+    /// The bytes of a file, which must be less than 4 GiB.
+    pub fn encode(&self, key: &Key) -> Vec<u8> {
+        let mut addresses = self.addresses.clone();
+        addresses.sort_unstable();
+        let counts = [
+            key.text().len(),
+            self.strings.len(),
+            self.function_list.len(),
+            self.frame_list.len(),
+            addresses.len(),
+            self.arena(),
+        ];
+        let mut out = Vec::with_capacity(self.size(key) as usize);
+        out.extend(MAGIC);
+        out.extend([0; 4]);
+        counts.iter().for_each(|&n| out.extend((n as u32).to_le_bytes()));
+        out.extend(key.text().as_bytes());
+        let mut end = 0_u32;
+        for string in self.strings.iter() {
+            end += string.len() as u32;
+            out.extend(end.to_le_bytes());
+        }
+        for names in &self.function_list {
+            names.iter().for_each(|id| out.extend(id.0.to_le_bytes()));
+        }
+        for f in &self.frame_list {
+            let numbers = [f.function, f.line, f.column, f.caller];
+            numbers.iter().for_each(|n| out.extend(n.to_le_bytes()));
+        }
+        for (address, frame) in addresses {
+            out.extend(address.to_le_bytes());
+            out.extend(frame.to_le_bytes());
+        }
+        self.strings.iter().for_each(|s| out.extend(s.as_bytes()));
+        let mut crc = Crc::new();
+        crc.update(&out[12..]);
+        out[8..12].copy_from_slice(&crc.sum().to_le_bytes());
+        out
+    }
+}

@@ -1,0 +1,277 @@
+//! The cache's files: what comes out is what went in, and nothing else is believed.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::symbolize::answers::{Answers, Frame};
+
+fn key(build_id: &str) -> Key {
+    Key::for_test(build_id)
+}
+
+/// Name, file, line.
+type Chain = Vec<(String, String, u32)>;
+
+fn answers(chains: &[Chain]) -> Answers {
+    let mut answers = Answers::default();
+    for chain in chains {
+        let frames: Vec<Frame> = chain
+            .iter()
+            .map(|(name, file, line)| {
+                let mut intern = |s: &str| answers.strings.intern(s);
+                let (name, system_name) = (intern(name), intern(&format!("_Z{name}")));
+                Frame { name, system_name, file: intern(file), line: *line, column: line / 2 }
+            })
+            .collect();
+        answers.push(frames);
+    }
+    answers
+}
+
+fn chain_at(stored: &Stored, address: u64) -> Option<Chain> {
+    let place = stored.find(address, 0)?;
+    let frame = |f: stored::StoredFrame| {
+        let [name, system_name, file] = stored.function(f.function);
+        assert_eq!((system_name, f.column), (format!("_Z{name}").as_str(), f.line / 2));
+        (name.to_owned(), file.to_owned(), f.line)
+    };
+    Some(stored.chain(place).map(frame).collect())
+}
+
+fn chain(names: &[(&str, u32)]) -> Chain {
+    names.iter().map(|(name, line)| ((*name).into(), format!("{name}.c"), *line)).collect()
+}
+
+fn file(addresses: &[u64], chains: &[Chain]) -> Vec<u8> {
+    let mut merged = Merged::new(None);
+    merged.add(addresses, &answers(chains));
+    let bytes = merged.encode(&key("abcd1234"));
+    assert_eq!(bytes.len() as u64, merged.size(&key("abcd1234")));
+    bytes
+}
+
+fn parse(bytes: &[u8]) -> Result<Option<Stored>, &'static str> {
+    Stored::parse(bytes.to_vec(), &key("abcd1234"))
+}
+
+/// The bytes with the checksum that belongs to them.
+fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.len() >= 12 {
+        let mut crc = flate2::Crc::new();
+        crc.update(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.sum().to_le_bytes());
+    }
+    bytes
+}
+
+fn cache(size: u64) -> (tempfile::TempDir, Cache) {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::at(dir.path().join("cache/prof"), size);
+    (dir, cache)
+}
+
+fn merged(addresses: &[u64]) -> Merged {
+    let mut merged = Merged::new(None);
+    let chains: Vec<Chain> = addresses.iter().map(|_| chain(&[("f", 1)])).collect();
+    merged.add(addresses, &answers(&chains));
+    merged
+}
+
+#[test]
+fn later_answers_join_earlier_ones() {
+    let (inner, outer) = (chain(&[("inner", 4), ("middle", 7), ("outer", 11)]), chain(&[("é", 3)]));
+    let first =
+        parse(&file(&[5, 9, 70], &[inner.clone(), vec![], outer.clone()])).unwrap().unwrap();
+    assert_eq!((first.len(), first.find(6, 0).is_some()), (3, false));
+    let mut merged = Merged::new(Some(&first));
+    merged.add(&[1, 8], &answers(&[outer.clone(), inner[1..].to_vec()]));
+    let second = parse(&merged.encode(&key("abcd1234"))).unwrap().unwrap();
+    let all: Vec<Option<Chain>> = [1, 5, 8, 9, 70, 71].map(|a| chain_at(&second, a)).to_vec();
+    let want = [&outer, &inner, &inner[1..].to_vec(), &vec![], &outer];
+    assert_eq!(all[..5], want.map(|c| Some(c.clone())));
+    assert_eq!(all[5], None);
+    // Nothing stands twice: three functions of the first file, and its frames.
+    assert_eq!(second.functions(), 4);
+}
+
+#[test]
+fn of_another_key_nothing_is_read() {
+    let bytes = file(&[1], &[chain(&[("f", 1)])]);
+    assert!(Stored::parse(bytes, &key("abcd1235")).unwrap().is_none());
+}
+
+#[test]
+fn a_chain_without_end_is_refused() {
+    let bytes = file(&[1], &[chain(&[("f", 1), ("g", 2)])]);
+    // The last frame's caller stands before the only address and the arena.
+    let arena: usize = ["f", "_Zf", "f.c", "g", "_Zg", "g.c"].iter().map(|s| s.len()).sum();
+    let caller = bytes.len() - arena - 12 - 4;
+    for (number, good) in [(0, true), (1, false), (2, false), (u32::MAX, true)] {
+        let mut bytes = bytes.clone();
+        bytes[caller..caller + 4].copy_from_slice(&u32::to_le_bytes(number));
+        assert_eq!(parse(&summed(bytes)).is_ok(), good, "{number}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_comes_back(
+        chains in prop::collection::btree_map(
+            any::<u64>(),
+            prop::collection::vec(("[a-zé]{0,3}", "[a-z/]{0,2}", 0..5u32), 0..5),
+            0..40,
+        ),
+        cut in 0..40usize,
+    ) {
+        let addresses: Vec<u64> = chains.keys().copied().collect();
+        let all: Vec<Chain> = chains.values().cloned().collect();
+        let cut = cut.min(all.len());
+        let first = parse(&file(&addresses[cut..], &all[cut..])).unwrap().unwrap();
+        let mut both = Merged::new(Some(&first));
+        both.add(&addresses[..cut], &answers(&all[..cut]));
+        let both = parse(&both.encode(&key("abcd1234"))).unwrap().unwrap();
+        let mut place = 0;
+        for (address, chain) in &chains {
+            prop_assert_eq!(chain_at(&both, *address), Some(chain.clone()));
+            // Also when it is looked for from the place of the one before.
+            place = both.find(*address, place).unwrap();
+        }
+        prop_assert_eq!(both.len(), chains.len());
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_or_harmless(
+        at in 0..600usize, value in any::<u8>(), length in 0..600usize, fix in any::<bool>(),
+    ) {
+        let chains = [chain(&[("inner", 4), ("outer", 7)]), vec![], chain(&[("outer", 9)])];
+        let good = file(&[3, 5, 8], &chains);
+        let mut bytes = good.clone();
+        let at = at % bytes.len();
+        bytes[at] = value;
+        bytes.truncate(length.max(1));
+        let bytes = if fix { summed(bytes) } else { bytes };
+        match parse(&bytes) {
+            Ok(Some(stored)) => {
+                prop_assert!(fix || bytes == good);
+                for i in 0..stored.len() {
+                    stored.chain(i).for_each(|f| assert!(stored.function(f.function).len() == 3));
+                }
+                // It can be merged, too.
+                Merged::new(Some(&stored)).encode(&key("abcd1234"));
+            }
+            Ok(None) => prop_assert!(fix),
+            Err(_) => prop_assert!(bytes != good),
+        }
+    }
+}
+
+#[test]
+fn only_files_of_the_user_are_read() {
+    let (dir, cache) = cache(1 << 20);
+    let key = key("abcd1234");
+    assert!(cache.load(&key).is_none());
+    cache.store(&key, &merged(&[7]));
+    let path = cache.path(&key);
+    let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&cache.dir), mode(&path)), (0o700, 0o600));
+    assert_eq!(cache.load(&key).unwrap().len(), 1);
+    // Others may write to it.
+    fs::set_permissions(&path, Permissions::from_mode(0o622)).unwrap();
+    assert!(cache.load(&key).is_none());
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&cache.dir, Permissions::from_mode(0o777)).unwrap();
+    assert!(cache.load(&key).is_none());
+    fs::set_permissions(&cache.dir, Permissions::from_mode(0o700)).unwrap();
+    // A link leads to it.
+    let elsewhere = dir.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    assert!(cache.load(&key).is_none());
+    // A new file takes the link's place and leaves alone what it leads to.
+    let before = fs::read(&elsewhere).unwrap();
+    cache.store(&key, &merged(&[7, 8]));
+    assert_eq!(cache.load(&key).unwrap().len(), 2);
+    assert_eq!(fs::read(&elsewhere).unwrap(), before);
+    assert!(cache.troubles().is_empty());
+    // Nothing waits for what is no file at all.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(cache.load(&key).is_none());
+}
+
+#[test]
+fn a_folder_of_someone_else_gets_nothing() {
+    if uid() != 0 {
+        println!("SKIPPED: a_folder_of_someone_else_gets_nothing: only root can give folders away");
+        return;
+    }
+    let (dir, mut cache) = cache(1 << 20);
+    cache.asked_for = true;
+    std::os::unix::fs::chown(dir.path(), Some(1), None).unwrap();
+    for _ in 0..2 {
+        cache.store(&key("abcd1234"), &merged(&[7]));
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    let troubles = cache.troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains("someone else"), "{troubles:?}");
+}
+
+#[test]
+fn the_least_recently_used_files_make_room() {
+    let one = merged(&[7]).size(&key("abcd0000"));
+    let (_dir, cache) = cache(3 * one);
+    let keys: Vec<Key> = (0..5).map(|i| key(&format!("abcd000{i}"))).collect();
+    let used = |key: &Key, seconds: u64| {
+        let file = File::options().append(true).open(cache.path(key)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    };
+    for (i, key) in keys[..3].iter().enumerate() {
+        cache.store(key, &merged(&[7]));
+        used(key, 100 + i as u64);
+    }
+    // Reading is use.
+    assert!(cache.load(&keys[0]).is_some());
+    let stale = cache.dir.join(".unfinished-old");
+    fs::write(&stale, "x").unwrap();
+    File::options()
+        .append(true)
+        .open(&stale)
+        .unwrap()
+        .set_modified(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    fs::write(cache.dir.join(".unfinished-new"), "x").unwrap();
+    cache.store(&keys[3], &merged(&[7]));
+    let there = |i: usize| cache.path(&keys[i]).exists();
+    assert_eq!([0, 1, 2, 3].map(there), [true, false, true, true]);
+    assert!(!stale.exists() && cache.dir.join(".unfinished-new").exists());
+    // What is larger than all may be is not kept.
+    cache.store(&keys[4], &merged(&(0..1000).collect::<Vec<u64>>()));
+    assert_eq!([0, 2, 3, 4].map(there), [true, true, true, false]);
+}
+
+#[test]
+fn a_damaged_file_is_told_and_written_anew() {
+    let (_dir, cache) = cache(1 << 20);
+    let key = key("abcd1234");
+    cache.store(&key, &merged(&[7]));
+    fs::write(cache.path(&key), "prof").unwrap();
+    assert!(cache.load(&key).is_none());
+    let troubles = cache.troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains("damaged"), "{troubles:?}");
+    cache.store(&key, &merged(&[7]));
+    assert_eq!(cache.load(&key).unwrap().len(), 1);
+}
+
+#[test]
+fn sizes_are_numbers_with_a_unit() {
+    let good = [("0", 0), ("4096", 4096), ("3k", 3072), ("512M", 512 << 20), ("2GB", 2 << 30)];
+    for (text, size) in good {
+        assert_eq!(bytes(text), Some(size), "{text}");
+    }
+    for text in ["", "M", "-1", "1.5G", "lots", "99999999999G"] {
+        assert_eq!(bytes(text), None, "{text}");
+    }
+}
