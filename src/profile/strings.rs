@@ -59,6 +59,13 @@ impl StringTable {
         StrId(id)
     }
 
+    /// Makes room for so many more strings: to grow step by step hashes all again each time.
+    pub fn reserve(&mut self, strings: usize) {
+        let StringTable { arena, ends, index } = self;
+        ends.reserve(strings);
+        index.reserve(strings, |&id| hash(slice(arena, ends, id)));
+    }
+
     /// Id of `s` if the table holds it.
     pub fn find(&self, s: &str) -> Option<StrId> {
         self.index.find(hash(s), |&id| slice(&self.arena, &self.ends, id) == s).map(|&id| StrId(id))
@@ -101,6 +108,8 @@ mod tests {
         assert_eq!(t.intern("main"), a);
         assert_ne!(t.intern("main2"), a);
         assert_eq!(t.get(a), "main");
+        t.reserve(1000);
+        assert_eq!(t.intern("main"), a);
         assert_eq!(t.intern(""), StrId::EMPTY);
         assert_eq!(t.find("nothing"), None);
         assert_eq!(t.iter().collect::<Vec<_>>(), ["", "main", "main2"]);

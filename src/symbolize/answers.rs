@@ -127,6 +127,11 @@ impl FunctionIndex {
         FunctionIndex(profile.functions.iter().map(key).zip(ids).collect())
     }
 
+    /// Makes room for so many more functions.
+    pub fn reserve(&mut self, functions: usize) {
+        self.0.reserve(functions);
+    }
+
     /// The function with these names, which is added when it is new.
     pub fn id(&mut self, profile: &mut Profile, function: Function) -> FunctionId {
         let key = (function.name, function.system_name, function.filename);
@@ -194,9 +199,10 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes kept answers into a profile.
+/// Writes kept answers into a profile, string by string and function by function only once.
 pub struct StoredWriter<'a> {
     stored: &'a Stored,
+    strings: Vec<Option<StrId>>,
     functions: Vec<Option<FunctionId>>,
     /// Where the last address stood.
     place: usize,
@@ -204,10 +210,20 @@ pub struct StoredWriter<'a> {
 }
 
 impl<'a> StoredWriter<'a> {
-    /// A writer of these answers.
-    pub fn new(stored: &'a Stored) -> StoredWriter<'a> {
-        let functions = vec![None; stored.functions()];
-        StoredWriter { stored, functions, place: 0, lines: Vec::new() }
+    /// A writer of these answers for so many addresses.
+    pub fn new(
+        stored: &'a Stored,
+        addresses: usize,
+        profile: &mut Profile,
+        known: &mut FunctionIndex,
+    ) -> StoredWriter<'a> {
+        if addresses > stored.len() / 2 {
+            // Most of it will be needed.
+            profile.strings.reserve(stored.strings());
+            known.reserve(stored.functions());
+        }
+        let (strings, functions) = (vec![None; stored.strings()], vec![None; stored.functions()]);
+        StoredWriter { stored, strings, functions, place: 0, lines: Vec::new() }
     }
 
     /// Gives `location` the frames of `address`, which is not smaller than the one before; returns
@@ -219,22 +235,23 @@ impl<'a> StoredWriter<'a> {
         location: LocationId,
         address: u64,
     ) -> bool {
-        let stored = self.stored;
-        let Some(place) = stored.find(address, self.place) else { return false };
-        self.place = place;
-        self.lines.clear();
-        for frame in stored.chain(place) {
-            let function = *self.functions[frame.function as usize].get_or_insert_with(|| {
-                let [name, system_name, filename] =
-                    stored.function(frame.function).map(|text| profile.strings.intern(text));
+        let StoredWriter { stored, strings, functions, place, lines } = self;
+        let Some(found) = stored.find(address, *place) else { return false };
+        *place = found;
+        lines.clear();
+        for frame in stored.chain(found) {
+            let function = *functions[frame.function as usize].get_or_insert_with(|| {
+                let [name, system_name, filename] = stored.function(frame.function).map(|id| {
+                    let intern = || profile.strings.intern(stored.string(id));
+                    *strings[id as usize].get_or_insert_with(intern)
+                });
                 known.id(profile, Function { name, system_name, filename, start_line: 0 })
             });
-            let (line, column) = (frame.line.into(), frame.column.into());
-            self.lines.push(Line { function, line, column });
+            lines.push(Line { function, line: frame.line.into(), column: frame.column.into() });
         }
-        if !self.lines.is_empty() {
-            profile.set_lines(location, &self.lines);
+        if !lines.is_empty() {
+            profile.set_lines(location, lines);
         }
-        self.lines.iter().any(|l| l.line > 0)
+        lines.iter().any(|l| l.line > 0)
     }
 }

@@ -13,7 +13,7 @@ use super::answers::{Answers, FunctionIndex, StoredWriter, Writer};
 use super::cache::{Key, Merged, Stored};
 use super::kernel::{self, Kallsyms};
 use super::perf_map::PerfMap;
-use super::source::{self, Found};
+use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
 use super::{Binary, Options, Outcome, Why, elf};
 
@@ -33,20 +33,20 @@ struct Group {
     /// Answers came, whatever they say.
     answered: bool,
     with_lines: bool,
-    kept: Kept,
+    kept: Option<Kept>,
 }
 
-/// What the cache has to do with a group.
-#[derive(Default)]
+/// What the cache has to do with a group whose answers can be kept.
 struct Kept {
-    /// What the answers depend on; `None`: they are not to be kept.
-    key: Option<Key>,
+    /// What the answers depend on.
+    key: Key,
+    found: Found,
     /// Answers of an earlier recording.
     stored: Option<Stored>,
 }
 
 enum Source {
-    Elf(Box<Found>),
+    Elf(Vec<Layer>),
     Kernel(Kallsyms),
     Vdso(Vdso, String),
     PerfMap(PerfMap),
@@ -75,7 +75,7 @@ pub fn symbolize(
         let first = all.partition_point(|(task, _)| task.group < i);
         let end = all.partition_point(|(task, _)| task.group <= i);
         write(profile, &mut functions, group, &all[first..end]);
-        keep(group, &sources[i], &all[first..end], options);
+        keep(group, &all[first..end], options);
     }
     set_flags(profile, options, &groups);
     let mut troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
@@ -122,7 +122,7 @@ fn groups(
                 _ => Why::NoSymbol,
             };
             let (mappings, asked) = (Vec::new(), Vec::new());
-            let (answered, with_lines, kept) = (false, false, Kept::default());
+            let (answered, with_lines, kept) = (false, false, None);
             groups.push(Group { mappings, asked, in_vain, answered, with_lines, kept });
             sources.push(source);
             found_files.push(found);
@@ -138,7 +138,7 @@ fn groups(
     }
     for (group, found) in groups.iter_mut().zip(&found_files) {
         group.asked.sort_unstable();
-        group.kept = kept(group, found.as_ref(), options).unwrap_or_default();
+        group.kept = kept(group, found.as_ref(), options);
     }
     (groups, sources)
 }
@@ -151,7 +151,7 @@ fn kept(group: &Group, found: Option<&Found>, options: &Options) -> Option<Kept>
     }
     let key = Key::of(found, options)?;
     let stored = cache.load(&key);
-    Some(Kept { key: Some(key), stored })
+    Some(Kept { key, found: found.clone(), stored })
 }
 
 /// The address in the terms of the source.
@@ -184,7 +184,7 @@ fn open(
         simple(Err(Why::Anonymous))
     } else {
         match source::find(file, build_id, instead, options) {
-            Ok(found) => (Source::Elf(Box::new(found.clone())), Some(found)),
+            Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
             Err(why) => simple(Err(why)),
         }
     }
@@ -207,7 +207,7 @@ fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
     for (group, Group { asked, kept, .. }) in groups.iter().enumerate() {
         let mut addresses: Vec<u64> = asked.iter().map(|a| a.0).collect();
         addresses.dedup();
-        if let Some(stored) = &kept.stored {
+        if let Some(stored) = kept.as_ref().and_then(|kept| kept.stored.as_ref()) {
             let mut from = 0;
             addresses.retain(|&address| match stored.find(address, from) {
                 Some(place) => {
@@ -268,7 +268,7 @@ fn run(
 
 fn answer(source: &Source, addresses: &[u64], options: &Options, done: &dyn Fn(usize)) -> Answered {
     let answers = match source {
-        Source::Elf(found) => return elf::resolve(&found.layers, addresses, options, done),
+        Source::Elf(layers) => return elf::resolve(layers, addresses, options, done),
         Source::Kernel(kallsyms) => Ok(kallsyms.resolve(addresses)),
         Source::Vdso(vdso, build_id) => vdso.resolve(build_id, addresses),
         Source::PerfMap(map) => Ok(map.resolve(addresses)),
@@ -286,7 +286,9 @@ fn write(
     group: &mut Group,
     tasks: &[(Task, Answered)],
 ) {
-    let mut stored = group.kept.stored.as_ref().map(StoredWriter::new);
+    let stored = group.kept.as_ref().and_then(|kept| kept.stored.as_ref());
+    let mut stored =
+        stored.map(|stored| StoredWriter::new(stored, group.asked.len(), profile, functions));
     group.answered = stored.is_some() && tasks.is_empty();
     let mut rest = group.asked.as_slice();
     for (task, answers) in tasks {
@@ -331,9 +333,8 @@ fn write(
 }
 
 /// Keeps what the tasks found for the next recording, if nothing was wrong with their sources.
-fn keep(group: &Group, source: &Source, tasks: &[(Task, Answered)], options: &Options) {
-    let (Some(cache), Some(key), Source::Elf(found)) = (&options.cache, &group.kept.key, source)
-    else {
+fn keep(group: &Group, tasks: &[(Task, Answered)], options: &Options) {
+    let (Some(cache), Some(Kept { key, found, stored })) = (&options.cache, &group.kept) else {
         return;
     };
     let good = |(_, answers): &(Task, Answered)| answers.as_ref().is_ok_and(|a| !a.doubtful);
@@ -342,7 +343,7 @@ fn keep(group: &Group, source: &Source, tasks: &[(Task, Answered)], options: &Op
     {
         return;
     }
-    let mut merged = Merged::new(group.kept.stored.as_ref());
+    let mut merged = Merged::new(stored.as_ref());
     for (task, answers) in tasks {
         if let Ok(answers) = answers {
             merged.add(&task.addresses, answers);

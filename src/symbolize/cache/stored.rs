@@ -10,7 +10,7 @@ use flate2::Crc;
 use rustc_hash::FxHashMap;
 
 use crate::profile::{StrId, StringTable};
-use crate::symbolize::answers::Answers;
+use crate::symbolize::answers::{Answers, Frame};
 
 use super::Key;
 
@@ -30,7 +30,7 @@ const MAX_DEPTH: u16 = 1000;
 const SIZES: [usize; 4] = [4, 12, 16, 12];
 
 /// A function at an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct StoredFrame {
     /// Number of the function.
     pub function: u32,
@@ -111,13 +111,12 @@ impl Stored {
     fn check(&self) -> Option<()> {
         let arena = std::str::from_utf8(&self.bytes[self.arena.clone()]).ok()?;
         let mut start = 0;
-        for i in 0..self.count(&self.ends, 0) {
+        for i in 0..self.strings() {
             let end = u32_at(&self.bytes, self.ends.start + 4 * i) as usize;
             (end >= start && arena.is_char_boundary(end)).then_some(())?;
             start = end;
         }
-        let strings = self.count(&self.ends, 0);
-        let (functions, frames) = (self.functions(), self.frames());
+        let (strings, functions, frames) = (self.strings(), self.functions(), self.frames());
         for i in 0..functions * 3 {
             let id = u32_at(&self.bytes, self.functions.start + 4 * i) as usize;
             (id < strings).then_some(())?;
@@ -143,6 +142,11 @@ impl Stored {
 
     fn count(&self, range: &Range<usize>, kind: usize) -> usize {
         range.len() / SIZES[kind]
+    }
+
+    /// Number of strings.
+    pub fn strings(&self) -> usize {
+        self.count(&self.ends, 0)
     }
 
     /// Number of functions.
@@ -173,7 +177,8 @@ impl Stored {
         StoredFrame { function: number(0), line: number(1), column: number(2), caller: number(3) }
     }
 
-    fn string(&self, id: u32) -> &str {
+    /// Text of a string.
+    pub fn string(&self, id: u32) -> &str {
         let end = |id: u32| u32_at(&self.bytes, self.ends.start + 4 * id as usize) as usize;
         let start = if id == 0 { 0 } else { end(id - 1) };
         let bytes = &self.bytes[self.arena.clone()][start..end(id)];
@@ -181,14 +186,10 @@ impl Stored {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    fn names(&self, function: u32) -> Names<u32> {
+    /// Numbers of the strings of a function: its name, system name and source file.
+    pub fn function(&self, function: u32) -> Names<u32> {
         let at = self.functions.start + SIZES[1] * function as usize;
         [0, 1, 2].map(|i| u32_at(&self.bytes, at + 4 * i))
-    }
-
-    /// Name, system name and source file of a function.
-    pub fn function(&self, function: u32) -> Names<&str> {
-        self.names(function).map(|id| self.string(id))
     }
 
     /// Where `address` stands, looking from `from` on, the place of a smaller one.
@@ -228,8 +229,7 @@ pub struct Merged {
     strings: StringTable,
     functions: FxHashMap<Names<StrId>, u32>,
     function_list: Vec<Names<StrId>>,
-    frames: FxHashMap<StoredFrame, u32>,
-    frame_list: Vec<StoredFrame>,
+    frames: Vec<StoredFrame>,
     addresses: Vec<(u64, u32)>,
 }
 
@@ -238,36 +238,39 @@ impl Merged {
     pub fn new(stored: Option<&Stored>) -> Merged {
         let mut merged = Merged::default();
         let Some(stored) = stored else { return merged };
-        let strings: Vec<StrId> = (0..stored.count(&stored.ends, 0) as u32)
+        merged.strings.reserve(stored.strings());
+        let strings: Vec<StrId> = (0..stored.strings() as u32)
             .map(|id| merged.strings.intern(stored.string(id)))
             .collect();
         // What is equal in a file is equal only once, but a file need not be ours.
         let functions: Vec<u32> = (0..stored.functions() as u32)
-            .map(|f| merged.function(stored.names(f).map(|id| strings[id as usize])))
+            .map(|f| merged.function(stored.function(f).map(|id| strings[id as usize])))
             .collect();
-        let mut frames: Vec<u32> = Vec::with_capacity(stored.frames());
-        for i in 0..stored.frames() {
-            let old = stored.frame(i);
-            let caller = frames.get(old.caller as usize).copied().unwrap_or(NONE);
-            let function = functions[old.function as usize];
-            frames.push(merged.frame(StoredFrame { function, caller, ..old }));
-        }
-        let frame = |i| frames.get(stored.innermost(i) as usize).copied().unwrap_or(NONE);
-        merged.addresses = (0..stored.len()).map(|i| (stored.address(i), frame(i))).collect();
+        merged.frames = (0..stored.frames())
+            .map(|i| stored.frame(i))
+            .map(|f| StoredFrame { function: functions[f.function as usize], ..f })
+            .collect();
+        merged.addresses =
+            (0..stored.len()).map(|i| (stored.address(i), stored.innermost(i))).collect();
         merged
     }
 
-    /// Adds the answers for `addresses`, of which none is there already.
+    /// Adds the answers for `addresses`, which ascend and of which none is there already.
     pub fn add(&mut self, addresses: &[u64], answers: &Answers) {
+        self.strings.reserve(answers.strings.len());
         let mut strings: Vec<Option<StrId>> = vec![None; answers.strings.len()];
         let mut functions: FxHashMap<Names<StrId>, u32> = FxHashMap::default();
+        // Neighbours are mostly in the same functions: the frames of the last one, outermost first.
+        let mut last: Vec<(Frame, u32)> = Vec::new();
         for (i, &address) in addresses.iter().enumerate() {
             let chain = answers.get(i);
             if chain.len() > MAX_DEPTH.into() {
                 continue;
             }
-            let mut caller = NONE;
-            for frame in chain.iter().rev() {
+            let outermost_first = || chain.iter().rev();
+            let same = |((known, _), frame): &(&(Frame, u32), &Frame)| known == *frame;
+            last.truncate(last.iter().zip(outermost_first()).take_while(same).count());
+            for frame in outermost_first().skip(last.len()) {
                 let names = [frame.name, frame.system_name, frame.file];
                 let function = *functions.entry(names).or_insert_with(|| {
                     let names = names.map(|id| {
@@ -276,10 +279,12 @@ impl Merged {
                     });
                     self.function(names)
                 });
+                let caller = last.last().map_or(NONE, |&(_, number)| number);
                 let (line, column) = (frame.line, frame.column);
-                caller = self.frame(StoredFrame { function, line, column, caller });
+                last.push((*frame, self.frames.len() as u32));
+                self.frames.push(StoredFrame { function, line, column, caller });
             }
-            self.addresses.push((address, caller));
+            self.addresses.push((address, last.last().map_or(NONE, |&(_, number)| number)));
         }
     }
 
@@ -291,22 +296,10 @@ impl Merged {
         })
     }
 
-    fn frame(&mut self, frame: StoredFrame) -> u32 {
-        let list = &mut self.frame_list;
-        *self.frames.entry(frame).or_insert_with(|| {
-            list.push(frame);
-            list.len() as u32 - 1
-        })
-    }
-
     /// Bytes of the file that [`Merged::encode`] makes.
     pub fn size(&self, key: &Key) -> u64 {
-        let counts = [
-            self.strings.len(),
-            self.function_list.len(),
-            self.frame_list.len(),
-            self.addresses.len(),
-        ];
+        let counts =
+            [self.strings.len(), self.function_list.len(), self.frames.len(), self.addresses.len()];
         let tables: usize = counts.iter().zip(SIZES).map(|(count, size)| count * size).sum();
         (HEAD + key.text().len() + tables + self.arena()) as u64
     }
@@ -323,7 +316,7 @@ impl Merged {
             key.text().len(),
             self.strings.len(),
             self.function_list.len(),
-            self.frame_list.len(),
+            self.frames.len(),
             addresses.len(),
             self.arena(),
         ];
@@ -340,7 +333,7 @@ impl Merged {
         for names in &self.function_list {
             names.iter().for_each(|id| out.extend(id.0.to_le_bytes()));
         }
-        for f in &self.frame_list {
+        for f in &self.frames {
             let numbers = [f.function, f.line, f.column, f.caller];
             numbers.iter().for_each(|n| out.extend(n.to_le_bytes()));
         }
