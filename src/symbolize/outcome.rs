@@ -101,7 +101,7 @@ pub struct Outcome {
     pub binaries: Vec<Binary>,
     /// Locations without names that belong to no mapping.
     pub homeless: usize,
-    /// What went wrong with servers of debug files, one sentence each.
+    /// What went wrong with servers of debug files and with the cache, one sentence each.
     pub troubles: Vec<String>,
 }
 

@@ -2,11 +2,14 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::symbolize::Options;
 use crate::symbolize::answers::{Answers, Frame};
+use crate::symbolize::source::{Found, Headers, Layer};
 
 fn key(build_id: &str) -> Key {
     Key::for_test(build_id)
@@ -275,4 +278,66 @@ fn sizes_are_numbers_with_a_unit() {
     for text in ["", "M", "-1", "1.5G", "lots", "99999999999G"] {
         assert_eq!(bytes(text), None, "{text}");
     }
+}
+
+/// Runs a tool in a folder.
+fn tool(dir: &Path, command: &str, args: &[&str]) {
+    let status = Command::new(command).args(args).current_dir(dir).status();
+    assert!(status.unwrap().success(), "{command} {args:?}");
+}
+
+#[test]
+fn the_key_holds_all_that_answers_depend_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("main.c"), "int main(void) { return 0; }").unwrap();
+    tool(dir.path(), "gcc", &["-g", "-o", "main", "main.c"]);
+    let found = |build_id: &str, debug_info| Found {
+        headers: Headers { build_id: build_id.into(), ..Headers::default() },
+        binary: true,
+        layers: vec![Layer::of(&path("main"), debug_info)],
+        stripped: false,
+    };
+    let options = Options { debug_dirs: vec![path("debug")], ..Options::default() };
+    let key = || Key::of(&found("abcd1234", true), &options);
+    let first = key().unwrap();
+    assert_eq!(Some(&first), key().as_ref());
+    let differs = |key: Option<Key>| key.unwrap().file_name() != first.file_name();
+    assert!(differs(Key::of(&found("abcd1235", true), &options)));
+    assert!(differs(Key::of(&found("abcd1234", false), &options)));
+    for other in [
+        Options { inlines: false, ..options.clone() },
+        Options { demangle: false, ..options.clone() },
+    ] {
+        assert!(differs(Key::of(&found("abcd1234", true), &other)));
+    }
+    // Without a build id, or with none that can be part of a file's name.
+    for bad in ["", "abcd", "a".repeat(400).as_str()] {
+        assert_eq!(Key::of(&found(bad, true), &options), None);
+    }
+    // A package of split debug information, as the symbolizer looks for it.
+    fs::write(path("main.dwp"), "").unwrap();
+    assert!(differs(key()));
+    fs::remove_file(path("main.dwp")).unwrap();
+    assert_eq!(Some(&first), key().as_ref());
+    // The file is another one, although it says the same.
+    fs::copy(path("main"), path("copy")).unwrap();
+    fs::rename(path("copy"), path("main")).unwrap();
+    assert!(differs(key()));
+    let second = key().unwrap();
+    // What it shares with others lies elsewhere: without that there may be more names later.
+    fs::write(path("link"), b"shared.debug\0\xab\xcd\xef").unwrap();
+    let add = ["--add-section", ".gnu_debugaltlink=link", "main"];
+    tool(dir.path(), "objcopy", &add);
+    assert_eq!(key(), None);
+    fs::write(path("shared.debug"), "").unwrap();
+    let beside = key().unwrap();
+    assert_ne!(beside, second);
+    fs::create_dir_all(path("debug/.build-id/ab")).unwrap();
+    fs::write(path("debug/.build-id/ab/cdef.debug"), "").unwrap();
+    assert_ne!(key().unwrap(), beside);
+    // It stands for another file's debug information.
+    fs::write(path("link"), b"main.debug\0\0\x01\x02\x03\x04").unwrap();
+    tool(dir.path(), "objcopy", &["--add-section", ".gnu_debuglink=link", "main"]);
+    assert_eq!(key(), None);
 }
