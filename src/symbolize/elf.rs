@@ -115,6 +115,8 @@ fn all_layers(
 
 struct Asker<'a> {
     options: &'a Options,
+    /// Has parsed the symbol tables that were asked so far.
+    plain: Option<Symbolizer>,
     error: Option<String>,
     /// All that will be asked for.
     addresses: &'a [u64],
@@ -124,7 +126,7 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(options: &'a Options, addresses: &'a [u64]) -> Asker<'a> {
-        Asker { options, error: None, addresses, code: Vec::new() }
+        Asker { options, plain: None, error: None, addresses, code: Vec::new() }
     }
 
     fn symbolizer(&self) -> Symbolizer {
@@ -159,8 +161,9 @@ impl<'a> Asker<'a> {
         let source = source(layer, debug_info);
         let code = self.code(&layer.path);
         let mut answers = Answers::default();
-        // Of its own for each file: what it has parsed takes much memory.
-        let symbolizer = self.symbolizer();
+        // What was parsed of debug information takes much memory, and is given back at the end.
+        let plain = self.plain.take().filter(|_| !debug_info);
+        let symbolizer = plain.unwrap_or_else(|| self.symbolizer());
         let mut known = Known::default();
         for (n, batch) in addresses.chunks(BATCH).enumerate() {
             match symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
@@ -186,6 +189,9 @@ impl<'a> Asker<'a> {
                 }
             }
             tell(batch.len());
+        }
+        if !debug_info {
+            self.plain = Some(symbolizer);
         }
         answers
     }
