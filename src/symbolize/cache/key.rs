@@ -69,6 +69,10 @@ fn source(layer: &Layer, options: &Options) -> Option<String> {
         // It came out of the binary.
         return Some(format!("{debug_info} packed\n"));
     }
+    // What was put aside may be in many files.
+    if layer.split {
+        return None;
+    }
     let mut text = format!("{debug_info} {}\n", identity(&layer.path)?);
     if layer.debug_info {
         let mut package = layer.path.clone();

@@ -292,11 +292,10 @@ fn the_key_holds_all_that_answers_depend_on() {
     let path = |name: &str| dir.path().join(name);
     fs::write(path("main.c"), "int main(void) { return 0; }").unwrap();
     tool(dir.path(), "gcc", &["-g", "-o", "main", "main.c"]);
-    let found = |build_id: &str, debug_info| Found {
-        headers: Headers { build_id: build_id.into(), ..Headers::default() },
-        binary: true,
-        layers: vec![Layer::of(&path("main"), debug_info)],
-        stripped: false,
+    let found = |build_id: &str, has_debug_info| {
+        let headers = Headers { build_id: build_id.into(), has_debug_info, ..Headers::default() };
+        let layers = vec![Layer::of(&path("main"), &headers)];
+        Found { headers, binary: true, layers, stripped: false }
     };
     let options = Options { debug_dirs: vec![path("debug")], ..Options::default() };
     let key = || Key::of(&found("abcd1234", true), &options);
@@ -315,6 +314,10 @@ fn the_key_holds_all_that_answers_depend_on() {
     for bad in ["", "abcd", "a".repeat(400).as_str()] {
         assert_eq!(Key::of(&found(bad, true), &options), None);
     }
+    // Split: in other files, which are not looked for here.
+    let mut split = found("abcd1234", true);
+    split.layers[0].split = true;
+    assert_eq!(Key::of(&split, &options), None);
     // A package of split debug information, as the symbolizer looks for it.
     fs::write(path("main.dwp"), "").unwrap();
     assert!(differs(key()));
