@@ -108,7 +108,9 @@ pub fn record(
     let mut profile = aggregated.profile;
     let named = names.is_some();
     let outcome = names.map(|options| {
-        let options = symbolize::Options { files: aggregated.files, ..options };
+        let (files, run_time) = (aggregated.files, aggregated.run_time);
+        let changed = aggregated.changed;
+        let options = symbolize::Options { files, run_time, changed, ..options };
         symbolize::symbolize(&mut profile, &options, &|done, all| progress.symbols(done, all))
     });
     diagnostics.unsymbolized = symbolize::unsymbolized(&profile);

@@ -61,7 +61,7 @@ pub fn forget_pages(inside: &[u8], file: &Metadata) -> bool {
         let map = maps::parse_line(line);
         let holds = map.is_some_and(|m| {
             let whole = m.offset == 0 && m.end - m.start >= file.len();
-            whole && m.inode == file.ino() && (m.start..m.end).contains(&at)
+            whole && m.file.inode == file.ino() && (m.start..m.end).contains(&at)
         });
         holds && line.split(' ').nth(1).is_some_and(|mode| mode.starts_with("r--"))
     };

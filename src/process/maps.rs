@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sampler::record::FileId;
+
 /// An executable region of a process's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -76,8 +78,8 @@ pub struct MapsLine<'a> {
     pub executable: bool,
     /// Offset in the file.
     pub offset: u64,
-    /// Inode; 0 for anonymous memory.
-    pub inode: u64,
+    /// The file; inode 0 for anonymous memory.
+    pub file: FileId,
     /// Path or name (`[vdso]`), empty for anonymous memory; without ` (deleted)`.
     pub path: &'a str,
     /// The file has no name any more.
@@ -94,10 +96,11 @@ pub fn parse_line(line: &str) -> Option<MapsLine<'_>> {
         (!field.is_empty()).then_some(field)
     };
     let (range, mode, offset) = (field()?, field()?, field()?);
-    let _device = field()?;
+    let (major, minor) = field()?.split_once(':')?;
     let inode = field()?.parse().ok()?;
     let (start, end) = range.split_once('-')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
+    let device = libc::makedev(hex(major)? as u32, hex(minor)? as u32);
     let name = rest.trim_start_matches(' ');
     let path = name.strip_suffix(" (deleted)").unwrap_or(name);
     Some(MapsLine {
@@ -105,7 +108,7 @@ pub fn parse_line(line: &str) -> Option<MapsLine<'_>> {
         end: hex(end)?,
         executable: mode.as_bytes().get(2) == Some(&b'x'),
         offset: hex(offset)?,
-        inode,
+        file: FileId { device, inode },
         path,
         deleted: path.len() != name.len(),
     })
@@ -125,7 +128,8 @@ mod tests {
         let l =
             "7f00-7f10 r-xp 00002000 fe:01 1234                    /opt/my app/lib.so (deleted)";
         let m = parse_line(l).unwrap();
-        assert_eq!((m.start, m.end, m.offset, m.inode), (0x7f00, 0x7f10, 0x2000, 1234));
+        assert_eq!((m.start, m.end, m.offset), (0x7f00, 0x7f10, 0x2000));
+        assert_eq!(m.file, FileId { device: libc::makedev(0xfe, 1), inode: 1234 });
         assert_eq!((m.path, m.deleted, m.executable), ("/opt/my app/lib.so", true, true));
         let anon = parse_line("0-10 rw-p 00000000 00:00 0").unwrap();
         assert_eq!((anon.path, anon.executable), ("", false));

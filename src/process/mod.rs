@@ -1,7 +1,9 @@
 //! What events say about processes: threads and their names, mappings, containers.
 
+pub mod container;
 pub mod elf;
 pub mod image;
+pub mod jit;
 pub mod mapped;
 pub mod maps;
 pub mod procfs;

@@ -4,6 +4,8 @@
 use std::fs;
 use std::io;
 
+use super::container::{self, Container};
+
 /// What `/proc/PID/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -33,6 +35,18 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
 /// `/proc/PID/stat` of a process, if it lives.
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+}
+
+/// When a process began, if it lives.
+pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    let ticks: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let age = uptime - ticks / crate::sampler::os::ticks_per_second().max(1) as f64;
+    let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).ok()?;
+    std::time::SystemTime::now().checked_sub(age)
 }
 
 /// Name of a thread, if it lives.
@@ -125,13 +139,13 @@ fn descendants_of_all(roots: &[i32]) -> Vec<i32> {
     found.split_off(roots.len())
 }
 
-/// The cgroup (v2 path, or the longest of v1) and the container id in it, if any.
+/// The cgroup, and the container that it tells of, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Path below the cgroup root, without the root itself.
+    /// Path (v2) below the cgroup root, without the root itself.
     pub path: Option<String>,
-    /// Container id: the 64 hexadecimal digits that Docker, containerd, CRI-O and Podman use.
-    pub container: Option<String>,
+    /// The container, by the v2 path or that of any v1 hierarchy.
+    pub container: Option<Container>,
 }
 
 /// Parses `/proc/PID/cgroup`.
@@ -147,15 +161,10 @@ pub fn parse_cgroup(text: &str) -> Cgroup {
             found.path = Some(path.to_owned());
         }
         if found.container.is_none() {
-            found.container = container_id(path);
+            found.container = container::in_path(path);
         }
     }
     found
-}
-
-fn container_id(path: &str) -> Option<String> {
-    let is_id = |s: &&str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
-    path.split(['/', '-', '.', ':']).rev().find(is_id).map(str::to_owned)
 }
 
 /// Cgroup of a process.
@@ -218,6 +227,8 @@ mod tests {
         assert!(threads(pid).unwrap().contains(&pid));
         assert_eq!(owner(pid).unwrap().0, pid);
         assert!(stat(pid).is_some() && comm(pid, pid).is_some());
+        let age = start_time(pid).unwrap().elapsed().unwrap_or_default();
+        assert!(age < std::time::Duration::from_secs(3600), "{age:?}");
         assert!(descendants(&[stat(pid).unwrap().parent]).contains(&pid));
         assert!(descendants_of_all(&[stat(pid).unwrap().parent]).contains(&pid));
     }
@@ -230,7 +241,7 @@ mod tests {
             format!("0::/kubepods.slice/pod1.slice/cri-containerd-{id}.scope"),
             format!("4:memory:/docker/{id}"),
         ] {
-            assert_eq!(parse_cgroup(&path).container.as_deref(), Some(id.as_str()), "{path}");
+            assert_eq!(parse_cgroup(&path).container, Some(Container::Id(id.clone())), "{path}");
         }
         let none = parse_cgroup("0::/\n");
         assert_eq!(none, Cgroup::default());

@@ -3,10 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use super::container::{self, Container};
 use super::image::Images;
+use super::jit::Jit;
 use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
 use crate::profile::LabelSetId;
@@ -14,6 +17,9 @@ use crate::sampler::record::{Mmap, Record};
 
 /// Processes that have ended are kept until so many have: samples of theirs may still come.
 const MAX_ENDED: usize = 512;
+
+/// How often processes are read anew at most, while records are being lost.
+const READ_AGAIN: Duration = Duration::from_millis(250);
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -27,11 +33,15 @@ pub struct Process {
     pub hidden: bool,
     /// Name of its leader.
     pub name: Arc<str>,
-    /// Its cgroup and container.
-    pub cgroup: Arc<Cgroup>,
+    /// Its cgroup and container, as far as they have been looked up.
+    cgroup: Arc<Cgroup>,
+    /// They are those of the program before `execve`: what starts a container moves into it first.
+    old_cgroup: bool,
     /// It has called `execve` and not been seen in the new program yet: its user registers may
     /// be those of the program before, whose memory is gone.
     pub replaced: bool,
+    /// [`ProcessTable::losses`] when it was read from `/proc`, or heard of.
+    losses: u32,
     /// First region with a path that was mapped by `execve`, that is the main binary's.
     pub main_image: Option<u32>,
 }
@@ -53,9 +63,19 @@ pub struct Thread {
 pub struct ProcessTable {
     /// What is mapped.
     pub images: Images,
+    /// Code made at run time.
+    pub jit: Jit,
     processes: FxHashMap<i32, Process>,
     threads: FxHashMap<i32, Thread>,
     ended: VecDeque<i32>,
+    /// How often records were lost. What is known of processes may be wrong since: they may have
+    /// mapped something, or called `execve`.
+    losses: u32,
+    /// When `losses` grew last, and that it has to grow again.
+    counted: Option<Instant>,
+    lost: bool,
+    /// Names of containers by their ids.
+    containers: FxHashMap<String, Arc<str>>,
     /// Threads that were born minus those that ended, of processes born while recording.
     alive: FxHashMap<i32, i64>,
 }
@@ -70,7 +90,8 @@ impl ProcessTable {
                 self.fork(pid, parent, tid, parent_tid)
             }
             Record::Exit { pid, tid } => self.exit(pid, tid),
-            Record::Sample(_) | Record::Lost(_) | Record::Throttle | Record::Other => {}
+            Record::Lost(_) => self.lost = true,
+            Record::Sample(_) | Record::Ksymbol { .. } | Record::Throttle | Record::Other => {}
         }
     }
 
@@ -80,8 +101,32 @@ impl ProcessTable {
     }
 
     fn process_mut(&mut self, pid: i32) -> &mut Process {
-        let images = &mut self.images;
-        self.processes.entry(pid).or_insert_with(|| from_proc(pid, images))
+        self.split(pid);
+        self.processes.get_mut(&pid).expect("it was put there")
+    }
+
+    /// Records were lost: all that is known may be out of date, once or again.
+    fn count_losses(&mut self) {
+        // Reading everything again costs most when there is no time for it.
+        if self.lost && self.counted.is_none_or(|before| before.elapsed() >= READ_AGAIN) {
+            (self.lost, self.counted) = (false, Some(Instant::now()));
+            self.losses += 1;
+        }
+    }
+
+    /// Reads a process anew, because records of it may have been lost.
+    fn read_again(&mut self, pid: i32) {
+        let Some(old) = self.processes.get_mut(&pid) else { return };
+        old.losses = self.losses;
+        let mut now = from_proc(pid, &mut self.images, &mut self.jit);
+        // Of one that has ended, what was heard of it is all there is.
+        if now.unread {
+            return;
+        }
+        now.losses = self.losses;
+        now.main_image = now.main_image.or(old.main_image);
+        self.processes.insert(pid, now);
+        self.threads.retain(|_, thread| thread.pid != pid);
     }
 
     /// A thread; read from `/proc` when no record has named it before.
@@ -107,10 +152,46 @@ impl ProcessTable {
         true
     }
 
+    /// Cgroup and container of a process. `/proc` is asked once a program, when it is sampled.
+    pub fn cgroup(&mut self, pid: i32) -> Arc<Cgroup> {
+        let process = self.process_mut(pid);
+        if std::mem::take(&mut process.old_cgroup)
+            && let Some(now) = procfs::cgroup(pid)
+            && now != *process.cgroup
+        {
+            process.cgroup = Arc::new(now);
+        }
+        process.cgroup.clone()
+    }
+
+    /// What people call the container, and its id, if it has one.
+    pub fn container(&mut self, pid: i32, container: &Container) -> (Arc<str>, Option<String>) {
+        let id = match container {
+            Container::Name(name) => return (name.as_str().into(), None),
+            Container::Id(id) => id,
+        };
+        /// Digits of an id that managers show.
+        const SHORT: usize = 12;
+        let name = self.containers.entry(id.clone()).or_insert_with(|| {
+            let user = procfs::owner(pid).map(|(_, uid)| uid);
+            let name = container::name_of(std::path::Path::new("/"), id, user);
+            name.unwrap_or_else(|| id[..SHORT].to_owned()).into()
+        });
+        (name.clone(), Some(id.clone()))
+    }
+
     /// Process and images, for unwinding.
     pub fn split(&mut self, pid: i32) -> (&Process, &mut Images) {
-        let ProcessTable { processes, images, .. } = self;
-        (processes.entry(pid).or_insert_with(|| from_proc(pid, images)), images)
+        self.count_losses();
+        let losses = self.losses;
+        if self.processes.get(&pid).is_some_and(|p| p.losses != losses) {
+            self.read_again(pid);
+        }
+        let ProcessTable { processes, images, jit, .. } = self;
+        let process = processes
+            .entry(pid)
+            .or_insert_with(|| Process { losses, ..from_proc(pid, images, jit) });
+        (process, images)
     }
 
     /// Processes born while recording that have not ended.
@@ -119,9 +200,10 @@ impl ProcessTable {
     }
 
     fn mmap(&mut self, m: &Mmap<'_>) {
+        self.jit.mapped(m);
         let path = String::from_utf8_lossy(m.path);
         let deleted = path.strip_suffix(" (deleted)").unwrap_or(&path);
-        let image = self.images.intern(m.pid, deleted, m.build_id.unwrap_or(&[]), m.inode);
+        let image = self.images.intern(m.pid, deleted, m.build_id.unwrap_or(&[]), m.file);
         let region =
             Region { start: m.start, end: m.start.saturating_add(m.len), offset: m.offset, image };
         let process = self.process_mut(m.pid);
@@ -134,14 +216,18 @@ impl ProcessTable {
     fn comm(&mut self, pid: i32, tid: i32, exec: bool, name: &[u8]) {
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         if exec {
+            self.jit.forget(pid);
             // Everything that was mapped is gone; so /proc must not be asked, which may
             // already show what the next records will say.
-            let cgroup = match self.processes.get(&pid) {
-                Some(process) => process.cgroup.clone(),
-                None => Arc::new(procfs::cgroup(pid).unwrap_or_default()),
+            let cgroup = self.processes.get(&pid).map(|p| p.cgroup.clone()).unwrap_or_default();
+            let process = Process {
+                name: name.clone(),
+                cgroup,
+                old_cgroup: true,
+                replaced: true,
+                losses: self.losses,
+                ..Process::default()
             };
-            let process =
-                Process { name: name.clone(), cgroup, replaced: true, ..Process::default() };
             self.processes.insert(pid, process);
         }
         if tid == pid && !exec {
@@ -159,6 +245,8 @@ impl ProcessTable {
 
     fn fork(&mut self, pid: i32, parent: i32, tid: i32, parent_tid: i32) {
         if pid != parent {
+            self.jit.forked(pid, parent);
+            self.images.set_parent(pid, parent);
             let process = self.process_mut(parent).clone();
             self.processes.insert(pid, process);
             self.alive.insert(pid, 0);
@@ -186,12 +274,13 @@ impl ProcessTable {
             if gone {
                 self.threads.remove(&old);
                 self.processes.remove(&old);
+                self.images.forget_parent(old);
             }
         }
     }
 }
 
-fn from_proc(pid: i32, images: &mut Images) -> Process {
+fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
     let mut process = Process {
         name: procfs::comm(pid, pid).unwrap_or_default().into(),
         cgroup: Arc::new(procfs::cgroup(pid).unwrap_or_default()),
@@ -209,7 +298,8 @@ fn from_proc(pid: i32, images: &mut Images) -> Process {
         if !line.executable {
             continue;
         }
-        let image = images.intern(pid, line.path, &[], line.inode);
+        jit.found(pid, &line);
+        let image = images.intern(pid, line.path, &[], line.file);
         if process.main_image.is_none() && exe == Some(line.path) {
             process.main_image = Some(image);
         }
@@ -221,6 +311,7 @@ fn from_proc(pid: i32, images: &mut Images) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::record::FileId;
 
     #[test]
     fn an_unknown_process_comes_from_proc() {
@@ -241,6 +332,33 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_read_anew_when_records_were_lost() {
+        let pid = std::process::id() as i32;
+        let here = a_process_is_read_anew_when_records_were_lost as fn() as usize as u64;
+        let mut table = ProcessTable::default();
+        table.apply(&Record::Comm { pid, tid: pid, exec: true, name: b"before" });
+        assert!(table.process(pid).regions.find(here).is_none());
+        assert_eq!(&*table.thread_mut(pid, pid).name, "before");
+        table.apply(&Record::Lost(1));
+        assert!(table.process(pid).regions.find(here).is_some());
+        assert_ne!(&*table.thread_mut(pid, pid).name, "before");
+        // Of one that is gone, what was heard stays.
+        let gone = i32::MAX;
+        table.apply(&Record::Comm { pid: gone, tid: gone, exec: true, name: b"gone" });
+        table.counted = None;
+        table.apply(&Record::Lost(1));
+        assert_eq!(&*table.process(gone).name, "gone");
+        // Right after a loss the next one waits, but is not forgotten.
+        let before = table.losses;
+        table.apply(&Record::Lost(1));
+        table.process(gone);
+        assert_eq!((table.losses, table.lost), (before, true));
+        table.counted = None;
+        table.process(gone);
+        assert_eq!((table.losses, table.lost), (before + 1, false));
+    }
+
+    #[test]
     fn exec_forgets_and_fork_copies() {
         let mut table = ProcessTable::default();
         let (parent, child) = (i32::MAX - 1, i32::MAX);
@@ -253,7 +371,7 @@ mod tests {
             offset: 0,
             prot: 5,
             build_id: None,
-            inode: 3,
+            file: FileId { device: 1, inode: 3 },
             path: b"/bin/sh",
         };
         table.apply(&Record::Mmap(mmap));

@@ -1,18 +1,15 @@
 //! Events in, weighted stacks out: the hot path, from a decoded record to the profile's builder.
 //! Nothing here allocates for a stack, thread or image that was seen before.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-
 use rustc_hash::FxHashMap;
 
 use super::Weight;
+use super::ksymbols::Ksymbols;
 use crate::process::elf::{build_id_in_notes, hex};
-use crate::process::image::{Hit, Images, State};
+use crate::process::image::{Image, State};
 use crate::process::{ProcessTable, procfs};
 use crate::profile::{
-    Builder, Column, Detail, Label, LabelSetId, LabelValue, LocationId, Mapping, MappingId,
-    Profile, StrId,
+    Builder, Column, Detail, Label, LabelSetId, LabelValue, LocationId, Mapping, MappingId, StrId,
 };
 use crate::sampler::record::{Record, Sample, UserStack};
 use crate::sampler::{Event, Stacks};
@@ -51,16 +48,6 @@ impl Counts {
     }
 }
 
-/// The profile of a recording, before symbolization.
-pub struct Aggregated {
-    /// The profile.
-    pub profile: Profile,
-    /// Paths under which mappings' files can be opened now, by mapping index.
-    pub files: HashMap<u32, PathBuf>,
-    /// Keeps those paths valid.
-    pub images: Images,
-}
-
 /// Builds the profile while recording.
 pub struct Aggregator {
     /// What is known of processes.
@@ -73,9 +60,15 @@ pub struct Aggregator {
     stacks: Stacks,
     weights: Vec<Weight>,
     keys: Keys,
-    kernel: Option<MappingId>,
+    pub(super) kernel: Option<MappingId>,
     /// Mapping of each image and segment (0: of the whole image, else segment + 1).
-    mappings: Vec<Vec<Option<MappingId>>>,
+    pub(super) mappings: Vec<Vec<Option<MappingId>>>,
+    /// Mapping of code made at run time, by image and epoch.
+    pub(super) run_time: FxHashMap<(u32, u32), MappingId>,
+    /// Process and time of the last sample.
+    now: (i32, u64),
+    /// Code that came into the kernel, or left it.
+    pub(super) ksymbols: Ksymbols,
     scratch: Scratch,
     /// The callers in the last stack of each slot of the unwinder's, outermost first.
     trails: [Vec<LocationId>; unwind::SLOTS],
@@ -104,6 +97,7 @@ struct Keys {
     thread: StrId,
     cgroup: StrId,
     container: StrId,
+    container_id: StrId,
     unwound: StrId,
 }
 
@@ -118,6 +112,7 @@ impl Aggregator {
             thread: strings.intern("thread"),
             cgroup: strings.intern("cgroup"),
             container: strings.intern("container"),
+            container_id: strings.intern("container_id"),
             unwound: strings.intern("unwound"),
         };
         Aggregator {
@@ -130,6 +125,9 @@ impl Aggregator {
             keys,
             kernel: None,
             mappings: Vec::new(),
+            run_time: FxHashMap::default(),
+            now: (0, 0),
+            ksymbols: Ksymbols::default(),
             scratch: Scratch::default(),
             trails: Default::default(),
             last_labels: None,
@@ -156,11 +154,15 @@ impl Aggregator {
 
     fn record(&mut self, record: &Record<'_>) {
         self.last_labels = None;
+        if let Record::Ksymbol { start, len, gone, name } = *record {
+            self.ksymbols.record(start, len, gone, name);
+        }
         self.table.apply(record);
     }
 
     fn sample(&mut self, sample: &Sample<'_>, column: Column, weight: i64) {
         self.counts.of_process(sample.pid);
+        self.now = (sample.pid, sample.time);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.kernel.clear();
         scratch.chain.clear();
@@ -201,11 +203,12 @@ impl Aggregator {
             return Some((self.mapping_of(frame), frame.place.address));
         }
         let (&leaf, kernel_callers) = kernel.split_first()?;
-        let mapping = Some(self.kernel_mapping());
         for &address in kernel_callers.iter().rev() {
-            callers.push(self.builder.location(mapping, address.wrapping_sub(1)));
+            let call = address.wrapping_sub(1);
+            let mapping = self.kernel_mapping_of(call);
+            callers.push(self.builder.location(Some(mapping), call));
         }
-        Some((mapping, leaf))
+        Some((Some(self.kernel_mapping_of(leaf)), leaf))
     }
 
     /// Adds the locations of `frames`, innermost first, to `callers`. Those that the stack before
@@ -283,6 +286,11 @@ impl Aggregator {
         end
     }
 
+    fn kernel_mapping_of(&mut self, address: u64) -> MappingId {
+        let known = self.ksymbols.mapping(address, &mut self.builder);
+        known.unwrap_or_else(|| self.kernel_mapping())
+    }
+
     fn kernel_mapping(&mut self) -> MappingId {
         if let Some(id) = self.kernel {
             return id;
@@ -300,8 +308,11 @@ impl Aggregator {
         *self.kernel.insert(self.builder.add_mapping(mapping))
     }
 
-    fn mapping_of(&mut self, frame: &Frame) -> Option<MappingId> {
+    pub(super) fn mapping_of(&mut self, frame: &Frame) -> Option<MappingId> {
         let image = frame.place.image?;
+        if let Image { state: State::Anonymous, pid, .. } = *self.table.images.get(image) {
+            return Some(self.run_time_mapping(image, pid, frame.place.address));
+        }
         let slot = frame.place.segment.map_or(0, |s| usize::from(s) + 1);
         if let Some(Some(id)) = self.mappings.get(image as usize).and_then(|m| m.get(slot)) {
             return Some(*id);
@@ -323,13 +334,28 @@ impl Aggregator {
             start,
             limit,
             file_offset,
-            file: strings.intern(&of.name()),
+            file: strings.intern(&of.path),
             build_id: strings.intern(&hex(&of.build_id)),
             ..Mapping::default()
         };
         let id = self.builder.add_mapping(mapping);
         self.mappings[image as usize][slot] = Some(id);
         Some(id)
+    }
+
+    /// Mapping of code that a process made at run time, as long as that stays what it is.
+    fn run_time_mapping(&mut self, image: u32, maker: i32, address: u64) -> MappingId {
+        let (pid, time) = self.now;
+        let epoch = self.table.jit.sampled(pid, maker, address, time);
+        if let Some(&id) = self.run_time.get(&(image, epoch)) {
+            return id;
+        }
+        let profile = &mut self.builder.profile;
+        let file = profile.strings.intern(&self.table.images.get(image).path);
+        let mapping = Mapping { limit: u64::MAX, file, ..Mapping::default() };
+        let id = self.builder.add_mapping(mapping);
+        self.run_time.insert((image, epoch), id);
+        id
     }
 
     fn labels(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
@@ -349,19 +375,21 @@ impl Aggregator {
         }
         let detail = self.builder.detail();
         let thread = self.table.thread_mut(pid, tid).name.clone();
-        let process = self.table.process(pid);
-        let (name, cgroup) = (process.name.clone(), process.cgroup.clone());
+        let name = self.table.process(pid).name.clone();
+        let cgroup = self.table.cgroup(pid);
+        let container = cgroup.container.as_ref().map(|c| self.table.container(pid, c));
         let profile = &mut self.builder.profile;
         let number = |key, value: i32| Label {
             key,
             value: LabelValue::Num { value: i64::from(value), unit: StrId::EMPTY },
         };
-        let mut set = Vec::with_capacity(7);
+        let mut set = Vec::with_capacity(8);
         let mut texts = [
             (self.keys.process, Some(&*name)),
             (self.keys.thread, Some(&*thread)),
             (self.keys.cgroup, cgroup.path.as_deref()),
-            (self.keys.container, cgroup.container.as_deref()),
+            (self.keys.container, container.as_ref().map(|c| &*c.0)),
+            (self.keys.container_id, container.as_ref().and_then(|c| c.1.as_deref())),
             (self.keys.unwound, later.then_some("from live memory")),
         ];
         self.counts.unlabelled += u64::from(detail != Detail::Thread);
@@ -403,67 +431,7 @@ impl Aggregator {
             State::Elf(loaded) => !loaded.elf.can_unwind(),
             _ => false,
         });
-        without.map(|image| image.name()).collect()
-    }
-
-    /// The profile. The main binary is that of `main`, or of the process with most samples.
-    pub fn finish(mut self, main: Option<i32>) -> Aggregated {
-        self.table.images.find_perf_maps();
-        self.rename_run_time_code();
-        let main = main.or_else(|| {
-            let most = self.counts.by_process.iter().filter(|&(&pid, _)| pid > 0);
-            most.max_by_key(|&(pid, n)| (n, -pid)).map(|(&pid, _)| pid)
-        });
-        let main = main.and_then(|pid| self.main_mapping(pid));
-        let images = self.table.images;
-        let mut files = HashMap::new();
-        for (image, slots) in self.mappings.iter().enumerate() {
-            let Some(path) = images.get(image as u32).path_now() else { continue };
-            for id in slots.iter().flatten() {
-                // Builder::finish swaps the main mapping with the first.
-                let index = match main {
-                    Some(main) if *id == main => 0,
-                    Some(main) if id.0 == 0 => main.0,
-                    _ => id.0,
-                };
-                files.insert(index, path.clone());
-            }
-        }
-        Aggregated { profile: self.builder.finish(main), files, images }
-    }
-
-    /// Perf maps that were found late.
-    fn rename_run_time_code(&mut self) {
-        for (image, slots) in self.mappings.iter().enumerate() {
-            let image = self.table.images.get(image as u32);
-            if matches!(image.state, State::Anonymous) {
-                for id in slots.iter().flatten() {
-                    let profile = &mut self.builder.profile;
-                    let name = profile.strings.intern(&image.name());
-                    profile.mappings[id.0 as usize].file = name;
-                }
-            }
-        }
-    }
-
-    fn main_mapping(&mut self, pid: i32) -> Option<MappingId> {
-        let process = self.table.process(pid);
-        let image = process.main_image?;
-        let region = process.regions.iter().find(|r| r.image == image);
-        let hit = region.map_or(Hit { pid, start: 0, end: 0 }, |r| Hit {
-            pid,
-            start: r.start,
-            end: r.end,
-        });
-        let image = self.table.images.load(image, hit);
-        if let Some(id) = self.mappings.get(image as usize).and_then(|m| m.iter().flatten().next())
-        {
-            return Some(*id);
-        }
-        let State::Elf(loaded) = &self.table.images.get(image).state else { return None };
-        let first = loaded.elf.segments.first()?.address;
-        let place = unwind::Place { image: Some(image), segment: Some(0), address: first };
-        self.mapping_of(&Frame { address: first, is_return: false, place })
+        without.map(|image| image.path.clone()).collect()
     }
 }
 

@@ -2,13 +2,16 @@
 
 mod advice;
 mod aggregate;
+mod finish;
 mod interrupts;
+mod ksymbols;
 mod watch;
 
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use aggregate::{Aggregated, Aggregator, Counts};
+pub use aggregate::{Aggregator, Counts};
+pub use finish::Aggregated;
 pub use interrupts::Interrupts;
 
 use crate::process::procfs;
@@ -117,6 +120,7 @@ pub fn record(
     run(&mut session, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
     session.stop();
     let lasted = began.0.elapsed();
+    aggregator.table.jit.look();
     session.drain(true, |event| aggregator.event(&event));
     drop(precedence);
     let settled = aggregator.builder.settle();
@@ -199,6 +203,7 @@ fn run(
         let tick_ms = if aggregator.has_deep_stacks() { SOON_MS } else { TICK_MS.into() };
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
+        aggregator.table.jit.look();
         session.drain(false, |event| aggregator.event(&event));
         session.widen_rings();
         if trimmed.elapsed() > TRIM_EVERY {

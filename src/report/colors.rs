@@ -5,6 +5,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::model::{Frame, Name};
+use crate::process::jit::is_compilers_file;
 use crate::profile::Profile;
 
 /// What the colour of a box means.
@@ -220,7 +221,7 @@ fn by_extension(extension: &str) -> Option<Language> {
 }
 
 fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> Language {
-    let binary = frame.binary_name(profile);
+    let made_at_run_time = is_compilers_file(frame.binary_name(profile));
     let rust_hash = |s: &str| s.starts_with("_ZN") && s.contains("17h") && s.ends_with('E');
     if system_name.starts_with("_R") || rust_hash(system_name) || looks_rust(name) {
         Language::Rust
@@ -228,13 +229,10 @@ fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> L
         Language::Cpp
     } else if name.starts_with("py::") || name.ends_with(".py") {
         Language::Python
-    } else if ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:", "RegExp:"]
-        .iter()
-        .any(|p| name.starts_with(p))
-    {
+    } else if V8.iter().any(|p| name.starts_with(p)) {
         Language::JavaScript
     } else if (name.starts_with('L') && name.contains(";::"))
-        || (binary.starts_with("perf-") && name.contains("::") && name.contains('.'))
+        || (made_at_run_time && looks_java(name))
     {
         Language::Java
     } else if name.contains("::") || name.contains('<') {
@@ -244,6 +242,25 @@ fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> L
     } else {
         Language::C
     }
+}
+
+/// What V8's names of code begin with.
+const V8: &[&str] = &[
+    "JS:",
+    "LazyCompile:",
+    "Function:",
+    "Script:",
+    "Eval:",
+    "RegExp:",
+    "Builtin:",
+    "BytecodeHandler:",
+];
+
+/// `java.lang.String::hashCode`, or with types: `int java.lang.String.hashCode()`.
+fn looks_java(name: &str) -> bool {
+    let typed = name.strip_suffix(')').and_then(|n| n.split_once('('));
+    let method = typed.and_then(|(method, _)| method.rsplit(' ').next());
+    name.contains("::") && name.contains('.') || method.is_some_and(|m| m.contains('.'))
 }
 
 fn looks_rust(name: &str) -> bool {
@@ -281,6 +298,11 @@ pub fn package(profile: &Profile, frame: &Frame) -> String {
             let slash = name.rfind('/').map_or(0, |i| i + 1);
             let dot = name[slash..].find('.').map_or(name.len(), |i| slash + i);
             name[..dot].to_string()
+        }
+        Language::Java if name.ends_with(')') && !name.contains("::") => {
+            let method = name.split('(').next().and_then(|n| n.rsplit(' ').next());
+            let class = method.and_then(|method| Some(method.rsplit_once('.')?.0));
+            class.and_then(|class| Some(class.rsplit_once('.')?.0)).map_or(binary, str::to_owned)
         }
         Language::Java => match head.trim_start_matches('L').rfind(['/', '.']) {
             Some(i) => head.trim_start_matches('L')[..i].to_string(),
@@ -330,6 +352,10 @@ mod tests {
             ("runtime.mallocgc", "", "/a", Language::Go, "runtime"),
             ("github.com/x/y.(*T).Do", "y.go", "/a", Language::Go, "github.com/x/y"),
             ("py::run:/x.py", "", "/tmp/perf-1.map", Language::Python, "py"),
+            ("JS:*fib /x.js:1", "", "/a/jit-1.dump", Language::JavaScript, "jit-1.dump"),
+            ("int a.b.C.run(int)", "", "/tmp/perf-1.map", Language::Java, "a.b"),
+            ("int C.run(a.B)", "", "/tmp/perf-1.map", Language::Java, "perf-1.map"),
+            ("a.B::run", "", "/tmp/perf-1.map", Language::Java, "a"),
             ("JS:*fib /x.js:1", "", "/tmp/perf-1.map", Language::JavaScript, "perf-1.map"),
             ("do_syscall_64", "", "[kernel.kallsyms]", Language::Kernel, "[kernel]"),
         ];

@@ -137,6 +137,7 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
+        attr.set_ksymbol(1);
     }
     builder
 }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::Event;
 use super::record::Record;
+use crate::process::procfs;
 
 /// The processes of a target, kept up to date by the records of births.
 #[derive(Debug, Default)]
@@ -16,23 +17,32 @@ pub struct ProcessFilter {
     pids: FxHashSet<i32>,
     /// A command that has not called `execve` yet.
     awaited: Option<i32>,
+    /// Records were lost, births among them perhaps: those that were asked about in `/proc` since
+    /// and are not the target's. `None`: none were lost.
+    others: Option<FxHashSet<i32>>,
 }
 
 impl ProcessFilter {
     /// These processes, and those that they start from now on.
     pub fn of(pids: &[i32]) -> ProcessFilter {
-        ProcessFilter { pids: pids.iter().copied().collect(), awaited: None }
+        ProcessFilter { pids: pids.iter().copied().collect(), ..ProcessFilter::default() }
     }
 
     /// This process as soon as it has called `execve`, and those that it starts.
     pub fn after_exec(pid: i32) -> ProcessFilter {
-        ProcessFilter { pids: FxHashSet::default(), awaited: Some(pid) }
+        ProcessFilter { awaited: Some(pid), ..ProcessFilter::default() }
     }
 
     /// Whether an event is one of the target's. Has to see all events in the order of time.
     pub fn admits(&mut self, event: &Event<'_>) -> bool {
         match *event {
-            Event::Sample { ref sample, .. } => self.pids.contains(&sample.pid),
+            Event::Sample { ref sample, .. } => {
+                self.pids.contains(&sample.pid) || self.is_unheard_child(sample.pid)
+            }
+            Event::Other(Record::Lost(_)) => {
+                self.others = Some(FxHashSet::default());
+                true
+            }
             Event::Other(Record::Fork { pid, parent, .. }) if pid != parent => {
                 // A PID can be used again by somebody else's child.
                 let ours = self.pids.contains(&parent);
@@ -57,7 +67,33 @@ impl ProcessFilter {
             Event::Other(_) => true,
         }
     }
+
+    /// The process is one of the target's, but the record of its birth was lost.
+    fn is_unheard_child(&mut self, pid: i32) -> bool {
+        let ProcessFilter { pids, awaited, others: Some(others) } = self else { return false };
+        if pid <= 0 || others.contains(&pid) {
+            return false;
+        }
+        let mut line = vec![pid];
+        loop {
+            let last = line[line.len() - 1];
+            if pids.contains(&last) || *awaited == Some(last) {
+                *awaited = awaited.filter(|&awaited| awaited != last);
+                pids.extend(line);
+                return true;
+            }
+            match procfs::stat(last).map(|stat| stat.parent) {
+                Some(parent) if parent > 0 && line.len() < MAX_ANCESTORS => line.push(parent),
+                _ => break,
+            }
+        }
+        others.insert(pid);
+        false
+    }
 }
+
+/// How far up a process's ancestors are asked for.
+const MAX_ANCESTORS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -78,6 +114,27 @@ mod tests {
         assert!(!f.admits(&fork(21, 20)) && !f.admits(&comm(21, true)));
         assert!(!f.admits(&fork(12, 20)), "a PID used again");
         assert!(!f.admits(&comm(12, false)));
+    }
+
+    /// Nobody told of the child's birth.
+    #[test]
+    fn children_are_asked_for_when_records_were_lost() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let lost = Event::Other(Record::Lost(1));
+        for mut f in [
+            ProcessFilter::of(&[std::process::id() as i32]),
+            ProcessFilter::after_exec(std::process::id() as i32),
+        ] {
+            assert!(!f.is_unheard_child(pid), "nothing was lost");
+            f.admits(&lost);
+            assert!(f.is_unheard_child(pid) && f.pids.contains(&pid));
+        }
+        let mut other = ProcessFilter::of(&[i32::MAX]);
+        other.admits(&lost);
+        assert!(!other.is_unheard_child(pid) && !other.is_unheard_child(0));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

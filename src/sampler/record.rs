@@ -122,6 +122,15 @@ impl Callchain<'_> {
     }
 }
 
+/// A file: its device and inode; both 0 when unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// Device, as `stat(2)` has it.
+    pub device: u64,
+    /// Inode.
+    pub inode: u64,
+}
+
 /// A new executable mapping (`PERF_RECORD_MMAP2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mmap<'a> {
@@ -139,8 +148,8 @@ pub struct Mmap<'a> {
     pub prot: u32,
     /// Build id, when the kernel could read one.
     pub build_id: Option<&'a [u8]>,
-    /// Inode, when there is no build id.
-    pub inode: u64,
+    /// The file, when there is no build id.
+    pub file: FileId,
     /// Path, or `//anon`, `[vdso]`, ….
     pub path: &'a [u8],
 }
@@ -183,6 +192,17 @@ pub enum Record<'a> {
     },
     /// So many records were lost because the ring was full.
     Lost(u64),
+    /// Code came into the kernel, or left it (`PERF_RECORD_KSYMBOL`): BPF programs, trampolines.
+    Ksymbol {
+        /// First address.
+        start: u64,
+        /// Bytes.
+        len: u64,
+        /// It leaves.
+        gone: bool,
+        /// Its name.
+        name: &'a [u8],
+    },
     /// The kernel throttled an event because it fired too often.
     Throttle,
     /// Of no use here.
@@ -299,6 +319,13 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
             Record::Lost(r.u64()?)
         }
         sys::PERF_RECORD_LOST_SAMPLES => Record::Lost(r.u64()?),
+        sys::PERF_RECORD_KSYMBOL => {
+            let start = r.u64()?;
+            let (len, kind) = r.two_u32()?;
+            let flags = kind >> 16;
+            let gone = flags & sys::PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0;
+            Record::Ksymbol { start, len: len.into(), gone, name: r.text() }
+        }
         sys::PERF_RECORD_THROTTLE => Record::Throttle,
         _ => Record::Other,
     })
@@ -309,15 +336,15 @@ fn mmap2<'a>(header: Header, mut r: Reader<'a>) -> Option<Mmap<'a>> {
     let (start, len, offset) = (r.u64()?, r.u64()?, r.u64()?);
     let mut identity = Reader(r.bytes(24)?);
     let (prot, _flags) = r.two_u32()?;
-    let (mut build_id, mut inode) = (None, 0);
+    let (mut build_id, mut file) = (None, FileId::default());
     if u32::from(header.misc) & sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
         let (size, id) = identity.0.split_first()?;
         build_id = Some(id.get(3..3 + usize::from(*size))?);
     } else {
-        identity.u64()?;
-        inode = identity.u64()?;
+        let (major, minor) = identity.two_u32()?;
+        file = FileId { device: libc::makedev(major, minor), inode: identity.u64()? };
     }
-    Some(Mmap { pid, tid, start, len, offset, prot, build_id, inode, path: r.text() })
+    Some(Mmap { pid, tid, start, len, offset, prot, build_id, file, path: r.text() })
 }
 
 #[cfg(test)]
@@ -385,6 +412,17 @@ mod tests {
         assert_eq!(m.build_id, Some(&[0xde, 0xad, 0xbe, 0xef][..]));
         assert_eq!(m.path, b"/bin/true");
         assert_eq!(time_of(header, &b), Some(77));
+    }
+
+    #[test]
+    fn ksymbol() {
+        let mut b = words(&[0, 0xffff_ffff_c000_0000, 64 | 1 << 32 | 1 << 48]);
+        b.extend(b"bpf_prog_1\0\0\0\0\0\0");
+        b.extend(words(&[0, 77, 0]));
+        let header = Header { kind: sys::PERF_RECORD_KSYMBOL, misc: 0, size: b.len() as u16 };
+        let name = b"bpf_prog_1";
+        let expected = Record::Ksymbol { start: 0xffff_ffff_c000_0000, len: 64, gone: true, name };
+        assert_eq!(other(header, &b), Some(expected));
     }
 
     proptest! {

@@ -16,14 +16,30 @@ pub struct Kallsyms {
     names: String,
     /// By address; one for each address.
     symbols: Vec<Symbol>,
+    /// Names of modules; the first is that of the kernel itself, which is empty.
+    modules: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
 struct Symbol {
     address: u64,
     name: u32,
+    /// 0: not a function, but the end of the one before.
     length: u16,
     rank: u8,
+    module: u16,
+}
+
+/// Rank of what is no function.
+const NO_FUNCTION: u8 = u8::MAX;
+
+/// A function of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its module, or `bpf` for a BPF program; empty: the kernel itself.
+    pub module: &'a str,
 }
 
 impl Kallsyms {
@@ -34,8 +50,12 @@ impl Kallsyms {
     /// The file cannot be read, or `kptr_restrict` hides the addresses.
     pub fn of_this_kernel() -> Result<Kallsyms, Why> {
         let file = File::open("/proc/kallsyms").map_err(|e| Why::Unreadable(e.to_string()))?;
-        let kallsyms = Kallsyms::read(file).map_err(|e| Why::Unreadable(e.to_string()))?;
-        if kallsyms.symbols.is_empty() { Err(Why::KernelHidden) } else { Ok(kallsyms) }
+        let mut kallsyms = Kallsyms::read(file).map_err(|e| Why::Unreadable(e.to_string()))?;
+        if kallsyms.symbols.is_empty() {
+            return Err(Why::KernelHidden);
+        }
+        kallsyms.end_modules(&fs::read_to_string("/proc/modules").unwrap_or_default());
+        Ok(kallsyms)
     }
 
     /// Reads a file of `ADDRESS TYPE NAME [MODULE]` lines; keeps functions with an address.
@@ -44,7 +64,7 @@ impl Kallsyms {
     ///
     /// Those of `input`.
     pub fn read(input: impl Read) -> io::Result<Kallsyms> {
-        let mut all = Kallsyms::default();
+        let mut all = Kallsyms { modules: vec![String::new()], ..Kallsyms::default() };
         let mut input = BufReader::with_capacity(1 << 16, input);
         let mut line = Vec::new();
         loop {
@@ -52,50 +72,95 @@ impl Kallsyms {
             if input.read_until(b'\n', &mut line)? == 0 {
                 break;
             }
-            if let Some((address, rank, name)) = std::str::from_utf8(&line).ok().and_then(parse) {
-                let start = all.names.len() as u32;
-                all.names.push_str(name);
-                let length = name.len() as u16;
-                all.symbols.push(Symbol { address, name: start, length, rank });
+            if let Some((address, rank, function)) = std::str::from_utf8(&line).ok().and_then(parse)
+            {
+                let module = all.module(function.module);
+                let (start, length) = (all.names.len() as u32, function.name.len() as u16);
+                all.names.push_str(function.name);
+                all.symbols.push(Symbol { address, name: start, length, rank, module });
             }
         }
-        all.symbols.sort_by_key(|s| (s.address, s.rank));
-        all.symbols.dedup_by_key(|s| s.address);
+        all.sort();
         Ok(all)
     }
 
-    /// Name of the function at `address`.
-    pub fn name(&self, address: u64) -> Option<&str> {
+    fn sort(&mut self) {
+        self.symbols.sort_by_key(|s| (s.address, s.rank));
+        self.symbols.dedup_by_key(|s| s.address);
+    }
+
+    fn module(&mut self, name: &str) -> u16 {
+        let last = self.modules.len() - 1;
+        if self.modules[last] == name {
+            return last as u16;
+        }
+        let known = self.modules.iter().position(|m| m == name);
+        known.unwrap_or_else(|| {
+            // There are not so many; those beyond would be the kernel's.
+            if last >= usize::from(u16::MAX) {
+                return 0;
+            }
+            self.modules.push(name.to_owned());
+            last + 1
+        }) as u16
+    }
+
+    /// Takes from `/proc/modules` (`NAME SIZE … ADDRESS`) where modules end.
+    fn end_modules(&mut self, text: &str) {
+        let end = |line: &str| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let start = u64::from_str_radix(fields.get(5)?.strip_prefix("0x")?, 16).ok()?;
+            start.checked_add(fields[1].parse().ok()?).filter(|_| start != 0)
+        };
+        for address in text.lines().filter_map(end) {
+            let (name, length, module) = (0, 0, 0);
+            self.symbols.push(Symbol { address, name, length, rank: NO_FUNCTION, module });
+        }
+        self.sort();
+    }
+
+    /// The function at `address`.
+    pub fn function(&self, address: u64) -> Option<Function<'_>> {
         let i = self.symbols.partition_point(|s| s.address <= address).checked_sub(1)?;
         let symbol = self.symbols[i];
         let name = symbol.name as usize..symbol.name as usize + usize::from(symbol.length);
-        (address - symbol.address < MAX_DISTANCE).then(|| &self.names[name])
+        let inside = symbol.length > 0 && address - symbol.address < MAX_DISTANCE;
+        let module = &self.modules[usize::from(symbol.module)];
+        inside.then(|| Function { name: &self.names[name], module })
     }
 
     /// Names of `addresses`.
     pub fn resolve(&self, addresses: &[u64]) -> Answers {
         let mut answers = Answers::default();
         for &address in addresses {
-            answers.push_name(self.name(address));
+            answers.push_name(self.function(address).map(|f| f.name));
         }
         answers
     }
 }
 
-/// Address, rank among names of the same address (least is best) and name of a function.
-fn parse(line: &str) -> Option<(u64, u8, &str)> {
+/// Address, rank among names of the same address (least is best) and function; one without a name
+/// for what is none.
+fn parse(line: &str) -> Option<(u64, u8, Function<'_>)> {
+    const KERNEL: u64 = 1 << 63;
     let mut fields = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(fields.next()?, 16).ok().filter(|&a| a != 0)?;
-    let weak = match fields.next()? {
+    let address = u64::from_str_radix(fields.next()?, 16).ok().filter(|&a| a >= KERNEL)?;
+    let kind = fields.next()?;
+    let name = fields.next().filter(|n| n.len() <= 1024)?;
+    let module = fields.next().map_or("", |m| m.trim_start_matches('[').trim_end_matches(']'));
+    let weak = match kind {
         "T" | "t" => 0,
         "W" | "w" => 128,
-        _ => return None,
+        _ => return Some((address, NO_FUNCTION, Function { name: "", module })),
     };
-    let name = fields.next().filter(|n| n.len() <= 1024)?;
+    // Behind the end of a section is nothing that its last function could be.
+    if name.ends_with("_text_end") || ["_etext", "_einittext"].contains(&name) {
+        return Some((address, NO_FUNCTION, Function { name: "", module }));
+    }
     // Section marks such as `_stext` stand at the address of the first function.
     let mark = if name.ends_with("text") || name.ends_with("_start") { 64 } else { 0 };
-    let underscores = name.bytes().take_while(|&b| b == b'_').count().min(63) as u8;
-    Some((address, weak + mark + underscores, name))
+    let underscores = name.bytes().take_while(|&b| b == b'_').count().min(62) as u8;
+    Some((address, weak + mark + underscores, Function { name, module }))
 }
 
 /// Checks that the kernel that was recorded is the one that runs now, at the same addresses.
@@ -103,9 +168,8 @@ fn parse(line: &str) -> Option<(u64, u8, &str)> {
 /// # Errors
 ///
 /// It is another build, or was recorded before the last boot, which moves the kernel.
-pub fn check_same(build_id: &str, time_nanos: i64) -> Result<(), Why> {
-    let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
-    let running = build_id_in(&notes).unwrap_or_default();
+pub fn check_same(file: &str, build_id: &str, time_nanos: i64) -> Result<(), Why> {
+    let running = running_build_id(file);
     if !build_id.is_empty() && !running.is_empty() && build_id != running {
         return Err(Why::KernelDiffers);
     }
@@ -116,6 +180,17 @@ pub fn check_same(build_id: &str, time_nanos: i64) -> Result<(), Why> {
         }
         _ => Ok(()),
     }
+}
+
+/// Build id of the running kernel, or of a module that is called `[NAME]`; empty when unknown.
+pub fn running_build_id(file: &str) -> String {
+    let module = file.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or_default();
+    let path = match module.starts_with("kernel") {
+        true => "/sys/kernel/notes".to_owned(),
+        false if module.contains(['/', '.']) => return String::new(),
+        false => format!("/sys/module/{module}/notes/.note.gnu.build-id"),
+    };
+    fs::read(path).ok().and_then(|notes| build_id_in(&notes)).unwrap_or_default()
 }
 
 fn boot_seconds(stat: &str) -> Option<i64> {
@@ -136,20 +211,50 @@ mod tests {
         ffffffff81000100 T do_work\n\
         ffffffff81000100 W aaa_weak\n\
         ffffffff81000200 D some_data\n\
+        ffffffff81000280 t last\n\
+        ffffffff81000300 T _etext\n\
         0000000000000000 A irq_count\n\
         broken\n\
-        ffffffffc0000000 t nf_hook\t[nf_tables]\n";
+        ffffffffc0000000 t nf_hook\t[nf_tables]\n\
+        ffffffffc0200000 t bpf_prog_6deef7357e7b4530\t[bpf]\n";
 
     #[test]
     fn the_best_of_several_names_is_taken() {
         let k = Kallsyms::read(TEXT.as_bytes()).unwrap();
-        assert_eq!(k.name(0xffffffff81000000), Some("startup_64"));
-        assert_eq!(k.name(0xffffffff810000ff), Some("startup_64"));
-        assert_eq!(k.name(0xffffffff81000100), Some("do_work"));
-        assert_eq!(k.name(0xffffffff81000210), Some("do_work"));
-        assert_eq!(k.name(0xffffffffc0000010), Some("nf_hook"));
-        assert_eq!(k.name(0xffffffff80ffffff), None);
-        assert_eq!(k.name(0xffffffffb0000000), None);
+        let name = |address| k.function(address).map(|f| f.name);
+        assert_eq!(name(0xffffffff81000000), Some("startup_64"));
+        assert_eq!(name(0xffffffff810000ff), Some("startup_64"));
+        assert_eq!(name(0xffffffff81000100), Some("do_work"));
+        let hook = Function { name: "nf_hook", module: "nf_tables" };
+        assert_eq!(k.function(0xffffffffc0000010), Some(hook));
+        let program = Function { name: "bpf_prog_6deef7357e7b4530", module: "bpf" };
+        assert_eq!(k.function(0xffffffffc0200010), Some(program));
+        assert_eq!(k.function(0xffffffff81000100).unwrap().module, "");
+    }
+
+    #[test]
+    fn what_is_no_function_has_no_name() {
+        let mut k = Kallsyms::read(TEXT.as_bytes()).unwrap();
+        let name = |k: &Kallsyms, address| k.function(address).map(|f| f.name.to_owned());
+        // Data, what is before the first and far behind the last function, the end of the text.
+        for nothing in [
+            0xffffffff81000210,
+            0xffffffff80ffffff,
+            0xffffffffb0000000,
+            0xffffffffc0500000,
+            0xffffffff81000300,
+            0xffffffff81000301,
+            0x10,
+        ] {
+            assert_eq!(name(&k, nothing), None, "{nothing:#x}");
+        }
+        assert_eq!(name(&k, 0xffffffff81000280).as_deref(), Some("last"));
+        assert!(name(&k, 0xffffffffc0004000).is_some());
+        k.end_modules(
+            "nf_tables 12288 1 - Live 0xffffffffc0000000 (E)\nhidden 5 0 - Live 0x0\nx\n",
+        );
+        assert_eq!(name(&k, 0xffffffffc0004000), None);
+        assert!(name(&k, 0xffffffffc0000010).is_some());
     }
 
     #[test]
@@ -161,10 +266,17 @@ mod tests {
 
     #[test]
     fn another_kernel_or_boot_is_refused() {
-        assert_eq!(check_same("00ff", 0), Err(Why::KernelDiffers));
-        assert_eq!(check_same("", 1), Err(Why::KernelRebooted));
-        assert_eq!(check_same("", 0), Ok(()));
-        assert_eq!(check_same("", i64::MAX), Ok(()));
+        assert_eq!(check_same("[kernel.kallsyms]", "00ff", 0), Err(Why::KernelDiffers));
+        assert_eq!(check_same("[kernel.kallsyms]", "", 1), Err(Why::KernelRebooted));
+        assert_eq!(check_same("[kernel.kallsyms]", "", 0), Ok(()));
+        assert_eq!(check_same("[kernel.kallsyms]", "", i64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn odd_names_of_modules_lead_nowhere() {
+        for file in ["[../../kernel]", "[]", "[no such]", "", "[a/b]"] {
+            assert_eq!(running_build_id(file), "", "{file}");
+        }
     }
 
     #[test]

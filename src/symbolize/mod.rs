@@ -2,8 +2,8 @@
 //!
 //! Each distinct address is asked once, after the recording (or later, or on another machine).
 //! Sources: ELF files and their DWARF (`elf`), found and checked by build id (`source`),
-//! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and perf maps (`perf_map`). What ELF files say is
-//! kept for the next recording (`cache`).
+//! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and the perf maps and jitdump files of code made
+//! at run time (`run_time`). What ELF files say is kept for the next recording (`cache`).
 
 mod answers;
 mod cache;
@@ -13,9 +13,9 @@ mod elf;
 mod kernel;
 mod mini;
 mod outcome;
-mod perf_map;
 mod plt;
 mod remedy;
+mod run_time;
 mod source;
 mod split;
 mod style;
@@ -24,7 +24,7 @@ mod tests;
 mod vdso;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
 pub use remedy::{Advisor, Missing};
 pub use style::{Style, restyle};
 
+use crate::process::jit::Epoch;
 use crate::profile::Profile;
 
 /// How to symbolize.
@@ -50,6 +51,10 @@ pub struct Options {
     /// Paths to open instead of a mapping's own, by index of the mapping: `/proc/self/fd/7` for a
     /// deleted file, a path under `/proc/PID/root` for one in a container.
     pub files: HashMap<u32, PathBuf>,
+    /// What a recording knows of code made at run time, by index of the mapping.
+    pub run_time: HashMap<u32, Arc<Epoch>>,
+    /// Mappings whose files have changed since, and have no build id to tell.
+    pub changed: HashSet<u32>,
     /// Folders with separate debug files, as in `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
     /// Folders of the user's with binaries and debug files.
@@ -68,6 +73,8 @@ impl Default for Options {
             demangle: true,
             force: false,
             files: HashMap::new(),
+            run_time: HashMap::new(),
+            changed: HashSet::new(),
             debug_dirs: vec!["/usr/lib/debug".into()],
             symbol_path: Vec::new(),
             debuginfod: None,

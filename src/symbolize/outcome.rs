@@ -16,6 +16,8 @@ pub enum Why {
         /// The file's build id in hexadecimal, empty when it has none.
         found: String,
     },
+    /// The file was written to since, and has no build id to tell what it was.
+    Changed,
     /// The binary has only its exported names, and no debug file was found.
     Stripped,
     /// There are symbols, but none at these addresses.
@@ -36,6 +38,12 @@ pub enum Why {
     KernelRebooted,
     /// The JIT compiler wrote no perf map.
     PerfMapMissing,
+    /// The perf map or jitdump file was made after the recording.
+    PerfMapNewer,
+    /// A jitdump file ends within a record.
+    JitdumpCut,
+    /// Other code took the place of the code at these addresses while it was sampled.
+    Reused,
     /// There is no vDSO.
     NoVdso,
     /// Code in memory that belongs to no file.
@@ -52,6 +60,9 @@ impl fmt::Display for Why {
             Why::BuildIdDiffers { found } => {
                 write!(f, "the file is another build than the recorded one (build id {found})")
             }
+            Why::Changed => f.write_str(
+                "the file was changed since it was recorded, and has no build id to tell by how much",
+            ),
             Why::Stripped => f.write_str("stripped: install its debug symbols, or do not strip it"),
             Why::NoSymbol => f.write_str("no symbol at these addresses"),
             Why::Unreadable(error) => write!(f, "it cannot be read: {error}"),
@@ -68,6 +79,13 @@ impl fmt::Display for Why {
             Why::PerfMapMissing => f.write_str(
                 "no perf map: start node with --perf-basic-prof, java with \
                  -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf",
+            ),
+            Why::PerfMapNewer => f.write_str(
+                "the file that names it was made after the recording: it is another process's",
+            ),
+            Why::JitdumpCut => f.write_str("its jitdump file ends within a record"),
+            Why::Reused => f.write_str(
+                "other code took the place of the code at these addresses while it was sampled",
             ),
             Why::NoVdso => f.write_str("this system has no vDSO"),
             Why::Anonymous => f.write_str("code in memory that belongs to no file"),

@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 use rustc_hash::FxHashMap;
 
+use crate::process::jit::is_compilers_file;
+
 /// What a binary lacks.
 #[derive(Clone, Debug, Default)]
 pub struct Missing<'a> {
@@ -54,7 +56,7 @@ impl Advisor {
             let hidden = missing.names.then_some("as root: sysctl kernel.kptr_restrict=0");
             return hidden.into_iter().map(str::to_owned).collect();
         }
-        if file.starts_with('[') || file.is_empty() || is_perf_map(file) {
+        if file.starts_with('[') || file.is_empty() || is_compilers_file(file) {
             return Vec::new();
         }
         if !file.starts_with('/') || file.starts_with("//") || file.starts_with("/memfd:") {
@@ -86,10 +88,6 @@ impl Advisor {
             "build it with -g (Rust: debug = \"line-tables-only\" in [profile.release]){strip}{id}"
         )]
     }
-}
-
-fn is_perf_map(file: &str) -> bool {
-    file.starts_with("/tmp/perf-") && file.ends_with(".map")
 }
 
 /// The packages that these files belong to, as Debian's dpkg knows.

@@ -1,24 +1,29 @@
 //! Sorts a profile's addresses by binary, shares them out to threads and writes the answers.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{LocationId, Mapping, MappingId, Profile};
+use crate::profile::{LocationId, Mapping, MappingId, Profile, StrId};
 
 use super::answers::{Answers, FunctionIndex, StoredWriter, Writer};
 use super::cache::{Key, Merged, Stored};
 use super::kernel::{self, Kallsyms};
-use super::perf_map::PerfMap;
+use super::run_time::{Report, RunTime};
 use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
 use super::{Binary, Options, Outcome, Why, elf};
+use crate::process::jit::{Epoch, Span, is_compilers_file, number_of_dump};
 
 /// Fewest addresses of one ELF file that are worth a thread of their own: each parses again.
 const MIN_SHARE: usize = 16_384;
+
+/// First address of the kernel's half.
+const KERNEL: u64 = 1 << 63;
 
 /// Debug information nests deeply, and so do its parsers.
 const STACK: usize = 8 << 20;
@@ -49,7 +54,7 @@ enum Source {
     Elf(Vec<Layer>),
     Kernel(Kallsyms),
     Vdso(Vdso, String),
-    PerfMap(PerfMap),
+    RunTime(RunTime),
     Nothing(Why),
 }
 
@@ -78,9 +83,15 @@ pub fn symbolize(
         keep(group, &all[first..end], options);
     }
     set_flags(profile, options, &groups);
+    let outcome = outcome(profile, &groups, &sources, &asked, homeless);
+    for (group, source) in groups.iter().zip(&sources) {
+        if let Source::Kernel(kallsyms) = source {
+            tell_modules_apart(profile, kallsyms, &group.asked);
+        }
+    }
     let mut troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
     troubles.extend(options.cache.iter().flat_map(|cache| cache.troubles()));
-    Outcome { troubles, ..outcome(profile, &groups, &sources, &asked, homeless) }
+    Outcome { troubles, ..outcome }
 }
 
 /// Locations to ask for, by mapping, and the number of those without any.
@@ -114,8 +125,16 @@ fn groups(
             continue;
         }
         let instead = options.files.get(&id.0).map(|p| p.as_path());
-        let group = *known.entry((mapping.file, mapping.build_id, instead)).or_insert_with(|| {
-            let (source, found) = open(profile, mapping, instead, options);
+        let epoch = options.run_time.get(&id.0);
+        let sources_of = |epoch: &Arc<Epoch>| Arc::as_ptr(&epoch.sources);
+        let changed = options.changed.contains(&id.0);
+        let key = (mapping.file, mapping.build_id, instead, changed, epoch.map(sources_of));
+        let group = *known.entry(key).or_insert_with(|| {
+            let (source, found) = match epoch {
+                _ if changed => (Source::Nothing(Why::Changed), None),
+                Some(epoch) => (Source::RunTime(RunTime::new(epoch.sources.clone())), None),
+                None => open(profile, mapping, instead, options),
+            };
             let in_vain = match (&source, &found) {
                 (Source::Nothing(why), _) => why.clone(),
                 (_, Some(found)) if found.stripped => Why::Stripped,
@@ -129,12 +148,22 @@ fn groups(
             groups.len() - 1
         });
         groups[group].mappings.push(id);
-        let locations = asked[id.0 as usize].iter();
-        let address = |l: LocationId| profile.locations[l.0 as usize].address;
         let found = found_files[group].as_ref();
-        groups[group].asked.extend(
-            locations.filter_map(|&l| Some((ask(&sources[group], found, mapping, address(l))?, l))),
-        );
+        // Of a recording made before, nothing is known of when; but where it has several
+        // mappings of one file, its addresses stand for different code at different times.
+        let once = || {
+            count(profile, mapping.file) == 1
+                && number_of_dump(profile.str(mapping.file).as_bytes()).is_none()
+        };
+        let made_before = matches!(sources[group], Source::RunTime(_)) && epoch.is_none();
+        let whenever = if made_before && once() { Span::END } else { Span::UNKNOWN };
+        for &location in &asked[id.0 as usize] {
+            let address = profile.locations[location.0 as usize].address;
+            let span = epoch.and_then(|epoch| epoch.spans.get(&address).copied());
+            let span = span.unwrap_or(whenever);
+            let ask = ask(&mut sources[group], found, mapping, address, span);
+            groups[group].asked.extend(ask.map(|ask| (ask, location)));
+        }
     }
     for (group, found) in groups.iter_mut().zip(&found_files) {
         group.asked.sort_unstable();
@@ -155,11 +184,18 @@ fn kept(group: &Group, found: Option<&Found>, options: &Options) -> Option<Kept>
 }
 
 /// The address in the terms of the source.
-fn ask(source: &Source, found: Option<&Found>, mapping: &Mapping, address: u64) -> Option<u64> {
+fn ask(
+    source: &mut Source,
+    found: Option<&Found>,
+    mapping: &Mapping,
+    address: u64,
+    span: Span,
+) -> Option<u64> {
     match source {
         Source::Elf(_) => found?.link_address(address, mapping.start, mapping.file_offset),
         Source::Vdso(..) => address.checked_sub(mapping.start)?.checked_add(mapping.file_offset),
-        Source::Kernel(_) | Source::PerfMap(_) => Some(address),
+        Source::Kernel(_) => Some(address),
+        Source::RunTime(code) => Some(code.ask(address, span)),
         Source::Nothing(_) => None,
     }
 }
@@ -172,16 +208,18 @@ fn open(
 ) -> (Source, Option<Found>) {
     let (file, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
     let simple = |source: Result<Source, Why>| (source.unwrap_or_else(Source::Nothing), None);
-    if file.starts_with("[kernel") {
-        let same = kernel::check_same(build_id, profile.time_nanos);
+    if file.starts_with("[kernel") || mapping.start >= KERNEL {
+        let same = kernel::check_same(file, build_id, profile.time_nanos);
         simple(same.and_then(|()| Kallsyms::of_this_kernel()).map(Source::Kernel))
     } else if file == "[vdso]" {
         simple(Vdso::of_this_kernel().map(|v| Source::Vdso(v, build_id.to_owned())))
-    } else if is_perf_map(file) {
-        let path = instead.unwrap_or(Path::new(file));
-        simple(PerfMap::open(path).map(Source::PerfMap))
+    } else if is_compilers_file(file) {
+        let end = profile.time_nanos.saturating_add(profile.duration_nanos);
+        simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(Source::RunTime))
     } else if instead.is_none() && is_anonymous(file) {
         simple(Err(Why::Anonymous))
+    } else if build_id.is_empty() && changed_after(profile, instead.unwrap_or(Path::new(file))) {
+        simple(Err(Why::Changed))
     } else {
         match source::find(file, build_id, instead, options) {
             Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
@@ -190,10 +228,17 @@ fn open(
     }
 }
 
-fn is_perf_map(file: &str) -> bool {
-    let name = file.rsplit('/').next().and_then(|n| n.strip_prefix("perf-"));
-    let pid = name.and_then(|n| n.strip_suffix(".map"));
-    pid.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+/// The file was written to after the recording had ended.
+fn changed_after(profile: &Profile, file: &Path) -> bool {
+    let end = profile.time_nanos.saturating_add(profile.duration_nanos);
+    let changed = std::fs::metadata(file).and_then(|m| m.modified()).ok();
+    let changed = changed.and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    end > 0 && changed.is_some_and(|t| t.as_nanos() > end.unsigned_abs().into())
+}
+
+/// How many mappings have this file.
+fn count(profile: &Profile, file: StrId) -> usize {
+    profile.mappings.iter().filter(|m| m.file == file).count()
 }
 
 fn is_anonymous(file: &str) -> bool {
@@ -271,7 +316,7 @@ fn answer(source: &Source, addresses: &[u64], options: &Options, done: &dyn Fn(u
         Source::Elf(layers) => return elf::resolve(layers, addresses, options, done),
         Source::Kernel(kallsyms) => Ok(kallsyms.resolve(addresses)),
         Source::Vdso(vdso, build_id) => vdso.resolve(build_id, addresses),
-        Source::PerfMap(map) => Ok(map.resolve(addresses)),
+        Source::RunTime(code) => Ok(code.resolve(addresses, options.demangle)),
         Source::Nothing(why) => Err(why.clone()),
     };
     done(addresses.len());
@@ -352,6 +397,32 @@ fn keep(group: &Group, tasks: &[(Task, Answered)], options: &Options) {
     cache.store(key, &merged);
 }
 
+/// Modules and BPF programs are binaries of their own, which are called `[NAME]` as perf does.
+fn tell_modules_apart(profile: &mut Profile, kallsyms: &Kallsyms, asked: &[(u64, LocationId)]) {
+    let mut mappings = FxHashMap::default();
+    for &(address, location) in asked {
+        let Some(function) = kallsyms.function(address).filter(|f| !f.module.is_empty()) else {
+            continue;
+        };
+        let id = *mappings.entry(function.module).or_insert_with(|| {
+            let file = format!("[{}]", function.module);
+            let build_id = kernel::running_build_id(&file);
+            profile.mappings.push(Mapping {
+                start: address,
+                limit: address + 1,
+                file: profile.strings.intern(&file),
+                build_id: profile.strings.intern(&build_id),
+                has_functions: true,
+                ..Mapping::default()
+            });
+            MappingId(profile.mappings.len() as u32 - 1)
+        });
+        // The addresses come sorted.
+        profile.mappings[id.0 as usize].limit = address + 1;
+        profile.locations[location.0 as usize].mapping = Some(id);
+    }
+}
+
 /// Tells other readers what need not be looked up again.
 fn set_flags(profile: &mut Profile, options: &Options, groups: &[Group]) {
     for group in groups {
@@ -374,6 +445,12 @@ fn outcome(
 ) -> Outcome {
     let mut binaries = Vec::new();
     for (group, source) in groups.iter().zip(sources) {
+        let report = match source {
+            Source::RunTime(code) => code.report(),
+            _ => Report::default(),
+        };
+        let reused = (report.reused > 0).then_some(Why::Reused);
+        let in_vain = report.trouble.or(reused).unwrap_or_else(|| group.in_vain.clone());
         for &mapping in &group.mappings {
             let asked = &asked[mapping.0 as usize];
             let named = asked.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();
@@ -384,11 +461,8 @@ fn outcome(
                 asked: asked.len(),
                 named,
                 with_line: asked.iter().filter(line).count(),
-                why: (named < asked.len()).then(|| group.in_vain.clone()),
-                bad_lines: match source {
-                    Source::PerfMap(map) => map.bad_lines,
-                    _ => 0,
-                },
+                why: (named < asked.len()).then(|| in_vain.clone()),
+                bad_lines: report.bad_lines,
             });
         }
     }

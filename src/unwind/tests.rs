@@ -7,7 +7,7 @@ use crate::process::maps::Region;
 
 fn world() -> (Regions, Images) {
     let (mut regions, mut images) = (Regions::default(), Images::default());
-    let image = images.intern(1, "", &[], 0);
+    let image = images.intern(1, "", &[], Default::default());
     regions.insert(Region { start: 0x1000, end: 0x9000, offset: 0, image });
     (regions, images)
 }

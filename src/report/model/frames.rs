@@ -250,6 +250,17 @@ pub fn is_kernel(file: &str) -> bool {
         || file.starts_with("/proc/kcore")
         || [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().any(|e| file.ends_with(e))
         || base_name(file).starts_with("vmlinux")
+        || is_module(file)
+}
+
+/// `[ext4]`, and `[bpf]` for BPF programs; but there are names in brackets of user code, too.
+fn is_module(file: &str) -> bool {
+    const USER: &[&str] = &[
+        "vdso", "vsyscall", "vvar", "vectors", "heap", "stack", "uprobes", "unknown", "anon", "jit",
+    ];
+    let name = file.strip_prefix('[').and_then(|f| f.strip_suffix(']'));
+    let is_word = |n: &&str| n.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    name.filter(is_word).is_some_and(|name| !name.is_empty() && !USER.contains(&name))
 }
 
 /// Last part of a path; names such as `[vdso]` stay as they are.
@@ -397,7 +408,13 @@ mod tests {
 
     #[test]
     fn kernel_binaries_are_known() {
-        for name in ["[kernel.kallsyms]", "/boot/vmlinux-6.1", "/lib/modules/6.1/ext4.ko.xz"] {
+        for name in [
+            "[kernel.kallsyms]",
+            "/boot/vmlinux-6.1",
+            "/lib/modules/6.1/ext4.ko.xz",
+            "[ext4]",
+            "[bpf]",
+        ] {
             assert!(is_kernel(name), "{name}");
         }
         assert!(!is_kernel("/usr/lib/libc.so.6"));

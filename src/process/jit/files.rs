@@ -1,0 +1,358 @@
+//! The files in which JIT compilers say what their code is, while they grow.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Made, jitdump, perf_map};
+use crate::process::procfs;
+use crate::sampler::os;
+
+/// Most that is read of a file in one look: what is more counts as unknown.
+const MAX_LOOK: u64 = 1 << 20;
+
+/// Most marks of a perf map; when there are more, every other is dropped.
+const MAX_MARKS: usize = 1024;
+
+/// A file's time of change lags so many nanoseconds behind at most (a tick of the kernel's clock,
+/// ten milliseconds at `CONFIG_HZ=100`).
+const TICK: u64 = 10_000_000;
+
+/// When the recording began, in both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    began: SystemTime,
+    /// Nanoseconds of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
+    offset: i128,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        let began = SystemTime::now();
+        let offset = nanos(began) - i128::from(os::monotonic_nanos());
+        Clock { began, offset }
+    }
+}
+
+impl Clock {
+    /// A time of the wall's clock in nanoseconds of `CLOCK_MONOTONIC`.
+    fn monotonic(self, time: SystemTime) -> u64 {
+        u64::try_from((nanos(time) - self.offset).max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+fn nanos(time: SystemTime) -> i128 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128)
+}
+
+/// What was seen of a perf map that grows: of its first `size` bytes all were there `by` then,
+/// and the others were not there yet when it was `seen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Bytes.
+    pub size: u64,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub by: u64,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub seen: u64,
+}
+
+/// The files of one program.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// Its perf map.
+    pub map: Option<File>,
+    /// What was seen of that, in the order of time.
+    pub marks: Vec<Mark>,
+    /// Its jitdump.
+    pub dump: Option<File>,
+    /// Path of that as the program sees it.
+    pub dump_path: String,
+    /// Where the next record of it begins; 0: behind the header.
+    pub dump_offset: u64,
+}
+
+/// What a look at the files has found.
+pub(super) enum Look {
+    /// Nothing new.
+    Nothing,
+    /// So much that it was not read; it came between these times.
+    Unread {
+        /// After this.
+        after: u64,
+        /// By this.
+        by: u64,
+    },
+    /// Code at these addresses.
+    New(Vec<Made>),
+}
+
+impl Sources {
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_none() && self.dump.is_none()
+    }
+
+    /// Takes a perf map.
+    pub fn set_map(&mut self, map: File, clock: Clock) {
+        self.map = Some(map);
+        self.marks.clear();
+        self.mark(clock);
+    }
+
+    /// Takes a jitdump file.
+    pub fn set_dump(&mut self, dump: File, path: &str) {
+        // Its header may be written later.
+        self.dump_offset = 0;
+        self.dump = Some(dump);
+        path.clone_into(&mut self.dump_path);
+    }
+
+    /// Looks at the size of the perf map; returns that of the time before, if it has changed.
+    fn mark(&mut self, clock: Clock) -> Option<Mark> {
+        let metadata = self.map.as_ref()?.metadata().ok()?;
+        let (size, now) = (metadata.len(), os::monotonic_nanos());
+        let by = metadata.modified().map_or(now, |m| clock.monotonic(m).saturating_add(TICK));
+        let by = by.min(now);
+        let last = self.marks.last().copied();
+        match self.marks.last_mut() {
+            Some(last) if last.size == size => last.seen = now,
+            Some(last) if last.size > size => {
+                // It is written anew: of what it says now nobody knows since when.
+                self.marks.clear();
+                self.marks.push(Mark { size, by, seen: now });
+            }
+            _ => {
+                if self.marks.len() >= MAX_MARKS {
+                    let mut n = 0;
+                    self.marks.retain(|_| (n += 1, n % 2 == 0).1);
+                }
+                self.marks.push(Mark { size, by, seen: now });
+            }
+        }
+        last.filter(|last| last.size != size)
+    }
+
+    /// Looks at what is new in the files.
+    pub(super) fn look(&mut self, clock: Clock) -> Look {
+        let mut made = Vec::new();
+        if let Some(before) = self.mark(clock) {
+            let by = self.marks.last().map_or(before.seen, |mark| mark.by);
+            if !self.new_in_map(before, &mut made) {
+                return Look::Unread { after: before.seen, by };
+            }
+        }
+        self.new_in_dump(&mut made);
+        if made.is_empty() { Look::Nothing } else { Look::New(made) }
+    }
+
+    /// Adds what came after `before`; returns false when that is not known.
+    fn new_in_map(&self, before: Mark, made: &mut Vec<Made>) -> bool {
+        let (Some(map), Some(now)) = (&self.map, self.marks.last()) else { return true };
+        if now.size < before.size || now.size - before.size > MAX_LOOK {
+            return false;
+        }
+        // From where the line begins that may have been written in two parts.
+        let Some(start) = line_start(map, before.size) else { return false };
+        let (after, by) = (before.seen, now.by);
+        let input = At { file: map, offset: start }.take(now.size - start);
+        let read = perf_map::read(&mut BufReader::new(input), start, &mut |entry| {
+            made.push(Made { start: entry.start, end: entry.end, after, by });
+            true
+        });
+        read.is_ok()
+    }
+
+    /// The same for the jitdump, which tells times exactly.
+    fn new_in_dump(&mut self, made: &mut Vec<Made>) {
+        let Some(dump) = &self.dump else { return };
+        if self.dump_offset == 0 {
+            let Ok(header) = jitdump::header(dump) else { return };
+            self.dump_offset = header.size;
+        }
+        let size = dump.metadata().map_or(0, |m| m.len());
+        if size <= self.dump_offset {
+            return;
+        }
+        let mut left = MAX_RECORDS;
+        let read = jitdump::read(dump, self.dump_offset..size, &mut |time, record| {
+            match record {
+                jitdump::Record::Load { address: start, size, .. }
+                | jitdump::Record::Move { to: start, size, .. } => {
+                    let end = start.saturating_add(size);
+                    made.push(Made { start, end, after: time, by: time });
+                }
+                _ => {}
+            }
+            left -= 1;
+            left > 0
+        });
+        if let Ok(progress) = read {
+            self.dump_offset = progress.offset;
+        }
+    }
+}
+
+/// Records of a jitdump that are read in one look; those beyond wait for the next.
+const MAX_RECORDS: usize = 4096;
+
+/// Where the line begins that holds the byte before `offset`, or `offset` when that ends a line.
+fn line_start(file: &File, offset: u64) -> Option<u64> {
+    let mut bytes = [0; 4096];
+    let from = offset.saturating_sub(bytes.len() as u64);
+    let part = &mut bytes[..(offset - from) as usize];
+    file.read_exact_at(part, from).ok()?;
+    match part.iter().rposition(|&b| b == b'\n') {
+        Some(end) => Some(from + end as u64 + 1),
+        None => (from == 0).then_some(0),
+    }
+}
+
+/// Reads a file from an offset on, whatever others do with the descriptor.
+pub struct At<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Where the next byte is read.
+    pub offset: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read_at(buffer, self.offset)?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+}
+
+/// The number in the path of a jitdump file, `jit-PID.dump`: its process in its own namespace.
+pub fn number_of_dump(path: &[u8]) -> Option<u32> {
+    let name = path.rsplit(|&b| b == b'/').next()?;
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    let digits = name.strip_prefix(b"jit-")?.strip_suffix(b".dump")?;
+    let number = digits.iter().all(u8::is_ascii_digit).then(|| str::from_utf8(digits).ok());
+    number??.parse().ok()
+}
+
+/// The path is that of a file in which a JIT compiler names its code: a perf map or a jitdump.
+pub fn is_compilers_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().and_then(|n| n.strip_prefix("perf-"));
+    let number = name.and_then(|n| n.strip_suffix(".map"));
+    let is_map = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    is_map || number_of_dump(path.as_bytes()).is_some()
+}
+
+/// Opens a file for reading that anyone may have put there: no pipe that would make us wait, no
+/// link that leads elsewhere.
+fn open(path: &str) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    let file = options.open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// The jitdump file that a process has mapped.
+pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<File> {
+    // This leads to the very file that is mapped; it is no place where links are planted.
+    let exact = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).ok();
+    let exact = exact.filter(|f| f.metadata().is_ok_and(|m| m.is_file()));
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    exact.or_else(|| open(&format!("/proc/{pid}/root{path}"))).or_else(|| open(path))
+}
+
+/// `/tmp/perf-PID.map` of a process, as the process itself sees `/tmp` and its PID; else the
+/// one that tools leave for it outside of its container.
+pub(super) fn open_perf_map(pid: i32, clock: Clock) -> Option<File> {
+    let inner = procfs::inner_pid(pid).unwrap_or(pid);
+    let inside = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
+    let outside = format!("/tmp/perf-{pid}.map");
+    let own = |path: String| open(&path).filter(|file| is_of(file, pid, clock));
+    own(inside).or_else(|| own(outside))
+}
+
+/// The perf map is the process's: not left by one that had its number before, nor planted by
+/// another user.
+fn is_of(file: &File, pid: i32, clock: Clock) -> bool {
+    let Ok(metadata) = file.metadata() else { return false };
+    let user = |pid: i32| procfs::owner(pid).map(|(_, uid)| uid);
+    let own = user(std::process::id() as i32).unwrap_or(0);
+    let trusted = [Some(0), user(pid), Some(own)];
+    let Ok(changed) = metadata.modified() else { return false };
+    // Of a process that has ended only what was written since the recording began.
+    let began = procfs::start_time(pid).unwrap_or(clock.began);
+    trusted.contains(&Some(metadata.uid())) && nanos(changed) + 1_000_000_000 >= nanos(began)
+}
+
+/// The file was made before this time (nanoseconds since the Unix epoch), or nobody knows when.
+pub fn made_before(path: &Path, time_nanos: i64) -> bool {
+    let made = fs::metadata(path).and_then(|m| m.created());
+    made.map_or(true, |made| nanos(made) <= i128::from(time_nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_of_compilers_are_told_by_their_names() {
+        for path in ["/tmp/perf-1.map", "perf-22.map", "/a/jit-7.dump", "jit-7.dump (deleted)"] {
+            assert!(is_compilers_file(path), "{path}");
+        }
+        for path in ["/tmp/perf-.map", "/tmp/perf-1x.map", "jit-.dump", "/a/jit-1.dump.x", ""] {
+            assert!(!is_compilers_file(path), "{path}");
+        }
+        assert_eq!(number_of_dump(b"/x/jit-123.dump"), Some(123));
+        assert_eq!(number_of_dump(b"/x/jit-99999999999.dump"), None);
+    }
+
+    fn starts(look: Look) -> Option<Vec<u64>> {
+        match look {
+            Look::Nothing => Some(Vec::new()),
+            Look::New(made) => Some(made.iter().map(|m| m.start).collect()),
+            Look::Unread { .. } => None,
+        }
+    }
+
+    #[test]
+    fn what_a_map_grows_by_is_found_once() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"1000 10 a\n2000 10 b").unwrap();
+        let clock = Clock::default();
+        let mut sources = Sources::default();
+        sources.set_map(file.reopen().unwrap(), clock);
+        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        // The line that was not whole is read from its beginning.
+        file.write_all(b"bb\n3000 10 c\n4000").unwrap();
+        assert_eq!(starts(sources.look(clock)).unwrap(), [0x2000, 0x3000]);
+        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        assert_eq!(sources.marks.len(), 2);
+        assert!(sources.marks.iter().all(|m| m.by <= m.seen));
+        // Too much, or written anew: what it says now nobody knows since when.
+        file.as_file().set_len(5 << 20).unwrap();
+        assert_eq!(starts(sources.look(clock)), None);
+        file.as_file().set_len(3).unwrap();
+        assert_eq!(starts(sources.look(clock)), None);
+        assert_eq!(sources.marks.len(), 1);
+    }
+
+    #[test]
+    fn what_a_jitdump_grows_by_is_found_with_its_time() {
+        use super::jitdump::writer;
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut sources = Sources::default();
+        sources.set_dump(file.reopen().unwrap(), "jit-77.dump");
+        let clock = Clock::default();
+        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        // The header comes late, and a record in two parts.
+        file.write_all(&writer::header(0)).unwrap();
+        let load = writer::load(5, 0x1000, 0x20, "f");
+        file.write_all(&load[..50]).unwrap();
+        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        file.write_all(&load[50..]).unwrap();
+        file.write_all(&writer::moved(6, 0x1000, 0x2000, 0x20)).unwrap();
+        assert_eq!(starts(sources.look(clock)).unwrap(), [0x1000, 0x2000]);
+        assert!(starts(sources.look(clock)).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,295 @@
+//! Code made at run time: where its compilers say what it is, and which of it was sampled when.
+//!
+//! Memory of such code is used again for other code. So the time of the first and the last sample
+//! at each address is kept, as well as when each part of a perf map was there; jitdump files say
+//! by themselves when. A location stands for one piece of code as long as the files tell of no
+//! other at its address: then an *epoch* of the process ends, and its locations with it.
+
+mod files;
+pub mod jitdump;
+pub mod perf_map;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+pub use files::{At, Clock, Mark, Sources, is_compilers_file, made_before, number_of_dump};
+use files::{Look, open_dump, open_perf_map};
+
+use super::maps::MapsLine;
+use crate::sampler::record::Mmap;
+
+/// Most epochs of one process: what is made anew more often has locations that stand for more
+/// than one piece of code, and such are not named.
+const MAX_EPOCHS: usize = 256;
+
+/// Most addresses whose times are kept.
+const MAX_SPANS: usize = 7 << 14;
+
+/// Most processes with such code that are told apart, each with two open files at most; what
+/// belongs to others has no names.
+const MAX_PROGRAMS: usize = 2048;
+
+/// When an address was sampled first and last, in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First.
+    pub first: u64,
+    /// Last.
+    pub last: u64,
+}
+
+impl Span {
+    /// Nothing is known: it may have been at any time.
+    pub const UNKNOWN: Span = Span { first: 0, last: u64::MAX };
+    /// After all that the files tell.
+    pub const END: Span = Span { first: u64::MAX, last: u64::MAX };
+}
+
+/// The addresses of one epoch of a process, and what names them.
+#[derive(Debug)]
+pub struct Epoch {
+    /// The files.
+    pub sources: Arc<Sources>,
+    /// When each address was sampled; those that are missing have [`Span::UNKNOWN`].
+    pub spans: FxHashMap<u64, Span>,
+}
+
+/// A program that makes code at run time: a process between two `execve`.
+struct Program {
+    pid: i32,
+    sources: Sources,
+    /// From when each of its epochs is, and its number.
+    epochs: Vec<(u64, u32)>,
+    /// It was sampled since a perf map was last looked for.
+    sampled: bool,
+}
+
+impl Program {
+    fn find_map(&mut self, clock: Clock) {
+        if let Some(map) = open_perf_map(self.pid, clock) {
+            self.sources.set_map(map, clock);
+        }
+    }
+
+    fn epoch_at(&self, time: u64) -> u32 {
+        let i = self.epochs.partition_point(|&(from, _)| from <= time);
+        self.epochs[i.max(1) - 1].1
+    }
+}
+
+/// All code made at run time in a recording.
+#[derive(Default)]
+pub struct Jit {
+    programs: Vec<Program>,
+    by_pid: FxHashMap<i32, u32>,
+    /// Programs of parents, whose code their children have, too.
+    inherited: FxHashMap<i32, u32>,
+    /// Program and spans of each epoch.
+    epochs: Vec<(u32, FxHashMap<u64, Span>)>,
+    spans: usize,
+    clock: Clock,
+}
+
+impl Jit {
+    /// A process has mapped something: perhaps its jitdump file, which it does to make it known.
+    pub fn mapped(&mut self, mmap: &Mmap<'_>) {
+        if number_of_dump(mmap.path).is_some() {
+            let path = String::from_utf8_lossy(mmap.path);
+            self.dump(mmap.pid, (mmap.start, mmap.start.saturating_add(mmap.len)), &path);
+        }
+    }
+
+    /// The same of a mapping that was there before.
+    pub fn found(&mut self, pid: i32, line: &MapsLine<'_>) {
+        if number_of_dump(line.path.as_bytes()).is_some() {
+            self.dump(pid, (line.start, line.end), line.path);
+        }
+    }
+
+    fn dump(&mut self, pid: i32, (start, end): (u64, u64), path: &str) {
+        if let Some(file) = open_dump(pid, start, end, path)
+            && let Some(program) = self.program(pid)
+        {
+            let program = &mut self.programs[program as usize];
+            program.sources.set_dump(file, path);
+        }
+    }
+
+    /// A process has begun, or another program in it: what was known of this number is over.
+    pub fn forget(&mut self, pid: i32) {
+        self.by_pid.remove(&pid);
+        self.inherited.remove(&pid);
+    }
+
+    /// A process was forked: it has what its parent has made.
+    pub fn forked(&mut self, pid: i32, parent: i32) {
+        self.forget(pid);
+        let program = self.by_pid.get(&parent).or_else(|| self.inherited.get(&parent));
+        if let Some(&program) = program {
+            self.inherited.insert(pid, program);
+        }
+    }
+
+    /// Code was sampled in process `pid` that process `maker` has made: the same, or one that it
+    /// was forked from. Returns the epoch.
+    pub fn sampled(&mut self, pid: i32, maker: i32, address: u64, time: u64) -> u32 {
+        let inherited = self.inherited.get(&pid).copied().filter(|_| pid != maker);
+        let Some(program) = inherited.or_else(|| self.program(maker)) else { return u32::MAX };
+        let program = &mut self.programs[program as usize];
+        program.sampled = true;
+        let epoch = program.epoch_at(time);
+        if program.sources.is_empty() {
+            return epoch;
+        }
+        let spans = &mut self.epochs[epoch as usize].1;
+        if let Some(span) = spans.get_mut(&address) {
+            span.last = time;
+        } else if self.spans < MAX_SPANS {
+            self.spans += 1;
+            spans.insert(address, Span { first: time, last: time });
+        }
+        epoch
+    }
+
+    fn program(&mut self, pid: i32) -> Option<u32> {
+        if let Some(&program) = self.by_pid.get(&pid) {
+            return Some(program);
+        }
+        if self.programs.len() >= MAX_PROGRAMS {
+            return None;
+        }
+        let (program, epoch) = (self.programs.len() as u32, self.epochs.len() as u32);
+        let epochs = vec![(0, epoch)];
+        let mut new = Program { pid, sources: Sources::default(), epochs, sampled: false };
+        new.find_map(self.clock);
+        self.programs.push(new);
+        self.epochs.push((program, FxHashMap::default()));
+        self.by_pid.insert(pid, program);
+        Some(program)
+    }
+
+    /// Looks at the files. To be called before the samples that were taken meanwhile are taken
+    /// in; reads a bounded part of what is new.
+    pub fn look(&mut self) {
+        for index in 0..self.programs.len() {
+            let program = &mut self.programs[index];
+            if std::mem::take(&mut program.sampled) && program.sources.map.is_none() {
+                program.find_map(self.clock);
+            }
+            let last = program.epochs[program.epochs.len() - 1].1;
+            let spans = &self.epochs[last as usize].1;
+            if spans.is_empty() && program.sources.is_empty() {
+                continue;
+            }
+            for from in made_anew(spans, program.sources.look(self.clock)) {
+                let newer = program.epochs.last().is_none_or(|last| last.0 < from);
+                if newer && program.epochs.len() < MAX_EPOCHS {
+                    program.epochs.push((from, self.epochs.len() as u32));
+                    self.epochs.push((index as u32, FxHashMap::default()));
+                }
+            }
+        }
+    }
+
+    /// The recording has ended; looks once more for perf maps, which some programs write late.
+    /// The epochs, by their numbers.
+    pub fn finish(mut self) -> Vec<Arc<Epoch>> {
+        for program in &mut self.programs {
+            if program.sources.map.is_none() {
+                program.find_map(self.clock);
+            }
+            program.sources.look(self.clock);
+        }
+        let sources: Vec<Arc<Sources>> =
+            self.programs.into_iter().map(|p| Arc::new(p.sources)).collect();
+        let epoch = |(program, spans): (u32, _)| {
+            Arc::new(Epoch { sources: sources[program as usize].clone(), spans })
+        };
+        self.epochs.into_iter().map(epoch).collect()
+    }
+}
+
+/// A range of addresses whose code was made after one time and by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    start: u64,
+    end: u64,
+    after: u64,
+    by: u64,
+}
+
+/// When new code took the place of older code that was sampled: the times at which epochs begin,
+/// ascending. What lies between `after` and `by` may be either.
+fn made_anew(spans: &FxHashMap<u64, Span>, found: Look) -> Vec<u64> {
+    let ranges = match found {
+        Look::Nothing => return Vec::new(),
+        Look::Unread { after, by } if !spans.is_empty() => return vec![after + 1, by],
+        Look::Unread { .. } => return Vec::new(),
+        Look::New(ranges) => ranges,
+    };
+    let mut sampled: Vec<(u64, u64)> = spans.iter().map(|(&a, s)| (a, s.first)).collect();
+    sampled.sort_unstable();
+    let mut times = Vec::new();
+    for made in ranges {
+        let from = sampled.partition_point(|s| s.0 < made.start);
+        let mut inside = sampled[from..].iter().take_while(|s| s.0 < made.end);
+        let known = times.last().is_some_and(|&last| last >= made.by);
+        if !known && inside.any(|s| s.1 <= made.after) {
+            times.extend((made.after < made.by).then_some(made.after + 1));
+            times.push(made.by);
+        }
+    }
+    times.sort_unstable();
+    times.dedup();
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_new_code_at_older_samples_ends_an_epoch() {
+        let spans = [(0x1000, 5), (0x2000, 50)];
+        let spans = spans.map(|(a, first)| (a, Span { first, last: first })).into_iter().collect();
+        let made = |start, end, after, by| Made { start, end, after, by };
+        let anew = |ranges: &[Made]| made_anew(&spans, Look::New(ranges.to_vec()));
+        assert!(anew(&[made(0x1001, 0x2000, 10, 12)]).is_empty());
+        let other = made(0x3000, 0x4000, 10, 12);
+        assert_eq!(anew(&[other, made(0x1000, 0x1001, 10, 12)]), [11, 12]);
+        // Times that are known exactly.
+        assert_eq!(anew(&[made(0x1000, 0x1001, 10, 10), made(0x1000, 0x1001, 20, 20)]), [10, 20]);
+        // The sample at 0x2000 was taken after that: it may be of the new code.
+        assert!(anew(&[made(0x2000, 0x2010, 10, 60)]).is_empty());
+        assert_eq!(made_anew(&spans, Look::Unread { after: 7, by: 9 }), [8, 9]);
+        let none = FxHashMap::default();
+        assert!(made_anew(&none, Look::New(vec![made(0, u64::MAX, 10, 12)])).is_empty());
+        assert!(made_anew(&none, Look::Unread { after: 7, by: 9 }).is_empty());
+    }
+
+    #[test]
+    fn a_child_keeps_what_its_parent_made_before_it_ran_another_program() {
+        let (parent, child) = (i32::MAX - 1, i32::MAX);
+        let mut jit = Jit::default();
+        let first = jit.sampled(parent, parent, 0x1000, 1);
+        jit.forked(child, parent);
+        jit.forget(parent);
+        let second = jit.sampled(parent, parent, 0x1000, 2);
+        assert_ne!(first, second);
+        assert_eq!(jit.sampled(child, parent, 0x1000, 3), first);
+        assert_ne!(jit.sampled(child, child, 0x1000, 4), first);
+        jit.forget(child);
+        assert_eq!(jit.sampled(child, parent, 0x1000, 5), second);
+        assert_eq!(jit.finish().len(), 3);
+    }
+
+    #[test]
+    fn epochs_are_told_by_time() {
+        let epochs = vec![(0, 4), (10, 7), (20, 9)];
+        let program = Program { pid: 1, sources: Sources::default(), epochs, sampled: false };
+        for (time, epoch) in [(0, 4), (9, 4), (10, 7), (19, 7), (20, 9), (u64::MAX, 9)] {
+            assert_eq!(program.epoch_at(time), epoch, "{time}");
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Names of code made at run time, from perf maps and jitdump files.
+//!
+//! The files are read once, whatever their length: what is kept are the asked addresses, each
+//! with what the file says of it so far. An address that stood for several pieces of code while
+//! it was sampled gets no name.
+
+mod lines;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustc_hash::FxHashMap;
+
+use super::answers::{Answers, Frame};
+use super::{Why, demangle};
+use crate::process::jit::jitdump::{self, LinesAt, Record};
+use crate::process::jit::perf_map::{self, NameAt};
+use crate::process::jit::{At, Mark, Sources, Span, made_before, number_of_dump};
+use crate::profile::StrId;
+use lines::Lines;
+
+/// Most bytes of a perf map that are read (Node and Java write some megabytes).
+const MAX_MAP: u64 = 4 << 30;
+
+/// Names of code may be told so many nanoseconds after its last sample: Java's agents are not
+/// asked at once.
+const LATE: u64 = 1_000_000_000;
+
+/// Most moves of code in a jitdump.
+const MAX_MOVES: usize = 1 << 18;
+
+/// How often code may be moved and still be followed.
+const MAX_CHAIN: usize = 16;
+
+/// Code made at run time, and what is asked of it.
+#[derive(Debug)]
+pub struct RunTime {
+    sources: Arc<Sources>,
+    asked: Vec<(u64, Span)>,
+    /// What came of reading the files.
+    report: OnceLock<Report>,
+}
+
+/// What came of reading the files.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Lines of the perf map that could not be understood.
+    pub bad_lines: usize,
+    /// Asked addresses that stood for several pieces of code.
+    pub reused: usize,
+    /// What is wrong with the files.
+    pub trouble: Option<Why>,
+}
+
+impl RunTime {
+    /// Of a recording that was just made.
+    pub fn new(sources: Arc<Sources>) -> RunTime {
+        RunTime { sources, asked: Vec::new(), report: OnceLock::new() }
+    }
+
+    /// The file at `path`, which the recording names that ended at `end` (nanoseconds since the
+    /// Unix epoch; 0: unknown).
+    ///
+    /// # Errors
+    ///
+    /// It is missing, cannot be read, is no such file, or was made after the recording.
+    pub fn open(path: &Path, end: i64) -> Result<RunTime, Why> {
+        let unreadable = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => Why::PerfMapMissing,
+            _ => Why::Unreadable(e.to_string()),
+        };
+        // Opening a pipe could block; the path may come from anyone's file.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(Why::Unreadable("it is no regular file".into()));
+        }
+        if end > 0 && !made_before(path, end) {
+            return Err(Why::PerfMapNewer);
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        let mut sources = Sources::default();
+        if path.extension().is_some_and(|e| e == "dump") {
+            sources.set_dump(file, &path.to_string_lossy());
+        } else {
+            sources.map = Some(file);
+        }
+        Ok(RunTime::new(Arc::new(sources)))
+    }
+
+    /// Asks for an address; returns the number under which [`RunTime::resolve`] answers.
+    pub fn ask(&mut self, address: u64, span: Span) -> u64 {
+        self.asked.push((address, span));
+        self.asked.len() as u64 - 1
+    }
+
+    /// What came of reading the files, once they were read.
+    pub fn report(&self) -> Report {
+        self.report.get().cloned().unwrap_or_default()
+    }
+
+    /// Names of what was asked under these numbers.
+    pub fn resolve(&self, numbers: &[u64], demangle: bool) -> Answers {
+        let asked = numbers.iter().map(|&n| self.asked[n as usize]).collect::<Vec<_>>();
+        let mut report = Report::default();
+        let mut found = Found { names: vec![None; asked.len()], reused: vec![false; asked.len()] };
+        let mut answers = Answers::default();
+        if let Some(dump) = &self.sources.dump {
+            let path = self.sources.dump_path.as_bytes();
+            let read = from_dump(dump, number_of_dump(path), &asked, &mut found);
+            report.trouble = read.unwrap_or_else(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => Some(Why::JitdumpCut),
+                io::ErrorKind::InvalidData => Some(Why::Damaged(e.to_string())),
+                _ => Some(Why::Unreadable(e.to_string())),
+            });
+        }
+        let mut lines = Lines::default();
+        if let Some(dump) = &self.sources.dump {
+            lines = Lines::read(dump, &found);
+        }
+        let in_dump: Vec<bool> = found.names.iter().map(Option::is_some).collect();
+        if let Some(map) = &self.sources.map {
+            match from_map(map, &self.sources.marks, &asked, &mut found) {
+                Ok(bad_lines) => report.bad_lines = bad_lines,
+                Err(why) => report.trouble = Some(why),
+            }
+        }
+        let mut names = Names { demangle, known: FxHashMap::default() };
+        for (i, code) in found.names.iter().enumerate() {
+            let file = if in_dump[i] { &self.sources.dump } else { &self.sources.map };
+            let frame = code.zip(file.as_ref()).and_then(|(code, file)| {
+                let (name, system_name) = names.get(file, in_dump[i], code.name, &mut answers)?;
+                let (file, line) = match lines.of(&code) {
+                    Some((file, line)) if in_dump[i] => (answers.strings.intern(file), line),
+                    _ => (StrId::EMPTY, 0),
+                };
+                Some(Frame { name, system_name, file, line, column: 0 })
+            });
+            report.reused += usize::from(found.reused[i]);
+            answers.push(frame);
+        }
+        let _ = self.report.set(report);
+        answers
+    }
+}
+
+/// What the files say of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code {
+    name: NameAt,
+    /// Source lines, and where their code begins.
+    lines: Option<(LinesAt, u64)>,
+    /// The address, before the code was moved.
+    address: u64,
+}
+
+/// The answers, by the order of the questions.
+struct Found {
+    names: Vec<Option<Code>>,
+    reused: Vec<bool>,
+}
+
+/// When an entry of a file came to be: after the first time, and by the second.
+type Window = (u64, u64);
+
+/// A question, and what is known of it so far.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    address: u64,
+    span: Span,
+    /// Number of the question; `usize::MAX`: where moved code was before.
+    number: usize,
+    code: Option<Code>,
+    /// Another piece of code was there while this was sampled.
+    clash: bool,
+    /// What is told of later.
+    late: Option<(Code, u64)>,
+}
+
+impl Item {
+    fn new(address: u64, span: Span, number: usize) -> Item {
+        Item { address, span, number, code: None, clash: false, late: None }
+    }
+
+    /// The code is there from some time in the window on.
+    fn take(&mut self, code: Code, (after, by): Window) {
+        if by <= self.span.first {
+            (self.code, self.clash) = (Some(code), false);
+        } else if after < self.span.last {
+            match self.code {
+                Some(before) => self.clash |= before.name.hash != code.name.hash,
+                None => self.code = Some(code),
+            }
+        } else if self.late.is_none() {
+            self.late = Some((code, after));
+        }
+    }
+
+    fn answer(&self, late: u64) -> Option<Code> {
+        let later = self.late.filter(|l| l.1.saturating_sub(self.span.last) <= late);
+        self.code.or(later.map(|l| l.0)).filter(|_| !self.clash)
+    }
+}
+
+/// The items, by address; with a bound on the work that a file can make of them.
+struct Items {
+    sorted: Vec<Item>,
+    work: usize,
+}
+
+impl Items {
+    fn new(mut items: Vec<Item>) -> Items {
+        items.sort_by_key(|item| item.address);
+        let work = (items.len() << 12) + (1 << 24);
+        Items { sorted: items, work }
+    }
+
+    /// The items in a range of addresses; returns false when there was too much of that.
+    fn within(&mut self, start: u64, end: u64, mut each: impl FnMut(usize, &mut Item)) -> bool {
+        let from = self.sorted.partition_point(|item| item.address < start);
+        for (i, item) in self.sorted.iter_mut().enumerate().skip(from) {
+            if item.address >= end {
+                break;
+            }
+            if self.work == 0 {
+                return false;
+            }
+            self.work -= 1;
+            each(i, item);
+        }
+        true
+    }
+
+    fn answers(&self, late: u64, found: &mut Found) {
+        for item in self.sorted.iter().filter(|item| item.number != usize::MAX) {
+            found.names[item.number] = item.answer(late);
+            found.reused[item.number] = item.clash;
+        }
+    }
+}
+
+fn too_much() -> Why {
+    Why::Damaged("it says too much of the same addresses".into())
+}
+
+/// Asks a perf map for what has no answer yet. Returns the lines that it could not understand.
+fn from_map(
+    map: &File,
+    marks: &[Mark],
+    asked: &[(u64, Span)],
+    found: &mut Found,
+) -> Result<usize, Why> {
+    let unreadable = |e: io::Error| Why::Unreadable(e.to_string());
+    let size = map.metadata().map_err(unreadable)?.len();
+    if size > MAX_MAP {
+        return Err(Why::Unreadable("the perf map is larger than 4 GiB".into()));
+    }
+    let open = (0..asked.len()).filter(|&i| found.names[i].is_none() && !found.reused[i]);
+    let mut items = Items::new(open.map(|i| Item::new(asked[i].0, asked[i].1, i)).collect());
+    let mut fits = true;
+    let mut at_mark = 0;
+    let input = At { file: map, offset: 0 }.take(size);
+    let read = perf_map::read(&mut BufReader::with_capacity(1 << 16, input), 0, &mut |entry| {
+        while marks.get(at_mark).is_some_and(|mark| mark.size <= entry.name.offset) {
+            at_mark += 1;
+        }
+        let window = match marks.get(at_mark) {
+            // Nobody looked at the file: it may have been at any time.
+            _ if marks.is_empty() => (0, 1),
+            Some(mark) => (at_mark.checked_sub(1).map_or(0, |i| marks[i].seen), mark.by.max(1)),
+            None => (marks[marks.len() - 1].seen, u64::MAX),
+        };
+        fits = items.within(entry.start, entry.end, |_, item| {
+            let code = Code { name: entry.name, lines: None, address: item.address };
+            item.take(code, window);
+        });
+        fits
+    });
+    let read = read.map_err(unreadable)?;
+    if !fits {
+        return Err(too_much());
+    }
+    let mut here = Found { names: vec![None; asked.len()], reused: vec![false; asked.len()] };
+    items.answers(u64::MAX, &mut here);
+    for i in 0..asked.len() {
+        found.names[i] = found.names[i].or(here.names[i]);
+        found.reused[i] |= here.reused[i];
+    }
+    Ok(read.bad_lines + usize::from(read.unfinished))
+}
+
+/// A move of code in a jitdump.
+struct Move {
+    time: u64,
+    from: u64,
+    to: u64,
+    size: u64,
+}
+
+/// Asks a jitdump file. Returns what is wrong with it, as far as it was read.
+fn from_dump(
+    dump: &File,
+    pid: Option<u32>,
+    asked: &[(u64, Span)],
+    found: &mut Found,
+) -> io::Result<Option<Why>> {
+    let header = jitdump::header(dump)?;
+    if pid.is_some_and(|pid| pid != header.pid) {
+        return Ok(Some(Why::Damaged(format!("it is a jitdump of process {}", header.pid))));
+    }
+    let range = header.size..dump.metadata()?.len();
+    let mut moves = Vec::new();
+    jitdump::read(dump, range.clone(), &mut |time, record| {
+        if let Record::Move { from, to, size } = record {
+            moves.push(Move { time, from, to, size });
+        }
+        moves.len() < MAX_MOVES
+    })?;
+    let (mut items, before) = with_moved(asked, &moves, header.monotonic);
+    let mut lines = None;
+    let (mut number, mut fits) = (0, true);
+    let progress = jitdump::read(dump, range, &mut |time, record| {
+        // Without times of our clock nothing is known of when.
+        let window = if header.monotonic { (time, time) } else { (0, u64::MAX) };
+        match record {
+            Record::Lines { address, lines: at } => lines = Some((at, address)),
+            Record::Load { address: start, size, name } => {
+                let lines = lines.take().filter(|l| l.1 == start);
+                fits = items.within(start, start.saturating_add(size), |_, item| {
+                    item.take(Code { name, lines, address: item.address }, window);
+                });
+            }
+            Record::Move { to, size, .. } if number < moves.len() => {
+                let mut moved = Vec::new();
+                fits = items.within(to, to.saturating_add(size), |i, _| moved.push(i));
+                for i in moved {
+                    let from = before.get(&(number, i)).map(|&from| items.sorted[from]);
+                    if let Some(code) = from.and_then(|item| item.answer(0)) {
+                        items.sorted[i].take(code, window);
+                    }
+                }
+                number += 1;
+            }
+            _ => {}
+        }
+        fits
+    })?;
+    items.answers(LATE, found);
+    Ok(if !fits {
+        Some(too_much())
+    } else if progress.damaged {
+        Some(Why::Damaged("a record of the jitdump contradicts itself".into()))
+    } else if progress.unfinished {
+        Some(Why::JitdumpCut)
+    } else {
+        None
+    })
+}
+
+/// The questions, and those of where moved code was before: by the number of the move and the
+/// index of what is asked behind it.
+fn with_moved(
+    asked: &[(u64, Span)],
+    moves: &[Move],
+    monotonic: bool,
+) -> (Items, FxHashMap<(usize, usize), usize>) {
+    let mut items: Vec<Item> =
+        asked.iter().enumerate().map(|(i, &(a, span))| Item::new(a, span, i)).collect();
+    let mut links = Vec::new();
+    let mut new = 0;
+    for _ in 0..MAX_CHAIN {
+        let mut old: Vec<usize> = (new..items.len()).collect();
+        old.sort_by_key(|&i| items[i].address);
+        new = items.len();
+        for (number, m) in moves.iter().enumerate() {
+            let from = old.partition_point(|&i| items[i].address < m.to);
+            for &i in &old[from..] {
+                let Item { address, span, .. } = items[i];
+                if address - m.to >= m.size {
+                    break;
+                }
+                if items.len() < MAX_MOVES && (!monotonic || m.time < span.last) {
+                    let time = if monotonic { m.time } else { u64::MAX };
+                    links.push((number, i, items.len()));
+                    let span = Span { first: time, last: time };
+                    items.push(Item::new((address - m.to).wrapping_add(m.from), span, usize::MAX));
+                }
+            }
+        }
+        if new == items.len() {
+            break;
+        }
+    }
+    // Sorting moves them.
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|&i| items[i].address);
+    let mut place = vec![0; items.len()];
+    order.iter().enumerate().for_each(|(to, &from)| place[from] = to);
+    let links = links.into_iter().map(|(n, i, from)| ((n, place[i]), place[from])).collect();
+    (Items::new(items), links)
+}
+
+/// Names that were read, by file and offset.
+struct Names {
+    demangle: bool,
+    known: FxHashMap<(bool, u64), (StrId, StrId)>,
+}
+
+impl Names {
+    /// Name and mangled name at a place; `None` when it is gone from there.
+    fn get(
+        &mut self,
+        file: &File,
+        in_dump: bool,
+        at: NameAt,
+        answers: &mut Answers,
+    ) -> Option<(StrId, StrId)> {
+        let key = (in_dump, at.offset);
+        if let Some(&known) = self.known.get(&key) {
+            return Some(known);
+        }
+        let mut bytes = vec![0; at.length as usize];
+        file.read_exact_at(&mut bytes, at.offset).ok()?;
+        // The file may have been written anew.
+        if NameAt::new(at.offset, &bytes) != at {
+            return None;
+        }
+        let system_name = String::from_utf8_lossy(&bytes);
+        let readable = self.demangle.then(|| demangle(&system_name)).flatten();
+        let name = answers.strings.intern(readable.as_deref().unwrap_or(&system_name));
+        let names = (name, answers.strings.intern(&system_name));
+        self.known.insert(key, names);
+        Some(names)
+    }
+}
+
+#[cfg(test)]
+mod tests;

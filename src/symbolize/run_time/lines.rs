@@ -1,0 +1,80 @@
+//! Source lines of code made at run time, from jitdump files.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustc_hash::FxHashMap;
+
+use super::{Code, Found};
+use crate::process::jit::jitdump::{self, LineEntry};
+use crate::process::jit::perf_map::NameAt;
+
+/// The source lines of what was found in a jitdump.
+#[derive(Default)]
+pub(super) struct Lines {
+    /// By their place in the file, sorted by address.
+    tables: FxHashMap<u64, Vec<LineEntry>>,
+    files: FxHashMap<u64, Vec<String>>,
+    /// The script that the name of V8's code tells.
+    scripts: FxHashMap<u64, Option<String>>,
+    /// Addresses in the tables are so much too large.
+    shift: u64,
+}
+
+impl Lines {
+    pub(super) fn read(dump: &File, found: &Found) -> Lines {
+        /// V8 adds the size of the header that `perf inject` puts before the code.
+        const ELF_HEADER: u64 = 0x40;
+        let mut lines = Lines::default();
+        let mut all_shifted = true;
+        for code in found.names.iter().flatten() {
+            let (Some((at, start)), name_at) = (code.lines, code.name) else { continue };
+            if lines.tables.contains_key(&at.start) {
+                continue;
+            }
+            let mut entries = jitdump::line_entries(dump, at).unwrap_or_default();
+            entries.sort_by_key(|e| e.address);
+            let first = entries.first().map_or(u64::MAX, |e| e.address);
+            all_shifted &= first >= start.saturating_add(ELF_HEADER);
+            let name = |e: &LineEntry| file_name(&e.file).unwrap_or_default().to_owned();
+            lines.scripts.insert(at.start, script_of(dump, name_at));
+            lines.files.insert(at.start, entries.iter().map(name).collect());
+            lines.tables.insert(at.start, entries);
+        }
+        lines.shift = if all_shifted { ELF_HEADER } else { 0 };
+        lines
+    }
+
+    /// File and line of an address.
+    pub(super) fn of(&self, code: &Code) -> Option<(&str, u32)> {
+        let at = code.lines?.0.start;
+        let entries = self.tables.get(&at)?;
+        let address = code.address.checked_add(self.shift)?;
+        let i = entries.partition_point(|e| e.address <= address).checked_sub(1)?;
+        let file = self.files[&at][i].as_str();
+        // Where V8 (as in Node 20) writes names from memory that it has freed, it is its word
+        // against itself.
+        let garbage = self.shift > 0 && self.scripts[&at].as_deref() != Some(file);
+        (entries[i].line > 0 && !file.is_empty() && !garbage).then_some((file, entries[i].line))
+    }
+}
+
+/// The script in the name of V8's code: `JS:*function PATH:LINE:COLUMN`.
+fn script_of(dump: &File, name: NameAt) -> Option<String> {
+    let mut bytes = vec![0; name.length as usize];
+    dump.read_exact_at(&mut bytes, name.offset).ok()?;
+    let name = String::from_utf8(bytes).ok()?;
+    let mut parts = name.rsplitn(3, ':');
+    let (column, line) = (parts.next()?, parts.next()?);
+    let number = |text: &str| text.parse::<u32>().is_ok();
+    let path = parts.next()?.split_once(' ')?.1;
+    (number(column) && number(line))
+        .then(|| path.strip_prefix("file://").unwrap_or(path).to_owned())
+}
+
+/// Name of a source file; `None` when it is none.
+fn file_name(bytes: &[u8]) -> Option<&str> {
+    let name = str::from_utf8(bytes).ok()?;
+    let name = name.strip_prefix("file://").unwrap_or(name);
+    (!name.contains(char::is_control)).then_some(name)
+}
