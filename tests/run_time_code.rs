@@ -1,0 +1,244 @@
+//! Code made at run time: perf maps and jitdump files, of real compilers and of one with known
+//! answers (tests/targets/jit.c).
+
+mod common;
+
+use std::path::Path;
+
+use common::system::needs_root;
+use common::{Build, Pprof, Prof, assert_share, needs, read, target, temp_dir};
+
+/// Removes the perf maps of all processes of a recording.
+fn remove_maps(p: &Pprof) {
+    for pid in p.label_values("pid") {
+        std::fs::remove_file(Path::new("/tmp").join(format!("perf-{pid}.map"))).ok();
+    }
+}
+
+/// Records `jit MODE MS` in `dir`.
+#[track_caller]
+fn record(dir: &Path, mode: &str, ms: u32) -> (Pprof, String) {
+    let program = target("jit", Build::CFramePointers);
+    let out = Prof::new(dir, "record -F 999").target(program, &format!("{mode} {ms}")).run().ok();
+    let p = read(dir.join("profile.pb.gz"));
+    remove_maps(&p);
+    assert!(p.figure("samples") > 200, "{:?}", p.comments);
+    (p, out.stderr)
+}
+
+/// Source lines of the samples whose leaf is this function.
+fn lines(p: &Pprof, function: &str) -> Vec<(String, i64)> {
+    let leaves = p.samples.iter().filter(|s| p.frames(s).first() == Some(&function));
+    leaves.map(|s| p.sources[&s.locations[0]].clone()).collect()
+}
+
+#[test]
+fn a_perf_map_names_code_whenever_it_is_written() {
+    for mode in ["map", "late"] {
+        let dir = temp_dir();
+        let (p, said) = record(dir.path(), mode, 500);
+        assert!(p.self_share("jitted") > 90.0, "{mode}: {}\n{said}", p.self_share("jitted"));
+        assert!(p.mappings.iter().any(|m| m.file.starts_with("/tmp/perf-")), "{:?}", p.mappings);
+    }
+}
+
+#[test]
+fn python_s_map_is_python() {
+    let dir = temp_dir();
+    let (p, _) = record(dir.path(), "python", 500);
+    assert!(p.self_share("py::hot:/app/hot.py") > 90.0);
+    let svg = Prof::new(&dir, "flame").run().ok().text();
+    assert!(svg.contains("py::hot"), "{svg}");
+    assert!(svg.contains("Python"), "the legend names the language: {svg}");
+}
+
+/// Each of the two has its own time, though they lie at the same addresses; the moments about
+/// the change are no one's rather than the wrong one's.
+#[test]
+fn addresses_that_are_used_again_are_told_apart_by_time() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "reuse-map", 1000);
+    let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
+    // One look is unknown: what is taken in at once, a fifth of a second, and more when the
+    // machine is busy.
+    assert!((22.0..36.0).contains(&a) && (50.0..72.0).contains(&b), "{a} % {b} %\n{said}");
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "reuse-dump", 60);
+    let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
+    assert_share("phase_a", a, 33.3, 5.0);
+    assert!((58.0..72.0).contains(&b), "phase_b: {b} %\n{said}");
+}
+
+#[test]
+fn a_jitdump_has_source_lines() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "lines", 500);
+    assert!(p.self_share("jitted") > 90.0, "{}\n{said}", p.self_share("jitted"));
+    let found = lines(&p, "jitted");
+    let right = found.iter().filter(|l| **l == ("/src/jit.src".to_owned(), 8)).count();
+    assert!(
+        right > 0
+            && found.iter().all(|(file, line)| file == "/src/jit.src" && [7, 8].contains(line)),
+        "{found:?}"
+    );
+    assert!(p.mappings.iter().any(|m| m.file.ends_with(".dump")), "{:?}", p.mappings);
+}
+
+#[test]
+fn code_that_moves_keeps_its_name() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "move", 300);
+    let (moved, other) = (p.self_share("moved"), p.self_share("other"));
+    assert!(moved > 65.0 && moved <= 80.0, "moved {moved} %, other {other} %\n{said}");
+    assert_share("other", other, 25.0, 6.0);
+}
+
+#[test]
+fn files_that_are_cut_or_garbage_are_told_and_harmless() {
+    let dir = temp_dir();
+    let (p, _) = record(dir.path(), "cut", 400);
+    assert!(p.self_share("jitted") > 90.0);
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "garbage", 400);
+    assert_eq!(p.total_share("jitted"), 0.0);
+    assert!(said.contains("have no function name") && said.contains(".map"), "{said}");
+}
+
+/// Names that are asked for later come from the files that are still there, and nothing that is
+/// ambiguous then.
+#[test]
+fn a_jitdump_names_a_recording_later() {
+    let dir = temp_dir();
+    let program = target("jit", Build::CFramePointers);
+    Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "lines 300").run().ok();
+    assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("jitted"), 0.0);
+    Prof::new(&dir, "symbolize").run().ok();
+    assert!(read(dir.path().join("profile.pb.gz")).self_share("jitted") > 85.0);
+    let dir = temp_dir();
+    Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "reuse-dump 30").run().ok();
+    Prof::new(&dir, "symbolize").run().ok().says(&["other code took the place"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.self_share("phase_a") + p.self_share("phase_b"), 0.0);
+}
+
+/// A process in a PID and mount namespace of its own, gone when the recording ends.
+#[test]
+fn files_in_a_container_are_found() {
+    if !needs(&["unshare", "mount"]) || !needs_root() {
+        return;
+    }
+    let program = target("jit", Build::CFramePointers).display().to_string();
+    for mode in ["map", "lines"] {
+        let dir = temp_dir();
+        // The folder of the recording is hidden by the new /tmp, so the dump is below that.
+        let inside = format!("mount -t tmpfs none /tmp && cd /tmp && {program} {mode} 600");
+        let script = format!("unshare --pid --fork --mount sh -c '{inside}'; sleep 0.3");
+        let prof = Prof::new(&dir, "record -F 999 -- sh -c").arg(script);
+        prof.run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert!(p.figure("samples") > 200, "{:?}", p.comments);
+        let named = p.self_share("jitted");
+        assert!(named > 85.0, "{mode}: {named} % {:?}", p.mappings);
+    }
+}
+
+/// A map that another user or an earlier process has left does not name anything.
+#[test]
+fn a_map_of_an_earlier_process_is_not_taken() {
+    if !needs(&["touch"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("jit", Build::CFramePointers);
+    // Everything is `wrong` in the map that is there before the program begins; the program
+    // itself writes none.
+    let script = format!(
+        "echo '0 7fffffffffff wrong' > /tmp/perf-$$.map; touch -d '2 days ago' /tmp/perf-$$.map; \
+         exec {} lines 400",
+        program.display()
+    );
+    Prof::new(&dir, "record -F 999 -- sh -c").arg(script).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    remove_maps(&p);
+    assert_eq!(p.total_share("wrong"), 0.0);
+    assert!(p.self_share("jitted") > 85.0);
+}
+
+#[test]
+fn node_with_a_jitdump() {
+    if !needs(&["node"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let script = common::targets::source("busy.js").display().to_string();
+    let args = format!("--perf-prof {script} 2");
+    let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let hot = p.share(|s| p.frames(s).iter().any(|f| f.contains("hotFunction")));
+    assert!(hot > 60.0, "hotFunction: {hot} %\n{}", out.stderr);
+    assert!(p.mappings.iter().any(|m| m.file.ends_with(".dump")), "{:?}", p.mappings);
+    // Node 20 writes names of files from memory that it has freed; those are not taken.
+    for (location, names) in &p.lines {
+        if names.first().is_some_and(|name| name.contains("hotFunction")) {
+            let (file, line) = &p.sources[location];
+            assert!(file.is_empty() || file.ends_with("busy.js") && *line > 0, "{file}:{line}");
+        }
+    }
+}
+
+/// Java writes its map when it ends.
+#[test]
+fn java_with_a_perf_map() {
+    if !needs(&["java", "javac"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let source = common::targets::source("Hot.java");
+    common::run::tool("javac", &["-d".as_ref(), dir.path().as_ref(), source.as_ref()]);
+    let options = "-XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
+                   -XX:+DumpPerfMapAtExit Hot 2";
+    let out = Prof::new(&dir, "record -F 999").target("java", options).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    remove_maps(&p);
+    let hot = p.share(|s| p.frames(s).iter().any(|f| f.contains("Hot.hotMethod(int)")));
+    assert!(hot > 30.0, "hotMethod: {hot} %\n{}", out.stderr);
+    let svg = Prof::new(&dir, "flame").run().ok().text();
+    assert!(svg.contains("Java"), "the legend names the language");
+}
+
+/// LLVM's interpreter compiles, and has the agent built in (in Debian).
+#[test]
+fn llvm_with_a_jitdump() {
+    if !needs(&["lli"]) {
+        return;
+    }
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("hot.ll"), HOT_LL).unwrap();
+    let mut prof = Prof::new(&dir, "record -F 999");
+    prof.command.env("JITDUMPDIR", dir.path());
+    let out = prof.target("lli", "-jit-kind=mcjit hot.ll").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.self_share("hot") > 60.0, "{} %\n{}", p.self_share("hot"), out.stderr);
+}
+
+const HOT_LL: &str = "
+define i32 @hot(i32 %n) noinline {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [0, %entry], [%i2, %loop]
+  %s = phi i32 [0, %entry], [%s2, %loop]
+  %r = urem i32 %i, 7
+  %s2 = add i32 %s, %r
+  %i2 = add i32 %i, 1
+  %c = icmp slt i32 %i2, %n
+  br i1 %c, label %loop, label %done
+done:
+  ret i32 %s2
+}
+define i32 @main() {
+entry:
+  %h = call i32 @hot(i32 800000000)
+  ret i32 0
+}
+";
