@@ -150,6 +150,10 @@ pub fn summary(
             percent(d.truncated_total(), d.user_stacks),
             why.join(", ")
         )?;
+        let most = d.truncated.iter().max_by_key(|(_, n)| n);
+        if let Some(how) = most.and_then(|(why, _)| symbolize::whole_stacks(why)) {
+            writeln!(err, "prof: for whole stacks: {how}")?;
+        }
     }
     if d.completed_later > 0 {
         writeln!(

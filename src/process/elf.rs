@@ -27,6 +27,26 @@ pub struct Section {
     pub range: Range<usize>,
 }
 
+/// A `.debug_frame` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugFrame {
+    range: Range<usize>,
+    /// It is packed, by zlib, to this length.
+    compressed: Option<u64>,
+}
+
+impl DebugFrame {
+    /// Its contents; `data` is the file.
+    pub fn decompressed(&self, data: &[u8]) -> Option<Vec<u8>> {
+        let bytes = data.get(self.range.clone())?;
+        let Some(length) = self.compressed else { return Some(bytes.to_vec()) };
+        let mut out = Vec::with_capacity(length.min(1 << 20) as usize);
+        let reader = flate2::read::ZlibDecoder::new(bytes);
+        std::io::Read::read_to_end(&mut std::io::Read::take(reader, length), &mut out).ok()?;
+        Some(out)
+    }
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elf {
@@ -44,8 +64,11 @@ pub struct Elf {
     pub eh_frame: Option<Section>,
     /// `.eh_frame_hdr`.
     pub eh_frame_hdr: Option<Section>,
-    /// `.debug_frame`, decompressed; read only when there is no `.eh_frame`.
-    pub debug_frame: Option<Vec<u8>>,
+    /// `.debug_frame`: all that there is, or what `.eh_frame` lacks (Go's part of a program with
+    /// C in it).
+    pub debug_frame: Option<DebugFrame>,
+    /// Go's linker made it.
+    pub is_go: bool,
     /// `.text`.
     pub text: Option<Section>,
     /// `.got`.
@@ -128,9 +151,8 @@ impl Elf {
         if self.eh_frame_hdr.is_none() {
             self.eh_frame_hdr = range(b".eh_frame_hdr");
         }
-        if self.eh_frame.is_none() {
-            self.debug_frame = find(b".debug_frame").and_then(|s| decompressed(s, endian, data));
-        }
+        self.is_go = find(b".note.go.buildid").is_some() || find(b".gopclntab").is_some();
+        self.debug_frame = find(b".debug_frame").and_then(|s| debug_frame(s, endian, data));
     }
 
     /// For files without section headers: `.eh_frame_hdr` says where `.eh_frame` begins
@@ -189,24 +211,24 @@ fn section(address: u64, offset: u64, size: u64, data: &[u8]) -> Option<Section>
     (end <= data.len()).then_some(Section { address, range: start..end })
 }
 
-fn decompressed(
+fn debug_frame(
     section: &object::elf::SectionHeader64<LittleEndian>,
     endian: LittleEndian,
     data: &[u8],
-) -> Option<Vec<u8>> {
-    let Some((header, offset, size)) = section.compression(endian, data).ok()? else {
-        return section.data(endian, data).ok().map(<[u8]>::to_vec);
+) -> Option<DebugFrame> {
+    let (offset, size, compressed) = match section.compression(endian, data).ok()? {
+        None => (section.sh_offset(endian), section.sh_size(endian), None),
+        Some((header, offset, size)) => {
+            let length = header.ch_size(endian);
+            let zlib = header.ch_type(endian) == object::elf::ELFCOMPRESS_ZLIB;
+            if !zlib || length > MAX_DEBUG_FRAME {
+                return None;
+            }
+            (offset, size, Some(length))
+        }
     };
-    if header.ch_size(endian) > MAX_DEBUG_FRAME
-        || header.ch_type(endian) != object::elf::ELFCOMPRESS_ZLIB
-    {
-        return None;
-    }
-    let bytes = data.get(offset as usize..)?.get(..size as usize)?;
-    let mut out = Vec::new();
-    let reader = flate2::read::ZlibDecoder::new(bytes);
-    std::io::Read::read_to_end(&mut std::io::Read::take(reader, MAX_DEBUG_FRAME), &mut out).ok()?;
-    Some(out)
+    let range = self::section(0, offset, size, data)?.range;
+    (!range.is_empty()).then_some(DebugFrame { range, compressed })
 }
 
 /// Build id in `/sys/kernel/notes` or any other run of ELF notes.

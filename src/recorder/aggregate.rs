@@ -254,18 +254,9 @@ impl Aggregator {
         {
             return StackEnd::Complete;
         }
-        let (process, images) = self.table.split(sample.pid);
-        let regions = &process.regions;
         let pid = sample.pid;
-        let mut end = match sample.user {
-            UserStack::Native { .. } => {
-                self.unwinder.unwind((pid, sample.tid), regions, images, sample.user, chain, frames)
-            }
-            UserStack::Compat | UserStack::None => {
-                unwind::chain_frames(pid, regions, images, chain, frames);
-                if dumped { StackEnd::Compat } else { StackEnd::Complete }
-            }
-        };
+        let mut end = self.unwind(sample, chain, frames, dumped);
+        let process = self.table.process(pid);
         let nowhere = |frame: &Frame| frame.place.image.is_none();
         if process.unread
             && (end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere))
@@ -289,6 +280,26 @@ impl Aggregator {
     fn kernel_mapping_of(&mut self, address: u64) -> MappingId {
         let known = self.ksymbols.mapping(address, &mut self.builder);
         known.unwrap_or_else(|| self.kernel_mapping())
+    }
+
+    fn unwind(
+        &mut self,
+        sample: &Sample<'_>,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+        dumped: bool,
+    ) -> StackEnd {
+        let (process, images) = self.table.split(sample.pid);
+        let (pid, regions) = (sample.pid, &process.regions);
+        match sample.user {
+            UserStack::Native { .. } => {
+                self.unwinder.unwind((pid, sample.tid), regions, images, sample.user, chain, frames)
+            }
+            UserStack::Compat | UserStack::None => {
+                unwind::chain_frames(pid, regions, images, chain, frames);
+                if dumped { StackEnd::Compat } else { StackEnd::Complete }
+            }
+        }
     }
 
     fn kernel_mapping(&mut self) -> MappingId {

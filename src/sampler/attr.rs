@@ -11,8 +11,9 @@ use super::{Rate, Stacks};
 /// `CLOCK_MONOTONIC` of `clock_gettime(2)`.
 const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
 
-/// x86-64: bp (6), sp (7), ip (8) of `asm/perf_regs.h`, in the order that the kernel dumps them.
-const USER_REGS: u64 = (1 << 6) | (1 << 7) | (1 << 8);
+/// x86-64: ax to ip (0 to 8) and r8 to r15 (16 to 23) of `asm/perf_regs.h`, which the kernel dumps
+/// in this order: the general registers, as unwind information may begin at any of them.
+const USER_REGS: u64 = 0x1ff | 0xff << 16;
 
 /// The longest stack copy: a multiple of eight below 64 KiB (perf's limit too).
 pub const MAX_DUMP: u32 = 65_528;

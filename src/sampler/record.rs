@@ -60,6 +60,36 @@ pub struct Regs {
     pub bp: u64,
 }
 
+/// General registers of [`AllRegs`].
+const REGISTERS: usize = 17;
+
+/// All general registers, as the kernel wrote them: ax, bx, cx, dx, si, di, bp, sp, ip, r8 to r15.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllRegs<'a>(&'a [u8]);
+
+impl<'a> AllRegs<'a> {
+    /// From the kernel's bytes; of any other length: no register is known.
+    pub fn new(bytes: &'a [u8]) -> AllRegs<'a> {
+        AllRegs(if bytes.len() == REGISTERS * 8 { bytes } else { &[] })
+    }
+
+    /// The registers with the numbers that DWARF gives them (System V ABI, AMD64 supplement):
+    /// ax, dx, cx, bx, si, di, bp, sp, r8 to r15. `None`: they are not known.
+    pub fn in_dwarf_order(self) -> Option<[u64; 16]> {
+        const AT: [usize; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16];
+        (!self.0.is_empty()).then(|| AT.map(|i| self.word(i)))
+    }
+
+    fn word(self, i: usize) -> u64 {
+        let bytes = self.0[i * 8..].first_chunk().expect("so many registers");
+        u64::from_ne_bytes(*bytes)
+    }
+
+    fn regs(self) -> Regs {
+        Regs { bp: self.word(6), sp: self.word(7), ip: self.word(8) }
+    }
+}
+
 /// User registers and a copy of the stack from `sp` upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserStack<'a> {
@@ -71,6 +101,8 @@ pub enum UserStack<'a> {
     Native {
         /// The registers.
         regs: Regs,
+        /// All of them, for the few frames that are described by others.
+        all: AllRegs<'a>,
         /// The bytes from `regs.sp` upwards; fewer than asked for near the stack's end.
         bytes: &'a [u8],
         /// The copy is as long as was asked for, so the stack may go on behind it.
@@ -272,12 +304,13 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
     Some(Sample { id, ip, pid, tid, time, period, kernel, callchain, user })
 }
 
-/// The registers come in the kernel's order: bp (6), sp (7), ip (8), see `asm/perf_regs.h`.
 fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
     let abi = r.u64()? as u32;
+    let mut all = AllRegs::default();
     let mut regs = Regs::default();
     if abi != sys::PERF_SAMPLE_REGS_ABI_NONE {
-        regs = Regs { bp: r.u64()?, sp: r.u64()?, ip: r.u64()? };
+        all = AllRegs(r.bytes(REGISTERS as u64 * 8)?);
+        regs = all.regs();
     }
     let size = r.u64()?;
     let mut bytes: &[u8] = &[];
@@ -289,7 +322,7 @@ fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
     Some(match abi {
         sys::PERF_SAMPLE_REGS_ABI_NONE => UserStack::None,
         sys::PERF_SAMPLE_REGS_ABI_32 => UserStack::Compat,
-        _ => UserStack::Native { regs, bytes, full: bytes.len() as u64 == size && size > 0 },
+        _ => UserStack::Native { regs, all, bytes, full: bytes.len() as u64 == size && size > 0 },
     })
 }
 
@@ -362,7 +395,8 @@ mod tests {
         let tid = (7u64 << 32) | 5;
         let mut b = words(&[0, 42, 0x1000, tid, 99, 3]);
         b.extend(words(&[5, CONTEXT_KERNEL, 0xffff_8000_0000_0001, CONTEXT_USER, 0x1000, 0x2000]));
-        b.extend(words(&[2, 0xb0, 0x50, 0x1000]));
+        b.extend(words(&[2, 0xa, 0xb, 0xc, 0xd, 4, 5, 0xb0, 0x50, 0x1000]));
+        b.extend(words(&[8, 9, 10, 11, 12, 13, 14, 15]));
         b.extend(words(&[32, 1, 2, 3, 4, 16]));
         b
     }
@@ -379,8 +413,11 @@ mod tests {
         s.callchain.split(&mut kernel, &mut user);
         assert_eq!(kernel, [0xffff_8000_0000_0001]);
         assert_eq!(user, [0x1000, 0x2000]);
-        let UserStack::Native { regs, bytes, full } = s.user else { panic!("no stack") };
+        let UserStack::Native { regs, all, bytes, full } = s.user else { panic!("no stack") };
         assert_eq!(regs, Regs { ip: 0x1000, sp: 0x50, bp: 0xb0 });
+        let want = [0xa, 0xd, 0xc, 0xb, 4, 5, 0xb0, 0x50, 8, 9, 10, 11, 12, 13, 14, 15];
+        assert_eq!(all.in_dwarf_order(), Some(want));
+        assert_eq!(AllRegs::new(&[0; 8]).in_dwarf_order(), None);
         assert_eq!(bytes, words(&[1, 2]));
         assert!(!full);
     }
@@ -388,7 +425,7 @@ mod tests {
     #[test]
     fn a_length_that_lies_is_refused() {
         let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: 0 };
-        for (word, lie) in [(6, u64::MAX), (6, 1 << 20), (16, u64::MAX), (21, 33)] {
+        for (word, lie) in [(6, u64::MAX), (6, 1 << 20), (30, u64::MAX), (35, 33)] {
             let mut bytes = sample_bytes();
             bytes[word * 8..word * 8 + 8].copy_from_slice(&lie.to_ne_bytes());
             assert_eq!(sample(header, &bytes, FULL), None, "word {word} = {lie}");

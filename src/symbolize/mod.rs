@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub use cache::Cache;
 pub use demangle::demangle;
 pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
-pub use remedy::{Advisor, Missing};
+pub use remedy::{Advisor, Missing, whole_stacks};
 pub use style::{Style, restyle};
 
 use crate::process::jit::Epoch;

@@ -152,15 +152,19 @@ fn debug_package(package: &str) -> (String, &'static str) {
     }
 }
 
-/// What helps against stacks that end for this reason.
-fn whole_stacks(why: &str) -> Option<&'static str> {
+/// What helps against stacks that end for this reason ([`crate::unwind::StackEnd::reason`]).
+pub fn whole_stacks(why: &str) -> Option<&'static str> {
     Some(match why {
         "dump too small" => "prof record -g dwarf,65528, or -g fp if it keeps frame pointers",
+        "stack not readable" => "record again: it was paged out, or taken down by execve or exit",
+        "no caller on this stack" => {
+            "nothing: the stack is a coroutine's, and who resumed it stands on another one"
+        }
         "no unwind information" => {
             "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
         }
         "run-time code without frame pointers" => {
-            "java -XX:+PreserveFramePointer; node keeps them by itself"
+            "start java with -XX:+PreserveFramePointer (node keeps them by itself)"
         }
         "mappings not readable" => "record as root, or as the user of the process",
         _ => return None,

@@ -38,6 +38,11 @@ impl Reads {
         }
     }
 
+    /// The step depends on more than what it read.
+    pub fn void(&mut self) {
+        self.void = true;
+    }
+
     /// All words are what they were.
     fn hold(&self, read: &impl Fn(u64) -> Result<u64, ()>) -> bool {
         let words = &self.words[..usize::from(self.count)];
@@ -156,6 +161,11 @@ impl Memo {
     /// What the walk that is over took over from the last one.
     pub fn kept(&self) -> Kept {
         Kept { slot: self.slot, frames: self.kept }
+    }
+
+    /// Steps of the current walk so far, innermost frame first.
+    pub fn steps(&self) -> &[Visited] {
+        &self.steps
     }
 
     /// Notes a step.

@@ -1,17 +1,14 @@
-//! One image's unwinder, and the rule caches that all images share.
+//! One image's unwind tables, in the address space that its file states, and one step up a stack.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{Error, ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
+use gimli::{BaseAddresses, UnwindContext};
 
-use crate::process::elf::Section;
+use super::cfi::{BP, Registers, Rule, SP, Saved, Tables};
+use crate::process::elf::{Section, Segment};
 use crate::process::image::{Bytes, Loaded};
 use crate::sampler::record::Regs;
-
-/// Rule caches; images and pages are spread over them. One has 509 entries and takes 33 KiB.
-const CACHES: usize = 64;
 
 /// What one step up a stack gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +17,18 @@ pub enum Step {
     Caller(u64),
     /// The frame is a signal's: the code at this address was interrupted.
     Interrupted(u64),
-    /// This frame is the thread's entry.
+    /// This frame is the thread's entry: its unwind information says that nothing calls it.
     End,
+    /// The return address is zero: somebody made this stack, and it begins here.
+    NoCaller,
     /// Memory at this address would be needed and is not there.
     Unreadable(u64),
     /// The rule leads nowhere.
     Failed,
+    /// The code has no unwind information.
+    Uncovered,
+    /// The way up begins at a register that is not known here.
+    NeedsRegisters,
 }
 
 /// Bytes of a section, which keep the file mapped.
@@ -33,6 +36,13 @@ pub enum Step {
 pub struct SectionBytes {
     bytes: Arc<Bytes>,
     range: Range<usize>,
+}
+
+impl From<Vec<u8>> for SectionBytes {
+    fn from(bytes: Vec<u8>) -> SectionBytes {
+        let range = 0..bytes.len();
+        SectionBytes { bytes: Arc::new(Bytes::Memory(bytes)), range }
+    }
 }
 
 impl std::ops::Deref for SectionBytes {
@@ -43,28 +53,65 @@ impl std::ops::Deref for SectionBytes {
     }
 }
 
-/// Unwind rules that were looked up before; framehop tells the images apart in them.
-pub struct RuleCaches([Option<Box<CacheX86_64>>; CACHES]);
+/// Entries of the rule cache; one takes 40 bytes.
+const ENTRIES: usize = 1 << 13;
 
-impl Default for RuleCaches {
+#[derive(Clone, Copy)]
+struct Entry {
+    address: u64,
+    /// One more than the image's number; 0: nothing is here.
+    image: u32,
+    rule: Rule,
+}
+
+/// Rules that were looked up before, of all images; and what looking up needs.
+pub struct RuleCache {
+    entries: Vec<Entry>,
+    context: UnwindContext<usize>,
+    /// Rules that were found here.
+    pub hits: u64,
+    /// Rules that were looked up in the tables.
+    pub misses: u64,
+}
+
+impl Default for RuleCache {
     fn default() -> Self {
-        RuleCaches([const { None }; CACHES])
+        let empty = Entry { address: 0, image: 0, rule: Rule::Uncovered };
+        let context = UnwindContext::new();
+        RuleCache { entries: vec![empty; ENTRIES], context, hits: 0, misses: 0 }
     }
 }
 
-impl RuleCaches {
-    /// The cache for a page of an image.
-    pub fn of(&mut self, image: u32, address: u64) -> &mut CacheX86_64 {
-        let slot = ((address >> 12) as usize).wrapping_add(image as usize * 7) % CACHES;
-        self.0[slot].get_or_insert_with(|| Box::new(CacheX86_64::new()))
+impl RuleCache {
+    /// The rule of an address in an image.
+    fn rule(&mut self, module: &ModuleUnwinder, address: u64) -> Rule {
+        let image = module.image;
+        // Code is dense and aligned, and the multiplication spreads its addresses.
+        let key = (address ^ u64::from(image) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let entry = &mut self.entries[(key >> (64 - ENTRIES.ilog2())) as usize];
+        if (entry.address, entry.image) == (address, image + 1) {
+            self.hits += 1;
+            return entry.rule;
+        }
+        self.misses += 1;
+        let rule = match module.goroutines_begin_at(address) {
+            true => Rule::Outermost,
+            false => module.tables.rule(&mut self.context, address),
+        };
+        *entry = Entry { address, image: image + 1, rule };
+        rule
     }
 }
 
 /// Unwinds through one image, in the address space that its file states.
 pub struct ModuleUnwinder {
-    unwinder: UnwinderX86_64<SectionBytes>,
+    image: u32,
+    tables: Tables,
     /// Where signal handlers return to, if this is the C library or a static program.
     sigreturn: Option<u64>,
+    /// The file, if Go made it.
+    go: Option<Arc<Bytes>>,
+    segments: Vec<Segment>,
 }
 
 /// `mov $15, %rax; syscall`: what signal handlers return to (`rt_sigreturn`).
@@ -74,73 +121,188 @@ const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 const MAX_SEARCHED: usize = 16 << 20;
 
 /// Offsets from the stack pointer at [`SIGRETURN`], where a `struct ucontext` lies
-/// (`asm/ucontext.h`, `asm/sigcontext.h`).
+/// (`asm/ucontext.h`, `asm/sigcontext.h`): r8 to r15, di, si, bp, bx, dx, ax, cx, sp, ip.
+const UCONTEXT_R8: u64 = 40;
 const UCONTEXT_RBP: u64 = 120;
 const UCONTEXT_RSP: u64 = 160;
 const UCONTEXT_RIP: u64 = 168;
 
+/// DWARF's numbers of the registers from [`UCONTEXT_R8`] on, instruction pointer last.
+const UCONTEXT_ORDER: [u8; 17] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
+
 impl ModuleUnwinder {
     /// An unwinder for an image; builds an index when the file has none.
-    pub fn new(path: &str, loaded: &Loaded) -> ModuleUnwinder {
+    pub fn new(image: u32, path: &str, loaded: &Loaded) -> ModuleUnwinder {
         let elf = &loaded.elf;
         let bytes =
             |s: &Section| SectionBytes { bytes: loaded.bytes.clone(), range: s.range.clone() };
-        let debug_frame = elf.debug_frame.as_ref().map(|data| SectionBytes {
-            bytes: Arc::new(Bytes::Memory(data.clone())),
-            range: 0..data.len(),
+        let debug_frame = elf.debug_frame.clone().map(|section| {
+            let file = loaded.bytes.clone();
+            let load = move || Some(section.decompressed(&file)?.into());
+            Box::new(load) as Box<dyn Fn() -> Option<SectionBytes>>
         });
-        let info = ExplicitModuleSectionInfo {
-            base_svma: elf.base,
-            text_svma: svma(&elf.text),
-            text: None,
-            stubs_svma: None,
-            stub_helper_svma: None,
-            got_svma: svma(&elf.got),
-            unwind_info: None,
-            eh_frame_svma: svma(&elf.eh_frame),
-            eh_frame: elf.eh_frame.as_ref().map(bytes),
-            eh_frame_hdr_svma: svma(&elf.eh_frame_hdr),
-            eh_frame_hdr: elf.eh_frame_hdr.as_ref().map(bytes),
-            debug_frame,
-            text_segment_svma: None,
-            text_segment: None,
-        };
-        let mut unwinder = UnwinderX86_64::new();
-        unwinder.add_module(Module::new(String::new(), elf.base..u64::MAX, elf.base, info));
-        ModuleUnwinder { unwinder, sigreturn: sigreturn(path, loaded) }
+        let address = |s: &Option<Section>| s.as_ref().map_or(0, |s| s.address);
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(address(&elf.eh_frame_hdr))
+            .set_eh_frame(address(&elf.eh_frame))
+            .set_text(address(&elf.text))
+            .set_got(address(&elf.got));
+        let (frame, hdr) = (elf.eh_frame.as_ref(), elf.eh_frame_hdr.as_ref());
+        let tables = Tables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
+        let go = elf.is_go.then(|| loaded.bytes.clone());
+        let segments = elf.segments.clone();
+        ModuleUnwinder { image, tables, sigreturn: sigreturn(path, loaded), go, segments }
+    }
+
+    /// The address is that of `runtime.goexit`, to whose second byte all goroutines return: Go's
+    /// unwind information does not say that nothing calls it. It is `nop; call; nop`
+    /// (`runtime/asm_amd64.s`).
+    fn goroutines_begin_at(&self, address: u64) -> bool {
+        let Some(file) = &self.go else { return false };
+        let inside = |s: &&Segment| address.wrapping_sub(s.address) < s.size;
+        let code = self.segments.iter().find(inside).and_then(|s| {
+            let at = usize::try_from(s.offset + (address - s.address)).ok()?;
+            file.get(at..at.checked_add(7)?)
+        });
+        code.is_some_and(|c| (c[0], c[1], c[6]) == (0x90, 0xe8, 0x90))
+    }
+
+    /// True when the address is where signal handlers return to.
+    fn is_sigreturn(&self, address: u64, is_return: bool) -> bool {
+        // The two instructions themselves may be running, too.
+        let after = |start: u64| address.wrapping_sub(start) <= SIGRETURN.len() as u64;
+        self.sigreturn.is_some_and(|s| s == address || (!is_return && after(s)))
     }
 
     /// One step up from `address` (in the image's own address space).
+    #[inline]
     pub fn step(
         &self,
-        cache: &mut CacheX86_64,
+        cache: &mut RuleCache,
         address: u64,
         is_return: bool,
         regs: &mut Regs,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        // The two instructions themselves may be running, too.
-        let after = |start: u64| address.wrapping_sub(start) <= SIGRETURN.len() as u64;
-        if self.sigreturn.is_some_and(|s| s == address || (!is_return && after(s))) {
+        if self.is_sigreturn(address, is_return) {
             return interrupted(regs, read);
         }
-        let frame = match FrameAddress::from_return_address(address).filter(|_| is_return) {
-            Some(frame) => frame,
-            None => FrameAddress::from_instruction_pointer(address),
-        };
-        let mut unwound = UnwindRegsX86_64::new(regs.ip, regs.sp, regs.bp);
-        let caller = self.unwinder.unwind_frame(frame, &mut unwound, cache, read);
-        *regs = Regs { ip: unwound.ip(), sp: unwound.sp(), bp: unwound.bp() };
-        match caller {
-            Ok(Some(address)) => Step::Caller(address),
-            Ok(None) => Step::End,
-            Err(Error::CouldNotReadStack(address)) => Step::Unreadable(address),
-            Err(_) => Step::Failed,
+        let lookup = address.wrapping_sub(u64::from(is_return));
+        let rule = cache.rule(self, lookup);
+        if rule != Rule::Evaluate {
+            return by_rule(rule, is_return, regs, read);
+        }
+        let mut registers = Registers::NONE;
+        registers.set_ip(regs.ip);
+        registers.set(SP, regs.sp);
+        registers.set(BP, regs.bp);
+        let step = self.step_with(cache, address, is_return, &mut registers, read);
+        if let Step::Caller(ip) = step {
+            let sp = registers.get(SP).unwrap_or(regs.sp);
+            *regs = Regs { ip, sp, bp: registers.get(BP).unwrap_or(0) };
+        }
+        step
+    }
+
+    /// The same with all registers.
+    pub fn step_with(
+        &self,
+        cache: &mut RuleCache,
+        address: u64,
+        is_return: bool,
+        registers: &mut Registers,
+        mut read: &mut dyn FnMut(u64) -> Result<u64, ()>,
+    ) -> Step {
+        if self.is_sigreturn(address, is_return) {
+            return restored(registers, &mut read);
+        }
+        let sp = registers.get(SP);
+        let lookup = address.wrapping_sub(u64::from(is_return));
+        let step = self.tables.step(&mut cache.context, lookup, registers, read);
+        // Only the innermost frame may have nothing on the stack (`vfork` pops its own return
+        // address).
+        match step {
+            Step::Caller(_) if registers.get(SP) < sp => Step::Failed,
+            Step::Caller(_) if is_return && registers.get(SP) == sp => Step::Failed,
+            step => step,
+        }
+    }
+
+    /// The code is Go's own, not C's in a program of Go's.
+    pub fn is_go_code(&self, address: u64, is_return: bool) -> bool {
+        self.go.is_some() && !self.tables.in_eh_frame(address.wrapping_sub(u64::from(is_return)))
+    }
+
+    /// Nothing calls the code at `address`.
+    pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
+        let lookup = address.wrapping_sub(u64::from(is_return));
+        cache.rule(self, lookup) == Rule::Outermost
+    }
+
+    /// A function begins at `address` and none ends there: a return address that is one is no
+    /// call's, but was put on the stack by hand (as `makecontext` does it).
+    pub fn begins_alone(&self, cache: &mut RuleCache, address: u64) -> bool {
+        self.tables.begins_alone(&mut cache.context, address)
+    }
+}
+
+/// One step up by a rule.
+fn by_rule(
+    rule: Rule,
+    is_return: bool,
+    regs: &mut Regs,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Step {
+    let base = |register: u8| match register {
+        SP => Ok(regs.sp),
+        BP => Ok(regs.bp),
+        _ => Err(Step::NeedsRegisters),
+    };
+    let (cfa, bp) = match rule {
+        Rule::Offset { register, cfa, bp } => match base(register) {
+            Ok(base) => (base.wrapping_add_signed(cfa.into()), bp),
+            Err(step) => return step,
+        },
+        Rule::Deref { register, at, cfa, bp } => {
+            let slot = match base(register) {
+                Ok(base) => base.wrapping_add_signed(at.into()),
+                Err(step) => return step,
+            };
+            let Ok(word) = read(slot) else { return Step::Unreadable(slot) };
+            (word.wrapping_add_signed(cfa.into()), bp)
+        }
+        Rule::Outermost => return Step::End,
+        Rule::Uncovered => return Step::Uncovered,
+        Rule::Evaluate => return Step::NeedsRegisters,
+    };
+    if cfa <= regs.sp {
+        return Step::Failed;
+    }
+    let slot = match bp {
+        Saved::Same => None,
+        Saved::FromCfa(at) => Some(cfa.wrapping_add_signed(at.into())),
+        Saved::FromBp(at) => Some(regs.bp.wrapping_add_signed(at.into())),
+    };
+    let caller_bp = match slot.map(|slot| (slot, read(slot))) {
+        None => regs.bp,
+        Some((_, Ok(word))) => word,
+        // In epilogues, unwind information may still name the slots of registers that have been
+        // popped, and nobody keeps what is below the stack pointer.
+        Some((slot, Err(()))) if !is_return && slot < regs.sp => regs.bp,
+        Some((slot, Err(()))) => return Step::Unreadable(slot),
+    };
+    match read(cfa - 8) {
+        Err(()) => Step::Unreadable(cfa - 8),
+        Ok(0) => Step::NoCaller,
+        Ok(ip) => {
+            *regs = Regs { ip, sp: cfa, bp: caller_bp };
+            Step::Caller(ip)
         }
     }
 }
 
-/// framehop cannot evaluate the unwind information of signal frames, which reads memory.
+/// A signal's frame says where the interrupted registers are in a way that takes many reads, and
+/// not all C libraries say it at all.
 fn interrupted(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
     let mut at = |offset: u64| read(regs.sp.wrapping_add(offset));
     match (at(UCONTEXT_RIP), at(UCONTEXT_RSP), at(UCONTEXT_RBP)) {
@@ -150,6 +312,20 @@ fn interrupted(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -
         }
         _ => Step::Unreadable(regs.sp.wrapping_add(UCONTEXT_RIP)),
     }
+}
+
+/// The same with all registers.
+fn restored(registers: &mut Registers, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
+    let Some(sp) = registers.get(SP) else { return Step::Failed };
+    *registers = Registers::NONE;
+    let mut ip = 0;
+    for (i, number) in UCONTEXT_ORDER.into_iter().enumerate() {
+        let slot = sp.wrapping_add(UCONTEXT_R8 + i as u64 * 8);
+        let Ok(word) = read(slot) else { return Step::Unreadable(slot) };
+        registers.set(number, word);
+        ip = word;
+    }
+    Step::Interrupted(ip)
 }
 
 fn sigreturn(path: &str, loaded: &Loaded) -> Option<u64> {
@@ -165,54 +341,84 @@ fn sigreturn(path: &str, loaded: &Loaded) -> Option<u64> {
     Some(text.address + at as u64)
 }
 
-fn svma(section: &Option<Section>) -> Option<Range<u64>> {
-    let s = section.as_ref()?;
-    Some(s.address..s.address.checked_add(s.range.len() as u64)?)
-}
-
 /// One step along frame pointers, for code without unwind information.
 pub fn frame_pointer_step(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
     let bp = regs.bp;
-    if bp == 0 {
-        return Step::End;
-    }
     let Some(sp) = bp.checked_add(16).filter(|&sp| sp > regs.sp) else { return Step::Failed };
-    let (Ok(caller_bp), Ok(address)) = (read(bp), read(bp + 8)) else {
+    let (Ok(caller_bp), Ok(ip)) = (read(bp), read(bp + 8)) else {
         return Step::Unreadable(bp + 8);
     };
-    if address == 0 {
-        return Step::End;
+    if ip == 0 {
+        return Step::NoCaller;
     }
-    *regs = Regs { ip: address, sp, bp: caller_bp };
-    Step::Caller(address)
+    *regs = Regs { ip, sp, bp: caller_bp };
+    Step::Caller(ip)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn reader(start: u64, words: &[u64]) -> impl FnMut(u64) -> Result<u64, ()> {
+        move |a| words.get((a.wrapping_sub(start) / 8) as usize).copied().ok_or(())
+    }
+
     #[test]
     fn a_signal_frame_leads_to_what_was_interrupted() {
         let mut stack = [0u64; 32];
-        stack[15..=21].copy_from_slice(&[7, 0, 0, 0, 0, 0x9000, 0x1234]);
-        let mut read = |a: u64| stack.get((a.wrapping_sub(0x100) / 8) as usize).copied().ok_or(());
+        stack[15..=21].copy_from_slice(&[7, 3, 0, 0, 0, 0x9000, 0x1234]);
+        let mut read = reader(0x100, &stack);
         let mut regs = Regs { ip: 1, sp: 0x100, bp: 1 };
         assert_eq!(interrupted(&mut regs, &mut read), Step::Interrupted(0x1234));
         assert_eq!(regs, Regs { ip: 0x1234, sp: 0x9000, bp: 7 });
+        let mut all = Registers::NONE;
+        all.set(SP, 0x100);
+        assert_eq!(restored(&mut all, &mut read), Step::Interrupted(0x1234));
+        assert_eq!((all.get(SP), all.get(BP), all.get(3)), (Some(0x9000), Some(7), Some(3)));
     }
 
     #[test]
     fn frame_pointers_are_followed_upwards_only() {
-        let stack = [0x120u64, 0x1111, 0, 0, 0, 0x2222];
-        let mut read = |a: u64| stack.get((a.wrapping_sub(0x100) / 8) as usize).copied().ok_or(());
+        let mut read = reader(0x100, &[0x120u64, 0x1111, 0, 0, 0x130, 0x2222, 0, 0]);
         let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x100 };
         assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::Caller(0x1111));
         assert_eq!((regs.sp, regs.bp), (0x110, 0x120));
         assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::Caller(0x2222));
-        assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::End);
-        let mut backwards = Regs { ip: 0, sp: 0x200, bp: 0x100 };
-        assert_eq!(frame_pointer_step(&mut backwards, &mut read), Step::Failed);
-        let mut outside = Regs { ip: 0, sp: 0x100, bp: 0x900 };
-        assert_eq!(frame_pointer_step(&mut outside, &mut read), Step::Unreadable(0x908));
+        assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::NoCaller);
+        for (bp, step) in
+            [(0x100, Step::Failed), (0, Step::Failed), (0x900, Step::Unreadable(0x908))]
+        {
+            let mut regs = Regs { ip: 0, sp: 0x200, bp };
+            assert_eq!(frame_pointer_step(&mut regs, &mut read), step);
+        }
+    }
+
+    /// gcc keeps the caller's stack pointer of an aligned frame below its frame pointer.
+    #[test]
+    fn a_rule_may_read_where_the_frame_begins() {
+        let mut read = reader(0x100, &[0, 0x138, 0x77, 0, 0, 0, 0x4444, 0]);
+        let (bp, at) = (Saved::FromBp(0), -8);
+        let rule = Rule::Deref { register: BP, at, cfa: 0, bp };
+        let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x110 };
+        assert_eq!(by_rule(rule, true, &mut regs, &mut read), Step::Caller(0x4444));
+        assert_eq!(regs, Regs { ip: 0x4444, sp: 0x138, bp: 0x77 });
+    }
+
+    #[test]
+    fn rules_lead_up_or_nowhere() {
+        let mut read = reader(0x100, &[0x1111, 0, 0x3333]);
+        let offset = |register, cfa| Rule::Offset { register, cfa, bp: Saved::Same };
+        for (rule, step) in [
+            (offset(SP, 8), Step::Caller(0x1111)),
+            (offset(SP, 16), Step::NoCaller),
+            (offset(SP, 0), Step::Failed),
+            (offset(SP, -8), Step::Failed),
+            (offset(SP, 64), Step::Unreadable(0x138)),
+            (offset(10, 8), Step::NeedsRegisters),
+            (Rule::Outermost, Step::End),
+        ] {
+            let mut regs = Regs { ip: 0, sp: 0x100, bp: 0 };
+            assert_eq!(by_rule(rule, false, &mut regs, &mut read), step, "{rule:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Walks and chains on made-up stacks.
 
 use super::*;
+use crate::sampler::record::{AllRegs, Regs};
 use proptest::prelude::*;
 
 use crate::process::maps::Region;
@@ -20,7 +21,7 @@ fn frames(addresses: &[u64]) -> Vec<Frame> {
 
 fn spliced(f: &mut Vec<Frame>, chain: &[u64]) -> bool {
     let (regions, mut images) = world();
-    splice(1, f, chain, &regions, &mut images)
+    Unwinder::default().splice(1, f, chain, &regions, &mut images)
 }
 
 #[test]
@@ -67,7 +68,15 @@ fn memory_below_the_stack_pointer_is_not_asked_for() {
     let live = RefCell::new(Live::default());
     live.borrow_mut().begin(std::process::id() as i32);
     let stack = Stack { start: at(8), bytes: &copy, full: false };
-    let walk = Walk { regions: &regions, pid: 1, tid: 1, stack, live: &live };
+    let walk = Walk {
+        regions: &regions,
+        pid: 1,
+        tid: 1,
+        stack,
+        all: AllRegs::default(),
+        chain: &[],
+        live: &live,
+    };
     assert_eq!(walk.read(at(8)), Ok(0x0202_0202_0202_0202));
     assert_eq!(walk.read(at(7)), Err(()));
     assert!(!live.borrow().was_read());
@@ -114,7 +123,12 @@ proptest! {
             before.truncate(shared);
             before.extend(new);
             let (bytes, regs) = stack_of(&before, if cut < 16 { 0 } else { cut });
-            let user = UserStack::Native { regs, bytes: &bytes, full: cut % 2 == 0 };
+            let user = UserStack::Native {
+                regs,
+                all: AllRegs::default(),
+                bytes: &bytes,
+                full: cut % 2 == 0,
+            };
             let (mut a, mut b) = (Vec::new(), Vec::new());
             let of = (1, tid);
             let x = remembering.unwind(of, &regions, &mut images, user, &[], &mut a);

@@ -5,12 +5,14 @@
 
 pub mod go;
 pub mod pprof;
+pub mod recorded;
 pub mod recorders;
 pub mod run;
 pub mod statistics;
 pub mod system;
 pub mod targets;
 pub mod unnamed;
+pub mod whole;
 
 pub use pprof::Pprof;
 pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};

@@ -134,6 +134,24 @@ pub fn tool(name: &str, args: &[&OsStr]) -> String {
     run(command).ok().text()
 }
 
+/// Runs perf, and again a while later when it aborts: while another profiler records build ids on
+/// all CPUs, the kernel (6.18) puts their mark on perf's mapping records, too, which perf 6.1 does
+/// not survive.
+#[track_caller]
+pub fn perf(args: impl Fn(&mut Command)) -> Output {
+    for _ in 0..15 {
+        let mut command = Command::new("perf");
+        args(&mut command);
+        command.stdin(Stdio::null());
+        let out = run(command);
+        if !out.stderr.contains("build-id.c") {
+            return out.ok();
+        }
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    panic!("perf aborts each time")
+}
+
 /// A child that is killed when dropped.
 pub struct Running {
     child: Option<Child>,

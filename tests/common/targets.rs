@@ -48,7 +48,13 @@ pub fn target(name: &str, build: Build) -> PathBuf {
         Build::Go => ("go", "go", &["build"]),
         Build::Java => ("java", "javac", &[]),
     };
-    let source = source(&format!("{name}.{suffix}"));
+    built(name, &format!("{name}.{suffix}"), compiler, flags)
+}
+
+/// Path of what a compiler makes of a source file under a name.
+#[track_caller]
+pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    let source = self::source(source);
     let text = std::fs::read(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let mut hasher = DefaultHasher::new();
     (text, compiler, flags).hash(&mut hasher);
@@ -63,7 +69,7 @@ pub fn target(name: &str, build: Build) -> PathBuf {
         std::fs::create_dir_all(&dir).unwrap();
         let half = dir.join(format!("{name}.{}", std::process::id()));
         let mut command = Command::new(compiler);
-        let out = if build == Build::Java { "-d" } else { "-o" };
+        let out = if compiler == "javac" { "-d" } else { "-o" };
         command.args(flags).arg(out).arg(&half).arg(&source);
         // Go's cache is no concern of the tests, and HOME may not be writable.
         command.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));

@@ -1,0 +1,482 @@
+//! Call frame information: what `.eh_frame` or `.debug_frame` says of a frame, as rules that are
+//! worth keeping, and in full for the few frames that need it.
+//!
+//! Registers have DWARF's numbers (System V ABI, AMD64 supplement, figure 3.36).
+
+use std::cell::OnceCell;
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice,
+    Evaluation, EvaluationResult, EvaluationStorage, FrameDescriptionEntry, LittleEndian, Location,
+    Operation, Piece, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
+    UnwindTableRow, Value,
+};
+
+use super::module::{SectionBytes, Step};
+
+/// `rbp`.
+pub const BP: u8 = 6;
+/// `rsp`.
+pub const SP: u8 = 7;
+/// The return address: `rip` of the caller.
+const RA: u8 = 16;
+
+/// Where the caller's `rbp` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// Where it was.
+    Same,
+    /// In memory, so many bytes from the canonical frame address.
+    FromCfa(i32),
+    /// In memory, so many bytes from where `rbp` points.
+    FromBp(i32),
+}
+
+/// How to get from a frame to its caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The canonical frame address (CFA) is a register plus `cfa`; the return address is below.
+    Offset {
+        /// The register.
+        register: u8,
+        /// What is added.
+        cfa: i32,
+        /// The caller's `rbp`.
+        bp: Saved,
+    },
+    /// The CFA is the word at a register plus `at`, plus `cfa`: the frame was aligned, or the
+    /// stack pointer put aside.
+    Deref {
+        /// The register.
+        register: u8,
+        /// Offset of the word.
+        at: i32,
+        /// What is added to the word.
+        cfa: i32,
+        /// The caller's `rbp`.
+        bp: Saved,
+    },
+    /// Nothing calls this.
+    Outermost,
+    /// Nothing as short as these; see [`Tables::step`].
+    Evaluate,
+    /// The code has no unwind information.
+    Uncovered,
+}
+
+/// The general registers, as far as they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    values: [u64; 17],
+    known: u32,
+}
+
+impl Registers {
+    /// None is known.
+    pub const NONE: Registers = Registers { values: [0; 17], known: 0 };
+
+    /// A register.
+    pub fn get(&self, register: u8) -> Option<u64> {
+        let known = register <= RA && self.known & 1 << register != 0;
+        known.then(|| self.values[usize::from(register)])
+    }
+
+    /// Sets a register.
+    pub fn set(&mut self, register: u8, value: u64) {
+        self.values[usize::from(register)] = value;
+        self.known |= 1 << register;
+    }
+
+    /// Sets the instruction pointer.
+    pub fn set_ip(&mut self, ip: u64) {
+        self.set(RA, ip);
+    }
+}
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Row = UnwindTableRow<usize>;
+
+/// The unwind tables of an image.
+pub struct Tables {
+    bases: BaseAddresses,
+    /// `.eh_frame`, and `.eh_frame_hdr` if that has a table to search.
+    eh_frame: Option<(SectionBytes, Option<SectionBytes>)>,
+    /// Entries of an `.eh_frame` without a table.
+    eh_index: Index,
+    /// Where `.debug_frame` is, and what was made of it when `.eh_frame` had no answer.
+    debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes>>>,
+    debug_index: OnceCell<Option<(SectionBytes, Index)>>,
+}
+
+/// First addresses and offsets of a section's entries, by address.
+type Index = Vec<(u64, usize)>;
+
+impl Tables {
+    /// Tables of a file; builds an index for those that have none.
+    pub fn new(
+        bases: BaseAddresses,
+        eh_frame: Option<SectionBytes>,
+        eh_frame_hdr: Option<SectionBytes>,
+        debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes>>>,
+    ) -> Tables {
+        let searchable = |hdr: &SectionBytes| {
+            let parsed = EhFrameHdr::new(hdr, LittleEndian).parse(&bases, 8);
+            parsed.is_ok_and(|h| h.table().is_some())
+        };
+        let hdr = eh_frame_hdr.filter(searchable);
+        let eh_index = match (&eh_frame, &hdr) {
+            (Some(frame), None) => index(&eh_section(frame), &bases),
+            _ => Vec::new(),
+        };
+        let eh_frame = eh_frame.map(|frame| (frame, hdr));
+        Tables { bases, eh_frame, eh_index, debug_frame, debug_index: OnceCell::new() }
+    }
+
+    /// The rule of the code at an address.
+    pub fn rule(&self, context: &mut UnwindContext<usize>, address: u64) -> Rule {
+        self.visit(context, address, Shorten).unwrap_or(Rule::Uncovered)
+    }
+
+    /// One step up with all that the tables say. `registers` become the caller's as far as those
+    /// can be known.
+    pub fn step(
+        &self,
+        context: &mut UnwindContext<usize>,
+        address: u64,
+        registers: &mut Registers,
+        read: &mut dyn FnMut(u64) -> Result<u64, ()>,
+    ) -> Step {
+        let machine = Machine { before: *registers, cfa: None, read };
+        let Some(stepped) = self.visit(context, address, machine) else { return Step::Failed };
+        match stepped {
+            Ok(after) => {
+                *registers = after;
+                match after.get(RA) {
+                    Some(0) => Step::NoCaller,
+                    Some(address) => Step::Caller(address),
+                    None => Step::End,
+                }
+            }
+            Err(step) => step,
+        }
+    }
+
+    /// True when the tables have an entry that begins at this address, and none for the byte
+    /// before it.
+    pub fn begins_alone(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
+        self.visit(context, address.wrapping_sub(1), Shorten).is_none()
+            && self.visit(context, address, Shorten).is_some()
+    }
+
+    fn visit<V: Visitor>(
+        &self,
+        context: &mut UnwindContext<usize>,
+        address: u64,
+        visitor: V,
+    ) -> Option<V::Output> {
+        if let Some((section, fde)) = self.eh_entry(address) {
+            return self.row(&section, context, fde, address, visitor);
+        }
+        let load = self.debug_frame.as_ref()?;
+        let (bytes, index) = self
+            .debug_index
+            .get_or_init(|| {
+                let bytes = load()?;
+                let index = index(&debug_section(&bytes), &self.bases);
+                Some((bytes, index))
+            })
+            .as_ref()?;
+        let section = debug_section(bytes);
+        let fde = find(&section, &self.bases, index, address)?;
+        self.row(&section, context, fde, address, visitor)
+    }
+
+    /// `.eh_frame` has an entry for the address.
+    pub fn in_eh_frame(&self, address: u64) -> bool {
+        self.eh_entry(address).is_some()
+    }
+
+    fn eh_entry(
+        &self,
+        address: u64,
+    ) -> Option<(EhFrame<Slice<'_>>, FrameDescriptionEntry<Slice<'_>>)> {
+        let (frame, hdr) = self.eh_frame.as_ref()?;
+        let section = eh_section(frame);
+        let fde = match hdr {
+            Some(hdr) => {
+                let hdr = EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).ok()?;
+                let cie = EhFrame::cie_from_offset;
+                hdr.table()?.fde_for_address(&section, &self.bases, address, cie).ok()?
+            }
+            None => find(&section, &self.bases, &self.eh_index, address)?,
+        };
+        Some((section, fde))
+    }
+
+    fn row<'a, S: UnwindSection<Slice<'a>>, V: Visitor>(
+        &self,
+        section: &S,
+        context: &mut UnwindContext<usize>,
+        fde: FrameDescriptionEntry<Slice<'a>>,
+        address: u64,
+        visitor: V,
+    ) -> Option<V::Output> {
+        let encoding = fde.cie().encoding();
+        let row = fde.unwind_info_for_address(section, &self.bases, context, address).ok()?;
+        Some(visitor.visit(section, row, encoding))
+    }
+}
+
+fn eh_section(bytes: &[u8]) -> EhFrame<Slice<'_>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+fn debug_section(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
+    let mut section = DebugFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> Index {
+    let mut index = Vec::new();
+    let mut entries = section.entries(bases);
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(partial) = entry
+            && let Ok(fde) = partial.parse(S::cie_from_offset)
+        {
+            index.push((fde.initial_address(), fde.offset()));
+        }
+    }
+    index.sort_unstable();
+    index
+}
+
+fn find<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    index: &[(u64, usize)],
+    address: u64,
+) -> Option<FrameDescriptionEntry<Slice<'a>>> {
+    let at = index.partition_point(|&(start, _)| start <= address).checked_sub(1)?;
+    let offset = S::Offset::from(index[at].1);
+    let fde = section.fde_from_offset(bases, offset, S::cie_from_offset).ok()?;
+    fde.contains(address).then_some(fde)
+}
+
+/// Does something with a row of a table.
+trait Visitor {
+    type Output;
+
+    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+        self,
+        section: &S,
+        row: &Row,
+        encoding: Encoding,
+    ) -> Self::Output;
+}
+
+/// Makes a [`Rule`] of a row.
+struct Shorten;
+
+impl Visitor for Shorten {
+    type Output = Rule;
+
+    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+        self,
+        section: &S,
+        row: &Row,
+        encoding: Encoding,
+    ) -> Rule {
+        shorten(section, row, encoding).unwrap_or(Rule::Evaluate)
+    }
+}
+
+fn shorten<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    row: &Row,
+    encoding: Encoding,
+) -> Option<Rule> {
+    match row.register(Register(RA.into())) {
+        None | Some(RegisterRule::Undefined) => return Some(Rule::Outermost),
+        Some(RegisterRule::Offset(-8)) => {}
+        Some(_) => return None,
+    }
+    let operations = |e: &UnwindExpression<usize>| {
+        let mut found = [None, None, None];
+        let mut all = e.get(section).ok()?.operations(encoding);
+        for slot in &mut found {
+            *slot = all.next().ok()?;
+        }
+        all.next().ok()?.is_none().then_some(found)
+    };
+    let bp = match row.register(Register(BP.into())) {
+        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Saved::Same,
+        Some(RegisterRule::Offset(at)) => Saved::FromCfa(at.try_into().ok()?),
+        Some(RegisterRule::Expression(e)) => match operations(&e)? {
+            [Some(Operation::RegisterOffset { register, offset, .. }), None, None]
+                if register.0 == u16::from(BP) =>
+            {
+                Saved::FromBp(offset.try_into().ok()?)
+            }
+            _ => return None,
+        },
+        Some(_) => return None,
+    };
+    match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => Some(Rule::Offset {
+            register: register.0.try_into().ok()?,
+            cfa: i32::try_from(*offset).ok()?,
+            bp,
+        }),
+        CfaRule::Expression(e) => {
+            let [first, Some(Operation::Deref { size: 8, space: false, .. }), last] =
+                operations(e)?
+            else {
+                return None;
+            };
+            let Some(Operation::RegisterOffset { register, offset, .. }) = first else {
+                return None;
+            };
+            let cfa = match last {
+                None => 0,
+                Some(Operation::PlusConstant { value }) => value.try_into().ok()?,
+                Some(_) => return None,
+            };
+            let register = register.0.try_into().ok()?;
+            Some(Rule::Deref { register, at: offset.try_into().ok()?, cfa, bp })
+        }
+    }
+}
+
+/// Finds the caller's registers by all rules of a row.
+struct Machine<'m> {
+    before: Registers,
+    cfa: Option<u64>,
+    read: &'m mut dyn FnMut(u64) -> Result<u64, ()>,
+}
+
+impl Visitor for Machine<'_> {
+    type Output = Result<Registers, Step>;
+
+    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+        mut self,
+        section: &S,
+        row: &Row,
+        encoding: Encoding,
+    ) -> Self::Output {
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                self.register(*register)?.wrapping_add_signed(*offset)
+            }
+            CfaRule::Expression(e) => self.evaluate(section, e, encoding)?,
+        };
+        self.cfa = Some(cfa);
+        // A register without a rule has kept its value, also one that calls usually destroy:
+        // assembly that says that its frame begins at `rax` knows whom it calls.
+        let mut after = self.before;
+        after.set(SP, cfa);
+        for &(register, ref rule) in row.registers() {
+            let Ok(number) = u8::try_from(register.0) else { continue };
+            if number > RA {
+                continue;
+            }
+            after.known &= !(1 << number);
+            match self.value(section, number, rule, encoding) {
+                Ok(Some(value)) => after.set(number, value),
+                Ok(None) => {}
+                // Nobody may ever ask for it, but for the way back.
+                Err(step) if number == RA => return Err(step),
+                Err(_) => {}
+            }
+        }
+        Ok(after)
+    }
+}
+
+impl Machine<'_> {
+    fn register(&self, register: Register) -> Result<u64, Step> {
+        let number = u8::try_from(register.0).map_err(|_| Step::Failed)?;
+        self.before.get(number).ok_or(Step::NeedsRegisters)
+    }
+
+    fn word(&mut self, address: u64) -> Result<u64, Step> {
+        (self.read)(address).map_err(|()| Step::Unreadable(address))
+    }
+
+    /// A register of the caller; `None`: the rules say that it is lost.
+    fn value<'a, S: UnwindSection<Slice<'a>>>(
+        &mut self,
+        section: &S,
+        number: u8,
+        rule: &RegisterRule<usize>,
+        encoding: Encoding,
+    ) -> Result<Option<u64>, Step> {
+        let cfa = self.cfa.ok_or(Step::Failed)?;
+        Ok(match rule {
+            RegisterRule::SameValue => self.before.get(number),
+            RegisterRule::Offset(at) => Some(self.word(cfa.wrapping_add_signed(*at))?),
+            RegisterRule::ValOffset(at) => Some(cfa.wrapping_add_signed(*at)),
+            RegisterRule::Register(other) => Some(self.register(*other)?),
+            RegisterRule::Expression(e) => {
+                let at = self.evaluate(section, e, encoding)?;
+                Some(self.word(at)?)
+            }
+            RegisterRule::ValExpression(e) => Some(self.evaluate(section, e, encoding)?),
+            RegisterRule::Constant(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    fn evaluate<'a, S: UnwindSection<Slice<'a>>>(
+        &mut self,
+        section: &S,
+        expression: &UnwindExpression<usize>,
+        encoding: Encoding,
+    ) -> Result<u64, Step> {
+        let failed = |_| Step::Failed;
+        let code = expression.get(section).map_err(failed)?.0;
+        let mut evaluation = Evaluation::<_, Small>::new_in(code, encoding);
+        // The CFA is on the stack first, where it is known.
+        if let Some(cfa) = self.cfa {
+            evaluation.set_initial_value(cfa);
+        }
+        evaluation.set_max_iterations(MAX_OPERATIONS);
+        let mut result = evaluation.evaluate().map_err(failed)?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresMemory { address, size: 8, space: None, .. } => {
+                    let word = Value::Generic(self.word(address)?);
+                    evaluation.resume_with_memory(word)
+                }
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = Value::Generic(self.register(register)?);
+                    evaluation.resume_with_register(value)
+                }
+                _ => return Err(Step::Failed),
+            }
+            .map_err(failed)?;
+        }
+        match evaluation.as_result() {
+            [Piece { location: Location::Address { address }, .. }] => Ok(*address),
+            _ => Err(Step::Failed),
+        }
+    }
+}
+
+/// Operations of one expression; compilers and people write a handful.
+const MAX_OPERATIONS: u32 = 64;
+
+/// What an expression needs while it is evaluated, without a heap.
+struct Small;
+
+impl<'a> EvaluationStorage<Slice<'a>> for Small {
+    type Stack = [Value; 16];
+    type ExpressionStack = [(Slice<'a>, Slice<'a>); 2];
+    type Result = [Piece<Slice<'a>>; 1];
+}
+
+#[cfg(test)]
+mod tests;
