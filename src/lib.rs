@@ -11,6 +11,7 @@
 //! 6. [`mod@format`] reads and writes files; [`report`] shows them.
 //! 7. [`cli`] is one file a subcommand, and knows all of the above.
 
+mod caught;
 pub mod cli;
 pub mod format;
 pub mod process;

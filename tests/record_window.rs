@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -89,6 +90,16 @@ fn the_command_inherits_nothing_of_prof() {
     };
     let plain = state(Command::new("sh"));
     assert_eq!(state(Prof::new(&dir, "record").target("sh", "").command), plain);
+    // A hang-up that is ignored stays so.
+    let nohup = |program: &OsStr| {
+        let mut command = Command::new("nohup");
+        command.arg(program);
+        command
+    };
+    let mut prof = nohup(Prof::new(&dir, "").command.get_program());
+    prof.args(["record", "-o"]).arg(dir.path().join("p.pb.gz")).args(["--", "sh"]);
+    let ignored = state(prof);
+    assert_eq!((ignored.1 & 1, &ignored), (1, &state(nohup("sh".as_ref()))));
 }
 
 fn ended_by(signal: i32) {

@@ -40,7 +40,9 @@ impl Interrupts {
     /// Installs the handlers. With `command`, signals that a program may use for itself are
     /// caught too, to be passed on.
     pub fn install(command: bool) -> io::Result<Interrupts> {
-        let mut caught = vec![SIGINT, SIGTERM, SIGHUP];
+        let mut caught = vec![SIGINT, SIGTERM];
+        // `nohup prof …`, or `nohup` before a COMMAND: it is to be ignored by both.
+        caught.extend(Some(SIGHUP).filter(|&signal| !os::is_ignored(signal)));
         if command {
             caught.extend([SIGQUIT, SIGUSR1, SIGUSR2]);
         }

@@ -174,6 +174,16 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// This process ignores a signal.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: sigaction is plain data for which zero is valid; the call only writes to it.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Clock ticks a second, the unit of CPU time in `/proc/PID/stat`.
 pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf takes an integer and has no side effect.

@@ -5,15 +5,14 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Once;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
+use crate::caught::caught;
 use crate::profile::{StrId, StringTable};
 
 use super::answers::{Answers, Frame};
@@ -62,24 +61,6 @@ pub fn resolve(
     tell(addresses.len());
     // Names that come from zeros instead of the file would be wrong.
     if mapped::cut_pages() > cut_before { Err(Why::Cut) } else { answers }
-}
-
-/// Runs `f`; `None` if it panicked, about which nothing is printed.
-fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
-    thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                before(info);
-            }
-        }));
-    });
-    QUIET.set(true);
-    let result = panic::catch_unwind(AssertUnwindSafe(f));
-    QUIET.set(false);
-    result.ok()
 }
 
 fn all_layers(

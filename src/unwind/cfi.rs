@@ -13,6 +13,7 @@ use gimli::{
 };
 
 use super::module::{SectionBytes, Step};
+use crate::caught::caught;
 
 /// `rbp`.
 pub const BP: u8 = 6;
@@ -125,7 +126,7 @@ impl Tables {
         };
         let hdr = eh_frame_hdr.filter(searchable);
         let eh_index = match (&eh_frame, &hdr) {
-            (Some(frame), None) => index(&eh_section(frame), &bases),
+            (Some(frame), None) => caught(|| index(&eh_section(frame), &bases)).unwrap_or_default(),
             _ => Vec::new(),
         };
         let eh_frame = eh_frame.map(|frame| (frame, hdr));
@@ -168,7 +169,17 @@ impl Tables {
             && self.visit(context, address, Shorten).is_some()
     }
 
+    /// Looks up the row of the code at an address. Damaged tables are as good as none.
     fn visit<V: Visitor>(
+        &self,
+        context: &mut UnwindContext<usize>,
+        address: u64,
+        visitor: V,
+    ) -> Option<V::Output> {
+        caught(|| self.look_up(context, address, visitor)).flatten()
+    }
+
+    fn look_up<V: Visitor>(
         &self,
         context: &mut UnwindContext<usize>,
         address: u64,
@@ -182,7 +193,7 @@ impl Tables {
             .debug_index
             .get_or_init(|| {
                 let bytes = load()?;
-                let index = index(&debug_section(&bytes), &self.bases);
+                let index = caught(|| index(&debug_section(&bytes), &self.bases))?;
                 Some((bytes, index))
             })
             .as_ref()?;

@@ -1,0 +1,35 @@
+//! Parsers of files that may be damaged, or made to do harm: that one of them panics costs no more
+//! than its answer.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+/// Runs `f`; `None` if it panicked, about which nothing is printed.
+pub fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
+    thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(f));
+    QUIET.set(false);
+    result.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_no_answer() {
+        assert_eq!(caught(|| 1), Some(1));
+        assert_eq!(caught(|| [1, 2][std::hint::black_box(7)]), None);
+    }
+}
