@@ -186,7 +186,13 @@ fn signal_handlers_and_vfork() {
         frames.contains(&"handler_work") && frames.contains(&"main")
     });
     assert!(handled > 5.0 && handled - through < 0.1, "{handled} % and {through} %");
-    row("on another stack", 99.9, &program, &["altstack", "1"]);
+    // No copy holds the stack that was interrupted: it is read a moment later, and where it has
+    // changed by then, its end is marked.
+    let p = row("on another stack", 90.0, &program, &["altstack", "1"]);
+    for s in p.samples.iter().map(|s| p.user_frames(s)).filter(|f| !f.is_empty()) {
+        let last = s[s.len() - 1];
+        assert!(last == "_start" || last.starts_with("[truncated: "), "{s:?}");
+    }
     let p = row("vfork children", 99.9, &program, &["vfork", "1"]);
     assert!(p.total_share("child_work") > 10.0);
 }
