@@ -65,7 +65,7 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_counts() {
     let whole = fs::read(target("known", Build::CDebug)).unwrap();
     let mut random = Random(1);
     let program = dir.path().join("damaged");
-    let mut named = 0;
+    let (mut named, mut said) = (0, 0);
     for (what, ranges) in parts(&whole) {
         for copy in 0..COPIES {
             let mut data = whole.clone();
@@ -82,8 +82,10 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_counts() {
             // Whatever is wrong is a matter of the coverage report, not of its end.
             let report = Prof::new(&dir, "report --coverage").run();
             assert_eq!(report.code(), 0, "{what} {copy}: {}", report.stderr);
+            said += usize::from(report.text().contains("damaged: "));
         }
     }
+    assert!(said > 0, "no damage was ever said");
     // Most of it does little harm: the symbol table names what the debug information cannot.
     assert!(named > COPIES * 3, "only {named} could be named");
 }

@@ -130,8 +130,11 @@ fn files_in_a_container_are_found() {
     let program = target("jit", Build::CFramePointers).display().to_string();
     for mode in ["map", "lines"] {
         let dir = temp_dir();
-        // The folder of the recording is hidden by the new /tmp, so the dump is below that.
-        let inside = format!("mount -t tmpfs none /tmp && cd /tmp && {program} {mode} 600");
+        // The new /tmp hides the folder of the recording, and perhaps the program.
+        let inside = format!(
+            "exec 3<{program} && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >jit && exec 3<&- \
+             && chmod 755 jit && ./jit {mode} 600"
+        );
         let script = format!("unshare --pid --fork --mount sh -c '{inside}'; sleep 0.3");
         let prof = Prof::new(&dir, "record -F 999 -- sh -c").arg(script);
         prof.run().ok();

@@ -82,6 +82,9 @@ fn summary(outcome: &Outcome) -> String {
             let missing = binary.asked - binary.named;
             out += &format!("  {file}: {missing} of {} without: {why}\n", binary.asked);
         }
+        if let Some(damage) = &binary.damage {
+            out += &format!("  {file}: debug information damaged: {damage}\n");
+        }
         if binary.bad_lines > 0 {
             out += &format!("  {file}: {} lines are no perf map's\n", binary.bad_lines);
         }
@@ -109,6 +112,7 @@ mod tests {
             named,
             with_line: named,
             why,
+            damage: None,
             bad_lines: 0,
         };
         let outcome = Outcome {

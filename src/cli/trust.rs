@@ -39,6 +39,7 @@ pub fn coverage(
     if left > 0 {
         writeln!(out, "… and {left} more binaries; -n 0 shows all")?;
     }
+    coverage::write_notes(out, view.profile)?;
     Ok(())
 }
 

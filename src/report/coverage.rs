@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::model::{Coverage, Covered, View, percent};
 use super::text::clean;
+use crate::profile::Profile;
 
 /// What would help a binary, one sentence each.
 pub type Remedies<'a> = &'a dyn Fn(&Covered) -> Vec<String>;
@@ -49,6 +50,17 @@ pub fn write_text(
         }
     }
     Ok(())
+}
+
+/// Writes what else was told when the profile was recorded: what was not permitted, which server
+/// did not answer.
+pub fn write_notes(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
+    let comments = profile.comments.iter().map(|&c| profile.str(c));
+    let notes: Vec<&str> = comments.filter_map(|c| c.strip_prefix("note: ")).collect();
+    if !notes.is_empty() {
+        writeln!(out)?;
+    }
+    notes.iter().try_for_each(|note| writeln!(out, "Note: {}", clean(note)))
 }
 
 /// Writes what a user should know right after a recording: a line for each binary and what it

@@ -29,8 +29,8 @@ pub struct Answers {
     pub strings: StringTable,
     /// Frames of all addresses.
     pub frames: Vec<Frame>,
-    /// Something could not be read: another time there may be more, or other, names.
-    pub doubtful: bool,
+    /// What could not be read, if something: another time there may be more, or other, names.
+    pub doubt: Option<String>,
     /// End of each address's frames; they begin where those before it end.
     ends: Vec<u32>,
 }
@@ -96,9 +96,9 @@ impl Answers {
         out
     }
 
-    /// These answers, marked as doubtful.
-    pub fn doubted(self) -> Answers {
-        Answers { doubtful: true, ..self }
+    /// These answers, which are doubted because of this.
+    pub fn doubted(self, why: &str) -> Answers {
+        Answers { doubt: Some(why.to_owned()), ..self }
     }
 
     /// Gives the outermost function at address number `index` another name.

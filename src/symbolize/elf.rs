@@ -55,7 +55,7 @@ pub fn resolve(
     let answers = caught(|| all_layers(layers, addresses, options, &tell))
         .or_else(|| {
             let answers = caught(|| all_layers(&plain, addresses, options, &tell))?;
-            Some(answers.map(Answers::doubted))
+            Some(answers.map(|a| a.doubted("it cannot be parsed")))
         })
         .unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into())));
     tell(addresses.len());
@@ -87,10 +87,10 @@ fn all_layers(
     }
     asker.name_local_functions(layers, addresses, &mut answers);
     asker.demangle(&mut answers);
-    answers.doubtful = asker.error.is_some();
     match asker.error {
         Some(error) if missing.len() == addresses.len() => Err(Why::Damaged(error)),
-        _ => Ok(answers),
+        Some(error) => Ok(answers.doubted(&error)),
+        None => Ok(answers),
     }
 }
 

@@ -108,6 +108,8 @@ pub struct Binary {
     pub with_line: usize,
     /// Why some have no name; `None` when all have one.
     pub why: Option<Why>,
+    /// What could not be read of its files, though others gave answers; the parser's words.
+    pub damage: Option<String>,
     /// Lines of a perf map that could not be understood.
     pub bad_lines: usize,
 }
@@ -134,7 +136,9 @@ impl Outcome {
         let mut all = Vec::new();
         let mut seen = FxHashSet::default();
         for binary in &self.binaries {
-            if let Some(why) = &binary.why
+            let damage = binary.damage.as_ref().map(|d| format!("debug information damaged: {d}"));
+            let why = damage.or_else(|| Some(binary.why.as_ref()?.to_string()));
+            if let Some(why) = why
                 && seen.insert(&binary.file)
             {
                 let without = binary.asked - binary.named;

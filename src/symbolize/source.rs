@@ -176,11 +176,11 @@ fn with_debug_file(path: &Path, headers: Headers, places: &Places<'_>) -> Found 
     if headers.has_debug_info {
         return Found { headers, binary: true, layers: vec![own], stripped: false };
     }
-    let debug = by_build_id(&headers.build_id, places)
-        .or_else(|| by_debug_link(path, &headers, places))
-        .or_else(|| by_name(&headers.build_id, places))
-        .or_else(|| fetched(&headers.build_id, places))
-        .filter(|(_, debug)| debug.has_names());
+    let named = |found: Option<(PathBuf, Headers)>| found.filter(|(_, debug)| debug.has_names());
+    let debug = named(by_debug_link(path, &headers, places))
+        .or_else(|| named(by_build_id(&headers.build_id, places)))
+        .or_else(|| named(by_name(&headers.build_id, places)))
+        .or_else(|| named(fetched(&headers.build_id, places)));
     // It has the functions that are not exported; the binary keeps the others.
     let mini = match debug {
         None if !headers.has_symtab => mini::unpack(path, &headers),
@@ -240,9 +240,9 @@ impl<'a> Places<'a> {
         Places { name, options }
     }
 
-    /// All folders, the user's first.
+    /// All folders, the user's last.
     fn all(&self) -> impl Iterator<Item = &'a PathBuf> + 'a {
-        self.options.symbol_path.iter().chain(&self.options.debug_dirs)
+        self.options.debug_dirs.iter().chain(&self.options.symbol_path)
     }
 
     /// Where the user may keep the binary: under its whole path, or by its name.

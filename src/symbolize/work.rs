@@ -38,6 +38,8 @@ struct Group {
     /// Answers came, whatever they say.
     answered: bool,
     with_lines: bool,
+    /// What could not be read of its files, if something.
+    doubt: Option<String>,
     kept: Option<Kept>,
 }
 
@@ -142,7 +144,15 @@ fn groups(
             };
             let (mappings, asked) = (Vec::new(), Vec::new());
             let (answered, with_lines, kept) = (false, false, None);
-            groups.push(Group { mappings, asked, in_vain, answered, with_lines, kept });
+            groups.push(Group {
+                mappings,
+                asked,
+                in_vain,
+                answered,
+                with_lines,
+                doubt: None,
+                kept,
+            });
             sources.push(source);
             found_files.push(found);
             groups.len() - 1
@@ -343,6 +353,7 @@ fn write(
         let mut writer = match answers {
             Ok(answers) => {
                 group.answered = true;
+                group.doubt = group.doubt.take().or_else(|| answers.doubt.clone());
                 Some((Writer::new(answers), answers))
             }
             Err(why) => {
@@ -382,7 +393,7 @@ fn keep(group: &Group, tasks: &[(Task, Answered)], options: &Options) {
     let (Some(cache), Some(Kept { key, found, stored })) = (&options.cache, &group.kept) else {
         return;
     };
-    let good = |(_, answers): &(Task, Answered)| answers.as_ref().is_ok_and(|a| !a.doubtful);
+    let good = |(_, answers): &(Task, Answered)| answers.as_ref().is_ok_and(|a| a.doubt.is_none());
     // The files must still be those that the key is made of.
     if tasks.is_empty() || !tasks.iter().all(good) || Key::of(found, options).as_ref() != Some(key)
     {
@@ -462,6 +473,7 @@ fn outcome(
                 named,
                 with_line: asked.iter().filter(line).count(),
                 why: (named < asked.len()).then(|| in_vain.clone()),
+                damage: group.doubt.clone(),
                 bad_lines: report.bad_lines,
             });
         }
