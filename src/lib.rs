@@ -14,6 +14,7 @@
 mod caught;
 pub mod cli;
 pub mod format;
+pub mod os;
 pub mod process;
 pub mod profile;
 pub mod recorder;

@@ -8,9 +8,10 @@ use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use crate::format::Output;
+use crate::os;
 use crate::profile::{Diagnostics, Profile};
 use crate::recorder::{self, Interrupts, Recording};
-use crate::sampler::{Target, os};
+use crate::sampler::Target;
 use crate::symbolize::{self, Why};
 
 /// Arguments of `prof record`.
@@ -140,6 +141,7 @@ pub fn summary(
         "prof: {} samples in {seconds:.1} s, {} distinct stacks; {} lost, {} throttled",
         d.samples, d.distinct, d.lost, d.throttled
     )?;
+    let mut whole = None;
     if d.truncated_total() > 0 {
         let why: Vec<String> = d.truncated.iter().map(|(why, n)| format!("{why} {n}")).collect();
         writeln!(
@@ -151,9 +153,8 @@ pub fn summary(
             why.join(", ")
         )?;
         let most = d.truncated.iter().max_by_key(|(_, n)| n);
-        if let Some(how) = most.and_then(|(why, _)| symbolize::whole_stacks(why)) {
-            writeln!(err, "prof: for whole stacks: {how}")?;
-        }
+        whole = most.and_then(|(why, _)| symbolize::whole_stacks(why));
+        whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
     }
     if d.completed_later > 0 {
         writeln!(
@@ -168,7 +169,7 @@ pub fn summary(
     }
     if recorded.names {
         unsymbolized(err, d)?;
-        super::trust::summary(err, profile, file)?;
+        super::trust::summary(err, profile, file, whole)?;
     }
     for note in d.notes.iter().skip(recorded.said) {
         writeln!(err, "prof: {note}")?;

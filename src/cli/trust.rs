@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use rustc_hash::FxHashSet;
+
 use crate::profile::Profile;
 use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 use crate::report::{coverage, json, quality};
@@ -29,12 +31,11 @@ pub fn coverage(
         coverage.binaries.truncate(rows);
     }
     let advisor = advisor(view, &coverage, file);
-    let remedies = |b: &Covered| remedies(view, b, &advisor);
     if as_json {
-        json::write_coverage(out, view, &coverage, &remedies)?;
+        json::write_coverage(out, view, &coverage, &mut |b| remedies(view, b, &advisor))?;
         return Ok(());
     }
-    coverage::write_text(out, view, &coverage, &remedies)?;
+    coverage::write_text(out, view, &coverage, &mut once(view, &advisor, None))?;
     let left = all - coverage.binaries.len();
     if left > 0 {
         writeln!(out, "… and {left} more binaries; -n 0 shows all")?;
@@ -59,8 +60,13 @@ pub fn quality(
 }
 
 /// Says of the binaries with most samples of a recording what is known of them, and what would
-/// help, in terms of the profile `file` if one was written.
-pub fn summary(err: &mut dyn Write, profile: &Profile, file: Option<&str>) -> io::Result<()> {
+/// help, in terms of the profile `file` if one was written, unless it was `said` before.
+pub fn summary(
+    err: &mut dyn Write,
+    profile: &Profile,
+    file: Option<&str>,
+    said: Option<String>,
+) -> io::Result<()> {
     // The first sample type counts samples.
     let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
     let mut coverage = Coverage::new(&view);
@@ -72,13 +78,23 @@ pub fn summary(err: &mut dyn Write, profile: &Profile, file: Option<&str>) -> io
         return Ok(());
     }
     let advisor = advisor(&view, &coverage, file);
-    coverage::write_summary(err, &view, &coverage, &|b| remedies(&view, b, &advisor))?;
+    coverage::write_summary(err, &view, &coverage, &mut once(&view, &advisor, said))?;
     let (left, arg) = (all - coverage.binaries.len(), file.map(super::file_arg));
     match (left, arg) {
         (0, _) => Ok(()),
         (_, None) => writeln!(err, "prof:   … and {left} more"),
         (_, Some(arg)) => writeln!(err, "prof:   … and {left} more: prof report --coverage{arg}"),
     }
+}
+
+/// What would help, each sentence once.
+fn once<'a>(
+    view: &'a View<'a>,
+    advisor: &'a Advisor,
+    said: Option<String>,
+) -> impl FnMut(&Covered) -> Vec<String> + 'a {
+    let mut said: FxHashSet<String> = said.into_iter().collect();
+    move |b| remedies(view, b, advisor).into_iter().filter(|r| said.insert(r.clone())).collect()
 }
 
 /// Asks once for all binaries that lack something.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 
 use super::container::{self, Container};
+use crate::os;
 
 /// What `/proc/PID/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Stat {
     pub parent: i32,
     /// CPU time in clock ticks (user and system, all threads).
     pub cpu_ticks: u64,
+    /// When it began, in clock ticks since the machine was started.
+    pub start_ticks: u64,
 }
 
 /// Parses `/proc/PID/stat`. The name may hold spaces and parentheses.
@@ -29,7 +32,8 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     let parent = fields.next()?.parse().ok()?;
     let utime: u64 = fields.nth(9)?.parse().ok()?;
     let stime: u64 = fields.next()?.parse().ok()?;
-    Some(Stat { comm, state, parent, cpu_ticks: utime.saturating_add(stime) })
+    let start_ticks = fields.nth(6)?.parse().ok()?;
+    Some(Stat { comm, state, parent, cpu_ticks: utime.saturating_add(stime), start_ticks })
 }
 
 /// `/proc/PID/stat` of a process, if it lives.
@@ -39,12 +43,10 @@ pub fn stat(pid: i32) -> Option<Stat> {
 
 /// When a process began, if it lives.
 pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    let ticks: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let ticks = stat(pid)?.start_ticks as f64;
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
-    let age = uptime - ticks / crate::sampler::os::ticks_per_second().max(1) as f64;
+    let age = uptime - ticks / os::ticks_per_second() as f64;
     let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).ok()?;
     std::time::SystemTime::now().checked_sub(age)
 }
@@ -218,7 +220,8 @@ mod tests {
     fn stat_with_parentheses_in_the_name() {
         let line = "7 (a) (b c) S 1 7 7 0 -1 4194560 1 2 3 4 50 8 0 0 20 0 1 0 100 0 0";
         let s = parse_stat(line).unwrap();
-        assert_eq!(s, Stat { comm: "a) (b c".into(), state: 'S', parent: 1, cpu_ticks: 58 });
+        let (comm, cpu_ticks, start_ticks) = ("a) (b c".into(), 58, 100);
+        assert_eq!(s, Stat { comm, state: 'S', parent: 1, cpu_ticks, start_ticks });
     }
 
     #[test]

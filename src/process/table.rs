@@ -2,6 +2,7 @@
 //! `/proc` when the first record names it.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,19 @@ pub struct Process {
     losses: u32,
     /// First region with a path that was mapped by `execve`, that is the main binary's.
     pub main_image: Option<u32>,
+}
+
+impl Process {
+    /// It was read anew, because records of it may have been lost; its threads are forgotten.
+    fn renew(&mut self, now: Process, pid: i32, threads: &mut FxHashMap<i32, Thread>) {
+        // Of one that has ended, what was heard of it is all there is.
+        if now.unread {
+            return;
+        }
+        let main_image = now.main_image.or(self.main_image);
+        *self = Process { losses: self.losses, main_image, ..now };
+        threads.retain(|_, thread| thread.pid != pid);
+    }
 }
 
 /// A thread.
@@ -101,8 +115,7 @@ impl ProcessTable {
     }
 
     fn process_mut(&mut self, pid: i32) -> &mut Process {
-        self.split(pid);
-        self.processes.get_mut(&pid).expect("it was put there")
+        self.split_mut(pid).0
     }
 
     /// Records were lost: all that is known may be out of date, once or again.
@@ -112,21 +125,6 @@ impl ProcessTable {
             (self.lost, self.counted) = (false, Some(Instant::now()));
             self.losses += 1;
         }
-    }
-
-    /// Reads a process anew, because records of it may have been lost.
-    fn read_again(&mut self, pid: i32) {
-        let Some(old) = self.processes.get_mut(&pid) else { return };
-        old.losses = self.losses;
-        let mut now = from_proc(pid, &mut self.images, &mut self.jit);
-        // Of one that has ended, what was heard of it is all there is.
-        if now.unread {
-            return;
-        }
-        now.losses = self.losses;
-        now.main_image = now.main_image.or(old.main_image);
-        self.processes.insert(pid, now);
-        self.threads.retain(|_, thread| thread.pid != pid);
     }
 
     /// A thread; read from `/proc` when no record has named it before.
@@ -182,15 +180,25 @@ impl ProcessTable {
 
     /// Process and images, for unwinding.
     pub fn split(&mut self, pid: i32) -> (&Process, &mut Images) {
+        let (process, images) = self.split_mut(pid);
+        (process, images)
+    }
+
+    fn split_mut(&mut self, pid: i32) -> (&mut Process, &mut Images) {
         self.count_losses();
-        let losses = self.losses;
-        if self.processes.get(&pid).is_some_and(|p| p.losses != losses) {
-            self.read_again(pid);
-        }
-        let ProcessTable { processes, images, jit, .. } = self;
-        let process = processes
-            .entry(pid)
-            .or_insert_with(|| Process { losses, ..from_proc(pid, images, jit) });
+        let ProcessTable { processes, threads, images, jit, losses, .. } = self;
+        let losses = *losses;
+        let process = match processes.entry(pid) {
+            Entry::Vacant(new) => new.insert(Process { losses, ..from_proc(pid, images, jit) }),
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                if known.losses != losses {
+                    known.losses = losses;
+                    known.renew(from_proc(pid, images, jit), pid, threads);
+                }
+                known
+            }
+        };
         (process, images)
     }
 

@@ -10,6 +10,7 @@ mod labels;
 mod limits;
 mod merge;
 mod recent;
+mod run_time;
 mod spill;
 mod stacks;
 mod strings;
@@ -20,6 +21,7 @@ pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
+pub use run_time::{is_compilers_file, number_of_dump};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
 

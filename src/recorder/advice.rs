@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::Aggregator;
 use super::aggregate::cpu_ticks;
+use crate::os;
 use crate::process::procfs;
 use crate::sampler::events::Kind;
-use crate::sampler::{CPU_WIDE_PERIOD, Options, Rate, Session, Target, os, permissions};
+use crate::sampler::{CPU_WIDE_PERIOD, Options, Rate, Session, Target, permissions};
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {

@@ -14,10 +14,11 @@ pub use aggregate::{Aggregator, Counts};
 pub use finish::Aggregated;
 pub use interrupts::Interrupts;
 
+use crate::os;
 use crate::process::procfs;
 use crate::profile::{Builder, Column, Diagnostics, ValueType};
 use crate::sampler::events::Kind;
-use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target, os};
+use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target};
 use crate::unwind::StackEnd;
 use watch::Watch;
 
@@ -120,8 +121,7 @@ pub fn record(
     run(&mut session, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
     session.stop();
     let lasted = began.0.elapsed();
-    aggregator.table.jit.look();
-    session.drain(true, |event| aggregator.event(&event));
+    take_in(&mut session, &mut aggregator, u64::MAX);
     drop(precedence);
     let settled = aggregator.builder.settle();
     aggregator.scale(session.counts());
@@ -203,8 +203,8 @@ fn run(
         let tick_ms = if aggregator.has_deep_stacks() { SOON_MS } else { TICK_MS.into() };
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
-        aggregator.table.jit.look();
-        session.drain(false, |event| aggregator.event(&event));
+        let settled = session.settled();
+        take_in(session, aggregator, settled);
         session.widen_rings();
         if trimmed.elapsed() > TRIM_EVERY {
             trimmed = Instant::now();
@@ -214,6 +214,13 @@ fn run(
         }
         tick(Tick { elapsed: began.elapsed(), stats: session.stats() });
     }
+}
+
+/// Takes in what has happened before a time that is over: nothing may come into the files of JIT
+/// compilers between the look at them and the samples that are taken in.
+fn take_in(session: &mut Session, aggregator: &mut Aggregator, until: u64) {
+    aggregator.table.jit.look();
+    session.drain(until, |event| aggregator.event(&event));
 }
 
 fn new_aggregator(options: &Options, session: &Session) -> Aggregator {

@@ -4,7 +4,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::Child;
 
 use super::Aggregator;
-use crate::sampler::{Target, os};
+use crate::os;
+use crate::sampler::Target;
 
 /// Processes whose end is waited for by descriptor; more are looked at one by one.
 const MAX_DESCRIPTORS: usize = 256;

@@ -5,8 +5,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::model::{Frame, Name};
-use crate::process::jit::is_compilers_file;
-use crate::profile::Profile;
+use crate::profile::{Profile, is_compilers_file};
 
 /// What the colour of a box means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -2,14 +2,12 @@
 
 use std::io::{self, Write};
 
-use rustc_hash::FxHashSet;
-
 use super::model::{Coverage, Covered, View, percent};
 use super::text::clean;
 use crate::profile::Profile;
 
 /// What would help a binary, one sentence each.
-pub type Remedies<'a> = &'a dyn Fn(&Covered) -> Vec<String>;
+pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;
 
 /// Writes a table with a line or a few for each binary.
 pub fn write_text(
@@ -18,7 +16,6 @@ pub fn write_text(
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    let mut said = FxHashSet::default();
     writeln!(out, "\n  total     self    names    lines   stacks  binary")?;
     for binary in &coverage.binaries {
         let of_it = |value| percent(value, binary.total);
@@ -45,7 +42,7 @@ pub fn write_text(
         for (reason, value) in &binary.truncated {
             note(out, &format!("{:.1}% of the stacks end here: {reason}", of_it(*value)))?;
         }
-        for remedy in remedies(binary).into_iter().filter(|r| said.insert(r.clone())) {
+        for remedy in remedies(binary) {
             note(out, &remedy)?;
         }
     }
@@ -71,7 +68,6 @@ pub fn write_summary(
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    let mut said = FxHashSet::default();
     writeln!(out, "prof: samples  names  lines  unwind  build id  binary")?;
     for binary in &coverage.binaries {
         let id = view.profile.str(binary.build_id);
@@ -85,7 +81,7 @@ pub fn write_summary(
             id.get(..8).unwrap_or(if id.is_empty() { "none" } else { id }),
             clean(file(view, binary)),
         )?;
-        for remedy in remedies(binary).into_iter().filter(|r| said.insert(r.clone())) {
+        for remedy in remedies(binary) {
             writeln!(out, "prof:   {}", clean(&remedy))?;
         }
     }

@@ -13,7 +13,8 @@ use super::events::Kind;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Record};
 use super::ring::Ring;
-use super::{Error, EventSpec, Options, Rate, os};
+use super::{Error, EventSpec, Options, Rate};
+use crate::os;
 use crate::process::procfs;
 
 /// Descriptors that are needed besides those of events.

@@ -11,7 +11,6 @@ pub mod events;
 mod filter;
 mod grow;
 mod modifiers;
-pub mod os;
 pub mod permissions;
 pub mod record;
 pub mod ring;

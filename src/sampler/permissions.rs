@@ -8,7 +8,6 @@ mod probe;
 
 pub use explain::{Wanted, explain, explain_hidden_mappings};
 pub use facts::{Facts, tracefs_is_mounted, tracepoint_id};
-pub use probe::uid;
 
 use std::fs;
 use std::io;

@@ -12,7 +12,8 @@ use super::permissions::{Wanted, explain};
 use super::record::{self, Header, Layout, Record};
 use super::ring::{self, Ring};
 use super::rings::Rings;
-use super::{Error, Event, EventSpec, Options, Rate, Target, os, target};
+use super::{Error, Event, EventSpec, Options, Rate, Target, target};
+use crate::os;
 use crate::process::procfs;
 
 /// Records newer than this may still be overtaken by older ones of another CPU.
@@ -150,10 +151,15 @@ impl Session {
         fds[fds.len() - others.len()..].iter().any(|fd| fd.revents != 0)
     }
 
-    /// Hands out what has happened, in the order of time. With `all`, also what is so new that
-    /// another CPU might yet be behind; only right when the events are stopped.
-    pub fn drain(&mut self, all: bool, mut consume: impl FnMut(Event<'_>)) {
-        let until = if all { u64::MAX } else { os::monotonic_nanos() - SETTLE_NANOS };
+    /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which no CPU has anything to tell that is
+    /// not in its ring.
+    pub fn settled(&self) -> u64 {
+        os::monotonic_nanos() - SETTLE_NANOS
+    }
+
+    /// Hands out what has happened before `until`, in the order of time. Not beyond
+    /// [`Session::settled`], unless the events are stopped.
+    pub fn drain(&mut self, until: u64, mut consume: impl FnMut(Event<'_>)) {
         let Session { attacher, rings, layouts, filter, stats, .. } = self;
         ring::drain(&mut rings.all, until, |header, bytes| {
             match decode(attacher, layouts, header, bytes) {

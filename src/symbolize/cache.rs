@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 pub use key::Key;
 pub use stored::{Merged, Stored};
 
-use crate::sampler::permissions::uid;
+use crate::os::uid;
 
 /// Bytes that all files of a cache may have together, unless `PROF_CACHE_SIZE` says otherwise.
 pub const DEFAULT_SIZE: u64 = 512 << 20;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use rustc_hash::FxHashMap;
 
-use crate::process::jit::is_compilers_file;
+use crate::profile::is_compilers_file;
 
 /// What a binary lacks.
 #[derive(Clone, Debug, Default)]
@@ -46,8 +46,7 @@ impl Advisor {
             out.extend(ways.next().map(|how| format!("{what}: {how}")));
             out.extend(ways);
         }
-        let whole = missing.ends.iter().filter_map(|why| whole_stacks(why));
-        out.extend(whole.map(|how| format!("for whole stacks: {how}")));
+        out.extend(missing.ends.iter().filter_map(|why| whole_stacks(why)));
         out
     }
 
@@ -152,9 +151,10 @@ fn debug_package(package: &str) -> (String, &'static str) {
     }
 }
 
-/// What helps against stacks that end for this reason ([`crate::unwind::StackEnd::reason`]).
-pub fn whole_stacks(why: &str) -> Option<&'static str> {
-    Some(match why {
+/// What helps against stacks that end for this reason ([`crate::unwind::StackEnd::reason`]), as a
+/// sentence.
+pub fn whole_stacks(why: &str) -> Option<String> {
+    let how = match why {
         "dump too small" => "prof record -g dwarf,65528, or -g fp if it keeps frame pointers",
         "stack not readable" => "record again: it was paged out, or taken down by execve or exit",
         "no caller on this stack" => {
@@ -168,7 +168,8 @@ pub fn whole_stacks(why: &str) -> Option<&'static str> {
         }
         "mappings not readable" => "record as root, or as the user of the process",
         _ => return None,
-    })
+    };
+    Some(format!("for whole stacks: {how}"))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use super::answers::{Answers, Frame};
 use super::{Why, demangle};
 use crate::process::jit::jitdump::{self, LinesAt, Record};
 use crate::process::jit::perf_map::{self, NameAt};
-use crate::process::jit::{At, Mark, Sources, Span, made_before, number_of_dump};
-use crate::profile::StrId;
+use crate::process::jit::{At, Mark, Sources, Span, made_before};
+use crate::profile::{StrId, number_of_dump};
 use lines::Lines;
 
 /// Most bytes of a perf map that are read (Node and Java write some megabytes).

@@ -8,7 +8,9 @@ use std::time::UNIX_EPOCH;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{LocationId, Mapping, MappingId, Profile, StrId};
+use crate::profile::{
+    LocationId, Mapping, MappingId, Profile, StrId, is_compilers_file, number_of_dump,
+};
 
 use super::answers::{Answers, FunctionIndex, StoredWriter, Writer};
 use super::cache::{Key, Merged, Stored};
@@ -17,7 +19,7 @@ use super::run_time::{Report, RunTime};
 use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
 use super::{Binary, Options, Outcome, Why, elf};
-use crate::process::jit::{Epoch, Span, is_compilers_file, number_of_dump};
+use crate::process::jit::{Epoch, Span};
 
 /// Fewest addresses of one ELF file that are worth a thread of their own: each parses again.
 const MIN_SHARE: usize = 16_384;

@@ -4,7 +4,7 @@
 //! ever change in so short a time, and a walk through memory that did change ends nowhere: only
 //! one that reaches the thread's entry counts, and the sample says so.
 
-use crate::sampler::os;
+use crate::os;
 
 /// Bytes read at a time; a multiple of the page size.
 const BLOCK: usize = 16 << 10;

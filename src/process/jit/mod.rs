@@ -9,19 +9,27 @@ mod files;
 pub mod jitdump;
 pub mod perf_map;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-pub use files::{At, Clock, Mark, Sources, is_compilers_file, made_before, number_of_dump};
+pub use files::{At, Clock, Mark, Sources, made_before};
 use files::{Look, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
+use crate::profile::number_of_dump;
 use crate::sampler::record::Mmap;
 
 /// Most epochs of one process: what is made anew more often has locations that stand for more
 /// than one piece of code, and such are not named.
 const MAX_EPOCHS: usize = 256;
+
+/// Most of them as long as they begin because of code that has not been sampled yet.
+const MAX_UNSAMPLED: usize = 128;
+
+/// Most pieces of code of a process whose places are kept before they are sampled.
+const MAX_FRESH: usize = 1024;
 
 /// Most addresses whose times are kept.
 const MAX_SPANS: usize = 7 << 14;
@@ -63,7 +71,11 @@ struct Program {
     epochs: Vec<(u64, u32)>,
     /// It was sampled since a perf map was last looked for.
     sampled: bool,
+    fresh: Fresh,
 }
+
+/// Where code was made that may not have been sampled yet: by its start, its end and by when.
+type Fresh = BTreeMap<u64, (u64, u64)>;
 
 impl Program {
     fn find_map(&mut self, clock: Clock) {
@@ -111,8 +123,9 @@ impl Jit {
         if let Some(file) = open_dump(pid, start, end, path)
             && let Some(program) = self.program(pid)
         {
-            let program = &mut self.programs[program as usize];
-            program.sources.set_dump(file, path);
+            self.programs[program as usize].sources.set_dump(file, path);
+            // What is sampled next may be long over.
+            self.look_at(program);
         }
     }
 
@@ -161,7 +174,8 @@ impl Jit {
         }
         let (program, epoch) = (self.programs.len() as u32, self.epochs.len() as u32);
         let epochs = vec![(0, epoch)];
-        let mut new = Program { pid, sources: Sources::default(), epochs, sampled: false };
+        let (sources, fresh) = Default::default();
+        let mut new = Program { pid, sources, epochs, sampled: false, fresh };
         new.find_map(self.clock);
         self.programs.push(new);
         self.epochs.push((program, FxHashMap::default()));
@@ -172,22 +186,29 @@ impl Jit {
     /// Looks at the files. To be called before the samples that were taken meanwhile are taken
     /// in; reads a bounded part of what is new.
     pub fn look(&mut self) {
-        for index in 0..self.programs.len() {
-            let program = &mut self.programs[index];
+        for index in 0..self.programs.len() as u32 {
+            let program = &mut self.programs[index as usize];
             if std::mem::take(&mut program.sampled) && program.sources.map.is_none() {
                 program.find_map(self.clock);
             }
-            let last = program.epochs[program.epochs.len() - 1].1;
-            let spans = &self.epochs[last as usize].1;
-            if spans.is_empty() && program.sources.is_empty() {
-                continue;
-            }
-            for from in made_anew(spans, program.sources.look(self.clock)) {
-                let newer = program.epochs.last().is_none_or(|last| last.0 < from);
-                if newer && program.epochs.len() < MAX_EPOCHS {
-                    program.epochs.push((from, self.epochs.len() as u32));
-                    self.epochs.push((index as u32, FxHashMap::default()));
-                }
+            self.look_at(index);
+        }
+    }
+
+    fn look_at(&mut self, index: u32) {
+        let program = &mut self.programs[index as usize];
+        let last = program.epochs[program.epochs.len() - 1].1;
+        let spans = &self.epochs[last as usize].1;
+        if spans.is_empty() && program.sources.is_empty() {
+            return;
+        }
+        let found = program.sources.look(self.clock);
+        let fresh = (program.epochs.len() < MAX_UNSAMPLED).then_some(&mut program.fresh);
+        for from in made_anew(spans, fresh, found) {
+            let newer = program.epochs.last().is_none_or(|last| last.0 < from);
+            if newer && program.epochs.len() < MAX_EPOCHS {
+                program.epochs.push((from, self.epochs.len() as u32));
+                self.epochs.push((index, FxHashMap::default()));
             }
         }
     }
@@ -219,9 +240,9 @@ struct Made {
     by: u64,
 }
 
-/// When new code took the place of older code that was sampled: the times at which epochs begin,
-/// ascending. What lies between `after` and `by` may be either.
-fn made_anew(spans: &FxHashMap<u64, Span>, found: Look) -> Vec<u64> {
+/// When new code took the place of older code that was sampled, or may still be: the times at
+/// which epochs begin, ascending. What lies between `after` and `by` may be either.
+fn made_anew(spans: &FxHashMap<u64, Span>, mut fresh: Option<&mut Fresh>, found: Look) -> Vec<u64> {
     let ranges = match found {
         Look::Nothing => return Vec::new(),
         Look::Unread { after, by } if !spans.is_empty() => return vec![after + 1, by],
@@ -232,6 +253,9 @@ fn made_anew(spans: &FxHashMap<u64, Span>, found: Look) -> Vec<u64> {
     sampled.sort_unstable();
     let mut times = Vec::new();
     for made in ranges {
+        if fresh.as_mut().is_some_and(|fresh| is_remade(fresh, made)) {
+            times.push(made.by);
+        }
         let from = sampled.partition_point(|s| s.0 < made.start);
         let mut inside = sampled[from..].iter().take_while(|s| s.0 < made.end);
         let known = times.last().is_some_and(|&last| last >= made.by);
@@ -245,6 +269,21 @@ fn made_anew(spans: &FxHashMap<u64, Span>, found: Look) -> Vec<u64> {
     times
 }
 
+/// Code took the place of other code of which no sample is known, and it is known when: samples
+/// of both may be still to come.
+fn is_remade(fresh: &mut Fresh, made: Made) -> bool {
+    let below = fresh.range(..made.end).next_back().filter(|(_, old)| old.0 > made.start);
+    let old = below.map(|(&start, &(_, by))| (start, by));
+    if let Some((start, _)) = old {
+        fresh.remove(&start);
+    }
+    if fresh.len() >= MAX_FRESH {
+        fresh.clear();
+    }
+    fresh.insert(made.start, (made.end, made.by));
+    old.is_some_and(|(_, by)| by <= made.after)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,7 +293,7 @@ mod tests {
         let spans = [(0x1000, 5), (0x2000, 50)];
         let spans = spans.map(|(a, first)| (a, Span { first, last: first })).into_iter().collect();
         let made = |start, end, after, by| Made { start, end, after, by };
-        let anew = |ranges: &[Made]| made_anew(&spans, Look::New(ranges.to_vec()));
+        let anew = |ranges: &[Made]| made_anew(&spans, None, Look::New(ranges.to_vec()));
         assert!(anew(&[made(0x1001, 0x2000, 10, 12)]).is_empty());
         let other = made(0x3000, 0x4000, 10, 12);
         assert_eq!(anew(&[other, made(0x1000, 0x1001, 10, 12)]), [11, 12]);
@@ -262,10 +301,26 @@ mod tests {
         assert_eq!(anew(&[made(0x1000, 0x1001, 10, 10), made(0x1000, 0x1001, 20, 20)]), [10, 20]);
         // The sample at 0x2000 was taken after that: it may be of the new code.
         assert!(anew(&[made(0x2000, 0x2010, 10, 60)]).is_empty());
-        assert_eq!(made_anew(&spans, Look::Unread { after: 7, by: 9 }), [8, 9]);
+        assert_eq!(made_anew(&spans, None, Look::Unread { after: 7, by: 9 }), [8, 9]);
         let none = FxHashMap::default();
-        assert!(made_anew(&none, Look::New(vec![made(0, u64::MAX, 10, 12)])).is_empty());
-        assert!(made_anew(&none, Look::Unread { after: 7, by: 9 }).is_empty());
+        assert!(made_anew(&none, None, Look::New(vec![made(0, u64::MAX, 10, 12)])).is_empty());
+        assert!(made_anew(&none, None, Look::Unread { after: 7, by: 9 }).is_empty());
+    }
+
+    #[test]
+    fn code_in_the_place_of_code_that_was_not_sampled_yet_ends_an_epoch() {
+        let (none, mut fresh) = (FxHashMap::default(), Fresh::new());
+        let mut anew = |start, end, after, by| {
+            let found = Look::New(vec![Made { start, end, after, by }]);
+            made_anew(&none, Some(&mut fresh), found)
+        };
+        assert!(anew(0x5000, 0x5010, 10, 10).is_empty());
+        assert!(anew(0x5010, 0x5020, 15, 15).is_empty());
+        assert_eq!(anew(0x5008, 0x5010, 20, 20), [20]);
+        assert_eq!(anew(0x5000, 0x5020, 30, 30), [30]);
+        // Of a map it is not known which was first.
+        assert!(anew(0x6000, 0x6010, 10, 12).is_empty());
+        assert!(anew(0x6000, 0x6010, 10, 12).is_empty());
     }
 
     #[test]
@@ -287,7 +342,8 @@ mod tests {
     #[test]
     fn epochs_are_told_by_time() {
         let epochs = vec![(0, 4), (10, 7), (20, 9)];
-        let program = Program { pid: 1, sources: Sources::default(), epochs, sampled: false };
+        let (sources, fresh) = Default::default();
+        let program = Program { pid: 1, sources, epochs, sampled: false, fresh };
         for (time, epoch) in [(0, 4), (9, 4), (10, 7), (19, 7), (20, 9), (u64::MAX, 9)] {
             assert_eq!(program.epoch_at(time), epoch, "{time}");
         }

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::probe;
+use crate::os;
 
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;
@@ -51,7 +52,7 @@ impl Facts {
         let uid_map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
         Facts {
-            uid: probe::uid(),
+            uid: os::uid(),
             capabilities: field(&status, "CapEff:")
                 .and_then(|v| u64::from_str_radix(v, 16).ok())
                 .unwrap_or(0),

@@ -94,9 +94,3 @@ pub fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
         _ => (0, 0),
     }
 }
-
-/// The effective user id.
-pub fn uid() -> u32 {
-    // SAFETY: always succeeds and touches no memory.
-    unsafe { libc::geteuid() }
-}

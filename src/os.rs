@@ -189,3 +189,9 @@ pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf takes an integer and has no side effect.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
 }
+
+/// The effective user id.
+pub fn uid() -> u32 {
+    // SAFETY: always succeeds and touches no memory.
+    unsafe { libc::geteuid() }
+}

@@ -1,0 +1,36 @@
+//! Names of the files in which JIT compilers say what their code is: mappings of such code are
+//! called by them.
+
+/// The number in the path of a jitdump file, `jit-PID.dump`: its process in its own namespace.
+pub fn number_of_dump(path: &[u8]) -> Option<u32> {
+    let name = path.rsplit(|&b| b == b'/').next()?;
+    let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+    let digits = name.strip_prefix(b"jit-")?.strip_suffix(b".dump")?;
+    let number = digits.iter().all(u8::is_ascii_digit).then(|| str::from_utf8(digits).ok());
+    number??.parse().ok()
+}
+
+/// The path is that of a file in which a JIT compiler names its code: a perf map or a jitdump.
+pub fn is_compilers_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().and_then(|n| n.strip_prefix("perf-"));
+    let number = name.and_then(|n| n.strip_suffix(".map"));
+    let is_map = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    is_map || number_of_dump(path.as_bytes()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_compilers_are_told_by_their_names() {
+        for path in ["/tmp/perf-1.map", "perf-22.map", "/a/jit-7.dump", "jit-7.dump (deleted)"] {
+            assert!(is_compilers_file(path), "{path}");
+        }
+        for path in ["/tmp/perf-.map", "/tmp/perf-1x.map", "jit-.dump", "/a/jit-1.dump.x", ""] {
+            assert!(!is_compilers_file(path), "{path}");
+        }
+        assert_eq!(number_of_dump(b"/x/jit-123.dump"), Some(123));
+        assert_eq!(number_of_dump(b"/x/jit-99999999999.dump"), None);
+    }
+}
