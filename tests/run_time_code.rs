@@ -3,8 +3,11 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
+use common::run::Running;
 use common::system::needs_root;
 use common::{Build, Pprof, Prof, assert_share, needs, read, target, temp_dir};
 
@@ -120,6 +123,31 @@ fn a_jitdump_names_a_recording_later() {
     Prof::new(&dir, "symbolize").run().ok().says(&["other code took the place"]);
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(p.self_share("phase_a") + p.self_share("phase_b"), 0.0);
+}
+
+/// A perf map is taken later as long as it cannot be another process's: it has not changed, or
+/// only its own process has written to it.
+#[test]
+fn a_perf_map_that_was_changed_later_is_its_own_process_s_or_nobody_s() {
+    let dir = temp_dir();
+    let program = target("jit", Build::CFramePointers);
+    let file = dir.path().join("profile.pb.gz");
+    let jitted = || read(&file).self_share("jitted");
+    let running = Running::start(Command::new(program).args(["map", "20000"]));
+    let pid = running.pid();
+    let map = format!("/tmp/perf-{pid}.map");
+    let record = format!("record -F 999 --no-symbolize -d 300ms -p {pid}");
+    Prof::new(&dir, &record).run().ok();
+    let mut written = std::fs::OpenOptions::new().append(true).open(&map).unwrap();
+    written.write_all(b"10 10 another\n").unwrap();
+    Prof::new(&dir, "symbolize").run().ok();
+    assert!(jitted() > 90.0, "{}", jitted());
+    Prof::new(&dir, &record).run().ok();
+    drop(running);
+    written.write_all(b"20 10 another\n").unwrap();
+    Prof::new(&dir, "symbolize").run().ok().says(&["made or changed after the recording"]);
+    assert_eq!(jitted(), 0.0);
+    std::fs::remove_file(map).unwrap();
 }
 
 /// A process in a PID and mount namespace of its own, gone when the recording ends.

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -78,6 +79,43 @@ fn a_replaced_binary_gives_no_names() {
     assert_eq!(names(&file), Vec::<String>::new());
 }
 
+/// Without a build id nothing but its times tells that a file is what was recorded, and a file of
+/// the same name nothing at all.
+#[test]
+fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
+    let dir = temp_dir();
+    let source = common::targets::source("known.c");
+    let flags = ["-O1", "-g", "-Wl,--build-id=none"];
+    let built = common::targets::built("known-no-id", source.to_str().unwrap(), "cc", &flags);
+    let program = dir.path().join("program");
+    std::fs::copy(built, &program).unwrap();
+    let file = dir.path().join("profile.pb.gz");
+    let recorded = || {
+        let mut p = recording(&program, &["main"]);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        (p.time_nanos, p.duration_nanos) = (now.as_nanos() as i64, 1);
+        write(&p, &file);
+    };
+    // Times of files lag by a tick of the kernel's clock.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    recorded();
+    Prof::new(&dir, "symbolize").run().ok();
+    assert_eq!(names(&file), ["main"]);
+    recorded();
+    // An older file comes to its place.
+    let older = dir.path().join("older");
+    std::fs::copy(known(), &older).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+    std::fs::File::open(&older).unwrap().set_modified(long_ago).unwrap();
+    std::fs::rename(&older, &program).unwrap();
+    Prof::new(&dir, "symbolize").run().ok().says(&["changed or replaced since"]);
+    assert_eq!(names(&file), Vec::<String>::new());
+    std::fs::create_dir(dir.path().join("symbols")).unwrap();
+    std::fs::rename(&program, dir.path().join("symbols/program")).unwrap();
+    Prof::new(&dir, "symbolize --symbol-path symbols").run().ok().says(&["not there"]);
+    assert_eq!(names(&file), Vec::<String>::new());
+}
+
 #[test]
 fn bad_input_is_one_line() {
     let dir = temp_dir();
@@ -89,4 +127,26 @@ fn bad_input_is_one_line() {
     Prof::new(&dir, "symbolize").run().refused(1, &["profile.pb.gz"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"no profile");
     assert_eq!(Prof::new(&dir, "symbolize -j 0").run().code(), 2);
+}
+
+/// The recording is over and waits for a debuginfod server that never answers, for names: an interrupt ends the waiting, not prof.
+#[test]
+fn an_interrupt_ends_the_waiting_and_the_recording_is_kept() {
+    let dir = temp_dir();
+    let program = dir.path().join("program");
+    std::fs::copy(known(), &program).unwrap();
+    assert!(Command::new("strip").arg(&program).status().unwrap().success());
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let recording = Prof::new(&dir, "record -F 999")
+        .env("DEBUGINFOD_TIMEOUT", "170")
+        .env("XDG_CACHE_HOME", dir.path())
+        .args(&format!("--debuginfod={url}"))
+        .target(&program, "1")
+        .start();
+    let (_connection, _) = silent.accept().unwrap();
+    recording.signal(libc::SIGINT);
+    let out = recording.finish().ok().says(&["interrupted", &url]);
+    let p = common::read(dir.path().join("profile.pb.gz"));
+    assert!(p.figure("samples") > 20, "{}", out.stderr);
 }

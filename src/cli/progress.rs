@@ -1,7 +1,6 @@
 //! Progress on standard error, on a terminal only.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,7 +13,6 @@ pub struct Progress {
     symbols: ProgressBar,
     total: Option<Duration>,
     quiet: bool,
-    symbolizing: AtomicBool,
 }
 
 impl Progress {
@@ -34,7 +32,7 @@ impl Progress {
         recording.set_style(style(template));
         let symbols = ProgressBar::with_draw_target(None, target());
         symbols.set_style(style("symbols   {bar:30} {pos}/{len} addresses"));
-        Progress { recording, symbols, total, quiet, symbolizing: AtomicBool::new(false) }
+        Progress { recording, symbols, total, quiet }
     }
 
     /// Shows how far the recording is.
@@ -52,11 +50,13 @@ impl Progress {
         self.recording.set_message(format!("{} samples, {} lost", stats.samples, stats.lost));
     }
 
+    /// The recording is over.
+    pub fn recorded(&self) {
+        self.recording.finish_and_clear();
+    }
+
     /// Shows how far symbolization is.
     pub fn symbols(&self, done: usize, all: usize) {
-        if !self.symbolizing.swap(true, Ordering::Relaxed) {
-            self.recording.finish_and_clear();
-        }
         self.symbols.set_length(all as u64);
         self.symbols.set_position(done as u64);
     }
@@ -87,6 +87,7 @@ mod tests {
     fn both_templates_are_valid() {
         for total in [None, Some(Duration::from_secs(1))] {
             let progress = Progress::new(total, false);
+            progress.recorded();
             progress.symbols(1, 2);
             progress.finish();
         }

@@ -108,6 +108,10 @@ pub fn record(
     let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
     let mut profile = aggregated.profile;
     let named = names.is_some();
+    progress.recorded();
+    if let Some(server) = names.as_ref().and_then(|names| names.debuginfod.clone()) {
+        interrupts.instead(move || server.abandon());
+    }
     let outcome = names.map(|options| {
         let (files, run_time) = (aggregated.files, aggregated.run_time);
         let changed = aggregated.changed;

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -108,8 +109,11 @@ impl SymbolArgs {
 /// Shows on a terminal how far a download is.
 fn progress() -> impl Fn(Download<'_>) + Send + Sync + 'static {
     let bar = ProgressBar::hidden();
-    let style = ProgressStyle::with_template("fetching {msg} {bytes}/{total_bytes} {wide_bar}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = |template: &str| {
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    };
+    let asking = style("asking {msg} {spinner} {elapsed} (Ctrl-C: go on without)");
+    let fetching = style("fetching {msg} {bytes}/{total_bytes} {wide_bar}");
     let shown = std::io::stderr().is_terminal();
     move |download: Download<'_>| {
         if !shown {
@@ -122,7 +126,9 @@ fn progress() -> impl Fn(Download<'_>) + Send + Sync + 'static {
         if bar.is_finished() || bar.is_hidden() {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             bar.reset();
+            bar.enable_steady_tick(Duration::from_millis(200));
         }
+        bar.set_style(if download.bytes == 0 { asking.clone() } else { fetching.clone() });
         bar.set_message(download.url.to_owned());
         bar.set_length(download.total.unwrap_or(download.bytes));
         bar.set_position(download.bytes);

@@ -21,7 +21,7 @@ pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
-pub use run_time::{is_compilers_file, number_of_dump};
+pub use run_time::{is_compilers_file, number_of_dump, number_of_map};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
 

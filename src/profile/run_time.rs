@@ -12,10 +12,13 @@ pub fn number_of_dump(path: &[u8]) -> Option<u32> {
 
 /// The path is that of a file in which a JIT compiler names its code: a perf map or a jitdump.
 pub fn is_compilers_file(path: &str) -> bool {
-    let name = path.rsplit('/').next().and_then(|n| n.strip_prefix("perf-"));
-    let number = name.and_then(|n| n.strip_suffix(".map"));
-    let is_map = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-    is_map || number_of_dump(path.as_bytes()).is_some()
+    number_of_map(path).is_some() || number_of_dump(path.as_bytes()).is_some()
+}
+
+/// The number in the path of a perf map, `perf-PID.map`: its process in its own namespace.
+pub fn number_of_map(path: &str) -> Option<u32> {
+    let digits = path.rsplit('/').next()?.strip_prefix("perf-")?.strip_suffix(".map")?;
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
@@ -30,6 +33,7 @@ mod tests {
         for path in ["/tmp/perf-.map", "/tmp/perf-1x.map", "jit-.dump", "/a/jit-1.dump.x", ""] {
             assert!(!is_compilers_file(path), "{path}");
         }
+        assert_eq!(number_of_map("/x/perf-123.map"), Some(123));
         assert_eq!(number_of_dump(b"/x/jit-123.dump"), Some(123));
         assert_eq!(number_of_dump(b"/x/jit-99999999999.dump"), None);
     }

@@ -1,5 +1,6 @@
 //! Signals while recording: the first that asks for an end ends the recording early, the second
-//! gives up; what is meant for a COMMAND is passed on to it.
+//! gives up (when the recording is over and a server is waited for, first the waiting); what is
+//! meant for a COMMAND is passed on to it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -28,6 +29,8 @@ struct Shared {
     child: AtomicI32,
     /// Files that are removed when giving up.
     temporary: Mutex<Vec<PathBuf>>,
+    /// Done once at the next wish for an end.
+    instead: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Handles signals from its creation on, for the rest of the process's life.
@@ -53,16 +56,16 @@ impl Interrupts {
         let begun = Arc::new(Barrier::new(2));
         let beginning = begun.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            let mut first = None;
+            let mut last: Option<Instant> = None;
             beginning.wait();
             for origin in signals.forever() {
                 theirs.pass_on(origin.signal, origin.cause);
                 if !matches!(origin.signal, SIGINT | SIGTERM | SIGHUP) {
                     continue;
                 }
-                let since = first.get_or_insert_with(Instant::now).elapsed();
-                if theirs.stop.swap(true, Ordering::SeqCst) && since > SAME_WISH {
-                    theirs.give_up(origin.signal);
+                if last.is_none_or(|last| last.elapsed() > SAME_WISH) {
+                    last = Some(Instant::now());
+                    theirs.wish(origin.signal);
                 }
                 // A full or closed pipe has woken the reader already.
                 let _ = waker.write(&[1]);
@@ -96,6 +99,13 @@ impl Interrupts {
         }
     }
 
+    /// The next wish for an end is met by doing this.
+    pub fn instead(&self, action: impl FnOnce() + Send + 'static) {
+        if let Ok(mut instead) = self.shared.instead.lock() {
+            *instead = Some(Box::new(action));
+        }
+    }
+
     /// Becomes readable when an end is asked for.
     pub fn fd(&self) -> RawFd {
         self.wake.as_raw_fd()
@@ -109,6 +119,16 @@ impl Interrupts {
 }
 
 impl Shared {
+    fn wish(&self, signal: i32) {
+        let instead = self.instead.lock().ok().and_then(|mut instead| instead.take());
+        let again = self.stop.swap(true, Ordering::SeqCst);
+        match instead {
+            Some(action) => action(),
+            None if again => self.give_up(signal),
+            None => {}
+        }
+    }
+
     /// What the terminal sends goes to the whole foreground group, the COMMAND included.
     fn pass_on(&self, signal: i32, cause: Cause) {
         let from_terminal = matches!(cause, Cause::Kernel);

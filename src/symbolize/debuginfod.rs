@@ -7,7 +7,9 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ureq::Agent;
@@ -16,8 +18,12 @@ use ureq::tls::{RootCerts, TlsConfig};
 /// How long a server may take to be reached.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long it may be silent, unless `DEBUGINFOD_TIMEOUT` says otherwise (elfutils' default).
-const SILENCE: Duration = Duration::from_secs(90);
+/// How long it may be silent, unless `DEBUGINFOD_TIMEOUT` says otherwise. Elfutils' client waits
+/// for 90 seconds; here a finished recording waits.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How soon it is noticed that nobody waits any more.
+const NOTICE: Duration = Duration::from_millis(50);
 
 /// How long a server's word counts that it does not know a build id (elfutils' default).
 const MISS: Duration = Duration::from_secs(600);
@@ -40,11 +46,17 @@ pub struct Download<'a> {
 
 /// A client of some servers.
 pub struct Debuginfod {
-    agent: Agent,
+    client: Arc<Client>,
     /// Each with what is wrong with it, once that is known: it is not asked again.
     servers: Mutex<Vec<(String, Option<String>)>>,
     refused: Mutex<Vec<String>>,
     cache: PathBuf,
+    /// Nobody waits for it any more.
+    abandoned: AtomicBool,
+}
+
+struct Client {
+    agent: Agent,
     max_size: u64,
     progress: Box<dyn Fn(Download<'_>) + Send + Sync>,
 }
@@ -108,14 +120,23 @@ impl Debuginfod {
             .timeout_per_read(Some(silence))
             .tls_config(tls);
         let server = |url: &String| (url.trim_end_matches('/').to_owned(), None);
-        Debuginfod {
+        let client = Client {
             agent: config.build().new_agent(),
+            max_size: environment.max_size.unwrap_or(MAX_SIZE),
+            progress: Box::new(progress),
+        };
+        Debuginfod {
+            client: Arc::new(client),
             servers: Mutex::new(environment.urls.iter().map(server).collect()),
             refused: Mutex::default(),
             cache: environment.cache.clone(),
-            max_size: environment.max_size.unwrap_or(MAX_SIZE),
-            progress: Box::new(progress),
+            abandoned: AtomicBool::new(false),
         }
+    }
+
+    /// Waits for no server any more, now and later.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
     }
 
     /// What went wrong, one sentence each.
@@ -172,7 +193,8 @@ impl Debuginfod {
     fn ask(&self, server: usize, build_id: &str, folder: &Path, file: &Path) -> Answer {
         let lock = || self.servers.lock().unwrap_or_else(|e| e.into_inner());
         let (base, None) = lock()[server].clone() else { return Answer::Trouble };
-        match self.fetch(&format!("{base}/buildid/{build_id}/debuginfo"), folder, file) {
+        let url = format!("{base}/buildid/{build_id}/debuginfo");
+        match self.fetch(url, folder.to_owned(), file.to_owned()) {
             Ok(true) => Answer::Here,
             Ok(false) => Answer::Unknown,
             Err(why) => {
@@ -182,8 +204,43 @@ impl Debuginfod {
         }
     }
 
-    /// Returns false when the server does not have the file.
+    /// Returns false when the server does not have the file. A request cannot be ended early, so
+    /// it has a thread of its own.
+    fn fetch(&self, url: String, folder: PathBuf, file: PathBuf) -> Result<bool, String> {
+        let client = self.client.clone();
+        let (sender, result) = mpsc::channel();
+        let work = move || drop(sender.send(client.fetch(&url, &folder, &file)));
+        let thread = std::thread::Builder::new().name("debuginfod".into()).spawn(work);
+        thread.map_err(|e| e.to_string())?;
+        loop {
+            if self.abandoned.load(Ordering::Relaxed) {
+                return Err("not waited for any longer: interrupted".to_owned());
+            }
+            match result.recv_timeout(NOTICE) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the download ended in a panic".to_owned());
+                }
+            }
+        }
+    }
+
+    /// An empty file, as elfutils' client leaves it; that it cannot be written does no harm.
+    fn note_miss(&self, folder: &Path, file: &Path) {
+        let _ = fs::create_dir_all(folder).and_then(|()| fs::write(file, b""));
+    }
+}
+
+impl Client {
     fn fetch(&self, url: &str, folder: &Path, file: &Path) -> Result<bool, String> {
+        (self.progress)(Download { url, bytes: 0, total: None, done: false });
+        let answer = self.transfer(url, folder, file);
+        (self.progress)(Download { url, bytes: 0, total: None, done: true });
+        answer
+    }
+
+    fn transfer(&self, url: &str, folder: &Path, file: &Path) -> Result<bool, String> {
         let response = match self.agent.get(url).call() {
             Ok(response) => response,
             Err(ureq::Error::StatusCode(404)) => return Ok(false),
@@ -212,19 +269,12 @@ impl Debuginfod {
             half.write_all(&buffer[..n]).map_err(here)?;
             (self.progress)(Download { url, bytes, total, done: false });
         };
-        let copied = copy();
-        (self.progress)(Download { url, bytes, total, done: true });
-        copied?;
+        copy()?;
         if total.is_some_and(|n| n != bytes) || bytes == 0 {
             return Err(format!("the download ended after {bytes} bytes"));
         }
         half.persist(file).map_err(|e| here(e.error))?;
         Ok(true)
-    }
-
-    /// An empty file, as elfutils' client leaves it; that it cannot be written does no harm.
-    fn note_miss(&self, folder: &Path, file: &Path) {
-        let _ = fs::create_dir_all(folder).and_then(|()| fs::write(file, b""));
     }
 }
 

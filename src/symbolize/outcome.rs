@@ -16,7 +16,7 @@ pub enum Why {
         /// The file's build id in hexadecimal, empty when it has none.
         found: String,
     },
-    /// The file was written to since, and has no build id to tell what it was.
+    /// The file was written to or replaced since, and has no build id to tell what it was.
     Changed,
     /// The binary has only its exported names, and no debug file was found.
     Stripped,
@@ -38,7 +38,8 @@ pub enum Why {
     KernelRebooted,
     /// The JIT compiler wrote no perf map.
     PerfMapMissing,
-    /// The perf map or jitdump file was made after the recording.
+    /// The perf map or jitdump file was made or changed after the recording, by another process
+    /// perhaps.
     PerfMapNewer,
     /// A jitdump file ends within a record.
     JitdumpCut,
@@ -61,7 +62,8 @@ impl fmt::Display for Why {
                 write!(f, "the file is another build than the recorded one (build id {found})")
             }
             Why::Changed => f.write_str(
-                "the file was changed since it was recorded, and has no build id to tell by how much",
+                "the file was changed or replaced since it was recorded, and has no build id to \
+                 tell whether it is the same",
             ),
             Why::Stripped => f.write_str("stripped: install its debug symbols, or do not strip it"),
             Why::NoSymbol => f.write_str("no symbol at these addresses"),
@@ -81,7 +83,8 @@ impl fmt::Display for Why {
                  -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf",
             ),
             Why::PerfMapNewer => f.write_str(
-                "the file that names it was made after the recording: it is another process's",
+                "the file that names it was made or changed after the recording, and is not that of \
+                 a process that still runs",
             ),
             Why::JitdumpCut => f.write_str("its jitdump file ends within a record"),
             Why::Reused => f.write_str(

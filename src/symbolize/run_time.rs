@@ -18,7 +18,7 @@ use super::answers::{Answers, Frame};
 use super::{Why, demangle};
 use crate::process::jit::jitdump::{self, LinesAt, Record};
 use crate::process::jit::perf_map::{self, NameAt};
-use crate::process::jit::{At, Mark, Sources, Span, made_before};
+use crate::process::jit::{At, Mark, Sources, Span, is_as_recorded};
 use crate::profile::{StrId, number_of_dump};
 use lines::Lines;
 
@@ -76,7 +76,7 @@ impl RunTime {
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(Why::Unreadable("it is no regular file".into()));
         }
-        if end > 0 && !made_before(path, end) {
+        if end > 0 && !is_as_recorded(path, end) {
             return Err(Why::PerfMapNewer);
         }
         let file = File::open(path).map_err(unreadable)?;

@@ -133,7 +133,9 @@ pub fn find(
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
     let own = instead.into_iter().chain(names).map(Path::to_owned);
     let mut why = Why::FileMissing;
-    for path in own.chain(places.binaries()) {
+    // One that merely has the name may be any build.
+    let others = places.binaries().filter(|_| !build_id.is_empty());
+    for path in own.chain(others) {
         match open_checked(&path, build_id) {
             Ok(headers) => return Ok(with_debug_file(&path, headers, places)),
             // A file that is there says more than one that is not.

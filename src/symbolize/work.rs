@@ -1,10 +1,10 @@
 //! Sorts a profile's addresses by binary, shares them out to threads and writes the answers.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::UNIX_EPOCH;
 
 use rustc_hash::FxHashMap;
 
@@ -230,7 +230,7 @@ fn open(
         simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(Source::RunTime))
     } else if instead.is_none() && is_anonymous(file) {
         simple(Err(Why::Anonymous))
-    } else if build_id.is_empty() && changed_after(profile, instead.unwrap_or(Path::new(file))) {
+    } else if build_id.is_empty() && changed_after(profile, file, instead) {
         simple(Err(Why::Changed))
     } else {
         match source::find(file, build_id, instead, options) {
@@ -240,12 +240,17 @@ fn open(
     }
 }
 
-/// The file was written to after the recording had ended.
-fn changed_after(profile: &Profile, file: &Path) -> bool {
+/// The file was written to after the recording had ended, or another has come to its place, which
+/// may be older.
+fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool {
     let end = profile.time_nanos.saturating_add(profile.duration_nanos);
-    let changed = std::fs::metadata(file).and_then(|m| m.modified()).ok();
-    let changed = changed.and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-    end > 0 && changed.is_some_and(|t| t.as_nanos() > end.unsigned_abs().into())
+    let Ok(now) = std::fs::metadata(instead.unwrap_or(Path::new(file))) else { return false };
+    let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
+    let written = nanos(now.mtime(), now.mtime_nsec());
+    // `rename` and `link` change a file's status; what was opened while it ran is that file.
+    let moved = nanos(now.ctime(), now.ctime_nsec());
+    let changed = if instead.is_some() { written } else { written.max(moved) };
+    end > 0 && changed > i128::from(end)
 }
 
 /// How many mappings have this file.

@@ -1,6 +1,6 @@
 //! The files in which JIT compilers say what their code is, while they grow.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::{Made, jitdump, perf_map};
 use crate::os;
 use crate::process::procfs;
+use crate::profile::{number_of_dump, number_of_map};
 
 /// Most that is read of a file in one look: what is more counts as unknown.
 const MAX_LOOK: u64 = 1 << 20;
@@ -267,10 +268,25 @@ fn is_of(file: &File, pid: i32, clock: Clock) -> bool {
     trusted.contains(&Some(metadata.uid())) && nanos(changed) + 1_000_000_000 >= nanos(began)
 }
 
-/// The file was made before this time (nanoseconds since the Unix epoch), or nobody knows when.
-pub fn made_before(path: &Path, time_nanos: i64) -> bool {
-    let made = fs::metadata(path).and_then(|m| m.created());
-    made.map_or(true, |made| nanos(made) <= i128::from(time_nanos))
+/// The file is that of a recording that ended at this time (nanoseconds since the Unix epoch): it
+/// has not changed since, or the process that it is of still runs and was there before. A later
+/// process with the same number writes the file anew, and leaves it as old as it was.
+pub fn is_as_recorded(path: &Path, end: i64) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    let after = |time: SystemTime| nanos(time) > i128::from(end);
+    let changed = metadata.modified().map_or(true, after);
+    let made = metadata.created().is_ok_and(after);
+    !made && (!changed || writer(path, &metadata).is_some_and(|began| !after(began)))
+}
+
+/// When the process began that a file is named after, if it sees that very file under this path.
+fn writer(path: &Path, metadata: &Metadata) -> Option<SystemTime> {
+    let path = path.to_str()?;
+    let pid = number_of_map(path).or_else(|| number_of_dump(path.as_bytes()))?;
+    let pid = i32::try_from(pid).ok()?;
+    let seen = fs::metadata(format!("/proc/{pid}/root{path}")).ok()?;
+    let same = (seen.dev(), seen.ino()) == (metadata.dev(), metadata.ino());
+    procfs::start_time(pid).filter(|_| same)
 }
 
 #[cfg(test)]

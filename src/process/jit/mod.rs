@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-pub use files::{At, Clock, Mark, Sources, made_before};
+pub use files::{At, Clock, Mark, Sources, is_as_recorded};
 use files::{Look, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
