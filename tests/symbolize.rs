@@ -129,7 +129,8 @@ fn bad_input_is_one_line() {
     assert_eq!(Prof::new(&dir, "symbolize -j 0").run().code(), 2);
 }
 
-/// The recording is over and waits for a debuginfod server that never answers, for names: an interrupt ends the waiting, not prof.
+/// The recording is over and waits for a debuginfod server that never answers: an interrupt ends
+/// the waiting, not prof.
 #[test]
 fn an_interrupt_ends_the_waiting_and_the_recording_is_kept() {
     let dir = temp_dir();
