@@ -231,7 +231,7 @@ fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> L
     } else if V8.iter().any(|p| name.starts_with(p)) {
         Language::JavaScript
     } else if (name.starts_with('L') && name.contains(";::"))
-        || (made_at_run_time && looks_java(name))
+        || (made_at_run_time && (looks_java(name) || HOTSPOT.iter().any(|p| name.starts_with(p))))
     {
         Language::Java
     } else if name.contains("::") || name.contains('<') {
@@ -253,6 +253,20 @@ const V8: &[&str] = &[
     "RegExp:",
     "Builtin:",
     "BytecodeHandler:",
+];
+
+/// What Java's machine calls the code in its perf maps that is no method's.
+const HOTSPOT: &[&str] = &[
+    "Interpreter",
+    "StubRoutines",
+    "I2C/C2I adapters",
+    "vtable stub",
+    "itable stub",
+    "RuntimeStub",
+    "DeoptimizationBlob",
+    "UncommonTrapBlob",
+    "ExceptionBlob",
+    "SafepointBlob",
 ];
 
 /// `java.lang.String::hashCode`, or with types: `int java.lang.String.hashCode()`.
@@ -355,6 +369,8 @@ mod tests {
             ("int a.b.C.run(int)", "", "/tmp/perf-1.map", Language::Java, "a.b"),
             ("int C.run(a.B)", "", "/tmp/perf-1.map", Language::Java, "perf-1.map"),
             ("a.B::run", "", "/tmp/perf-1.map", Language::Java, "a"),
+            ("Interpreter", "", "/tmp/perf-1.map", Language::Java, "perf-1.map"),
+            ("Interpreter", "", "/bin/app", Language::C, "app"),
             ("JS:*fib /x.js:1", "", "/tmp/perf-1.map", Language::JavaScript, "perf-1.map"),
             ("do_syscall_64", "", "[kernel.kallsyms]", Language::Kernel, "[kernel]"),
         ];

@@ -111,7 +111,7 @@ impl Cache {
         let bytes = answers.encode(key);
         let result = self.write(&self.path(key), &bytes).and_then(|()| self.shrink());
         if let Err(error) = result
-            && self.asked_for
+            && (self.asked_for || is_blocked(&self.dir))
         {
             let mut troubles = self.troubles.lock().unwrap_or_else(|e| e.into_inner());
             let what = format!("names cannot be kept in {}: {error}", self.dir.display());
@@ -189,6 +189,12 @@ fn owned_folder(dir: &Path) -> io::Result<()> {
 
 fn is_ours(meta: &fs::Metadata) -> bool {
     meta.uid() == uid() && meta.mode() & 0o022 == 0
+}
+
+/// Something that is no folder stands where `dir`, or a folder that it is in, should be: unlike a
+/// home that is not there, or is another user's, that is nobody's intention.
+fn is_blocked(dir: &Path) -> bool {
+    dir.ancestors().any(|path| fs::metadata(path).is_ok_and(|m| !m.is_dir()))
 }
 
 /// Makes `dir` and the folder that it is in, if need be, but not in a folder of someone else's:

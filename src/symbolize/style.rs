@@ -89,7 +89,15 @@ fn takes_arguments(before: &str) -> bool {
     let before = before.strip_suffix("::").unwrap_or(before);
     let spaced = before.trim_end();
     before.ends_with(|c: char| c.is_alphanumeric() || "_)]}~$".contains(c))
+        || before.ends_with(['*', '&']) && is_conversion(before)
         || OPERATORS.iter().any(|o| spaced.strip_suffix(o).is_some_and(|b| b.ends_with("operator")))
+}
+
+/// `before` ends with a conversion, such as `V::operator long*`.
+fn is_conversion(before: &str) -> bool {
+    let Some(at) = before.rfind("operator ") else { return false };
+    let word = before[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    !word && !before[at..].contains(['(', ')', ','])
 }
 
 /// Length of the text in angle brackets at the beginning of `text`; `None` when they do not close.
@@ -135,6 +143,8 @@ mod tests {
             ("call<fn(u8) -> u16>", "call"),
             ("java.lang.String.<init>", "java.lang.String.<init>"),
             ("myoperator<int>", "myoperator"),
+            ("V::operator long*<long>", "V::operator long*"),
+            ("V<int>::operator a::B<c> const&<long, d<e> >", "V::operator a::B const&"),
             ("runtime.mallocgc", "runtime.mallocgc"),
             ("broken<int", "broken<int"),
             ("", ""),
