@@ -62,10 +62,11 @@ impl Aggregator {
             let sources = &epoch.sources;
             let file = match (&sources.dump, &sources.map) {
                 (Some(_), _) => sources.dump_path.clone(),
-                (None, Some(_)) => {
+                // What stands in its place is told to be no map.
+                (None, map) if map.is_some() || sources.refused => {
                     format!("/tmp/perf-{}.map", self.table.images.get(image).pid)
                 }
-                (None, None) => continue,
+                (None, _) => continue,
             };
             let profile = &mut self.builder.profile;
             profile.mappings[id.0 as usize].file = profile.strings.intern(&file);

@@ -67,6 +67,8 @@ pub struct Sources {
     pub map: Option<File>,
     /// What was seen of that, in the order of time.
     pub marks: Vec<Mark>,
+    /// In the place of the perf map stands something that is no regular file, and is not opened.
+    pub refused: bool,
     /// Its jitdump.
     pub dump: Option<File>,
     /// Path of that as the program sees it.
@@ -96,11 +98,10 @@ impl Sources {
         self.map.is_none() && self.dump.is_none()
     }
 
-    /// Takes a perf map.
-    pub fn set_map(&mut self, map: File, clock: Clock) {
+    /// Takes a perf map, all of which is new.
+    pub fn set_map(&mut self, map: File) {
         self.map = Some(map);
-        self.marks.clear();
-        self.mark(clock);
+        self.marks = vec![Mark { size: 0, by: 0, seen: 0 }];
     }
 
     /// Takes a jitdump file.
@@ -236,6 +237,16 @@ fn open(path: &str) -> Option<File> {
     file.metadata().ok()?.is_file().then_some(file)
 }
 
+/// What stands in the place of a perf map.
+pub(super) enum Found {
+    /// A map of the process's.
+    Map(File),
+    /// Something that is no regular file.
+    Refused,
+    /// Nothing, or what does not belong to the process.
+    Nothing,
+}
+
 /// The jitdump file that a process has mapped.
 pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<File> {
     // This leads to the very file that is mapped; it is no place where links are planted.
@@ -247,12 +258,18 @@ pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<Fi
 
 /// `/tmp/perf-PID.map` of a process, as the process itself sees `/tmp` and its PID; else the
 /// one that tools leave for it outside of its container.
-pub(super) fn open_perf_map(pid: i32, clock: Clock) -> Option<File> {
+pub(super) fn open_perf_map(pid: i32, clock: Clock) -> Found {
     let inner = procfs::inner_pid(pid).unwrap_or(pid);
     let inside = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
     let outside = format!("/tmp/perf-{pid}.map");
     let own = |path: String| open(&path).filter(|file| is_of(file, pid, clock));
-    own(inside).or_else(|| own(outside))
+    let odd = |path: &String| fs::symlink_metadata(path).is_ok_and(|m| !m.is_file());
+    let refused = odd(&inside) || odd(&outside);
+    match own(inside).or_else(|| own(outside)) {
+        Some(map) => Found::Map(map),
+        None if refused => Found::Refused,
+        None => Found::Nothing,
+    }
 }
 
 /// The perf map is the process's: not left by one that had its number before, nor planted by
@@ -308,13 +325,15 @@ mod tests {
         file.write_all(b"1000 10 a\n2000 10 b").unwrap();
         let clock = Clock::default();
         let mut sources = Sources::default();
-        sources.set_map(file.reopen().unwrap(), clock);
+        sources.set_map(file.reopen().unwrap());
+        // What is there is new at the first look.
+        assert_eq!(starts(sources.look(clock)).unwrap(), [0x1000]);
         assert!(starts(sources.look(clock)).unwrap().is_empty());
         // The line that was not whole is read from its beginning.
         file.write_all(b"bb\n3000 10 c\n4000").unwrap();
         assert_eq!(starts(sources.look(clock)).unwrap(), [0x2000, 0x3000]);
         assert!(starts(sources.look(clock)).unwrap().is_empty());
-        assert_eq!(sources.marks.len(), 2);
+        assert_eq!(sources.marks.len(), 3);
         assert!(sources.marks.iter().all(|m| m.by <= m.seen));
         // Too much, or written anew: what it says now nobody knows since when.
         file.as_file().set_len(5 << 20).unwrap();

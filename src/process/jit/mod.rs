@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use files::{At, Clock, Mark, Sources, is_as_recorded};
-use files::{Look, open_dump, open_perf_map};
+use files::{Found, Look, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
 use crate::profile::number_of_dump;
@@ -79,8 +79,10 @@ type Fresh = BTreeMap<u64, (u64, u64)>;
 
 impl Program {
     fn find_map(&mut self, clock: Clock) {
-        if let Some(map) = open_perf_map(self.pid, clock) {
-            self.sources.set_map(map, clock);
+        match open_perf_map(self.pid, clock) {
+            Found::Map(map) => self.sources.set_map(map),
+            Found::Refused => self.sources.refused = true,
+            Found::Nothing => {}
         }
     }
 
@@ -180,6 +182,7 @@ impl Jit {
         self.programs.push(new);
         self.epochs.push((program, FxHashMap::default()));
         self.by_pid.insert(pid, program);
+        self.look_at(program);
         Some(program)
     }
 
@@ -252,8 +255,11 @@ fn made_anew(spans: &FxHashMap<u64, Span>, mut fresh: Option<&mut Fresh>, found:
     let mut sampled: Vec<(u64, u64)> = spans.iter().map(|(&a, s)| (a, s.first)).collect();
     sampled.sort_unstable();
     let mut times = Vec::new();
+    let at_once = fresh.as_ref().and_then(|_| remade_at_once(&ranges));
     for made in ranges {
         if fresh.as_mut().is_some_and(|fresh| is_remade(fresh, made)) {
+            // What comes before is the older code's.
+            times.extend((made.after < made.by).then_some(made.after + 1));
             times.push(made.by);
         }
         let from = sampled.partition_point(|s| s.0 < made.start);
@@ -264,9 +270,23 @@ fn made_anew(spans: &FxHashMap<u64, Span>, mut fresh: Option<&mut Fresh>, found:
             times.push(made.by);
         }
     }
+    times.extend(at_once);
     times.sort_unstable();
     times.dedup();
     times
+}
+
+/// By when all code in a map is the newest, where older and newer code at the same place came
+/// between two looks: of samples after that it is known which they are of.
+fn remade_at_once(ranges: &[Made]) -> Option<u64> {
+    let mut of_map: Vec<&Made> = ranges.iter().filter(|made| made.after < made.by).collect();
+    of_map.sort_unstable_by_key(|made| made.start);
+    let mut end = 0;
+    of_map.into_iter().find_map(|made| {
+        let overlaps = made.start < end;
+        end = end.max(made.end);
+        overlaps.then_some(made.by)
+    })
 }
 
 /// Code took the place of other code of which no sample is known, and it is known when: samples
@@ -318,9 +338,20 @@ mod tests {
         assert!(anew(0x5010, 0x5020, 15, 15).is_empty());
         assert_eq!(anew(0x5008, 0x5010, 20, 20), [20]);
         assert_eq!(anew(0x5000, 0x5020, 30, 30), [30]);
-        // Of a map it is not known which was first.
+        // Of a map it is not known when each came, but by when all had.
+        let (none, mut empty) = (FxHashMap::default(), Fresh::new());
+        let both = |end| {
+            [(0x7000, 0x7010), (0x7008, end)]
+                .map(|(start, end)| Made { start, end, after: 10, by: 12 })
+                .to_vec()
+        };
+        assert_eq!(made_anew(&none, Some(&mut empty), Look::New(both(0x7018))), [12]);
+        let apart = vec![both(0x7018)[0], Made { start: 0x7010, ..both(0x7018)[1] }];
+        assert!(made_anew(&none, Some(&mut Fresh::new()), Look::New(apart)).is_empty());
+        // Of a map it is not known which was first, but which came in a later look.
         assert!(anew(0x6000, 0x6010, 10, 12).is_empty());
         assert!(anew(0x6000, 0x6010, 10, 12).is_empty());
+        assert_eq!(anew(0x6000, 0x6010, 20, 22), [21, 22]);
     }
 
     #[test]
