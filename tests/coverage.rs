@@ -69,3 +69,26 @@ fn options_about_names_are_for_recordings() {
     let out = Prof::new(&dir, "flame --no-inlines some.pb.gz").run();
     out.refused(2, &["--no-inlines", "for recordings"]);
 }
+
+/// What helps is not to build the program once more: the names would be another build's.
+#[test]
+fn of_a_replaced_binary_the_recorded_build_is_asked_for() {
+    let dir = temp_dir();
+    let program = dir.path().join("known");
+    fs::copy(target("known", Build::CDebug), &program).unwrap();
+    Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "0.2").run().ok();
+    fs::remove_file(&program).unwrap();
+    fs::copy(target("known", Build::CFramePointers), &program).unwrap();
+    Prof::new(&dir, "symbolize").run().ok();
+    let row = row(&dir, "/known");
+    let why = row["why_without_names"].as_str().unwrap();
+    assert!(why.contains("another build than the recorded one"), "{row}");
+    let remedies = row["remedies"].as_array().unwrap();
+    let id = row["build_id"].as_str().unwrap();
+    let expected = format!(
+        "for names: put the recorded build (build id {id}) into a folder: \
+         prof symbolize --force --symbol-path FOLDER profile.pb.gz"
+    );
+    assert_eq!(remedies[0].as_str(), Some(&*expected), "{row}");
+    assert!(remedies.iter().all(|r| !r.as_str().unwrap().contains("-g ")), "{row}");
+}

@@ -106,6 +106,47 @@ fn files_that_are_cut_or_garbage_are_told_and_harmless() {
     let (p, said) = record(dir.path(), "garbage", 400);
     assert_eq!(p.total_share("jitted"), 0.0);
     assert!(said.contains("have no function name") && said.contains(".map"), "{said}");
+    // How many lines, in the report and at once.
+    let count = |text: &str| -> usize {
+        let at = text.find(" lines are no perf map's, and there is no other").expect(text);
+        text[..at].rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let report = Prof::new(&dir, "report --coverage").run().ok().text();
+    assert!(report.contains("without names: "), "{report}");
+    assert!(count(&report) > 900 && count(&report) == count(&said), "{report}\n{said}");
+}
+
+/// Good lines name code whatever else stands in the map, and what does is counted.
+#[test]
+fn lines_that_are_none_are_counted_and_harmless() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "littered", 400);
+    assert!(p.self_share("jitted") > 90.0, "{} %\n{said}", p.self_share("jitted"));
+    assert_eq!(p.total_share("huge"), 0.0);
+    let report = Prof::new(&dir, "report --coverage").run().ok().text();
+    for text in [&said, &report] {
+        assert!(text.contains("bad input: 7 lines are no perf map's"), "{text}");
+    }
+}
+
+#[test]
+fn of_two_lines_for_one_place_the_later_counts() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "remade", 1000);
+    // Of the samples about the time when the file was written nobody knows.
+    assert!(p.self_share("jitted") > 80.0, "{} %\n{said}", p.self_share("jitted"));
+    assert_eq!(p.total_share("old"), 0.0);
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_taken_for_a_map() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "pipe", 400);
+    assert_eq!(p.total_share("jitted"), 0.0);
+    let report = Prof::new(&dir, "report --coverage").run().ok().text();
+    for text in [&said, &report] {
+        assert!(text.contains("it is no regular file"), "{text}");
+    }
 }
 
 /// Names that are asked for later come from the files that are still there, and nothing that is

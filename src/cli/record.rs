@@ -122,7 +122,7 @@ pub fn record(
     if let Some(outcome) = outcome {
         let hint = run_time_code(&profile, diagnostics.samples);
         let why = reasons(&outcome, &diagnostics, hint.is_some());
-        diagnostics.no_names = outcome.no_names();
+        diagnostics.reasons = outcome.reasons();
         diagnostics.notes.extend(why.into_iter().chain(hint).chain(outcome.troubles));
     }
     progress.finish();
@@ -279,20 +279,26 @@ fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Ve
 /// How the process with most of it gives names to code that it makes at run time, when more
 /// than 5 % of the samples go through such code.
 fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
-    let (process, share) = symbolize::run_time_code(profile).into_iter().next()?;
+    let (process, pid, share) = symbolize::run_time_code(profile).into_iter().next()?;
     if share * 20 <= samples {
         return None;
     }
     let is = |names: &[&str]| names.iter().any(|n| process.starts_with(n));
     let how = if is(&["node", "MainThread"]) {
-        "start it with node --perf-basic-prof"
+        "start it with node --perf-basic-prof".to_owned()
+    } else if is(&["chrom"]) {
+        "start it with --js-flags=--perf-basic-prof --no-sandbox".to_owned()
     } else if is(&["java"]) {
-        "start it with java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
-         -XX:+DumpPerfMapAtExit"
+        let pid = pid.map_or("PID".to_owned(), |pid| pid.to_string());
+        format!(
+            "start it with java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
+             -XX:+DumpPerfMapAtExit, or before the recording ends (Java 17 or newer): \
+             jcmd {pid} Compiler.perfmap"
+        )
     } else if is(&["python"]) {
-        "start it with python3 -X perf (3.12 or newer)"
+        "start it with python3 -X perf (3.12 or newer)".to_owned()
     } else {
-        "let it write a perf map, /tmp/perf-PID.map"
+        "let it write a perf map, /tmp/perf-PID.map".to_owned()
     };
     let share = percent(share, samples);
     Some(format!(

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::symbols::SymbolArgs;
 use crate::format;
 use crate::profile::set_unsymbolized;
-use crate::symbolize::{self, Options, Outcome};
+use crate::symbolize::{self, Options, Outcome, Why};
 
 /// Arguments of `prof symbolize`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     bar.finish_and_clear();
     let shares = symbolize::unsymbolized(&profile);
-    set_unsymbolized(&mut profile, &shares, &outcome.no_names());
+    set_unsymbolized(&mut profile, &shares, &outcome.reasons());
     output.write(&profile)?;
     io::stderr().write_all(summary(&outcome).as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -83,9 +83,10 @@ fn summary(outcome: &Outcome) -> String {
             out += &format!("  {file}: {missing} of {} without: {why}\n", binary.asked);
         }
         if let Some(damage) = &binary.damage {
-            out += &format!("  {file}: debug information damaged: {damage}\n");
+            let without = binary.asked - binary.with_line;
+            out += &format!("  {file}: {without} of {} without lines: {damage}\n", binary.asked);
         }
-        if binary.bad_lines > 0 {
+        if binary.bad_lines > 0 && !matches!(binary.why, Some(Why::NoPerfMap(_))) {
             out += &format!("  {file}: {} lines are no perf map's\n", binary.bad_lines);
         }
     }
@@ -101,7 +102,7 @@ fn summary(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
     use crate::profile::MappingId;
-    use crate::symbolize::{Binary, Why};
+    use crate::symbolize::Binary;
 
     #[test]
     fn the_summary_says_why_names_are_missing() {

@@ -70,7 +70,6 @@ pub fn summary(
     // The first sample type counts samples.
     let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
     let mut coverage = Coverage::new(&view);
-    coverage.binaries.sort_by_key(|b| std::cmp::Reverse(b.itself));
     let all = coverage.binaries.len();
     coverage.binaries.truncate(SUMMARY_ROWS);
     coverage.binaries.retain(|b| view.percent(b.itself) >= SUMMARY_PERCENT);
@@ -112,7 +111,8 @@ fn lacks(b: &Covered) -> (bool, bool) {
 
 fn remedies(view: &View, b: &Covered, advisor: &Advisor) -> Vec<String> {
     let (names, lines) = lacks(b);
-    let missing =
-        Missing { names, lines, ends: b.truncated.iter().map(|(why, _)| why.as_str()).collect() };
+    let ends = b.ends().0.iter().map(|(why, _)| why.as_str()).collect();
+    let why = [&b.why, &b.why_no_lines].into_iter().flatten().map(String::as_str).collect();
+    let missing = Missing { names, lines, ends, why };
     advisor.remedies(view.profile.str(b.file), view.profile.str(b.build_id), &missing)
 }

@@ -13,6 +13,47 @@ pub struct BinaryShare {
     pub samples: u64,
 }
 
+/// What a binary lacks, or has too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lack {
+    /// Names of functions.
+    Names,
+    /// Source lines.
+    Lines,
+    /// A part of its files could not be understood.
+    Input,
+}
+
+impl Lack {
+    const ALL: [Lack; 3] = [Lack::Names, Lack::Lines, Lack::Input];
+
+    /// Key of its comment.
+    fn key(self) -> &'static str {
+        match self {
+            Lack::Names => "no-names",
+            Lack::Lines => "no-lines",
+            Lack::Input => "bad-input",
+        }
+    }
+}
+
+/// Why a binary lacks something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What it lacks.
+    pub lack: Lack,
+    /// Path or name of its mapping.
+    pub binary: String,
+    /// How many of its addresses, and why.
+    pub text: String,
+}
+
+impl Reason {
+    fn comment(&self) -> String {
+        format!("{}: {}: {}", self.lack.key(), self.binary, self.text)
+    }
+}
+
 /// The figures of a recording; they travel with the profile as comments, one `key: value` each.
 ///
 /// | key | value |
@@ -28,6 +69,8 @@ pub struct BinaryShare {
 /// | `unsymbolized` | samples whose leaf frame has no name |
 /// | `unsymbolized: BINARY` | the same, by binary |
 /// | `no-names: BINARY` | why some of its addresses have no name |
+/// | `no-lines: BINARY` | why some of its addresses have no source line, though it has debug information |
+/// | `bad-input: BINARY` | what of the files that name its addresses could not be understood |
 /// | `no-unwind-information` | a binary with frames in the profile that has none |
 /// | `own-cpu-seconds` | CPU time that prof itself used |
 /// | `own-peak-memory` | largest resident set of prof itself, in bytes |
@@ -52,8 +95,8 @@ pub struct Diagnostics {
     pub folded: u64,
     /// Samples whose leaf has no function name, by binary, most first.
     pub unsymbolized: Vec<BinaryShare>,
-    /// Why some addresses of a binary have no name.
-    pub no_names: Vec<(String, String)>,
+    /// Why addresses of binaries have no name or no source line.
+    pub reasons: Vec<Reason>,
     /// Binaries with frames in the profile that have no unwind information.
     pub no_unwind_info: Vec<String>,
     /// CPU time of prof itself, in seconds.
@@ -88,7 +131,7 @@ impl Diagnostics {
         out.push(format!("completed-later: {}", self.completed_later));
         out.push(format!("folded: {}", self.folded));
         out.extend(unsymbolized_comments(&self.unsymbolized));
-        out.extend(self.no_names.iter().map(no_names_comment));
+        out.extend(self.reasons.iter().map(Reason::comment));
         out.extend(self.no_unwind_info.iter().map(|b| format!("{NO_UNWIND_INFO}: {b}")));
         out.push(format!("own-cpu-seconds: {:.3}", self.own_cpu_seconds));
         out.push(format!("own-peak-memory: {}", self.own_peak_bytes));
@@ -98,19 +141,17 @@ impl Diagnostics {
 }
 
 /// Keys of comments that are read again.
-const NO_NAMES: &str = "no-names";
 const NO_UNWIND_INFO: &str = "no-unwind-information";
-
-/// The comment of a binary and the reason.
-fn no_names_comment((binary, why): &(String, String)) -> String {
-    format!("{NO_NAMES}: {binary}: {why}")
-}
 
 /// What the comments of a profile say of one of its binaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinaryNotes<'p> {
     /// Why some of its addresses have no name.
     pub no_names: Option<&'p str>,
+    /// Why some of its addresses have no source line.
+    pub no_lines: Option<&'p str>,
+    /// What of the files that name its addresses could not be understood.
+    pub bad_input: Option<&'p str>,
     /// It has no unwind information.
     pub no_unwind_info: bool,
 }
@@ -128,12 +169,18 @@ impl<'p> BinaryNotes<'p> {
             {
                 all.entry(file).or_default().no_unwind_info = true;
             }
-            if key == NO_NAMES {
+            if let Some(lack) = Lack::ALL.into_iter().find(|lack| lack.key() == key) {
                 // The binary's name may hold colons, and so may the reason.
                 let ends = text.match_indices(": ").map(|(end, _)| end).take(MAX_COLONS);
                 let parts = ends.filter_map(|end| Some((known(&text[..end])?, &text[end + 2..])));
                 for (file, why) in parts.take(1) {
-                    all.entry(file).or_default().no_names.get_or_insert(why);
+                    let notes = all.entry(file).or_default();
+                    let note = match lack {
+                        Lack::Names => &mut notes.no_names,
+                        Lack::Lines => &mut notes.no_lines,
+                        Lack::Input => &mut notes.bad_input,
+                    };
+                    note.get_or_insert(why);
                 }
             }
         }
@@ -155,16 +202,13 @@ fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String>
 
 /// Replaces the figures about samples without a name in the comments of a profile of prof's, as
 /// they are after it was symbolized.
-pub fn set_unsymbolized(
-    profile: &mut Profile,
-    shares: &[BinaryShare],
-    no_names: &[(String, String)],
-) {
+pub fn set_unsymbolized(profile: &mut Profile, shares: &[BinaryShare], reasons: &[Reason]) {
     let Profile { strings, comments, .. } = profile;
     let key = |c: &StrId| strings.get(*c).split_once(": ").map_or("", |(key, _)| key);
     let Some(at) = comments.iter().position(|c| key(c) == "unsymbolized") else { return };
-    comments.retain(|c| !["unsymbolized", NO_NAMES].contains(&key(c)));
-    let new = unsymbolized_comments(shares).chain(no_names.iter().map(no_names_comment));
+    let old = |key: &str| key == "unsymbolized" || Lack::ALL.iter().any(|lack| lack.key() == key);
+    comments.retain(|c| !old(key(c)));
+    let new = unsymbolized_comments(shares).chain(reasons.iter().map(Reason::comment));
     let new: Vec<StrId> = new.map(|c| strings.intern(&c)).collect();
     comments.splice(at..at, new);
 }
@@ -180,18 +224,38 @@ mod tests {
             ["lost: 0", "unsymbolized: 9", "unsymbolized: /a: 9", "no-names: /a: gone", "note: x"];
         p.comments = before.iter().map(|c| p.strings.intern(c)).collect();
         let share = BinaryShare { binary: "/b".into(), samples: 2 };
-        let why = ("/b".to_owned(), "stripped: do not".to_owned());
-        set_unsymbolized(&mut p, &[share], &[why]);
+        let reason = |lack, text: &str| Reason { lack, binary: "/b".into(), text: text.into() };
+        let reasons = [
+            reason(Lack::Names, "stripped: do not"),
+            reason(Lack::Lines, "1 of 2 addresses: damaged"),
+            reason(Lack::Input, "3 lines"),
+        ];
+        set_unsymbolized(&mut p, &[share], &reasons);
         let comments = |p: &Profile| p.comments.iter().map(|&c| p.str(c).to_owned()).collect();
         let after: Vec<String> = comments(&p);
-        let why = "no-names: /b: stripped: do not";
-        assert_eq!(after, ["lost: 0", "unsymbolized: 2", "unsymbolized: /b: 2", why, "note: x"]);
+        assert_eq!(
+            after,
+            [
+                "lost: 0",
+                "unsymbolized: 2",
+                "unsymbolized: /b: 2",
+                "no-names: /b: stripped: do not",
+                "no-lines: /b: 1 of 2 addresses: damaged",
+                "bad-input: /b: 3 lines",
+                "note: x"
+            ]
+        );
         assert!(BinaryNotes::all(&p).is_empty(), "there is no such mapping");
         let file = p.strings.intern("/b");
         p.mappings.push(crate::profile::Mapping { file, ..Default::default() });
         let no_unwind_info = p.strings.intern("no-unwind-information: /b");
         p.comments.push(no_unwind_info);
-        let notes = BinaryNotes { no_names: Some("stripped: do not"), no_unwind_info: true };
+        let notes = BinaryNotes {
+            no_names: Some("stripped: do not"),
+            no_lines: Some("1 of 2 addresses: damaged"),
+            bad_input: Some("3 lines"),
+            no_unwind_info: true,
+        };
         assert_eq!(BinaryNotes::all(&p).get(&file), Some(&notes));
         let mut others = Profile::default();
         set_unsymbolized(&mut others, &[], &[]);

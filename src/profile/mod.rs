@@ -17,7 +17,7 @@ mod strings;
 mod tables;
 
 pub use builder::{Builder, Column};
-pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, set_unsymbolized};
+pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};

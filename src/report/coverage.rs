@@ -36,11 +36,18 @@ pub fn write_text(
         if let Some(why) = &binary.why {
             note(out, &format!("without names: {why}"))?;
         }
+        for flaw in flaws(binary) {
+            note(out, &flaw)?;
+        }
         if binary.no_unwind_info {
             note(out, "no unwind information")?;
         }
-        for (reason, value) in &binary.truncated {
+        let (shown, few) = binary.ends();
+        for (reason, value) in shown {
             note(out, &format!("{:.1}% of the stacks end here: {reason}", of_it(*value)))?;
+        }
+        if few > 0 {
+            note(out, &format!("other ends: {:.2}% of the stacks", of_it(few)))?;
         }
         for remedy in remedies(binary) {
             note(out, &remedy)?;
@@ -81,11 +88,17 @@ pub fn write_summary(
             id.get(..8).unwrap_or(if id.is_empty() { "none" } else { id }),
             clean(file(view, binary)),
         )?;
-        for remedy in remedies(binary) {
-            writeln!(out, "prof:   {}", clean(&remedy))?;
+        for line in flaws(binary).into_iter().chain(remedies(binary)) {
+            writeln!(out, "prof:   {}", clean(&line))?;
         }
     }
     Ok(())
+}
+
+/// What could not be read of the files that name its addresses.
+fn flaws(binary: &Covered) -> Vec<String> {
+    let lines = binary.why_no_lines.iter().map(|why| format!("without lines: {why}"));
+    lines.chain(binary.bad_input.iter().map(|what| format!("bad input: {what}"))).collect()
 }
 
 fn note(out: &mut dyn Write, text: &str) -> io::Result<()> {

@@ -16,7 +16,8 @@
 //!   `total` (of samples with a frame in it), the part of this whose stacks end early in it
 //!   (`truncated`: objects of `reason` and `value`), `frames` (the sum over its frames of their
 //!   samples' value) and the parts of this that have a name (`with_names`) and a source line
-//!   (`with_lines`); `remedies` are sentences.
+//!   (`with_lines`); `why_without_names`, `why_without_lines`, `bad_input` (what of its files
+//!   could not be understood) and `remedies` are sentences.
 //!
 //! * of a quality report: `samples`, `effective_samples`, `functions`, `entropy_bits`,
 //!   `samples_to_halve`, and `rows`, one for each function, whose `self` and `total` are objects
@@ -96,6 +97,8 @@ pub fn write_coverage(
         row.insert("binary".into(), text(b.file));
         row.insert("build_id".into(), text(b.build_id));
         row.insert("why_without_names".into(), b.why.clone().into());
+        row.insert("why_without_lines".into(), b.why_no_lines.clone().into());
+        row.insert("bad_input".into(), b.bad_input.clone().into());
         row.insert("no_unwind_information".into(), b.no_unwind_info.into());
         row.insert("self".into(), b.itself.into());
         row.insert("total".into(), b.total.into());

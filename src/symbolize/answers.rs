@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
 
+use super::Why;
 use super::cache::Stored;
 
 /// One function at an address, in the strings of its [`Answers`].
@@ -30,7 +31,7 @@ pub struct Answers {
     /// Frames of all addresses.
     pub frames: Vec<Frame>,
     /// What could not be read, if something: another time there may be more, or other, names.
-    pub doubt: Option<String>,
+    pub doubt: Option<Why>,
     /// End of each address's frames; they begin where those before it end.
     ends: Vec<u32>,
 }
@@ -97,8 +98,8 @@ impl Answers {
     }
 
     /// These answers, which are doubted because of this.
-    pub fn doubted(self, why: &str) -> Answers {
-        Answers { doubt: Some(why.to_owned()), ..self }
+    pub fn doubted(self, why: Why) -> Answers {
+        Answers { doubt: Some(why), ..self }
     }
 
     /// Gives the outermost function at address number `index` another name.

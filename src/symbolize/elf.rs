@@ -19,7 +19,7 @@ use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};
 use super::plt::Code;
 use super::source::Layer;
-use super::{Options, Why, split};
+use super::{Options, Why, intact, split};
 use crate::process::mapped;
 
 /// Addresses asked at a time: progress is told in between.
@@ -55,7 +55,7 @@ pub fn resolve(
     let answers = caught(|| all_layers(layers, addresses, options, &tell))
         .or_else(|| {
             let answers = caught(|| all_layers(&plain, addresses, options, &tell))?;
-            Some(answers.map(|a| a.doubted("it cannot be parsed")))
+            Some(answers.map(|a| a.doubted(Why::Damaged("it cannot be parsed".into()))))
         })
         .unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into())));
     tell(addresses.len());
@@ -87,11 +87,24 @@ fn all_layers(
     }
     asker.name_local_functions(layers, addresses, &mut answers);
     asker.demangle(&mut answers);
+    let doubt = asker.doubt.take();
     match asker.error {
         Some(error) if missing.len() == addresses.len() => Err(Why::Damaged(error)),
-        Some(error) => Ok(answers.doubted(&error)),
-        None => Ok(answers),
+        Some(error) => Ok(answers.doubted(Why::Damaged(error))),
+        None => Ok(match doubt.or_else(|| flaw(layers, addresses, &answers, options)) {
+            Some(why) => answers.doubted(why),
+            None => answers,
+        }),
     }
+}
+
+/// What is wrong with the debug information of these layers, when lines are missing.
+fn flaw(layers: &[Layer], addresses: &[u64], answers: &Answers, options: &Options) -> Option<Why> {
+    let has_line = |i| answers.get(i).iter().any(|frame| frame.line > 0);
+    let bare: Vec<u64> =
+        (0..answers.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
+    let mut with_debug_info = layers.iter().filter(|layer| layer.debug_info);
+    with_debug_info.find_map(|layer| intact::flaw(layer, &bare, addresses.len(), options))
 }
 
 struct Asker<'a> {
@@ -99,6 +112,8 @@ struct Asker<'a> {
     /// Has parsed the symbol tables that were asked so far.
     plain: Option<Symbolizer>,
     error: Option<String>,
+    /// What else was not there.
+    doubt: Option<Why>,
     /// All that will be asked for.
     addresses: &'a [u64],
     /// Code of the files asked so far.
@@ -107,7 +122,7 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(options: &'a Options, addresses: &'a [u64]) -> Asker<'a> {
-        Asker { options, plain: None, error: None, addresses, code: Vec::new() }
+        Asker { options, plain: None, error: None, doubt: None, addresses, code: Vec::new() }
     }
 
     fn symbolizer(&self) -> Symbolizer {
@@ -179,6 +194,7 @@ impl<'a> Asker<'a> {
 
     fn ask_split(&mut self, layer: &Layer, addresses: &[u64], tell: &dyn Fn(usize)) -> Answers {
         let found = split::resolve(&layer.path, addresses, self.options, tell);
+        let found = found.inspect(|answers| self.doubt.clone_from(&answers.doubt));
         found.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
             let mut none = Answers::default();

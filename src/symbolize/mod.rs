@@ -10,6 +10,7 @@ mod cache;
 pub mod debuginfod;
 mod demangle;
 mod elf;
+mod intact;
 mod kernel;
 mod mini;
 mod outcome;

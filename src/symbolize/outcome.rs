@@ -4,7 +4,25 @@ use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::profile::{BinaryShare, LabelValue, MappingId, Profile, StrId};
+use crate::profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId};
+
+/// What a reason says of a file that is not the recorded binary.
+pub const ANOTHER_BUILD: &str = "another build than the recorded one";
+
+/// What a reason says of a binary that is nowhere.
+pub const FILE_MISSING: &str = "the file is not there";
+
+/// What a reason says of a file without build id that is younger than the recording.
+pub const CHANGED: &str = "the file was changed or replaced since it was recorded";
+
+/// What a reason says of a debug file that does not belong to the binary.
+pub const OTHER_DEBUG_FILE: &str = "is of another build";
+
+/// What a reason says of a file that a binary refers to.
+pub const MISSING: &str = "is missing";
+
+/// What a reason says of a file that cannot be parsed.
+pub const DAMAGED: &str = "damaged: ";
 
 /// Why the addresses of a binary have no names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +44,12 @@ pub enum Why {
     Unreadable(String),
     /// The file is no ELF file.
     NotElf,
+    /// The debug file that the binary names belongs to another build; its path.
+    OtherDebugFile(String),
+    /// A file with debug information that the binary, or its debug file, refers to is not there.
+    PartMissing(String),
+    /// So many lines stand in the perf map, and none of them is a perf map's.
+    NoPerfMap(usize),
     /// The file's symbols cannot be parsed; the parser's words.
     Damaged(String),
     /// The file became shorter while it was read.
@@ -54,22 +78,27 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::FileMissing => f.write_str("the file is not there"),
+            Why::FileMissing => f.write_str(FILE_MISSING),
             Why::BuildIdDiffers { found } if found.is_empty() => {
-                f.write_str("the file is another build than the recorded one (it has no build id)")
+                write!(f, "the file is {ANOTHER_BUILD} (it has no build id)")
             }
             Why::BuildIdDiffers { found } => {
-                write!(f, "the file is another build than the recorded one (build id {found})")
+                write!(f, "the file is {ANOTHER_BUILD} (build id {found})")
             }
-            Why::Changed => f.write_str(
-                "the file was changed or replaced since it was recorded, and has no build id to \
-                 tell whether it is the same",
-            ),
+            Why::Changed => {
+                write!(f, "{CHANGED}, and has no build id to tell whether it is the same")
+            }
             Why::Stripped => f.write_str("stripped: install its debug symbols, or do not strip it"),
             Why::NoSymbol => f.write_str("no symbol at these addresses"),
             Why::Unreadable(error) => write!(f, "it cannot be read: {error}"),
             Why::NotElf => f.write_str("the file is no ELF binary"),
-            Why::Damaged(error) => write!(f, "damaged: {error}"),
+            Why::OtherDebugFile(path) => write!(f, "its debug file {path} {OTHER_DEBUG_FILE}"),
+            Why::PartMissing(file) => write!(f, "its debug file {file} {MISSING}"),
+            Why::NoPerfMap(lines) => {
+                let s = if *lines == 1 { " is" } else { "s are" };
+                write!(f, "{lines} line{s} no perf map's, and there is no other")
+            }
+            Why::Damaged(error) => write!(f, "{DAMAGED}{error}"),
             Why::Cut => f.write_str("the file was overwritten while it was read"),
             Why::KernelHidden => f.write_str(
                 "/proc/kallsyms hides its addresses from this user (`prof doctor` says how to unlock)",
@@ -111,8 +140,8 @@ pub struct Binary {
     pub with_line: usize,
     /// Why some have no name; `None` when all have one.
     pub why: Option<Why>,
-    /// What could not be read of its files, though others gave answers; the parser's words.
-    pub damage: Option<String>,
+    /// What could not be read of its debug information, though something gave answers.
+    pub damage: Option<Why>,
     /// Lines of a perf map that could not be understood.
     pub bad_lines: usize,
 }
@@ -134,19 +163,31 @@ impl Outcome {
         self.binaries.iter().map(|b| b.asked).sum::<usize>() + self.homeless
     }
 
-    /// The binaries with addresses that have no name, and why, once each.
-    pub fn no_names(&self) -> Vec<(String, String)> {
+    /// What the binaries lack and why, each of them once with names, once with source lines and
+    /// once with input that is bad.
+    pub fn reasons(&self) -> Vec<Reason> {
         let mut all = Vec::new();
         let mut seen = FxHashSet::default();
         for binary in &self.binaries {
-            let damage = binary.damage.as_ref().map(|d| format!("debug information damaged: {d}"));
-            let why = damage.or_else(|| Some(binary.why.as_ref()?.to_string()));
-            if let Some(why) = why
-                && seen.insert(&binary.file)
-            {
-                let without = binary.asked - binary.named;
-                let file = binary.file.clone();
-                all.push((file, format!("{without} of {} addresses: {why}", binary.asked)));
+            let mut add = |lack, text: String| {
+                if seen.insert((lack, &binary.file)) {
+                    all.push(Reason { lack, binary: binary.file.clone(), text });
+                }
+            };
+            let of_all = |n: usize, why: &Why| format!("{n} of {} addresses: {why}", binary.asked);
+            if let Some(why) = &binary.why {
+                add(Lack::Names, of_all(binary.asked - binary.named, why));
+            }
+            match &binary.damage {
+                Some(why) if binary.with_line < binary.asked => {
+                    add(Lack::Lines, of_all(binary.asked - binary.with_line, why));
+                }
+                Some(why) => add(Lack::Input, why.to_string()),
+                None => {}
+            }
+            if binary.bad_lines > 0 && !matches!(binary.why, Some(Why::NoPerfMap(_))) {
+                let s = if binary.bad_lines == 1 { " is" } else { "s are" };
+                add(Lack::Input, format!("{} line{s} no perf map's", binary.bad_lines));
             }
         }
         all
@@ -193,9 +234,10 @@ pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
     shares
 }
 
-/// Samples with code on their stack that was made at run time and has no name, by process, most
-/// first. Counted as [`unsymbolized`] does.
-pub fn run_time_code(profile: &Profile) -> Vec<(String, u64)> {
+/// Samples with code on their stack that was made at run time and has no name, by the names of
+/// processes, most first, with the number of one process of that name. Counted as
+/// [`unsymbolized`] does.
+pub fn run_time_code(profile: &Profile) -> Vec<(String, Option<i64>, u64)> {
     let mut nameless = vec![false; profile.locations.len()];
     for (location, nameless) in profile.locations.iter().zip(&mut nameless) {
         let file =
@@ -203,8 +245,8 @@ pub fn run_time_code(profile: &Profile) -> Vec<(String, u64)> {
         let made = ["//anon", "[anon:", "/memfd:"].iter().any(|start| file.starts_with(start));
         *nameless = made && location.line_count == 0;
     }
-    let key = profile.strings.find("process");
-    let mut shares: FxHashMap<String, u64> = FxHashMap::default();
+    let (key, pid_key) = (profile.strings.find("process"), profile.strings.find("pid"));
+    let mut shares: FxHashMap<String, (Option<i64>, u64)> = FxHashMap::default();
     for (i, sample) in profile.samples.iter().enumerate() {
         if !profile.stacks.get(sample.stack).iter().any(|l| nameless[l.0 as usize]) {
             continue;
@@ -213,10 +255,17 @@ pub fn run_time_code(profile: &Profile) -> Vec<(String, u64)> {
             Some(LabelValue::Str(name)) => profile.str(name),
             _ => "a process",
         };
-        *shares.entry(process.to_owned()).or_default() += weight(profile, i);
+        let share = shares.entry(process.to_owned()).or_default();
+        let pid = pid_key.and_then(|key| profile.labels.value(sample.labels, key));
+        share.0 = share.0.or(match pid {
+            Some(LabelValue::Str(pid)) => profile.str(pid).parse().ok(),
+            Some(LabelValue::Num { value, .. }) => Some(value),
+            None => None,
+        });
+        share.1 += weight(profile, i);
     }
-    let mut shares: Vec<_> = shares.into_iter().collect();
-    shares.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut shares: Vec<_> = shares.into_iter().map(|(name, (pid, n))| (name, pid, n)).collect();
+    shares.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
     shares
 }
 
@@ -277,7 +326,7 @@ mod tests {
                 b.add(&stack, labels, Column(0), 1);
             }
         }
-        let expected = [("java".to_owned(), 3), ("node".to_owned(), 2)];
+        let expected = [("java".to_owned(), None, 3), ("node".to_owned(), None, 2)];
         assert_eq!(run_time_code(&b.finish(None)), expected);
     }
 }

@@ -1,10 +1,12 @@
 //! What would get names, source lines and whole stacks, as commands that a user can type.
 
-use std::process::{Command, Stdio};
+mod packages;
 
 use rustc_hash::FxHashMap;
 
+use super::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
 use crate::profile::is_compilers_file;
+use packages::{Distribution, Package};
 
 /// What a binary lacks.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +17,12 @@ pub struct Missing<'a> {
     pub lines: bool,
     /// Why stacks end in it, as [`crate::unwind::StackEnd::reason`] says.
     pub ends: Vec<&'a str>,
+    /// What is known of why there are no names or lines, in the words of [`super::Outcome`].
+    pub why: Vec<&'a str>,
 }
+
+/// What begins a sentence about something to be done before all else, whatever the binary.
+const ONCE: &str = "once, as root: ";
 
 /// Knows what would help the binaries of a profile.
 #[derive(Debug, Default)]
@@ -23,30 +30,32 @@ pub struct Advisor {
     /// The profile's file, as a user types it, if there is one.
     profile: Option<String>,
     /// Debian packages by the files in them.
-    packages: FxHashMap<String, String>,
-    /// The server of this distribution's debug files.
-    server: Option<&'static str>,
+    packages: FxHashMap<String, Package>,
+    /// Where its packages' debug files are.
+    distribution: Distribution,
 }
 
 impl Advisor {
     /// For the binaries with these paths, in the profile that a user calls `profile`, if there is
     /// one.
     pub fn new(files: &[&str], profile: Option<String>) -> Advisor {
-        let packages = packages(files);
-        let os = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-        Advisor { profile, packages, server: debuginfod_server(&os) }
+        let packages = packages::packages(files);
+        Advisor { profile, packages, distribution: Distribution::of_this_system() }
     }
 
     /// Sentences about what would help the binary `file`.
     pub fn remedies(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Vec<String> {
         let mut out = Vec::new();
         if missing.names || missing.lines {
-            let what = if missing.names { "for names" } else { "for source lines" };
-            let mut ways = self.names(file, build_id, missing).into_iter();
-            out.extend(ways.next().map(|how| format!("{what}: {how}")));
-            out.extend(ways);
+            let what = if missing.names { "for names: " } else { "for source lines: " };
+            let ways = self.names(file, build_id, missing).into_iter();
+            let (before, mut ways): (Vec<_>, Vec<_>) = ways.partition(|way| way.starts_with(ONCE));
+            if let Some(first) = ways.first_mut() {
+                first.insert_str(0, what);
+            }
+            out.extend(before.into_iter().chain(ways));
         }
-        out.extend(missing.ends.iter().filter_map(|why| whole_stacks(why)));
+        out.extend(missing.ends.iter().find_map(|why| whole_stacks(why)));
         out
     }
 
@@ -61,24 +70,14 @@ impl Advisor {
         if !file.starts_with('/') || file.starts_with("//") || file.starts_with("/memfd:") {
             return vec!["let the program write a perf map, /tmp/perf-PID.map".to_owned()];
         }
+        if let Some(way) = self.by_reason(file, build_id, missing) {
+            // A package that was replaced by a newer one is still on the server.
+            let of_distribution = self.packages.get(file).filter(|p| p.of_distribution);
+            let fetch = of_distribution.and_then(|_| self.fetch(build_id));
+            return std::iter::once(way).chain(fetch).collect();
+        }
         if let Some(package) = self.packages.get(file) {
-            let (package, needs) = debug_package(package);
-            let (then, fetch) = match &self.profile {
-                Some(profile) => {
-                    let again = |option: &str| format!("prof symbolize --force{option} {profile}");
-                    (again(""), self.server.map(|s| again(&format!(" --debuginfod={s}"))))
-                }
-                None => {
-                    let fetch = self.server.map(|s| format!("record with --debuginfod={s}"));
-                    ("record again".to_owned(), fetch)
-                }
-            };
-            let install = format!("apt-get install {package}{needs}, then {then}");
-            // A server knows a binary by its build id.
-            let fetch = fetch
-                .filter(|_| !build_id.is_empty())
-                .map(|how| format!("or, for all such: {how}"));
-            return std::iter::once(install).chain(fetch).collect();
+            return self.of_package(package, build_id);
         }
         let strip = if missing.names { " and do not strip it" } else { "" };
         let id =
@@ -87,68 +86,74 @@ impl Advisor {
             "build it with -g (Rust: debug = \"line-tables-only\" in [profile.release]){strip}{id}"
         )]
     }
-}
 
-/// The packages that these files belong to, as Debian's dpkg knows.
-fn packages(files: &[&str]) -> FxHashMap<String, String> {
-    // A path that dpkg-query would take for a pattern or an option is no package's.
-    let plain = |f: &&&str| f.starts_with('/') && !f.contains(['*', '?', '[', '\\', '\n']);
-    // Where /lib is a link to /usr/lib, a package may have its files under either name.
-    let merged = |f: &&str| {
-        let old = f.strip_prefix("/usr");
-        old.filter(|p| p.starts_with("/lib") || p.starts_with("/bin") || p.starts_with("/sbin"))
-            .map(str::to_owned)
-    };
-    let files: Vec<&&str> = files.iter().filter(plain).collect();
-    if files.is_empty() {
-        return FxHashMap::default();
+    /// How the distribution's server is asked, which knows a binary by its build id.
+    fn fetch(&self, build_id: &str) -> Option<String> {
+        let server = self.distribution.server.filter(|_| !build_id.is_empty())?;
+        Some(format!("or, for all such: {}", self.again(&format!(" --debuginfod={server}"))))
     }
-    let mut ask = Command::new("dpkg-query");
-    ask.arg("--search").args(&files).args(files.iter().filter_map(|f| merged(f)));
-    // It fails when one of the files is nobody's, and still tells of the others.
-    let answer = ask.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let answer = answer.map_or_else(|_| Vec::new(), |o| o.stdout);
-    let answer = String::from_utf8_lossy(&answer);
-    let owners: FxHashMap<&str, &str> = answer.lines().filter_map(owner).collect();
-    let owner_of = |f: &&str| owners.get(*f).copied().or_else(|| owners.get(&*merged(f)?).copied());
-    files.iter().filter_map(|f| Some((f.to_string(), owner_of(f)?.to_owned()))).collect()
-}
 
-/// A file and its package in a line such as `libc6:amd64: /lib/x86_64-linux-gnu/libc.so.6`.
-fn owner(line: &str) -> Option<(&str, &str)> {
-    let (packages, file) = line.split_once(": ")?;
-    let package = packages.split([',', ':']).next().filter(|p| !p.is_empty())?;
-    Some((file, package))
-}
-
-/// The server with the debug files of a distribution, by its `os-release`
-/// (<https://sourceware.org/elfutils/Debuginfod.html>).
-fn debuginfod_server(os_release: &str) -> Option<&'static str> {
-    let field = |name: &str| {
-        let value = os_release.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='))?;
-        Some(value.trim_matches('"'))
-    };
-    let ids = [field("ID"), field("ID_LIKE")];
-    ids.into_iter().flatten().flat_map(str::split_whitespace).find_map(|id| {
-        Some(match id {
-            "debian" => "https://debuginfod.debian.net",
-            "ubuntu" => "https://debuginfod.ubuntu.com",
-            "fedora" => "https://debuginfod.fedoraproject.org",
-            "centos" => "https://debuginfod.centos.org",
-            "arch" => "https://debuginfod.archlinux.org",
-            "opensuse" | "opensuse-tumbleweed" => "https://debuginfod.opensuse.org",
-            _ => return None,
-        })
-    })
-}
-
-/// The package with the debug information of another, in Debian's archive, and what has to be
-/// done first.
-fn debug_package(package: &str) -> (String, &'static str) {
-    match package {
-        "libc6" => ("libc6-dbg".to_owned(), ""),
-        _ => (format!("{package}-dbgsym"), " (from the archive debian-debug)"),
+    /// What helps against a reason that is known, if that is not to install or to build what has
+    /// debug information.
+    fn by_reason(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Option<String> {
+        let says = |what: &str| missing.why.iter().any(|why| why.contains(what));
+        let id = if build_id.is_empty() { "" } else { &format!(" (build id {build_id})") };
+        let in_folder = self.again(" --symbol-path FOLDER");
+        if says(CHANGED) {
+            Some("record again; linked with -Wl,--build-id, builds can be told apart".to_owned())
+        } else if says(ANOTHER_BUILD) || says(FILE_MISSING) {
+            Some(format!("put the recorded build{id} into a folder: {in_folder}"))
+        } else if says(MISSING) {
+            Some(format!("put the missing file beside it, or into a folder: {in_folder}"))
+        } else if says(OTHER_DEBUG_FILE) {
+            let its = "put the debug file of this build";
+            Some(format!("{its}{id} in its place, or into a folder: {in_folder}"))
+        } else if says(DAMAGED) {
+            Some(match self.packages.get(file) {
+                Some(package) => format!("apt-get install --reinstall {}", package.name),
+                None => "build or copy it anew: it is damaged".to_owned(),
+            })
+        } else {
+            None
+        }
     }
+
+    /// How the profile gets its names anew, with this option.
+    fn again(&self, option: &str) -> String {
+        match &self.profile {
+            Some(profile) => format!("prof symbolize --force{option} {profile}"),
+            None => format!("record again{}", with(option)),
+        }
+    }
+
+    /// The commands that get the debug symbols of a package; words stand before and behind them.
+    fn of_package(&self, package: &Package, build_id: &str) -> Vec<String> {
+        let Package { name, version, maintainer, .. } = package;
+        if !package.of_distribution {
+            return vec![format!(
+                "the debug symbols of {name} {version} come from its vendor ({maintainer}); when \
+                 they are in a folder: {}",
+                self.again(" --symbol-path FOLDER")
+            )];
+        }
+        let again = self.again("");
+        let install = format!("apt-get install {}", package.debug());
+        let mut all = vec![match self.profile {
+            Some(_) => format!("{install} && {again}"),
+            None => format!("{install} (then {again})"),
+        }];
+        let apart = package.debug_is_apart();
+        if let Some(add) = self.distribution.add_archive.as_ref().filter(|_| apart) {
+            all.push(format!("{ONCE}{add}"));
+        }
+        all.extend(self.fetch(build_id));
+        all
+    }
+}
+
+/// An option in a sentence.
+fn with(option: &str) -> String {
+    if option.is_empty() { String::new() } else { format!(" with{option}") }
 }
 
 /// What helps against stacks that end for this reason ([`crate::unwind::StackEnd::reason`]), as a
@@ -187,52 +192,79 @@ mod tests {
 
     #[test]
     fn one_s_own_program_is_built_otherwise_and_a_package_s_is_installed() {
-        let missing = Missing { names: true, lines: true, ends: vec!["dump too small"] };
+        let missing =
+            Missing { names: true, lines: true, ends: vec!["dump too small"], why: Vec::new() };
         let own = of("/no/such/program", &missing);
         assert!(own[0].contains("-g") && own[0].contains("do not strip"), "{own:?}");
         assert!(own[1].contains("-g dwarf"), "{own:?}");
         let lines = Missing { lines: true, ..Missing::default() };
+        let (server, add) = ("https://debuginfod.debian.net", "apt-get update");
         let mut debian = Advisor {
             profile: Some("x.pb.gz".into()),
-            server: debuginfod_server("NAME=x\nID=debian\n"),
+            distribution: Distribution { server: Some(server), add_archive: Some(add.to_owned()) },
             ..Advisor::default()
         };
-        debian.packages.insert("/bin/x".into(), "dpkg".into());
+        let package = |name: &str, of_distribution| Package {
+            name: name.to_owned(),
+            version: "1.2-3x".to_owned(),
+            maintainer: "Their Vendor".to_owned(),
+            of_distribution,
+        };
+        debian.packages.insert("/bin/x".into(), package("dpkg", true));
         assert_eq!(
             debian.remedies("/bin/x", "abc", &lines),
             [
-                "for source lines: apt-get install dpkg-dbgsym (from the archive debian-debug), \
-                 then prof symbolize --force x.pb.gz",
+                "once, as root: apt-get update",
+                "for source lines: apt-get install dpkg-dbgsym && prof symbolize --force x.pb.gz",
                 "or, for all such: prof symbolize --force \
                  --debuginfod=https://debuginfod.debian.net x.pb.gz"
             ]
         );
-        debian.packages.insert("/bin/x".into(), "libc6".into());
+        debian.packages.insert("/bin/x".into(), package("libc6", true));
         let libc = debian.remedies("/bin/x", "", &lines);
-        let install = "for source lines: apt-get install libc6-dbg, then \
+        let install = "for source lines: apt-get install libc6-dbg && \
                        prof symbolize --force x.pb.gz";
         assert_eq!(libc, [install]);
+        // Debian has no debug symbols of what others have built.
+        debian.packages.insert("/bin/x".into(), package("nodejs", false));
+        let vendor = debian.remedies("/bin/x", "abc", &lines);
+        assert_eq!(
+            vendor,
+            ["for source lines: the debug symbols of nodejs 1.2-3x come from its vendor (Their \
+              Vendor); when they are in a folder: \
+              prof symbolize --force --symbol-path FOLDER x.pb.gz"]
+        );
     }
 
     #[test]
-    fn dpkg_knows_who_owns_what() {
-        if Command::new("dpkg-query").arg("--version").output().is_err() {
-            println!("skipped: no dpkg here");
-            return;
+    fn what_is_known_to_be_wrong_is_put_right() {
+        let reasons = [
+            ("9 of 9 addresses: its debug file x.dwo is missing", "put the missing file"),
+            ("9 of 9 addresses: its debug file /x.debug is of another build", "(build id abc)"),
+            ("9 of 9 addresses: the file is not there", "put the recorded build (build id abc)"),
+            (
+                "1 of 9 addresses: the file was changed or replaced since it was recorded",
+                "record again",
+            ),
+            ("9 of 9 addresses: damaged: .debug_line: version 7", "it is damaged"),
+        ];
+        for (why, way) in reasons {
+            let missing = Missing { lines: true, why: vec![why], ..Missing::default() };
+            let found = of("/no/such/program", &missing);
+            assert!(found.len() == 1 && found[0].contains(way), "{found:?}");
+            assert!(!found[0].contains("-g"), "{found:?}");
         }
-        let libc = "/usr/lib/x86_64-linux-gnu/libc.so.6";
-        let found =
-            packages(&["/no/such", "/usr/bin/dpkg", libc, "/bin/*", "-x", "/usr/bin/dpkg "]);
-        assert_eq!(found.get("/usr/bin/dpkg").map(String::as_str), Some("dpkg"));
-        assert_eq!(found.get(libc).map(String::as_str), Some("libc6"));
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(packages(&["[vdso]", "//anon", ""]).is_empty());
     }
 
     #[test]
-    fn distributions_have_servers() {
-        assert_eq!(debuginfod_server(""), None);
-        let rocky = "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n";
-        assert_eq!(debuginfod_server(rocky), Some("https://debuginfod.centos.org"));
+    fn a_binary_that_was_replaced_is_put_aside_and_not_built_anew() {
+        let why = "12 of 12 addresses: the file is another build than the recorded one (it has \
+                   no build id)";
+        let missing = Missing { names: true, lines: true, ends: Vec::new(), why: vec![why] };
+        assert_eq!(
+            of("/no/such/program", &missing),
+            ["for names: put the recorded build (build id abc) into a folder: record again with \
+              --symbol-path FOLDER"]
+        );
     }
 }

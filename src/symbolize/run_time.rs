@@ -122,9 +122,18 @@ impl RunTime {
         let in_dump: Vec<bool> = found.names.iter().map(Option::is_some).collect();
         if let Some(map) = &self.sources.map {
             match from_map(map, &self.sources.marks, &asked, &mut found) {
-                Ok(bad_lines) => report.bad_lines = bad_lines,
+                Ok(read) => {
+                    report.bad_lines = read.bad_lines;
+                    let none = (read.good_lines == 0 && read.bad_lines > 0)
+                        .then_some(Why::NoPerfMap(read.bad_lines));
+                    report.trouble = report.trouble.or(none);
+                }
                 Err(why) => report.trouble = Some(why),
             }
+        }
+        if self.sources.refused && self.sources.is_empty() {
+            let why = "it is no regular file, and is not opened";
+            report.trouble = Some(Why::Unreadable(why.to_owned()));
         }
         let mut names = Names { demangle, known: FxHashMap::default() };
         for (i, code) in found.names.iter().enumerate() {
@@ -244,13 +253,19 @@ fn too_much() -> Why {
     Why::Damaged("it says too much of the same addresses".into())
 }
 
-/// Asks a perf map for what has no answer yet. Returns the lines that it could not understand.
+/// How many lines a perf map has.
+struct MapLines {
+    good_lines: usize,
+    bad_lines: usize,
+}
+
+/// Asks a perf map for what has no answer yet.
 fn from_map(
     map: &File,
     marks: &[Mark],
     asked: &[(u64, Span)],
     found: &mut Found,
-) -> Result<usize, Why> {
+) -> Result<MapLines, Why> {
     let unreadable = |e: io::Error| Why::Unreadable(e.to_string());
     let size = map.metadata().map_err(unreadable)?.len();
     if size > MAX_MAP {
@@ -259,9 +274,10 @@ fn from_map(
     let open = (0..asked.len()).filter(|&i| found.names[i].is_none() && !found.reused[i]);
     let mut items = Items::new(open.map(|i| Item::new(asked[i].0, asked[i].1, i)).collect());
     let mut fits = true;
-    let mut at_mark = 0;
+    let (mut at_mark, mut good_lines) = (0, 0);
     let input = At { file: map, offset: 0 }.take(size);
     let read = perf_map::read(&mut BufReader::with_capacity(1 << 16, input), 0, &mut |entry| {
+        good_lines += 1;
         while marks.get(at_mark).is_some_and(|mark| mark.size <= entry.name.offset) {
             at_mark += 1;
         }
@@ -287,7 +303,7 @@ fn from_map(
         found.names[i] = found.names[i].or(here.names[i]);
         found.reused[i] |= here.reused[i];
     }
-    Ok(read.bad_lines + usize::from(read.unfinished))
+    Ok(MapLines { good_lines, bad_lines: read.bad_lines + usize::from(read.unfinished) })
 }
 
 /// A move of code in a jitdump.

@@ -40,6 +40,8 @@ pub struct Headers {
     pub is_split: bool,
     /// There is a symbol table (`.symtab`), not only the dynamic symbols.
     pub has_symtab: bool,
+    /// Its section headers cannot be read; the parser's words.
+    pub damage: Option<String>,
     /// Name and checksum of the file with the debug information (`.gnu_debuglink`).
     pub debug_link: Option<(String, u32)>,
     /// Where in the file the symbols lie that were stripped and packed (`.gnu_debugdata`).
@@ -96,6 +98,8 @@ pub struct Found {
     pub layers: Vec<Layer>,
     /// Neither debug information nor a symbol table was found.
     pub stripped: bool,
+    /// Why there is no debug information, if something is wrong with it.
+    pub flaw: Option<Why>,
 }
 
 impl Found {
@@ -152,6 +156,7 @@ pub fn find(
             layers: vec![Layer::of(&path, &headers)],
             stripped: !headers.has_names(),
             binary: false,
+            flaw: headers.damage.clone().map(Why::Damaged),
             headers,
         }),
         None => Err(why),
@@ -176,10 +181,11 @@ fn same_build(recorded: &str, found: &str) -> bool {
 fn with_debug_file(path: &Path, headers: Headers, places: &Places<'_>) -> Found {
     let own = Layer::of(path, &headers);
     if headers.has_debug_info {
-        return Found { headers, binary: true, layers: vec![own], stripped: false };
+        return Found { headers, binary: true, layers: vec![own], stripped: false, flaw: None };
     }
     let named = |found: Option<(PathBuf, Headers)>| found.filter(|(_, debug)| debug.has_names());
-    let debug = named(by_debug_link(path, &headers, places))
+    let mut other = None;
+    let debug = named(by_debug_link(path, &headers, places, &mut other))
         .or_else(|| named(by_build_id(&headers.build_id, places)))
         .or_else(|| named(by_name(&headers.build_id, places)))
         .or_else(|| named(fetched(&headers.build_id, places)));
@@ -190,8 +196,11 @@ fn with_debug_file(path: &Path, headers: Headers, places: &Places<'_>) -> Found 
     };
     let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();
     let debug = debug.map(|(path, debug)| Layer::of(&path, &debug));
+    let other = other.filter(|_| debug.is_none());
+    let other = other.map(|path| Why::OtherDebugFile(path.display().to_string()));
+    let flaw = headers.damage.clone().map(Why::Damaged).or(other);
     let layers = debug.into_iter().chain(mini).chain(Some(own)).collect();
-    Found { headers, binary: true, layers, stripped }
+    Found { headers, binary: true, layers, stripped, flaw }
 }
 
 fn by_build_id(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
@@ -258,11 +267,13 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The places where gdb looks for a `.gnu_debuglink`.
+/// The file in one of the places where gdb looks for a `.gnu_debuglink`; `other` is set to one that
+/// is there and belongs to another build.
 fn by_debug_link(
     binary: &Path,
     headers: &Headers,
     places: &Places<'_>,
+    other: &mut Option<PathBuf>,
 ) -> Option<(PathBuf, Headers)> {
     let (link, crc) = headers.debug_link.as_ref()?;
     if link.contains('/') {
@@ -281,6 +292,9 @@ fn by_debug_link(
         } else {
             headers.build_id == found.build_id
         };
+        if !same {
+            other.get_or_insert_with(|| path.clone());
+        }
         same.then_some((path, found))
     })
 }
@@ -343,9 +357,14 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &Cache) -> Result<Headers, W
     let mut has_debug_addr = false;
     let mut debug_info = None;
     // A file without (intact) section headers still has its segments.
-    if let Ok(sections) = header.sections(endian, cache) {
+    let sections = header.sections(endian, cache);
+    headers.damage = sections.as_ref().err().map(|e| format!("its section headers: {e}"));
+    if let Ok(sections) = sections {
         for section in sections.iter() {
-            let name = sections.section_name(endian, section).unwrap_or_default();
+            let name = sections.section_name(endian, section).unwrap_or_else(|e| {
+                headers.damage.get_or_insert_with(|| format!("its section headers: {e}"));
+                Default::default()
+            });
             let in_file = section.sh_type(endian) != elf::SHT_NOBITS;
             match name {
                 b".debug_info" if in_file => debug_info = Some(section),

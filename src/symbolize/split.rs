@@ -2,6 +2,8 @@
 //! files or a `.dwp` package; DWARF 5, section 7.3), and sections compressed the old way
 //! (`.zdebug_*`).
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +16,8 @@ use typed_arena::Arena;
 
 use crate::profile::StrId;
 
-use super::Options;
 use super::answers::{Answers, Frame};
+use super::{Options, Why};
 
 /// Larger files are left alone: their sections are read whole. In bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -25,7 +27,7 @@ type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 
 /// What was read, as long as something refers to it.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     files: Arena<ReadCache<File>>,
     unpacked: Arena<Vec<u8>>,
 }
@@ -38,6 +40,8 @@ pub struct Split<'a> {
     path: PathBuf,
     context: Context<Reader<'a>>,
     package: Option<DwarfPackage<Reader<'a>>>,
+    /// Names of the files that were looked for in vain.
+    missing: RefCell<BTreeSet<String>>,
 }
 
 /// The frames of link-time `addresses` in the file at `path`; `tell` is told how many are done.
@@ -58,6 +62,7 @@ pub fn resolve(
         split.push(address, &mut answers).map_err(|e| e.to_string())?;
         tell(1);
     }
+    answers.doubt = split.missing().map(Why::PartMissing);
     Ok(answers)
 }
 
@@ -107,7 +112,8 @@ impl<'a> Split<'a> {
         let context = context.map_err(|e| e.to_string())?;
         // A path such as /proc/self/fd/7 has nothing beside it.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let mut split = Split { memory, options, path, context, package: None };
+        let mut split =
+            Split { memory, options, path, context, package: None, missing: RefCell::default() };
         split.package = split.find_package();
         Ok(split)
     }
@@ -143,7 +149,22 @@ impl<'a> Split<'a> {
             let relative = name.is_relative().then(|| dir.join(&name));
             relative.into_iter().chain(name.file_name().map(|file| dir.join(file)))
         });
-        compiled_in.into_iter().chain(moved).find_map(|path| self.open_unit(&path, &load))
+        let found = compiled_in.into_iter().chain(moved).find_map(|p| self.open_unit(&p, &load));
+        if found.is_none() {
+            let file = name.file_name().unwrap_or(name.as_os_str());
+            self.missing.borrow_mut().insert(file.to_string_lossy().into_owned());
+        }
+        found
+    }
+
+    /// The files that were looked for in vain, in a few words.
+    fn missing(&self) -> Option<String> {
+        let missing = self.missing.borrow();
+        let first = missing.first()?;
+        Some(match missing.len() {
+            1 => first.clone(),
+            n => format!("{first} (as {} more)", n - 1),
+        })
     }
 
     fn open_unit(&self, path: &Path, load: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<Dwarf<'a>>> {
@@ -192,7 +213,7 @@ impl<'a> Split<'a> {
 
 impl Memory {
     /// An ELF file that is small enough.
-    fn parse(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
+    pub(super) fn parse(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
         // Opening a pipe or a device could block; the path may come from anyone's file.
         fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= MAX_BYTES)?;
         let cache = self.files.alloc(ReadCache::new(File::open(path).ok()?));
@@ -200,7 +221,7 @@ impl Memory {
     }
 
     /// A section, unpacked; empty when there is none.
-    fn section<'a>(
+    pub(super) fn section<'a>(
         &'a self,
         object: &object::File<'a, &'a ReadCache<File>>,
         name: Option<&str>,

@@ -1,6 +1,7 @@
 //! Symbolization of real binaries, made here by the C and C++ compilers.
 
 mod debug_files;
+mod flaws;
 mod servers;
 
 use std::fs;
@@ -223,6 +224,9 @@ fn stripped_binaries_use_their_debug_files() {
     // Of another build: refused.
     let other = lab.compile("other", &C.replace("return 0", "return 1"), &["-g"]);
     fs::rename(other, lab.path(".debug/prog.debug")).unwrap();
+    let other = Why::OtherDebugFile(lab.path(".debug/prog.debug").display().to_string());
+    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(other)));
+    fs::remove_dir_all(lab.path(".debug")).unwrap();
     assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Why::Stripped)));
 }
 

@@ -41,7 +41,7 @@ struct Group {
     answered: bool,
     with_lines: bool,
     /// What could not be read of its files, if something.
-    doubt: Option<String>,
+    doubt: Option<Why>,
     kept: Option<Kept>,
 }
 
@@ -141,7 +141,7 @@ fn groups(
             };
             let in_vain = match (&source, &found) {
                 (Source::Nothing(why), _) => why.clone(),
-                (_, Some(found)) if found.stripped => Why::Stripped,
+                (_, Some(found)) if found.stripped => found.flaw.clone().unwrap_or(Why::Stripped),
                 _ => Why::NoSymbol,
             };
             let (mappings, asked) = (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ fn groups(
                 in_vain,
                 answered,
                 with_lines,
-                doubt: None,
+                doubt: found.as_ref().and_then(|found: &Found| found.flaw.clone()),
                 kept,
             });
             sources.push(source);
@@ -360,7 +360,7 @@ fn write(
         let mut writer = match answers {
             Ok(answers) => {
                 group.answered = true;
-                group.doubt = group.doubt.take().or_else(|| answers.doubt.clone());
+                group.doubt = answers.doubt.clone().or_else(|| group.doubt.take());
                 Some((Writer::new(answers), answers))
             }
             Err(why) => {
@@ -468,7 +468,14 @@ fn outcome(
             _ => Report::default(),
         };
         let reused = (report.reused > 0).then_some(Why::Reused);
-        let in_vain = report.trouble.or(reused).unwrap_or_else(|| group.in_vain.clone());
+        // Where nothing else is known, what is wrong with the debug information is the reason.
+        let in_vain = match &group.doubt {
+            Some(doubt) if group.in_vain == Why::NoSymbol || group.in_vain == Why::Stripped => {
+                doubt
+            }
+            _ => &group.in_vain,
+        };
+        let in_vain = report.trouble.or(reused).unwrap_or_else(|| in_vain.clone());
         for &mapping in &group.mappings {
             let asked = &asked[mapping.0 as usize];
             let named = asked.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();

@@ -13,6 +13,10 @@
  *              at its new place and one of `other`
  *   cut        as lines, but the jitdump ends within a record
  *   garbage    no map at all, but a file that looks like one
+ *   littered   as map, but with seven lines more that are none, one of them of a size that no code
+ *              has, at the same address
+ *   remade     as map, but with a line of older code, `old`, before it
+ *   pipe       a pipe where the map should be
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -20,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -105,14 +110,24 @@ int main(int argc, char **argv) {
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *code = page + 64, *there = page + 4096;
     memcpy(code, loop, sizeof loop);
-    int with_map = strstr("map late python reuse-map garbage", mode) != NULL;
+    int with_map = strstr("map late python reuse-map garbage littered remade", mode) != NULL;
     if (with_map) {
         snprintf(name, sizeof name, "/tmp/perf-%d.map", getpid());
         map = fopen(name, "w");
+    } else if (!strcmp(mode, "pipe")) {
+        snprintf(name, sizeof name, "/tmp/perf-%d.map", getpid());
+        if (mkfifo(name, 0600)) perror("mkfifo");
     } else {
         open_dump();
     }
-    if (!strcmp(mode, "map")) in_map(code, "jitted");
+    if (!strcmp(mode, "remade")) in_map(code, "old");
+    if (!strcmp(mode, "map") || !strcmp(mode, "remade")) in_map(code, "jitted");
+    if (!strcmp(mode, "littered")) {
+        in_map(code, "jitted");
+        for (int n = 0; n < 6; n++) fprintf(map, "no line %d\n", n);
+        fprintf(map, "%lx ffffffffffffffff huge\n", (long)code);
+        fflush(map);
+    }
     if (!strcmp(mode, "python")) in_map(code, "py::hot:/app/hot.py");
     if (!strcmp(mode, "garbage")) {
         for (int n = 0; n < 1000; n++) fprintf(map, "%c%cgarbage\n\n%x", n, 255 - n % 100, n);

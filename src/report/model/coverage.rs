@@ -29,6 +29,10 @@ pub struct Covered {
     pub with_lines: i64,
     /// Why some of its frames have no name, where the profile says so.
     pub why: Option<String>,
+    /// Why some of its frames have no source line, where the profile says so.
+    pub why_no_lines: Option<String>,
+    /// What of the files that name its addresses could not be understood.
+    pub bad_input: Option<String>,
     /// The profile says that it has no unwind information.
     pub no_unwind_info: bool,
 }
@@ -38,9 +42,17 @@ impl Covered {
     pub fn truncated_total(&self) -> i64 {
         self.truncated.iter().map(|(_, value)| value).sum()
     }
+
+    /// The reasons of at least a thousandth of its samples, and the sum of the others.
+    pub fn ends(&self) -> (&[(String, i64)], i64) {
+        let much = |&(_, value): &(String, i64)| value.saturating_mul(1000) >= self.total;
+        // They are sorted.
+        let (shown, few) = self.truncated.split_at(self.truncated.partition_point(much));
+        (shown, few.iter().map(|(_, value)| value).sum())
+    }
 }
 
-/// All binaries of a view, those with the most value first.
+/// All binaries of a view, those that most samples end in first, as after a recording.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     /// The binaries.
@@ -93,12 +105,14 @@ impl Coverage {
         binaries.retain(|b| b.total != 0);
         let name = |b: &Covered| view.profile.str(b.file);
         binaries.sort_by(|a, b| {
-            (b.total, b.itself).cmp(&(a.total, a.itself)).then_with(|| name(a).cmp(name(b)))
+            (b.itself, b.total).cmp(&(a.itself, a.total)).then_with(|| name(a).cmp(name(b)))
         });
         let notes = BinaryNotes::all(view.profile);
         for binary in &mut binaries {
             let notes = notes.get(&binary.file).copied().unwrap_or_default();
             binary.why = notes.no_names.map(str::to_owned);
+            binary.why_no_lines = notes.no_lines.map(str::to_owned);
+            binary.bad_input = notes.bad_input.map(str::to_owned);
             binary.no_unwind_info = notes.no_unwind_info;
             binary.truncated.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         }
@@ -197,10 +211,20 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("/bin/app".to_owned(), [10, 33, 43, 43, 43], whole()),
                 ("/lib/x.so".to_owned(), [27, 27, 34, 27, 0], cut),
+                ("/bin/app".to_owned(), [10, 33, 43, 43, 43], whole()),
                 (String::new(), [1, 1, 1, 0, 0], whole()),
             ]
         );
+    }
+
+    #[test]
+    fn few_ends_are_one_figure() {
+        let end = |why: &str, value| (why.to_owned(), value);
+        let ends = vec![end("a", 500), end("b", 10), end("c", 9), end("d", 1)];
+        let mut binary = Covered { total: 10_000, truncated: ends, ..Covered::default() };
+        assert_eq!(binary.ends(), (&[end("a", 500), end("b", 10)][..], 10));
+        binary.truncated.clear();
+        assert_eq!(binary.ends(), (&[][..], 0));
     }
 }

@@ -295,7 +295,7 @@ fn the_key_holds_all_that_answers_depend_on() {
     let found = |build_id: &str, has_debug_info| {
         let headers = Headers { build_id: build_id.into(), has_debug_info, ..Headers::default() };
         let layers = vec![Layer::of(&path("main"), &headers)];
-        Found { headers, binary: true, layers, stripped: false }
+        Found { headers, binary: true, layers, stripped: false, flaw: None }
     };
     let options = Options { debug_dirs: vec![path("debug")], ..Options::default() };
     let key = || Key::of(&found("abcd1234", true), &options);

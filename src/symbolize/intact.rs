@@ -1,0 +1,92 @@
+//! Why a file that has debug information knows no source lines: its parsers pass over what is
+//! damaged, so it is looked through once more when lines are missing.
+
+use std::path::{Path, PathBuf};
+
+use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
+use object::{Object, ObjectSection};
+
+use super::source::Layer;
+use super::split::Memory;
+use super::{Options, Why};
+
+/// Sections that together are larger, in bytes, are looked through only when hardly any line was
+/// found: the time that it takes grows with them.
+const LARGE: u64 = 16 << 20;
+
+/// And if they are still larger, never.
+const TOO_LARGE: u64 = 256 << 20;
+
+type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// What is wrong with the debug information of a file that was asked for `asked` addresses and
+/// had no lines for `bare` of them.
+pub fn flaw(layer: &Layer, bare: &[u64], asked: usize, options: &Options) -> Option<Why> {
+    let memory = Memory::default();
+    let object = memory.parse(&layer.path)?;
+    if let Ok(Some((name, build_id))) = object.gnu_debugaltlink()
+        && let Some(missing) = missing(&layer.path, name, build_id, options)
+    {
+        return Some(Why::PartMissing(missing));
+    }
+    let debug =
+        object.sections().filter(|s| s.name().is_ok_and(|name| name.starts_with(".debug_")));
+    let size: u64 = debug.map(|s| s.size()).fold(0, u64::saturating_add);
+    let hardly_any = bare.len() * 10 > asked * 9;
+    if bare.is_empty() || size > if hardly_any { TOO_LARGE } else { LARGE } {
+        return None;
+    }
+    let dwarf = gimli::Dwarf::load(|id| memory.section(&object, Some(id.name())));
+    let damaged = match dwarf {
+        Ok(mut dwarf) => {
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+            look_through(&dwarf, bare).err()
+        }
+        Err(error) => Some(("its debug sections", error)),
+    };
+    damaged.map(|(what, error)| Why::Damaged(format!("{what}: {error}")))
+}
+
+/// The file that debug information shares with others (`dwz -m`), if it is nowhere where the
+/// symbolizer looks for it.
+fn missing(path: &Path, name: &[u8], build_id: &[u8], options: &Options) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?;
+    let id = crate::process::elf::hex(build_id);
+    let by_id =
+        id.split_at_checked(2).map(|(start, rest)| format!(".build-id/{start}/{rest}.debug"));
+    let in_dirs = options.debug_dirs.iter().flat_map(|dir| {
+        by_id.iter().map(move |id| dir.join(id)).chain(std::iter::once(dir.join(name)))
+    });
+    let beside: Option<PathBuf> = path.canonicalize().ok().map(|p| p.with_file_name(name));
+    let found = in_dirs.chain(beside).any(|path| path.exists());
+    (!found).then(|| name.to_owned())
+}
+
+/// A section, and what its parser says.
+type Flaw = (&'static str, gimli::Error);
+
+/// Reads the headers of all units, and all of those that have one of the `addresses`.
+fn look_through(dwarf: &gimli::Dwarf<Reader<'_>>, addresses: &[u64]) -> Result<(), Flaw> {
+    let in_info = |e| (".debug_info", e);
+    let mut units = dwarf.units();
+    while let Some(header) = units.next().map_err(in_info)? {
+        dwarf.abbreviations(&header).map_err(|e| (".debug_abbrev", e))?;
+        let unit = dwarf.unit(header).map_err(|e| (".debug_info or .debug_line", e))?;
+        let mut ranges = dwarf.unit_ranges(&unit).map_err(in_info)?;
+        let mut covers = false;
+        while let Some(range) = ranges.next().map_err(|e| (".debug_rnglists", e))? {
+            let first = addresses.partition_point(|&a| a < range.begin);
+            covers |= addresses.get(first).is_some_and(|&a| a < range.end);
+        }
+        if !covers {
+            continue;
+        }
+        let mut entries = unit.entries();
+        while entries.next_dfs().map_err(in_info)?.is_some() {}
+        if let Some(program) = unit.line_program.clone() {
+            let mut rows = program.rows();
+            while rows.next_row().map_err(|e| (".debug_line", e))?.is_some() {}
+        }
+    }
+    Ok(())
+}
