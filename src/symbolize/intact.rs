@@ -15,7 +15,7 @@ use super::{Options, Why};
 const LARGE: u64 = 16 << 20;
 
 /// And if they are still larger, never.
-const TOO_LARGE: u64 = 256 << 20;
+const TOO_LARGE: u64 = 64 << 20;
 
 type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 

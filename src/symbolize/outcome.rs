@@ -179,6 +179,9 @@ impl Outcome {
                 add(Lack::Names, of_all(binary.asked - binary.named, why));
             }
             match &binary.damage {
+                // It was said of the names.
+                Some(why)
+                    if binary.named == binary.with_line && binary.why.as_ref() == Some(why) => {}
                 Some(why) if binary.with_line < binary.asked => {
                     add(Lack::Lines, of_all(binary.asked - binary.with_line, why));
                 }
