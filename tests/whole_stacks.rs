@@ -83,6 +83,41 @@ fn cpp_deep_recursion() {
     assert!(deepest > 1000, "{deepest} frames");
 }
 
+/// Megabytes of stack, of which a sample has a copy of 64 KiB. The last samples of a process may
+/// come too late to read the rest.
+#[test]
+fn megabytes_of_stack() {
+    const OFTEN_ENOUGH: f64 = 90.0;
+    let program = target("large_frames", Build::C);
+    for (name, depth, bytes) in
+        [("2.7 MB of stack", 5000, "540"), ("7.9 MB of stack", 1880, "4200")]
+    {
+        let p = row(name, OFTEN_ENOUGH, &program, &[&depth.to_string(), bytes, "0", "1"]);
+        let deepest = p.samples.iter().map(|s| s.locations.len()).max().unwrap();
+        assert!(deepest > depth, "{name}: {deepest} frames");
+    }
+    let args = ["1000", "540", "500", "1.2"];
+    row("busy all along 540 KB", OFTEN_ENOUGH, &program, &args);
+}
+
+/// A process that ends takes with it what no copy holds of its last stacks; and there is a limit.
+#[test]
+fn stacks_that_are_cut_say_why() {
+    let dir = temp_dir();
+    let program = target("large_frames", Build::C);
+    let largest = "the rest had changed, or was not readable, a moment later";
+    for (options, depth, why, advice) in [
+        ("-F 4999 -g dwarf,1024", 300, "dump smaller than 65528 bytes ", "-g dwarf,65528"),
+        ("-F 4999 -g dwarf,65528", 300, "dump too small ", largest),
+        ("-F 999", 9000, "too deep ", "user stacks truncated"),
+    ] {
+        let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
+        let args = format!("{depth} 540 0 0.2");
+        let out = Prof::new(&dir, &format!("record {options}")).target(&program, &args).run().ok();
+        out.says(&[why, advice]);
+    }
+}
+
 #[test]
 fn cpp_exceptions() {
     row("C++ exceptions", 99.9, &target("stacks", Build::Cpp), &["exceptions", "1.2"]);

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::Weight;
 use super::ksymbols::Ksymbols;
+use crate::os;
 use crate::process::elf::{build_id_in_notes, hex};
 use crate::process::image::{Image, State};
 use crate::process::{ProcessTable, procfs};
@@ -33,6 +34,17 @@ pub struct Counts {
     pub hidden_mappings: bool,
     /// Threads whose samples have no thread's labels, because there were too many.
     pub unlabelled: u64,
+}
+
+/// How deep stacks are, beside their copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// None was deeper.
+    Usual,
+    /// Some were.
+    Deep,
+    /// Most were.
+    MostlyDeep,
 }
 
 impl Counts {
@@ -74,8 +86,10 @@ pub struct Aggregator {
     trails: [Vec<LocationId>; unwind::SLOTS],
     /// Labels of the last sample, with its pid and tid; `None` since a record came.
     last_labels: Option<((i32, i32), LabelSetId)>,
-    /// See [`Aggregator::has_deep_stacks`].
-    deep: bool,
+    /// Stacks that were deeper than their copies since the last look at the rings.
+    deep: u32,
+    /// Stacks since then.
+    taken: u32,
 }
 
 #[derive(Default)]
@@ -131,13 +145,26 @@ impl Aggregator {
             scratch: Scratch::default(),
             trails: Default::default(),
             last_labels: None,
-            deep: false,
+            deep: 0,
+            taken: 0,
         }
     }
 
-    /// Since this was asked last, a stack was deeper than its copy.
-    pub fn has_deep_stacks(&mut self) -> bool {
-        std::mem::take(&mut self.deep)
+    /// How many stacks were deeper than their copies among those taken in last.
+    pub fn depth(&self) -> Depth {
+        match (self.deep, self.taken) {
+            (0, _) => Depth::Usual,
+            (deep, taken) if deep * 2 > taken => Depth::MostlyDeep,
+            _ => Depth::Deep,
+        }
+    }
+
+    /// The rings are looked at: nothing may come into the files of JIT compilers between this and
+    /// the samples that are taken in.
+    pub fn look(&mut self) {
+        (self.deep, self.taken) = (0, 0);
+        self.table.jit.look();
+        self.unwinder.look(os::monotonic_nanos());
     }
 
     /// Takes in an event.
@@ -270,7 +297,8 @@ impl Aggregator {
         self.counts.user_stacks += 1;
         self.counts.ends[end as usize] += 1;
         if matches!(sample.user, UserStack::Native { .. }) {
-            self.deep |= self.unwinder.source != unwind::Source::Copy;
+            self.taken += 1;
+            self.deep += u32::from(self.unwinder.source != unwind::Source::Copy);
             let later = self.unwinder.source == unwind::Source::Memory;
             self.counts.completed_later += u64::from(later);
         }
@@ -293,7 +321,8 @@ impl Aggregator {
         let (pid, regions) = (sample.pid, &process.regions);
         match sample.user {
             UserStack::Native { .. } => {
-                self.unwinder.unwind((pid, sample.tid), regions, images, sample.user, chain, frames)
+                let of = (pid, sample.tid, sample.time);
+                self.unwinder.unwind(of, regions, images, sample.user, chain, frames)
             }
             UserStack::Compat | UserStack::None => {
                 unwind::chain_frames(pid, regions, images, chain, frames);

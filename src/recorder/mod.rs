@@ -5,6 +5,7 @@ mod aggregate;
 mod finish;
 mod interrupts;
 mod ksymbols;
+mod pace;
 mod watch;
 
 use std::process::{Child, ExitStatus};
@@ -20,12 +21,11 @@ use crate::profile::{Builder, Column, Diagnostics, ValueType};
 use crate::sampler::events::Kind;
 use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target};
 use crate::unwind::StackEnd;
+use pace::Pace;
 use watch::Watch;
 
-/// Longest time between two looks at the rings; and when stacks are deeper than their copies,
-/// so that the rest of them is still what it was.
-const TICK_MS: i32 = 200;
-const SOON_MS: i64 = 20;
+/// Longest time between two looks at the rings.
+const TICK_MS: i64 = 200;
 
 /// Pages of mapped files that prof keeps in memory at most, and how often that is looked at.
 const MAX_FILE_BYTES: u64 = 12 << 20;
@@ -188,6 +188,7 @@ fn run(
     // Asking whether the target lives costs system calls, so that is not done each time.
     let mut ask = true;
     let (mut asked, mut trimmed) = (began, began);
+    let (mut pace, mut took) = (Pace::default(), Duration::ZERO);
     while !interrupts.stopped() {
         let elapsed = began.elapsed();
         let left = window.duration.map(|d| d.saturating_sub(elapsed));
@@ -200,11 +201,12 @@ fn run(
         fds.clear();
         fds.push(interrupts.fd());
         fds.extend(watch.fds());
-        let tick_ms = if aggregator.has_deep_stacks() { SOON_MS } else { TICK_MS.into() };
+        let tick_ms = pace.tick_ms(aggregator.depth(), took, began.elapsed());
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
-        let settled = session.settled();
+        let (settled, looked) = (session.settled(), Instant::now());
         take_in(session, aggregator, settled);
+        took = looked.elapsed();
         session.widen_rings();
         if trimmed.elapsed() > TRIM_EVERY {
             trimmed = Instant::now();
@@ -216,10 +218,9 @@ fn run(
     }
 }
 
-/// Takes in what has happened before a time that is over: nothing may come into the files of JIT
-/// compilers between the look at them and the samples that are taken in.
+/// Takes in what has happened before a time that is over.
 fn take_in(session: &mut Session, aggregator: &mut Aggregator, until: u64) {
-    aggregator.table.jit.look();
+    aggregator.look();
     session.drain(until, |event| aggregator.event(&event));
 }
 

@@ -160,8 +160,14 @@ fn with(option: &str) -> String {
 /// sentence.
 pub fn whole_stacks(why: &str) -> Option<String> {
     let how = match why {
-        "dump too small" => "prof record -g dwarf,65528, or -g fp if it keeps frame pointers",
-        "stack not readable" => "record again: it was paged out, or taken down by execve or exit",
+        "dump smaller than 65528 bytes" => "prof record -g dwarf,65528 (up to -F 999, the default)",
+        "dump too small" => {
+            "build it with -fno-omit-frame-pointer and record with -g fp: a dump holds 64 KiB at \
+             most, and the rest had changed, or was not readable, a moment later"
+        }
+        "stack not readable" => {
+            "record again: it was paged out, not yet grown into, or taken down by execve or exit"
+        }
         "no caller on this stack" => {
             "nothing: the stack is a coroutine's, and who resumed it stands on another one"
         }
@@ -192,8 +198,12 @@ mod tests {
 
     #[test]
     fn one_s_own_program_is_built_otherwise_and_a_package_s_is_installed() {
-        let missing =
-            Missing { names: true, lines: true, ends: vec!["dump too small"], why: Vec::new() };
+        let missing = Missing {
+            names: true,
+            lines: true,
+            ends: vec!["dump smaller than 65528 bytes"],
+            why: Vec::new(),
+        };
         let own = of("/no/such/program", &missing);
         assert!(own[0].contains("-g") && own[0].contains("do not strip"), "{own:?}");
         assert!(own[1].contains("-g dwarf"), "{own:?}");

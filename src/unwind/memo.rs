@@ -12,6 +12,9 @@ use crate::sampler::record::Regs;
 /// Threads remembered.
 pub const SLOTS: usize = 16;
 
+/// Steps remembered in all; one takes 120 bytes.
+const MAX_STEPS: usize = SLOTS * 4096;
+
 /// Words remembered of a step. Frame pointers and DWARF's usual rules read two, a signal's frame
 /// three; a step that reads more is not taken over.
 const READS: usize = 3;
@@ -179,5 +182,13 @@ impl Memo {
         last.steps.truncate(self.kept);
         last.steps.extend(self.steps.drain(..).rev());
         last.whole = whole;
+        // Only many very deep stacks are too much, and what this one is will be asked for next.
+        let room = |last: &Last| last.steps.capacity();
+        if room(&self.last[self.slot]) > MAX_STEPS / SLOTS
+            && self.last.iter().map(room).sum::<usize>() > MAX_STEPS
+        {
+            let others = self.last.iter_mut().enumerate().filter(|(i, _)| *i != self.slot);
+            others.for_each(|(_, last)| last.steps = Vec::new());
+        }
     }
 }

@@ -27,7 +27,7 @@ use module::{ModuleUnwinder, RuleCache};
 use walk::{Stack, Walk};
 
 /// Most frames of a user stack.
-pub const MAX_FRAMES: usize = 4096;
+pub const MAX_FRAMES: usize = 8192;
 
 /// Frames that the kernel's walk along frame pointers yields at most
 /// (`kernel.perf_event_max_stack`).
@@ -38,7 +38,11 @@ const KERNEL_MAX_STACK: usize = 127;
 pub enum StackEnd {
     /// At the thread's entry.
     Complete,
-    /// The stack is deeper than the copy of it.
+    /// The stack is deeper than the copy of it, which was asked to be smaller than the kernel's
+    /// largest.
+    SmallDump,
+    /// The stack is deeper than the largest copy, and the rest was no longer there, or no longer
+    /// what it was, when it was read.
     DumpTooSmall,
     /// The kernel could copy nothing of the stack (it was paged out, or being taken down).
     Unreadable,
@@ -64,6 +68,7 @@ impl StackEnd {
     pub fn reason(self) -> Option<&'static str> {
         Some(match self {
             StackEnd::Complete => return None,
+            StackEnd::SmallDump => "dump smaller than 65528 bytes",
             StackEnd::DumpTooSmall => "dump too small",
             StackEnd::Unreadable => "stack not readable",
             StackEnd::NoUnwindInfo => "no unwind information",
@@ -77,8 +82,9 @@ impl StackEnd {
     }
 
     /// All reasons.
-    pub const ALL: [StackEnd; 10] = [
+    pub const ALL: [StackEnd; 11] = [
         StackEnd::Complete,
+        StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
         StackEnd::Unreadable,
         StackEnd::NoUnwindInfo,
@@ -198,13 +204,14 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
-    /// Unwinds a user stack into `frames` (leaf first; what it holds is cleared).
+    /// Unwinds the user stack of a process's thread at a time (`CLOCK_MONOTONIC`, nanoseconds)
+    /// into `frames` (leaf first; what it holds is cleared).
     ///
     /// `chain` is the kernel's walk along frame pointers, empty when there is none; it is used
     /// where the DWARF walk stops before the thread's entry.
     pub fn unwind(
         &mut self,
-        (pid, tid): (i32, i32),
+        (pid, tid, time): (i32, i32, u64),
         regions: &Regions,
         images: &mut Images,
         user: UserStack<'_>,
@@ -217,7 +224,7 @@ impl Unwinder {
             UserStack::Native { regs, all, bytes, full } => {
                 let stack = Stack { start: regs.sp, bytes, full };
                 let live = std::mem::take(&mut self.live);
-                live.borrow_mut().begin(pid);
+                live.borrow_mut().begin(pid, time);
                 let walk = Walk { regions, pid, tid, stack, all, chain, live: &live };
                 let end = self.walk(&walk, regs, images, frames);
                 self.source = match (live.borrow().was_read(), end) {
@@ -238,6 +245,11 @@ impl Unwinder {
             return StackEnd::Complete;
         }
         end
+    }
+
+    /// The rings are looked at, and it is `now` (`CLOCK_MONOTONIC`, nanoseconds).
+    pub fn look(&mut self, now: u64) {
+        self.live.get_mut().look(now);
     }
 
     /// Rules of unwind information that were found among those looked up before, and that were

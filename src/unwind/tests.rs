@@ -66,7 +66,7 @@ fn memory_below_the_stack_pointer_is_not_asked_for() {
     let at = |i: usize| &raw const words[i] as u64;
     let copy = [2u8; 32];
     let live = RefCell::new(Live::default());
-    live.borrow_mut().begin(std::process::id() as i32);
+    live.borrow_mut().begin(std::process::id() as i32, 0);
     let stack = Stack { start: at(8), bytes: &copy, full: false };
     let walk = Walk {
         regions: &regions,
@@ -130,7 +130,7 @@ proptest! {
                 full: cut % 2 == 0,
             };
             let (mut a, mut b) = (Vec::new(), Vec::new());
-            let of = (1, tid);
+            let of = (1, tid, 0);
             let x = remembering.unwind(of, &regions, &mut images, user, &[], &mut a);
             let y = Unwinder::default().unwind(of, &regions, &mut images, user, &[], &mut b);
             prop_assert_eq!((x, a), (y, b));

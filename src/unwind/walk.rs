@@ -10,6 +10,7 @@ use super::module::{self, ModuleUnwinder, Step};
 use super::{Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate, unmapped};
 use crate::process::image::{Images, Loaded, State};
 use crate::process::maps::Regions;
+use crate::sampler::MAX_DUMP;
 use crate::sampler::record::{AllRegs, Regs};
 
 /// Bytes below the stack pointer that functions may use (System V ABI, AMD64 supplement, 3.2.2).
@@ -59,6 +60,16 @@ impl Stack<'_> {
     pub fn cut_before(&self, address: u64) -> bool {
         self.full && address.wrapping_add(8) > self.start + self.bytes.len() as u64
     }
+
+    /// Why a stack ends that goes on beyond the copy.
+    fn too_small(&self) -> StackEnd {
+        // The kernel gives less than the largest where the rest of the record needs room.
+        const LARGE: usize = MAX_DUMP as usize / 4 * 3;
+        match self.full && self.bytes.len() < LARGE {
+            true => StackEnd::SmallDump,
+            false => StackEnd::DumpTooSmall,
+        }
+    }
 }
 
 impl Unwinder {
@@ -84,10 +95,12 @@ impl Unwinder {
             frames.truncate(1);
             return StackEnd::Unreadable;
         }
-        match sure.filter(|_| end != StackEnd::Complete) {
+        // Where the copy holds the whole stack, a rule may lead to where nothing is.
+        let beyond = walk.stack.full || walk.live.borrow().was_there();
+        match sure.filter(|_| end != StackEnd::Complete && beyond) {
             Some(sure) => {
                 frames.truncate(sure);
-                StackEnd::DumpTooSmall
+                if end == StackEnd::TooDeep { end } else { walk.stack.too_small() }
             }
             None => end,
         }
@@ -134,7 +147,7 @@ impl Unwinder {
                 Step::Interrupted(interrupted) => (address, is_return) = (interrupted, false),
                 Step::End => return StackEnd::Complete,
                 Step::Unreadable(address) if walk.stack.cut_before(address) => {
-                    return StackEnd::DumpTooSmall;
+                    return walk.stack.too_small();
                 }
                 Step::Unreadable(_) if walk.stack.bytes.is_empty() => return StackEnd::Unreadable,
                 step => return self.why(step, frame, images, frames),

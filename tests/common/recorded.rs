@@ -136,7 +136,7 @@ impl Replay {
             full: sample.full,
         };
         let (process, images) = self.table.split(sample.pid);
-        let of = (sample.pid, tid);
+        let of = (sample.pid, tid, 0);
         self.unwinder.unwind(of, &process.regions, images, user, &[], &mut self.frames)
     }
 
