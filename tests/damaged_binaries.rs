@@ -147,3 +147,28 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_names() {
     // Most of it does little harm: the symbol table names what the debug information cannot.
     assert!(named > COPIES * 3, "only {named} could be named");
 }
+
+/// Where a stack ends because of its binary, the reason is that binary's: it says nothing of this
+/// code, or what it says cannot be read.
+#[test]
+fn what_is_wrong_with_unwind_information_is_told_apart() {
+    let dir = temp_dir();
+    let whole = target("uncovered", Build::C);
+    let why = |program: &std::path::Path| {
+        let out = Prof::new(&dir, "record -F 999").target(program, "0.2").run().ok();
+        assert!(out.stderr.contains("user stacks truncated"), "{}", out.stderr);
+        out.stderr
+    };
+    let uncovered = why(&whole);
+    assert!(uncovered.contains("): no unwind information for this address "), "{uncovered}");
+    let mut data = fs::read(&whole).unwrap();
+    let elf = object::File::parse(&*data).unwrap();
+    let (start, size) = elf.section_by_name(".eh_frame").unwrap().file_range().unwrap();
+    data[start as usize + 4..(start + size) as usize - 4].fill(0xff);
+    let program = dir.path().join("unreadable");
+    fs::write(&program, &data).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let unreadable = why(&program);
+    assert!(unreadable.contains("damaged unwind information "), "{unreadable}");
+    assert!(unreadable.contains(".eh_frame cannot be read"), "{unreadable}");
+}

@@ -210,6 +210,26 @@ fn go_with_goroutines_and_c() {
     assert!(p.total_share("c_work") > 3.0);
 }
 
+/// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
+/// what lies above there was left by somebody else.
+#[test]
+fn go_on_its_own_stacks() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let p = row("Go, goroutines", 98.0, &target("goroutines", Build::Go), &["2"]);
+    let plain = |f: &str| f.trim_end_matches(".abi0").to_owned();
+    let mut seen = 0;
+    for frames in p.samples.iter().map(|s| p.user_frames(s)) {
+        let mut outer = frames.iter().rev().map(|f| plain(f)).filter(|f| !f.starts_with('['));
+        // `newproc` is what the first thread's stack has where Go's scheduler begins.
+        assert!(outer.next().is_none_or(|f| f != "runtime.newproc"), "{frames:?}");
+        let switch = |f: String| f == "runtime.mcall" || f == "runtime.systemstack";
+        seen += usize::from(outer.any(switch));
+    }
+    assert!(seen > 20, "{seen} stacks of Go's run-time code");
+}
+
 #[test]
 fn signal_handlers_and_vfork() {
     let program = target("switches", Build::C);

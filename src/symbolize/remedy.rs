@@ -169,11 +169,13 @@ pub fn whole_stacks(why: &str) -> Option<String> {
             "record again: it was paged out, not yet grown into, or taken down by execve or exit"
         }
         "no caller on this stack" => {
-            "nothing: the stack is a coroutine's, and who resumed it stands on another one"
+            "nothing: the stack is a coroutine's, or of Go's run-time code, and what called it \
+             stands on another one"
         }
         "no unwind information" => {
             "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
         }
+        "damaged unwind information" => "build or install it anew: its .eh_frame cannot be read",
         "run-time code without frame pointers" => {
             "start java with -XX:+PreserveFramePointer (node keeps them by itself)"
         }

@@ -59,6 +59,8 @@ pub enum Rule {
     },
     /// Nothing calls this.
     Outermost,
+    /// The caller is on another stack.
+    Switched,
     /// Nothing as short as these; see [`Tables::step`].
     Evaluate,
     /// The code has no unwind information.
@@ -102,8 +104,9 @@ pub struct Tables {
     bases: BaseAddresses,
     /// `.eh_frame`, and `.eh_frame_hdr` if that has a table to search.
     eh_frame: Option<(SectionBytes, Option<SectionBytes>)>,
-    /// Entries of an `.eh_frame` without a table.
+    /// Entries of an `.eh_frame` without a table, and whether all of it could be read.
     eh_index: Index,
+    eh_whole: bool,
     /// Where `.debug_frame` is, and what was made of it when `.eh_frame` had no answer.
     debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes>>>,
     debug_index: OnceCell<Option<(SectionBytes, Index)>>,
@@ -125,12 +128,12 @@ impl Tables {
             parsed.is_ok_and(|h| h.table().is_some())
         };
         let hdr = eh_frame_hdr.filter(searchable);
-        let eh_index = match (&eh_frame, &hdr) {
+        let (eh_index, eh_whole) = match (&eh_frame, &hdr) {
             (Some(frame), None) => caught(|| index(&eh_section(frame), &bases)).unwrap_or_default(),
-            _ => Vec::new(),
+            _ => (Vec::new(), true),
         };
         let eh_frame = eh_frame.map(|frame| (frame, hdr));
-        Tables { bases, eh_frame, eh_index, debug_frame, debug_index: OnceCell::new() }
+        Tables { bases, eh_frame, eh_index, eh_whole, debug_frame, debug_index: OnceCell::new() }
     }
 
     /// The rule of the code at an address.
@@ -193,13 +196,38 @@ impl Tables {
             .debug_index
             .get_or_init(|| {
                 let bytes = load()?;
-                let index = caught(|| index(&debug_section(&bytes), &self.bases))?;
+                let (index, _) = caught(|| index(&debug_section(&bytes), &self.bases))?;
                 Some((bytes, index))
             })
             .as_ref()?;
         let section = debug_section(bytes);
         let fde = find(&section, &self.bases, index, address)?;
         self.row(&section, context, fde, address, visitor)
+    }
+
+    /// `.eh_frame` has an entry for the address that cannot be read, or is so damaged that it
+    /// may have had one.
+    pub fn is_damaged(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
+        caught(|| self.is_damaged_at(context, address)).unwrap_or(true)
+    }
+
+    fn is_damaged_at(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
+        let Some((frame, hdr)) = &self.eh_frame else { return false };
+        let section = eh_section(frame);
+        let cie = EhFrame::cie_from_offset;
+        let found = match hdr {
+            Some(hdr) => EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).and_then(|h| {
+                let table = h.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
+                table.fde_for_address(&section, &self.bases, address, cie)
+            }),
+            None => find(&section, &self.bases, &self.eh_index, address)
+                .ok_or(gimli::Error::NoUnwindInfoForAddress),
+        };
+        match found {
+            Ok(fde) => self.row(&section, context, fde, address, Shorten).is_none(),
+            Err(gimli::Error::NoUnwindInfoForAddress) => !self.eh_whole,
+            Err(_) => true,
+        }
     }
 
     /// `.eh_frame` has an entry for the address.
@@ -250,18 +278,26 @@ fn debug_section(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
     section
 }
 
-fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> Index {
-    let mut index = Vec::new();
+/// The index of a section, and whether all of it could be read.
+fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> (Index, bool) {
+    let (mut index, mut whole) = (Vec::new(), true);
     let mut entries = section.entries(bases);
-    while let Ok(Some(entry)) = entries.next() {
-        if let CieOrFde::Fde(partial) = entry
-            && let Ok(fde) = partial.parse(S::cie_from_offset)
-        {
-            index.push((fde.initial_address(), fde.offset()));
+    loop {
+        match entries.next() {
+            Ok(Some(CieOrFde::Fde(partial))) => match partial.parse(S::cie_from_offset) {
+                Ok(fde) => index.push((fde.initial_address(), fde.offset())),
+                Err(_) => whole = false,
+            },
+            Ok(Some(CieOrFde::Cie(_))) => {}
+            Ok(None) => break,
+            Err(_) => {
+                whole = false;
+                break;
+            }
         }
     }
     index.sort_unstable();
-    index
+    (index, whole)
 }
 
 fn find<'a, S: UnwindSection<Slice<'a>>>(

@@ -7,6 +7,7 @@
 
 mod cfi;
 mod code;
+mod go;
 mod live;
 mod memo;
 mod module;
@@ -46,14 +47,19 @@ pub enum StackEnd {
     DumpTooSmall,
     /// The kernel could copy nothing of the stack (it was paged out, or being taken down).
     Unreadable,
-    /// The code has no unwind information, and frame pointers lead nowhere.
+    /// The binary has no unwind information, and frame pointers lead nowhere.
     NoUnwindInfo,
+    /// The binary has unwind information, but none for this code (assembly, mostly), and frame
+    /// pointers lead nowhere.
+    Uncovered,
+    /// The binary's unwind information for this code cannot be read.
+    DamagedUnwindInfo,
     /// Code made at run time that keeps no frame pointers.
     RuntimeCode,
     /// A return address that lies in no executable mapping.
     BadReturnAddress,
     /// The stack begins here, and its first function is no thread's entry: somebody made the
-    /// stack, for a coroutine, say.
+    /// stack, for a coroutine, say, or Go's run-time code runs on a stack of its own.
     NoCaller,
     /// The process's mappings are not for this user to read, or it ended before they were.
     HiddenMappings,
@@ -72,6 +78,8 @@ impl StackEnd {
             StackEnd::DumpTooSmall => "dump too small",
             StackEnd::Unreadable => "stack not readable",
             StackEnd::NoUnwindInfo => "no unwind information",
+            StackEnd::Uncovered => "no unwind information for this address",
+            StackEnd::DamagedUnwindInfo => "damaged unwind information",
             StackEnd::RuntimeCode => "run-time code without frame pointers",
             StackEnd::BadReturnAddress => "bad return address",
             StackEnd::NoCaller => "no caller on this stack",
@@ -82,12 +90,14 @@ impl StackEnd {
     }
 
     /// All reasons.
-    pub const ALL: [StackEnd; 11] = [
+    pub const ALL: [StackEnd; 13] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
         StackEnd::Unreadable,
         StackEnd::NoUnwindInfo,
+        StackEnd::Uncovered,
+        StackEnd::DamagedUnwindInfo,
         StackEnd::RuntimeCode,
         StackEnd::BadReturnAddress,
         StackEnd::NoCaller,

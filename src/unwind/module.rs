@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gimli::{BaseAddresses, UnwindContext};
 
 use super::cfi::{BP, Registers, Rule, SP, Saved, Tables};
+use super::go;
 use crate::process::elf::{Section, Segment};
 use crate::process::image::{Bytes, Loaded};
 use crate::sampler::record::Regs;
@@ -19,7 +20,8 @@ pub enum Step {
     Interrupted(u64),
     /// This frame is the thread's entry: its unwind information says that nothing calls it.
     End,
-    /// The return address is zero: somebody made this stack, and it begins here.
+    /// The return address is zero, or lies on another stack: somebody made this stack, and it
+    /// begins here.
     NoCaller,
     /// Memory at this address would be needed and is not there.
     Unreadable(u64),
@@ -94,10 +96,8 @@ impl RuleCache {
             return entry.rule;
         }
         self.misses += 1;
-        let rule = match module.goroutines_begin_at(address) {
-            true => Rule::Outermost,
-            false => module.tables.rule(&mut self.context, address),
-        };
+        let tables = || module.tables.rule(&mut self.context, address);
+        let rule = module.go_rule(address).unwrap_or_else(tables);
         *entry = Entry { address, image: image + 1, rule };
         rule
     }
@@ -154,17 +154,16 @@ impl ModuleUnwinder {
         ModuleUnwinder { image, tables, sigreturn: sigreturn(path, loaded), go, segments }
     }
 
-    /// The address is that of `runtime.goexit`, to whose second byte all goroutines return: Go's
-    /// unwind information does not say that nothing calls it. It is `nop; call; nop`
-    /// (`runtime/asm_amd64.s`).
-    fn goroutines_begin_at(&self, address: u64) -> bool {
-        let Some(file) = &self.go else { return false };
+    /// What the code at an address says in a file of Go's, against its unwind information.
+    fn go_rule(&self, address: u64) -> Option<Rule> {
+        let file = self.go.as_ref()?;
         let inside = |s: &&Segment| address.wrapping_sub(s.address) < s.size;
-        let code = self.segments.iter().find(inside).and_then(|s| {
-            let at = usize::try_from(s.offset + (address - s.address)).ok()?;
-            file.get(at..at.checked_add(7)?)
-        });
-        code.is_some_and(|c| (c[0], c[1], c[6]) == (0x90, 0xe8, 0x90))
+        let segment = self.segments.iter().find(inside)?;
+        let begin = usize::try_from(segment.offset).ok()?;
+        let next = usize::try_from(address - segment.address).ok()?.checked_add(begin + 1)?;
+        let before = file.get(next.saturating_sub(go::BEFORE).max(begin)..next)?;
+        let after = file.get(next..file.len().min(next.saturating_add(go::AFTER)))?;
+        go::rule(address, before, after)
     }
 
     /// True when the address is where signal handlers return to.
@@ -218,6 +217,9 @@ impl ModuleUnwinder {
         }
         let sp = registers.get(SP);
         let lookup = address.wrapping_sub(u64::from(is_return));
+        if self.go.is_some() && cache.rule(self, lookup) == Rule::Switched {
+            return Step::NoCaller;
+        }
         let step = self.tables.step(&mut cache.context, lookup, registers, read);
         // Only the innermost frame may have nothing on the stack (`vfork` pops its own return
         // address).
@@ -237,6 +239,12 @@ impl ModuleUnwinder {
     pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
         let lookup = address.wrapping_sub(u64::from(is_return));
         cache.rule(self, lookup) == Rule::Outermost
+    }
+
+    /// The unwind information for the code at `address` cannot be read.
+    pub fn is_damaged(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
+        let lookup = address.wrapping_sub(u64::from(is_return));
+        self.tables.is_damaged(&mut cache.context, lookup)
     }
 
     /// A function begins at `address` and none ends there: a return address that is one is no
@@ -272,6 +280,7 @@ fn by_rule(
             (word.wrapping_add_signed(cfa.into()), bp)
         }
         Rule::Outermost => return Step::End,
+        Rule::Switched => return Step::NoCaller,
         Rule::Uncovered => return Step::Uncovered,
         Rule::Evaluate => return Step::NeedsRegisters,
     };
@@ -416,6 +425,7 @@ mod tests {
             (offset(SP, 64), Step::Unreadable(0x138)),
             (offset(10, 8), Step::NeedsRegisters),
             (Rule::Outermost, Step::End),
+            (Rule::Switched, Step::NoCaller),
         ] {
             let mut regs = Regs { ip: 0, sp: 0x100, bp: 0 };
             assert_eq!(by_rule(rule, false, &mut regs, &mut read), step, "{rule:?}");

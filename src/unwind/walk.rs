@@ -314,7 +314,14 @@ impl Unwinder {
                         StackEnd::NoCaller
                     }
                     (Step::NoCaller, _) => StackEnd::NoCaller,
-                    (Step::Uncovered, _) => StackEnd::NoUnwindInfo,
+                    (Step::Uncovered, _) => {
+                        let damaged = module_of(modules, frame, images)
+                            .is_some_and(|(m, at)| m.is_damaged(rules, at, frame.is_return));
+                        match damaged {
+                            true => StackEnd::DamagedUnwindInfo,
+                            false => StackEnd::Uncovered,
+                        }
+                    }
                     _ => StackEnd::BadReturnAddress,
                 }
             }

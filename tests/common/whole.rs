@@ -9,8 +9,15 @@ use super::pprof::Pprof;
 
 /// Where programs, threads and goroutines begin. The second half of the dynamic loader's `_start`
 /// has a name of its own.
-const ENTRIES: &[&str] =
-    &["_start", "_dl_start_user", "clone", "clone3", "start_thread", "runtime.goexit"];
+const ENTRIES: &[&str] = &[
+    "_start",
+    "_dl_start_user",
+    "clone",
+    "clone3",
+    "start_thread",
+    "runtime.goexit",
+    "runtime.clone",
+];
 
 fn is_entry(name: &str) -> bool {
     let name = name.trim_end_matches(".abi0").split('@').next().unwrap_or(name);
