@@ -104,16 +104,19 @@ fn megabytes_of_stack() {
 #[test]
 fn stacks_that_are_cut_say_why() {
     let dir = temp_dir();
-    let program = target("large_frames", Build::C);
+    let by_dwarf = target("large_frames", Build::C);
+    let by_pointers = target("large_frames", Build::CFramePointers);
     let largest = "the rest had changed, or was not readable, a moment later";
     for (options, depth, why, advice) in [
         ("-F 4999 -g dwarf,1024", 300, "dump smaller than 65528 bytes ", "-g dwarf,65528"),
         ("-F 4999 -g dwarf,65528", 300, "dump too small ", largest),
         ("-F 999", 9000, "too deep ", "user stacks truncated"),
+        ("-F 999 -g fp", 300, "deeper than kernel.perf_event_max_stack ", "max_stack=1024"),
     ] {
+        let program = if options.ends_with("fp") { &by_pointers } else { &by_dwarf };
         let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
         let args = format!("{depth} 540 0 0.2");
-        let out = Prof::new(&dir, &format!("record {options}")).target(&program, &args).run().ok();
+        let out = Prof::new(&dir, &format!("record {options}")).target(program, &args).run().ok();
         out.says(&[why, advice]);
     }
 }

@@ -70,6 +70,8 @@ pub struct Aggregator {
     pub counts: Counts,
     unwinder: Unwinder,
     stacks: Stacks,
+    /// Frames that the kernel's walk along frame pointers has at most.
+    max_chain: usize,
     weights: Vec<Weight>,
     keys: Keys,
     pub(super) kernel: Option<MappingId>,
@@ -135,6 +137,7 @@ impl Aggregator {
             counts: Counts::default(),
             unwinder: Unwinder::default(),
             stacks,
+            max_chain: max_chain(),
             weights,
             keys,
             kernel: None,
@@ -199,7 +202,8 @@ impl Aggregator {
             addresses.push(sample.ip);
         }
         let later = self.counts.completed_later;
-        let end = self.user_frames(sample, &scratch.chain, &mut scratch.frames);
+        let in_kernel = scratch.kernel.len();
+        let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
         let later = self.counts.completed_later > later;
         let labels = self.labels(sample.pid, sample.tid, later);
         let leaf = self.callers(&mut scratch, end);
@@ -264,9 +268,11 @@ impl Aggregator {
         }
     }
 
+    /// `in_kernel`: so many frames the kernel's walk has besides those of `chain`.
     fn user_frames(
         &mut self,
         sample: &Sample<'_>,
+        in_kernel: usize,
         chain: &[u64],
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
@@ -283,6 +289,9 @@ impl Aggregator {
         }
         let pid = sample.pid;
         let mut end = self.unwind(sample, chain, frames, dumped);
+        if !dumped && in_kernel + chain.len() >= self.max_chain {
+            end = StackEnd::ChainTooDeep;
+        }
         let process = self.table.process(pid);
         let nowhere = |frame: &Frame| frame.place.image.is_none();
         if process.unread
@@ -473,6 +482,13 @@ impl Aggregator {
         });
         without.map(|image| image.path.clone()).collect()
     }
+}
+
+fn max_chain() -> usize {
+    /// The kernel's default (`PERF_MAX_STACK_DEPTH`).
+    const DEFAULT: usize = 127;
+    let set = procfs::sysctl("kernel/perf_event_max_stack");
+    set.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT)
 }
 
 /// What process-level facts a recording with few samples is explained with.

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::model::{Coverage, Covered, View, percent};
 use super::text::clean;
 use crate::profile::Profile;
+use crate::unwind::StackEnd;
 
 /// What would help a binary, one sentence each.
 pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;
@@ -84,7 +85,7 @@ pub fn write_summary(
             view.percent(binary.itself),
             percent(binary.named, binary.frames),
             percent(binary.with_lines, binary.frames),
-            if binary.no_unwind_info { "no" } else { "yes" },
+            unwind(binary),
             id.get(..8).unwrap_or(if id.is_empty() { "none" } else { id }),
             clean(file(view, binary)),
         )?;
@@ -99,6 +100,16 @@ pub fn write_summary(
 fn flaws(binary: &Covered) -> Vec<String> {
     let lines = binary.why_no_lines.iter().map(|why| format!("without lines: {why}"));
     lines.chain(binary.bad_input.iter().map(|what| format!("bad input: {what}"))).collect()
+}
+
+/// Whether there is unwind information.
+fn unwind(binary: &Covered) -> &'static str {
+    let damaged = StackEnd::DamagedUnwindInfo.reason();
+    match binary.truncated.iter().any(|(why, _)| Some(why.as_str()) == damaged) {
+        true => "broken",
+        false if binary.no_unwind_info => "no",
+        false => "yes",
+    }
 }
 
 fn note(out: &mut dyn Write, text: &str) -> io::Result<()> {

@@ -179,6 +179,9 @@ pub fn whole_stacks(why: &str) -> Option<String> {
         "run-time code without frame pointers" => {
             "start java with -XX:+PreserveFramePointer (node keeps them by itself)"
         }
+        "deeper than kernel.perf_event_max_stack" => {
+            "as root: sysctl kernel.perf_event_max_stack=1024"
+        }
         "mappings not readable" => "record as root, or as the user of the process",
         _ => return None,
     };

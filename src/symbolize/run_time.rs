@@ -23,7 +23,7 @@ use crate::profile::{StrId, number_of_dump};
 use lines::Lines;
 
 /// Most bytes of a perf map that are read (Node and Java write some megabytes).
-const MAX_MAP: u64 = 4 << 30;
+const MAX_MAP: u64 = 1 << 30;
 
 /// Names of code may be told so many nanoseconds after its last sample: Java's agents are not
 /// asked at once.
@@ -269,7 +269,7 @@ fn from_map(
     let unreadable = |e: io::Error| Why::Unreadable(e.to_string());
     let size = map.metadata().map_err(unreadable)?.len();
     if size > MAX_MAP {
-        return Err(Why::Unreadable("the perf map is larger than 4 GiB".into()));
+        return Err(Why::Unreadable("the perf map is larger than 1 GiB".into()));
     }
     let open = (0..asked.len()).filter(|&i| found.names[i].is_none() && !found.reused[i]);
     let mut items = Items::new(open.map(|i| Item::new(asked[i].0, asked[i].1, i)).collect());

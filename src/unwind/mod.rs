@@ -30,10 +30,6 @@ use walk::{Stack, Walk};
 /// Most frames of a user stack.
 pub const MAX_FRAMES: usize = 8192;
 
-/// Frames that the kernel's walk along frame pointers yields at most
-/// (`kernel.perf_event_max_stack`).
-const KERNEL_MAX_STACK: usize = 127;
-
 /// Why a stack ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackEnd {
@@ -63,8 +59,10 @@ pub enum StackEnd {
     NoCaller,
     /// The process's mappings are not for this user to read, or it ended before they were.
     HiddenMappings,
-    /// Deeper than [`MAX_FRAMES`], or than the kernel walks.
+    /// Deeper than [`MAX_FRAMES`].
     TooDeep,
+    /// Deeper than the kernel walks along frame pointers.
+    ChainTooDeep,
     /// A 32-bit process.
     Compat,
 }
@@ -85,12 +83,13 @@ impl StackEnd {
             StackEnd::NoCaller => "no caller on this stack",
             StackEnd::HiddenMappings => "mappings not readable",
             StackEnd::TooDeep => "too deep",
+            StackEnd::ChainTooDeep => "deeper than kernel.perf_event_max_stack",
             StackEnd::Compat => "32-bit process",
         })
     }
 
     /// All reasons.
-    pub const ALL: [StackEnd; 13] = [
+    pub const ALL: [StackEnd; 14] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
@@ -103,6 +102,7 @@ impl StackEnd {
         StackEnd::NoCaller,
         StackEnd::HiddenMappings,
         StackEnd::TooDeep,
+        StackEnd::ChainTooDeep,
         StackEnd::Compat,
     ];
 }
@@ -182,7 +182,7 @@ pub fn chain_frames(
             None => return StackEnd::BadReturnAddress,
         }
     }
-    if chain.len() >= KERNEL_MAX_STACK { StackEnd::TooDeep } else { StackEnd::Complete }
+    StackEnd::Complete
 }
 
 /// Where a stack was read from.

@@ -1,0 +1,138 @@
+//! A frame's rules carried out in full, with all registers.
+
+use gimli::{
+    CfaRule, Encoding, Evaluation, EvaluationResult, EvaluationStorage, Location, Piece, Register,
+    RegisterRule, UnwindExpression, UnwindSection, Value,
+};
+
+use super::{RA, Registers, Row, SP, Slice, Step, Visitor};
+
+/// Finds the caller's registers by all rules of a row.
+pub(super) struct Machine<'m> {
+    pub before: Registers,
+    /// The canonical frame address, once it is known.
+    pub cfa: Option<u64>,
+    /// Reads a word of memory.
+    pub read: &'m mut dyn FnMut(u64) -> Result<u64, ()>,
+}
+
+impl Visitor for Machine<'_> {
+    type Output = Result<Registers, Step>;
+
+    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+        mut self,
+        section: &S,
+        row: &Row,
+        encoding: Encoding,
+    ) -> Self::Output {
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                self.register(*register)?.wrapping_add_signed(*offset)
+            }
+            CfaRule::Expression(e) => self.evaluate(section, e, encoding)?,
+        };
+        self.cfa = Some(cfa);
+        // A register without a rule has kept its value, also one that calls usually destroy:
+        // assembly that says that its frame begins at `rax` knows whom it calls.
+        let mut after = self.before;
+        after.set(SP, cfa);
+        for &(register, ref rule) in row.registers() {
+            let Ok(number) = u8::try_from(register.0) else { continue };
+            if number > RA {
+                continue;
+            }
+            after.known &= !(1 << number);
+            match self.value(section, number, rule, encoding) {
+                Ok(Some(value)) => after.set(number, value),
+                Ok(None) => {}
+                // Nobody may ever ask for it, but for the way back.
+                Err(step) if number == RA => return Err(step),
+                Err(_) => {}
+            }
+        }
+        Ok(after)
+    }
+}
+
+impl Machine<'_> {
+    fn register(&self, register: Register) -> Result<u64, Step> {
+        let number = u8::try_from(register.0).map_err(|_| Step::Failed)?;
+        self.before.get(number).ok_or(Step::NeedsRegisters)
+    }
+
+    fn word(&mut self, address: u64) -> Result<u64, Step> {
+        (self.read)(address).map_err(|()| Step::Unreadable(address))
+    }
+
+    /// A register of the caller; `None`: the rules say that it is lost.
+    fn value<'a, S: UnwindSection<Slice<'a>>>(
+        &mut self,
+        section: &S,
+        number: u8,
+        rule: &RegisterRule<usize>,
+        encoding: Encoding,
+    ) -> Result<Option<u64>, Step> {
+        let cfa = self.cfa.ok_or(Step::Failed)?;
+        Ok(match rule {
+            RegisterRule::SameValue => self.before.get(number),
+            RegisterRule::Offset(at) => Some(self.word(cfa.wrapping_add_signed(*at))?),
+            RegisterRule::ValOffset(at) => Some(cfa.wrapping_add_signed(*at)),
+            RegisterRule::Register(other) => Some(self.register(*other)?),
+            RegisterRule::Expression(e) => {
+                let at = self.evaluate(section, e, encoding)?;
+                Some(self.word(at)?)
+            }
+            RegisterRule::ValExpression(e) => Some(self.evaluate(section, e, encoding)?),
+            RegisterRule::Constant(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    fn evaluate<'a, S: UnwindSection<Slice<'a>>>(
+        &mut self,
+        section: &S,
+        expression: &UnwindExpression<usize>,
+        encoding: Encoding,
+    ) -> Result<u64, Step> {
+        let failed = |_| Step::Failed;
+        let code = expression.get(section).map_err(failed)?.0;
+        let mut evaluation = Evaluation::<_, Small>::new_in(code, encoding);
+        // The CFA is on the stack first, where it is known.
+        if let Some(cfa) = self.cfa {
+            evaluation.set_initial_value(cfa);
+        }
+        evaluation.set_max_iterations(MAX_OPERATIONS);
+        let mut result = evaluation.evaluate().map_err(failed)?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresMemory { address, size: 8, space: None, .. } => {
+                    let word = Value::Generic(self.word(address)?);
+                    evaluation.resume_with_memory(word)
+                }
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = Value::Generic(self.register(register)?);
+                    evaluation.resume_with_register(value)
+                }
+                _ => return Err(Step::Failed),
+            }
+            .map_err(failed)?;
+        }
+        match evaluation.as_result() {
+            [Piece { location: Location::Address { address }, .. }] => Ok(*address),
+            _ => Err(Step::Failed),
+        }
+    }
+}
+
+/// Operations of one expression; compilers and people write a handful.
+const MAX_OPERATIONS: u32 = 64;
+
+/// What an expression needs while it is evaluated, without a heap.
+struct Small;
+
+impl<'a> EvaluationStorage<Slice<'a>> for Small {
+    type Stack = [Value; 16];
+    type ExpressionStack = [(Slice<'a>, Slice<'a>); 2];
+    type Result = [Piece<Slice<'a>>; 1];
+}
