@@ -80,7 +80,7 @@ fn a_binary_that_is_written_over_gives_no_names() {
     let of_known = p.label_share("process", "known-x");
     assert!(of_known > 50.0, "{of_known} % {said}");
     assert_eq!(p.total_share("before_exit") + p.total_share("bar"), 0.0);
-    assert!(said.contains("changed since it was recorded"), "{said}");
+    assert!(said.contains("changed or replaced since it was recorded"), "{said}");
     // The same later, of a recording without names.
     let script = "cp known-x old; gcc -O2 -g -Wl,--build-id=none -o known-y \
                   \"$SOURCE\" && ./known-y 0.5";
@@ -88,7 +88,7 @@ fn a_binary_that_is_written_over_gives_no_names() {
     prof.command.env("SOURCE", &source);
     prof.run().ok();
     std::fs::copy(known(), dir.path().join("known-y")).unwrap();
-    Prof::new(&dir, "symbolize").run().ok().says(&["changed since it was recorded"]);
+    Prof::new(&dir, "symbolize").run().ok().says(&["changed or replaced since it was recorded"]);
     assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("bar"), 0.0);
 }
 
