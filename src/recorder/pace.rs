@@ -15,7 +15,7 @@ const SOONER_MS: i64 = 5;
 
 /// So long after a deep stack another is expected; and so long nobody knows.
 const EXPECTED: Duration = Duration::from_secs(2);
-const UNKNOWN: Duration = Duration::from_millis(200);
+const UNKNOWN: Duration = Duration::from_millis(40);
 
 /// Of prof's time at most one part in so many goes into looks that are so soon.
 const SHARE: u32 = 5;
