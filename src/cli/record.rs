@@ -84,7 +84,7 @@ pub fn record(
     quiet: bool,
     output: &Output,
 ) -> anyhow::Result<Recorded> {
-    let (mut options, window) = target.options()?;
+    let (mut options, types, window) = target.options()?;
     options.stdout_to_stderr = output.is_stdout();
     let command = matches!(options.target, Target::Command(_));
     let interrupts = Interrupts::install(command)?;
@@ -104,7 +104,7 @@ pub fn record(
         progress.say(line);
     };
     let mut tick = |tick| progress.tick(tick);
-    let recording = recorder::record(&options, window, &interrupts, &mut say, &mut tick)?;
+    let recording = recorder::record(&options, types, window, &interrupts, &mut say, &mut tick)?;
     let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
     let mut profile = aggregated.profile;
     let named = names.is_some();

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{Exit, usage};
 use crate::process::procfs;
-use crate::recorder::Window;
+use crate::recorder::{Types, WallTime, Window};
 use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Stacks, Target};
 
 /// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It
@@ -86,6 +86,23 @@ pub struct TargetArgs {
     #[arg(short, long, value_name = "EVENT", help_heading = "Events")]
     pub event: Vec<String>,
 
+    /// What is recorded, several separated by commas: cpu (CPU time) or wall (where the time of
+    /// each thread goes, on and off CPUs) [default: cpu]
+    #[arg(
+        short = 'T',
+        long = "profile",
+        value_name = "TYPE",
+        value_delimiter = ',',
+        help_heading = "Events"
+    )]
+    pub types: Vec<Type>,
+    /// Record only where threads wait: as -T wall, without what they run
+    #[arg(long, help_heading = "Events")]
+    pub off_cpu: bool,
+    /// Do not tell waits that are shorter than this by stack, only in sum: 1us, 5ms
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Events")]
+    pub min_block: Option<Duration>,
+
     /// How stacks are taken: auto (DWARF, frame pointers where those reach further), fp,
     /// dwarf[,BYTES] or none
     #[arg(short = 'g', long, value_name = "HOW", value_parser = parse_stacks, num_args = 0..=1,
@@ -94,6 +111,15 @@ pub struct TargetArgs {
     /// Leave out threads and processes that the target starts meanwhile
     #[arg(long, help_heading = "Target")]
     pub no_inherit: bool,
+}
+
+/// A profile type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Type {
+    /// CPU time.
+    Cpu,
+    /// Where the time of each thread goes.
+    Wall,
 }
 
 /// `-g`, before the target decides the size of the copy.
@@ -128,6 +154,9 @@ impl TargetArgs {
             ("-F", self.freq.is_some()),
             ("-c", self.count.is_some()),
             ("-e", !self.event.is_empty()),
+            ("-T", !self.types.is_empty()),
+            ("--off-cpu", self.off_cpu),
+            ("--min-block", self.min_block.is_some()),
             ("-g", self.call_graph.is_some()),
             ("--no-inherit", self.no_inherit),
         ];
@@ -140,6 +169,10 @@ impl TargetArgs {
     pub fn can_have_type(&self, kind: &str) -> anyhow::Result<bool> {
         let events = self.events()?;
         // Without counters, cpu-clock takes the place of cycles.
+        let types = self.profile_types()?;
+        if types.wall.is_some() {
+            return Ok(["samples", "wall"].contains(&kind) || types.cpu && kind == "cpu");
+        }
         let always = ["samples", "cpu", "cycles"].contains(&kind);
         Ok(always || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
     }
@@ -151,7 +184,7 @@ impl TargetArgs {
     /// Options for the sampler, checked as far as possible before anything is started.
     ///
     /// Errors: no target, a target that is not there, an unknown event, …
-    pub fn options(&self) -> anyhow::Result<(Options, Window)> {
+    pub fn options(&self) -> anyhow::Result<(Options, Types, Window)> {
         let cpus = match &self.cpu {
             Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
             None => None,
@@ -177,8 +210,26 @@ impl TargetArgs {
             delay: self.delay.unwrap_or_default(),
             duration: self.duration.or(endless.then_some(DEFAULT_DURATION)),
         };
+        let types = self.profile_types()?;
+        let switches = types.wall.is_some();
         let stdout_to_stderr = false;
-        Ok((Options { target, cpus, events, rate, stacks, inherit, stdout_to_stderr }, window))
+        let options =
+            Options { target, cpus, events, switches, rate, stacks, inherit, stdout_to_stderr };
+        Ok((options, types, window))
+    }
+
+    fn profile_types(&self) -> anyhow::Result<Types> {
+        let wall = self.off_cpu || self.types.contains(&Type::Wall);
+        if self.min_block.is_some() && !wall {
+            return Err(usage("--min-block is for -T wall and --off-cpu"));
+        }
+        if !self.event.is_empty() && (wall || !self.types.is_empty()) {
+            return Err(usage("-T and -e cannot be recorded together yet: leave one out"));
+        }
+        let time =
+            WallTime { off_cpu_only: self.off_cpu, min_block: self.min_block.unwrap_or_default() };
+        let cpu = self.types.contains(&Type::Cpu);
+        Ok(Types { cpu, wall: wall.then_some(time) })
     }
 
     fn target(&self) -> anyhow::Result<Target> {
@@ -256,6 +307,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "ms" => 1e-3,
+        "us" => 1e-6,
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,

@@ -9,4 +9,4 @@ pub mod maps;
 pub mod procfs;
 mod table;
 
-pub use table::{Process, ProcessTable, Thread};
+pub use table::{KINDS, Process, ProcessTable, Thread};

@@ -51,6 +51,16 @@ pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
     std::time::SystemTime::now().checked_sub(age)
 }
 
+/// Instruction and stack pointer of a thread that does not run, where it entered the kernel; for
+/// this user to read only where it may trace the process (`proc(5)`, `/proc/PID/syscall`).
+pub fn asleep_at(pid: i32, tid: i32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let mut from_the_end = text.split_ascii_whitespace().rev();
+    let mut word = || u64::from_str_radix(from_the_end.next()?.strip_prefix("0x")?, 16).ok();
+    let (ip, sp) = (word()?, word()?);
+    (ip != 0 && sp != 0).then_some((ip, sp))
+}
+
 /// Name of a thread, if it lives.
 pub fn comm(pid: i32, tid: i32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;

@@ -22,6 +22,9 @@ const MAX_ENDED: usize = 512;
 /// How often processes are read anew at most, while records are being lost.
 const READ_AGAIN: Duration = Duration::from_millis(250);
 
+/// Kinds of samples that a thread has labels of their own for.
+pub const KINDS: usize = 12;
+
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
@@ -67,9 +70,9 @@ pub struct Thread {
     pub pid: i32,
     /// Its name.
     pub name: Arc<str>,
-    /// Its labels, once they have been made: as they are, and of stacks that were completed
-    /// later.
-    pub labels: [Option<LabelSetId>; 2],
+    /// Its labels, once they have been made, by the kind of sample: those of the states that it
+    /// may be in, and the same for stacks that were completed later.
+    pub labels: [Option<LabelSetId>; KINDS],
 }
 
 /// All processes and threads that records have named.
@@ -100,12 +103,16 @@ impl ProcessTable {
         match *record {
             Record::Mmap(ref mmap) => self.mmap(mmap),
             Record::Comm { pid, tid, exec, name } => self.comm(pid, tid, exec, name),
-            Record::Fork { pid, parent, tid, parent_tid } => {
+            Record::Fork { pid, parent, tid, parent_tid, .. } => {
                 self.fork(pid, parent, tid, parent_tid)
             }
-            Record::Exit { pid, tid } => self.exit(pid, tid),
+            Record::Exit { pid, tid, .. } => self.exit(pid, tid),
             Record::Lost(_) => self.lost = true,
-            Record::Sample(_) | Record::Ksymbol { .. } | Record::Throttle | Record::Other => {}
+            Record::Sample(_)
+            | Record::Ksymbol { .. }
+            | Record::Switch { .. }
+            | Record::Throttle
+            | Record::Other => {}
         }
     }
 
@@ -135,7 +142,7 @@ impl ProcessTable {
             // unless they choose another.
             let name = procfs::comm(pid, tid).map(Arc::from);
             let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
-            Thread { pid, name: name.unwrap_or_default(), labels: [None; 2] }
+            Thread { pid, name: name.unwrap_or_default(), labels: [None; KINDS] }
         })
     }
 
@@ -244,11 +251,11 @@ impl ProcessTable {
         if tid == pid {
             self.forget_labels(pid);
         }
-        self.threads.insert(tid, Thread { pid, name, labels: [None; 2] });
+        self.threads.insert(tid, Thread { pid, name, labels: [None; KINDS] });
     }
 
     fn forget_labels(&mut self, pid: i32) {
-        self.threads.values_mut().filter(|t| t.pid == pid).for_each(|t| t.labels = [None; 2]);
+        self.threads.values_mut().filter(|t| t.pid == pid).for_each(|t| t.labels = [None; KINDS]);
     }
 
     fn fork(&mut self, pid: i32, parent: i32, tid: i32, parent_tid: i32) {
@@ -264,7 +271,7 @@ impl ProcessTable {
         }
         // Until it is named, a thread has the name of the thread that cloned it.
         let name = self.thread_mut(parent, parent_tid).name.clone();
-        self.threads.insert(tid, Thread { pid, name, labels: [None; 2] });
+        self.threads.insert(tid, Thread { pid, name, labels: [None; KINDS] });
     }
 
     fn exit(&mut self, pid: i32, tid: i32) {
@@ -383,14 +390,14 @@ mod tests {
             path: b"/bin/sh",
         };
         table.apply(&Record::Mmap(mmap));
-        table.apply(&Record::Fork { pid: child, parent, tid: child, parent_tid: parent });
+        table.apply(&Record::Fork { pid: child, parent, tid: child, parent_tid: parent, time: 1 });
         assert!(table.process(child).regions.find(0x1800).is_some());
         assert_eq!(table.born_alive().collect::<Vec<_>>(), [child]);
         table.apply(&Record::Comm { pid: child, tid: child, exec: true, name: b"ls" });
         assert!(table.process(child).regions.find(0x1800).is_none());
         assert!(table.process(parent).regions.find(0x1800).is_some());
         assert_eq!(&*table.thread_mut(child, child).name, "ls");
-        table.apply(&Record::Exit { pid: child, tid: child });
+        table.apply(&Record::Exit { pid: child, tid: child, time: 2 });
         assert_eq!(table.born_alive().count(), 0);
     }
 }

@@ -147,7 +147,7 @@ impl Builder {
     /// frame; its value is kept, and [`Builder::folded`] counts it.
     pub fn add(&mut self, stack: &[LocationId], labels: LabelSetId, column: Column, weight: i64) {
         let (row, _) = self.row_of_stack(stack.iter().rev().copied(), labels);
-        self.count(row, column, weight);
+        self.count(row, &[(column, weight)]);
     }
 
     /// Adds one sample of the stack that has `callers`, outermost first, and within them the
@@ -158,11 +158,27 @@ impl Builder {
     pub fn add_at(
         &mut self,
         callers: &[LocationId],
-        (mapping, address): (Option<MappingId>, u64),
+        innermost: (Option<MappingId>, u64),
         labels: LabelSetId,
         column: Column,
         weight: i64,
     ) {
+        self.add_stack(callers, Some(innermost), labels, &[(column, weight)]);
+    }
+
+    /// The same with several values of one sample; without `innermost`, the last of `callers` is
+    /// the innermost frame.
+    pub fn add_stack(
+        &mut self,
+        callers: &[LocationId],
+        innermost: Option<(Option<MappingId>, u64)>,
+        labels: LabelSetId,
+        values: &[(Column, i64)],
+    ) {
+        let Some((mapping, address)) = innermost else {
+            let (row, _) = self.row_of_stack(callers.iter().copied(), labels);
+            return self.count(row, values);
+        };
         let (parent, whole) = self.node_of(callers.iter().copied(), labels);
         let key = mapping.map_or(NO_NODE, |m| m.0);
         let leaf = Leaf { address, mapping: key, parent, labels: labels.0 };
@@ -176,7 +192,7 @@ impl Builder {
             }
             row
         });
-        self.count(row, column, weight);
+        self.count(row, values);
     }
 
     /// Index of the row of a stack, outermost frame first, and whether it is the whole stack's.
@@ -191,13 +207,13 @@ impl Builder {
         (row, whole && fits)
     }
 
-    fn count(&mut self, row: usize, column: Column, weight: i64) {
+    fn count(&mut self, row: usize, values: &[(Column, i64)]) {
         let width = self.profile.sample_types.len();
         let cell = &mut self.tables.values[row * width..(row + 1) * width];
-        if column.0 != 0 {
+        if values.iter().all(|(column, _)| column.0 != 0) {
             cell[0] += 1;
         }
-        cell[column.0] += weight;
+        values.iter().for_each(|&(column, weight)| cell[column.0] += weight);
         let Limits { part_nodes, part_rows, spilled_rows, .. } = self.limits;
         if (self.tables.rows.len() >= part_rows || self.tables.nodes.len() >= part_nodes)
             && self.spill.as_ref().is_some_and(|s| s.is_open(spilled_rows))
@@ -263,27 +279,6 @@ impl Builder {
         }
         self.tables.paths[slot] = path;
         (parent, whole)
-    }
-
-    /// Scales the values of a column so that they add up to `total`; when they add up to
-    /// nothing, they stay.
-    pub fn scale_to(&mut self, column: Column, total: i64) {
-        let width = self.profile.sample_types.len();
-        let cells = || (column.0..).step_by(width);
-        let all = self.tables.values.len();
-        let sum: i128 =
-            cells().take_while(|&i| i < all).map(|i| i128::from(self.tables.values[i])).sum();
-        if sum <= 0 {
-            return;
-        }
-        // Rounding what has been so far, not each value: then the sum is right, too.
-        let (mut before, mut given) = (0i128, 0i64);
-        for i in cells().take_while(|&i| i < all) {
-            before += i128::from(self.tables.values[i]);
-            let scaled = ((before * i128::from(total) + sum / 2) / sum) as i64;
-            self.tables.values[i] = scaled - given;
-            given = scaled;
-        }
     }
 
     /// Number of distinct stacks (with their labels) so far.

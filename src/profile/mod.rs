@@ -11,6 +11,7 @@ mod limits;
 mod merge;
 mod recent;
 mod run_time;
+mod scale;
 mod spill;
 mod stacks;
 mod strings;

@@ -171,6 +171,7 @@ mod tests {
                 target: Target::Everything,
                 cpus: None,
                 events: vec![event.clone()],
+                switches: false,
                 rate,
                 stacks: Stacks::None,
                 inherit: true,

@@ -1,6 +1,10 @@
 //! Events in, weighted stacks out: the hot path, from a decoded record to the profile's builder.
 //! Nothing here allocates for a stack, thread or image that was seen before.
 
+mod labels;
+mod state;
+mod wall;
+
 use rustc_hash::FxHashMap;
 
 use super::Weight;
@@ -9,12 +13,13 @@ use crate::os;
 use crate::process::elf::{build_id_in_notes, hex};
 use crate::process::image::{Image, State};
 use crate::process::{ProcessTable, procfs};
-use crate::profile::{
-    Builder, Column, Detail, Label, LabelSetId, LabelValue, LocationId, Mapping, MappingId, StrId,
-};
+use crate::profile::{Builder, Column, LabelSetId, LocationId, Mapping, MappingId};
 use crate::sampler::record::{Record, Sample, UserStack};
 use crate::sampler::{Event, Stacks};
 use crate::unwind::{self, Frame, StackEnd, Unwinder};
+use labels::Keys;
+pub use state::ThreadState;
+pub use wall::Wall;
 
 /// First address of the kernel's half.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
@@ -92,6 +97,8 @@ pub struct Aggregator {
     deep: u32,
     /// Stacks since then.
     taken: u32,
+    /// Where each thread's time goes, if that is wanted.
+    wall: Option<Wall>,
 }
 
 #[derive(Default)]
@@ -105,32 +112,13 @@ struct Scratch {
     trail: Vec<LocationId>,
 }
 
-/// Keys of labels.
-struct Keys {
-    pid: StrId,
-    tid: StrId,
-    process: StrId,
-    thread: StrId,
-    cgroup: StrId,
-    container: StrId,
-    container_id: StrId,
-    unwound: StrId,
-}
+/// The innermost frame of a stack, as [`Builder::location`] takes it.
+type Innermost = (Option<MappingId>, u64);
 
 impl Aggregator {
     /// An aggregator of samples whose events weigh this much.
     pub fn new(mut builder: Builder, stacks: Stacks, weights: Vec<Weight>) -> Aggregator {
-        let strings = &mut builder.profile.strings;
-        let keys = Keys {
-            pid: strings.intern("pid"),
-            tid: strings.intern("tid"),
-            process: strings.intern("process"),
-            thread: strings.intern("thread"),
-            cgroup: strings.intern("cgroup"),
-            container: strings.intern("container"),
-            container_id: strings.intern("container_id"),
-            unwound: strings.intern("unwound"),
-        };
+        let keys = Keys::new(&mut builder.profile.strings);
         Aggregator {
             table: ProcessTable::default(),
             builder,
@@ -150,6 +138,7 @@ impl Aggregator {
             last_labels: None,
             deep: 0,
             taken: 0,
+            wall: None,
         }
     }
 
@@ -173,6 +162,8 @@ impl Aggregator {
     /// Takes in an event.
     pub fn event(&mut self, event: &Event<'_>) {
         match event {
+            Event::Sample { event, sample, .. } if self.is_switch(*event) => self.goes_off(sample),
+            Event::Sample { event, sample, .. } if self.is_clock(*event) => self.runs(sample),
             Event::Sample { event, weight, sample } => {
                 let column = &self.weights[*event];
                 let (column, weight) = (column.column, column.of(*weight));
@@ -188,12 +179,24 @@ impl Aggregator {
             self.ksymbols.record(start, len, gone, name);
         }
         self.table.apply(record);
+        if self.wall.is_some() {
+            self.switches(record);
+        }
     }
 
     fn sample(&mut self, sample: &Sample<'_>, column: Column, weight: i64) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (leaf, later) = self.stack(sample, &mut scratch);
+        let labels = self.labels(sample.pid, sample.tid, later);
+        self.builder.add_stack(&scratch.callers, leaf, labels, &[(column, weight)]);
+        self.scratch = scratch;
+    }
+
+    /// Takes the stack of a sample: puts its callers, outermost first, into `scratch`, and
+    /// returns its innermost frame, if it has any, and whether a part was read later.
+    fn stack(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) -> (Option<Innermost>, bool) {
         self.counts.of_process(sample.pid);
         self.now = (sample.pid, sample.time);
-        let mut scratch = std::mem::take(&mut self.scratch);
         scratch.kernel.clear();
         scratch.chain.clear();
         sample.callchain.split(&mut scratch.kernel, &mut scratch.chain);
@@ -205,23 +208,13 @@ impl Aggregator {
         let in_kernel = scratch.kernel.len();
         let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
         let later = self.counts.completed_later > later;
-        let labels = self.labels(sample.pid, sample.tid, later);
-        let leaf = self.callers(&mut scratch, end);
-        if leaf.is_some() || scratch.callers.is_empty() {
-            let leaf = leaf.unwrap_or((None, sample.ip));
-            self.builder.add_at(&scratch.callers, leaf, labels, column, weight);
-        } else {
-            self.builder.add(&scratch.callers, labels, column, weight);
-        }
-        self.scratch = scratch;
+        let leaf = self.callers(scratch, end);
+        let nothing = scratch.callers.is_empty().then_some((None, sample.ip));
+        (leaf.or(nothing), later)
     }
 
     /// Puts together the callers of the innermost frame, and returns that.
-    fn callers(
-        &mut self,
-        scratch: &mut Scratch,
-        end: StackEnd,
-    ) -> Option<(Option<MappingId>, u64)> {
+    fn callers(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
         let Scratch { kernel, frames, callers, trail, .. } = scratch;
         callers.clear();
         if let Some(reason) = end.reason() {
@@ -404,58 +397,6 @@ impl Aggregator {
         let mapping = Mapping { limit: u64::MAX, file, ..Mapping::default() };
         let id = self.builder.add_mapping(mapping);
         self.run_time.insert((image, epoch), id);
-        id
-    }
-
-    fn labels(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
-        match self.last_labels {
-            Some((last, labels)) if last == (pid, tid) && !later => labels,
-            _ => {
-                let labels = self.labels_of(pid, tid, later);
-                self.last_labels = (!later).then_some(((pid, tid), labels));
-                labels
-            }
-        }
-    }
-
-    fn labels_of(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
-        if let Some(labels) = self.table.thread_mut(pid, tid).labels[usize::from(later)] {
-            return labels;
-        }
-        let detail = self.builder.detail();
-        let thread = self.table.thread_mut(pid, tid).name.clone();
-        let name = self.table.process(pid).name.clone();
-        let cgroup = self.table.cgroup(pid);
-        let container = cgroup.container.as_ref().map(|c| self.table.container(pid, c));
-        let profile = &mut self.builder.profile;
-        let number = |key, value: i32| Label {
-            key,
-            value: LabelValue::Num { value: i64::from(value), unit: StrId::EMPTY },
-        };
-        let mut set = Vec::with_capacity(8);
-        let mut texts = [
-            (self.keys.process, Some(&*name)),
-            (self.keys.thread, Some(&*thread)),
-            (self.keys.cgroup, cgroup.path.as_deref()),
-            (self.keys.container, container.as_ref().map(|c| &*c.0)),
-            (self.keys.container_id, container.as_ref().and_then(|c| c.1.as_deref())),
-            (self.keys.unwound, later.then_some("from live memory")),
-        ];
-        self.counts.unlabelled += u64::from(detail != Detail::Thread);
-        match detail {
-            Detail::Thread => {
-                set.extend([number(self.keys.pid, pid), number(self.keys.tid, tid)]);
-            }
-            Detail::Process => set.push(number(self.keys.pid, pid)),
-            Detail::Names => texts[1].1 = None,
-        }
-        for (key, text) in texts {
-            if let Some(text) = text.filter(|t| !t.is_empty()) {
-                set.push(Label { key, value: LabelValue::Str(profile.strings.intern(text)) });
-            }
-        }
-        let id = profile.labels.intern(&set);
-        self.table.thread_mut(pid, tid).labels[usize::from(later)] = Some(id);
         id
     }
 

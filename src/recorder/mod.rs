@@ -11,7 +11,7 @@ mod watch;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use aggregate::{Aggregator, Counts};
+pub use aggregate::{Aggregator, Counts, ThreadState, Wall};
 pub use finish::Aggregated;
 pub use interrupts::Interrupts;
 
@@ -38,6 +38,24 @@ pub struct Window {
     pub delay: Duration,
     /// Samples so long at most; `None`: until the target ends.
     pub duration: Option<Duration>,
+}
+
+/// Which profile types are recorded besides the events that were named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Types {
+    /// CPU time, although other things are recorded, too.
+    pub cpu: bool,
+    /// Where the time of each thread goes.
+    pub wall: Option<WallTime>,
+}
+
+/// What of a thread's time is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallTime {
+    /// Not what it runs.
+    pub off_cpu_only: bool,
+    /// Shorter waits are not told by stack.
+    pub min_block: Duration,
 }
 
 /// What a sample's weight is and where it goes.
@@ -87,12 +105,13 @@ pub struct Recording {
 /// Errors: one line that says what is in the way, before anything was sampled.
 pub fn record(
     options: &Options,
+    types: Types,
     window: Window,
     interrupts: &Interrupts,
     say: &mut dyn FnMut(&str),
     tick: &mut dyn FnMut(Tick),
 ) -> Result<Recording, Error> {
-    let mut options = options.clone();
+    let mut options = Options { switches: types.wall.is_some(), ..options.clone() };
     let (mut stopped, mut child) = (None, None);
     if let Target::Command(words) = &options.target {
         let started = Stopped::start(words, options.stdout_to_stderr)?;
@@ -116,12 +135,14 @@ pub fn record(
         child = Some(stopped.go()?);
     }
     let began = (Instant::now(), SystemTime::now());
-    let mut aggregator = new_aggregator(&options, &session);
+    let mut aggregator = new_aggregator(&options, types, &session);
     let mut watch = Watch::new(&options.target, &session.pids, child.as_ref());
     run(&mut session, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
+    let end = os::monotonic_nanos();
     session.stop();
     let lasted = began.0.elapsed();
     take_in(&mut session, &mut aggregator, u64::MAX);
+    aggregator.end_of_wall(end);
     drop(precedence);
     let settled = aggregator.builder.settle();
     aggregator.scale(session.counts());
@@ -204,6 +225,9 @@ fn run(
         let tick_ms = pace.tick_ms(aggregator.depth(), took, began.elapsed());
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
+        if session.thin_switches() > 1 {
+            aggregator.look_at_waits();
+        }
         let (settled, looked) = (session.settled(), Instant::now());
         take_in(session, aggregator, settled);
         took = looked.elapsed();
@@ -224,19 +248,58 @@ fn take_in(session: &mut Session, aggregator: &mut Aggregator, until: u64) {
     session.drain(until, |event| aggregator.event(&event));
 }
 
-fn new_aggregator(options: &Options, session: &Session) -> Aggregator {
-    let (types, weights) = sample_types(options, session);
+fn new_aggregator(options: &Options, wanted: Types, session: &Session) -> Aggregator {
+    let (mut types, weights) = sample_types(options, wanted, session);
+    let wall = Column(types.len());
+    if wanted.wall.is_some() {
+        types.push(("wall".to_owned(), "nanoseconds"));
+    }
     let names: Vec<(&str, &str)> = types.iter().map(|(k, u)| (k.as_str(), *u)).collect();
     let mut builder = Builder::new(&names).with_spill(tempfile::tempfile);
     let profile = &mut builder.profile;
-    let first = profile.sample_types[1];
+    let first = profile.sample_types[1.min(types.len() - 1)];
     if types.len() > 2 {
         profile.default_sample_type = first.kind;
     }
     profile.period_type = first;
-    let fixed = weights[0].fixed.or(session.period().map(|p| p as i64));
+    let fixed = weights.first().and_then(|w| w.fixed).or(session.period().map(|p| p as i64));
     profile.period = fixed.unwrap_or(1);
-    Aggregator::new(builder, options.stacks, weights)
+    let cpu = types.iter().any(|(kind, _)| kind == "cpu").then(|| weights[0].column);
+    let mut aggregator = Aggregator::new(builder, options.stacks, weights);
+    if let (Some(time), Some(switch)) = (wanted.wall, session.switch_event()) {
+        let cpu = cpu.map(|column| (column, profile_period(session)));
+        let min_block = time.min_block.as_nanos() as u64;
+        let began = os::monotonic_nanos();
+        let events = (0, switch);
+        aggregator.set_wall(Wall::new(wall, !time.off_cpu_only, min_block, began, events, cpu));
+        for (pid, tid) in threads_of(&options.target, &session.pids) {
+            aggregator.was_there(pid, tid);
+        }
+    }
+    aggregator
+}
+
+/// The threads that are recorded from the beginning on, each with its process.
+fn threads_of(target: &Target, pids: &[i32]) -> Vec<(i32, i32)> {
+    match target {
+        // It has not begun yet.
+        Target::Command(_) => Vec::new(),
+        Target::Threads(tids) => {
+            tids.iter().filter_map(|&tid| Some((procfs::owner(tid)?.0, tid))).collect()
+        }
+        _ => {
+            let threads = |&pid: &i32| {
+                let tids = procfs::threads(pid).unwrap_or_default();
+                tids.into_iter().map(move |tid| (pid, tid))
+            };
+            pids.iter().flat_map(threads).collect()
+        }
+    }
+}
+
+/// Nanoseconds that a sample of the clock stands for.
+fn profile_period(session: &Session) -> i64 {
+    session.period().map_or(0, |period| period as i64)
 }
 
 /// `samples/count`, and one for each event.
@@ -245,11 +308,17 @@ fn new_aggregator(options: &Options, session: &Session) -> Aggregator {
 /// nanoseconds: each sample stands for one period of the frequency.
 fn sample_types(
     options: &Options,
+    wanted: Types,
     session: &Session,
 ) -> (Vec<(String, &'static str)>, Vec<Weight>) {
     let mut types = vec![("samples".to_owned(), "count")];
     let mut weights = Vec::new();
     for spec in session.events() {
+        // The clock is there for the sake of wall time, and has no column unless it is wanted.
+        let unwanted = wanted.wall.is_some() && !wanted.cpu && options.events.is_empty();
+        if spec.kind == Kind::Switch || unwanted {
+            continue;
+        }
         let (mut kind, mut unit) = spec.value_type();
         let mut fixed = None;
         if options.events.is_empty()

@@ -24,6 +24,10 @@ const OTHER_FILES: u64 = 128;
 /// threads that were not attached; each round attaches all that it sees.
 const MAX_ROUNDS: usize = 50;
 
+/// When threads stop running too often, so many times are sampled once. It is no divisor of what
+/// programs do by turns.
+pub const THINNED: u64 = 61;
+
 /// Who an event is opened on.
 #[derive(Clone, Copy)]
 pub enum Who<'a> {
@@ -94,7 +98,10 @@ impl Attacher {
         }
         let default = self.events.is_empty();
         if default {
-            self.events.push(EventSpec::cycles());
+            // Time on a CPU and off it are told by one clock.
+            let clock = self.options.switches;
+            let event = if clock { EventSpec::cpu_clock() } else { EventSpec::cycles() };
+            self.events.push(event);
         }
         for i in 0..self.events.len() {
             let spec = self.events[i].clone();
@@ -114,8 +121,36 @@ impl Attacher {
             }
             self.triggers.push(trigger(&self.events[i], self.options.rate, max_rate));
         }
+        if self.options.switches {
+            self.resolve_switches()?;
+        }
         self.note_short_period();
         Ok(())
+    }
+
+    fn resolve_switches(&mut self) -> Result<(), Error> {
+        let trigger = Trigger::Period(1);
+        if !self.features.kernel {
+            // That is where they happen.
+            let denied = io::Error::from_raw_os_error(libc::EACCES);
+            return Err(Error::other(explain(&denied, Wanted::Kernel)));
+        }
+        let before = (self.features, self.notes.len());
+        let mut spec = EventSpec::switches();
+        if self.try_event(&spec, trigger).is_err() || !self.features.kernel {
+            self.features = before.0;
+            self.notes.truncate(before.1);
+            spec = EventSpec::software_switches();
+            self.try_event(&spec, trigger).map_err(|e| self.refused(&spec, &e))?;
+        }
+        self.events.extend([spec.clone(), spec]);
+        self.triggers.extend([trigger, Trigger::Period(THINNED)]);
+        Ok(())
+    }
+
+    /// The event waits until it takes the place of another.
+    fn waits(&self, event: usize) -> bool {
+        self.options.switches && event + 1 == self.events.len()
     }
 
     fn note_short_period(&mut self) {
@@ -186,6 +221,7 @@ impl Attacher {
             stacks: self.options.stacks,
             inherit: self.options.inherit && !self.cpu_wide,
             sideband,
+            switches: sideband && self.options.switches,
             on_exec: !self.cpu_wide && matches!(self.options.target, super::Target::Command(_)),
             cpu_wide: self.cpu_wide,
         }
@@ -220,7 +256,8 @@ impl Attacher {
     /// Returns false when the thread is gone.
     pub fn open(&mut self, who: Who<'_>, rings: &[Ring]) -> io::Result<bool> {
         for event in 0..self.events.len() {
-            let shape = self.shape(self.triggers[event], event == 0);
+            let mut shape = self.shape(self.triggers[event], event == 0);
+            shape.on_exec &= !self.waits(event);
             for ring in rings {
                 let mut builder = sampling_event(&self.events[event], &shape, self.features);
                 builder.enabled(false).one_cpu(ring.cpu() as usize);
@@ -249,11 +286,26 @@ impl Attacher {
         let mut counter = builder.build()?;
         set_output(&counter, ring.fd())?;
         self.ids.insert(counter.id(), Opened { event });
-        if !on_exec {
+        if !on_exec && !self.waits(usize::from(event)) {
             counter.enable()?;
         }
         self.counters.push(counter);
         Ok(())
+    }
+
+    /// Samples the event `to` from now on, and not `from`. (The period of an event can be changed,
+    /// but not that of those that were inherited from it.)
+    pub fn replace(&mut self, from: usize, to: usize) {
+        for (event, on) in [(to, true), (from, false)] {
+            let ids = &self.ids;
+            let is_it = |c: &&mut Counter| {
+                ids.get(&c.id()).is_some_and(|opened| usize::from(opened.event) == event)
+            };
+            for counter in self.counters.iter_mut().filter(is_it) {
+                // One whose thread is gone has nothing to sample.
+                let _ = if on { counter.enable() } else { counter.disable() };
+            }
+        }
     }
 
     /// Number of CPUs.

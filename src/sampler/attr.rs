@@ -44,6 +44,9 @@ pub enum Trigger {
 /// Clocks run with a fixed period, so each sample weighs exactly that. Tracepoints and the like
 /// are sampled each time unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
+    if spec.kind == Kind::Switch {
+        return Trigger::Period(1);
+    }
     let frequency = match rate {
         Rate::Period(period) if spec.kind == Kind::Clock => {
             return Trigger::Period(period.max(SHORTEST_CLOCK));
@@ -54,7 +57,7 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     };
     match spec.kind {
         Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(SHORTEST_CLOCK)),
-        Kind::Tracepoint => Trigger::Period(1),
+        Kind::Tracepoint | Kind::Switch => Trigger::Period(1),
         Kind::Software | Kind::Hardware => Trigger::Frequency(frequency),
     }
 }
@@ -63,12 +66,18 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
 ///
 /// `PERF_SAMPLE_PERIOD` only with a frequency: with a fixed period it makes the kernel ignore
 /// the period of software events (`perf_swevent_event` in kernel/events/core.c).
-pub fn layout(trigger: Trigger, stacks: Stacks) -> Layout {
+pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: Stacks) -> Layout {
     Layout {
+        raw: has_raw(spec),
         period: matches!(trigger, Trigger::Frequency(_)),
         callchain: stacks != Stacks::None,
         user_stack: matches!(stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. }),
     }
+}
+
+/// What a thread does next stands in the fields of `sched:sched_switch`.
+fn has_raw(spec: &EventSpec) -> bool {
+    spec.kind == Kind::Switch && spec.type_ == sys::PERF_TYPE_TRACEPOINT
 }
 
 /// The event that owns a ring buffer: it counts nothing and never ends.
@@ -99,6 +108,8 @@ pub struct Shape {
     pub inherit: bool,
     /// It carries the records about mappings, names and ends (one event of a thread does).
     pub sideband: bool,
+    /// It carries the records about who runs when.
+    pub switches: bool,
     /// It starts when the process calls `execve`.
     pub on_exec: bool,
     /// All processes of a CPU.
@@ -131,6 +142,10 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     attr.set_inherit(u64::from(shape.inherit));
     attr.set_enable_on_exec(u64::from(shape.on_exec));
     set_stacks(attr, shape.stacks, features);
+    if has_raw(spec) {
+        attr.sample_type |= SampleFlag::RAW.bits();
+    }
+    attr.set_context_switch(u64::from(shape.switches));
     if shape.sideband {
         attr.set_mmap(1);
         attr.set_mmap2(1);
@@ -174,8 +189,8 @@ mod tests {
         let faults = EventSpec::parse("page-faults").unwrap();
         assert_eq!(trigger(&faults, Rate::Frequency(99), 100_000), Trigger::Frequency(99));
         assert_eq!(trigger(&faults, Rate::Period(7), 100_000), Trigger::Period(7));
-        assert!(!layout(Trigger::Period(1), Stacks::FramePointer).period);
-        assert!(layout(Trigger::Frequency(1), Stacks::FramePointer).period);
+        assert!(!layout(&clock, Trigger::Period(1), Stacks::FramePointer).period);
+        assert!(layout(&clock, Trigger::Frequency(1), Stacks::FramePointer).period);
     }
 
     #[test]
@@ -185,6 +200,7 @@ mod tests {
             stacks: Stacks::Auto { dump: 1 << 20 },
             inherit: true,
             sideband: true,
+            switches: false,
             on_exec: false,
             cpu_wide: false,
         };

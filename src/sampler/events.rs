@@ -20,6 +20,8 @@ pub enum Kind {
     Hardware,
     /// A tracepoint.
     Tracepoint,
+    /// A thread stops running on a CPU; see [`EventSpec::switches`].
+    Switch,
 }
 
 /// An event, ready to be opened.
@@ -105,6 +107,24 @@ impl EventSpec {
         EventSpec::plain("cpu-clock", Kind::Clock, type_, u64::from(config))
     }
 
+    /// Each time that a thread stops running on a CPU: the tracepoint `sched:sched_switch`, which
+    /// tells why, where this user may read it, else the software event.
+    pub fn switches() -> EventSpec {
+        match tracepoint_id("sched", "sched_switch") {
+            Ok(id) => {
+                let name = "sched:sched_switch";
+                EventSpec::plain(name, Kind::Switch, sys::PERF_TYPE_TRACEPOINT, id)
+            }
+            Err(_) => EventSpec::software_switches(),
+        }
+    }
+
+    /// The software event, for those who may not use tracepoints.
+    pub fn software_switches() -> EventSpec {
+        let config = u64::from(sys::PERF_COUNT_SW_CONTEXT_SWITCHES);
+        EventSpec::plain("context-switches", Kind::Switch, sys::PERF_TYPE_SOFTWARE, config)
+    }
+
     fn plain(name: &str, kind: Kind, type_: u32, config: u64) -> EventSpec {
         EventSpec {
             name: name.to_owned(),
@@ -152,7 +172,7 @@ impl EventSpec {
     pub fn nearest_software(&self) -> &'static str {
         match self.kind {
             Kind::Hardware => "cpu-clock (where CPU time goes)",
-            Kind::Tracepoint => "context-switches",
+            Kind::Tracepoint | Kind::Switch => "context-switches",
             _ => "cpu-clock",
         }
     }

@@ -62,7 +62,8 @@ impl ProcessFilter {
                 Record::Fork { pid, .. }
                 | Record::Comm { pid, .. }
                 | Record::Mmap(super::record::Mmap { pid, .. })
-                | Record::Exit { pid, .. },
+                | Record::Exit { pid, .. }
+                | Record::Switch { pid, .. },
             ) => self.pids.contains(&pid),
             Event::Other(_) => true,
         }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     fn fork(pid: i32, parent: i32) -> Event<'static> {
-        Event::Other(Record::Fork { pid, parent, tid: pid, parent_tid: parent })
+        Event::Other(Record::Fork { pid, parent, tid: pid, parent_tid: parent, time: 0 })
     }
 
     fn comm(pid: i32, exec: bool) -> Event<'static> {

@@ -64,6 +64,9 @@ pub struct Options {
     pub cpus: Option<Vec<u32>>,
     /// The events; empty: `cycles`, or `cpu-clock` where there is no PMU.
     pub events: Vec<EventSpec>,
+    /// Also sample each thread when it stops running, and tell who runs when. The events for
+    /// that come last.
+    pub switches: bool,
     /// How often.
     pub rate: Rate,
     /// How stacks are taken.

@@ -45,6 +45,8 @@ pub struct Layout {
     pub period: bool,
     /// `PERF_SAMPLE_CALLCHAIN`.
     pub callchain: bool,
+    /// `PERF_SAMPLE_RAW`: the fields of a tracepoint.
+    pub raw: bool,
     /// `PERF_SAMPLE_REGS_USER` and `PERF_SAMPLE_STACK_USER`, with the registers of [`Regs`].
     pub user_stack: bool,
 }
@@ -129,6 +131,8 @@ pub struct Sample<'a> {
     pub kernel: bool,
     /// The call chain as the kernel gives it: kernel part and user part, with markers.
     pub callchain: Callchain<'a>,
+    /// The fields of a tracepoint, if the layout has them.
+    pub raw: &'a [u8],
     /// User registers and stack.
     pub user: UserStack<'a>,
 }
@@ -214,6 +218,8 @@ pub enum Record<'a> {
         tid: i32,
         /// Thread that forked.
         parent_tid: i32,
+        /// `CLOCK_MONOTONIC`, nanoseconds.
+        time: u64,
     },
     /// A thread ended (`PERF_RECORD_EXIT`).
     Exit {
@@ -221,6 +227,21 @@ pub enum Record<'a> {
         pid: i32,
         /// Thread.
         tid: i32,
+        /// `CLOCK_MONOTONIC`, nanoseconds.
+        time: u64,
+    },
+    /// A thread began to run on a CPU, or ended to (`PERF_RECORD_SWITCH`).
+    Switch {
+        /// Process.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+        /// `CLOCK_MONOTONIC`, nanoseconds.
+        time: u64,
+        /// It does not run any more.
+        out: bool,
+        /// It would have run on.
+        preempted: bool,
     },
     /// So many records were lost because the ring was full.
     Lost(u64),
@@ -298,10 +319,19 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
         let count = r.u64()?;
         callchain = Callchain(r.bytes(count.checked_mul(8)?)?);
     }
+    let raw = if layout.raw { raw(&mut r)? } else { &[] };
     let user = if layout.user_stack { user_stack(&mut r)? } else { UserStack::None };
     let kernel =
         u32::from(header.misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK == sys::PERF_RECORD_MISC_KERNEL;
-    Some(Sample { id, ip, pid, tid, time, period, kernel, callchain, user })
+    Some(Sample { id, ip, pid, tid, time, period, kernel, callchain, raw, user })
+}
+
+/// A length of four bytes, and so many bytes.
+fn raw<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let (size, rest) = r.0.split_first_chunk::<4>()?;
+    let (raw, rest) = rest.split_at_checked(u32::from_ne_bytes(*size) as usize)?;
+    r.0 = rest;
+    Some(raw)
 }
 
 fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
@@ -340,12 +370,12 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
         sys::PERF_RECORD_FORK => {
             let (pid, parent) = r.pair()?;
             let (tid, parent_tid) = r.pair()?;
-            Record::Fork { pid, parent, tid, parent_tid }
+            Record::Fork { pid, parent, tid, parent_tid, time: r.u64()? }
         }
         sys::PERF_RECORD_EXIT => {
             let (pid, _) = r.pair()?;
             let (tid, _) = r.pair()?;
-            Record::Exit { pid, tid }
+            Record::Exit { pid, tid, time: r.u64()? }
         }
         sys::PERF_RECORD_LOST => {
             r.u64()?;
@@ -358,6 +388,15 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
             let flags = kind >> 16;
             let gone = flags & sys::PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0;
             Record::Ksymbol { start, len: len.into(), gone, name: r.text() }
+        }
+        sys::PERF_RECORD_SWITCH | sys::PERF_RECORD_SWITCH_CPU_WIDE => {
+            // Who it is stands behind what all records have.
+            let mut trailer = Reader(record.get(body_end..)?);
+            let ((pid, tid), time) = (trailer.pair()?, trailer.u64()?);
+            let is = |bit: u32| u32::from(header.misc) & bit != 0;
+            let out = is(sys::PERF_RECORD_MISC_SWITCH_OUT);
+            let preempted = out && is(sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT);
+            Record::Switch { pid, tid, time, out, preempted }
         }
         sys::PERF_RECORD_THROTTLE => Record::Throttle,
         _ => Record::Other,
@@ -381,109 +420,4 @@ fn mmap2<'a>(header: Header, mut r: Reader<'a>) -> Option<Mmap<'a>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const FULL: Layout = Layout { period: true, callchain: true, user_stack: true };
-
-    fn words(words: &[u64]) -> Vec<u8> {
-        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
-    }
-
-    fn sample_bytes() -> Vec<u8> {
-        let tid = (7u64 << 32) | 5;
-        let mut b = words(&[0, 42, 0x1000, tid, 99, 3]);
-        b.extend(words(&[5, CONTEXT_KERNEL, 0xffff_8000_0000_0001, CONTEXT_USER, 0x1000, 0x2000]));
-        b.extend(words(&[2, 0xa, 0xb, 0xc, 0xd, 4, 5, 0xb0, 0x50, 0x1000]));
-        b.extend(words(&[8, 9, 10, 11, 12, 13, 14, 15]));
-        b.extend(words(&[32, 1, 2, 3, 4, 16]));
-        b
-    }
-
-    #[test]
-    fn sample_with_everything() {
-        let bytes = sample_bytes();
-        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
-        let s = sample(header, &bytes, FULL).unwrap();
-        assert_eq!((s.id, s.ip, s.pid, s.tid, s.time), (42, 0x1000, 5, 7, 99));
-        assert_eq!((s.period, s.kernel), (Some(3), false));
-        assert_eq!(time_of(header, &bytes), Some(99));
-        let (mut kernel, mut user) = (vec![], vec![]);
-        s.callchain.split(&mut kernel, &mut user);
-        assert_eq!(kernel, [0xffff_8000_0000_0001]);
-        assert_eq!(user, [0x1000, 0x2000]);
-        let UserStack::Native { regs, all, bytes, full } = s.user else { panic!("no stack") };
-        assert_eq!(regs, Regs { ip: 0x1000, sp: 0x50, bp: 0xb0 });
-        let want = [0xa, 0xd, 0xc, 0xb, 4, 5, 0xb0, 0x50, 8, 9, 10, 11, 12, 13, 14, 15];
-        assert_eq!(all.in_dwarf_order(), Some(want));
-        assert_eq!(AllRegs::new(&[0; 8]).in_dwarf_order(), None);
-        assert_eq!(bytes, words(&[1, 2]));
-        assert!(!full);
-    }
-
-    #[test]
-    fn a_length_that_lies_is_refused() {
-        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: 0 };
-        for (word, lie) in [(6, u64::MAX), (6, 1 << 20), (30, u64::MAX), (35, 33)] {
-            let mut bytes = sample_bytes();
-            bytes[word * 8..word * 8 + 8].copy_from_slice(&lie.to_ne_bytes());
-            assert_eq!(sample(header, &bytes, FULL), None, "word {word} = {lie}");
-        }
-    }
-
-    #[test]
-    fn mmap2_with_build_id() {
-        let mut b = words(&[0, (7 << 32) | 5, 0x4000, 0x1000, 0x2000]);
-        b.extend([4, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef]);
-        b.extend(words(&[0, 0, 5]));
-        b.extend(b"/bin/true\0\0\0\0\0\0\0");
-        b.extend(words(&[0, 77, 0]));
-        let header = Header {
-            kind: sys::PERF_RECORD_MMAP2,
-            misc: sys::PERF_RECORD_MISC_MMAP_BUILD_ID as u16,
-            size: b.len() as u16,
-        };
-        let Some(Record::Mmap(m)) = other(header, &b) else { panic!("no mmap") };
-        assert_eq!((m.pid, m.start, m.len, m.offset, m.prot), (5, 0x4000, 0x1000, 0x2000, 5));
-        assert_eq!(m.build_id, Some(&[0xde, 0xad, 0xbe, 0xef][..]));
-        assert_eq!(m.path, b"/bin/true");
-        assert_eq!(time_of(header, &b), Some(77));
-    }
-
-    #[test]
-    fn ksymbol() {
-        let mut b = words(&[0, 0xffff_ffff_c000_0000, 64 | 1 << 32 | 1 << 48]);
-        b.extend(b"bpf_prog_1\0\0\0\0\0\0");
-        b.extend(words(&[0, 77, 0]));
-        let header = Header { kind: sys::PERF_RECORD_KSYMBOL, misc: 0, size: b.len() as u16 };
-        let name = b"bpf_prog_1";
-        let expected = Record::Ksymbol { start: 0xffff_ffff_c000_0000, len: 64, gone: true, name };
-        assert_eq!(other(header, &b), Some(expected));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_decode_without_panic(
-            bytes in proptest::collection::vec(any::<u8>(), 0..400),
-            kind in 0u32..24, misc: u16, period: bool, callchain: bool, user_stack: bool,
-        ) {
-            let header = Header { kind, misc, size: bytes.len() as u16 };
-            let _ = time_of(header, &bytes);
-            let _ = sample_id(&bytes);
-            let _ = other(header, &bytes);
-            if let Some(s) = sample(header, &bytes, Layout { period, callchain, user_stack }) {
-                s.callchain.split(&mut Vec::new(), &mut Vec::new());
-            }
-        }
-
-        #[test]
-        fn a_damaged_sample_decodes_without_panic(at in 0usize..176, to: u8, cut in 0usize..177) {
-            let mut bytes = sample_bytes();
-            if let Some(b) = bytes.get_mut(at) { *b = to; }
-            bytes.truncate(cut);
-            let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 1, size: 0 };
-            let _ = sample(header, &bytes, FULL);
-        }
-    }
-}
+mod tests;

@@ -168,6 +168,12 @@ impl Ring {
         self.field(offset).store(self.tail, Ordering::Release);
     }
 
+    /// Bytes that wait to be read now.
+    pub fn filled(&self) -> u64 {
+        let offset = std::mem::offset_of!(perf_event_mmap_page, data_head);
+        self.field(offset).load(Ordering::Acquire).wrapping_sub(self.tail)
+    }
+
     /// Bytes that wait to be read, as of the last [`Ring::refresh`].
     pub fn waiting(&self) -> u64 {
         self.head.wrapping_sub(self.tail)

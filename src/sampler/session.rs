@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use perf_event_open_sys::bindings as sys;
 
-use super::attach::{Attacher, Who};
+use super::attach::{Attacher, THINNED, Who};
 use super::attr::{self, Trigger};
 use super::events::Kind;
 use super::filter::ProcessFilter;
@@ -52,6 +52,10 @@ pub struct Session {
     counts_target: bool,
     /// Each event as the kernel counted it, known after [`Session::stop`].
     counts: Vec<u64>,
+    /// Each so many switches are sampled.
+    thinning: u64,
+    /// What was lost when that was looked at last.
+    lost_before: u64,
     /// Processes that were attached to at the beginning.
     pub pids: Vec<i32>,
 }
@@ -72,17 +76,39 @@ impl Session {
         } else {
             (None, attach(&mut attacher, options, command, &mut rings.all)?)
         };
-        let layouts = attacher.triggers.iter().map(|&t| attr::layout(t, options.stacks)).collect();
+        let layouts = attacher
+            .events
+            .iter()
+            .zip(&attacher.triggers)
+            .map(|(spec, &trigger)| attr::layout(spec, trigger, options.stacks))
+            .collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
-        let counts = Vec::new();
-        let moved = None;
-        Ok(Session { attacher, rings, moved, layouts, filter, stats, counts_target, counts, pids })
+        let (counts, thinning, lost_before, moved) = (Vec::new(), 1, 0, None);
+        Ok(Session {
+            attacher,
+            rings,
+            moved,
+            layouts,
+            filter,
+            stats,
+            counts_target,
+            counts,
+            thinning,
+            lost_before,
+            pids,
+        })
     }
 
     /// The events that are sampled, defaults resolved.
     pub fn events(&self) -> &[EventSpec] {
         &self.attacher.events
+    }
+
+    /// The event that tells when threads stop running, if that is wanted; behind it comes the one
+    /// that takes its place in [`Session::thin_switches`].
+    pub fn switch_event(&self) -> Option<usize> {
+        self.events().iter().position(|e| e.kind == Kind::Switch)
     }
 
     /// The period of the first event, if it is fixed.
@@ -174,6 +200,21 @@ impl Session {
         });
     }
 
+    /// Samples fewer of the switches when a ring fills up faster than it is read; to be called
+    /// before [`Session::drain`]. Returns how many one sample stands for.
+    pub fn thin_switches(&mut self) -> u64 {
+        let fills = |ring: &Ring| ring.filled() * 2 > ring.size();
+        let lost = std::mem::replace(&mut self.lost_before, self.stats.lost) < self.stats.lost;
+        if let Some(event) = self.switch_event()
+            && (lost || self.rings.all.iter().any(fills))
+            && self.thinning == 1
+        {
+            self.thinning = THINNED;
+            self.attacher.replace(event, event + 1);
+        }
+        self.thinning
+    }
+
     /// Replaces rings that turn out to be used by larger ones; to be called after each wait.
     pub fn widen_rings(&mut self) {
         self.rings.widen(&mut self.attacher);
@@ -244,7 +285,7 @@ fn new_attacher(options: &Options, cpus: &[u32]) -> Result<(Attacher, bool), Err
         Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
         Rate::Max => false,
     };
-    if processes && options.inherit && cpu_time && seldom {
+    if processes && options.inherit && cpu_time && seldom && !options.switches {
         match Attacher::new(options, cpus.to_vec(), true) {
             Ok(attacher) if attacher.features.kernel => return Ok((attacher, true)),
             // Not permitted: the target's own threads may be.

@@ -114,7 +114,7 @@ impl Replay {
                 None
             }
             &Item::Fork { pid, parent, tid, parent_tid } => {
-                self.table.apply(&Record::Fork { pid, parent, tid, parent_tid });
+                self.table.apply(&Record::Fork { pid, parent, tid, parent_tid, time: 0 });
                 None
             }
             Item::Sample(sample) => Some(self.unwind(sample)),

@@ -1,0 +1,39 @@
+//! Values that are scaled to what is known of their sum.
+
+use rustc_hash::FxHashMap;
+
+use super::{Builder, Column, LabelSetId};
+
+impl Builder {
+    /// Scales the values of a column so that they add up to `total`; when they add up to
+    /// nothing, they stay.
+    pub fn scale_to(&mut self, column: Column, total: i64) {
+        let width = self.profile.sample_types.len();
+        let cells = || (column.0..).step_by(width);
+        let all = self.tables.values.len();
+        let sum: i128 =
+            cells().take_while(|&i| i < all).map(|i| i128::from(self.tables.values[i])).sum();
+        if sum <= 0 {
+            return;
+        }
+        // Rounding what has been so far, not each value: then the sum is right, too.
+        let (mut before, mut given) = (0i128, 0i64);
+        for i in cells().take_while(|&i| i < all) {
+            before += i128::from(self.tables.values[i]);
+            let scaled = ((before * i128::from(total) + sum / 2) / sum) as i64;
+            self.tables.values[i] = scaled - given;
+            given = scaled;
+        }
+    }
+
+    /// Scales the values of a column in the samples with some labels, by a fraction for each.
+    pub fn scale_labelled(&mut self, column: Column, shares: &FxHashMap<LabelSetId, (i64, i64)>) {
+        let width = self.profile.sample_types.len();
+        for (row, values) in self.tables.rows.iter().zip(self.tables.values.chunks_mut(width)) {
+            if let Some(&(numerator, denominator)) = shares.get(&row.labels) {
+                let scaled = i128::from(values[column.0]) * i128::from(numerator);
+                values[column.0] = (scaled / i128::from(denominator.max(1))) as i64;
+            }
+        }
+    }
+}

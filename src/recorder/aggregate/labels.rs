@@ -1,0 +1,96 @@
+//! The labels of samples.
+
+use super::{Aggregator, ThreadState};
+use crate::process::KINDS;
+use crate::profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable};
+
+/// Keys of labels.
+pub(super) struct Keys {
+    pid: StrId,
+    tid: StrId,
+    process: StrId,
+    thread: StrId,
+    cgroup: StrId,
+    container: StrId,
+    container_id: StrId,
+    unwound: StrId,
+    state: StrId,
+}
+
+impl Keys {
+    pub fn new(strings: &mut StringTable) -> Keys {
+        Keys {
+            pid: strings.intern("pid"),
+            tid: strings.intern("tid"),
+            process: strings.intern("process"),
+            thread: strings.intern("thread"),
+            cgroup: strings.intern("cgroup"),
+            container: strings.intern("container"),
+            container_id: strings.intern("container_id"),
+            unwound: strings.intern("unwound"),
+            state: strings.intern("state"),
+        }
+    }
+}
+
+impl Aggregator {
+    pub(super) fn labels(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
+        match self.last_labels {
+            Some((last, labels)) if last == (pid, tid) && !later => labels,
+            _ => {
+                let labels = self.labels_of(pid, tid, later, None);
+                self.last_labels = (!later).then_some(((pid, tid), labels));
+                labels
+            }
+        }
+    }
+
+    pub(super) fn labels_of(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        later: bool,
+        state: Option<ThreadState>,
+    ) -> LabelSetId {
+        let kind = usize::from(later) * KINDS / 2 + state.map_or(0, |s| s as usize + 1);
+        if let Some(labels) = self.table.thread_mut(pid, tid).labels[kind] {
+            return labels;
+        }
+        let detail = self.builder.detail();
+        let thread = self.table.thread_mut(pid, tid).name.clone();
+        let name = self.table.process(pid).name.clone();
+        let cgroup = self.table.cgroup(pid);
+        let container = cgroup.container.as_ref().map(|c| self.table.container(pid, c));
+        let profile = &mut self.builder.profile;
+        let number = |key, value: i32| Label {
+            key,
+            value: LabelValue::Num { value: i64::from(value), unit: StrId::EMPTY },
+        };
+        let mut set = Vec::with_capacity(9);
+        let mut texts = [
+            (self.keys.process, Some(&*name)),
+            (self.keys.thread, Some(&*thread)),
+            (self.keys.cgroup, cgroup.path.as_deref()),
+            (self.keys.container, container.as_ref().map(|c| &*c.0)),
+            (self.keys.container_id, container.as_ref().and_then(|c| c.1.as_deref())),
+            (self.keys.unwound, later.then_some("from live memory")),
+            (self.keys.state, state.map(ThreadState::name)),
+        ];
+        self.counts.unlabelled += u64::from(detail != Detail::Thread);
+        match detail {
+            Detail::Thread => {
+                set.extend([number(self.keys.pid, pid), number(self.keys.tid, tid)]);
+            }
+            Detail::Process => set.push(number(self.keys.pid, pid)),
+            Detail::Names => texts[1].1 = None,
+        }
+        for (key, text) in texts {
+            if let Some(text) = text.filter(|t| !t.is_empty()) {
+                set.push(Label { key, value: LabelValue::Str(profile.strings.intern(text)) });
+            }
+        }
+        let id = profile.labels.intern(&set);
+        self.table.thread_mut(pid, tid).labels[kind] = Some(id);
+        id
+    }
+}

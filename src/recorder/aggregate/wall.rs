@@ -1,0 +1,443 @@
+//! Where the time of each thread goes: on a CPU, by the stacks that were sampled there; off it, by
+//! the stack that it stopped with.
+//!
+//! The kernel tells of each switch, so the time in each state is exact. A sample on a CPU stands
+//! for the time that its thread has run since the sample before it. Where threads stop so often
+//! that only every so many times is sampled, a sample stands for those since the one before, and
+//! the time of each thread in each state is divided by them; waits that last are looked at while
+//! they do, and stand for themselves.
+
+use rustc_hash::FxHashMap;
+
+use super::{Aggregator, Innermost, Scratch, ThreadState};
+use crate::os;
+use crate::process::procfs;
+use crate::profile::{Column, LabelSetId, LocationId};
+use crate::sampler::record::{AllRegs, Record, Regs, Sample, UserStack};
+
+/// Bytes that are copied at once of the stack of a thread that sleeps.
+const SNAPSHOT: usize = 64 << 10;
+
+/// A stack that will be counted when it is known for how long.
+#[derive(Default)]
+struct Held {
+    /// Outermost first.
+    callers: Vec<LocationId>,
+    innermost: Option<Innermost>,
+    /// A part of it was read later.
+    later: bool,
+}
+
+impl Held {
+    fn set(&mut self, scratch: &Scratch, innermost: Option<Innermost>, later: bool) {
+        self.callers.clone_from(&scratch.callers);
+        (self.innermost, self.later) = (innermost, later);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.callers.is_empty() && self.innermost.is_none()
+    }
+}
+
+/// What a thread does since when.
+struct Thread {
+    pid: i32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    since: u64,
+    /// `None`: nothing has been heard of it yet.
+    state: Option<ThreadState>,
+    /// What it seemed to do when the recording began.
+    seemed: ThreadState,
+    /// Nanoseconds that it has run and that no sample stands for yet.
+    unsampled: u64,
+    /// The last sample on a CPU.
+    ran: Held,
+    /// Why it stops, as told just before it does.
+    stops: Option<ThreadState>,
+    /// The stack that it has stopped with.
+    off: Held,
+    /// That is the stack of this time that it has stopped.
+    known: bool,
+    /// It was sampled as it stopped this time.
+    sampled: bool,
+    /// So many times it has stopped since it was sampled.
+    times: i64,
+    /// When its stack was looked up, if that was not sampled.
+    seen: Option<u64>,
+}
+
+impl Thread {
+    fn new(pid: i32, since: u64, state: Option<ThreadState>) -> Thread {
+        let (ran, off) = Default::default();
+        let seemed = ThreadState::Sleeping;
+        Thread {
+            pid,
+            since,
+            state,
+            seemed,
+            unsampled: 0,
+            ran,
+            stops: None,
+            off,
+            known: false,
+            sampled: false,
+            times: 0,
+            seen: None,
+        }
+    }
+
+    /// Time passes until `now`, in which it has run or not.
+    fn elapse(&mut self, now: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.since);
+        self.since = self.since.max(now);
+        elapsed
+    }
+}
+
+/// The time of all threads.
+pub struct Wall {
+    column: Column,
+    /// Also time on a CPU.
+    running: bool,
+    /// Shorter waits are not counted by stack, in nanoseconds.
+    min_block: u64,
+    /// When the recording began.
+    began: u64,
+    threads: FxHashMap<i32, Thread>,
+    /// Index of the clock's event and of the one of switches, and the clock's own column.
+    clock: usize,
+    switch: usize,
+    cpu: Option<(Column, i64)>,
+    /// What each thread has waited in each state, by its labels.
+    waits: FxHashMap<LabelSetId, Waits>,
+}
+
+/// Nanoseconds of waits.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    /// As they were.
+    all: i64,
+    /// As their samples say.
+    sampled: i64,
+    /// Labels of those whose stack was completed later.
+    later: Option<LabelSetId>,
+}
+
+/// Threads that are looked at in one go, of those that wait with a stack that is not known; and
+/// how long they have to have waited, in nanoseconds.
+const MAX_LOOKS: usize = 64;
+const LASTS: u64 = 20_000_000;
+
+impl Wall {
+    /// For a recording that begins at `began` (`CLOCK_MONOTONIC`, nanoseconds), into `column`.
+    /// `clock` and `switch` are the indexes of its events, `cpu` the column of CPU time with what
+    /// a sample of the clock weighs there.
+    pub fn new(
+        column: Column,
+        running: bool,
+        min_block: u64,
+        began: u64,
+        (clock, switch): (usize, usize),
+        cpu: Option<(Column, i64)>,
+    ) -> Wall {
+        let (threads, waits) = Default::default();
+        Wall { column, running, min_block, began, threads, clock, switch, cpu, waits }
+    }
+
+    fn thread(&mut self, pid: i32, tid: i32) -> &mut Thread {
+        let began = self.began;
+        self.threads.entry(tid).or_insert_with(|| Thread::new(pid, began, None))
+    }
+}
+
+impl Aggregator {
+    /// Wants where the time of each thread goes.
+    pub fn set_wall(&mut self, wall: Wall) {
+        self.wall = Some(wall);
+    }
+
+    pub(super) fn is_switch(&self, event: usize) -> bool {
+        self.wall.as_ref().is_some_and(|wall| event >= wall.switch)
+    }
+
+    pub(super) fn is_clock(&self, event: usize) -> bool {
+        self.wall.as_ref().is_some_and(|wall| wall.clock == event)
+    }
+
+    /// A thread runs: the sample stands for the time since the one before.
+    pub(super) fn runs(&mut self, sample: &Sample<'_>) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (leaf, later) = self.stack(sample, &mut scratch);
+        if let Some(wall) = &mut self.wall {
+            let (column, running, cpu) = (wall.column, wall.running, wall.cpu);
+            let thread = wall.thread(sample.pid, sample.tid);
+            let elapsed = thread.elapse(sample.time);
+            let time = std::mem::take(&mut thread.unsampled) + elapsed;
+            thread.state = Some(ThreadState::Running);
+            thread.ran.set(&scratch, leaf, later);
+            let all = [Some((column, time as i64)).filter(|_| running), cpu];
+            let mut values = [(column, 0); 2];
+            let mut count = 0;
+            for value in all.into_iter().flatten() {
+                values[count] = value;
+                count += 1;
+            }
+            if count > 0 {
+                let labels =
+                    self.labels_of(sample.pid, sample.tid, later, Some(ThreadState::Running));
+                self.builder.add_stack(&scratch.callers, leaf, labels, &values[..count]);
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// A thread is about to stop running.
+    pub(super) fn goes_off(&mut self, sample: &Sample<'_>) {
+        if sample.tid == 0 {
+            return;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (leaf, later) = self.stack(sample, &mut scratch);
+        if let Some(wall) = &mut self.wall {
+            let thread = wall.thread(sample.pid, sample.tid);
+            thread.off.set(&scratch, leaf, later);
+            thread.sampled = true;
+            thread.stops = prev_state(sample.raw).map(ThreadState::of_bits);
+        }
+        self.scratch = scratch;
+    }
+
+    /// Births, ends and switches.
+    pub(super) fn switches(&mut self, record: &Record<'_>) {
+        match *record {
+            Record::Fork { pid, tid, time, .. } => {
+                let Some(wall) = &mut self.wall else { return };
+                let born = Thread::new(pid, time.max(wall.began), Some(ThreadState::Runnable));
+                wall.threads.insert(tid, born);
+            }
+            Record::Switch { pid, tid, time, out: false, .. } if tid != 0 => {
+                self.comes_back(pid, tid, time);
+            }
+            Record::Switch { pid, tid, time, out: true, preempted } if tid != 0 => {
+                let Some(wall) = &mut self.wall else { return };
+                let thread = wall.thread(pid, tid);
+                let ran = thread.elapse(time);
+                // What had not been heard of ran when the recording began.
+                thread.unsampled += ran;
+                thread.times = if thread.known { 1 } else { thread.times + 1 };
+                thread.known = std::mem::take(&mut thread.sampled);
+                thread.seen = None;
+                let stops = thread.stops.take().unwrap_or(ThreadState::Sleeping);
+                thread.state = Some(if preempted { ThreadState::Runnable } else { stops });
+            }
+            Record::Exit { tid, time, .. } => {
+                let Some(mut thread) = self.wall.as_mut().and_then(|w| w.threads.remove(&tid))
+                else {
+                    return;
+                };
+                self.ends(&mut thread, tid, time);
+            }
+            _ => {}
+        }
+    }
+
+    /// The thread runs again: what it waited for took until now.
+    fn comes_back(&mut self, pid: i32, tid: i32, time: u64) {
+        let Some(wall) = &mut self.wall else { return };
+        wall.thread(pid, tid);
+        let Some(mut thread) = wall.threads.remove(&tid) else { return };
+        self.waited(&mut thread, tid, time);
+        thread.state = Some(ThreadState::Running);
+        if let Some(wall) = &mut self.wall {
+            wall.threads.insert(tid, thread);
+        }
+    }
+
+    /// Counts what a thread has waited until `time`, by the stack that it stopped with.
+    fn waited(&mut self, thread: &mut Thread, tid: i32, time: u64) {
+        let Some((column, min_block)) = self.wall.as_ref().map(|w| (w.column, w.min_block)) else {
+            return;
+        };
+        let state = thread.state.unwrap_or(thread.seemed);
+        // It may have moved on when it was looked at.
+        let looked = thread.seen.take().is_some_and(|seen| seen < time);
+        let waited = thread.elapse(time);
+        if state == ThreadState::Running || waited == 0 {
+            thread.unsampled += waited;
+            return;
+        }
+        let nowhere = match waited < min_block {
+            true => Some("[waits shorter than --min-block]"),
+            // It is not one of many: of those each has its chance to be sampled.
+            false if thread.state.is_none() && !looked => {
+                Some("[stack not known: it did not run before]")
+            }
+            false => None,
+        };
+        let waited = waited as i64;
+        let labels = self.labels_of(thread.pid, tid, false, Some(state));
+        if let Some(name) = nowhere {
+            let nowhere = [self.builder.named_location(name)];
+            self.builder.add_stack(&nowhere, None, labels, &[(column, waited)]);
+            return self.note_wait(labels, waited, waited, None);
+        }
+        let later = ((thread.known || looked) && thread.off.later)
+            .then(|| self.labels_of(thread.pid, tid, true, Some(state)));
+        let times = if thread.known { thread.times } else { i64::from(looked) };
+        let stands_for = waited.saturating_mul(times);
+        if stands_for > 0 {
+            let values = [(column, stands_for)];
+            let labels = later.unwrap_or(labels);
+            self.builder.add_stack(&thread.off.callers, thread.off.innermost, labels, &values);
+        }
+        self.note_wait(labels, waited, stands_for, later);
+    }
+
+    fn note_wait(&mut self, labels: LabelSetId, all: i64, sampled: i64, later: Option<LabelSetId>) {
+        let Some(wall) = &mut self.wall else { return };
+        let waits = wall.waits.entry(labels).or_default();
+        waits.all += all;
+        waits.sampled = waits.sampled.saturating_add(sampled);
+        waits.later = waits.later.or(later);
+    }
+
+    /// Looks at some of the threads that have waited for long by now with a stack that is not
+    /// known.
+    pub fn look_at_waits(&mut self) {
+        let Some(wall) = &self.wall else { return };
+        let now = os::monotonic_nanos();
+        let waits = |thread: &Thread| {
+            let unknown = !thread.known && thread.seen.is_none();
+            let off = thread.state.is_some_and(|s| s != ThreadState::Running);
+            unknown && off && thread.since + LASTS < now
+        };
+        let found = wall.threads.iter().filter(|(_, thread)| waits(thread));
+        let found: Vec<(i32, i32)> =
+            found.take(MAX_LOOKS).map(|(&tid, thread)| (thread.pid, tid)).collect();
+        for (pid, tid) in found {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let stack = self.stack_of_sleeper(pid, tid, &mut scratch);
+            if let (Some((leaf, later)), Some(wall)) = (stack, &mut self.wall) {
+                let thread = wall.thread(pid, tid);
+                thread.off.set(&scratch, leaf, later);
+                thread.seen = Some(os::monotonic_nanos());
+            }
+            self.scratch = scratch;
+        }
+    }
+
+    /// The stack of a thread that sleeps in the kernel, which is read without disturbing it.
+    fn stack_of_sleeper(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        scratch: &mut Scratch,
+    ) -> Option<(Option<Innermost>, bool)> {
+        let (ip, sp) = procfs::asleep_at(pid, tid)?;
+        // No other register is known, nor needed by most functions that enter the kernel.
+        let (regs, all) = (Regs { ip, sp, bp: 0 }, AllRegs::default());
+        let mut copy = vec![0; SNAPSHOT];
+        let length = os::read_memory(pid, sp, &mut copy).ok()?;
+        let (bytes, full) = (&copy[..length], length == copy.len());
+        let user = UserStack::Native { regs, all, bytes, full };
+        let time = os::monotonic_nanos();
+        let ((callchain, raw), (id, kernel), period) = (Default::default(), (0, false), None);
+        let sample = Sample { id, ip, pid, tid, time, period, kernel, callchain, raw, user };
+        Some(self.stack(&sample, scratch))
+    }
+
+    /// A thread, or the recording of it, ends.
+    fn ends(&mut self, thread: &mut Thread, tid: i32, time: u64) {
+        let Some((column, running)) = self.wall.as_ref().map(|w| (w.column, w.running)) else {
+            return;
+        };
+        self.waited(thread, tid, time);
+        if !running || thread.unsampled == 0 {
+            return;
+        }
+        // The last sample of it is the nearest to what it did then; a thread that ran for less
+        // than a period has none, and stopped somewhere.
+        let held = if thread.ran.is_empty() { &thread.off } else { &thread.ran };
+        let labels = self.labels_of(thread.pid, tid, held.later, Some(ThreadState::Running));
+        let values = [(column, thread.unsampled as i64)];
+        if held.is_empty() {
+            let nowhere = [self.builder.named_location("[stack not known: it was not sampled]")];
+            self.builder.add_stack(&nowhere, None, labels, &values);
+        } else {
+            self.builder.add_stack(&held.callers, held.innermost, labels, &values);
+        }
+    }
+
+    /// A thread was there when the recording began. Where it sleeps is looked up: it may do so
+    /// until the end.
+    pub fn was_there(&mut self, pid: i32, tid: i32) {
+        let Some(stat) = procfs::stat(tid).filter(|stat| !matches!(stat.state, 'Z' | 'X')) else {
+            return;
+        };
+        let seemed = ThreadState::of_letter(stat.state);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let stack = match seemed {
+            ThreadState::Runnable => None,
+            _ => self.stack_of_sleeper(pid, tid, &mut scratch),
+        };
+        if let Some(wall) = &mut self.wall {
+            let thread = wall.thread(pid, tid);
+            thread.seemed = seemed;
+            if let Some((leaf, later)) = stack {
+                thread.off.set(&scratch, leaf, later);
+                thread.seen = Some(os::monotonic_nanos());
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// The recording ends at `time`.
+    pub fn end_of_wall(&mut self, time: u64) {
+        let Some(wall) = &mut self.wall else { return };
+        let threads = std::mem::take(&mut wall.threads);
+        for (tid, mut thread) in threads {
+            self.ends(&mut thread, tid, time);
+        }
+        self.divide_what_was_thinned();
+    }
+
+    /// Scales the samples of waits of which only some were taken to the time that all took.
+    fn divide_what_was_thinned(&mut self) {
+        let Some(wall) = &mut self.wall else { return };
+        let (column, mut waits) = (wall.column, std::mem::take(&mut wall.waits));
+        waits.retain(|_, waits| waits.all != waits.sampled);
+        let mut shares = FxHashMap::default();
+        for (labels, Waits { all, sampled, later }) in waits {
+            if sampled == 0 {
+                let nowhere =
+                    [self.builder.named_location("[stack not known: it was not sampled]")];
+                self.builder.add_stack(&nowhere, None, labels, &[(column, all)]);
+            } else {
+                shares.extend(
+                    [Some(labels), later].into_iter().flatten().map(|l| (l, (all, sampled))),
+                );
+            }
+        }
+        self.builder.scale_labelled(column, &shares);
+    }
+}
+
+/// `prev_state` in the fields of `sched:sched_switch`: behind the common fields (8 bytes), the
+/// name (16), the thread (4) and its priority (4).
+fn prev_state(raw: &[u8]) -> Option<u64> {
+    let word = raw.get(32..)?.first_chunk::<8>()?;
+    Some(u64::from_ne_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_switch_have_the_state() {
+        assert_eq!(prev_state(&[0; 39]), None);
+        let mut raw = [0; 64];
+        raw[32] = 2;
+        assert_eq!(prev_state(&raw), Some(2));
+    }
+}
