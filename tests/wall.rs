@@ -137,6 +137,33 @@ fn who_sleeps_all_the_time_is_told() {
     }
 }
 
+/// Processes come and go: none has more time than there was, nor had the CPUs.
+#[test]
+fn nobody_has_more_time_than_there_was() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let mut command = Command::new("sh");
+    command.args(["-c", "while :; do /bin/true; done"]);
+    let running = Running::start(&mut command);
+    Prof::new(&dir, "record -T wall -a -d 1s").run().ok();
+    drop(running);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let duration = p.duration_nanos as f64 / 1e9;
+    let mut threads: BTreeMap<&str, f64> = BTreeMap::new();
+    let wall = p.column("wall");
+    for sample in &p.samples {
+        *threads.entry(label(sample, "tid")).or_default() += sample.values[wall] as f64 / 1e9;
+    }
+    assert!(threads.len() > 50, "{} threads", threads.len());
+    let longest = threads.values().copied().fold(0.0, f64::max);
+    assert!(longest < 1.02 * duration, "{longest} s of {duration} s");
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    let ran = seconds(&p, |s| label(s, "state") == "running");
+    assert!(ran < 1.02 * cpus * duration, "{ran} s on {cpus} CPUs in {duration} s");
+}
+
 #[test]
 fn what_cannot_be_recorded_is_one_line() {
     let dir = temp_dir();

@@ -211,6 +211,10 @@ impl Session {
         {
             self.thinning = THINNED;
             self.attacher.replace(event, event + 1);
+            self.attacher.notes.push(format!(
+                "threads stopped running so often that only every {THINNED}th time was sampled from \
+                 then on; the samples are scaled to the time of each thread in each state"
+            ));
         }
         self.thinning
     }

@@ -14,7 +14,7 @@ pub(super) struct Keys {
     container: StrId,
     container_id: StrId,
     unwound: StrId,
-    state: StrId,
+    pub state: StrId,
 }
 
 impl Keys {

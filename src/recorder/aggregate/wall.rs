@@ -7,7 +7,7 @@
 //! the time of each thread in each state is divided by them; waits that last are looked at while
 //! they do, and stand for themselves.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Aggregator, Innermost, Scratch, ThreadState};
 use crate::os;
@@ -53,7 +53,7 @@ struct Thread {
     /// The last sample on a CPU.
     ran: Held,
     /// Why it stops, as told just before it does.
-    stops: Option<ThreadState>,
+    why: Option<ThreadState>,
     /// The stack that it has stopped with.
     off: Held,
     /// That is the stack of this time that it has stopped.
@@ -77,7 +77,7 @@ impl Thread {
             seemed,
             unsampled: 0,
             ran,
-            stops: None,
+            why: None,
             off,
             known: false,
             sampled: false,
@@ -92,6 +92,15 @@ impl Thread {
         self.since = self.since.max(now);
         elapsed
     }
+
+    /// It stops running.
+    fn stops(&mut self, preempted: bool) {
+        self.times = if self.known { 1 } else { self.times + 1 };
+        self.known = std::mem::take(&mut self.sampled);
+        self.seen = None;
+        let why = self.why.take().unwrap_or(ThreadState::Sleeping);
+        self.state = Some(if preempted { ThreadState::Runnable } else { why });
+    }
 }
 
 /// The time of all threads.
@@ -104,6 +113,8 @@ pub struct Wall {
     /// When the recording began.
     began: u64,
     threads: FxHashMap<i32, Thread>,
+    /// Threads that have ended: where whole CPUs are recorded, they stop running after that.
+    ended: FxHashSet<i32>,
     /// Index of the clock's event and of the one of switches, and the clock's own column.
     clock: usize,
     switch: usize,
@@ -123,6 +134,9 @@ struct Waits {
     later: Option<LabelSetId>,
 }
 
+/// Most threads of [`Wall::ended`], which are of interest for some microseconds.
+const MAX_ENDED: usize = 4096;
+
 /// Threads that are looked at in one go, of those that wait with a stack that is not known; and
 /// how long they have to have waited, in nanoseconds.
 const MAX_LOOKS: usize = 64;
@@ -140,8 +154,14 @@ impl Wall {
         (clock, switch): (usize, usize),
         cpu: Option<(Column, i64)>,
     ) -> Wall {
-        let (threads, waits) = Default::default();
-        Wall { column, running, min_block, began, threads, clock, switch, cpu, waits }
+        let (threads, ended, waits) = Default::default();
+        Wall { column, running, min_block, began, threads, ended, clock, switch, cpu, waits }
+    }
+
+    /// It is a thread, and has not ended.
+    fn is_alive(&self, pid: i32, tid: i32) -> bool {
+        // Samples of what is just ending have the number -1; 0 is the idle thread.
+        pid >= 0 && tid > 0 && !self.ended.contains(&tid)
     }
 
     fn thread(&mut self, pid: i32, tid: i32) -> &mut Thread {
@@ -169,22 +189,27 @@ impl Aggregator {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (leaf, later) = self.stack(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
-            let (column, running, cpu) = (wall.column, wall.running, wall.cpu);
-            let thread = wall.thread(sample.pid, sample.tid);
-            let elapsed = thread.elapse(sample.time);
-            let time = std::mem::take(&mut thread.unsampled) + elapsed;
-            thread.state = Some(ThreadState::Running);
-            thread.ran.set(&scratch, leaf, later);
-            let all = [Some((column, time as i64)).filter(|_| running), cpu];
-            let mut values = [(column, 0); 2];
+            let mut values = [(wall.column, 0); 2];
             let mut count = 0;
-            for value in all.into_iter().flatten() {
-                values[count] = value;
+            if wall.is_alive(sample.pid, sample.tid) {
+                let column = wall.column;
+                let running = wall.running;
+                let thread = wall.thread(sample.pid, sample.tid);
+                let time = thread.elapse(sample.time) + std::mem::take(&mut thread.unsampled);
+                thread.state = Some(ThreadState::Running);
+                thread.ran.set(&scratch, leaf, later);
+                if running {
+                    values[count] = (column, time as i64);
+                    count += 1;
+                }
+            }
+            if let Some(cpu) = wall.cpu {
+                values[count] = cpu;
                 count += 1;
             }
             if count > 0 {
-                let labels =
-                    self.labels_of(sample.pid, sample.tid, later, Some(ThreadState::Running));
+                let state = Some(ThreadState::Running);
+                let labels = self.labels_of(sample.pid, sample.tid, later, state);
                 self.builder.add_stack(&scratch.callers, leaf, labels, &values[..count]);
             }
         }
@@ -193,7 +218,7 @@ impl Aggregator {
 
     /// A thread is about to stop running.
     pub(super) fn goes_off(&mut self, sample: &Sample<'_>) {
-        if sample.tid == 0 {
+        if !self.wall.as_ref().is_some_and(|wall| wall.is_alive(sample.pid, sample.tid)) {
             return;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -202,7 +227,7 @@ impl Aggregator {
             let thread = wall.thread(sample.pid, sample.tid);
             thread.off.set(&scratch, leaf, later);
             thread.sampled = true;
-            thread.stops = prev_state(sample.raw).map(ThreadState::of_bits);
+            thread.why = prev_state(sample.raw).map(ThreadState::of_bits);
         }
         self.scratch = scratch;
     }
@@ -213,44 +238,43 @@ impl Aggregator {
             Record::Fork { pid, tid, time, .. } => {
                 let Some(wall) = &mut self.wall else { return };
                 let born = Thread::new(pid, time.max(wall.began), Some(ThreadState::Runnable));
+                wall.ended.remove(&tid);
                 wall.threads.insert(tid, born);
             }
-            Record::Switch { pid, tid, time, out: false, .. } if tid != 0 => {
-                self.comes_back(pid, tid, time);
-            }
-            Record::Switch { pid, tid, time, out: true, preempted } if tid != 0 => {
-                let Some(wall) = &mut self.wall else { return };
-                let thread = wall.thread(pid, tid);
-                let ran = thread.elapse(time);
-                // What had not been heard of ran when the recording began.
-                thread.unsampled += ran;
-                thread.times = if thread.known { 1 } else { thread.times + 1 };
-                thread.known = std::mem::take(&mut thread.sampled);
-                thread.seen = None;
-                let stops = thread.stops.take().unwrap_or(ThreadState::Sleeping);
-                thread.state = Some(if preempted { ThreadState::Runnable } else { stops });
+            Record::Switch { pid, tid, time, out, preempted } => {
+                let Some(mut thread) = self.take_thread(pid, tid) else { return };
+                match (out, thread.state) {
+                    // What had not been heard of ran when the recording began.
+                    (true, None) => thread.unsampled += thread.elapse(time),
+                    _ => self.waited(&mut thread, tid, time),
+                }
+                if out {
+                    thread.stops(preempted);
+                } else {
+                    thread.state = Some(ThreadState::Running);
+                }
+                if let Some(wall) = &mut self.wall {
+                    wall.threads.insert(tid, thread);
+                }
             }
             Record::Exit { tid, time, .. } => {
-                let Some(mut thread) = self.wall.as_mut().and_then(|w| w.threads.remove(&tid))
-                else {
-                    return;
-                };
+                let Some(wall) = &mut self.wall else { return };
+                if wall.ended.len() >= MAX_ENDED {
+                    wall.ended.clear();
+                }
+                wall.ended.insert(tid);
+                let Some(mut thread) = wall.threads.remove(&tid) else { return };
                 self.ends(&mut thread, tid, time);
             }
             _ => {}
         }
     }
 
-    /// The thread runs again: what it waited for took until now.
-    fn comes_back(&mut self, pid: i32, tid: i32, time: u64) {
-        let Some(wall) = &mut self.wall else { return };
+    /// Takes a living thread out of the table.
+    fn take_thread(&mut self, pid: i32, tid: i32) -> Option<Thread> {
+        let wall = self.wall.as_mut().filter(|wall| wall.is_alive(pid, tid))?;
         wall.thread(pid, tid);
-        let Some(mut thread) = wall.threads.remove(&tid) else { return };
-        self.waited(&mut thread, tid, time);
-        thread.state = Some(ThreadState::Running);
-        if let Some(wall) = &mut self.wall {
-            wall.threads.insert(tid, thread);
-        }
+        wall.threads.remove(&tid)
     }
 
     /// Counts what a thread has waited until `time`, by the stack that it stopped with.
@@ -268,8 +292,7 @@ impl Aggregator {
         }
         let nowhere = match waited < min_block {
             true => Some("[waits shorter than --min-block]"),
-            // It is not one of many: of those each has its chance to be sampled.
-            false if thread.state.is_none() && !looked => {
+            false if thread.times == 0 && !looked => {
                 Some("[stack not known: it did not run before]")
             }
             false => None,
@@ -430,14 +453,4 @@ fn prev_state(raw: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fields_of_a_switch_have_the_state() {
-        assert_eq!(prev_state(&[0; 39]), None);
-        let mut raw = [0; 64];
-        raw[32] = 2;
-        assert_eq!(prev_state(&raw), Some(2));
-    }
-}
+mod tests;
