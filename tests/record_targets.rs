@@ -189,7 +189,7 @@ fn thousands_of_forks() {
 fn a_deep_recursion_is_cut_and_said_so() {
     let dir = temp_dir();
     let recurse = target("recurse", Build::C);
-    Prof::new(&dir, "record -F 999 -g dwarf,8192").target(&recurse, "5000 1").run().ok();
+    Prof::new(&dir, "record -F 999 -g dwarf,8192").target(&recurse, "10000 1").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert_share("bottom self", p.self_share("bottom"), 100.0, 5.0);
     let cut: i64 = p.figure("truncated");
