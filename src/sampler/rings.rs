@@ -22,11 +22,11 @@ const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 
 /// What a ring begins with that can be replaced by a larger one, in bytes.
-const FIRST_RING: usize = 2 << 20;
+const FIRST_RING: usize = 4 << 20;
 
 /// It is replaced when this part of it is used at once, which is also when prof wakes up: at
 /// 999 Hz and with the longest copies of stacks, by a target that runs 4 % of the time there.
-const WIDEN_AT: u64 = 4;
+const WIDEN_AT: u64 = 8;
 
 /// All rings together, unless that leaves less than [`MIN_RING`] for each.
 const MAX_RINGS: usize = 256 << 20;
