@@ -1,11 +1,11 @@
-//! Names, lines and inlined functions of 100,000 distinct addresses in a Rust binary with 160 MB
-//! of debug information, without and with prof's cache, against `llvm-symbolizer`,
+//! Names, lines and inlined functions of 100,000 distinct addresses in a Rust binary of 160 MB,
+//! without and with prof's cache, against `llvm-symbolizer`,
 //! `addr2line -i` and `perf report`.
 //!
-//! cargo bench --bench symbols [-- --addresses 100000 --functions 2200 --limit 60 --runs 3]
+//! cargo bench --bench symbols [-- --addresses 100000 --functions 2050 --limit 60 --runs 3]
 //!
 //! The first run compiles the program, which takes one to three minutes. The other tools are
-//! stopped after LIMIT seconds; those that would need more get fewer addresses, and it is said.
+//! stopped after LIMIT seconds, and it is said.
 
 mod support;
 
@@ -20,9 +20,6 @@ use prof::format;
 use prof::profile::{Builder, Column, LabelSetId, Mapping, Profile};
 use prof::symbolize::{self, Options};
 use support::{Busy, PROF, Usage, claim, measure, median, option};
-
-/// Addresses that `addr2line` is asked for at first: it takes minutes for all.
-const FEW: usize = 500;
 
 /// Rounds of the program that are timed to find how many make a second, and seconds that perf
 /// records it: thousands of distinct addresses.
@@ -184,38 +181,37 @@ fn walk(dir: &Path) -> u64 {
     entries.flatten().map(size).sum()
 }
 
-/// Another tool, which reads addresses from standard input; its CPU seconds for all of them.
-fn peer(bench: &Bench<'_>, command: &[&str], program: &Path, asked: &[u64], all: usize) -> f64 {
+/// Another tool, which reads addresses from standard input, and its exit code.
+fn peer(
+    bench: &Bench<'_>,
+    command: &[&str],
+    program: &Path,
+    asked: &[u64],
+) -> (Usage, Option<i32>) {
     let input = bench.dir.join("addresses");
     let mut file = File::create(&input).expect("a file");
     let text: String = asked.iter().map(|a| format!("{a:#x}\n")).collect();
     file.write_all(text.as_bytes()).expect("the disk takes it");
     let mut run = Command::new(command[0]);
     run.args(&command[1..]).arg(program).stdin(File::open(&input).expect("a file"));
-    let usage = measure(run.stdout(Stdio::null()).stderr(Stdio::null()));
-    let share = asked.len() as f64 / all as f64;
-    row(&format!("{}, {} addresses", command.join(" "), asked.len()), usage);
-    usage.cpu / share
+    let (usage, code) = support::measure_family(run.stdout(Stdio::null()).stderr(Stdio::null()));
+    println!("{:<44} {:>7.3} s CPU {:>7.3} s", command.join(" "), usage.cpu, usage.wall);
+    (usage, code)
 }
 
-/// CPU seconds of `addr2line` for all addresses: of a few, scaled, when all take too long.
-fn addr2line(bench: &Bench<'_>, program: &Path, code: &Code, limit: f64) -> f64 {
-    let all = code.addresses.len();
-    let command = ["addr2line", "-a", "-i", "-f", "-C", "-e"];
-    // To open the file costs as much for one address as for all; only the rest is scaled.
-    let open = peer(bench, &command, program, &code.addresses[..1], 1);
-    let step = (all / FEW).max(1);
-    let few: Vec<u64> = code.addresses.iter().copied().step_by(step).collect();
-    let each = (peer(bench, &command, program, &few, few.len()) - open).max(0.0) / few.len() as f64;
-    let guess = open + each * all as f64;
-    if guess < limit {
-        return peer(bench, &command, program, &code.addresses, all);
+/// CPU seconds of `addr2line` for all addresses; `None`: it was stopped after `limit` seconds.
+fn addr2line(bench: &Bench<'_>, program: &Path, code: &Code, limit: u64) -> Option<f64> {
+    let limit = limit.to_string();
+    let command = ["timeout", &limit, "addr2line", "-a", "-i", "-f", "-C", "-e"];
+    let (usage, code) = peer(bench, &command, program, &code.addresses);
+    match code {
+        Some(0) => Some(usage.cpu),
+        Some(124) => {
+            println!("addr2line was stopped after {limit} s: it needs more than that");
+            None
+        }
+        other => panic!("addr2line: {other:?}"),
     }
-    println!(
-        "addr2line would take {guess:.0} s for all {all}: scaled from {} addresses",
-        few.len()
-    );
-    guess
 }
 
 /// CPU seconds of `perf report` with source lines, for as many addresses as we have; `None` when
@@ -281,7 +277,7 @@ fn main() {
     }
     let count: usize = option("addresses", 100_000);
     let limit: u64 = option("limit", 60);
-    let program = support::generic_program(option("functions", 2200));
+    let program = support::generic_program(option("functions", 2050));
     let dir = support::temp_dir();
     let bench = Bench { dir: dir.path(), runs: option("runs", 3) };
     let code = pick(&program, count);
@@ -293,14 +289,20 @@ fn main() {
     let ratio = |name: &str, theirs: f64| println!("ratio to {name} {:.1}x", theirs / ours);
     if support::has("llvm-symbolizer") {
         let command = ["llvm-symbolizer", "--inlines", "--obj"];
-        let runs = (0..bench.runs.max(1))
-            .map(|_| peer(&bench, &command, &program, &code.addresses, count));
-        ratio("llvm-symbolizer", median(runs.collect()));
+        let run = |_| {
+            let (usage, code) = peer(&bench, &command, &program, &code.addresses);
+            assert_eq!(code, Some(0), "llvm-symbolizer");
+            usage.cpu
+        };
+        ratio("llvm-symbolizer", median((0..bench.runs.max(1)).map(run).collect()));
     } else {
         println!("llvm-symbolizer is not installed; on Debian: apt-get install llvm");
     }
     if support::has("addr2line") {
-        ratio("addr2line", addr2line(&bench, &program, &code, limit as f64));
+        match addr2line(&bench, &program, &code, limit) {
+            Some(theirs) => ratio("addr2line", theirs),
+            None => println!("ratio to addr2line over {:.0}x", limit as f64 / ours),
+        }
     } else {
         println!("addr2line is not installed; on Debian: apt-get install binutils");
     }

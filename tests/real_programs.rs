@@ -107,13 +107,15 @@ fn a_compiler_run() {
         );
     }
     std::fs::write(dir.path().join("big.c"), text).unwrap();
-    let prof = Prof::new(&dir, "record -F 999").target("gcc", "-O2 -c big.c");
+    let prof = Prof::new(&dir, "record -F 999").target("gcc", "-O0 -c big.c");
     let mut child = prof.command_with(Stdio::null()).spawn().unwrap();
     assert!(child.wait().unwrap().success());
     assert!(dir.path().join("big.o").exists());
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.label_share("process", "cc1") > 60.0, "{:?}", p.label_values("process"));
-    assert!(p.label_share("process", "as") > 0.5, "{:?}", p.label_values("process"));
+    let [compiler, assembler] = ["cc1", "as"].map(|name| p.label_share("process", name));
+    assert!(compiler > 60.0, "{compiler} % {:?}", p.label_values("process"));
+    // Without optimization it has about 5 % of the time; with it, next to none.
+    assert!(assembler > 1.0, "{assembler} % {:?}", p.label_values("process"));
     // A machine that stands still for a moment loses some, and that is told.
     assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
     assert!(p.mappings.iter().any(|m| m.file.ends_with("/cc1") && !m.build_id.is_empty()));

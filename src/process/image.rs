@@ -12,6 +12,7 @@ use memmap2::Mmap;
 use rustc_hash::FxHashMap;
 
 use super::elf::Elf;
+use super::mapped;
 use crate::sampler::record::FileId;
 
 /// Bytes of an image.
@@ -311,9 +312,7 @@ fn open_file(path: &Path, image: &Image, sure: Sure) -> State {
     if !metadata.is_file() {
         return State::Anonymous;
     }
-    // SAFETY: the file is only read. Should somebody cut it off meanwhile, it reads as zeros
-    // (`super::mapped::outlive_cut_files`); nothing here trusts what it reads.
-    let Ok(map) = (unsafe { Mmap::map(&file) }) else { return State::Anonymous };
+    let Ok(map) = mapped::map(&file) else { return State::Anonymous };
     // The devices of overlayfs and btrfs are others in mappings than in `stat(2)`.
     if sure == Sure::Device
         && image.id.inode != 0

@@ -2,8 +2,11 @@
 //! overwrites in place, and giving back their memory.
 
 use std::cell::Cell;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
+
+use memmap2::Mmap;
 
 use super::maps;
 
@@ -30,6 +33,17 @@ pub fn outlive_cut_files() {
 /// How many pages this thread has read as zeros because their file was cut off.
 pub fn cut_pages() -> usize {
     CUT_PAGES.get()
+}
+
+/// Maps a file to read it; nothing may trust what it reads.
+///
+/// # Errors
+///
+/// Those of `mmap(2)`.
+pub fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the file is only read. Should somebody cut it off meanwhile, it reads as zeros
+    // (see `outlive_cut_files`).
+    unsafe { Mmap::map(file) }
 }
 
 extern "C" fn on_bus_error(_: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {

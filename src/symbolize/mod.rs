@@ -17,6 +17,7 @@ mod outcome;
 mod plt;
 mod remedy;
 mod run_time;
+mod shares;
 mod source;
 mod split;
 mod style;

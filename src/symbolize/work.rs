@@ -18,11 +18,8 @@ use super::kernel::{self, Kallsyms};
 use super::run_time::{Report, RunTime};
 use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
-use super::{Binary, Options, Outcome, Why, elf};
+use super::{Binary, Options, Outcome, Why, elf, shares};
 use crate::process::jit::{Epoch, Span};
-
-/// Fewest addresses of one ELF file that are worth a thread of their own: each parses again.
-const MIN_SHARE: usize = 16_384;
 
 /// First address of the kernel's half.
 const KERNEL: u64 = 1 << 63;
@@ -62,7 +59,7 @@ enum Source {
     Nothing(Why),
 }
 
-/// A run of a group's addresses, which are distinct; runs ascend.
+/// Some of a group's addresses, which are distinct and ascend.
 struct Task {
     group: usize,
     addresses: Vec<u64>,
@@ -279,12 +276,12 @@ fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
                 None => true,
             });
         }
-        let shares = match sources[group] {
-            Source::Elf(_) => (addresses.len() / MIN_SHARE).clamp(1, jobs),
-            _ => 1,
+        let shares = match &sources[group] {
+            _ if addresses.is_empty() => Vec::new(),
+            Source::Elf(layers) => shares::of(layers, addresses, jobs),
+            _ => vec![addresses],
         };
-        let share = addresses.len().div_ceil(shares).max(1);
-        tasks.extend(addresses.chunks(share).map(|a| Task { group, addresses: a.to_vec() }));
+        tasks.extend(shares.into_iter().map(|addresses| Task { group, addresses }));
     }
     tasks
 }
@@ -352,46 +349,62 @@ fn write(
     let mut stored =
         stored.map(|stored| StoredWriter::new(stored, group.asked.len(), profile, functions));
     group.answered = stored.is_some() && tasks.is_empty();
-    let mut rest = group.asked.as_slice();
-    for (task, answers) in tasks {
-        let last = task.addresses.last().copied().unwrap_or(0);
-        let (mine, after) = rest.split_at(rest.partition_point(|&(address, _)| address <= last));
-        rest = after;
-        let mut writer = match answers {
+    for (_, answers) in tasks {
+        match answers {
             Ok(answers) => {
                 group.answered = true;
                 group.doubt = answers.doubt.clone().or_else(|| group.doubt.take());
-                Some((Writer::new(answers), answers))
             }
-            Err(why) => {
-                group.in_vain = why.clone();
-                None
-            }
-        };
-        let mut index = 0;
-        for &(address, location) in mine {
-            while task.addresses[index] < address {
-                index += 1;
-            }
-            match &mut writer {
-                _ if task.addresses[index] > address => {
-                    let lines = stored
-                        .as_mut()
-                        .is_some_and(|stored| stored.write(profile, functions, location, address));
-                    group.with_lines |= lines;
-                }
-                Some((writer, answers)) if !answers.get(index).is_empty() => {
-                    writer.write(profile, functions, location, index);
-                    group.with_lines |= answers.get(index).iter().any(|f| f.line > 0);
-                }
-                _ => {}
-            }
+            Err(why) => group.in_vain = why.clone(),
         }
     }
-    for &(address, location) in rest {
-        if let Some(stored) = &mut stored {
-            group.with_lines |= stored.write(profile, functions, location, address);
+    let mut done: Vec<Done> = tasks.iter().map(Done::of).collect();
+    for &(address, location) in &group.asked {
+        let found = done.iter_mut().find_map(|task| Some((task.index_of(address)?, task)));
+        group.with_lines |= match (found, &mut stored) {
+            (Some((index, task)), _) => task.write(profile, functions, location, index),
+            (None, Some(stored)) => stored.write(profile, functions, location, address),
+            (None, None) => false,
+        };
+    }
+}
+
+/// A task that is done, while its answers are written.
+struct Done<'a> {
+    addresses: &'a [u64],
+    /// Addresses before this one are written.
+    next: usize,
+    answers: Option<(&'a Answers, Writer<'a>)>,
+}
+
+impl<'a> Done<'a> {
+    fn of((task, answers): &'a (Task, Answered)) -> Done<'a> {
+        let answers = answers.as_ref().ok().map(|answers| (answers, Writer::new(answers)));
+        Done { addresses: &task.addresses, next: 0, answers }
+    }
+
+    /// Where the address stands, if it is the task's; addresses are asked for in their order.
+    fn index_of(&mut self, address: u64) -> Option<usize> {
+        while *self.addresses.get(self.next)? < address {
+            self.next += 1;
         }
+        (self.addresses[self.next] == address).then_some(self.next)
+    }
+
+    /// Gives a location the frames of that address; returns whether there are lines among them.
+    fn write(
+        &mut self,
+        profile: &mut Profile,
+        functions: &mut FunctionIndex,
+        location: LocationId,
+        index: usize,
+    ) -> bool {
+        let Some((answers, writer)) = &mut self.answers else { return false };
+        let frames = answers.get(index);
+        if !frames.is_empty() {
+            writer.write(profile, functions, location, index);
+        }
+        frames.iter().any(|f| f.line > 0)
     }
 }
 

@@ -23,6 +23,7 @@ pub enum Item {
 }
 
 /// A sample with its registers (in the kernel's order) and stack.
+#[derive(Clone)]
 pub struct Sample {
     pub pid: i32,
     pub tid: i32,

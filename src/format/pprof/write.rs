@@ -12,8 +12,8 @@ use super::wire::{LEN, put_bytes, put_number, put_tag, put_varint};
 /// Bytes that are encoded before they are given to the compressor.
 const CHUNK: usize = 64 << 10;
 
-/// gzip's level: files are 8 % larger than at level 6, in half the time, and 22 % smaller than at 1.
-const LEVEL: u32 = 3;
+/// gzip's level: files are 12 % larger than at level 6, in 40 % of the time.
+const LEVEL: u32 = 2;
 
 /// Writes a profile as `profile.proto` with gzip around it.
 ///
