@@ -211,8 +211,7 @@ impl TargetArgs {
             duration: self.duration.or(endless.then_some(DEFAULT_DURATION)),
         };
         let types = self.profile_types()?;
-        let switches = types.wall.is_some();
-        let stdout_to_stderr = false;
+        let (switches, stdout_to_stderr) = (false, false);
         let options =
             Options { target, cpus, events, switches, rate, stacks, inherit, stdout_to_stderr };
         Ok((options, types, window))

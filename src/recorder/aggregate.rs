@@ -19,7 +19,7 @@ use crate::sampler::{Event, Stacks};
 use crate::unwind::{self, Frame, StackEnd, Unwinder};
 use labels::Keys;
 pub use state::ThreadState;
-pub use wall::Wall;
+pub use wall::{Wall, WallSpec};
 
 /// First address of the kernel's half.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;

@@ -11,7 +11,7 @@ mod watch;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use aggregate::{Aggregator, Counts, ThreadState, Wall};
+pub use aggregate::{Aggregator, Counts, ThreadState, Wall, WallSpec};
 pub use finish::Aggregated;
 pub use interrupts::Interrupts;
 
@@ -225,7 +225,7 @@ fn run(
         let tick_ms = pace.tick_ms(aggregator.depth(), took, began.elapsed());
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
-        if session.thin_switches() > 1 {
+        if session.is_thinned() {
             aggregator.look_at_waits();
         }
         let (settled, looked) = (session.settled(), Instant::now());
@@ -264,14 +264,19 @@ fn new_aggregator(options: &Options, wanted: Types, session: &Session) -> Aggreg
     profile.period_type = first;
     let fixed = weights.first().and_then(|w| w.fixed).or(session.period().map(|p| p as i64));
     profile.period = fixed.unwrap_or(1);
+    let period = profile.period;
     let cpu = types.iter().any(|(kind, _)| kind == "cpu").then(|| weights[0].column);
     let mut aggregator = Aggregator::new(builder, options.stacks, weights);
     if let (Some(time), Some(switch)) = (wanted.wall, session.switch_event()) {
-        let cpu = cpu.map(|column| (column, profile_period(session)));
-        let min_block = time.min_block.as_nanos() as u64;
-        let began = os::monotonic_nanos();
-        let events = (0, switch);
-        aggregator.set_wall(Wall::new(wall, !time.off_cpu_only, min_block, began, events, cpu));
+        aggregator.set_wall(Wall::new(WallSpec {
+            column: wall,
+            running: !time.off_cpu_only,
+            min_block: time.min_block.as_nanos() as u64,
+            began: os::monotonic_nanos(),
+            clock: 0,
+            switch,
+            cpu: cpu.map(|column| (column, period)),
+        }));
         for (pid, tid) in threads_of(&options.target, &session.pids) {
             aggregator.was_there(pid, tid);
         }
@@ -295,11 +300,6 @@ fn threads_of(target: &Target, pids: &[i32]) -> Vec<(i32, i32)> {
             pids.iter().flat_map(threads).collect()
         }
     }
-}
-
-/// Nanoseconds that a sample of the clock stands for.
-fn profile_period(session: &Session) -> i64 {
-    session.period().map_or(0, |period| period as i64)
 }
 
 /// `samples/count`, and one for each event.

@@ -8,7 +8,7 @@ use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::attr::{Features, SHORTEST_CLOCK, Shape, Trigger, sampling_event, trigger};
+use super::attr::{Features, SHORTEST_CLOCK, Shape, Start, Trigger, sampling_event, trigger};
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Record};
@@ -148,11 +148,6 @@ impl Attacher {
         Ok(())
     }
 
-    /// The event waits until it takes the place of another.
-    fn waits(&self, event: usize) -> bool {
-        self.options.switches && event + 1 == self.events.len()
-    }
-
     fn note_short_period(&mut self) {
         if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
             && self.events.iter().any(|e| e.kind == Kind::Clock)
@@ -166,8 +161,7 @@ impl Attacher {
 
     /// Opens an event on prof itself (or a CPU) and narrows the features down to what works.
     fn try_event(&mut self, spec: &EventSpec, trigger: Trigger) -> io::Result<()> {
-        let mut shape = self.shape(trigger, true);
-        shape.on_exec = false;
+        let shape = self.shape(trigger, true, Start::Later);
         loop {
             let mut builder = sampling_event(spec, &shape, self.features);
             builder.enabled(false);
@@ -215,15 +209,25 @@ impl Attacher {
         Error::other(explain(error, wanted))
     }
 
-    fn shape(&self, trigger: Trigger, sideband: bool) -> Shape {
+    fn shape(&self, trigger: Trigger, sideband: bool, start: Start) -> Shape {
         Shape {
             trigger,
             stacks: self.options.stacks,
             inherit: self.options.inherit && !self.cpu_wide,
             sideband,
             switches: sideband && self.options.switches,
-            on_exec: !self.cpu_wide && matches!(self.options.target, super::Target::Command(_)),
+            start,
             cpu_wide: self.cpu_wide,
+        }
+    }
+
+    fn start(&self, event: usize) -> Start {
+        let thinned = self.options.switches && event + 1 == self.events.len();
+        let command = matches!(self.options.target, super::Target::Command(_));
+        match (thinned, command && !self.cpu_wide) {
+            (true, _) => Start::Later,
+            (false, true) => Start::OnExec,
+            (false, false) => Start::Now,
         }
     }
 
@@ -256,8 +260,7 @@ impl Attacher {
     /// Returns false when the thread is gone.
     pub fn open(&mut self, who: Who<'_>, rings: &[Ring]) -> io::Result<bool> {
         for event in 0..self.events.len() {
-            let mut shape = self.shape(self.triggers[event], event == 0);
-            shape.on_exec &= !self.waits(event);
+            let shape = self.shape(self.triggers[event], event == 0, self.start(event));
             for ring in rings {
                 let mut builder = sampling_event(&self.events[event], &shape, self.features);
                 builder.enabled(false).one_cpu(ring.cpu() as usize);
@@ -266,7 +269,7 @@ impl Attacher {
                     Who::Cpu => builder.any_pid(),
                     Who::Cgroup(folder) => builder.observe_cgroup(folder),
                 };
-                match self.open_one(&builder, ring, event as u16, shape.on_exec) {
+                match self.open_one(&builder, ring, event as u16, shape.start) {
                     Ok(()) => {}
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
                     Err(e) => return Err(e),
@@ -281,12 +284,12 @@ impl Attacher {
         builder: &Builder<'_>,
         ring: &Ring,
         event: u16,
-        on_exec: bool,
+        start: Start,
     ) -> io::Result<()> {
         let mut counter = builder.build()?;
         set_output(&counter, ring.fd())?;
         self.ids.insert(counter.id(), Opened { event });
-        if !on_exec && !self.waits(usize::from(event)) {
+        if start == Start::Now {
             counter.enable()?;
         }
         self.counters.push(counter);

@@ -44,9 +44,6 @@ pub enum Trigger {
 /// Clocks run with a fixed period, so each sample weighs exactly that. Tracepoints and the like
 /// are sampled each time unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
-    if spec.kind == Kind::Switch {
-        return Trigger::Period(1);
-    }
     let frequency = match rate {
         Rate::Period(period) if spec.kind == Kind::Clock => {
             return Trigger::Period(period.max(SHORTEST_CLOCK));
@@ -97,6 +94,17 @@ fn common(attr: &mut sys::perf_event_attr) {
     attr.clockid = CLOCK_MONOTONIC;
 }
 
+/// When an event starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// As soon as it is open.
+    Now,
+    /// When the process calls `execve`.
+    OnExec,
+    /// When it takes the place of another, if it does.
+    Later,
+}
+
 /// What one event is opened with, apart from who and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -110,8 +118,8 @@ pub struct Shape {
     pub sideband: bool,
     /// It carries the records about who runs when.
     pub switches: bool,
-    /// It starts when the process calls `execve`.
-    pub on_exec: bool,
+    /// When it starts.
+    pub start: Start,
     /// All processes of a CPU.
     pub cpu_wide: bool,
 }
@@ -140,7 +148,7 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     attr.set_exclude_guest(1);
     attr.set_exclude_idle(u64::from(shape.cpu_wide));
     attr.set_inherit(u64::from(shape.inherit));
-    attr.set_enable_on_exec(u64::from(shape.on_exec));
+    attr.set_enable_on_exec(u64::from(shape.start == Start::OnExec));
     set_stacks(attr, shape.stacks, features);
     if has_raw(spec) {
         attr.sample_type |= SampleFlag::RAW.bits();
@@ -201,7 +209,7 @@ mod tests {
             inherit: true,
             sideband: true,
             switches: false,
-            on_exec: false,
+            start: Start::Now,
             cpu_wide: false,
         };
         let features = Features { build_id: true, kernel: true };

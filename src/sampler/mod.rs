@@ -65,7 +65,7 @@ pub struct Options {
     /// The events; empty: `cycles`, or `cpu-clock` where there is no PMU.
     pub events: Vec<EventSpec>,
     /// Also sample each thread when it stops running, and tell who runs when. The events for
-    /// that come last.
+    /// that come last. [`crate::recorder::record`] turns it on for wall time.
     pub switches: bool,
     /// How often.
     pub rate: Rate,

@@ -52,10 +52,8 @@ pub struct Session {
     counts_target: bool,
     /// Each event as the kernel counted it, known after [`Session::stop`].
     counts: Vec<u64>,
-    /// Each so many switches are sampled.
-    thinning: u64,
-    /// What was lost when that was looked at last.
-    lost_before: u64,
+    /// Only some of the switches are sampled.
+    thinned: bool,
     /// Processes that were attached to at the beginning.
     pub pids: Vec<i32>,
 }
@@ -84,7 +82,7 @@ impl Session {
             .collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
-        let (counts, thinning, lost_before, moved) = (Vec::new(), 1, 0, None);
+        let (counts, thinned, moved) = (Vec::new(), false, None);
         Ok(Session {
             attacher,
             rings,
@@ -94,8 +92,7 @@ impl Session {
             stats,
             counts_target,
             counts,
-            thinning,
-            lost_before,
+            thinned,
             pids,
         })
     }
@@ -106,7 +103,7 @@ impl Session {
     }
 
     /// The event that tells when threads stop running, if that is wanted; behind it comes the one
-    /// that takes its place in [`Session::thin_switches`].
+    /// that takes its place when there are too many.
     pub fn switch_event(&self) -> Option<usize> {
         self.events().iter().position(|e| e.kind == Kind::Switch)
     }
@@ -184,8 +181,11 @@ impl Session {
     }
 
     /// Hands out what has happened before `until`, in the order of time. Not beyond
-    /// [`Session::settled`], unless the events are stopped.
+    /// [`Session::settled`], unless the events are stopped. From the next time on it will be fewer
+    /// of the switches when a ring fills up faster than it is read.
     pub fn drain(&mut self, until: u64, mut consume: impl FnMut(Event<'_>)) {
+        let fills = |ring: &Ring| ring.filled() * 2 > ring.size();
+        let (full, lost) = (self.rings.all.iter().any(fills), self.stats.lost);
         let Session { attacher, rings, layouts, filter, stats, .. } = self;
         ring::drain(&mut rings.all, until, |header, bytes| {
             match decode(attacher, layouts, header, bytes) {
@@ -198,25 +198,24 @@ impl Session {
                 None => stats.damaged += 1,
             }
         });
+        if full || self.stats.lost > lost {
+            self.thin_switches();
+        }
     }
 
-    /// Samples fewer of the switches when a ring fills up faster than it is read; to be called
-    /// before [`Session::drain`]. Returns how many one sample stands for.
-    pub fn thin_switches(&mut self) -> u64 {
-        let fills = |ring: &Ring| ring.filled() * 2 > ring.size();
-        let lost = std::mem::replace(&mut self.lost_before, self.stats.lost) < self.stats.lost;
-        if let Some(event) = self.switch_event()
-            && (lost || self.rings.all.iter().any(fills))
-            && self.thinning == 1
-        {
-            self.thinning = THINNED;
-            self.attacher.replace(event, event + 1);
-            self.attacher.notes.push(format!(
-                "threads stopped running so often that only every {THINNED}th time was sampled from \
-                 then on; the samples are scaled to the time of each thread in each state"
-            ));
-        }
-        self.thinning
+    fn thin_switches(&mut self) {
+        let Some(event) = self.switch_event().filter(|_| !self.thinned) else { return };
+        self.thinned = true;
+        self.attacher.replace(event, event + 1);
+        self.attacher.notes.push(format!(
+            "threads stopped running so often that only every {THINNED}th time was sampled from \
+             then on; the samples are scaled to the time of each thread in each state"
+        ));
+    }
+
+    /// Only some of the switches are sampled, because there are too many.
+    pub fn is_thinned(&self) -> bool {
+        self.thinned
     }
 
     /// Replaces rings that turn out to be used by larger ones; to be called after each wait.

@@ -173,16 +173,15 @@ pub fn chain_frames(
     images: &mut Images,
     chain: &[u64],
     frames: &mut Vec<Frame>,
-) -> StackEnd {
+) {
     frames.clear();
     for (i, &address) in chain.iter().enumerate() {
         match locate(pid, regions, images, address, i > 0) {
             Some(frame) => frames.push(frame),
             None if i == 0 => frames.push(unmapped(address)),
-            None => return StackEnd::BadReturnAddress,
+            None => return,
         }
     }
-    StackEnd::Complete
 }
 
 /// Where a stack was read from.

@@ -103,24 +103,34 @@ impl Thread {
     }
 }
 
+/// Which time is wanted, and where it goes.
+pub struct WallSpec {
+    /// The column of wall time.
+    pub column: Column,
+    /// Also time on a CPU.
+    pub running: bool,
+    /// Shorter waits are not counted by stack, in nanoseconds.
+    pub min_block: u64,
+    /// When the recording begins (`CLOCK_MONOTONIC`, nanoseconds).
+    pub began: u64,
+    /// Index of the clock's event.
+    pub clock: usize,
+    /// Index of the event of switches; those behind it are, too.
+    pub switch: usize,
+    /// The column of CPU time, with what a sample of the clock weighs there.
+    pub cpu: Option<(Column, i64)>,
+}
+
 /// The time of all threads.
 pub struct Wall {
-    column: Column,
-    /// Also time on a CPU.
-    running: bool,
-    /// Shorter waits are not counted by stack, in nanoseconds.
-    min_block: u64,
-    /// When the recording began.
-    began: u64,
+    spec: WallSpec,
     threads: FxHashMap<i32, Thread>,
     /// Threads that have ended: where whole CPUs are recorded, they stop running after that.
     ended: FxHashSet<i32>,
-    /// Index of the clock's event and of the one of switches, and the clock's own column.
-    clock: usize,
-    switch: usize,
-    cpu: Option<(Column, i64)>,
     /// What each thread has waited in each state, by its labels.
     waits: FxHashMap<LabelSetId, Waits>,
+    /// When waits that last were looked for.
+    looked: u64,
 }
 
 /// Nanoseconds of waits.
@@ -143,19 +153,10 @@ const MAX_LOOKS: usize = 64;
 const LASTS: u64 = 20_000_000;
 
 impl Wall {
-    /// For a recording that begins at `began` (`CLOCK_MONOTONIC`, nanoseconds), into `column`.
-    /// `clock` and `switch` are the indexes of its events, `cpu` the column of CPU time with what
-    /// a sample of the clock weighs there.
-    pub fn new(
-        column: Column,
-        running: bool,
-        min_block: u64,
-        began: u64,
-        (clock, switch): (usize, usize),
-        cpu: Option<(Column, i64)>,
-    ) -> Wall {
+    /// Of a recording that begins.
+    pub fn new(spec: WallSpec) -> Wall {
         let (threads, ended, waits) = Default::default();
-        Wall { column, running, min_block, began, threads, ended, clock, switch, cpu, waits }
+        Wall { spec, threads, ended, waits, looked: 0 }
     }
 
     /// It is a thread, and has not ended.
@@ -165,7 +166,7 @@ impl Wall {
     }
 
     fn thread(&mut self, pid: i32, tid: i32) -> &mut Thread {
-        let began = self.began;
+        let began = self.spec.began;
         self.threads.entry(tid).or_insert_with(|| Thread::new(pid, began, None))
     }
 }
@@ -177,11 +178,11 @@ impl Aggregator {
     }
 
     pub(super) fn is_switch(&self, event: usize) -> bool {
-        self.wall.as_ref().is_some_and(|wall| event >= wall.switch)
+        self.wall.as_ref().is_some_and(|wall| event >= wall.spec.switch)
     }
 
     pub(super) fn is_clock(&self, event: usize) -> bool {
-        self.wall.as_ref().is_some_and(|wall| wall.clock == event)
+        self.wall.as_ref().is_some_and(|wall| wall.spec.clock == event)
     }
 
     /// A thread runs: the sample stands for the time since the one before.
@@ -189,11 +190,11 @@ impl Aggregator {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (leaf, later) = self.stack(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
-            let mut values = [(wall.column, 0); 2];
+            let mut values = [(wall.spec.column, 0); 2];
             let mut count = 0;
             if wall.is_alive(sample.pid, sample.tid) {
-                let column = wall.column;
-                let running = wall.running;
+                let column = wall.spec.column;
+                let running = wall.spec.running;
                 let thread = wall.thread(sample.pid, sample.tid);
                 let time = thread.elapse(sample.time) + std::mem::take(&mut thread.unsampled);
                 thread.state = Some(ThreadState::Running);
@@ -203,7 +204,7 @@ impl Aggregator {
                     count += 1;
                 }
             }
-            if let Some(cpu) = wall.cpu {
+            if let Some(cpu) = wall.spec.cpu {
                 values[count] = cpu;
                 count += 1;
             }
@@ -237,7 +238,7 @@ impl Aggregator {
         match *record {
             Record::Fork { pid, tid, time, .. } => {
                 let Some(wall) = &mut self.wall else { return };
-                let born = Thread::new(pid, time.max(wall.began), Some(ThreadState::Runnable));
+                let born = Thread::new(pid, time.max(wall.spec.began), Some(ThreadState::Runnable));
                 wall.ended.remove(&tid);
                 wall.threads.insert(tid, born);
             }
@@ -279,7 +280,9 @@ impl Aggregator {
 
     /// Counts what a thread has waited until `time`, by the stack that it stopped with.
     fn waited(&mut self, thread: &mut Thread, tid: i32, time: u64) {
-        let Some((column, min_block)) = self.wall.as_ref().map(|w| (w.column, w.min_block)) else {
+        let Some((column, min_block)) =
+            self.wall.as_ref().map(|w| (w.spec.column, w.spec.min_block))
+        else {
             return;
         };
         let state = thread.state.unwrap_or(thread.seemed);
@@ -325,10 +328,13 @@ impl Aggregator {
     }
 
     /// Looks at some of the threads that have waited for long by now with a stack that is not
-    /// known.
+    /// known, unless that has just been done.
     pub fn look_at_waits(&mut self) {
-        let Some(wall) = &self.wall else { return };
         let now = os::monotonic_nanos();
+        let Some(wall) = self.wall.as_mut().filter(|wall| wall.looked + LASTS < now) else {
+            return;
+        };
+        wall.looked = now;
         let waits = |thread: &Thread| {
             let unknown = !thread.known && thread.seen.is_none();
             let off = thread.state.is_some_and(|s| s != ThreadState::Running);
@@ -371,7 +377,8 @@ impl Aggregator {
 
     /// A thread, or the recording of it, ends.
     fn ends(&mut self, thread: &mut Thread, tid: i32, time: u64) {
-        let Some((column, running)) = self.wall.as_ref().map(|w| (w.column, w.running)) else {
+        let Some((column, running)) = self.wall.as_ref().map(|w| (w.spec.column, w.spec.running))
+        else {
             return;
         };
         self.waited(thread, tid, time);
@@ -427,7 +434,7 @@ impl Aggregator {
     /// Scales the samples of waits of which only some were taken to the time that all took.
     fn divide_what_was_thinned(&mut self) {
         let Some(wall) = &mut self.wall else { return };
-        let (column, mut waits) = (wall.column, std::mem::take(&mut wall.waits));
+        let (column, mut waits) = (wall.spec.column, std::mem::take(&mut wall.waits));
         waits.retain(|_, waits| waits.all != waits.sampled);
         let mut shares = FxHashMap::default();
         for (labels, Waits { all, sampled, later }) in waits {

@@ -11,7 +11,15 @@ const SWITCH: usize = 1;
 fn aggregator() -> Aggregator {
     let builder = Builder::new(&[("samples", "count"), ("wall", "nanoseconds")]);
     let mut aggregator = Aggregator::new(builder, Stacks::None, Vec::new());
-    aggregator.set_wall(Wall::new(Column(1), true, 0, 0, (CLOCK, SWITCH), None));
+    aggregator.set_wall(Wall::new(WallSpec {
+        column: Column(1),
+        running: true,
+        min_block: 0,
+        began: 0,
+        clock: CLOCK,
+        switch: SWITCH,
+        cpu: None,
+    }));
     aggregator
 }
 
