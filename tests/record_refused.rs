@@ -2,47 +2,14 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
 use common::system::{self, Cgroup, MachineLock, Sysctl};
+use common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use common::{Build, Prof, Running, needs, read, skip, target, temp_dir};
 
 fn known() -> Running {
     Running::start(Command::new(target("known", Build::C)).arg("0"))
-}
-
-/// A folder that every user can write to, with copies of prof and `known` that every user can run.
-fn open_dir() -> tempfile::TempDir {
-    let dir = temp_dir();
-    let open = |path: &Path, mode| {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    };
-    open(dir.path(), 0o777);
-    let known = target("known", Build::C);
-    for (program, name) in [(Path::new(env!("CARGO_BIN_EXE_prof")), "prof"), (&known, "known")] {
-        std::fs::copy(program, dir.path().join(name)).unwrap();
-        open(&dir.path().join(name), 0o755);
-    }
-    dir
-}
-
-/// `prof ARGS…` as nobody in particular, without any capability.
-fn unprivileged(dir: &Path, args: &str) -> Prof {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
-        .arg(dir.join("prof"))
-        .args(args.split_whitespace())
-        .current_dir(dir);
-    Prof { command }
-}
-
-/// True when tests can become another user.
-#[track_caller]
-fn can_drop_rights() -> bool {
-    system::needs_root() && needs(&["setpriv"])
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod report;
 mod symbolize;
 mod symbols;
 mod target;
+mod threads;
 mod trust;
 
 use std::borrow::Cow;
@@ -36,6 +37,8 @@ pub enum Command {
     Report(Box<report::Args>),
     /// Draw a flame graph, from pprof files or of a target recorded now
     Flame(Box<flame::Args>),
+    /// Print what each thread does now, with its stack
+    Threads(threads::Args),
     /// Give a recording made with --no-symbolize its names
     Symbolize(symbolize::Args),
     /// Say what this user can record on this machine, and how to unlock the rest
@@ -57,6 +60,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),
         Command::Flame(args) => flame::run(*args),
+        Command::Threads(args) => threads::run(args),
         Command::Symbolize(args) => symbolize::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => completions::run(args),

@@ -105,6 +105,16 @@ pub fn record(
     };
     let mut tick = |tick| progress.tick(tick);
     let recording = recorder::record(&options, types, window, &interrupts, &mut say, &mut tick)?;
+    Ok(Recorded { said, ..name(recording, names, &interrupts, &progress) })
+}
+
+/// Looks up the `names` of a recording if they are wanted, and puts the figures into the comments.
+pub fn name(
+    recording: Recording,
+    names: Option<symbolize::Options>,
+    interrupts: &Interrupts,
+    progress: &Progress,
+) -> Recorded {
     let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
     let mut profile = aggregated.profile;
     let named = names.is_some();
@@ -129,7 +139,7 @@ pub fn record(
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     let comments = diagnostics.to_comments();
     profile.comments.extend(comments.iter().map(|c| profile.strings.intern(c)));
-    Ok(Recorded { profile, diagnostics, names: named, said, exit, running })
+    Recorded { profile, diagnostics, names: named, said: 0, exit, running }
 }
 
 /// The few lines at the end, in terms of the profile `file` if one was written.
@@ -145,21 +155,7 @@ pub fn summary(
         "prof: {} samples in {seconds:.1} s, {} distinct stacks; {} lost, {} throttled",
         d.samples, d.distinct, d.lost, d.throttled
     )?;
-    let mut whole = None;
-    if d.truncated_total() > 0 {
-        let why: Vec<String> = d.truncated.iter().map(|(why, n)| format!("{why} {n}")).collect();
-        writeln!(
-            err,
-            "prof: {} of {} user stacks truncated ({}): {}",
-            d.truncated_total(),
-            d.user_stacks,
-            percent(d.truncated_total(), d.user_stacks),
-            why.join(", ")
-        )?;
-        let most = d.truncated.iter().max_by_key(|(_, n)| n);
-        whole = most.and_then(|(why, _)| symbolize::whole_stacks(why));
-        whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
-    }
+    let whole = truncated(err, d)?;
     if d.completed_later > 0 {
         writeln!(
             err,
@@ -175,9 +171,7 @@ pub fn summary(
         unsymbolized(err, d)?;
         super::trust::summary(err, profile, file, whole)?;
     }
-    for note in d.notes.iter().skip(recorded.said) {
-        writeln!(err, "prof: {note}")?;
-    }
+    notes(err, recorded)?;
     // Attaching and symbolizing cost the same however short the window is.
     let share = match seconds >= 1.0 {
         true => format!(" ({:.1} % of a core)", 100.0 * d.own_cpu_seconds / seconds),
@@ -190,6 +184,32 @@ pub fn summary(
         d.own_peak_bytes >> 20
     )?;
     command_end(err, recorded)
+}
+
+/// How many stacks are truncated, and why; returns what would help most of them.
+pub fn truncated(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<Option<String>> {
+    if d.truncated_total() == 0 {
+        return Ok(None);
+    }
+    let why: Vec<String> = d.truncated.iter().map(|(why, n)| format!("{why} {n}")).collect();
+    writeln!(
+        err,
+        "prof: {} of {} user stacks truncated ({}): {}",
+        d.truncated_total(),
+        d.user_stacks,
+        percent(d.truncated_total(), d.user_stacks),
+        why.join(", ")
+    )?;
+    let most = d.truncated.iter().max_by_key(|(_, n)| n);
+    let whole = most.and_then(|(why, _)| symbolize::whole_stacks(why));
+    whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
+    Ok(whole)
+}
+
+/// What else is to be said and has not been yet.
+pub fn notes(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
+    let notes = recorded.diagnostics.notes.iter().skip(recorded.said);
+    notes.into_iter().try_for_each(|note| writeln!(err, "prof: {note}"))
 }
 
 /// Which profile was written, with how many bytes, and what can be done `next` with one that has

@@ -51,14 +51,45 @@ pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
     std::time::SystemTime::now().checked_sub(age)
 }
 
-/// Instruction and stack pointer of a thread that does not run, where it entered the kernel; for
-/// this user to read only where it may trace the process (`proc(5)`, `/proc/PID/syscall`).
-pub fn asleep_at(pid: i32, tid: i32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+/// Where a thread that does not run entered the kernel; both are 0 of a thread of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asleep {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+}
+
+/// Where a thread entered the kernel, in which it sleeps; `None`: it runs (`proc(5)`,
+/// `/proc/PID/syscall`).
+///
+/// Errors: it is gone, or this user may not trace the process.
+pub fn asleep_at(pid: i32, tid: i32) -> io::Result<Option<Asleep>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"))?;
+    Ok(parse_syscall(&text))
+}
+
+fn parse_syscall(text: &str) -> Option<Asleep> {
     let mut from_the_end = text.split_ascii_whitespace().rev();
     let mut word = || u64::from_str_radix(from_the_end.next()?.strip_prefix("0x")?, 16).ok();
-    let (ip, sp) = (word()?, word()?);
-    (ip != 0 && sp != 0).then_some((ip, sp))
+    Some(Asleep { ip: word()?, sp: word()? })
+}
+
+/// Functions of the kernel that a thread sleeps in, innermost first (`/proc/PID/stack`); none
+/// where this user may not know.
+pub fn kernel_stack(pid: i32, tid: i32) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stack"));
+    parse_kernel_stack(&text.unwrap_or_default())
+}
+
+fn parse_kernel_stack(text: &str) -> Vec<String> {
+    // `[<0>] futex_wait_queue+0x6d/0x90`, for a module's function followed by ` [module]`.
+    let name = |line: &str| {
+        let name = line.split_ascii_whitespace().nth(1)?.split('+').next()?;
+        // What the kernel could not name is of no use to anyone.
+        (!name.starts_with("0x")).then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
 }
 
 /// Name of a thread, if it lives.
@@ -232,6 +263,19 @@ mod tests {
         let s = parse_stat(line).unwrap();
         let (comm, cpu_ticks, start_ticks) = ("a) (b c".into(), 58, 100);
         assert_eq!(s, Stat { comm, state: 'S', parent: 1, cpu_ticks, start_ticks });
+    }
+
+    #[test]
+    fn sleepers_are_where_they_entered_the_kernel() {
+        let asleep = parse_syscall("202 0x7f01 0x80 0x0 0x0 0x0 0x0 0x7ffc10 0x7f0020\n");
+        assert_eq!(asleep, Some(Asleep { ip: 0x7f_0020, sp: 0x7f_fc10 }));
+        assert_eq!(parse_syscall("-1 0x10 0x20\n"), Some(Asleep { ip: 0x20, sp: 0x10 }));
+        for awake in ["running\n", "", "0x1", "1 2 3"] {
+            assert_eq!(parse_syscall(awake), None, "{awake}");
+        }
+        let stack =
+            "[<0>] futex_do_wait+0x38/0x70\n[<0>] nf_hook+0x1/0x2 [nf_tables]\n[<0>] 0xff\n";
+        assert_eq!(parse_kernel_stack(stack), ["futex_do_wait", "nf_hook"]);
     }
 
     #[test]

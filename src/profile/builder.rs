@@ -105,6 +105,12 @@ impl Builder {
 
     /// Id of a location that is only a name, such as `[truncated: dump too small]`.
     pub fn named_location(&mut self, name: &str) -> LocationId {
+        self.named_location_in(name, None)
+    }
+
+    /// Id of a location that is a function's name without an address, in a binary; the name alone
+    /// tells them apart.
+    pub fn named_location_in(&mut self, name: &str, mapping: Option<MappingId>) -> LocationId {
         let name = self.profile.strings.intern(name);
         if let Some(&id) = self.synthetic_index.get(&name) {
             return id;
@@ -113,7 +119,7 @@ impl Builder {
         let function = FunctionId(profile.functions.len() as u32);
         profile.functions.push(Function { name, system_name: name, ..Function::default() });
         let id = LocationId(profile.locations.len() as u32);
-        profile.locations.push(Location::default());
+        profile.locations.push(Location { mapping, ..Location::default() });
         profile.set_lines(id, &[Line { function, line: 0, column: 0 }]);
         self.synthetic_index.insert(name, id);
         id

@@ -2,6 +2,7 @@
 //! Nothing here allocates for a stack, thread or image that was seen before.
 
 mod labels;
+mod snapshot;
 mod state;
 mod wall;
 
@@ -18,6 +19,7 @@ use crate::sampler::record::{Record, Sample, UserStack};
 use crate::sampler::{Event, Stacks};
 use crate::unwind::{self, Frame, StackEnd, Unwinder};
 use labels::Keys;
+pub use snapshot::Asleep;
 pub use state::ThreadState;
 pub use wall::{Wall, WallSpec};
 

@@ -6,6 +6,7 @@ mod finish;
 mod interrupts;
 mod ksymbols;
 mod pace;
+mod snapshot;
 mod watch;
 
 use std::process::{Child, ExitStatus};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub use aggregate::{Aggregator, Counts, ThreadState, Wall, WallSpec};
 pub use finish::Aggregated;
 pub use interrupts::Interrupts;
+pub use snapshot::snapshot;
 
 use crate::os;
 use crate::process::procfs;

@@ -15,4 +15,5 @@ pub mod summary;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod text;
+pub mod threads;
 pub mod units;

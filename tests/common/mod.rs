@@ -12,6 +12,7 @@ pub mod statistics;
 pub mod system;
 pub mod targets;
 pub mod unnamed;
+pub mod unprivileged;
 pub mod whole;
 
 pub use pprof::Pprof;

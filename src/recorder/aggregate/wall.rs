@@ -13,10 +13,7 @@ use super::{Aggregator, Innermost, Scratch, ThreadState};
 use crate::os;
 use crate::process::procfs;
 use crate::profile::{Column, LabelSetId, LocationId};
-use crate::sampler::record::{AllRegs, Record, Regs, Sample, UserStack};
-
-/// Bytes that are copied at once of the stack of a thread that sleeps.
-const SNAPSHOT: usize = 64 << 10;
+use crate::sampler::record::{Record, Sample};
 
 /// A stack that will be counted when it is known for how long.
 #[derive(Default)]
@@ -345,7 +342,7 @@ impl Aggregator {
             found.take(MAX_LOOKS).map(|(&tid, thread)| (thread.pid, tid)).collect();
         for (pid, tid) in found {
             let mut scratch = std::mem::take(&mut self.scratch);
-            let stack = self.stack_of_sleeper(pid, tid, &mut scratch);
+            let stack = self.stack_of_sleeper(pid, tid, &mut scratch).ok().flatten();
             if let (Some((leaf, later)), Some(wall)) = (stack, &mut self.wall) {
                 let thread = wall.thread(pid, tid);
                 thread.off.set(&scratch, leaf, later);
@@ -353,26 +350,6 @@ impl Aggregator {
             }
             self.scratch = scratch;
         }
-    }
-
-    /// The stack of a thread that sleeps in the kernel, which is read without disturbing it.
-    fn stack_of_sleeper(
-        &mut self,
-        pid: i32,
-        tid: i32,
-        scratch: &mut Scratch,
-    ) -> Option<(Option<Innermost>, bool)> {
-        let (ip, sp) = procfs::asleep_at(pid, tid)?;
-        // No other register is known, nor needed by most functions that enter the kernel.
-        let (regs, all) = (Regs { ip, sp, bp: 0 }, AllRegs::default());
-        let mut copy = vec![0; SNAPSHOT];
-        let length = os::read_memory(pid, sp, &mut copy).ok()?;
-        let (bytes, full) = (&copy[..length], length == copy.len());
-        let user = UserStack::Native { regs, all, bytes, full };
-        let time = os::monotonic_nanos();
-        let ((callchain, raw), (id, kernel), period) = (Default::default(), (0, false), None);
-        let sample = Sample { id, ip, pid, tid, time, period, kernel, callchain, raw, user };
-        Some(self.stack(&sample, scratch))
     }
 
     /// A thread, or the recording of it, ends.
@@ -408,7 +385,7 @@ impl Aggregator {
         let mut scratch = std::mem::take(&mut self.scratch);
         let stack = match seemed {
             ThreadState::Runnable => None,
-            _ => self.stack_of_sleeper(pid, tid, &mut scratch),
+            _ => self.stack_of_sleeper(pid, tid, &mut scratch).ok().flatten(),
         };
         if let Some(wall) = &mut self.wall {
             let thread = wall.thread(pid, tid);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::profile::{Builder, LabelValue};
-use crate::sampler::record::Callchain;
+use crate::sampler::record::{Callchain, UserStack};
 use crate::sampler::{Event, Stacks};
 
 const PID: i32 = i32::MAX;

@@ -1,0 +1,87 @@
+//! `prof threads`.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::progress::Progress;
+use super::symbols::SymbolArgs;
+use super::{record, usage};
+use crate::format::Output;
+use crate::recorder::{self, Interrupts};
+use crate::report::model::{Filter, Granularity, View};
+use crate::report::threads;
+use crate::sampler::{self, Target};
+
+/// Arguments of `prof threads`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Show the threads of these processes
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
+    pid: Vec<i32>,
+    /// With -p: also those of the processes that they have started
+    #[arg(long, requires = "pid")]
+    tree: bool,
+    /// Show these threads alone
+    #[arg(
+        short,
+        long,
+        value_name = "TID",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        conflicts_with = "pid"
+    )]
+    tid: Vec<i32>,
+    /// Show all threads of the machine
+    #[arg(short, long, conflicts_with_all = ["pid", "tid"])]
+    all: bool,
+    /// Show each thread for itself, in the order of their numbers
+    #[arg(long)]
+    each: bool,
+    /// Write a profile here instead (sample type threads/count); - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+/// Runs `prof threads`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let target = args.target()?;
+    let output = args.output.as_deref().map(Output::create).transpose()?;
+    let names = args.symbols.options()?;
+    let interrupts = Interrupts::install(false)?;
+    let recording = recorder::snapshot(&target)?;
+    let progress = Progress::new(None, true);
+    let recorded = record::name(recording, Some(names), &interrupts, &progress);
+    if let Some(output) = output {
+        output.write(&recorded.profile)?;
+    } else {
+        let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
+        let view = View::new(&recorded.profile, 0, each, &Filter::default());
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        threads::write(&mut out, &view, args.each)?;
+        out.flush()?;
+    }
+    let mut err = std::io::stderr().lock();
+    record::truncated(&mut err, &recorded.diagnostics)?;
+    record::notes(&mut err, &recorded)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn target(&self) -> anyhow::Result<Target> {
+        if !self.tid.is_empty() {
+            sampler::check_threads(&self.tid, &[])?;
+            return Ok(Target::Threads(self.tid.clone()));
+        }
+        if self.all {
+            return Ok(Target::Everything);
+        }
+        if self.pid.is_empty() {
+            return Err(usage("whose threads? give -p PID, -t TID, or -a for the whole machine"));
+        }
+        sampler::check_processes(&self.pid)?;
+        Ok(Target::Processes { pids: self.pid.clone(), tree: self.tree })
+    }
+}

@@ -1,0 +1,238 @@
+//! All threads of processes as they are now: what each does, with which stack.
+//!
+//! Nobody is stopped. Of a thread that sleeps, `/proc` tells where it entered the kernel; its stack
+//! is copied, and counts if the thread is still there afterwards. One that runs is sampled by the
+//! clock, shortly after it is asked for.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustc_hash::FxHashSet;
+
+use super::aggregate::Asleep;
+use super::{Aggregator, Recording, ThreadState, Weight};
+use crate::os;
+use crate::process::procfs;
+use crate::profile::{Builder, Column, Diagnostics};
+use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::{Error, Event, EventSpec, MAX_DUMP, Options, Rate, Session, Stacks, Target};
+use crate::unwind::StackEnd;
+
+/// The clock that samples threads that run, in nanoseconds.
+const PERIOD: u64 = 100_000;
+
+/// How long threads are waited for that get no CPU, and how often it is looked whether they sleep.
+const PATIENCE: Duration = Duration::from_millis(500);
+const ROUND: Duration = Duration::from_millis(10);
+
+/// Events that are open in one go: each thread needs one for each CPU.
+const MAX_EVENTS: usize = 2048;
+
+/// A thread and its process.
+type Thread = (i32, i32);
+
+/// What became of the threads.
+#[derive(Default)]
+struct Seen {
+    /// They ended before they were looked at.
+    gone: usize,
+    /// Their stacks may not be read.
+    refused: usize,
+    found: usize,
+}
+
+/// The threads of the target, each once: sample type `threads/count`, with the label `state`.
+///
+/// Errors: one line that says what is in the way; nothing of any thread could be read.
+pub fn snapshot(target: &Target) -> Result<Recording, Error> {
+    let began = (Instant::now(), SystemTime::now());
+    let threads = threads(target)?;
+    // Where very many threads want a CPU, it would be prof's turn after all of them.
+    let precedence = os::Precedence::take();
+    let builder = Builder::new(&[("threads", "count")]);
+    let stacks = Stacks::Auto { dump: MAX_DUMP };
+    let weight = Weight { column: Column(0), fixed: Some(1) };
+    let mut aggregator = Aggregator::new(builder, stacks, vec![weight]);
+    aggregator.look();
+    let (mut seen, mut notes) = (Seen::default(), Vec::new());
+    let mut awake = sleepers(&mut aggregator, threads.clone(), &mut seen);
+    let at_once = (MAX_EVENTS / procfs::online_cpus().len().max(1)).max(1);
+    while !awake.is_empty() {
+        let more = awake.split_off(awake.len().min(at_once));
+        let left = runners(&mut aggregator, awake, &mut seen, &mut notes)?;
+        for (pid, tid) in left {
+            seen.found += 1;
+            let why = "[stack not known: it waits for a CPU]";
+            aggregator.add_nowhere(pid, tid, ThreadState::Runnable, why);
+        }
+        awake = more;
+    }
+    drop(precedence);
+    if seen.refused > 0 && seen.refused + seen.gone == threads.len() {
+        let denied = std::io::Error::from_raw_os_error(libc::EACCES);
+        let pid = threads.first().map_or(0, |t| t.0);
+        return Err(Error::other(explain(&denied, Wanted::OtherProcess(pid as u32))));
+    }
+    notes.extend(told(&seen));
+    let diagnostics = diagnostics(&aggregator, seen.found, notes);
+    let lasted = began.0.elapsed();
+    let mut aggregated = aggregator.finish(threads.first().map(|t| t.0));
+    let profile = &mut aggregated.profile;
+    profile.period_type = profile.sample_types[0];
+    profile.period = 1;
+    let since_epoch = began.1.duration_since(UNIX_EPOCH).unwrap_or_default();
+    profile.time_nanos = since_epoch.as_nanos() as i64;
+    profile.duration_nanos = lasted.as_nanos() as i64;
+    Ok(Recording { aggregated, diagnostics, exit: None, running: None, interrupted: false })
+}
+
+/// All threads of the target that live.
+fn threads(target: &Target) -> Result<Vec<Thread>, Error> {
+    let of = |pid: i32| procfs::threads(pid).unwrap_or_default().into_iter().map(move |t| (pid, t));
+    Ok(match target {
+        Target::Processes { pids, tree } => {
+            crate::sampler::check_processes(pids)?;
+            let more = if *tree { procfs::descendants(pids) } else { Vec::new() };
+            pids.iter().copied().chain(more).flat_map(of).collect()
+        }
+        Target::Threads(tids) => {
+            tids.iter().filter_map(|&tid| Some((procfs::owner(tid)?.0, tid))).collect()
+        }
+        Target::Everything => {
+            // prof would only see itself looking.
+            let own = std::process::id() as i32;
+            procfs::processes().into_iter().filter(|&pid| pid != own).flat_map(of).collect()
+        }
+        Target::Cgroup(_) | Target::Command(_) => {
+            return Err(Error::usage(
+                "threads are looked at now: give -p PID, -t TID, or -a for the whole machine",
+            ));
+        }
+    })
+}
+
+/// Takes in those of the threads that sleep; returns the others.
+fn sleepers(aggregator: &mut Aggregator, threads: Vec<Thread>, seen: &mut Seen) -> Vec<Thread> {
+    let mut awake = Vec::new();
+    for (pid, tid) in threads {
+        let Some(stat) = procfs::stat(tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
+            seen.gone += 1;
+            continue;
+        };
+        let state = ThreadState::of_letter(stat.state);
+        if state == ThreadState::Runnable {
+            awake.push((pid, tid));
+            continue;
+        }
+        match aggregator.add_asleep(pid, tid, state) {
+            Ok(Asleep::Taken) => seen.found += 1,
+            Ok(Asleep::MovedOn) => awake.push((pid, tid)),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                seen.refused += 1;
+                aggregator.add_nowhere(pid, tid, state, "[stack not known: not permitted]");
+            }
+            Err(_) => seen.gone += 1,
+        }
+    }
+    awake
+}
+
+/// Takes in those of the threads that are on a CPU soon, or sleep; returns the others.
+fn runners(
+    aggregator: &mut Aggregator,
+    mut awake: Vec<Thread>,
+    seen: &mut Seen,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Thread>, Error> {
+    let Some(mut session) = open(&mut awake, seen)? else { return Ok(awake) };
+    if notes.is_empty() {
+        notes.extend(session.notes().iter().cloned());
+    }
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE && !awake.is_empty() {
+        let mut missing: FxHashSet<i32> = awake.iter().map(|t| t.1).collect();
+        let round = Instant::now();
+        while round.elapsed() < ROUND && !missing.is_empty() {
+            session.wait(&[], 1);
+            let settled = session.settled();
+            session.drain(settled, |event| take(aggregator, &event, &mut missing));
+        }
+        seen.found += awake.len() - missing.len();
+        awake.retain(|(_, tid)| missing.contains(tid));
+        awake = sleepers(aggregator, awake, seen);
+    }
+    Ok(awake)
+}
+
+/// Samples those of the threads that still live; `None`: none does.
+fn open(awake: &mut Vec<Thread>, seen: &mut Seen) -> Result<Option<Session>, Error> {
+    loop {
+        awake.retain(|&(_, tid)| {
+            let lives = procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'));
+            seen.gone += usize::from(!lives);
+            lives
+        });
+        if awake.is_empty() {
+            return Ok(None);
+        }
+        let options = Options {
+            target: Target::Threads(awake.iter().map(|t| t.1).collect()),
+            cpus: None,
+            events: vec![EventSpec::cpu_clock()],
+            switches: false,
+            rate: Rate::Period(PERIOD),
+            stacks: Stacks::Auto { dump: MAX_DUMP },
+            inherit: false,
+            stdout_to_stderr: false,
+        };
+        match Session::open(&options, None) {
+            Ok(session) => return Ok(Some(session)),
+            // One has ended just now: without it, then.
+            Err(_) if awake.iter().any(|&(_, tid)| procfs::stat(tid).is_none()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Takes in the first sample of each thread that is missing.
+fn take(aggregator: &mut Aggregator, event: &Event<'_>, missing: &mut FxHashSet<i32>) {
+    match event {
+        Event::Sample { sample, .. } if missing.remove(&sample.tid) => {
+            aggregator.add_running(sample);
+        }
+        Event::Sample { .. } => {}
+        other => aggregator.event(other),
+    }
+}
+
+fn told(seen: &Seen) -> Vec<String> {
+    let mut told = Vec::new();
+    let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
+    if seen.gone > 0 {
+        told.push(format!("{} ended before it could be looked at", threads(seen.gone)));
+    }
+    if seen.refused > 0 {
+        let how = if os::uid() == 0 { "" } else { "; run as root" };
+        let who = threads(seen.refused);
+        told.push(format!("the stack of {who} is not for this user to read{how}"));
+    }
+    told
+}
+
+fn diagnostics(aggregator: &Aggregator, found: usize, notes: Vec<String>) -> Diagnostics {
+    let counts = &aggregator.counts;
+    let truncated = StackEnd::ALL.iter().zip(counts.ends);
+    let truncated = truncated
+        .filter_map(|(end, n)| end.reason().filter(|_| n > 0).map(|why| (why.to_owned(), n)))
+        .collect();
+    Diagnostics {
+        samples: found as u64,
+        distinct: aggregator.builder.distinct() as u64,
+        user_stacks: counts.user_stacks,
+        truncated,
+        completed_later: counts.completed_later,
+        no_unwind_info: aggregator.without_unwind_info(),
+        notes,
+        ..Diagnostics::default()
+    }
+}

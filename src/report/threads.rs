@@ -1,0 +1,167 @@
+//! Threads with their stacks, those that do the same together: a better `pstack`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+
+use super::model::{View, base_name, label_text};
+use super::text::clean;
+use crate::profile::{LabelSetId, LabelValue};
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Thread {
+    /// Name and number of its process.
+    pub process: (String, i64),
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub tid: i64,
+}
+
+/// Threads that have one stack and are in one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What they do, as the label `state` says.
+    pub state: String,
+    /// Their frames in [`View::frames`], innermost first.
+    pub frames: Vec<u32>,
+    /// The threads, in the order of their processes and numbers.
+    pub threads: Vec<Thread>,
+}
+
+/// The threads of a profile of type `threads`: most threads first, among equals those that run.
+pub fn groups(view: &View) -> Vec<Group> {
+    let mut found: FxHashMap<(String, Vec<u32>), Vec<Thread>> = FxHashMap::default();
+    for sample in view.samples() {
+        let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l)).copied().collect();
+        let state = text(view, sample.labels, "state");
+        found.entry((state, frames)).or_default().push(thread(view, sample.labels));
+    }
+    let mut groups: Vec<Group> = found
+        .into_iter()
+        .map(|((state, frames), mut threads)| {
+            threads.sort_unstable_by(|a, b| {
+                (a.process.1, a.tid, &a.name).cmp(&(b.process.1, b.tid, &b.name))
+            });
+            Group { state, frames, threads }
+        })
+        .collect();
+    let runs = |group: &Group| group.state != "running";
+    let first = |group: &Group| group.threads.first().map(|t| (t.process.1, t.tid));
+    groups.sort_by(|a, b| {
+        let most = b.threads.len().cmp(&a.threads.len());
+        most.then(runs(a).cmp(&runs(b))).then_with(|| first(a).cmp(&first(b)))
+    });
+    groups
+}
+
+fn value(view: &View, labels: LabelSetId, key: &str) -> Option<LabelValue> {
+    view.profile.labels.value(labels, view.profile.strings.find(key)?)
+}
+
+fn text(view: &View, labels: LabelSetId, key: &str) -> String {
+    value(view, labels, key).map_or(String::new(), |v| label_text(view.profile, v))
+}
+
+fn thread(view: &View, labels: LabelSetId) -> Thread {
+    let number = |key| match value(view, labels, key) {
+        Some(LabelValue::Num { value, .. }) => value,
+        _ => 0,
+    };
+    Thread {
+        process: (text(view, labels, "process"), number("pid")),
+        name: text(view, labels, "thread"),
+        tid: number("tid"),
+    }
+}
+
+/// Writes the groups; `each`: a group for each thread, in their order.
+pub fn write(out: &mut dyn Write, view: &View, each: bool) -> io::Result<()> {
+    let mut groups = groups(view);
+    if each {
+        let alone = |group: Group| {
+            let Group { state, frames, threads } = group;
+            threads.into_iter().map(move |thread| Group {
+                state: state.clone(),
+                frames: frames.clone(),
+                threads: vec![thread],
+            })
+        };
+        groups = groups.into_iter().flat_map(alone).collect();
+        groups.sort_by_key(|group| (group.threads[0].process.1, group.threads[0].tid));
+    }
+    let processes: BTreeMap<i64, &str> = groups
+        .iter()
+        .flat_map(|group| &group.threads)
+        .map(|thread| (thread.process.1, thread.process.0.as_str()))
+        .collect();
+    let count: usize = groups.iter().map(|group| group.threads.len()).sum();
+    match processes.first_key_value() {
+        Some((pid, name)) if processes.len() == 1 => {
+            writeln!(out, "{} {pid}: {}", clean(name), threads(count))?;
+        }
+        _ => writeln!(out, "{} processes: {}", processes.len(), threads(count))?,
+    }
+    for group in &groups {
+        let who = members(&group.threads, processes.len() > 1);
+        writeln!(out, "\n{} {}: {}", threads(group.threads.len()), group.state, clean(&who))?;
+        for &id in &group.frames {
+            let frame = view.frames.get(id);
+            let mut line = frame.display(view.profile).into_owned();
+            let binary = frame.binary_name(view.profile);
+            match binary {
+                "" => {}
+                _ if binary.starts_with('[') => line += &format!("  {binary}"),
+                _ => line += &format!("  [{binary}]"),
+            }
+            if frame.line > 0 {
+                let place = frame.place(view.profile);
+                line += &format!("  {}", base_name(&place));
+            }
+            if frame.inlined {
+                line += "  (inlined)";
+            }
+            writeln!(out, "    {}", clean(&line))?;
+        }
+    }
+    Ok(())
+}
+
+fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
+/// Names with numbers, a name once for all threads that have it.
+fn members(threads: &[Thread], with_process: bool) -> String {
+    let mut out = String::new();
+    for run in threads.chunk_by(|a, b| (a.process.1, &a.name) == (b.process.1, &b.name)) {
+        let Thread { process, name, .. } = &run[0];
+        out += if out.is_empty() { "" } else { "; " };
+        // The first thread of a process is called as it.
+        if with_process && (&process.0, process.1) != (name, run[0].tid) {
+            out += &format!("{} {}, ", process.0, process.1);
+        }
+        out += name;
+        run.iter().for_each(|thread| out += &format!(" {}", thread.tid));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(pid: i64, name: &str, tid: i64) -> Thread {
+        Thread { process: ("server".into(), pid), name: name.into(), tid }
+    }
+
+    #[test]
+    fn names_are_said_once() {
+        let of_one = [thread(1, "main", 1), thread(1, "worker", 2), thread(1, "worker", 3)];
+        assert_eq!(members(&of_one, false), "main 1; worker 2 3");
+        let of_two = [thread(1, "worker", 2), thread(7, "worker", 8), thread(9, "server", 9)];
+        assert_eq!(members(&of_two, true), "server 1, worker 2; server 7, worker 8; server 9");
+    }
+}

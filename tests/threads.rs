@@ -1,0 +1,176 @@
+//! `prof threads`: what each thread does now.
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::system::needs_root;
+use common::unprivileged::{can_drop_rights, open_dir, unprivileged};
+use common::{Build, Prof, Running, needs, read, target, temp_dir};
+
+/// The program with so many threads that wait for its mutex, when all are where they belong.
+fn program(waiters: usize) -> Running {
+    let program = target("blocked", Build::CDebug);
+    Running::start(Command::new(program).arg(waiters.to_string())).wait_for("ready").0
+}
+
+fn state_of(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let state = status.lines().find(|l| l.starts_with("State:")).unwrap();
+    state.to_owned()
+}
+
+/// The block of the text that begins with these words.
+fn block<'a>(text: &'a str, begin: &str) -> &'a str {
+    let found = text.split("\n\n").find(|block| block.trim_start().starts_with(begin));
+    found.unwrap_or_else(|| panic!("{begin:?} is not in:\n{text}"))
+}
+
+/// All words are there, in this order.
+#[track_caller]
+fn in_order(text: &str, words: &[&str]) {
+    let mut rest = text;
+    for word in words {
+        let at = rest.find(word).unwrap_or_else(|| panic!("{word:?} is not (there) in:\n{text}"));
+        rest = &rest[at + word.len()..];
+    }
+}
+
+#[test]
+fn threads_that_do_the_same_stand_together() {
+    let dir = temp_dir();
+    let running = program(5);
+    let pid = running.pid();
+    let out = Prof::new(&dir, &format!("threads -p {pid}")).run().ok();
+    let text = out.text();
+    assert!(text.starts_with(&format!("blocked {pid}: 10 threads\n")), "{text}");
+    let waiting = block(&text, "5 threads sleeping: waiter ");
+    in_order(
+        waiting,
+        &["waits_for_the_mutex  [blocked", "blocked.c:", "begin", "clone3  [libc.so.6]"],
+    );
+    assert_eq!(waiting.lines().next().unwrap().split(' ').count(), 3 + 1 + 5, "{waiting}");
+    in_order(
+        block(&text, "1 thread sleeping: conditional "),
+        &["waits_for_the_condition", "clone3"],
+    );
+    in_order(
+        block(&text, "1 thread sleeping: reader "),
+        &["read", "reads_from_the_pipe", "clone3"],
+    );
+    in_order(block(&text, "1 thread sleeping: sleeper "), &["sleeps", "clone3"]);
+    in_order(block(&text, "1 thread running: runner "), &["runs", "begin", "clone3"]);
+    in_order(block(&text, "1 thread sleeping: blocked "), &["pause", "main", "_start"]);
+    assert!(!text.contains("not known"), "{text}");
+    assert!(!out.stderr.contains("truncated"), "{}", out.stderr);
+    assert_eq!(state_of(pid), "State:\tS (sleeping)");
+}
+
+#[test]
+fn what_they_wait_for_in_the_kernel_is_told() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let running = program(1);
+    let text = Prof::new(&dir, &format!("threads -p {}", running.pid())).run().ok().text();
+    let kernel = "[kernel.kallsyms]";
+    let waiter = block(&text, "1 thread sleeping: waiter ");
+    in_order(waiter, &["futex_wait", kernel, "entry_SYSCALL_64", kernel, "waits_for_the_mutex"]);
+    in_order(
+        block(&text, "1 thread sleeping: reader "),
+        &["pipe_read", kernel, "reads_from_the_pipe"],
+    );
+    in_order(block(&text, "1 thread sleeping: sleeper "), &["nanosleep", kernel, "sleeps"]);
+}
+
+#[test]
+fn one_by_one_and_some_alone() {
+    let dir = temp_dir();
+    let running = program(3);
+    let pid = running.pid();
+    let each = Prof::new(&dir, &format!("threads --each -p {pid}")).run().ok().text();
+    let heads: Vec<&str> = each.lines().filter(|l| l.starts_with("1 thread ")).collect();
+    assert_eq!(heads.len(), 8, "{each}");
+    let number = |head: &&str| head.rsplit(' ').next().unwrap().parse::<i32>().unwrap();
+    assert!(heads.iter().map(number).is_sorted(), "{heads:?}");
+    let tid = number(heads.last().unwrap());
+    let alone = Prof::new(&dir, &format!("threads -t {tid}")).run().ok().text();
+    assert!(alone.contains(&format!(": 1 thread\n\n1 thread running: runner {tid}\n")), "{alone}");
+}
+
+#[test]
+fn as_a_profile() {
+    let dir = temp_dir();
+    let running = program(7);
+    Prof::new(&dir, &format!("threads -o t.pb.gz -p {}", running.pid())).run().ok();
+    let p = read(dir.path().join("t.pb.gz"));
+    assert_eq!(p.sample_types, [("threads".to_owned(), "count".to_owned())]);
+    let sum = |name: &str| -> i64 {
+        let there = p.samples.iter().filter(|s| p.frames(s).contains(&name));
+        there.map(|s| s.values[0]).sum()
+    };
+    assert_eq!((sum("waits_for_the_mutex"), sum("runs"), sum("main")), (7, 1, 1));
+    let report = Prof::new(&dir, "report t.pb.gz --sort state").run().ok().text();
+    in_order(&report, &["11", "sleeping"]);
+    if !needs(&["go"]) {
+        return;
+    }
+    let mut top = Command::new("go");
+    top.args(["tool", "pprof", "-sample_index=threads", "-top"]).arg(dir.path().join("t.pb.gz"));
+    let top = common::run::run(top).ok().text();
+    in_order(&top, &["Type: threads", "waits_for_the_mutex"]);
+}
+
+#[test]
+fn the_whole_machine() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let running = program(2);
+    let text = Prof::new(&dir, "threads -a").run().ok().text();
+    let processes = text.lines().next().unwrap();
+    assert!(processes.contains(" processes: ") && processes.contains(" threads"), "{processes}");
+    let pid = running.pid();
+    let waiting = format!("blocked {pid}, waiter ");
+    let block = text.split("\n\n").find(|b| b.lines().next().unwrap().contains(&waiting));
+    in_order(block.unwrap_or_else(|| panic!("{text}")), &["waits_for_the_mutex"]);
+    // The kernel's own.
+    in_order(&text, &["kthreadd 2", "kthreadd  [kernel.kallsyms]"]);
+}
+
+/// Stopped ones are told, and stay so.
+#[test]
+fn a_process_that_is_stopped() {
+    let dir = temp_dir();
+    let running = program(1);
+    let pid = running.pid();
+    running.signal(libc::SIGSTOP);
+    while !state_of(pid).contains('T') {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let text = Prof::new(&dir, &format!("threads -p {pid}")).run().ok().text();
+    in_order(block(&text, "1 thread stopped: runner "), &["runs", "begin", "clone3"]);
+    in_order(block(&text, "1 thread stopped: waiter "), &["waits_for_the_mutex"]);
+    assert!(state_of(pid).contains('T'));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_one_line() {
+    let dir = temp_dir();
+    let refused = |args: &str, code: i32, words: &[&str]| {
+        Prof::new(&dir, args).run().refused(code, words);
+    };
+    refused("threads", 2, &["-p PID", "-a"]);
+    refused("threads -p 999999999", 1, &["999999999"]);
+    refused("threads -t 999999999", 1, &["999999999"]);
+    refused("threads -p 1 -o /nowhere/t.pb.gz", 1, &["/nowhere"]);
+    if !can_drop_rights() {
+        return;
+    }
+    let (dir, running) = (open_dir(), program(1));
+    let pid = running.pid().to_string();
+    unprivileged(dir.path(), &format!("threads -p {pid}")).run().refused(1, &[&pid]);
+}
