@@ -200,6 +200,47 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The answers to some addresses, which ascend, while they are written.
+pub struct Unwritten<'a> {
+    addresses: &'a [u64],
+    /// Addresses before this one are written.
+    next: usize,
+    answers: Option<(&'a Answers, Writer<'a>)>,
+}
+
+impl<'a> Unwritten<'a> {
+    /// The answers to these addresses; `None`: there are none.
+    pub fn new(addresses: &'a [u64], answers: Option<&'a Answers>) -> Unwritten<'a> {
+        let answers = answers.map(|answers| (answers, Writer::new(answers)));
+        Unwritten { addresses, next: 0, answers }
+    }
+
+    /// Where an address stands, if it is among these; addresses are asked for in their order.
+    pub fn index_of(&mut self, address: u64) -> Option<usize> {
+        while *self.addresses.get(self.next)? < address {
+            self.next += 1;
+        }
+        (self.addresses[self.next] == address).then_some(self.next)
+    }
+
+    /// Gives a location the frames of address number `index`; returns whether there are lines
+    /// among them.
+    pub fn write(
+        &mut self,
+        profile: &mut Profile,
+        functions: &mut FunctionIndex,
+        location: LocationId,
+        index: usize,
+    ) -> bool {
+        let Some((answers, writer)) = &mut self.answers else { return false };
+        let frames = answers.get(index);
+        if !frames.is_empty() {
+            writer.write(profile, functions, location, index);
+        }
+        frames.iter().any(|f| f.line > 0)
+    }
+}
+
 /// Writes kept answers into a profile, string by string and function by function only once.
 pub struct StoredWriter<'a> {
     stored: &'a Stored,

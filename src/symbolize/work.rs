@@ -12,7 +12,7 @@ use crate::profile::{
     LocationId, Mapping, MappingId, Profile, StrId, is_compilers_file, number_of_dump,
 };
 
-use super::answers::{Answers, FunctionIndex, StoredWriter, Writer};
+use super::answers::{Answers, FunctionIndex, StoredWriter, Unwritten};
 use super::cache::{Key, Merged, Stored};
 use super::kernel::{self, Kallsyms};
 use super::run_time::{Report, RunTime};
@@ -358,7 +358,10 @@ fn write(
             Err(why) => group.in_vain = why.clone(),
         }
     }
-    let mut done: Vec<Done> = tasks.iter().map(Done::of).collect();
+    let mut done: Vec<Unwritten> = tasks
+        .iter()
+        .map(|(task, answers)| Unwritten::new(&task.addresses, answers.as_ref().ok()))
+        .collect();
     for &(address, location) in &group.asked {
         let found = done.iter_mut().find_map(|task| Some((task.index_of(address)?, task)));
         group.with_lines |= match (found, &mut stored) {
@@ -366,45 +369,6 @@ fn write(
             (None, Some(stored)) => stored.write(profile, functions, location, address),
             (None, None) => false,
         };
-    }
-}
-
-/// A task that is done, while its answers are written.
-struct Done<'a> {
-    addresses: &'a [u64],
-    /// Addresses before this one are written.
-    next: usize,
-    answers: Option<(&'a Answers, Writer<'a>)>,
-}
-
-impl<'a> Done<'a> {
-    fn of((task, answers): &'a (Task, Answered)) -> Done<'a> {
-        let answers = answers.as_ref().ok().map(|answers| (answers, Writer::new(answers)));
-        Done { addresses: &task.addresses, next: 0, answers }
-    }
-
-    /// Where the address stands, if it is the task's; addresses are asked for in their order.
-    fn index_of(&mut self, address: u64) -> Option<usize> {
-        while *self.addresses.get(self.next)? < address {
-            self.next += 1;
-        }
-        (self.addresses[self.next] == address).then_some(self.next)
-    }
-
-    /// Gives a location the frames of that address; returns whether there are lines among them.
-    fn write(
-        &mut self,
-        profile: &mut Profile,
-        functions: &mut FunctionIndex,
-        location: LocationId,
-        index: usize,
-    ) -> bool {
-        let Some((answers, writer)) = &mut self.answers else { return false };
-        let frames = answers.get(index);
-        if !frames.is_empty() {
-            writer.write(profile, functions, location, index);
-        }
-        frames.iter().any(|f| f.line > 0)
     }
 }
 
