@@ -21,6 +21,10 @@ fn state_of(pid: i32) -> String {
     state.to_owned()
 }
 
+fn name_of(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim_end().to_owned()
+}
+
 /// The block of the text that begins with these words.
 fn block<'a>(text: &'a str, begin: &str) -> &'a str {
     let found = text.split("\n\n").find(|block| block.trim_start().starts_with(begin));
@@ -165,6 +169,9 @@ fn what_cannot_be_looked_at_is_one_line() {
     };
     refused("threads", 2, &["-p PID", "-a"]);
     refused("threads -p 999999999", 1, &["999999999"]);
+    let own = std::process::id();
+    let twice = Prof::new(&dir, &format!("threads -p {own},{own} --each")).run().ok().text();
+    assert_eq!(twice.matches(&format!(" {own}\n")).count(), 1, "{twice}");
     refused("threads -t 999999999", 1, &["999999999"]);
     refused("threads -p 1 -o /nowhere/t.pb.gz", 1, &["/nowhere"]);
     if !can_drop_rights() {
@@ -173,4 +180,16 @@ fn what_cannot_be_looked_at_is_one_line() {
     let (dir, running) = (open_dir(), program(1));
     let pid = running.pid().to_string();
     unprivileged(dir.path(), &format!("threads -p {pid}")).run().refused(1, &[&pid]);
+    // Their own are told among all others.
+    let mut sleep = Command::new("setpriv");
+    sleep.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sleep", "100"]);
+    let own = Running::start(&mut sleep);
+    while !state_of(own.pid()).contains('S') || name_of(own.pid()) != "sleep" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let all = unprivileged(dir.path(), "threads -a").run().ok().says(&["not for this user"]);
+    let all = all.text();
+    in_order(&all, &["[stack not known: not permitted]"]);
+    let own = all.split("\n\n").find(|b| b.lines().next().unwrap().contains("sleep "));
+    in_order(own.unwrap_or_else(|| panic!("{all}")), &["nanosleep", "main", "_start"]);
 }

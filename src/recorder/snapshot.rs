@@ -28,6 +28,9 @@ const ROUND: Duration = Duration::from_millis(10);
 /// Events that are open in one go: each thread needs one for each CPU.
 const MAX_EVENTS: usize = 2048;
 
+/// Instead of a stack.
+const NOT_PERMITTED: &str = "[stack not known: not permitted]";
+
 /// A thread and its process.
 type Thread = (i32, i32);
 
@@ -59,19 +62,22 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let at_once = (MAX_EVENTS / procfs::online_cpus().len().max(1)).max(1);
     while !awake.is_empty() {
         let more = awake.split_off(awake.len().min(at_once));
-        let left = runners(&mut aggregator, awake, &mut seen, &mut notes)?;
+        let (left, why) = match runners(&mut aggregator, &mut awake, &mut seen, &mut notes) {
+            Ok(()) => (awake, "[stack not known: it waits for a CPU]"),
+            Err(error) => {
+                notes.push(error.to_string());
+                (awake, NOT_PERMITTED)
+            }
+        };
+        seen.found += left.len();
         for (pid, tid) in left {
-            seen.found += 1;
-            let why = "[stack not known: it waits for a CPU]";
             aggregator.add_nowhere(pid, tid, ThreadState::Runnable, why);
         }
         awake = more;
     }
     drop(precedence);
-    if seen.refused > 0 && seen.refused + seen.gone == threads.len() {
-        let denied = std::io::Error::from_raw_os_error(libc::EACCES);
-        let pid = threads.first().map_or(0, |t| t.0);
-        return Err(Error::other(explain(&denied, Wanted::OtherProcess(pid as u32))));
+    if seen.found == 0 {
+        return Err(nothing(&seen, &threads));
     }
     notes.extend(told(&seen));
     let diagnostics = diagnostics(&aggregator, seen.found, notes);
@@ -86,8 +92,25 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     Ok(Recording { aggregated, diagnostics, exit: None, running: None, interrupted: false })
 }
 
-/// All threads of the target that live.
+/// Why no thread at all could be looked at.
+fn nothing(seen: &Seen, threads: &[Thread]) -> Error {
+    if seen.refused == 0 {
+        return Error::other("all threads ended before they could be looked at");
+    }
+    let denied = std::io::Error::from_raw_os_error(libc::EACCES);
+    let pid = threads.first().map_or(0, |t| t.0);
+    Error::other(explain(&denied, Wanted::OtherProcess(pid as u32)))
+}
+
+/// All threads of the target that live, each once.
 fn threads(target: &Target) -> Result<Vec<Thread>, Error> {
+    let mut known = FxHashSet::default();
+    let mut threads = all_threads(target)?;
+    threads.retain(|&thread| known.insert(thread));
+    Ok(threads)
+}
+
+fn all_threads(target: &Target) -> Result<Vec<Thread>, Error> {
     let of = |pid: i32| procfs::threads(pid).unwrap_or_default().into_iter().map(move |t| (pid, t));
     Ok(match target {
         Target::Processes { pids, tree } => {
@@ -120,16 +143,17 @@ fn sleepers(aggregator: &mut Aggregator, threads: Vec<Thread>, seen: &mut Seen) 
             continue;
         };
         let state = ThreadState::of_letter(stat.state);
-        if state == ThreadState::Runnable {
-            awake.push((pid, tid));
-            continue;
-        }
-        match aggregator.add_asleep(pid, tid, state) {
+        let asleep = match state {
+            // Whether it may be sampled is found out here, too.
+            ThreadState::Runnable => procfs::asleep_at(pid, tid).map(|_| Asleep::MovedOn),
+            _ => aggregator.add_asleep(pid, tid, state),
+        };
+        match asleep {
             Ok(Asleep::Taken) => seen.found += 1,
             Ok(Asleep::MovedOn) => awake.push((pid, tid)),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                 seen.refused += 1;
-                aggregator.add_nowhere(pid, tid, state, "[stack not known: not permitted]");
+                aggregator.add_nowhere(pid, tid, state, NOT_PERMITTED);
             }
             Err(_) => seen.gone += 1,
         }
@@ -137,14 +161,16 @@ fn sleepers(aggregator: &mut Aggregator, threads: Vec<Thread>, seen: &mut Seen) 
     awake
 }
 
-/// Takes in those of the threads that are on a CPU soon, or sleep; returns the others.
+/// Takes in those of the threads that are on a CPU soon, or sleep, and leaves the others.
+///
+/// Errors: none of them can be sampled.
 fn runners(
     aggregator: &mut Aggregator,
-    mut awake: Vec<Thread>,
+    awake: &mut Vec<Thread>,
     seen: &mut Seen,
     notes: &mut Vec<String>,
-) -> Result<Vec<Thread>, Error> {
-    let Some(mut session) = open(&mut awake, seen)? else { return Ok(awake) };
+) -> Result<(), Error> {
+    let Some(mut session) = open(awake, seen)? else { return Ok(()) };
     if notes.is_empty() {
         notes.extend(session.notes().iter().cloned());
     }
@@ -159,9 +185,9 @@ fn runners(
         }
         seen.found += awake.len() - missing.len();
         awake.retain(|(_, tid)| missing.contains(tid));
-        awake = sleepers(aggregator, awake, seen);
+        *awake = sleepers(aggregator, std::mem::take(awake), seen);
     }
-    Ok(awake)
+    Ok(())
 }
 
 /// Samples those of the threads that still live; `None`: none does.

@@ -4,7 +4,7 @@
 // usage: blocked WAITERS
 
 #include <pthread.h>
-#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -14,6 +14,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static int ends[2];
 static volatile unsigned long spun;
+static atomic_int there;
 
 __attribute__((noinline)) static void waits_for_the_mutex(void) {
     pthread_mutex_lock(&mutex);
@@ -46,6 +47,7 @@ struct Job {
 static void *begin(void *argument) {
     struct Job *job = argument;
     prctl(PR_SET_NAME, job->name);
+    there++;
     job->work();
     return NULL;
 }
@@ -64,7 +66,9 @@ int main(int argc, char **argv) {
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < waiters; i++) pthread_create(&thread, NULL, begin, &waiter);
     for (int i = 0; i < 4; i++) pthread_create(&thread, NULL, begin, &jobs[i]);
-    usleep(300000);
+    while (there < waiters + 4) usleep(10000);
+    // One step more to go, each.
+    usleep(200000);
     puts("ready");
     fflush(stdout);
     pause();
