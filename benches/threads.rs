@@ -54,6 +54,9 @@ fn look(threads: usize, command: impl Fn(&str) -> Option<Command>) -> (Usage, f6
     (usage, target.longest())
 }
 
+/// Looks at the process with this number; `None`: it is left alone.
+type Tool = fn(&str) -> Option<Command>;
+
 fn prof(pid: &str) -> Option<Command> {
     let mut command = Command::new(PROF);
     command.args(["threads", "--no-cache", "-p", pid]);
@@ -76,8 +79,7 @@ fn main() {
     println!("{:>7} {:<8} {:>9} {:>9} {:>12}", "threads", "tool", "ms", "CPU ms", "longest gap");
     for count in counts.split(',').map(|n| n.parse::<usize>().expect("a number")) {
         let mut gaps = Vec::new();
-        let tools: [(&str, fn(&str) -> Option<Command>); 3] =
-            [("none", |_| None), ("prof", prof), ("gdb", gdb)];
+        let tools: [(&str, Tool); 3] = [("none", |_| None), ("prof", prof), ("gdb", gdb)];
         for (name, tool) in tools.into_iter().filter(|(name, _)| *name != "gdb" || with_gdb) {
             let looks: Vec<(Usage, f64)> = (0..rounds).map(|_| look(count, tool)).collect();
             let of = |f: fn(&(Usage, f64)) -> f64| median(looks.iter().map(f).collect());
