@@ -204,7 +204,9 @@ impl Session {
     }
 
     fn thin_switches(&mut self) {
-        let Some(event) = self.switch_event().filter(|_| !self.thinned) else { return };
+        // What has been counted has been stopped, and must not begin again.
+        let runs = !self.thinned && self.counts.is_empty();
+        let Some(event) = self.switch_event().filter(|_| runs) else { return };
         self.thinned = true;
         self.attacher.replace(event, event + 1);
         self.attacher.notes.push(format!(
