@@ -184,12 +184,14 @@ fn what_cannot_be_looked_at_is_one_line() {
     let mut sleep = Command::new("setpriv");
     sleep.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sleep", "100"]);
     let own = Running::start(&mut sleep);
-    while !state_of(own.pid()).contains('S') || name_of(own.pid()) != "sleep" {
+    while name_of(own.pid()) != "sleep" || !state_of(own.pid()).contains("(sleeping)") {
         std::thread::sleep(Duration::from_millis(10));
     }
+    // It may have waited for something else on its way.
+    std::thread::sleep(Duration::from_millis(100));
     let all = unprivileged(dir.path(), "threads -a").run().ok().says(&["not for this user"]);
     let all = all.text();
     in_order(&all, &["[stack not known: not permitted]"]);
-    let own = all.split("\n\n").find(|b| b.lines().next().unwrap().contains("sleep "));
-    in_order(own.unwrap_or_else(|| panic!("{all}")), &["nanosleep", "main", "_start"]);
+    let own = block(&all, &format!("1 thread sleeping: sleep {}\n", own.pid()));
+    in_order(own, &["nanosleep", "main", "_start"]);
 }
