@@ -58,6 +58,13 @@ impl Counts {
     /// Most processes that are told apart.
     const MAX_PROCESSES: usize = 1 << 16;
 
+    /// Stacks that end early, by the reason.
+    pub fn truncated(&self) -> Vec<(String, u64)> {
+        let ends = StackEnd::ALL.iter().zip(self.ends);
+        ends.filter_map(|(end, n)| end.reason().filter(|_| n > 0).map(|why| (why.to_owned(), n)))
+            .collect()
+    }
+
     fn of_process(&mut self, pid: i32) {
         if let Some(n) = self.by_process.get_mut(&pid) {
             *n += 1;

@@ -19,10 +19,9 @@ pub use snapshot::snapshot;
 
 use crate::os;
 use crate::process::procfs;
-use crate::profile::{Builder, Column, Diagnostics, ValueType};
+use crate::profile::{Builder, Column, Diagnostics, Profile, ValueType};
 use crate::sampler::events::Kind;
 use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target};
-use crate::unwind::StackEnd;
 use pace::Pace;
 use watch::Watch;
 
@@ -352,18 +351,13 @@ fn end_of(child: Option<Child>, interrupts: &Interrupts) -> (Option<ExitStatus>,
 
 fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -> Diagnostics {
     let counts = &aggregator.counts;
-    let truncated = StackEnd::ALL
-        .iter()
-        .zip(counts.ends)
-        .filter_map(|(end, n)| end.reason().filter(|_| n > 0).map(|why| (why.to_owned(), n)))
-        .collect();
     Diagnostics {
         samples: session.stats().samples,
         distinct: aggregator.builder.distinct() as u64,
         lost: session.stats().lost,
         throttled: session.stats().throttled,
         user_stacks: counts.user_stacks,
-        truncated,
+        truncated: counts.truncated(),
         completed_later: counts.completed_later,
         folded: aggregator.builder.folded(),
         no_unwind_info: aggregator.without_unwind_info(),
@@ -384,13 +378,17 @@ fn finish(
         _ => None,
     };
     let mut aggregated = aggregator.finish(main);
-    let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-    aggregated.profile.time_nanos = since_epoch.as_nanos() as i64;
-    aggregated.profile.duration_nanos = lasted.as_nanos() as i64;
+    set_time(&mut aggregated.profile, began, lasted);
     aggregated
 }
 
+fn set_time(profile: &mut Profile, began: SystemTime, lasted: Duration) {
+    let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    profile.time_nanos = since_epoch.as_nanos() as i64;
+    profile.duration_nanos = lasted.as_nanos() as i64;
+}
+
 /// True when a value type is CPU time.
-pub fn is_cpu(profile: &crate::profile::Profile, value_type: ValueType) -> bool {
+pub fn is_cpu(profile: &Profile, value_type: ValueType) -> bool {
     profile.str(value_type.kind) == "cpu"
 }

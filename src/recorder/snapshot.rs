@@ -5,7 +5,7 @@
 //! clock, shortly after it is asked for.
 
 use std::io::ErrorKind;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustc_hash::FxHashSet;
 
@@ -16,7 +16,6 @@ use crate::process::procfs;
 use crate::profile::{Builder, Column, Diagnostics};
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::{Error, Event, EventSpec, MAX_DUMP, Options, Rate, Session, Stacks, Target};
-use crate::unwind::StackEnd;
 
 /// The clock that samples threads that run, in nanoseconds.
 const PERIOD: u64 = 100_000;
@@ -86,9 +85,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let profile = &mut aggregated.profile;
     profile.period_type = profile.sample_types[0];
     profile.period = 1;
-    let since_epoch = began.1.duration_since(UNIX_EPOCH).unwrap_or_default();
-    profile.time_nanos = since_epoch.as_nanos() as i64;
-    profile.duration_nanos = lasted.as_nanos() as i64;
+    super::set_time(profile, began.1, lasted);
     Ok(Recording { aggregated, diagnostics, exit: None, running: None, interrupted: false })
 }
 
@@ -111,27 +108,24 @@ fn threads(target: &Target) -> Result<Vec<Thread>, Error> {
 }
 
 fn all_threads(target: &Target) -> Result<Vec<Thread>, Error> {
-    let of = |pid: i32| procfs::threads(pid).unwrap_or_default().into_iter().map(move |t| (pid, t));
-    Ok(match target {
+    let pids = match target {
         Target::Processes { pids, tree } => {
-            crate::sampler::check_processes(pids)?;
             let more = if *tree { procfs::descendants(pids) } else { Vec::new() };
-            pids.iter().copied().chain(more).flat_map(of).collect()
+            pids.iter().copied().chain(more).collect()
         }
-        Target::Threads(tids) => {
-            tids.iter().filter_map(|&tid| Some((procfs::owner(tid)?.0, tid))).collect()
-        }
+        Target::Threads(_) => Vec::new(),
+        // prof would only see itself looking.
         Target::Everything => {
-            // prof would only see itself looking.
             let own = std::process::id() as i32;
-            procfs::processes().into_iter().filter(|&pid| pid != own).flat_map(of).collect()
+            procfs::processes().into_iter().filter(|&pid| pid != own).collect()
         }
         Target::Cgroup(_) | Target::Command(_) => {
             return Err(Error::usage(
                 "threads are looked at now: give -p PID, -t TID, or -a for the whole machine",
             ));
         }
-    })
+    };
+    Ok(super::threads_of(target, &pids))
 }
 
 /// Takes in those of the threads that sleep; returns the others.
@@ -247,15 +241,11 @@ fn told(seen: &Seen) -> Vec<String> {
 
 fn diagnostics(aggregator: &Aggregator, found: usize, notes: Vec<String>) -> Diagnostics {
     let counts = &aggregator.counts;
-    let truncated = StackEnd::ALL.iter().zip(counts.ends);
-    let truncated = truncated
-        .filter_map(|(end, n)| end.reason().filter(|_| n > 0).map(|why| (why.to_owned(), n)))
-        .collect();
     Diagnostics {
         samples: found as u64,
         distinct: aggregator.builder.distinct() as u64,
         user_stacks: counts.user_stacks,
-        truncated,
+        truncated: counts.truncated(),
         completed_later: counts.completed_later,
         no_unwind_info: aggregator.without_unwind_info(),
         notes,
