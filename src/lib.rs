@@ -14,6 +14,9 @@
 mod caught;
 pub mod cli;
 pub mod format;
+pub mod inject;
+pub mod leaks;
+mod near;
 pub mod os;
 pub mod process;
 pub mod profile;

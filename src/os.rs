@@ -195,3 +195,32 @@ pub fn uid() -> u32 {
     // SAFETY: always succeeds and touches no memory.
     unsafe { libc::geteuid() }
 }
+
+/// Gives the memory of a file in memory back: it reads as zeros from then on.
+pub fn punch(file: &std::fs::File, size: u64) {
+    use std::os::fd::AsRawFd;
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the call takes numbers; the descriptor is open.
+    unsafe { libc::fallocate(file.as_raw_fd(), how, 0, size as libc::off_t) };
+}
+
+/// The effective group id.
+pub fn gid() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::getegid() }
+}
+
+/// Others of the same user may look at this process; not so when it was given rights by its file.
+pub fn is_dumpable() -> bool {
+    // SAFETY: this option takes numbers and returns one.
+    unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 }
+}
+
+/// Who executes this file gets capabilities by it.
+pub fn has_capabilities(path: &std::path::Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    let name = c"security.capability";
+    // SAFETY: both names end with a NUL; nothing is written, as the space has no size.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}

@@ -144,6 +144,31 @@ fn context_switches_of_a_sleeper() {
     assert!(p.total(p.column("context-switches")) >= 20, "{:?}", p.comments);
 }
 
+/// A thread that may run on one CPU alone is moved by nobody else.
+#[test]
+fn migrations_are_counted_by_their_stack() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return skip("there is one CPU only");
+    }
+    let dir = temp_dir();
+    for options in ["-c 1", "-F 99"] {
+        let prof = Prof::new(&dir, "record -e migrations").args(options);
+        let out = prof.target(target("migrates", Build::C), "400").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let column = p.column("migrations");
+        let of = |function: &str| {
+            let in_it = p.samples.iter().filter(|s| p.frames(s).contains(&function));
+            in_it.map(|s| s.values[column]).sum::<i64>()
+        };
+        let all = p.total(column);
+        // Before it begins to move, it may have been moved as well.
+        assert!((400..410).contains(&all), "{options}: {all}: {}", out.stderr);
+        if options == "-c 1" {
+            assert_eq!((of("there"), of("back")), (200, 200), "{}", out.stderr);
+        }
+    }
+}
+
 #[test]
 fn several_events_in_one_recording() {
     let p = record("-F 999 -e cpu-clock,page-faults -e context-switches", "2");
@@ -200,10 +225,24 @@ fn a_tracepoint_that_the_kernel_lacks() {
     refused("-e sched:no_such_point", 2, &["sched:no_such_point"]);
 }
 
+/// Generic names, the kernel's, the caches' and raw ones: each is recorded under its name, or
+/// refused in one line.
 #[test]
 fn hardware_events_work_or_name_the_nearest() {
     let dir = temp_dir();
-    for event in ["instructions", "cache-misses:u", "branch-misses", "r01c2"] {
+    let generic = [
+        "cycles",
+        "instructions",
+        "l1-misses",
+        "l2-misses",
+        "llc-misses",
+        "branch-misses",
+        "dtlb-misses",
+        "itlb-misses",
+        "stalled-cycles",
+    ];
+    let others = ["cache-misses:u", "ref-cycles:p", "LLC-store-misses", "node-loads", "r01c2"];
+    for event in generic.into_iter().chain(others) {
         let out = Prof::new(&dir, "record -o x.pb.gz -e")
             .arg(event)
             .target(target("exits", Build::C), "0 200")
@@ -212,8 +251,53 @@ fn hardware_events_work_or_name_the_nearest() {
             let p = read(dir.path().join("x.pb.gz"));
             assert_eq!(p.sample_types[1].0, event);
         } else {
-            out.refused(1, &[event, "cpu-clock"]);
+            out.refused(1, &[event, "does not exist on this machine", "cpu-clock"]);
+            assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
         }
+    }
+}
+
+/// What cannot be precise is sampled as it can be, which is said, also in the file.
+#[test]
+fn precision_falls_back_and_says_so() {
+    let dir = temp_dir();
+    let record = |args: &str| {
+        let prof = Prof::new(&dir, "record -F 999").args(args);
+        prof.target(target("known", Build::C), "0.3").run()
+    };
+    let lines = |text: &str| text.lines().filter(|l| l.contains("precis")).count();
+    let out = record("--precise").ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("bar") > 40.0, "{}", out.stderr);
+    let clock = "sampling cpu-clock instead of cycles, which has no precision";
+    let without_counters = out.stderr.contains("no hardware counters");
+    if without_counters {
+        assert!(out.stderr.contains(clock), "{}", out.stderr);
+        assert!(p.comments.iter().any(|c| c.contains(clock)), "{:?}", p.comments);
+        // What was asked for by its name is refused as it is without the option.
+        for args in ["--precise -e cycles", "-e cycles:P"] {
+            let out = record(args);
+            out.refused(1, &["event 'cycles", "does not exist on this machine", "cpu-clock"]);
+            assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
+        }
+    } else {
+        record("-e cycles:P").ok();
+    }
+    assert!(lines(&out.stderr) <= 1, "{}", out.stderr);
+    let out = record("-e cpu-clock:P").ok().says(&["cpu-clock:P is no hardware event"]);
+    assert_eq!(lines(&out.stderr), 1, "{}", out.stderr);
+    refused("--precise -e page-faults", 2, &["--precise is for hardware events"]);
+    refused("--precise -T wall,cpu", 2, &["--precise is for hardware events"]);
+}
+
+#[test]
+fn events_of_a_pmu_are_read_from_sysfs() {
+    refused("-e nosuchpmu/cycles/", 2, &["nosuchpmu", "no PMU"]);
+    if std::path::Path::new("/sys/bus/event_source/devices/msr/events/tsc").exists() {
+        refused("-e msr/nosuch/", 2, &["msr", "'nosuch'"]);
+        refused("-e msr/event=x/", 2, &["'x' is not a number"]);
+        // The counter of cycles is no source of interrupts.
+        refused("-e msr/tsc/", 1, &["msr/tsc/", "without interrupts"]);
     }
 }
 
@@ -221,6 +305,7 @@ fn hardware_events_work_or_name_the_nearest() {
 fn unknown_events() {
     refused("-e no-such-event", 2, &["no-such-event"]);
     refused("-e cycels", 2, &["cycels", "cycles"]);
+    refused("-e l1-miss", 2, &["l1-miss", "'l1-misses'"]);
     refused("-e cpu-clock:z", 2, &["cpu-clock:z"]);
     refused("-e cpu-clock:uS", 2, &["cpu-clock:uS", "'S' of perf is not supported"]);
 }

@@ -195,3 +195,65 @@ fn what_cannot_be_looked_at_is_one_line() {
     let own = block(&all, &format!("1 thread sleeping: sleep {}\n", own.pid()));
     in_order(own, &["nanosleep", "main", "_start"]);
 }
+
+/// A thread's stack is where it was started.
+#[test]
+fn threads_that_come_to_stay_are_told_by_who_started_them() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("starter", Build::C);
+    let running = Running::start(&mut Command::new(program)).wait_for("ready").0;
+    let args = format!("record -T threads --snapshots 5 -d 1s -p {}", running.pid());
+    let out = Prof::new(&dir, &args).run().ok();
+    assert!(out.stderr.contains("looked at 5 times"), "{}", out.stderr);
+    let file = dir.path().join("profile.pb.gz");
+    let p = read(&file);
+    let of = |kind: &str, function: &str| p.sum_below(function, kind);
+    let (leaked, used) =
+        (of("threads_created", "leaks_a_thread"), of("threads_created", "uses_threads"));
+    assert!(leaked > 10, "{leaked}");
+    // The recording ends somewhere in between.
+    assert!((used - 2 * leaked).abs() <= 2, "{leaked} leaked, {used} used");
+    assert_eq!(of("threads_grown", "leaks_a_thread"), leaked);
+    assert!(of("threads_grown", "uses_threads") <= 2);
+    // On average, half of those were there that stay, and those that were there before.
+    let (waiting, seen) = (of("threads", "stays"), of("samples", "stays"));
+    assert!(waiting >= leaked / 4, "{waiting} of {leaked}");
+    // Each thread is a row of its own, and its average is rounded.
+    assert!((seen - 5 * waiting).abs() <= seen / 4, "{seen} seen in 5 looks, {waiting} on average");
+    if needs(&["go"]) {
+        let top = common::go::top(&file, "threads_grown", "count");
+        assert_eq!(top["leaks_a_thread"].1, leaked, "{top:?}");
+    }
+}
+
+/// One look, at once, as `prof threads` does it; with what runs meanwhile, in one file.
+#[test]
+fn threads_are_recorded_alone_and_with_others() {
+    let dir = temp_dir();
+    let running = program(5);
+    let pid = running.pid();
+    Prof::new(&dir, &format!("record -T threads -p {pid}")).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.sample_types, [("threads".to_owned(), "count".to_owned())]);
+    assert_eq!(p.total(0), 10);
+    // Nor do threads that are started meanwhile count as looks.
+    let starter = target("starter", Build::C);
+    let starter = Running::start(&mut Command::new(starter)).wait_for("ready").0;
+    Prof::new(&dir, &format!("record -T threads -d 400ms -p {}", starter.pid())).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total(0) < 40, "{} of them at the half", p.total(0));
+    let args = format!("record -T threads,cpu --snapshots 3 -d 600ms -p {pid}");
+    Prof::new(&dir, &args).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.total(p.column("threads")), 10);
+    assert!(p.total(p.column("cpu")) > 100_000_000, "one of them runs");
+    let waiting = |s: &&common::pprof::Sample| p.frames(s).contains(&"waits_for_the_mutex");
+    let waiting = p.samples.iter().filter(waiting);
+    assert_eq!(waiting.map(|s| s.values[p.column("threads")]).sum::<i64>(), 5);
+    let refused = |args: &str| Prof::new(&dir, args).run().refused(2, &["--snapshots"]);
+    refused("record -T cpu --snapshots 3 -a");
+    refused("record -T threads --snapshots 3 -- true");
+}

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use common::pprof::Sample;
 use common::system::{Sysctl, needs_root};
+use common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir};
 
 /// What the program says of itself, in seconds, by thread and function.
@@ -51,7 +52,9 @@ fn assert_as_said(p: &Pprof, said: &Said, names: &str) {
         assert!(off < most, "{names}: {thread} {function}: {got} s of {want} s ({queued} queued)");
     }
     let slept = of_thread(p, "napper", "nap", "sleeping");
-    assert!(slept > 0.9 * said[&("napper".into(), "nap".into())], "{slept}");
+    let queued = of_thread(p, "napper", "nap", "runnable");
+    let napped = said[&("napper".into(), "nap".into())];
+    assert!(slept > 0.9 * napped - queued, "{slept} s asleep, {queued} s queued of {napped} s");
     let ran = of_thread(p, "napper", "work", "running");
     assert!(ran > 0.3, "{ran} s of work");
     let on_cpu = of_thread(p, "reader", "all", "running");
@@ -77,6 +80,78 @@ fn each_thread_s_time_is_told_by_function_and_state() {
     assert!((cpu - ran).abs() < 0.1 * ran, "cpu {cpu} s, running {ran} s");
     let out = Prof::new(&dir, "report --type wall --sort thread,state").run().ok();
     assert!(out.text().contains("sleeping"), "{}", out.text());
+    // At a glance: in words above the table, in colours in the picture.
+    let states = |out: &str| out.lines().any(|l| l.starts_with("States: running "));
+    assert!(states(&out.text()), "{}", out.text());
+    let out = Prof::new(&dir, "report --type cpu").run().ok();
+    assert!(!states(&out.text()), "{}", out.text());
+    let legend = |out: &str| out.contains("</tspan> running") && out.contains("</tspan> sleeping");
+    let out = Prof::new(&dir, "flame --type wall").run().ok();
+    assert!(legend(&out.text()));
+    let out = Prof::new(&dir, "flame --type cpu").run().ok();
+    assert!(!legend(&out.text()));
+    Prof::new(&dir, "flame --type cpu --colors state").run().ok();
+    if needs(&["go"]) {
+        let theirs = common::go::top(&dir.path().join("profile.pb.gz"), "wall", "nanoseconds");
+        let naps = p.samples.iter().filter(|s| p.frames(s).contains(&"nap"));
+        let naps = naps.map(|s| s.values[p.column("wall")]).sum::<i64>();
+        assert_eq!(theirs["nap"].1, naps);
+    }
+}
+
+/// Where some CPUs are named, the kernel's records of switches tell it, not programs in the kernel.
+#[test]
+fn records_of_switches_tell_the_same() {
+    let cpus = std::thread::available_parallelism().unwrap().get() - 1;
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), &format!("record -T wall -F 499 -C 0-{cpus}"));
+    assert_as_said(&p, &said, "-C");
+}
+
+/// Of waits that are too many, some are sampled, and stand for all: for those of each function, and
+/// each thread's states add up all the same.
+#[test]
+fn of_many_waits_some_stand_for_all() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("turns", Build::C);
+    let out = Prof::new(&dir, "record -T wall").target(program, "3").run();
+    let out = out.ok().says(&["only some were sampled", "to the time of each thread"]);
+    let (p, said) = (read(dir.path().join("profile.pb.gz")), said(&out.text()));
+    assert_eq!(p.figure("lost"), 0, "{}", out.text());
+    for ((thread, function), want) in &said {
+        let got = of_thread(&p, thread, function, "");
+        assert!((got - want).abs() < 0.1 * want, "{function}: {got} s of {want} s");
+    }
+    // Both live a little longer than that, and the recording goes on until their end is noticed.
+    let (lasted, duration) = (said.values().sum::<f64>(), p.duration_nanos as f64 / 1e9);
+    for thread in ["asks", "answers"] {
+        let all = of_thread(&p, thread, "all", "");
+        let all_of_it = 0.99 * lasted..1.01 * duration;
+        assert!(all_of_it.contains(&all), "{thread}: {all} s of {lasted} s, {duration} s in all");
+    }
+}
+
+/// The thread has its process's number from then on, and nothing is left of the one that it had.
+#[test]
+fn a_thread_that_replaces_the_program_goes_on() {
+    let dir = temp_dir();
+    let program = target("replaces", Build::C);
+    Prof::new(&dir, "record -T wall").target(program, "").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (mut by_thread, wall) = (BTreeMap::<_, f64>::new(), p.column("wall"));
+    for sample in &p.samples {
+        *by_thread.entry(label(sample, "tid")).or_default() += sample.values[wall] as f64 / 1e9;
+    }
+    let (main, other) = by_thread.iter().partition::<Vec<_>, _>(|(tid, _)| {
+        p.samples.iter().any(|s| label(s, "tid") == **tid && label(s, "pid") == **tid)
+    });
+    let (main, other) = (main.iter().map(|t| t.1).sum::<f64>(), other.iter().map(|t| t.1).sum());
+    let duration = p.duration_nanos as f64 / 1e9;
+    assert!((0.68..duration + 0.02).contains(&main), "{main} of {duration}: {by_thread:?}");
+    assert!((0.25f64..duration - 0.35).contains(&other), "{other} of {duration}: {by_thread:?}");
 }
 
 #[test]
@@ -85,8 +160,31 @@ fn waits_alone_and_short_ones_in_sum() {
     let (p, _) = record(dir.path(), "record --off-cpu --min-block 10ms");
     assert_eq!(seconds(&p, |s| label(s, "state") == "running"), 0.0);
     assert!(of_thread(&p, "napper", "nap", "sleeping") > 0.9);
-    let short = seconds(&p, |s| p.frames(s) == ["[waits shorter than --min-block]"]);
+    // On a busy machine, threads wait for a CPU for long, little by little.
+    let short = seconds(&p, |s| {
+        p.frames(s) == ["[waits shorter than --min-block]"] && label(s, "state") != "runnable"
+    });
     assert!(short < 1.0, "{short}");
+}
+
+/// Two threads that share one CPU and wake each other: what is woken waits for the other to sleep.
+#[test]
+fn after_a_wake_up_a_thread_waits_for_a_cpu() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    // So much work that few turns are taken: nothing is thinned out.
+    let program = target("pingpong", Build::C);
+    Prof::new(&dir, "record -T wall").target(program, "1 1000000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let waits = |state: &str| {
+        seconds(&p, |s| p.frames(s).contains(&"waits_for") && label(s, "state") == state)
+    };
+    // Each sleeps while the other works, and is woken by it just before that sleeps, too.
+    let (slept, queued) = (waits("sleeping"), waits("runnable"));
+    assert!(slept > 0.2 && queued > 0.0, "{slept} s asleep, {queued} s queued");
+    assert!(queued < slept, "{slept} s asleep, {queued} s queued");
 }
 
 /// Whoever may sample the kernel, but not use tracepoints.
@@ -170,10 +268,46 @@ fn nobody_has_more_time_than_there_was() {
     assert!(ran < 1.02 * cpus * duration, "{ran} s on {cpus} CPUs in {duration} s");
 }
 
+/// Beside each other, all are what they are alone: a nap is no CPU time, a page fault no nap.
+#[test]
+fn types_and_events_are_recorded_together() {
+    let dir = temp_dir();
+    let program = target("faults", Build::C);
+    let args = "record -T cpu,wall -F 999 -e page-faults";
+    Prof::new(&dir, args).target(program, "100000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let faults = p.total(p.column("page-faults"));
+    assert!((100_000..102_000).contains(&faults), "{faults}");
+    let cpu = p.total(p.column("cpu")) as f64 / 1e9;
+    let ran = seconds(&p, |s| label(s, "state") == "running");
+    assert!((cpu - ran).abs() < 0.1 * ran + 0.01, "cpu {cpu} s, running {ran} s");
+    Prof::new(&dir, "record -T wall -e page-faults -- sleep 0.2").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total(p.column("page-faults")) > 10);
+    let slept = seconds(&p, |s| label(s, "state") == "sleeping");
+    assert!(slept > 0.1, "{slept}");
+}
+
+/// Who may not sample the kernel cannot know where threads stop, but what they run.
+#[test]
+fn what_is_not_permitted_leaves_the_other_types() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else { return };
+    let dir = open_dir();
+    let out = unprivileged(dir.path(), "record -T cpu,wall").target("./known", "0.5").run().ok();
+    assert!(out.stderr.contains("prof: wall time is left out: "), "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("main") > 90.0, "{}", out.stderr);
+    assert!(p.sample_types.iter().all(|(kind, _)| kind != "wall"), "{:?}", p.sample_types);
+    let out = unprivileged(dir.path(), "record -T wall").target("./known", "0.5").run();
+    out.refused(1, &["kernel.perf_event_paranoid"]);
+}
+
 #[test]
 fn what_cannot_be_recorded_is_one_line() {
     let dir = temp_dir();
     let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
-    refused("record -T wall -e page-faults -a", &["-T and -e"]);
     refused("record --min-block 1us -a", &["--min-block"]);
 }

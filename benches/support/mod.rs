@@ -162,7 +162,7 @@ pub fn measure_family(command: &mut Command) -> (Usage, Option<i32>) {
 }
 
 /// CPU seconds of all children that were waited for.
-fn children_cpu() -> f64 {
+pub fn children_cpu() -> f64 {
     // SAFETY: rusage is plain numbers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a local that lives through the call.

@@ -14,7 +14,7 @@ use crate::format::Output;
 use crate::profile::{Profile, StrId};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::model::{Cut, Direction, Granularity, Tree, View};
+use crate::report::model::{Cut, Direction, Granularity, States, Tree, View};
 use crate::report::{folded, summary, units};
 
 /// Arguments of `prof flame`.
@@ -72,9 +72,9 @@ pub struct DrawArgs {
           allow_negative_numbers = true)]
     min_width: f64,
 
-    /// What colours mean
-    #[arg(long, value_enum, default_value_t)]
-    colors: Scheme,
+    /// What colours mean [default: language, or state for wall time]
+    #[arg(long, value_enum)]
+    colors: Option<Scheme>,
 
     /// Labels whose values become the lowest boxes, such as process, thread, pid, cgroup; none:
     /// no labels [default: process, when there are several]
@@ -184,7 +184,7 @@ impl DrawArgs {
     fn granularity(&self) -> Granularity {
         match (self.folded, self.colors) {
             (true, _) => Granularity::SYMBOL,
-            (false, Scheme::Kernel) => Granularity { inlined: true, ..Granularity::FUNCTION },
+            (false, Some(Scheme::Kernel)) => Granularity { inlined: true, ..Granularity::FUNCTION },
             _ => Granularity::FUNCTION,
         }
     }
@@ -204,7 +204,19 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     let roots = args.roots(&view)?;
     let direction = if args.reverse { Direction::Callers } else { Direction::Callees };
     let cut = if args.folded { Cut::Nothing } else { Cut::Width(args.min_width) };
-    let tree = Tree::new(&mut view, direction, &roots, cut);
+    let scheme = args.colors.unwrap_or(match view.value_type().0 {
+        "wall" => Scheme::State,
+        _ => Scheme::default(),
+    });
+    let by_state = scheme == Scheme::State && !args.folded;
+    let tree = match States::of(&view).filter(|_| by_state) {
+        Some(states) => Tree::with_states(&mut view, direction, &roots, cut, states),
+        None if by_state && args.colors.is_some() => anyhow::bail!(
+            "--colors state: no sample says what its thread did (label state); those of \
+             prof record -T wall do"
+        ),
+        None => Tree::new(&mut view, direction, &roots, cut),
+    };
     anyhow::ensure!(
         tree.nodes.len() > 1,
         "nothing to draw: every box is narrower than --min-width {}; lower it",
@@ -216,7 +228,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         inverted: args.inverted,
         width: args.width.map(|w| w as usize),
         min_width: args.min_width,
-        scheme: args.colors,
+        scheme,
     };
     output.write_with(|out| match args.folded {
         true => folded::write(out, &view, &tree),

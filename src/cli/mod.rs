@@ -2,8 +2,12 @@
 
 mod completions;
 mod doctor;
+mod events;
 mod filter;
 mod flame;
+mod heap;
+mod list;
+mod probes;
 mod progress;
 mod record;
 mod report;
@@ -37,6 +41,8 @@ pub enum Command {
     Report(Box<report::Args>),
     /// Draw a flame graph, from pprof files or of a target recorded now
     Flame(Box<flame::Args>),
+    /// List the events of this machine, and the markers of programs
+    List(list::Args),
     /// Print what each thread does now, with its stack
     Threads(threads::Args),
     /// Give a recording made with --no-symbolize its names
@@ -60,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),
         Command::Flame(args) => flame::run(*args),
+        Command::List(args) => list::run(args),
         Command::Threads(args) => threads::run(args),
         Command::Symbolize(args) => symbolize::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -33,6 +33,10 @@ pub struct Args {
     /// Leave addresses without names; 'prof symbolize FILE' completes them later
     #[arg(long, help_heading = "Output")]
     no_symbolize: bool,
+    /// List the events of this machine and the markers of -p PID, and record nothing: all, or what
+    /// SEARCH names (see prof list)
+    #[arg(long, value_name = "SEARCH", num_args = 0..=1, help_heading = "Events")]
+    list: Option<Option<String>>,
     /// Say nothing but errors
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
@@ -54,6 +58,10 @@ pub struct Recorded {
 
 /// Runs `prof record`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(search) = &args.list {
+        let search: Vec<String> = search.iter().cloned().collect();
+        return super::list::list(&search, &args.target.pid);
+    }
     // Before recording: a file that cannot be written is found out now.
     let output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
@@ -133,7 +141,9 @@ pub fn name(
         let hint = run_time_code(&profile, diagnostics.samples);
         let why = reasons(&outcome, &diagnostics, hint.is_some());
         diagnostics.reasons = outcome.reasons();
-        diagnostics.notes.extend(why.into_iter().chain(hint).chain(outcome.troubles));
+        let waits = outcome.waits.sentences();
+        let said = why.into_iter().chain(hint).chain(waits).chain(outcome.troubles);
+        diagnostics.notes.extend(said);
     }
     progress.finish();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();

@@ -10,7 +10,7 @@ use super::filter::FilterArgs;
 use super::{trust, usage};
 use crate::profile::Profile;
 use crate::report::model::{
-    Cut, Direction, Filter, Granularity, Sort, Top, TopOptions, Tree, View,
+    Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
 };
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
@@ -61,7 +61,8 @@ pub struct Args {
     filter: FilterArgs,
 
     /// How rows are ordered (self, total, name) and what makes a row of its own: binary (dso),
-    /// symbol, line, process (comm), pid, thread, tid, cgroup, container, state, label:KEY
+    /// symbol, line, process (comm), pid, thread, tid, cgroup, container, state, lock, kind (of
+    /// lock), device, rw (read or write), syscall, label:KEY
     #[arg(
         short,
         long,
@@ -115,6 +116,12 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["coverage", "call_graph", "lines"])]
     quality: bool,
 
+    /// A column with the quotient of two sample types, of what each row has itself [default: CPI,
+    /// cycles per instruction, if the profile has both]
+    #[arg(long, value_name = "TYPE/TYPE",
+          conflicts_with_all = ["coverage", "quality", "call_graph"])]
+    ratio: Option<String>,
+
     /// JSON with exact values
     #[arg(long)]
     json: bool,
@@ -153,11 +160,13 @@ fn sort_key(word: &str) -> Result<SortKey, String> {
         "line" | "srcline" => SortKey::Line,
         "process" | "comm" => label("process"),
         "pid" | "thread" | "tid" | "cgroup" | "container" | "state" => label(word),
+        "lock" | "kind" | "device" | "rw" | "syscall" => label(word),
         other => match other.strip_prefix("label:") {
             Some(key) if !key.is_empty() => label(key),
             _ => {
                 return Err("use self, total or name; or binary (dso), symbol, line, process \
-                     (comm), pid, thread, tid, cgroup, container, state, label:KEY"
+                     (comm), pid, thread, tid, cgroup, container, state, lock, kind, device, rw, \
+                     syscall, label:KEY"
                     .to_string());
             }
         },
@@ -269,6 +278,12 @@ fn print(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let type_index = args.filter.type_index(profile)?;
+    let quotient = match &args.ratio {
+        Some(text) => {
+            Some(Quotient::parse(profile, text).map_err(|why| usage(format!("--ratio: {why}")))?)
+        }
+        None => Quotient::cpi(profile),
+    };
     if (args.header || args.header_only) && !args.json {
         text::write_header(out, profile)?;
     }
@@ -298,7 +313,7 @@ fn print(
     }
     match plan.direction {
         Some(direction) => print_tree(args, plan, &mut view, direction, out),
-        None => print_table(args, plan, &view, out),
+        None => print_table(args, plan, filter, quotient, &view, out),
     }
 }
 
@@ -314,12 +329,23 @@ pub fn nothing_to_show(view: &View) -> String {
     }
 }
 
-fn print_table(args: &Args, plan: &Plan, view: &View, out: &mut dyn Write) -> anyhow::Result<()> {
-    let top = Top::new(view, &args.rows(plan));
+fn print_table(
+    args: &Args,
+    plan: &Plan,
+    filter: &Filter,
+    quotient: Option<Quotient>,
+    view: &View,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let (options, profile) = (args.rows(plan), view.profile);
+    let top = Top::new(view, &options);
+    let ratio = quotient
+        .map(|quotient| Ratio::new(profile, quotient, plan.granularity, filter, &top, &options));
     let look = TableOptions {
         granularity: plan.granularity,
         children: !args.no_children,
         labels: plan.labels.clone(),
+        ratio,
     };
     if args.json {
         json::write_table(out, view, &top, &look)?;

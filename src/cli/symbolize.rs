@@ -70,6 +70,7 @@ fn summary(outcome: &Outcome) -> String {
     if outcome.asked() == 0 {
         return "nothing to do: every address has its name\n".into();
     }
+    let told = outcome.waits.sentences();
     let mut out = format!(
         "{} of {} addresses have names now, {} of them with source lines\n",
         outcome.named(),
@@ -90,7 +91,7 @@ fn summary(outcome: &Outcome) -> String {
             out += &format!("  {file}: {} lines are no perf map's\n", binary.bad_lines);
         }
     }
-    out.extend(outcome.troubles.iter().map(|trouble| format!("  {trouble}\n")));
+    out.extend(told.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}\n")));
     if outcome.homeless > 0 {
         let belong = if outcome.homeless == 1 { "address belongs" } else { "addresses belong" };
         out += &format!("  {} {belong} to no binary\n", outcome.homeless);
@@ -123,6 +124,7 @@ mod tests {
             ],
             homeless: 1,
             troubles: vec!["http://x: timed out".into()],
+            ..Outcome::default()
         };
         assert_eq!(
             summary(&outcome),

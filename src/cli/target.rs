@@ -5,14 +5,22 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::events::EventArgs;
+use super::heap::HeapArgs;
+use super::probes::Places;
 use super::{Exit, usage};
-use crate::process::procfs;
-use crate::recorder::{Types, WallTime, Window};
+use crate::process::{binaries, procfs};
+use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
+use crate::sampler::events::Kind;
 use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Stacks, Target};
 
 /// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It
 /// copies no more than there is, so only deep stacks cost more.
 const DUMP_OFTEN: u32 = 32 << 10;
+
+/// The same with each event of a kind that can happen 100,000 times a second: a ring then holds a
+/// thousand. What is deeper is read from the process a moment later.
+const DUMP_EACH_TIME: u32 = 8 << 10;
 
 /// Samples a second above which a ring buffer holds too few of the largest copies.
 const OFTEN: u64 = 999;
@@ -81,13 +89,19 @@ pub struct TargetArgs {
     #[arg(short, long, value_name = "PERIOD", value_parser = parse_period,
           allow_negative_numbers = true, help_heading = "Events")]
     pub count: Option<u64>,
-    /// Events, as perf names them: cycles:u, page-faults, sched:sched_switch, r01c2, ... [default:
-    /// cycles, or cpu-clock where there are no hardware counters]
-    #[arg(short, long, value_name = "EVENT", help_heading = "Events")]
-    pub event: Vec<String>,
+    /// What else is sampled.
+    #[command(flatten)]
+    pub event: EventArgs,
+    /// Sample hardware events as precisely as the CPU can, as :P does with one: the instruction that
+    /// caused an event rather than one behind it
+    #[arg(long, help_heading = "Events")]
+    pub precise: bool,
 
-    /// What is recorded, several separated by commas: cpu (CPU time) or wall (where the time of
-    /// each thread goes, on and off CPUs) [default: cpu]
+    /// What is recorded besides events, several separated by commas: cpu (CPU time), wall (where
+    /// the time of each thread goes, on and off CPUs), lock (waits for locks), io (requests to
+    /// block devices), syscalls (system calls), alloc (what a COMMAND allocates), heap (that, and
+    /// what is in use at the end) or threads (all threads with their stacks, and who starts them)
+    /// [default: cpu, if there is no -e]
     #[arg(
         short = 'T',
         long = "profile",
@@ -99,9 +113,20 @@ pub struct TargetArgs {
     /// Record only where threads wait: as -T wall, without what they run
     #[arg(long, help_heading = "Events")]
     pub off_cpu: bool,
+    /// With -T lock: also by where the lock was let go that others waited for (sample types
+    /// holder_contentions, holder_delay)
+    #[arg(long, help_heading = "Events")]
+    pub holders: bool,
     /// Do not tell waits that are shorter than this by stack, only in sum: 1us, 5ms
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Events")]
     pub min_block: Option<Duration>,
+    /// For -T threads: look at all threads so often, spread over the time that is recorded
+    /// [default: once, at once if nothing else is recorded]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000),
+          help_heading = "Events")]
+    pub snapshots: Option<u32>,
+    #[command(flatten)]
+    pub heap: HeapArgs,
 
     /// How stacks are taken: auto (DWARF, frame pointers where those reach further), fp,
     /// dwarf[,BYTES] or none
@@ -120,6 +145,18 @@ pub enum Type {
     Cpu,
     /// Where the time of each thread goes.
     Wall,
+    /// Waits for locks.
+    Lock,
+    /// Requests to block devices.
+    Io,
+    /// System calls.
+    Syscalls,
+    /// What is allocated, and what of it is in use at the end.
+    Heap,
+    /// What is allocated.
+    Alloc,
+    /// All threads, with their stacks, and who starts them.
+    Threads,
 }
 
 /// `-g`, before the target decides the size of the copy.
@@ -154,13 +191,17 @@ impl TargetArgs {
             ("-F", self.freq.is_some()),
             ("-c", self.count.is_some()),
             ("-e", !self.event.is_empty()),
+            ("--precise", self.precise),
             ("-T", !self.types.is_empty()),
             ("--off-cpu", self.off_cpu),
             ("--min-block", self.min_block.is_some()),
+            ("--snapshots", self.snapshots.is_some()),
+            ("--holders", self.holders),
             ("-g", self.call_graph.is_some()),
             ("--no-inherit", self.no_inherit),
         ];
-        given.into_iter().find_map(|(name, given)| given.then_some(name))
+        let given = given.into_iter().find_map(|(name, given)| given.then_some(name));
+        given.or(self.heap.given())
     }
 
     /// Whether a recording can have a sample type of this kind, which must be known before.
@@ -168,17 +209,28 @@ impl TargetArgs {
     /// Errors: an unknown event.
     pub fn can_have_type(&self, kind: &str) -> anyhow::Result<bool> {
         let events = self.events()?;
-        // Without counters, cpu-clock takes the place of cycles.
         let types = self.profile_types()?;
-        if types.wall.is_some() {
-            return Ok(["samples", "wall"].contains(&kind) || types.cpu && kind == "cpu");
-        }
-        let always = ["samples", "cpu", "cycles"].contains(&kind);
-        Ok(always || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
+        // Without counters, cpu-clock takes the place of cycles.
+        let heap = types.heap.iter().flat_map(|spec| spec.types()).any(|of| of.0 == kind);
+        let of_types = match kind {
+            "samples" => types.cpu || types.wall.is_some() || !events.is_empty(),
+            "threads" | "threads_created" | "threads_grown" => types.threads.is_some(),
+            "cpu" | "cycles" => types.cpu,
+            "wall" => types.wall.is_some(),
+            _ => heap || types.spans().iter().any(|s| s.value_types().iter().any(|t| t.0 == kind)),
+        };
+        Ok(of_types || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
     }
 
-    fn events(&self) -> Result<Vec<EventSpec>, sampler::Error> {
-        split_events(&self.event).iter().map(|e| EventSpec::parse(e)).collect()
+    fn events(&self) -> anyhow::Result<Vec<EventSpec>> {
+        self.event.specs(&self.places())
+    }
+
+    /// Where probes are looked for.
+    pub fn places(&self) -> Places {
+        let mut pids = self.pid.clone();
+        pids.extend(binaries::owners(&self.tid));
+        Places::new(pids, self.command.first().map(String::as_str))
     }
 
     /// Options for the sampler, checked as far as possible before anything is started.
@@ -203,17 +255,46 @@ impl TargetArgs {
             StacksArg::FramePointer => Stacks::FramePointer,
             StacksArg::None => Stacks::None,
         };
-        let events = self.events()?;
+        let mut events = self.events()?;
+        if !matches!(self.call_graph, Some(StacksArg::Dwarf(Some(_)))) && self.count.is_none() {
+            let each_time = events.iter_mut().filter(|e| e.is_each_time());
+            each_time.for_each(|e| e.most_dump = DUMP_EACH_TIME);
+        }
         let inherit = !self.no_inherit && !matches!(target, Target::Threads(_));
         let endless = !matches!(target, Target::Command(_));
+        let types = self.profile_types()?;
+        let hardware = |e: &EventSpec| e.kind == Kind::Hardware;
+        // Wall time is told by a clock, and CPU time beside it.
+        let cycles = types.cpu && types.wall.is_none();
+        if self.precise && !cycles && !events.iter().any(hardware) {
+            return Err(usage("--precise is for hardware events, and none is sampled"));
+        }
+        let usual = match self.types.as_slice() {
+            // One look at what is there.
+            [Type::Threads] if self.event.is_empty() && self.snapshots.is_none() => Duration::ZERO,
+            _ => DEFAULT_DURATION,
+        };
         let window = Window {
             delay: self.delay.unwrap_or_default(),
-            duration: self.duration.or(endless.then_some(DEFAULT_DURATION)),
+            duration: self.duration.or(endless.then_some(usual)),
         };
-        let types = self.profile_types()?;
-        let (switches, stdout_to_stderr) = (false, false);
-        let options =
-            Options { target, cpus, events, switches, rate, stacks, inherit, stdout_to_stderr };
+        if self.snapshots.is_some() && window.duration.is_none() {
+            return Err(usage("--snapshots are spread over a time: give -d, too"));
+        }
+        let options = Options {
+            target,
+            cpus,
+            cpu: false,
+            events,
+            spans: Vec::new(),
+            switches: false,
+            births: false,
+            precise: self.precise,
+            rate,
+            stacks,
+            inherit,
+            stdout_to_stderr: false,
+        };
         Ok((options, types, window))
     }
 
@@ -222,13 +303,31 @@ impl TargetArgs {
         if self.min_block.is_some() && !wall {
             return Err(usage("--min-block is for -T wall and --off-cpu"));
         }
-        if !self.event.is_empty() && (wall || !self.types.is_empty()) {
-            return Err(usage("-T and -e cannot be recorded together yet: leave one out"));
-        }
         let time =
             WallTime { off_cpu_only: self.off_cpu, min_block: self.min_block.unwrap_or_default() };
-        let cpu = self.types.contains(&Type::Cpu);
-        Ok(Types { cpu, wall: wall.then_some(time) })
+        let nothing = self.event.is_empty() && self.types.is_empty() && !wall;
+        let cpu = nothing || self.types.contains(&Type::Cpu);
+        let is = |kind| self.types.contains(&kind);
+        if self.holders && !is(Type::Lock) {
+            return Err(usage("--holders is for -T lock"));
+        }
+        let lock = is(Type::Lock).then_some(Locks { holders: self.holders });
+        let (io, syscalls) = (is(Type::Io), is(Type::Syscalls));
+        let heap = self.heap.spec(&self.types)?;
+        let threads = self.types.contains(&Type::Threads);
+        if self.snapshots.is_some() && !threads {
+            return Err(usage("--snapshots is for -T threads"));
+        }
+        let spec = ThreadsSpec { snapshots: self.snapshots.unwrap_or(1) };
+        let threads = threads.then_some(spec);
+        let types = Types { cpu, wall: wall.then_some(time), lock, io, syscalls, heap, threads };
+        if self.cpu.is_some() && !types.spans().is_empty() {
+            return Err(usage(
+                "-C leaves out what begins on one CPU and ends on another: -T lock, io and \
+                 syscalls need all CPUs",
+            ));
+        }
+        Ok(types)
     }
 
     fn target(&self) -> anyhow::Result<Target> {
@@ -271,26 +370,6 @@ fn no_cpu_list(list: &str) -> anyhow::Error {
         Some(cpu) if cpu > 0xffff => format!("-C {list}: there is no CPU {cpu}; lscpu lists all"),
         _ => format!("-C {list}: not a list of CPUs; write 0,2-5"),
     })
-}
-
-/// Commas separate events, but not within `pmu/a=1,b=2/`.
-fn split_events(lists: &[String]) -> Vec<String> {
-    let mut events = Vec::new();
-    for list in lists {
-        let (mut inside, mut start) = (false, 0);
-        for (i, c) in list.char_indices() {
-            match c {
-                '/' => inside = !inside,
-                ',' if !inside => {
-                    events.push(list[start..i].to_owned());
-                    start = i + 1;
-                }
-                _ => {}
-            }
-        }
-        events.push(list[start..].to_owned());
-    }
-    events
 }
 
 /// As [`parse_duration`], but a number alone is milliseconds.
@@ -386,11 +465,5 @@ mod tests {
         for bad in ["dwarf,x", "fp,8", "lbr", "dwarf,0", "dwarf,65529", "dwarf,999999"] {
             assert!(parse_stacks(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn commas_within_a_pmu_event_do_not_separate() {
-        let lists = ["cycles,cpu/a=1,b=2/u".to_owned(), "cs".to_owned()];
-        assert_eq!(split_events(&lists), ["cycles", "cpu/a=1,b=2/u", "cs"]);
     }
 }

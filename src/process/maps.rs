@@ -74,8 +74,14 @@ pub struct MapsLine<'a> {
     pub start: u64,
     /// First address behind it.
     pub end: u64,
+    /// It may be read.
+    pub readable: bool,
+    /// It may be written to.
+    pub writable: bool,
     /// It may be executed.
     pub executable: bool,
+    /// What is written is for all that have it mapped.
+    pub shared: bool,
     /// Offset in the file.
     pub offset: u64,
     /// The file; inode 0 for anonymous memory.
@@ -101,12 +107,16 @@ pub fn parse_line(line: &str) -> Option<MapsLine<'_>> {
     let (start, end) = range.split_once('-')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let device = libc::makedev(hex(major)? as u32, hex(minor)? as u32);
+    let has = |place: usize, right: u8| mode.as_bytes().get(place) == Some(&right);
     let name = rest.trim_start_matches(' ');
     let path = name.strip_suffix(" (deleted)").unwrap_or(name);
     Some(MapsLine {
         start: hex(start)?,
         end: hex(end)?,
-        executable: mode.as_bytes().get(2) == Some(&b'x'),
+        readable: has(0, b'r'),
+        writable: has(1, b'w'),
+        executable: has(2, b'x'),
+        shared: has(3, b's'),
         offset: hex(offset)?,
         file: FileId { device, inode },
         path,
@@ -133,6 +143,7 @@ mod tests {
         assert_eq!((m.path, m.deleted, m.executable), ("/opt/my app/lib.so", true, true));
         let anon = parse_line("0-10 rw-p 00000000 00:00 0").unwrap();
         assert_eq!((anon.path, anon.executable), ("", false));
+        assert_eq!((anon.readable, anon.writable, anon.shared), (true, true, false));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What events say about processes: threads and their names, mappings, containers.
 
+pub mod binaries;
 pub mod container;
 pub mod elf;
 pub mod image;
 pub mod jit;
 pub mod mapped;
 pub mod maps;
+pub mod markers;
 pub mod procfs;
 mod table;
 

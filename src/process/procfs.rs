@@ -54,6 +54,8 @@ pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
 /// Where a thread that does not run entered the kernel; both are 0 of a thread of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asleep {
+    /// The system call that it made; `None`: something else, a page that is missing, say.
+    pub call: Option<u64>,
     /// Instruction pointer.
     pub ip: u64,
     /// Stack pointer.
@@ -72,7 +74,9 @@ pub fn asleep_at(pid: i32, tid: i32) -> io::Result<Option<Asleep>> {
 fn parse_syscall(text: &str) -> Option<Asleep> {
     let mut from_the_end = text.split_ascii_whitespace().rev();
     let mut word = || u64::from_str_radix(from_the_end.next()?.strip_prefix("0x")?, 16).ok();
-    Some(Asleep { ip: word()?, sp: word()? })
+    let (ip, sp) = (word()?, word()?);
+    let call = text.split_ascii_whitespace().next()?.parse().ok();
+    Some(Asleep { call, ip, sp })
 }
 
 /// Functions of the kernel that a thread sleeps in, innermost first (`/proc/PID/stack`); none
@@ -222,6 +226,18 @@ pub fn online_cpus() -> Vec<u32> {
     parse_cpu_list(text.trim()).filter(|l| !l.is_empty()).unwrap_or_else(|| vec![0])
 }
 
+/// Number of CPUs that may ever be online, also as indices.
+pub fn possible_cpus() -> usize {
+    let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = parse_cpu_list(text.trim()).and_then(|l| l.last().copied());
+    last.map_or_else(|| online_cpus().len(), |last| last as usize + 1)
+}
+
+/// PIDs are the machine's, not a container's (`PROC_PID_INIT_INO` of `linux/proc_ns.h`).
+pub fn is_first_pid_namespace() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == "pid:[4026531836]")
+}
+
 /// Parses `0,2-5`, sorted and without duplicates. `None`: not a list of CPUs.
 pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     const MAX_CPUS: u32 = 1 << 16;
@@ -238,6 +254,12 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     cpus.sort_unstable();
     cpus.dedup();
     Some(cpus)
+}
+
+/// Name of a block device, for example `vda`.
+pub fn block_device(major: u32, minor: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
 }
 
 /// Resident bytes of prof itself that are pages of files.
@@ -268,8 +290,11 @@ mod tests {
     #[test]
     fn sleepers_are_where_they_entered_the_kernel() {
         let asleep = parse_syscall("202 0x7f01 0x80 0x0 0x0 0x0 0x0 0x7ffc10 0x7f0020\n");
-        assert_eq!(asleep, Some(Asleep { ip: 0x7f_0020, sp: 0x7f_fc10 }));
-        assert_eq!(parse_syscall("-1 0x10 0x20\n"), Some(Asleep { ip: 0x20, sp: 0x10 }));
+        assert_eq!(asleep, Some(Asleep { call: Some(202), ip: 0x7f_0020, sp: 0x7f_fc10 }));
+        assert_eq!(
+            parse_syscall("-1 0x10 0x20\n"),
+            Some(Asleep { call: None, ip: 0x20, sp: 0x10 })
+        );
         for awake in ["running\n", "", "0x1", "1 2 3"] {
             assert_eq!(parse_syscall(awake), None, "{awake}");
         }

@@ -15,7 +15,7 @@ enum Rule {
 fn rule(key: &str) -> Option<Rule> {
     match key {
         "samples" | "distinct-stacks" | "lost" | "throttled" | "truncated" | "completed-later"
-        | "folded" | "unsymbolized" | "own-cpu-seconds" => Some(Rule::Sum),
+        | "folded" | "unsymbolized" | "own-cpu-seconds" | "waits-left-out" => Some(Rule::Sum),
         "own-peak-memory" => Some(Rule::Largest),
         _ => None,
     }

@@ -21,6 +21,13 @@ pub enum LabelValue {
     },
 }
 
+/// Values of the label `kind` of waits that may be waits for locks, until that is told by their
+/// stacks' names: nothing is known, or that they wait for the value that mutexes of glibc, Rust
+/// and Go have when there are several who want them.
+pub const UNKNOWN_WAIT: &str = "unknown";
+/// See [`UNKNOWN_WAIT`].
+pub const LIKELY_MUTEX: &str = "mutex?";
+
 /// A key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
@@ -81,6 +88,14 @@ impl LabelTable {
         LabelSetId(id)
     }
 
+    /// Another id of the same labels, by which samples are told apart until they are finished.
+    pub fn twin(&mut self, id: LabelSetId) -> LabelSetId {
+        let start = if id.0 == 0 { 0 } else { self.ends[id.0 as usize - 1] };
+        self.labels.extend_from_within(start..self.ends[id.0 as usize]);
+        self.ends.push(self.labels.len());
+        LabelSetId(self.ends.len() as u32 - 1)
+    }
+
     /// The labels of a set.
     pub fn get(&self, id: LabelSetId) -> &[Label] {
         slice(&self.labels, &self.ends, id.0)
@@ -115,6 +130,10 @@ mod tests {
         assert_eq!(t.intern(&[pid, comm]), a);
         assert_ne!(t.intern(&[pid]), a);
         assert_eq!(t.intern(&[]), LabelSetId::EMPTY);
+        let twin = t.twin(a);
+        assert_ne!(twin, a);
+        assert_eq!(t.get(twin), t.get(a).to_vec());
+        assert_eq!(t.intern(&[pid, comm]), a);
         assert_eq!(t.value(a, StrId(2)), Some(LabelValue::Str(StrId(3))));
         assert_eq!(t.value(a, StrId(9)), None);
     }

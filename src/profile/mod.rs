@@ -19,12 +19,16 @@ mod tables;
 
 pub use builder::{Builder, Column};
 pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
-pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
+pub use labels::{LIKELY_MUTEX, Label, LabelSetId, LabelTable, LabelValue, UNKNOWN_WAIT};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
 pub use run_time::{is_compilers_file, number_of_dump, number_of_map};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
+
+/// Begins the comment that says the heap's sampling interval in bytes, where the period is another
+/// type's.
+pub const INTERVAL_COMMENT: &str = "heap-interval: ";
 
 /// Index of a [`Mapping`] in [`Profile::mappings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -26,13 +26,18 @@ impl Builder {
         }
     }
 
-    /// Scales the values of a column in the samples with some labels, by a fraction for each.
+    /// Scales the values of a column in the samples with some labels, by a fraction for each. What is
+    /// left of a value in rounding goes to the next with the same labels, so that sums are right.
     pub fn scale_labelled(&mut self, column: Column, shares: &FxHashMap<LabelSetId, (i64, i64)>) {
         let width = self.profile.sample_types.len();
+        let mut rests: FxHashMap<LabelSetId, i128> = FxHashMap::default();
         for (row, values) in self.tables.rows.iter().zip(self.tables.values.chunks_mut(width)) {
             if let Some(&(numerator, denominator)) = shares.get(&row.labels) {
-                let scaled = i128::from(values[column.0]) * i128::from(numerator);
-                values[column.0] = (scaled / i128::from(denominator.max(1))) as i64;
+                let (value, denominator) = (&mut values[column.0], i128::from(denominator.max(1)));
+                let rest = rests.entry(row.labels).or_default();
+                let scaled = i128::from(*value) * i128::from(numerator) + *rest;
+                *value = scaled.div_euclid(denominator) as i64;
+                *rest = scaled.rem_euclid(denominator);
             }
         }
     }

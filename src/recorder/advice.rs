@@ -7,7 +7,8 @@ use super::aggregate::cpu_ticks;
 use crate::os;
 use crate::process::procfs;
 use crate::sampler::events::Kind;
-use crate::sampler::{CPU_WIDE_PERIOD, Options, Rate, Session, Target, permissions};
+use crate::sampler::heap::privileged;
+use crate::sampler::{CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Target, permissions};
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
@@ -49,7 +50,10 @@ pub fn advice(
             pids[0],
             children_busy.as_secs_f64()
         ));
-    } else if session.stats().samples == 0 && missed.is_none() {
+    } else if session.stats().samples == 0
+        && missed.is_none()
+        && !session.events().iter().all(EventSpec::is_aside)
+    {
         notes.push(format!(
             "no samples in {:.1} s: the {} {}",
             lasted.as_secs_f64(),
@@ -58,6 +62,22 @@ pub fn advice(
         ));
     }
     notes.extend(missed);
+    if let Target::Command(words) = &options.target
+        && !session.is_cpu_wide()
+        && let Some(why) = privileged(&words[0])
+    {
+        // For root, too, if its rights become those of somebody else.
+        notes.push(match os::uid() {
+            0 => format!(
+                "{why}: when it begins, the kernel ends what is recorded of its threads; record it \
+                 with -a, or with -p when it runs"
+            ),
+            _ => format!(
+                "{why}: when it begins, the kernel ends what this user may see of it; run prof as \
+                 root"
+            ),
+        });
+    }
     if aggregator.counts.hidden_mappings {
         notes.push(permissions::explain_hidden_mappings());
     }
@@ -81,6 +101,16 @@ pub fn advice(
              smaller -g dwarf,BYTES",
             fewer(options)
         ));
+        let events = session.events().iter().enumerate();
+        let made_up = events.filter(|&(i, _)| session.makes_up_for_losses(i));
+        let mut names: Vec<&str> = made_up.map(|(_, event)| event.name.as_str()).collect();
+        names.dedup();
+        if !names.is_empty() {
+            notes.push(format!(
+                "the values of {} are scaled to what the kernel counted, lost ones included",
+                names.join(", ")
+            ));
+        }
     }
     notes
 }
@@ -122,7 +152,10 @@ fn missed_time(session: &Session) -> Option<String> {
 
 /// What makes samples rarer.
 fn fewer(options: &Options) -> &'static str {
-    let tracepoint = options.events.iter().any(|e| e.kind == Kind::Tracepoint);
+    if !options.spans.is_empty() && options.events.is_empty() && !options.cpu {
+        return "what lasts is recorded each time: record fewer processes";
+    }
+    let tracepoint = options.events.iter().any(EventSpec::is_each_time);
     match options.rate {
         Rate::Period(_) => "raise -c",
         _ if tracepoint => "sample every Nth event only with -c N",
@@ -136,7 +169,9 @@ fn why_empty(options: &Options, session: &Session, running: bool, interrupted: b
         return "was interrupted too early, or used no CPU until then".to_owned();
     }
     if events.iter().any(|e| e.kind != Kind::Clock) {
-        let names: Vec<&str> = events.iter().map(|e| e.name.as_str()).collect();
+        let types = options.spans.iter().map(|of| of.name());
+        let others = events.iter().filter(|e| e.kind != Kind::Span).map(|e| e.name.as_str());
+        let names: Vec<&str> = others.chain(types).collect();
         return format!("had no {} meanwhile", names.join(", "));
     }
     let place = match (&options.cpus, events[0].user, events[0].kernel) {
@@ -160,7 +195,7 @@ fn why_empty(options: &Options, session: &Session, running: bool, interrupted: b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::{EventSpec, Stacks};
+    use crate::sampler::Stacks;
 
     #[test]
     fn fewer_samples_are_had_with_what_triggers_them() {
@@ -171,7 +206,11 @@ mod tests {
                 target: Target::Everything,
                 cpus: None,
                 events: vec![event.clone()],
+                cpu: false,
+                spans: Vec::new(),
                 switches: false,
+                births: false,
+                precise: false,
                 rate,
                 stacks: Stacks::None,
                 inherit: true,

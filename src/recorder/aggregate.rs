@@ -1,25 +1,36 @@
 //! Events in, weighted stacks out: the hot path, from a decoded record to the profile's builder.
 //! Nothing here allocates for a stack, thread or image that was seen before.
 
+mod births;
+mod estimates;
+mod groups;
+mod heap;
+mod held;
 mod labels;
 mod snapshot;
+mod spans;
+mod stack;
 mod state;
 mod wall;
 
 use rustc_hash::FxHashMap;
 
-use super::Weight;
 use super::ksymbols::Ksymbols;
+use super::tracing::Tracing;
+use super::{Taker, Weight};
 use crate::os;
 use crate::process::elf::{build_id_in_notes, hex};
 use crate::process::image::{Image, State};
 use crate::process::{ProcessTable, procfs};
 use crate::profile::{Builder, Column, LabelSetId, LocationId, Mapping, MappingId};
-use crate::sampler::record::{Record, Sample, UserStack};
+use crate::sampler::record::{Record, Sample};
 use crate::sampler::{Event, Stacks};
 use crate::unwind::{self, Frame, StackEnd, Unwinder};
+pub use births::Births;
+pub use groups::Groups;
 use labels::Keys;
 pub use snapshot::Asleep;
+pub use spans::Spans;
 pub use state::ThreadState;
 pub use wall::{Wall, WallSpec};
 
@@ -86,7 +97,7 @@ pub struct Aggregator {
     stacks: Stacks,
     /// Frames that the kernel's walk along frame pointers has at most.
     max_chain: usize,
-    weights: Vec<Weight>,
+    takers: Vec<Taker>,
     keys: Keys,
     pub(super) kernel: Option<MappingId>,
     /// Mapping of each image and segment (0: of the whole image, else segment + 1).
@@ -106,9 +117,25 @@ pub struct Aggregator {
     deep: u32,
     /// Stacks since then.
     taken: u32,
+    /// The column of threads, if they are looked at.
+    pub threads: Option<Column>,
+    /// Events that are counted together.
+    groups: Groups,
     /// Where each thread's time goes, if that is wanted.
     wall: Option<Wall>,
+    /// Who starts threads, if that is wanted.
+    births: Option<Births>,
+    heap: heap::HeapTaker,
+    /// Profile types that are made of spans, in the order of their events.
+    spans: Vec<Spans>,
+    /// What the kernel's stacks have in front where programs in the kernel take them.
+    tracing: Option<Tracing>,
+    /// By which fractions values are to be scaled, by their labels.
+    shares: Vec<(Column, Shares)>,
 }
+
+/// Numerator and denominator for samples with some labels.
+type Shares = FxHashMap<LabelSetId, (i64, i64)>;
 
 #[derive(Default)]
 struct Scratch {
@@ -125,8 +152,8 @@ struct Scratch {
 type Innermost = (Option<MappingId>, u64);
 
 impl Aggregator {
-    /// An aggregator of samples whose events weigh this much.
-    pub fn new(mut builder: Builder, stacks: Stacks, weights: Vec<Weight>) -> Aggregator {
+    /// An aggregator of samples; each event has its taker.
+    pub fn new(mut builder: Builder, stacks: Stacks, takers: Vec<Taker>) -> Aggregator {
         let keys = Keys::new(&mut builder.profile.strings);
         Aggregator {
             table: ProcessTable::default(),
@@ -135,7 +162,7 @@ impl Aggregator {
             unwinder: Unwinder::default(),
             stacks,
             max_chain: max_chain(),
-            weights,
+            takers,
             keys,
             kernel: None,
             mappings: Vec::new(),
@@ -147,8 +174,20 @@ impl Aggregator {
             last_labels: None,
             deep: 0,
             taken: 0,
+            groups: Groups::default(),
             wall: None,
+            births: None,
+            threads: None,
+            heap: heap::HeapTaker::default(),
+            spans: Vec::new(),
+            tracing: None,
+            shares: Vec::new(),
         }
+    }
+
+    /// Expects samples that programs in the kernel take.
+    pub fn expect_programs(&mut self) {
+        self.tracing = Some(Tracing::start());
     }
 
     /// How many stacks were deeper than their copies among those taken in last.
@@ -171,13 +210,18 @@ impl Aggregator {
     /// Takes in an event.
     pub fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample { event, sample, .. } if self.is_switch(*event) => self.goes_off(sample),
-            Event::Sample { event, sample, .. } if self.is_clock(*event) => self.runs(sample),
-            Event::Sample { event, weight, sample } => {
-                let column = &self.weights[*event];
-                let (column, weight) = (column.column, column.of(*weight));
-                self.sample(sample, column, weight);
-            }
+            Event::Sample { event, weight, sample } => match self.takers[*event] {
+                Taker::Count(_) if !sample.group.is_empty() => self.group(sample),
+                Taker::Count(of) => self.sample(sample, of.column, of.of(*weight)),
+                Taker::Clock => self.runs(sample, *weight),
+                Taker::Switch => self.goes_off(sample),
+                Taker::Waited => self.has_waited(sample),
+                Taker::Ended => self.has_ended(sample),
+                Taker::Wakeup => self.wakes(sample),
+                Taker::Birth => self.starts(sample),
+                Taker::Nobody => {}
+                Taker::Span { of, event } => self.span(of, event, sample),
+            },
             Event::Other(record) => self.record(record),
         }
     }
@@ -187,9 +231,17 @@ impl Aggregator {
         if let Record::Ksymbol { start, len, gone, name } = *record {
             self.ksymbols.record(start, len, gone, name);
         }
+        if let Record::Exit { tid, .. } = *record {
+            self.forget_counts(tid);
+        }
         self.table.apply(record);
+        self.heap.record(record);
         if self.wall.is_some() {
             self.switches(record);
+        }
+        self.thread_ends(record);
+        if !self.spans.is_empty() {
+            self.spans_record(record);
         }
     }
 
@@ -201,145 +253,9 @@ impl Aggregator {
         self.scratch = scratch;
     }
 
-    /// Takes the stack of a sample: puts its callers, outermost first, into `scratch`, and
-    /// returns its innermost frame, if it has any, and whether a part was read later.
-    fn stack(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) -> (Option<Innermost>, bool) {
-        self.counts.of_process(sample.pid);
-        self.now = (sample.pid, sample.time);
-        scratch.kernel.clear();
-        scratch.chain.clear();
-        sample.callchain.split(&mut scratch.kernel, &mut scratch.chain);
-        if self.stacks == Stacks::None {
-            let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
-            addresses.push(sample.ip);
-        }
-        let later = self.counts.completed_later;
-        let in_kernel = scratch.kernel.len();
-        let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
-        let later = self.counts.completed_later > later;
-        let leaf = self.callers(scratch, end);
-        let nothing = scratch.callers.is_empty().then_some((None, sample.ip));
-        (leaf.or(nothing), later)
-    }
-
-    /// Puts together the callers of the innermost frame, and returns that.
-    fn callers(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
-        let Scratch { kernel, frames, callers, trail, .. } = scratch;
-        callers.clear();
-        if let Some(reason) = end.reason() {
-            callers.push(self.builder.truncation(reason));
-        }
-        let user_leaf = frames.first().filter(|_| kernel.is_empty());
-        let user_callers = &frames[usize::from(user_leaf.is_some())..];
-        self.extend_trail(user_callers, trail, callers);
-        if let Some(frame) = user_leaf {
-            return Some((self.mapping_of(frame), frame.place.address));
-        }
-        let (&leaf, kernel_callers) = kernel.split_first()?;
-        for &address in kernel_callers.iter().rev() {
-            let call = address.wrapping_sub(1);
-            let mapping = self.kernel_mapping_of(call);
-            callers.push(self.builder.location(Some(mapping), call));
-        }
-        Some((Some(self.kernel_mapping_of(leaf)), leaf))
-    }
-
-    /// Adds the locations of `frames`, innermost first, to `callers`. Those that the stack before
-    /// has, too, are known.
-    fn extend_trail(
-        &mut self,
-        frames: &[Frame],
-        spare: &mut Vec<LocationId>,
-        callers: &mut Vec<LocationId>,
-    ) {
-        spare.clear();
-        let kept = self.unwinder.kept;
-        let mut trail = match kept {
-            Some(kept) => std::mem::take(&mut self.trails[kept.slot]),
-            None => std::mem::take(spare),
-        };
-        trail.truncate(kept.map_or(0, |k| k.frames).min(frames.len()));
-        for frame in frames.iter().rev().skip(trail.len()) {
-            let mapping = self.mapping_of(frame);
-            trail.push(self.builder.location(mapping, frame.place.address));
-        }
-        callers.extend_from_slice(&trail);
-        match kept {
-            Some(kept) => self.trails[kept.slot] = trail,
-            None => *spare = trail,
-        }
-    }
-
-    /// `in_kernel`: so many frames the kernel's walk has besides those of `chain`.
-    fn user_frames(
-        &mut self,
-        sample: &Sample<'_>,
-        in_kernel: usize,
-        chain: &[u64],
-        frames: &mut Vec<Frame>,
-    ) -> StackEnd {
-        frames.clear();
-        self.unwinder.kept = None;
-        let dumped = matches!(self.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
-        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
-            return StackEnd::Complete;
-        }
-        if let UserStack::Native { regs, .. } = sample.user
-            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
-        {
-            return StackEnd::Complete;
-        }
-        let pid = sample.pid;
-        let mut end = self.unwind(sample, chain, frames, dumped);
-        if !dumped && in_kernel + chain.len() >= self.max_chain {
-            end = StackEnd::ChainTooDeep;
-        }
-        let process = self.table.process(pid);
-        let nowhere = |frame: &Frame| frame.place.image.is_none();
-        if process.unread
-            && (end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere))
-        {
-            end = StackEnd::HiddenMappings;
-            self.counts.hidden_mappings |= process.hidden;
-        }
-        if self.stacks == Stacks::None {
-            return StackEnd::Complete;
-        }
-        self.counts.user_stacks += 1;
-        self.counts.ends[end as usize] += 1;
-        if matches!(sample.user, UserStack::Native { .. }) {
-            self.taken += 1;
-            self.deep += u32::from(self.unwinder.source != unwind::Source::Copy);
-            let later = self.unwinder.source == unwind::Source::Memory;
-            self.counts.completed_later += u64::from(later);
-        }
-        end
-    }
-
     fn kernel_mapping_of(&mut self, address: u64) -> MappingId {
         let known = self.ksymbols.mapping(address, &mut self.builder);
         known.unwrap_or_else(|| self.kernel_mapping())
-    }
-
-    fn unwind(
-        &mut self,
-        sample: &Sample<'_>,
-        chain: &[u64],
-        frames: &mut Vec<Frame>,
-        dumped: bool,
-    ) -> StackEnd {
-        let (process, images) = self.table.split(sample.pid);
-        let (pid, regions) = (sample.pid, &process.regions);
-        match sample.user {
-            UserStack::Native { .. } => {
-                let of = (pid, sample.tid, sample.time);
-                self.unwinder.unwind(of, regions, images, sample.user, chain, frames)
-            }
-            UserStack::Compat | UserStack::None => {
-                unwind::chain_frames(pid, regions, images, chain, frames);
-                if dumped { StackEnd::Compat } else { StackEnd::Complete }
-            }
-        }
     }
 
     fn kernel_mapping(&mut self) -> MappingId {
@@ -414,11 +330,21 @@ impl Aggregator {
     /// The period that a sample carries is the next one where the kernel has just chosen it
     /// anew, so the periods of a few samples can add up to many times what happened.
     pub fn scale(&mut self, counts: impl Iterator<Item = (usize, u64)>) {
+        for (column, shares) in std::mem::take(&mut self.shares) {
+            self.builder.scale_labelled(column, &shares);
+        }
+        // Several events may be one to the user.
+        let mut totals: Vec<(Column, u64)> = Vec::new();
         for (event, count) in counts {
-            let weight = &self.weights[event];
-            if weight.fixed.is_none() {
-                self.builder.scale_to(weight.column, i64::try_from(count).unwrap_or(i64::MAX));
+            if let Taker::Count(Weight { column, fixed: None }) = self.takers[event] {
+                match totals.iter_mut().find(|(known, _)| *known == column) {
+                    Some((_, total)) => *total += count,
+                    None => totals.push((column, count)),
+                }
             }
+        }
+        for (column, total) in totals {
+            self.builder.scale_to(column, i64::try_from(total).unwrap_or(i64::MAX));
         }
     }
 

@@ -2,27 +2,39 @@
 
 mod advice;
 mod aggregate;
+mod begin;
+mod columns;
+mod exits;
 mod finish;
+mod heap;
+mod injected;
 mod interrupts;
 mod ksymbols;
+mod leaks;
 mod pace;
+mod preloaded;
 mod snapshot;
+mod threads;
+mod tracing;
 mod watch;
 
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use aggregate::{Aggregator, Counts, ThreadState, Wall, WallSpec};
+pub use aggregate::{Aggregator, Births, Counts, Groups, Spans, ThreadState, Wall, WallSpec};
 pub use finish::Aggregated;
+pub use heap::{Heap, HeapCounts, HeapSpec};
 pub use interrupts::Interrupts;
 pub use snapshot::snapshot;
+pub use threads::ThreadsSpec;
 
 use crate::os;
 use crate::process::procfs;
-use crate::profile::{Builder, Column, Diagnostics, Profile, ValueType};
-use crate::sampler::events::Kind;
-use crate::sampler::{Error, EventSpec, Options, Session, Stats, Stopped, Target};
+use crate::profile::{Column, Diagnostics, Profile, ValueType};
+use crate::sampler::{Error, EventSpec, Options, Session, SpanType, Stats, Stopped, Target};
 use pace::Pace;
+use preloaded::Preloaded;
+use threads::Snapshots;
 use watch::Watch;
 
 /// Longest time between two looks at the rings.
@@ -44,10 +56,37 @@ pub struct Window {
 /// Which profile types are recorded besides the events that were named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Types {
-    /// CPU time, although other things are recorded, too.
+    /// CPU time.
     pub cpu: bool,
     /// Where the time of each thread goes.
     pub wall: Option<WallTime>,
+    /// Waits for locks.
+    pub lock: Option<Locks>,
+    /// Requests to block devices.
+    pub io: bool,
+    /// System calls.
+    pub syscalls: bool,
+    /// What a COMMAND allocates.
+    pub heap: Option<HeapSpec>,
+    /// All threads now and then, and who starts them.
+    pub threads: Option<ThreadsSpec>,
+}
+
+impl Types {
+    /// Those that are made of spans.
+    pub fn spans(&self) -> Vec<SpanType> {
+        let lock = self.lock.map(|Locks { holders }| SpanType::Lock { holders });
+        let io = self.io.then_some(SpanType::Io);
+        let syscalls = self.syscalls.then_some(SpanType::Syscalls);
+        [lock, io, syscalls].into_iter().flatten().collect()
+    }
+}
+
+/// What of waits for locks is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Locks {
+    /// Also who let them go on.
+    pub holders: bool,
 }
 
 /// What of a thread's time is recorded.
@@ -73,6 +112,34 @@ impl Weight {
     pub fn of(&self, counted: u64) -> i64 {
         self.fixed.unwrap_or(i64::try_from(counted).unwrap_or(i64::MAX))
     }
+}
+
+/// What becomes of an event's samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Taker {
+    /// They are counted by stack.
+    Count(Weight),
+    /// They tell what threads run, for wall time and, if that is wanted, CPU time.
+    Clock,
+    /// They tell where threads stop running.
+    Switch,
+    /// They tell of waits that are over.
+    Waited,
+    /// They tell what threads did that end.
+    Ended,
+    /// They tell when threads that wait are woken.
+    Wakeup,
+    /// They tell who starts threads.
+    Birth,
+    /// There are none; the event is there for what comes with it.
+    Nobody,
+    /// They begin or end spans.
+    Span {
+        /// Index of the profile type among those that are made of spans.
+        of: usize,
+        /// Index of the event among those of the type.
+        event: usize,
+    },
 }
 
 /// How far a recording is.
@@ -106,16 +173,23 @@ pub struct Recording {
 /// Errors: one line that says what is in the way, before anything was sampled.
 pub fn record(
     options: &Options,
-    types: Types,
+    mut types: Types,
     window: Window,
     interrupts: &Interrupts,
     say: &mut dyn FnMut(&str),
     tick: &mut dyn FnMut(Tick),
 ) -> Result<Recording, Error> {
-    let mut options = Options { switches: types.wall.is_some(), ..options.clone() };
-    let (mut stopped, mut child) = (None, None);
+    let (cpu, switches, spans) = (types.cpu, types.wall.is_some(), types.spans());
+    let births = types.threads.is_some() && window.duration.is_none_or(|d| !d.is_zero());
+    let mut options = Options { cpu, switches, births, spans, ..options.clone() };
+    let (mut stopped, mut child, mut notes) = (None, None, Vec::new());
+    let mut preloaded = Preloaded::prepare(&mut options, &mut types, interrupts, &mut notes)?;
+    let others = types.heap.is_some() || types.threads.is_some() || options.spans.is_empty();
+    if !cpu && !switches && options.events.is_empty() && others {
+        options.events.push(EventSpec::bookkeeping());
+    }
     if let Target::Command(words) = &options.target {
-        let started = Stopped::start(words, options.stdout_to_stderr)?;
+        let started = Stopped::start(words, options.stdout_to_stderr, preloaded.environment())?;
         interrupts.set_child(started.pid);
         if window.delay.is_zero() {
             stopped = Some(started);
@@ -131,28 +205,51 @@ pub fn record(
     let precedence = os::Precedence::take();
     let ticks_before = advice::descendant_ticks(&options.target);
     let mut session = Session::open(&options, command)?;
-    session.notes().iter().for_each(|note| say(note));
+    session.notes().iter().chain(&notes).for_each(|note| say(note));
+    let said = session.notes().len();
+    preloaded.begin(&options, &mut types, &mut notes)?;
     if let Some(stopped) = stopped {
         child = Some(stopped.go()?);
     }
     let began = (Instant::now(), SystemTime::now());
-    let mut aggregator = new_aggregator(&options, types, &session);
+    let mut aggregator = begin::aggregator(&options, types, &mut session);
     let mut watch = Watch::new(&options.target, &session.pids, child.as_ref());
-    run(&mut session, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
+    let snapshots = types.threads.map(|spec| {
+        let column = aggregator.threads.expect("it has a column");
+        Snapshots::new(spec, window.duration, options.target.clone(), column)
+    });
+    let mut sources = Sources { session, preloaded, snapshots };
+    run(&mut sources, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
     let end = os::monotonic_nanos();
+    let Sources { session, preloaded, .. } = &mut sources;
+    preloaded.set_active(false);
     session.stop();
     let lasted = began.0.elapsed();
-    take_in(&mut session, &mut aggregator, u64::MAX);
-    aggregator.end_of_wall(end);
+    let about = preloaded.take_out();
+    sources.take_in(&mut aggregator, u64::MAX);
+    sources.preloaded.take(&mut aggregator, u64::MAX, true);
+    let Sources { session, preloaded, snapshots } = sources;
+    let heap = aggregator.heap().map(|heap| heap.counts).unwrap_or_default();
+    let leaks = aggregator.end_of_heap();
+    aggregator.end_of_wall(end, session.wall_times());
+    aggregator.end_of_spans(end);
+    aggregator.end_of_calls(session.calls(), end);
+    let births = aggregator.end_of_births();
+    let looks = snapshots.map(|snapshots| snapshots.end(&mut aggregator));
+    let (seen, looks) = looks.unwrap_or_default();
     drop(precedence);
     let settled = aggregator.builder.settle();
     aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
     let (exit, running) = end_of(child, interrupts);
-    let mut notes = session.notes().to_vec();
+    // In the order in which they were said.
+    notes.splice(..0, session.notes()[..said].iter().cloned());
+    notes.extend_from_slice(&session.notes()[said..]);
     if let Err(e) = settled {
         notes.push(format!("samples are missing: what was put aside cannot be read back: {e}"));
     }
+    notes.extend(about.into_iter().chain(preloaded.end(heap)).chain(leaks));
+    notes.extend(looks.into_iter().chain(births).chain(aggregator.span_notes()));
     let interrupted = interrupts.stopped();
     notes.extend(advice::advice(
         &options,
@@ -162,7 +259,7 @@ pub fn record(
         lasted,
         interrupted,
     ));
-    let diagnostics = diagnostics(&session, &aggregator, notes);
+    let diagnostics = diagnostics(&session, &aggregator, heap.sampled + seen, notes);
     drop_rings(session);
     let aggregated = finish(aggregator, &options, began.1, lasted);
     Ok(Recording { aggregated, diagnostics, exit, running, interrupted: interrupts.stopped() })
@@ -197,8 +294,46 @@ fn wait_for_delay(
     Ok(())
 }
 
+/// Where everything comes from.
+struct Sources {
+    session: Session,
+    preloaded: Preloaded,
+    snapshots: Option<Snapshots>,
+}
+
+impl Sources {
+    /// Milliseconds until one of them wants to be looked at.
+    fn idle_ms(&mut self, elapsed: Duration) -> i64 {
+        let looks = self.snapshots.as_ref().map_or(i64::MAX, |s| s.idle_ms(elapsed));
+        looks.min(self.preloaded.tick_ms())
+    }
+
+    /// Something is not done yet that belongs to the window.
+    fn are_busy(&self, elapsed: Duration) -> bool {
+        self.snapshots.as_ref().is_some_and(|s| s.is_busy(elapsed))
+    }
+
+    /// Looks at the threads, if it is time to.
+    fn look(&mut self, aggregator: &mut Aggregator, elapsed: Duration) {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.step(aggregator, &self.session.pids, elapsed);
+        }
+    }
+
+    /// Takes in what has happened before a time that is over.
+    fn take_in(&mut self, aggregator: &mut Aggregator, until: u64) {
+        let Sources { session, preloaded, .. } = self;
+        aggregator.look();
+        session.drain_timed(until, |time, event| {
+            preloaded.take(aggregator, time, false);
+            aggregator.event(&event);
+        });
+        preloaded.take(aggregator, until, false);
+    }
+}
+
 fn run(
-    session: &mut Session,
+    sources: &mut Sources,
     aggregator: &mut Aggregator,
     watch: &mut Watch,
     interrupts: &Interrupts,
@@ -214,7 +349,8 @@ fn run(
     while !interrupts.stopped() {
         let elapsed = began.elapsed();
         let left = window.duration.map(|d| d.saturating_sub(elapsed));
-        if left.is_some_and(|l| l.is_zero()) || (ask && watch.ended(aggregator)) {
+        let closes = left.is_some_and(|l| l.is_zero()) && !sources.are_busy(elapsed);
+        if closes || (ask && watch.ended(aggregator)) {
             return;
         }
         asked = if ask { Instant::now() } else { asked };
@@ -224,118 +360,29 @@ fn run(
         fds.push(interrupts.fd());
         fds.extend(watch.fds());
         let tick_ms = pace.tick_ms(aggregator.depth(), took, began.elapsed());
+        let tick_ms = tick_ms.min(sources.idle_ms(elapsed));
+        let session = &mut sources.session;
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
         if session.is_thinned() {
             aggregator.look_at_waits();
         }
         let (settled, looked) = (session.settled(), Instant::now());
-        take_in(session, aggregator, settled);
+        sources.take_in(aggregator, settled);
         took = looked.elapsed();
-        session.widen_rings();
+        sources.look(aggregator, began.elapsed());
+        sources.session.widen_rings();
+        sources.preloaded.look(aggregator);
         if trimmed.elapsed() > TRIM_EVERY {
             trimmed = Instant::now();
             if procfs::own_file_bytes().is_some_and(|n| n > MAX_FILE_BYTES) {
                 aggregator.table.images.drop_pages();
             }
         }
-        tick(Tick { elapsed: began.elapsed(), stats: session.stats() });
+        let mut stats = sources.session.stats();
+        stats.samples += aggregator.heap().map_or(0, |heap| heap.counts.sampled);
+        tick(Tick { elapsed: began.elapsed(), stats });
     }
-}
-
-/// Takes in what has happened before a time that is over.
-fn take_in(session: &mut Session, aggregator: &mut Aggregator, until: u64) {
-    aggregator.look();
-    session.drain(until, |event| aggregator.event(&event));
-}
-
-fn new_aggregator(options: &Options, wanted: Types, session: &Session) -> Aggregator {
-    let (mut types, weights) = sample_types(options, wanted, session);
-    let wall = Column(types.len());
-    if wanted.wall.is_some() {
-        types.push(("wall".to_owned(), "nanoseconds"));
-    }
-    let names: Vec<(&str, &str)> = types.iter().map(|(k, u)| (k.as_str(), *u)).collect();
-    let mut builder = Builder::new(&names).with_spill(tempfile::tempfile);
-    let profile = &mut builder.profile;
-    let first = profile.sample_types[1.min(types.len() - 1)];
-    if types.len() > 2 {
-        profile.default_sample_type = first.kind;
-    }
-    profile.period_type = first;
-    let fixed = weights.first().and_then(|w| w.fixed).or(session.period().map(|p| p as i64));
-    profile.period = fixed.unwrap_or(1);
-    let period = profile.period;
-    let cpu = types.iter().any(|(kind, _)| kind == "cpu").then(|| weights[0].column);
-    let mut aggregator = Aggregator::new(builder, options.stacks, weights);
-    if let (Some(time), Some(switch)) = (wanted.wall, session.switch_event()) {
-        aggregator.set_wall(Wall::new(WallSpec {
-            column: wall,
-            running: !time.off_cpu_only,
-            min_block: time.min_block.as_nanos() as u64,
-            began: os::monotonic_nanos(),
-            clock: 0,
-            switch,
-            cpu: cpu.map(|column| (column, period)),
-        }));
-        for (pid, tid) in threads_of(&options.target, &session.pids) {
-            aggregator.was_there(pid, tid);
-        }
-    }
-    aggregator
-}
-
-/// The threads that are recorded from the beginning on, each with its process.
-fn threads_of(target: &Target, pids: &[i32]) -> Vec<(i32, i32)> {
-    match target {
-        // It has not begun yet.
-        Target::Command(_) => Vec::new(),
-        Target::Threads(tids) => {
-            tids.iter().filter_map(|&tid| Some((procfs::owner(tid)?.0, tid))).collect()
-        }
-        _ => {
-            let threads = |&pid: &i32| {
-                let tids = procfs::threads(pid).unwrap_or_default();
-                tids.into_iter().map(move |tid| (pid, tid))
-            };
-            pids.iter().flat_map(threads).collect()
-        }
-    }
-}
-
-/// `samples/count`, and one for each event.
-///
-/// CPU time sampled by `cycles` because nobody asked for an event is still told in
-/// nanoseconds: each sample stands for one period of the frequency.
-fn sample_types(
-    options: &Options,
-    wanted: Types,
-    session: &Session,
-) -> (Vec<(String, &'static str)>, Vec<Weight>) {
-    let mut types = vec![("samples".to_owned(), "count")];
-    let mut weights = Vec::new();
-    for spec in session.events() {
-        // The clock is there for the sake of wall time, and has no column unless it is wanted.
-        let unwanted = wanted.wall.is_some() && !wanted.cpu && options.events.is_empty();
-        if spec.kind == Kind::Switch || unwanted {
-            continue;
-        }
-        let (mut kind, mut unit) = spec.value_type();
-        let mut fixed = None;
-        if options.events.is_empty()
-            && spec.kind == Kind::Hardware
-            && let crate::sampler::Rate::Frequency(hz) = options.rate
-        {
-            (kind, unit) = EventSpec::cpu_clock().value_type();
-            fixed = Some((1_000_000_000 / hz.max(1)) as i64);
-        }
-        if types.iter().any(|(k, _)| *k == kind) {
-            kind = spec.name.clone();
-        }
-        weights.push(Weight { column: Column(types.len()), fixed });
-        types.push((kind, unit));
-    }
-    (types, weights)
 }
 
 fn end_of(child: Option<Child>, interrupts: &Interrupts) -> (Option<ExitStatus>, Option<i32>) {
@@ -349,10 +396,15 @@ fn end_of(child: Option<Child>, interrupts: &Interrupts) -> (Option<ExitStatus>,
     }
 }
 
-fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -> Diagnostics {
+fn diagnostics(
+    session: &Session,
+    aggregator: &Aggregator,
+    others: u64,
+    notes: Vec<String>,
+) -> Diagnostics {
     let counts = &aggregator.counts;
     Diagnostics {
-        samples: session.stats().samples,
+        samples: session.stats().samples + others,
         distinct: aggregator.builder.distinct() as u64,
         lost: session.stats().lost,
         throttled: session.stats().throttled,

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::model::{Frame, Name};
+use super::model::{ByState, Frame, Name, STATES};
 use crate::profile::{Profile, is_compilers_file};
 
 /// What the colour of a box means.
@@ -22,6 +22,9 @@ pub enum Scheme {
     SelfValue,
     /// The box's total
     Total,
+    /// What threads did: ran, or waited for a CPU, for something, for a disk, or were stopped; a
+    /// box of several states has their mixture [default for wall time]
+    State,
 }
 
 /// Red, green and blue.
@@ -81,6 +84,43 @@ pub fn color(
         Scheme::Total => heat(total, max),
         Scheme::Language => by_language(language(profile, frame)).varied(hash(&name)),
         Scheme::Kernel => by_side(frame).varied(hash(&name)),
+        // Where it is known, the box has the colour of its states.
+        Scheme::State => Group::UNKNOWN.varied(hash(&name)),
+    }
+}
+
+/// The colour of a box that is spent in these states.
+pub fn of_states(by_state: &ByState) -> Rgb {
+    let total: f64 = by_state.iter().map(|&v| v.max(0) as f64).sum();
+    let mixed = |channel: fn(Rgb) -> u8| {
+        let share = |(i, &v): (usize, &i64)| {
+            v.max(0) as f64 / total.max(1.0) * f64::from(channel(by_index(i).color()))
+        };
+        by_state.iter().enumerate().map(share).sum::<f64>().round() as u8
+    };
+    Rgb { r: mixed(|c| c.r), g: mixed(|c| c.g), b: mixed(|c| c.b) }
+}
+
+/// The groups of the states that something is spent in.
+pub fn groups_of_states(by_state: &ByState) -> Vec<Group> {
+    let spent = by_state.iter().enumerate().filter(|&(_, &value)| value > 0);
+    spent.map(|(i, _)| by_index(i)).collect()
+}
+
+/// Warm for what runs or could, cold for what waits. The index is that of [`ByState`].
+fn by_index(state: usize) -> Group {
+    const HUES: [(f64, f64, f64); STATES.len()] = [
+        (18.0, 0.86, 0.64),
+        (48.0, 0.90, 0.62),
+        (212.0, 0.55, 0.74),
+        (268.0, 0.50, 0.72),
+        (0.0, 0.0, 0.62),
+    ];
+    match HUES.get(state) {
+        Some(&(hue, saturation, lightness)) => {
+            Group::new(STATES[state], (hue, 0.0), saturation, lightness)
+        }
+        None => Group { name: "without a state", ..Group::UNKNOWN },
     }
 }
 
@@ -118,7 +158,7 @@ pub fn group(scheme: Scheme, profile: &Profile, frame: &Frame) -> Option<Group> 
         (_, Name::Label(..) | Name::NoStack) => None,
         (Scheme::Language, _) => Some(by_language(language(profile, frame))),
         (Scheme::Kernel, _) => Some(by_side(frame)),
-        (Scheme::Package | Scheme::SelfValue | Scheme::Total, _) => None,
+        (Scheme::Package | Scheme::SelfValue | Scheme::Total | Scheme::State, _) => None,
     }
 }
 

@@ -13,7 +13,7 @@ use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
 use super::colors::{self, Scheme};
-use super::model::{Cut, Direction, Node, Tree, View};
+use super::model::{Cut, Direction, Name, Node, Tree, View};
 use super::{legend, units};
 
 #[cfg(test)]
@@ -160,7 +160,11 @@ fn palette(view: &View, tree: &Tree, boxes: &[Drawn], scheme: Scheme) -> Palette
     for (i, b) in boxes.iter().enumerate() {
         let node = tree.node(b.node);
         let frame = view.frames.get(node.frame);
-        let rgb = colors::color(scheme, view.profile, frame, own(node), node.total, max);
+        let is_code = !matches!(frame.name, Name::Label(..) | Name::NoStack);
+        let rgb = match tree.states.get(b.node as usize).filter(|_| is_code) {
+            Some(by_state) => colors::of_states(by_state),
+            None => colors::color(scheme, view.profile, frame, own(node), node.total, max),
+        };
         palette.insert(number(i, boxes.len()), Color { r: rgb.r, g: rgb.g, b: rgb.b });
     }
     palette.insert("", Color { r: 228, g: 228, b: 224 });
@@ -171,8 +175,13 @@ fn legend(view: &View, tree: &Tree, boxes: &[Drawn], options: &FlameOptions) -> 
     let mut frames: Vec<u32> = boxes.iter().map(|b| tree.node(b.node).frame).collect();
     frames.sort_unstable();
     frames.dedup();
-    let legend =
-        legend::legend(options.scheme, view.profile, frames.iter().map(|&f| view.frames.get(f)));
+    let legend = match tree.states.first() {
+        Some(by_state) => legend::squares(&colors::groups_of_states(by_state)),
+        None => {
+            let frames = frames.iter().map(|&f| view.frames.get(f));
+            legend::legend(options.scheme, view.profile, frames)
+        }
+    };
     let dot = if legend.is_empty() || options.subtitle.is_empty() { "" } else { " ·" };
     format!("{dot}{legend}")
 }

@@ -46,8 +46,15 @@ pub fn write_table(
 ) -> io::Result<()> {
     let mut head = head(view);
     head.insert("row_count".into(), top.row_count.into());
-    let rows = top.rows.iter().map(|row| {
+    if let Some(ratio) = &options.ratio {
+        head.insert("ratio".into(), ratio.name.clone().into());
+    }
+    let rows = top.rows.iter().enumerate().map(|(i, row)| {
         let mut object = frame(view, view.frames.get(row.frame), options.granularity);
+        if let Some(ratio) = &options.ratio {
+            object.insert("self_ratio".into(), ratio.rows[i].0.into());
+            object.insert("total_ratio".into(), ratio.rows[i].1.into());
+        }
         object.insert("self".into(), row.self_value.into());
         object.insert("total".into(), row.total.into());
         if !options.labels.is_empty() {
@@ -214,8 +221,12 @@ mod tests {
         p.values[1] = (1 << 53) + 1;
         let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
         let top = Top::new(&view, &TopOptions::default());
-        let options =
-            TableOptions { granularity: Granularity::FUNCTION, children: true, labels: Vec::new() };
+        let options = TableOptions {
+            granularity: Granularity::FUNCTION,
+            children: true,
+            labels: Vec::new(),
+            ratio: None,
+        };
         let mut out = Vec::new();
         write_table(&mut out, &view, &top, &options).unwrap();
         let v: Value = serde_json::from_slice(&out).unwrap();
@@ -234,7 +245,8 @@ mod tests {
         let view = View::new(&p, 0, Granularity::NONE, &Filter::default());
         let labels = vec!["process".to_string(), "nothing".to_string()];
         let top = Top::new(&view, &TopOptions { labels: labels.clone(), ..TopOptions::default() });
-        let options = TableOptions { granularity: Granularity::NONE, children: true, labels };
+        let options =
+            TableOptions { granularity: Granularity::NONE, children: true, labels, ratio: None };
         let mut out = Vec::new();
         write_table(&mut out, &view, &top, &options).unwrap();
         let v: Value = serde_json::from_slice(&out).unwrap();

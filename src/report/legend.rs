@@ -19,10 +19,15 @@ pub fn legend<'a>(
             groups.push(group);
         }
     }
+    groups.sort_by_key(|group| group.name);
+    squares(&groups)
+}
+
+/// The same of groups that are known, in their order.
+pub fn squares(groups: &[Group]) -> String {
     if groups.len() < 2 {
         return String::new();
     }
-    groups.sort_by_key(|group| group.name);
     let mut out = String::new();
     for group in groups {
         let colors::Rgb { r, g, b } = group.color();

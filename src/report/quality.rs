@@ -19,6 +19,10 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
         units::thousands(quality.functions as i64),
         quality.entropy
     )?;
+    if quality.effective.is_infinite() {
+        writeln!(out, "All of it was sampled: the shares are exact")?;
+        return rows(out, view, quality);
+    }
     let seconds = view.profile.duration_nanos as f64 / 1e9;
     let longer = match seconds > 0.0 {
         true => {
@@ -31,6 +35,10 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
         out,
         "Intervals hold the true share with 95 % confidence; {more} more samples{longer} halve them"
     )?;
+    rows(out, view, quality)
+}
+
+fn rows(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
     writeln!(out, "\n  self%         from … to    total%         from … to  function")?;
     for row in &quality.rows {
         let frame = view.frames.get(row.row.frame);

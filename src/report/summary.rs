@@ -1,6 +1,6 @@
 //! What a profile is: its type, time, size, and how far to trust it.
 
-use super::model::{View, base_name, percent};
+use super::model::{STATES, States, View, base_name, percent};
 use super::units;
 use crate::profile::Profile;
 
@@ -26,7 +26,19 @@ pub fn lines(view: &View) -> Vec<String> {
         ));
     }
     out.push(total);
+    out.extend(states_line(view));
     out
+}
+
+/// What of the value was spent in which state, where there are several.
+fn states_line(view: &View) -> Option<String> {
+    let values = States::of(view)?.values(view);
+    let all: i64 = values.iter().fold(0, |sum, &v| sum.saturating_add(v));
+    let names = STATES.iter().copied().chain(["other"]);
+    let spent = names.zip(values).filter(|(_, value)| *value > 0);
+    let words: Vec<String> =
+        spent.map(|(name, value)| format!("{name} {:.1}%", percent(value, all))).collect();
+    (words.len() > 1).then(|| format!("States: {}", words.join(", ")))
 }
 
 /// Name of the main binary, if the profile names one.

@@ -104,6 +104,24 @@ pub fn processes() -> Profile {
     b.finish(None)
 }
 
+/// Wall time in units: `work` ran for 3 and waited for a CPU for 1, `nap` slept for 4, both called
+/// by `main`.
+pub fn states() -> Profile {
+    let mut b = Builder::new(&[("wall", "nanoseconds")]);
+    let ids: Vec<_> = ["main", "work", "nap"]
+        .iter()
+        .enumerate()
+        .map(|(i, n)| functions(&mut b, None, i as u64 + 1, &[(n, "", 0)]))
+        .collect();
+    let key = b.profile.strings.intern("state");
+    for (leaf, state, value) in [(1, "running", 3), (1, "runnable", 1), (2, "sleeping", 4)] {
+        let state = LabelValue::Str(b.profile.strings.intern(state));
+        let labels = b.profile.labels.intern(&[Label { key, value: state }]);
+        b.add(&[ids[leaf], ids[0]], labels, Column(0), value);
+    }
+    b.finish(None)
+}
+
 /// Names with everything that formats stumble over.
 pub fn odd_names() -> Profile {
     let mut b = Builder::new(&[("samples", "count")]);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::model::{Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
+use super::model::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
 use super::{summary, units};
 use crate::profile::LabelValue;
 
@@ -18,6 +18,8 @@ pub struct TableOptions {
     pub children: bool,
     /// Label keys that tell rows apart, as they were given to the model.
     pub labels: Vec<String>,
+    /// A column with the quotient of two sample types, of what each row has itself.
+    pub ratio: Option<Ratio>,
 }
 
 /// A column of a table of text.
@@ -91,6 +93,13 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<Column> {
     if options.children {
         columns.push(Column::new("total", true, rows().map(|r| value(r.total))));
         columns.push(Column::new("total%", true, rows().map(|r| percent(r.total))));
+    }
+    if let Some(ratio) = &options.ratio {
+        let quotient = |q: &(Option<f64>, Option<f64>)| match q.0 {
+            Some(q) => format!("{q:.2}"),
+            None => "-".to_owned(),
+        };
+        columns.push(Column::new(&ratio.name, true, ratio.rows.iter().map(quotient)));
     }
     for (i, key) in options.labels.iter().enumerate() {
         let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
@@ -294,7 +303,12 @@ mod tests {
     }
 
     fn functions(children: bool) -> TableOptions {
-        TableOptions { granularity: Granularity::FUNCTION, children, labels: Vec::new() }
+        TableOptions {
+            granularity: Granularity::FUNCTION,
+            children,
+            labels: Vec::new(),
+            ratio: None,
+        }
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Opens the events of a session: on every thread of processes, or on CPUs.
 
+mod precise;
+mod resolve;
+
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -8,12 +12,15 @@ use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::attr::{Features, SHORTEST_CLOCK, Shape, Start, Trigger, sampling_event, trigger};
+use super::attr::{Features, Shape, Start, Trigger, sampling_event};
+use super::bpf::Told;
+use super::definitions::Definitions;
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Record};
 use super::ring::Ring;
-use super::{Error, EventSpec, Options, Rate};
+use super::spans::SpanSet;
+use super::{Error, EventSpec, Options};
 use crate::os;
 use crate::process::procfs;
 
@@ -58,173 +65,66 @@ pub struct Attacher {
     pub counters: Vec<Counter>,
     /// Identifier → event.
     pub ids: FxHashMap<u64, Opened>,
+    /// The profile types that are made of spans, in the order of their events.
+    pub spans: Vec<SpanSet>,
     /// Sentences for the user about fallbacks.
     pub notes: Vec<String>,
+    /// Outlive the events that use them.
+    definitions: Definitions,
     options: Options,
     cpus: Vec<u32>,
-    cpu_wide: bool,
+    pub(super) cpu_wide: bool,
+    /// What programs in the kernel tell.
+    told: Told,
 }
 
 impl Attacher {
     /// Resolves the defaults and tries each event once, on prof itself or on the first CPU.
     ///
     /// Errors: an event does not exist here, or nothing may be recorded.
-    pub fn new(options: &Options, cpus: Vec<u32>, cpu_wide: bool) -> Result<Attacher, Error> {
+    /// `told`: what programs in the kernel tell.
+    pub fn new(
+        options: &Options,
+        cpus: Vec<u32>,
+        cpu_wide: bool,
+        told: Told,
+    ) -> Result<Attacher, Error> {
         let mut attacher = Attacher {
             events: options.events.clone(),
             triggers: Vec::new(),
             features: Features { build_id: true, kernel: true },
             counters: Vec::new(),
             ids: FxHashMap::default(),
+            spans: Vec::new(),
             notes: Vec::new(),
+            definitions: Definitions::default(),
             options: options.clone(),
             cpus,
             cpu_wide,
+            told,
         };
         attacher.resolve_events()?;
         Ok(attacher)
     }
 
-    fn resolve_events(&mut self) -> Result<(), Error> {
-        let max_rate = procfs::sysctl("kernel/perf_event_max_sample_rate").unwrap_or(100_000);
-        let max_rate = max_rate.max(1) as u64;
-        if let Rate::Frequency(hz) = self.options.rate
-            && hz > max_rate
-        {
-            self.notes.push(format!(
-                "{hz} Hz is beyond the kernel's limit; sampling at {max_rate} Hz \
-                 (sysctl kernel.perf_event_max_sample_rate)"
-            ));
-        }
-        let default = self.events.is_empty();
-        if default {
-            // Time on a CPU and off it are told by one clock.
-            let clock = self.options.switches;
-            let event = if clock { EventSpec::cpu_clock() } else { EventSpec::cycles() };
-            self.events.push(event);
-        }
-        for i in 0..self.events.len() {
-            let spec = self.events[i].clone();
-            match self.try_event(&spec, trigger(&spec, self.options.rate, max_rate)) {
-                Ok(()) => {}
-                Err(e) if default && is_missing(&e) => {
-                    self.events[i] = EventSpec::cpu_clock();
-                    self.notes.push(
-                        "no hardware counters on this machine: sampling cpu-clock instead of cycles"
-                            .to_owned(),
-                    );
-                    let spec = self.events[i].clone();
-                    let at = trigger(&spec, self.options.rate, max_rate);
-                    self.try_event(&spec, at).map_err(|e| self.refused(&spec, &e))?;
-                }
-                Err(e) => return Err(self.refused(&spec, &e)),
-            }
-            self.triggers.push(trigger(&self.events[i], self.options.rate, max_rate));
-        }
-        if self.options.switches {
-            self.resolve_switches()?;
-        }
-        self.note_short_period();
-        Ok(())
-    }
-
-    fn resolve_switches(&mut self) -> Result<(), Error> {
-        let trigger = Trigger::Period(1);
-        if !self.features.kernel {
-            // That is where they happen.
-            let denied = io::Error::from_raw_os_error(libc::EACCES);
-            return Err(Error::other(explain(&denied, Wanted::Kernel)));
-        }
-        let before = (self.features, self.notes.len());
-        let mut spec = EventSpec::switches();
-        if self.try_event(&spec, trigger).is_err() || !self.features.kernel {
-            self.features = before.0;
-            self.notes.truncate(before.1);
-            spec = EventSpec::software_switches();
-            self.try_event(&spec, trigger).map_err(|e| self.refused(&spec, &e))?;
-        }
-        self.events.extend([spec.clone(), spec]);
-        self.triggers.extend([trigger, Trigger::Period(THINNED)]);
-        Ok(())
-    }
-
-    fn note_short_period(&mut self) {
-        if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
-            && self.events.iter().any(|e| e.kind == Kind::Clock)
-        {
-            self.notes.push(format!(
-                "the kernel's clocks have no period of {period} ns; sampling each \
-                 {SHORTEST_CLOCK} ns, the shortest"
-            ));
-        }
-    }
-
-    /// Opens an event on prof itself (or a CPU) and narrows the features down to what works.
-    fn try_event(&mut self, spec: &EventSpec, trigger: Trigger) -> io::Result<()> {
-        let shape = self.shape(trigger, true, Start::Later);
-        loop {
-            let mut builder = sampling_event(spec, &shape, self.features);
-            builder.enabled(false);
-            if self.cpu_wide {
-                builder.any_pid();
-            } else {
-                builder.observe_self();
-            }
-            let error = match builder.one_cpu(self.cpus[0] as usize).build() {
-                Ok(_) => return Ok(()),
-                Err(e) => e,
-            };
-            let denied = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
-            if denied && self.features.kernel && spec.user && !self.cpu_wide {
-                self.features.kernel = false;
-                let why = explain(&error, Wanted::Kernel);
-                self.notes.push(format!("kernel frames are left out: {why}"));
-            } else if self.features.build_id && !denied && !is_missing(&error) {
-                self.features.build_id = false;
-            } else {
-                return Err(error);
-            }
-        }
-    }
-
-    fn refused(&self, spec: &EventSpec, error: &io::Error) -> Error {
-        if is_missing(error) {
-            return Error::other(format!(
-                "event '{}' does not exist on this machine{}; nearest that works: {}",
-                spec.name,
-                if spec.kind == Kind::Hardware {
-                    " (no hardware counters, or not this one)"
-                } else {
-                    ""
-                },
-                spec.nearest_software()
-            ));
-        }
-        let wanted = match spec.kind {
-            Kind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
-            _ if self.cpu_wide => Wanted::WholeMachine,
-            _ if !spec.user => Wanted::Kernel,
-            _ => Wanted::OwnProcess,
-        };
-        Error::other(explain(error, wanted))
-    }
-
-    fn shape(&self, trigger: Trigger, sideband: bool, start: Start) -> Shape {
+    fn shape(&self, spec: &EventSpec, trigger: Trigger, sideband: bool, start: Start) -> Shape {
+        let cpu_wide = self.cpu_wide || spec.anywhere;
         Shape {
             trigger,
             stacks: self.options.stacks,
-            inherit: self.options.inherit && !self.cpu_wide,
+            inherit: self.options.inherit && !cpu_wide,
             sideband,
-            switches: sideband && self.options.switches,
+            switches: sideband && self.options.switches && !self.told.wall,
             start,
-            cpu_wide: self.cpu_wide,
+            cpu_wide,
         }
     }
 
     fn start(&self, event: usize) -> Start {
-        let thinned = self.options.switches && event + 1 == self.events.len();
+        let thinned = self.events[event].kind == Kind::Switch
+            && self.triggers[event] == Trigger::Period(THINNED);
         let command = matches!(self.options.target, super::Target::Command(_));
-        match (thinned, command && !self.cpu_wide) {
+        match (thinned, command && !self.cpu_wide && !self.events[event].anywhere) {
             (true, _) => Start::Later,
             (false, true) => Start::OnExec,
             (false, false) => Start::Now,
@@ -259,24 +159,56 @@ impl Attacher {
     ///
     /// Returns false when the thread is gone.
     pub fn open(&mut self, who: Who<'_>, rings: &[Ring]) -> io::Result<bool> {
+        let machine = matches!(who, Who::Cpu);
+        let first = self.counters.len();
         for event in 0..self.events.len() {
-            let shape = self.shape(self.triggers[event], event == 0, self.start(event));
-            for ring in rings {
-                let mut builder = sampling_event(&self.events[event], &shape, self.features);
-                builder.enabled(false).one_cpu(ring.cpu() as usize);
-                match who {
-                    Who::Thread(tid) => builder.observe_pid(tid),
-                    Who::Cpu => builder.any_pid(),
-                    Who::Cgroup(folder) => builder.observe_cgroup(folder),
-                };
-                match self.open_one(&builder, ring, event as u16, shape.start) {
-                    Ok(()) => {}
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
-                    Err(e) => return Err(e),
-                }
+            if self.events[event].anywhere && !machine {
+                continue;
+            }
+            match self.open_event(event, who, rings, first) {
+                Ok(()) => {}
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+                Err(e) => return Err(e),
             }
         }
         Ok(true)
+    }
+
+    /// Opens the events that are sampled wherever they happen, unless all are.
+    pub fn open_anywhere(&mut self, rings: &[Ring]) -> Result<(), Error> {
+        for event in 0..self.events.len() {
+            if self.events[event].anywhere {
+                // None of these is a member of a group.
+                let opened = self.open_event(event, Who::Cpu, rings, 0);
+                opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The counters of the same thread, CPU or cgroup begin at `first`.
+    fn open_event(
+        &mut self,
+        event: usize,
+        who: Who<'_>,
+        rings: &[Ring],
+        first: usize,
+    ) -> io::Result<()> {
+        let leader = self.events[event].member.then(|| self.leader_of(event));
+        let (spec, trigger) = (&self.events[event], self.triggers[event]);
+        let shape = self.shape(spec, trigger, event == 0, self.start(event));
+        for (at, ring) in rings.iter().enumerate() {
+            let mut builder = sampling_event(&self.events[event], &shape, self.features);
+            builder.enabled(false).one_cpu(ring.cpu() as usize);
+            match who {
+                Who::Thread(tid) => builder.observe_pid(tid),
+                Who::Cpu => builder.any_pid(),
+                Who::Cgroup(folder) => builder.observe_cgroup(folder),
+            };
+            let leader = leader.map(|leader| first + leader * rings.len() + at);
+            self.open_one(&builder, ring, event as u16, shape.start, leader)?;
+        }
+        Ok(())
     }
 
     fn open_one(
@@ -285,8 +217,13 @@ impl Attacher {
         ring: &Ring,
         event: u16,
         start: Start,
+        leader: Option<usize>,
     ) -> io::Result<()> {
-        let mut counter = builder.build()?;
+        let mut counter = match leader {
+            Some(leader) => builder.build_with_group(&mut self.counters[leader])?,
+            None => builder.build()?,
+        };
+        set_filter(&counter, &self.events[usize::from(event)])?;
         set_output(&counter, ring.fd())?;
         self.ids.insert(counter.id(), Opened { event });
         if start == Start::Now {
@@ -296,19 +233,24 @@ impl Attacher {
         Ok(())
     }
 
-    /// Samples the event `to` from now on, and not `from`. (The period of an event can be changed,
-    /// but not that of those that were inherited from it.)
-    pub fn replace(&mut self, from: usize, to: usize) {
-        for (event, on) in [(to, true), (from, false)] {
-            let ids = &self.ids;
-            let is_it = |c: &&mut Counter| {
-                ids.get(&c.id()).is_some_and(|opened| usize::from(opened.event) == event)
-            };
-            for counter in self.counters.iter_mut().filter(is_it) {
-                // One whose thread is gone has nothing to sample.
-                let _ = if on { counter.enable() } else { counter.disable() };
-            }
+    /// Samples an event from now on, or no longer. (The period of an event can be changed, but not
+    /// that of those that were inherited from it.)
+    pub fn turn(&mut self, event: usize, on: bool) {
+        let ids = &self.ids;
+        let is_it = |c: &&mut Counter| {
+            ids.get(&c.id()).is_some_and(|opened| usize::from(opened.event) == event)
+        };
+        for counter in self.counters.iter_mut().filter(is_it) {
+            // One whose thread is gone has nothing to sample.
+            let _ = if on { counter.enable() } else { counter.disable() };
         }
+    }
+
+    /// The descriptors of an event of whole CPUs, in the order of the rings.
+    pub fn descriptors(&self, event: usize) -> Vec<RawFd> {
+        let is_it =
+            |c: &&Counter| self.ids.get(&c.id()).is_some_and(|o| usize::from(o.event) == event);
+        self.counters.iter().filter(is_it).map(AsRawFd::as_raw_fd).collect()
     }
 
     /// Number of CPUs.
@@ -371,13 +313,22 @@ impl Attacher {
     /// Reads all counters: what the kernel counted of each event, inherited ones included, and
     /// the samples of all events that it could not write.
     pub fn totals(&mut self) -> Totals {
-        let mut totals = Totals { events: vec![0; self.events.len()], lost: 0 };
+        let mut totals = Totals { events: vec![Counted::default(); self.events.len()], lost: 0 };
         for counter in &mut self.counters {
             let Ok(data) = counter.read_full() else { continue };
             totals.lost += data.lost().unwrap_or(0);
             if let Some(opened) = self.ids.get(&counter.id()) {
-                totals.events[usize::from(opened.event)] += data.count();
+                let counted = &mut totals.events[usize::from(opened.event)];
+                let time = |time: Option<std::time::Duration>| time.unwrap_or_default().as_nanos();
+                counted.count += data.count();
+                counted.running += time(data.time_running()) as u64;
+                counted.enabled += time(data.time_enabled()) as u64;
             }
+        }
+        if !self.cpu_wide {
+            // On each CPU, a thread's event waits while the thread is on another.
+            let cpus = self.cpus.len() as u64;
+            totals.events.iter_mut().for_each(|counted| counted.enabled /= cpus);
         }
         totals
     }
@@ -400,11 +351,49 @@ fn set_output(event: &impl AsRawFd, ring: RawFd) -> io::Result<()> {
     }
 }
 
+/// Lets only those events of a tracepoint count that its filter admits; what is inherited from it
+/// has the same.
+///
+/// Errors: the filter is not one of this tracepoint's (`EINVAL`).
+fn set_filter(event: &impl AsRawFd, spec: &EventSpec) -> io::Result<()> {
+    let Some(filter) = &spec.filter else { return Ok(()) };
+    let filter = CString::new(filter.as_str())?;
+    // SAFETY: the descriptor is an open perf event; the kernel copies the text within the call.
+    match unsafe { ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What the kernel counted of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// In the event's unit.
+    pub count: u64,
+    /// How long the event could have been counted, in nanoseconds.
+    pub enabled: u64,
+    /// How long it was: less where events take turns, because there are more than counters.
+    pub running: u64,
+}
+
+impl Counted {
+    /// The count of the whole time, if a part of it was not counted.
+    pub fn scaled(self) -> Option<u64> {
+        // A thousandth is what it takes to start and stop.
+        let whole = u128::from(self.running) * 1001 >= u128::from(self.enabled) * 1000;
+        if whole || self.running == 0 {
+            return None;
+        }
+        let scaled = u128::from(self.count) * u128::from(self.enabled) / u128::from(self.running);
+        Some(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+}
+
 /// What the kernel counted by the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Each event, in its unit.
-    pub events: Vec<u64>,
+    /// Each event.
+    pub events: Vec<Counted>,
     /// Samples that could not be written.
     pub lost: u64,
 }
@@ -423,7 +412,17 @@ fn forked(rings: &mut [Ring]) -> FxHashSet<i32> {
     born
 }
 
-/// The kernel or the machine lacks the event (rather than refusing it).
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP))
+#[cfg(test)]
+mod tests {
+    use super::Counted;
+
+    #[test]
+    fn events_that_took_turns_are_scaled() {
+        let of = |count, enabled, running| Counted { count, enabled, running }.scaled();
+        assert_eq!(of(1000, 4_000_000, 1_000_000), Some(4000));
+        assert_eq!(of(1000, 1_000_000, 1_000_000), None);
+        assert_eq!(of(1000, 1_000_500, 1_000_000), None, "started a moment later");
+        assert_eq!(of(0, 1_000_000, 0), None, "never counted");
+        assert_eq!(of(u64::MAX, u64::MAX, 1 << 20), Some(u64::MAX));
+    }
 }

@@ -45,6 +45,7 @@ pub enum Trigger {
 /// are sampled each time unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     let frequency = match rate {
+        _ if spec.kind == Kind::Span => return Trigger::Period(1),
         Rate::Period(period) if spec.kind == Kind::Clock => {
             return Trigger::Period(period.max(SHORTEST_CLOCK));
         }
@@ -54,7 +55,14 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     };
     match spec.kind {
         Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(SHORTEST_CLOCK)),
-        Kind::Tracepoint | Kind::Switch => Trigger::Period(1),
+        Kind::Tracepoint
+        | Kind::Probe
+        | Kind::Switch
+        | Kind::Waited
+        | Kind::Ended
+        | Kind::Wakeup
+        | Kind::Birth
+        | Kind::Span => Trigger::Period(1),
         Kind::Software | Kind::Hardware => Trigger::Frequency(frequency),
     }
 }
@@ -64,17 +72,23 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
 /// `PERF_SAMPLE_PERIOD` only with a frequency: with a fixed period it makes the kernel ignore
 /// the period of software events (`perf_swevent_event` in kernel/events/core.c).
 pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: Stacks) -> Layout {
+    let stacks = stacks_of(spec, stacks);
     Layout {
-        raw: has_raw(spec),
+        raw: spec.raw,
+        group: spec.leader,
         period: matches!(trigger, Trigger::Frequency(_)),
         callchain: stacks != Stacks::None,
         user_stack: matches!(stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. }),
     }
 }
 
-/// What a thread does next stands in the fields of `sched:sched_switch`.
-fn has_raw(spec: &EventSpec) -> bool {
-    spec.kind == Kind::Switch && spec.type_ == sys::PERF_TYPE_TRACEPOINT
+fn stacks_of(spec: &EventSpec, stacks: Stacks) -> Stacks {
+    match stacks {
+        _ if !spec.stack => Stacks::None,
+        Stacks::Auto { dump } => Stacks::Auto { dump: dump.min(spec.most_dump) },
+        Stacks::Dwarf { dump } => Stacks::Dwarf { dump: dump.min(spec.most_dump) },
+        other => other,
+    }
 }
 
 /// The event that owns a ring buffer: it counts nothing and never ends.
@@ -127,11 +141,19 @@ pub struct Shape {
 /// The event itself, not yet enabled.
 pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -> Builder<'a> {
     let mut builder = Builder::new(spec);
-    builder.read_format(ReadFormat::LOST);
+    // How long it could count, and did: there may be more events than counters.
+    let mut format =
+        ReadFormat::LOST | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+    if spec.leader {
+        // Each sample has these fields then.
+        format |= ReadFormat::GROUP | ReadFormat::ID;
+    }
+    builder.read_format(format);
     let attr = builder.attrs_mut();
     common(attr);
     attr.sample_type |= SampleFlag::IP.bits();
     match shape.trigger {
+        _ if spec.member => {}
         Trigger::Period(period) => attr.__bindgen_anon_1.sample_period = period,
         Trigger::Frequency(hz) => {
             attr.set_freq(1);
@@ -147,10 +169,22 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     attr.set_exclude_hv(1);
     attr.set_exclude_guest(1);
     attr.set_exclude_idle(u64::from(shape.cpu_wide));
+    if spec.unscoped {
+        attr.set_exclude_user(0);
+        attr.set_exclude_kernel(0);
+        attr.set_exclude_hv(0);
+        attr.set_exclude_guest(0);
+        attr.set_exclude_idle(0);
+    }
+    if spec.leader {
+        attr.sample_type |= SampleFlag::READ.bits();
+    }
     attr.set_inherit(u64::from(shape.inherit));
     attr.set_enable_on_exec(u64::from(shape.start == Start::OnExec));
-    set_stacks(attr, shape.stacks, features);
-    if has_raw(spec) {
+    if !spec.member {
+        set_stacks(attr, stacks_of(spec, shape.stacks), features);
+    }
+    if spec.raw {
         attr.sample_type |= SampleFlag::RAW.bits();
     }
     attr.set_context_switch(u64::from(shape.switches));

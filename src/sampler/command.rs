@@ -1,5 +1,6 @@
 //! Starts a command stopped, so that it is sampled from its first instruction.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -21,14 +22,18 @@ impl Stopped {
     /// Forks; the child waits just before `execve`.
     ///
     /// Its standard input, output and error are prof's own; with `stdout_to_stderr` its output
-    /// is prof's standard error.
-    pub fn start(words: &[String], stdout_to_stderr: bool) -> Result<Stopped, Error> {
+    /// is prof's standard error. `environment` is added to prof's own.
+    pub fn start(
+        words: &[String],
+        stdout_to_stderr: bool,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<Stopped, Error> {
         let (name, args) = words.split_first().ok_or_else(|| Error::usage("no COMMAND given"))?;
         let failed = |e: io::Error| Error::other(format!("cannot start a process: {e}"));
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
         let (go_reader, go) = io::pipe().map_err(failed)?;
         let mut command = Command::new(name);
-        command.args(args);
+        command.args(args).envs(environment);
         if stdout_to_stderr {
             command.stdout(io::stderr());
         }
@@ -85,7 +90,9 @@ fn wait_for_go(pid_fd: i32, go_fd: i32, go_writer_fd: i32) -> io::Result<()> {
         loop {
             match libc::read(go_fd, (&raw mut byte).cast(), 1) {
                 1 => return Ok(()),
-                0 => return Err(io::ErrorKind::Interrupted.into()),
+                // prof has ended. To return would make std tell it so through a pipe that nobody
+                // reads any more, and abort with a message of its own.
+                0 => libc::_exit(126),
                 _ if *libc::__errno_location() == libc::EINTR => {}
                 _ => return Err(io::Error::last_os_error()),
             }
@@ -119,7 +126,8 @@ mod tests {
     fn a_command_waits_until_told() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let stopped = Stopped::start(&words(&["touch", file.to_str().unwrap()]), false).unwrap();
+        let stopped =
+            Stopped::start(&words(&["touch", file.to_str().unwrap()]), false, vec![]).unwrap();
         let cmdline = std::fs::read(format!("/proc/{}/cmdline", stopped.pid)).unwrap();
         assert!(!cmdline.starts_with(b"touch"));
         assert!(!file.exists());
@@ -128,8 +136,16 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_is_never_told_ends() {
+        let stopped = Stopped::start(&words(&["sleep", "1000"]), false, vec![]).unwrap();
+        drop(stopped.go);
+        let status = stopped.spawner.join().unwrap().unwrap().wait().unwrap();
+        assert_eq!(status.code(), Some(126));
+    }
+
+    #[test]
     fn exit_codes_are_the_shells() {
-        let start = |name: &str| Stopped::start(&words(&[name]), false).unwrap();
+        let start = |name: &str| Stopped::start(&words(&[name]), false, vec![]).unwrap();
         let code = |name: &str| start(name).go().unwrap_err().code();
         assert_eq!(code("/nonexistent/command"), 127);
         assert_eq!(code("/etc/passwd"), 126);

@@ -1,13 +1,20 @@
 //! Event names, as perf spells them (`perf-list(1)`): `cycles:u`, `page-faults`,
 //! `sched:sched_switch`, `r01c2`, `L1-dcache-load-misses`, `pmu/event/`.
 
+pub mod names;
+mod pmu;
+mod probe;
+
 use std::io;
 
-use perf_event::events::{Dynamic, Event};
+use perf_event::events::Event;
 use perf_event_open_sys::bindings::{self as sys, perf_event_attr};
 
 use super::permissions::{Wanted, explain, tracefs_is_mounted, tracepoint_id};
+use super::tracepoint::{Field, Tracepoint};
 use super::{Error, modifiers};
+use names::near;
+pub use probe::Probe;
 
 /// What kind of event it is; decides how it is sampled and what its values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +27,20 @@ pub enum Kind {
     Hardware,
     /// A tracepoint.
     Tracepoint,
+    /// A place in a program's or the kernel's code; see [`EventSpec::uprobe`].
+    Probe,
     /// A thread stops running on a CPU; see [`EventSpec::switches`].
     Switch,
+    /// A wait is over, as a program in the kernel tells; see [`super::bpf::waits`].
+    Waited,
+    /// A thread ends, and what it did is told by a program in the kernel.
+    Ended,
+    /// A thread that waits is woken; see [`EventSpec::wakeups`].
+    Wakeup,
+    /// A thread starts another; see [`EventSpec::births`].
+    Birth,
+    /// Begins or ends spans of a profile type that is made of them; see [`super::spans`].
+    Span,
 }
 
 /// An event, ready to be opened.
@@ -45,55 +64,31 @@ pub struct EventSpec {
     pub kernel: bool,
     /// `precise_ip`, from `:p`, `:pp`, `:ppp`.
     pub precise: u8,
+    /// As precise as the machine can, from `:P`.
+    pub most_precise: bool,
+    /// Samples carry the fields of the tracepoint.
+    pub raw: bool,
+    /// What is read of these.
+    pub field: Option<Field>,
+    /// Samples carry a stack, taken as [`super::Options::stacks`] says.
+    pub stack: bool,
+    /// Bytes of the stack that are copied with a sample at most.
+    pub most_dump: u32,
+    /// Which of a tracepoint's events count, decided in the kernel: a condition on its fields, as
+    /// the kernel's `Documentation/trace/events.rst` has it.
+    pub filter: Option<String>,
+    /// The events behind it that are [`EventSpec::member`]s are counted with it.
+    pub leader: bool,
+    /// It is counted with the event before it that is none of a group's others, its leader, and
+    /// each sample of the leader's tells the counts of all.
+    pub member: bool,
+    /// Its PMU cannot tell user code from the kernel's.
+    pub unscoped: bool,
+    /// Where a [`Kind::Probe`] is.
+    pub probe: Option<Probe>,
+    /// It is sampled wherever it happens, whoever the target is.
+    pub anywhere: bool,
 }
-
-const HARDWARE: &[(&[&str], u32)] = &[
-    (&["cycles", "cpu-cycles"], sys::PERF_COUNT_HW_CPU_CYCLES),
-    (&["instructions"], sys::PERF_COUNT_HW_INSTRUCTIONS),
-    (&["cache-references"], sys::PERF_COUNT_HW_CACHE_REFERENCES),
-    (&["cache-misses"], sys::PERF_COUNT_HW_CACHE_MISSES),
-    (&["branches", "branch-instructions"], sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
-    (&["branch-misses"], sys::PERF_COUNT_HW_BRANCH_MISSES),
-    (&["bus-cycles"], sys::PERF_COUNT_HW_BUS_CYCLES),
-    (
-        &["stalled-cycles-frontend", "idle-cycles-frontend"],
-        sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
-    ),
-    (&["stalled-cycles-backend", "idle-cycles-backend"], sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
-    (&["ref-cycles"], sys::PERF_COUNT_HW_REF_CPU_CYCLES),
-];
-
-const SOFTWARE: &[(&[&str], u32)] = &[
-    (&["cpu-clock"], sys::PERF_COUNT_SW_CPU_CLOCK),
-    (&["task-clock"], sys::PERF_COUNT_SW_TASK_CLOCK),
-    (&["page-faults", "faults"], sys::PERF_COUNT_SW_PAGE_FAULTS),
-    (&["context-switches", "cs"], sys::PERF_COUNT_SW_CONTEXT_SWITCHES),
-    (&["cpu-migrations", "migrations"], sys::PERF_COUNT_SW_CPU_MIGRATIONS),
-    (&["minor-faults"], sys::PERF_COUNT_SW_PAGE_FAULTS_MIN),
-    (&["major-faults"], sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
-    (&["alignment-faults"], sys::PERF_COUNT_SW_ALIGNMENT_FAULTS),
-    (&["emulation-faults"], sys::PERF_COUNT_SW_EMULATION_FAULTS),
-    (&["cgroup-switches"], sys::PERF_COUNT_SW_CGROUP_SWITCHES),
-];
-
-const CACHES: &[(&str, u32)] = &[
-    ("L1-dcache", sys::PERF_COUNT_HW_CACHE_L1D),
-    ("L1-icache", sys::PERF_COUNT_HW_CACHE_L1I),
-    ("LLC", sys::PERF_COUNT_HW_CACHE_LL),
-    ("dTLB", sys::PERF_COUNT_HW_CACHE_DTLB),
-    ("iTLB", sys::PERF_COUNT_HW_CACHE_ITLB),
-    ("branch", sys::PERF_COUNT_HW_CACHE_BPU),
-    ("node", sys::PERF_COUNT_HW_CACHE_NODE),
-];
-
-const CACHE_OPS: &[(&str, u32, u32)] = &[
-    ("loads", sys::PERF_COUNT_HW_CACHE_OP_READ, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
-    ("load-misses", sys::PERF_COUNT_HW_CACHE_OP_READ, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
-    ("stores", sys::PERF_COUNT_HW_CACHE_OP_WRITE, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
-    ("store-misses", sys::PERF_COUNT_HW_CACHE_OP_WRITE, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
-    ("prefetches", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
-    ("prefetch-misses", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
-];
 
 impl EventSpec {
     /// The default event where there is a PMU.
@@ -110,13 +105,48 @@ impl EventSpec {
     /// Each time that a thread stops running on a CPU: the tracepoint `sched:sched_switch`, which
     /// tells why, where this user may read it, else the software event.
     pub fn switches() -> EventSpec {
-        match tracepoint_id("sched", "sched_switch") {
-            Ok(id) => {
-                let name = "sched:sched_switch";
-                EventSpec::plain(name, Kind::Switch, sys::PERF_TYPE_TRACEPOINT, id)
-            }
-            Err(_) => EventSpec::software_switches(),
-        }
+        // What a thread does next stands in the field.
+        let traced = EventSpec::with_field(("sched", "sched_switch"), "prev_state", Kind::Switch);
+        traced.unwrap_or_else(|_| EventSpec::software_switches())
+    }
+
+    /// What programs in the kernel write: samples where waits are over, and what threads that end
+    /// did, without a stack. A thread whose wait is over does not leave its stack as it is to be read
+    /// later, so copies are long, but not so long that some hundred of them fill a ring.
+    pub fn told_by_programs() -> [EventSpec; 2] {
+        let config = u64::from(sys::PERF_COUNT_SW_BPF_OUTPUT);
+        [("waits", Kind::Waited), ("ends", Kind::Ended)].map(|(name, kind)| {
+            let spec = EventSpec::plain(name, kind, sys::PERF_TYPE_SOFTWARE, config);
+            let stack = kind == Kind::Waited;
+            EventSpec { raw: true, anywhere: true, stack, most_dump: 32 << 10, ..spec }
+        })
+    }
+
+    /// Each time that a thread is woken: from then on it waits for a CPU. Who wakes whom stands in
+    /// the fields. `None`: this user may not use tracepoints.
+    pub fn wakeups() -> Option<EventSpec> {
+        let spec = EventSpec::with_field(("sched", "sched_wakeup"), "pid", Kind::Wakeup).ok()?;
+        Some(EventSpec { stack: false, ..spec })
+    }
+
+    /// Each time that a thread starts another of its process; which one stands in the fields.
+    ///
+    /// # Errors
+    ///
+    /// This user may not use tracepoints.
+    pub fn births() -> io::Result<EventSpec> {
+        let spec = EventSpec::with_field(("task", "task_newtask"), "pid", Kind::Birth)?;
+        let filter = Some(format!("clone_flags & {}", libc::CLONE_THREAD));
+        Ok(EventSpec { filter, ..spec })
+    }
+
+    /// A tracepoint of whose fields one is read.
+    fn with_field((system, name): (&str, &str), field: &str, kind: Kind) -> io::Result<EventSpec> {
+        let found = Tracepoint::find(system, name)?;
+        let field = Some(found.field(field)?);
+        let name = format!("{system}:{name}");
+        let spec = EventSpec::plain(&name, kind, sys::PERF_TYPE_TRACEPOINT, found.id);
+        Ok(EventSpec { raw: true, field, ..spec })
     }
 
     /// The software event, for those who may not use tracepoints.
@@ -125,7 +155,26 @@ impl EventSpec {
         EventSpec::plain("context-switches", Kind::Switch, sys::PERF_TYPE_SOFTWARE, config)
     }
 
-    fn plain(name: &str, kind: Kind, type_: u32, config: u64) -> EventSpec {
+    /// Never happens, but brings along the records of what processes do.
+    pub fn bookkeeping() -> EventSpec {
+        let config = u64::from(sys::PERF_COUNT_SW_DUMMY);
+        let event = EventSpec::plain("dummy", Kind::Software, sys::PERF_TYPE_SOFTWARE, config);
+        // So that everybody may open it.
+        EventSpec { kernel: false, stack: false, ..event }
+    }
+
+    /// It is [`EventSpec::bookkeeping`].
+    pub fn is_bookkeeping(&self) -> bool {
+        let dummy = u64::from(sys::PERF_COUNT_SW_DUMMY);
+        (self.type_, self.config) == (sys::PERF_TYPE_SOFTWARE, dummy)
+    }
+
+    /// Nobody asked for its samples: it brings other records along, or tells who starts threads.
+    pub fn is_aside(&self) -> bool {
+        self.is_bookkeeping() || self.kind == Kind::Birth
+    }
+
+    pub(super) fn plain(name: &str, kind: Kind, type_: u32, config: u64) -> EventSpec {
         EventSpec {
             name: name.to_owned(),
             kind,
@@ -136,6 +185,17 @@ impl EventSpec {
             user: true,
             kernel: true,
             precise: 0,
+            most_precise: false,
+            raw: false,
+            field: None,
+            stack: true,
+            most_dump: u32::MAX,
+            filter: None,
+            leader: false,
+            member: false,
+            unscoped: false,
+            probe: None,
+            anywhere: false,
         }
     }
 
@@ -149,7 +209,7 @@ impl EventSpec {
     /// user may not read.
     pub fn parse(text: &str) -> Result<EventSpec, Error> {
         let (name, modifiers) = split_modifiers(text);
-        let mut spec = plain_event(name)
+        let mut spec = names::find(name)
             .or_else(|| raw_event(name))
             .map_or_else(|| named_event(name, text), Ok)?;
         spec.name = text.to_owned();
@@ -168,11 +228,18 @@ impl EventSpec {
         }
     }
 
+    /// It happens as often as the target does it, and each time is sampled.
+    pub fn is_each_time(&self) -> bool {
+        matches!(self.kind, Kind::Tracepoint | Kind::Probe)
+    }
+
     /// An event that works everywhere and is nearest to this one.
     pub fn nearest_software(&self) -> &'static str {
         match self.kind {
             Kind::Hardware => "cpu-clock (where CPU time goes)",
-            Kind::Tracepoint | Kind::Switch => "context-switches",
+            Kind::Tracepoint | Kind::Probe | Kind::Switch | Kind::Waited | Kind::Span => {
+                "context-switches"
+            }
             _ => "cpu-clock",
         }
     }
@@ -184,6 +251,9 @@ impl Event for &EventSpec {
         attr.config = self.config;
         attr.__bindgen_anon_3.config1 = self.config1;
         attr.__bindgen_anon_4.config2 = self.config2;
+        if let Some(probe) = &self.probe {
+            probe.update_attrs(attr);
+        }
     }
 }
 
@@ -195,31 +265,11 @@ fn split_modifiers(text: &str) -> (&str, Option<&str>) {
     {
         return (&text[..name.len() + 1], (!rest.is_empty()).then(|| rest.trim_start_matches(':')));
     }
-    let is_tracepoint = |name: &str| plain_event(name).is_none() && raw_event(name).is_none();
+    let is_tracepoint = |name: &str| names::find(name).is_none() && raw_event(name).is_none();
     match text.rsplit_once(':') {
         Some((name, rest)) if colons > 1 || !is_tracepoint(name) => (name, Some(rest)),
         _ => (text, None),
     }
-}
-
-fn plain_event(name: &str) -> Option<EventSpec> {
-    let find = |table: &'static [(&[&str], u32)]| {
-        table.iter().find(|(names, _)| names.contains(&name)).map(|&(_, config)| config)
-    };
-    if let Some(config) = find(HARDWARE) {
-        return Some(EventSpec::hardware(name, config));
-    }
-    if let Some(config) = find(SOFTWARE) {
-        let clock = matches!(name, "cpu-clock" | "task-clock");
-        let kind = if clock { Kind::Clock } else { Kind::Software };
-        return Some(EventSpec::plain(name, kind, sys::PERF_TYPE_SOFTWARE, u64::from(config)));
-    }
-    let (cache, rest) = CACHES
-        .iter()
-        .find_map(|(cache, id)| Some((id, name.strip_prefix(cache)?.strip_prefix('-')?)))?;
-    let (_, op, result) = CACHE_OPS.iter().find(|(op, ..)| *op == rest)?;
-    let config = u64::from(cache | (op << 8) | (result << 16));
-    Some(EventSpec::plain(name, Kind::Hardware, sys::PERF_TYPE_HW_CACHE, config))
 }
 
 /// `r01c2`: a raw event in hexadecimal.
@@ -231,7 +281,7 @@ fn raw_event(name: &str) -> Option<EventSpec> {
 
 fn named_event(name: &str, text: &str) -> Result<EventSpec, Error> {
     if let Some((pmu, terms)) = name.strip_suffix('/').and_then(|n| n.split_once('/')) {
-        return pmu_event(pmu, terms, text);
+        return pmu::event(pmu, terms, text);
     }
     if let Some((system, event)) = name.split_once(':') {
         return tracepoint(system, event, text);
@@ -246,66 +296,6 @@ fn unknown(text: &str) -> Error {
         "event '{text}' is unknown{near} \
          (names as in perf: cycles, cpu-clock, page-faults, sched:sched_switch, r01c2, …)"
     ))
-}
-
-/// The name that is meant by one with no more than a third of its letters wrong.
-fn near(name: &str) -> Option<&'static str> {
-    let names = HARDWARE.iter().chain(SOFTWARE).flat_map(|(names, _)| names.iter());
-    let (wrong, near) = names.map(|near| (distance(near, name), near)).min()?;
-    (wrong * 3 <= name.chars().count() && !name.is_empty()).then_some(near)
-}
-
-/// Edit distance, for "did you mean".
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-/// `cpu/cache-misses/` or `cpu/event=0x3c,umask=1/`, from what sysfs says of the PMU.
-fn pmu_event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
-    let failed = |why: String| Error::usage(format!("event '{text}': {why}"));
-    let valid = |s: &str| !s.is_empty() && !s.contains(['/', '.']);
-    if !valid(pmu) {
-        return Err(unknown(text));
-    }
-    let mut builder = Dynamic::builder(pmu)
-        .map_err(|e| failed(format!("this machine has no PMU '{pmu}' ({e})")))?;
-    for term in terms.split(',') {
-        let result = match term.split_once('=') {
-            Some((field, value)) => {
-                let digits = value.trim_start_matches("0x");
-                let radix = if digits.len() == value.len() { 10 } else { 16 };
-                let value = u64::from_str_radix(digits, radix)
-                    .map_err(|_| failed(format!("'{value}' is not a number")))?;
-                builder.field(field, value).err().map(|e| e.to_string())
-            }
-            None if valid(term) => builder.event(term).err().map(|e| e.to_string()),
-            None => Some("no event is named".to_owned()),
-        };
-        if let Some(why) = result {
-            return Err(failed(format!("PMU '{pmu}' has no '{term}' ({why})")));
-        }
-    }
-    let event = builder.build().map_err(|e| failed(e.to_string()))?;
-    let mut attr = perf_event_attr::default();
-    event.update_attrs(&mut attr);
-    let mut spec = EventSpec::plain(text, Kind::Hardware, attr.type_, attr.config);
-    // SAFETY: both unions hold plain integers of one size; every bit pattern is valid.
-    unsafe {
-        spec.config1 = attr.__bindgen_anon_3.config1;
-        spec.config2 = attr.__bindgen_anon_4.config2;
-    }
-    Ok(spec)
 }
 
 fn tracepoint(system: &str, event: &str, text: &str) -> Result<EventSpec, Error> {

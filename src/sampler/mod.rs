@@ -5,25 +5,35 @@
 
 mod attach;
 mod attr;
+pub mod bpf;
+pub mod catalogue;
 mod command;
+mod definitions;
 mod error;
 pub mod events;
 mod filter;
 mod grow;
+pub mod heap;
 mod modifiers;
 pub mod permissions;
 pub mod record;
+mod refused;
 pub mod ring;
 pub mod rings;
 mod session;
+pub mod spans;
 mod target;
+pub mod tracefs;
+mod tracepoint;
 
 pub use attr::MAX_DUMP;
 pub use command::Stopped;
 pub use error::Error;
 pub use events::EventSpec;
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
+pub use spans::SpanType;
 pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};
+pub use tracepoint::Field;
 
 /// How often an event is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +72,20 @@ pub struct Options {
     pub target: Target,
     /// Only these CPUs; `None`: all that are online.
     pub cpus: Option<Vec<u32>>,
-    /// The events; empty: `cycles`, or `cpu-clock` where there is no PMU.
+    /// CPU time is sampled: by `cycles`, or `cpu-clock` where there is no PMU. That event comes
+    /// first. [`crate::recorder::record`] turns it on, and the switches.
+    pub cpu: bool,
+    /// More events.
     pub events: Vec<EventSpec>,
+    /// Profile types that are made of spans; their events come behind those above.
+    pub spans: Vec<SpanType>,
     /// Also sample each thread when it stops running, and tell who runs when. The events for
-    /// that come last. [`crate::recorder::record`] turns it on for wall time.
+    /// that come last, and `cpu-clock` first.
     pub switches: bool,
+    /// Also sample each thread when it starts another, where tracepoints are permitted.
+    pub births: bool,
+    /// Hardware events are sampled as precisely as the machine can.
+    pub precise: bool,
     /// How often.
     pub rate: Rate,
     /// How stacks are taken.

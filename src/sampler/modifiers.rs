@@ -36,17 +36,11 @@ pub fn apply(spec: &mut EventSpec, modifiers: &str) -> Result<(), String> {
         return Err(format!("a hypervisor's code cannot be sampled; {USE}"));
     }
     spec.precise = match modifiers.matches('p').count() {
-        0 if modifiers.contains('P') => most_precise(),
         precise @ 0..=3 => precise as u8,
         _ => return Err(format!("'{modifiers}' is more precise than ppp; {USE}")),
     };
+    spec.most_precise = spec.precise == 0 && modifiers.contains('P');
     Ok(())
-}
-
-/// The highest `precise_ip` that the CPU's counters have, as far as the kernel says.
-fn most_precise() -> u8 {
-    let path = "/sys/bus/event_source/devices/cpu/caps/max_precise";
-    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -64,7 +58,12 @@ mod tests {
         assert_eq!(of("ukh"), Ok((true, true, 0)));
         assert_eq!(of("I"), Ok((true, true, 0)));
         assert_eq!(of("uH"), Ok((true, false, 0)));
-        assert_eq!(of("P"), Ok((true, true, most_precise())));
+        let mut spec = EventSpec::cycles();
+        apply(&mut spec, "uP").unwrap();
+        assert_eq!(
+            (spec.user, spec.kernel, spec.precise, spec.most_precise),
+            (true, false, 0, true)
+        );
         for bad in ["", "h", "pppp", "G", "S", "D", "uW", "e", "b", "x"] {
             let why = of(bad).unwrap_err();
             assert!(why.contains("use u (user)"), "{why}");

@@ -16,6 +16,10 @@ use std::path::Path;
 use perf_event_open_sys::bindings as sys;
 use probe::Event;
 
+use super::bpf::Whose;
+use super::bpf::btf::Btf;
+use super::bpf::calls::{Calls, Which};
+use super::bpf::waits::Waits;
 use super::ring;
 use super::rings::largest_ring;
 
@@ -65,6 +69,7 @@ pub fn checks() -> Vec<Check> {
         whole_machine(&facts),
         hardware_events(&facts),
         tracepoints(&facts),
+        kernel_programs(),
         ring_buffers(&facts),
         file_descriptors(&facts),
         kernel_symbols(&facts),
@@ -164,6 +169,32 @@ fn tracepoints(facts: &Facts) -> Check {
         Err(error) => {
             let (why, unlock) = explain::parts(&error, &Wanted::Tracefs(tried.into()), facts);
             Check::no(name, why, unlock)
+        }
+    }
+}
+
+/// Nothing is impossible without them, so there is nothing to unlock.
+fn kernel_programs() -> Check {
+    let name = "kernel programs";
+    let (wall, calls) = match Btf::of_kernel() {
+        Ok(kernel) => (
+            Waits::load(&kernel, Whose::TheirsAlone).map(drop),
+            Calls::load(&kernel, Which::Waits, Whose::TheirsAlone).map(drop),
+        ),
+        Err(why) => (Ok(()), Err(why)),
+    };
+    let instead = "events tell of each of them instead, which costs more";
+    match (wall, calls) {
+        (Ok(()), Ok(())) => {
+            Check::yes(name, "wall time, waits for locks and system calls are timed in the kernel")
+        }
+        (Err(wall), Ok(())) => {
+            let why = format!("wall time is not added up in the kernel ({wall}): {instead}");
+            Check::no(name, why, None)
+        }
+        (_, Err(why)) => {
+            let what = "wall time, waits for locks and system calls are not timed in the kernel";
+            Check::no(name, format!("{what} ({why}): {instead}"), None)
         }
     }
 }

@@ -43,6 +43,8 @@ impl Header {
 pub struct Layout {
     /// `PERF_SAMPLE_PERIOD`.
     pub period: bool,
+    /// `PERF_SAMPLE_READ`, of a whole group with the fields of [`GroupCounts`].
+    pub group: bool,
     /// `PERF_SAMPLE_CALLCHAIN`.
     pub callchain: bool,
     /// `PERF_SAMPLE_RAW`: the fields of a tracepoint.
@@ -127,6 +129,8 @@ pub struct Sample<'a> {
     pub time: u64,
     /// Events since the last sample, if the layout has it.
     pub period: Option<u64>,
+    /// What the events of its group had counted by then, if the layout has it.
+    pub group: GroupCounts<'a>,
     /// The sample hit kernel code.
     pub kernel: bool,
     /// The call chain as the kernel gives it: kernel part and user part, with markers.
@@ -135,6 +139,35 @@ pub struct Sample<'a> {
     pub raw: &'a [u8],
     /// User registers and stack.
     pub user: UserStack<'a>,
+}
+
+/// Words of each event in [`GroupCounts`]: its count, its identifier, and the samples it lost.
+const GROUP_WORDS: usize = 3;
+
+/// What each event of a group has counted: `read_format` with `PERF_FORMAT_GROUP`,
+/// `PERF_FORMAT_ID`, `PERF_FORMAT_LOST` and both times, undecoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts<'a>(&'a [u8]);
+
+impl<'a> GroupCounts<'a> {
+    /// From the kernel's bytes.
+    pub fn new(bytes: &'a [u8]) -> GroupCounts<'a> {
+        GroupCounts(bytes)
+    }
+
+    /// The identifier of each event (its parent's, for an inherited one) and its count. Of a thread
+    /// it is the thread's own, also where the events are inherited.
+    pub fn iter(self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        self.0.chunks_exact(GROUP_WORDS * 8).map(|event| {
+            let word = |i: usize| u64::from_ne_bytes(*event[i * 8..].first_chunk().expect("words"));
+            (word(1), word(0))
+        })
+    }
+
+    /// The sample has none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// A call chain, undecoded: words of eight bytes.
@@ -314,6 +347,7 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
     let (pid, tid) = r.pair()?;
     let time = r.u64()?;
     let period = if layout.period { Some(r.u64()?) } else { None };
+    let group = if layout.group { group(&mut r)? } else { GroupCounts::default() };
     let mut callchain = Callchain::default();
     if layout.callchain {
         let count = r.u64()?;
@@ -323,7 +357,14 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
     let user = if layout.user_stack { user_stack(&mut r)? } else { UserStack::None };
     let kernel =
         u32::from(header.misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK == sys::PERF_RECORD_MISC_KERNEL;
-    Some(Sample { id, ip, pid, tid, time, period, kernel, callchain, raw, user })
+    Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user })
+}
+
+fn group<'a>(r: &mut Reader<'a>) -> Option<GroupCounts<'a>> {
+    let events = r.u64()?;
+    // How long the group could have counted, and did.
+    r.bytes(16)?;
+    Some(GroupCounts(r.bytes(events.checked_mul(GROUP_WORDS as u64 * 8)?)?))
 }
 
 /// A length of four bytes, and so many bytes.

@@ -1,26 +1,35 @@
 //! A running recording: rings, events, and the order of what they say.
 
+mod programs;
+
 use std::time::{Duration, Instant};
 
 use perf_event_open_sys::bindings as sys;
 
 use super::attach::{Attacher, THINNED, Who};
 use super::attr::{self, Trigger};
+use super::bpf::Told;
 use super::events::Kind;
 use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
 use super::record::{self, Header, Layout, Record};
 use super::ring::{self, Ring};
 use super::rings::Rings;
+use super::spans::SpanSet;
 use super::{Error, Event, EventSpec, Options, Rate, Target, target};
 use crate::os;
 use crate::process::procfs;
+use programs::Programs;
 
 /// Records newer than this may still be overtaken by older ones of another CPU.
 const SETTLE_NANOS: u64 = 2_000_000;
 
 /// Where all CPUs are busy, to move out of the target's way is of no use for long.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Switches a second that are each sampled with their stack, which costs the target some
+/// microseconds.
+const MOST_SWITCHES: f64 = 30_000.0;
 
 /// Shortest period in nanoseconds at which whole CPUs are sampled for the sake of a process.
 pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
@@ -52,8 +61,13 @@ pub struct Session {
     counts_target: bool,
     /// Each event as the kernel counted it, known after [`Session::stop`].
     counts: Vec<u64>,
+    /// The same: it was counted a part of the time only, and scaled.
+    took_turns: Vec<bool>,
     /// Only some of the switches are sampled.
     thinned: bool,
+    programs: Programs,
+    /// When the rings were last read.
+    drained: Instant,
     /// Processes that were attached to at the beginning.
     pub pids: Vec<i32>,
 }
@@ -65,8 +79,13 @@ impl Session {
     /// Errors: one line that says what is in the way.
     pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
         let cpus = cpus(options)?;
-        let (mut attacher, filtered) = new_attacher(options, &cpus)?;
+        let mut programs = Programs::load(options);
+        let (mut attacher, filtered) = new_attacher(options, &cpus, programs.told())?;
         let mut rings = Rings::open(&cpus, options, &mut attacher)?;
+        let everywhere = matches!(options.target, Target::Everything) || filtered;
+        if !everywhere {
+            attacher.open_anywhere(&rings.all)?;
+        }
         let (filter, pids) = if filtered {
             let opened = attacher.open(Who::Cpu, &rings.all);
             opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
@@ -74,6 +93,7 @@ impl Session {
         } else {
             (None, attach(&mut attacher, options, command, &mut rings.all)?)
         };
+        programs.begin(&attacher, &rings.all, (options, &pids), command)?;
         let layouts = attacher
             .events
             .iter()
@@ -82,7 +102,7 @@ impl Session {
             .collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
-        let (counts, thinned, moved) = (Vec::new(), false, None);
+        let (counts, took_turns, thinned, moved) = (Vec::new(), Vec::new(), false, None);
         Ok(Session {
             attacher,
             rings,
@@ -92,7 +112,10 @@ impl Session {
             stats,
             counts_target,
             counts,
+            took_turns,
             thinned,
+            programs,
+            drained: Instant::now(),
             pids,
         })
     }
@@ -102,10 +125,15 @@ impl Session {
         &self.attacher.events
     }
 
-    /// The event that tells when threads stop running, if that is wanted; behind it comes the one
-    /// that takes its place when there are too many.
+    /// The event that tells when threads stop running, if that is wanted; behind it come the one
+    /// that takes its place when there are too many, and wake-ups, for who may use tracepoints.
     pub fn switch_event(&self) -> Option<usize> {
         self.events().iter().position(|e| e.kind == Kind::Switch)
+    }
+
+    /// The profile types that are made of spans, in the order of their events, to be taken once.
+    pub fn take_spans(&mut self) -> Vec<SpanSet> {
+        std::mem::take(&mut self.attacher.spans)
     }
 
     /// The period of the first event, if it is fixed.
@@ -123,13 +151,36 @@ impl Session {
         self.counts.first().copied().filter(|_| clock)
     }
 
-    /// After [`Session::stop`]: events whose period the kernel chose, with the number of them
-    /// that it counted.
+    /// After [`Session::stop`]: events whose samples do not add up to what the kernel counted, with
+    /// the number of them that it counted: it chose the period, or samples were lost.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let chosen = |&(i, _): &(usize, u64)| {
-            matches!(self.attacher.triggers[i], Trigger::Frequency(_)) && self.filter.is_none()
+        let differs = |&(i, _): &(usize, u64)| {
+            let chosen = matches!(self.attacher.triggers[i], Trigger::Frequency(_));
+            let spec = &self.attacher.events[i];
+            // What a thread counts behind its last sample belongs to none.
+            let together = spec.leader || spec.member;
+            (chosen || together || self.took_turns[i] || self.makes_up_for_losses(i))
+                && self.filter.is_none()
         };
-        self.counts.iter().copied().enumerate().filter(chosen)
+        self.counts.iter().copied().enumerate().filter(differs)
+    }
+
+    /// The identifiers of the events that are counted together, with the events.
+    pub fn grouped(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let ids = self.attacher.ids.iter().map(|(&id, opened)| (id, usize::from(opened.event)));
+        let events = &self.attacher.events;
+        ids.filter(|&(_, event)| events[event].leader || events[event].member)
+    }
+
+    /// The events are those of whole CPUs.
+    pub fn is_cpu_wide(&self) -> bool {
+        self.attacher.is_cpu_wide()
+    }
+
+    /// Samples of this event may have been lost, and its values are scaled to what the kernel
+    /// counted.
+    pub fn makes_up_for_losses(&self, event: usize) -> bool {
+        self.stats.lost > 0 && self.attacher.events[event].is_each_time()
     }
 
     /// Sentences for the user about fallbacks and os.
@@ -184,23 +235,48 @@ impl Session {
     /// [`Session::settled`], unless the events are stopped. From the next time on it will be fewer
     /// of the switches when a ring fills up faster than it is read.
     pub fn drain(&mut self, until: u64, mut consume: impl FnMut(Event<'_>)) {
-        let fills = |ring: &Ring| ring.filled() * 2 > ring.size();
-        let (full, lost) = (self.rings.all.iter().any(fills), self.stats.lost);
+        self.drain_timed(until, |_, event| consume(event));
+    }
+
+    /// The same with the time of each event (`CLOCK_MONOTONIC`, nanoseconds); 0: unknown.
+    pub fn drain_timed(&mut self, until: u64, mut consume: impl FnMut(u64, Event<'_>)) {
+        // Before they are looked at, which takes longest for the first ones.
+        if self.switch_often() {
+            self.thin_switches();
+        }
+        let lost = self.stats.lost;
         let Session { attacher, rings, layouts, filter, stats, .. } = self;
         ring::drain(&mut rings.all, until, |header, bytes| {
             match decode(attacher, layouts, header, bytes) {
                 Some(event) => {
                     if filter.as_mut().is_none_or(|f| f.admits(&event)) {
-                        count(stats, &event);
-                        consume(event);
+                        count(stats, &attacher.events, &event);
+                        consume(record::time_of(header, bytes).unwrap_or(0), event);
                     }
                 }
                 None => stats.damaged += 1,
             }
         });
-        if full || self.stats.lost > lost {
+        self.drained = Instant::now();
+        if self.stats.lost > lost {
             self.thin_switches();
         }
+    }
+
+    /// Threads stop running so often that to sample each time would slow them down, or fill a
+    /// ring faster than it is read.
+    fn switch_often(&mut self) -> bool {
+        let used = |part: u64| move |ring: &Ring| ring.filled() * part > ring.size();
+        if self.thinned || self.switch_event().is_none() || !self.rings.all.iter().any(used(4)) {
+            return false;
+        }
+        let mut samples = 0;
+        for ring in &mut self.rings.all {
+            ring.refresh();
+            ring.scan(|header, _| samples += u32::from(header.kind == sys::PERF_RECORD_SAMPLE));
+        }
+        let rate = f64::from(samples) / self.drained.elapsed().as_secs_f64().max(1e-6);
+        rate > MOST_SWITCHES || self.rings.all.iter().any(used(2))
     }
 
     fn thin_switches(&mut self) {
@@ -208,10 +284,19 @@ impl Session {
         let runs = !self.thinned && self.counts.is_empty();
         let Some(event) = self.switch_event().filter(|_| runs) else { return };
         self.thinned = true;
-        self.attacher.replace(event, event + 1);
+        self.attacher.turn(event + 1, true);
+        self.attacher.turn(event, false);
+        let wakeups = self.events().iter().position(|e| e.kind == Kind::Wakeup);
+        let waits = match wakeups {
+            Some(wakeups) => {
+                self.attacher.turn(wakeups, false);
+                ", and waiting for a CPU after a wake-up counts as waiting for what was waited for"
+            }
+            None => "",
+        };
         self.attacher.notes.push(format!(
             "threads stopped running so often that only every {THINNED}th time was sampled from \
-             then on; the samples are scaled to the time of each thread in each state"
+             then on; the samples are scaled to the time of each thread in each state{waits}"
         ));
     }
 
@@ -227,6 +312,7 @@ impl Session {
 
     /// Stops the events; what is in the rings stays for a last [`Session::drain`].
     pub fn stop(&mut self) {
+        self.end_of_programs();
         self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {
             // An event whose thread is gone cannot be stopped, and need not.
@@ -234,13 +320,26 @@ impl Session {
         }
         let totals = self.attacher.totals();
         self.stats.lost = self.stats.lost.max(totals.lost);
-        self.counts = totals.events;
+        for (spec, counted) in self.attacher.events.iter().zip(&totals.events) {
+            let scaled = counted.scaled().filter(|_| spec.kind == Kind::Hardware);
+            self.counts.push(scaled.unwrap_or(counted.count));
+            self.took_turns.push(scaled.is_some());
+            if scaled.is_some() {
+                let share = 100.0 * counted.running as f64 / counted.enabled as f64;
+                self.attacher.notes.push(format!(
+                    "{} was counted {share:.0} % of the time, since there are more events than \
+                     counters: its values are scaled",
+                    spec.name
+                ));
+            }
+        }
     }
 }
 
-fn count(stats: &mut Stats, event: &Event<'_>) {
+fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>) {
     match event {
-        Event::Sample { .. } => stats.samples += 1,
+        // What ends a span is no sample of its own.
+        Event::Sample { event, .. } => stats.samples += u64::from(events[*event].stack),
         Event::Other(Record::Lost(n)) => stats.lost += n,
         Event::Other(Record::Throttle) => stats.throttled += 1,
         Event::Other(_) => {}
@@ -282,7 +381,9 @@ fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
 ///
 /// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
 /// costs the others little: CPU time only, at no more than about 1,000 Hz.
-fn new_attacher(options: &Options, cpus: &[u32]) -> Result<(Attacher, bool), Error> {
+///
+/// `told`: what programs in the kernel tell.
+fn new_attacher(options: &Options, cpus: &[u32], told: Told) -> Result<(Attacher, bool), Error> {
     let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
     let cpu_time = options.events.iter().all(|e| e.kind == Kind::Clock);
     let seldom = match options.rate {
@@ -290,15 +391,19 @@ fn new_attacher(options: &Options, cpus: &[u32]) -> Result<(Attacher, bool), Err
         Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
         Rate::Max => false,
     };
-    if processes && options.inherit && cpu_time && seldom && !options.switches {
-        match Attacher::new(options, cpus.to_vec(), true) {
+    let grouped = options.events.iter().any(|e| e.leader);
+    let each_time =
+        (options.switches && !told.wall) || options.spans.iter().any(|of| !of.is_told(told));
+    let clock_alone = cpu_time && !grouped && !each_time;
+    if processes && options.inherit && clock_alone && seldom {
+        match Attacher::new(options, cpus.to_vec(), true, told) {
             Ok(attacher) if attacher.features.kernel => return Ok((attacher, true)),
             // Not permitted: the target's own threads may be.
             _ => {}
         }
     }
     let cpu_wide = matches!(options.target, Target::Everything | Target::Cgroup(_));
-    Ok((Attacher::new(options, cpus.to_vec(), cpu_wide)?, false))
+    Ok((Attacher::new(options, cpus.to_vec(), cpu_wide, told)?, false))
 }
 
 /// The target's processes as a filter of what happens on all CPUs.

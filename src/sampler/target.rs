@@ -26,6 +26,27 @@ pub enum Target {
     Cgroup(PathBuf),
 }
 
+impl Target {
+    /// The threads that are recorded from the beginning on, each with its process; `pids`: the
+    /// processes that were there.
+    pub fn threads(&self, pids: &[i32]) -> Vec<(i32, i32)> {
+        match self {
+            // It has not begun yet.
+            Target::Command(_) => Vec::new(),
+            Target::Threads(tids) => {
+                tids.iter().filter_map(|&tid| Some((procfs::owner(tid)?.0, tid))).collect()
+            }
+            _ => {
+                let threads = |&pid: &i32| {
+                    let tids = procfs::threads(pid).unwrap_or_default();
+                    tids.into_iter().map(move |tid| (pid, tid))
+                };
+                pids.iter().flat_map(threads).collect()
+            }
+        }
+    }
+}
+
 /// Checks processes before anything is opened.
 ///
 /// Errors: a process is gone, or is a thread of another.

@@ -10,6 +10,8 @@ mod cache;
 pub mod debuginfod;
 mod demangle;
 mod elf;
+pub mod functions;
+pub mod instructions;
 mod intact;
 mod kernel;
 mod mini;
@@ -24,6 +26,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 mod vdso;
+mod waits;
 mod work;
 
 use std::collections::{HashMap, HashSet};
@@ -35,6 +38,7 @@ pub use demangle::demangle;
 pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
 pub use remedy::{Advisor, Missing, whole_stacks};
 pub use style::{Style, restyle};
+pub use waits::Waits;
 
 use crate::process::jit::Epoch;
 use crate::profile::Profile;
@@ -87,12 +91,14 @@ impl Default for Options {
 
 /// Gives the locations of `profile` that have no lines their names, as far as they can be found.
 ///
-/// A binary whose build id differs from the recorded one gives no names. `progress` is called
+/// Waits for locks are told from others then. A binary whose build id differs from the recorded one
+/// gives no names. `progress` is called
 /// with addresses done and addresses to do, from several threads.
 pub fn symbolize(
     profile: &mut Profile,
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
-    work::symbolize(profile, options, progress)
+    let outcome = work::symbolize(profile, options, progress);
+    Outcome { waits: waits::tell(profile), ..outcome }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Waits;
 use crate::profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId};
 
 /// What a reason says of a file that is not the recorded binary.
@@ -155,6 +156,8 @@ pub struct Outcome {
     pub homeless: usize,
     /// What went wrong with servers of debug files and with the cache, one sentence each.
     pub troubles: Vec<String>,
+    /// Which waits are waits for locks.
+    pub waits: Waits,
 }
 
 impl Outcome {

@@ -470,5 +470,5 @@ fn outcome(
         }
     }
     binaries.sort_by_key(|b| b.mapping);
-    Outcome { binaries, homeless, troubles: Vec::new() }
+    Outcome { binaries, homeless, ..Outcome::default() }
 }

@@ -13,6 +13,7 @@ pub mod system;
 pub mod targets;
 pub mod unnamed;
 pub mod unprivileged;
+pub mod waits;
 pub mod whole;
 
 pub use pprof::Pprof;

@@ -262,6 +262,14 @@ impl Pprof {
         names
     }
 
+    /// Sum of a sample type over the samples that have this function on their stack.
+    #[track_caller]
+    pub fn sum_below(&self, function: &str, kind: &str) -> i64 {
+        let column = self.column(kind);
+        let with = self.samples.iter().filter(|s| self.frames(s).contains(&function));
+        with.map(|s| s.values[column]).sum()
+    }
+
     /// Share (percent of the last column) of the samples that `keep` says yes to.
     pub fn share(&self, keep: impl Fn(&Sample) -> bool) -> f64 {
         let column = self.sample_types.len() - 1;

@@ -208,6 +208,11 @@ impl Running {
         }
     }
 
+    /// The other end of its standard input, if that is a pipe.
+    pub fn stdin(&mut self) -> std::process::ChildStdin {
+        self.child.as_mut().unwrap().stdin.take().expect("standard input is a pipe")
+    }
+
     /// Sends a signal.
     pub fn signal(&self, number: i32) {
         // SAFETY: kill takes two numbers; the child is not reaped yet, so the pid is its own.

@@ -39,6 +39,23 @@ impl ChiSquared {
     }
 }
 
+/// So many allocations of one size, each sampled with its own chance, come out as this many bytes
+/// on average. Five standard deviations off is once in a million; where hardly any is missed, three
+/// that are missed are.
+#[track_caller]
+pub fn assert_estimate(got: i64, sizes: impl Iterator<Item = u64>, interval: f64) {
+    let (mut sum, mut variance, mut largest) = (0.0, 0.0, 0.0f64);
+    for size in sizes {
+        let size = size as f64;
+        largest = largest.max(size);
+        let chance = 1.0 - (-size / interval).exp();
+        sum += size;
+        variance += size * size * (1.0 - chance) / chance;
+    }
+    let (off, most) = ((got as f64 - sum).abs(), 5.0 * variance.sqrt() + 3.0 * largest);
+    assert!(off <= most, "{got} of {sum} bytes: {off} off, at most {most}");
+}
+
 /// A generator of random numbers with a fixed seed (SplitMix64).
 pub struct Random(pub u64);
 

@@ -43,6 +43,14 @@ pub fn needs_root() -> bool {
     root
 }
 
+/// True when programs in the kernel time what events tell of elsewhere, as `prof doctor` says.
+pub fn has_kernel_programs() -> bool {
+    let out = run::Prof::new(std::env::temp_dir(), "doctor --json").run().text();
+    let checks: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+    let check = checks.iter().find(|c| c["name"] == "kernel programs").expect("such a check");
+    check["ok"].as_bool().expect("yes or no")
+}
+
 /// Held by a test that changes, or depends on, a setting of the whole machine.
 pub struct MachineLock {
     _file: File,

@@ -78,3 +78,21 @@ pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBu
     }
     program
 }
+
+/// Path of what cargo makes of the package NAME in tests/targets/, with what it depends on; `None`:
+/// that is not to be had here.
+#[track_caller]
+pub fn package(name: &str) -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _lock = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--locked", "--manifest-path"]);
+    cargo.arg(source(name).join("Cargo.toml")).arg("--target-dir").arg(&target);
+    let out = run::run(cargo);
+    if !out.status.success() {
+        let why = out.stderr.lines().find(|l| l.starts_with("error")).unwrap_or("no word");
+        super::skip(&format!("{name} could not be built: {why}"));
+        return None;
+    }
+    Some(target.join("release").join(name))
+}

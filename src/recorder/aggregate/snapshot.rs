@@ -5,6 +5,7 @@ use std::io;
 use super::{Aggregator, Innermost, Scratch, ThreadState};
 use crate::os;
 use crate::process::procfs;
+use crate::profile::Column;
 use crate::sampler::record::{AllRegs, Regs, Sample, UserStack};
 
 /// Bytes that are copied at once of the stack of a thread that sleeps.
@@ -20,13 +21,13 @@ pub enum Asleep {
 }
 
 impl Aggregator {
-    /// Takes in a sample of a thread that runs.
-    pub fn add_running(&mut self, sample: &Sample<'_>) {
+    /// Takes in a sample of a thread that runs, once in the first column and in `column`.
+    pub fn add_running(&mut self, sample: &Sample<'_>, column: Option<Column>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (leaf, later) = self.stack(sample, &mut scratch);
         let state = Some(ThreadState::Running);
         let labels = self.labels_of(sample.pid, sample.tid, later, state);
-        self.builder.add_stack(&scratch.callers, leaf, labels, &[]);
+        self.builder.add_stack(&scratch.callers, leaf, labels, column.map(|c| (c, 1)).as_slice());
         self.scratch = scratch;
     }
 
@@ -35,22 +36,40 @@ impl Aggregator {
     /// # Errors
     ///
     /// It has ended, or is not for this user to look at.
-    pub fn add_asleep(&mut self, pid: i32, tid: i32, state: ThreadState) -> io::Result<Asleep> {
+    pub fn add_asleep(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        state: ThreadState,
+        column: Option<Column>,
+    ) -> io::Result<Asleep> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let stack = self.stack_of_sleeper(pid, tid, &mut scratch);
         if let Ok(Some((leaf, later))) = stack {
             let labels = self.labels_of(pid, tid, later, Some(state));
-            self.builder.add_stack(&scratch.callers, leaf, labels, &[]);
+            self.builder.add_stack(
+                &scratch.callers,
+                leaf,
+                labels,
+                column.map(|c| (c, 1)).as_slice(),
+            );
         }
         self.scratch = scratch;
         Ok(if stack?.is_some() { Asleep::Taken } else { Asleep::MovedOn })
     }
 
     /// Takes in a thread whose stack is not known, for a reason in brackets.
-    pub fn add_nowhere(&mut self, pid: i32, tid: i32, state: ThreadState, why: &str) {
+    pub fn add_nowhere(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        state: ThreadState,
+        why: &str,
+        column: Option<Column>,
+    ) {
         let labels = self.labels_of(pid, tid, false, Some(state));
         let nowhere = [self.builder.named_location(why)];
-        self.builder.add_stack(&nowhere, None, labels, &[]);
+        self.builder.add_stack(&nowhere, None, labels, column.map(|c| (c, 1)).as_slice());
     }
 
     /// The stack of a thread that sleeps in the kernel, which is read without disturbing it;
@@ -67,7 +86,7 @@ impl Aggregator {
     ) -> io::Result<Option<(Option<Innermost>, bool)>> {
         let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(None) };
         let in_kernel = procfs::kernel_stack(pid, tid);
-        let procfs::Asleep { ip, sp } = asleep;
+        let procfs::Asleep { ip, sp, .. } = asleep;
         // No other register is known, nor needed by most functions that enter the kernel.
         let (regs, all) = (Regs { ip, sp, bp: 0 }, AllRegs::default());
         let mut copy = vec![0; SNAPSHOT];
@@ -80,8 +99,9 @@ impl Aggregator {
         let user =
             if sp == 0 { UserStack::None } else { UserStack::Native { regs, all, bytes, full } };
         let time = os::monotonic_nanos();
-        let ((callchain, raw), (id, kernel), period) = (Default::default(), (0, false), None);
-        let sample = Sample { id, ip, pid, tid, time, period, kernel, callchain, raw, user };
+        let ((callchain, raw, group), (id, kernel), period) =
+            (Default::default(), (0, false), None);
+        let sample = Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user };
         let (leaf, later) = self.stack(&sample, scratch);
         if in_kernel.is_empty() {
             return Ok(Some((leaf, later)));

@@ -9,32 +9,15 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Aggregator, Innermost, Scratch, ThreadState};
+use super::estimates::{Known, Twins};
+use super::held::Held;
+use super::{Aggregator, Shares, ThreadState};
 use crate::os;
 use crate::process::procfs;
-use crate::profile::{Column, LabelSetId, LocationId};
+use crate::profile::{Column, LabelSetId};
+use crate::sampler::Field;
+use crate::sampler::bpf::waits::{Last, Times};
 use crate::sampler::record::{Record, Sample};
-
-/// A stack that will be counted when it is known for how long.
-#[derive(Default)]
-struct Held {
-    /// Outermost first.
-    callers: Vec<LocationId>,
-    innermost: Option<Innermost>,
-    /// A part of it was read later.
-    later: bool,
-}
-
-impl Held {
-    fn set(&mut self, scratch: &Scratch, innermost: Option<Innermost>, later: bool) {
-        self.callers.clone_from(&scratch.callers);
-        (self.innermost, self.later) = (innermost, later);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.callers.is_empty() && self.innermost.is_none()
-    }
-}
 
 /// What a thread does since when.
 struct Thread {
@@ -51,6 +34,8 @@ struct Thread {
     ran: Held,
     /// Why it stops, as told just before it does.
     why: Option<ThreadState>,
+    /// When it was woken while it waited: since then it waits for a CPU.
+    woken: Option<u64>,
     /// The stack that it has stopped with.
     off: Held,
     /// That is the stack of this time that it has stopped.
@@ -75,6 +60,7 @@ impl Thread {
             unsampled: 0,
             ran,
             why: None,
+            woken: None,
             off,
             known: false,
             sampled: false,
@@ -110,12 +96,14 @@ pub struct WallSpec {
     pub min_block: u64,
     /// When the recording begins (`CLOCK_MONOTONIC`, nanoseconds).
     pub began: u64,
-    /// Index of the clock's event.
-    pub clock: usize,
-    /// Index of the event of switches; those behind it are, too.
-    pub switch: usize,
     /// The column of CPU time, with what a sample of the clock weighs there.
     pub cpu: Option<(Column, i64)>,
+    /// What a thread does that stops, of the fields of `sched:sched_switch` (`prev_state`).
+    pub prev_state: Option<Field>,
+    /// Which thread is woken, of the fields of `sched:sched_wakeup`.
+    pub woken: Option<Field>,
+    /// Programs in the kernel add up each thread's time, and tell of waits when they are over.
+    pub programs: bool,
 }
 
 /// The time of all threads.
@@ -128,6 +116,7 @@ pub struct Wall {
     waits: FxHashMap<LabelSetId, Waits>,
     /// When waits that last were looked for.
     looked: u64,
+    twins: Twins,
 }
 
 /// Nanoseconds of waits.
@@ -137,8 +126,21 @@ struct Waits {
     all: i64,
     /// As their samples say.
     sampled: i64,
+    /// As those samples say that stand for others, too; they have [`Wall::twins`] of these labels.
+    estimated: i64,
     /// Labels of those whose stack was completed later.
     later: Option<LabelSetId>,
+}
+
+/// A wait, or a part of one.
+struct Wait {
+    column: Column,
+    nanos: i64,
+    state: ThreadState,
+    /// Why it has no stack of its own.
+    nowhere: Option<&'static str>,
+    /// Its stack was looked up.
+    looked: bool,
 }
 
 /// Most threads of [`Wall::ended`], which are of interest for some microseconds.
@@ -153,7 +155,7 @@ impl Wall {
     /// Of a recording that begins.
     pub fn new(spec: WallSpec) -> Wall {
         let (threads, ended, waits) = Default::default();
-        Wall { spec, threads, ended, waits, looked: 0 }
+        Wall { spec, threads, ended, waits, looked: 0, twins: Twins::default() }
     }
 
     /// It is a thread, and has not ended.
@@ -174,16 +176,9 @@ impl Aggregator {
         self.wall = Some(wall);
     }
 
-    pub(super) fn is_switch(&self, event: usize) -> bool {
-        self.wall.as_ref().is_some_and(|wall| event >= wall.spec.switch)
-    }
-
-    pub(super) fn is_clock(&self, event: usize) -> bool {
-        self.wall.as_ref().is_some_and(|wall| wall.spec.clock == event)
-    }
-
-    /// A thread runs: the sample stands for the time since the one before.
-    pub(super) fn runs(&mut self, sample: &Sample<'_>) {
+    /// A thread runs: the sample stands for the time since the one before, or for `period`, where the
+    /// kernel adds up how long it has run.
+    pub(super) fn runs(&mut self, sample: &Sample<'_>, period: u64) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (leaf, later) = self.stack(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
@@ -191,10 +186,13 @@ impl Aggregator {
             let mut count = 0;
             if wall.is_alive(sample.pid, sample.tid) {
                 let column = wall.spec.column;
-                let running = wall.spec.running;
+                let (running, programs) = (wall.spec.running, wall.spec.programs);
                 let thread = wall.thread(sample.pid, sample.tid);
-                let time = thread.elapse(sample.time) + std::mem::take(&mut thread.unsampled);
-                thread.state = Some(ThreadState::Running);
+                let time = match programs {
+                    true => period,
+                    false => thread.elapse(sample.time) + std::mem::take(&mut thread.unsampled),
+                };
+                (thread.state, thread.woken) = (Some(ThreadState::Running), None);
                 thread.ran.set(&scratch, leaf, later);
                 if running {
                     values[count] = (column, time as i64);
@@ -209,6 +207,7 @@ impl Aggregator {
                 let state = Some(ThreadState::Running);
                 let labels = self.labels_of(sample.pid, sample.tid, later, state);
                 self.builder.add_stack(&scratch.callers, leaf, labels, &values[..count]);
+                self.note_run(sample, (labels, later), values[0]);
             }
         }
         self.scratch = scratch;
@@ -222,12 +221,26 @@ impl Aggregator {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (leaf, later) = self.stack(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
+            let state = wall.spec.prev_state.and_then(|field| field.number(sample.raw));
             let thread = wall.thread(sample.pid, sample.tid);
             thread.off.set(&scratch, leaf, later);
             thread.sampled = true;
-            thread.why = prev_state(sample.raw).map(ThreadState::of_bits);
+            thread.woken = None;
+            thread.why = state.map(ThreadState::of_bits);
         }
         self.scratch = scratch;
+    }
+
+    /// Somebody wakes a thread. The same is told again where both are recorded.
+    pub(super) fn wakes(&mut self, sample: &Sample<'_>) {
+        let Some(wall) = &mut self.wall else { return };
+        let woken = wall.spec.woken.and_then(|field| field.number(sample.raw));
+        let thread = woken.and_then(|tid| wall.threads.get_mut(&(tid as i32)));
+        let Some(thread) = thread else { return };
+        // It may be woken when it has not quite stopped; else what runs needs no waking.
+        if thread.state != Some(ThreadState::Running) || thread.sampled {
+            thread.woken.get_or_insert(sample.time);
+        }
     }
 
     /// Births, ends and switches.
@@ -243,7 +256,10 @@ impl Aggregator {
                 let Some(mut thread) = self.take_thread(pid, tid) else { return };
                 match (out, thread.state) {
                     // What had not been heard of ran when the recording began.
-                    (true, None) => thread.unsampled += thread.elapse(time),
+                    (true, None) => {
+                        thread.unsampled += thread.elapse(time);
+                        thread.woken = None;
+                    }
                     _ => self.waited(&mut thread, tid, time),
                 }
                 if out {
@@ -297,23 +313,35 @@ impl Aggregator {
             }
             false => None,
         };
-        let waited = waited as i64;
+        let woken = thread.woken.take().filter(|_| state != ThreadState::Runnable);
+        let queued = woken.map_or(0, |woken| time.saturating_sub(woken).min(waited));
+        for (waited, state) in [(waited - queued, state), (queued, ThreadState::Runnable)] {
+            if waited > 0 {
+                let wait = Wait { column, nanos: waited as i64, state, nowhere, looked };
+                self.wait(thread, tid, wait);
+            }
+        }
+    }
+
+    /// Counts a wait in one state by its stack, if that is known.
+    fn wait(&mut self, thread: &Thread, tid: i32, wait: Wait) {
+        let Wait { column, nanos, state, nowhere, looked } = wait;
         let labels = self.labels_of(thread.pid, tid, false, Some(state));
         if let Some(name) = nowhere {
             let nowhere = [self.builder.named_location(name)];
-            self.builder.add_stack(&nowhere, None, labels, &[(column, waited)]);
-            return self.note_wait(labels, waited, waited, None);
+            self.builder.add_stack(&nowhere, None, labels, &[(column, nanos)]);
+            return self.note_wait(labels, nanos, nanos, None);
         }
         let later = ((thread.known || looked) && thread.off.later)
             .then(|| self.labels_of(thread.pid, tid, true, Some(state)));
         let times = if thread.known { thread.times } else { i64::from(looked) };
-        let stands_for = waited.saturating_mul(times);
+        let stands_for = nanos.saturating_mul(times);
         if stands_for > 0 {
             let values = [(column, stands_for)];
             let labels = later.unwrap_or(labels);
             self.builder.add_stack(&thread.off.callers, thread.off.innermost, labels, &values);
         }
-        self.note_wait(labels, waited, stands_for, later);
+        self.note_wait(labels, nanos, stands_for, later);
     }
 
     fn note_wait(&mut self, labels: LabelSetId, all: i64, sampled: i64, later: Option<LabelSetId>) {
@@ -398,9 +426,12 @@ impl Aggregator {
         self.scratch = scratch;
     }
 
-    /// The recording ends at `time`.
-    pub fn end_of_wall(&mut self, time: u64) {
+    /// The recording ends at `time`; `told`: what programs in the kernel have added up.
+    pub fn end_of_wall(&mut self, time: u64, told: Vec<(Times, Last)>) {
         let Some(wall) = &mut self.wall else { return };
+        if wall.spec.programs {
+            return self.end_of_told(time, told);
+        }
         let threads = std::mem::take(&mut wall.threads);
         for (tid, mut thread) in threads {
             self.ends(&mut thread, tid, time);
@@ -412,29 +443,25 @@ impl Aggregator {
     fn divide_what_was_thinned(&mut self) {
         let Some(wall) = &mut self.wall else { return };
         let (column, mut waits) = (wall.spec.column, std::mem::take(&mut wall.waits));
+        let twins = std::mem::take(&mut wall.twins);
         waits.retain(|_, waits| waits.all != waits.sampled);
-        let mut shares = FxHashMap::default();
-        for (labels, Waits { all, sampled, later }) in waits {
-            if sampled == 0 {
+        let mut shares = Shares::default();
+        for (labels, Waits { all, sampled, estimated, later }) in waits {
+            if sampled == 0 && estimated == 0 {
                 let nowhere =
                     [self.builder.named_location("[stack not known: it was not sampled]")];
                 self.builder.add_stack(&nowhere, None, labels, &[(column, all)]);
-            } else {
-                shares.extend(
-                    [Some(labels), later].into_iter().flatten().map(|l| (l, (all, sampled))),
-                );
+            }
+            let known = Known { all, exact: sampled, estimated };
+            for labels in [Some(labels), later].into_iter().flatten() {
+                twins.share(&mut shares, labels, known);
             }
         }
-        self.builder.scale_labelled(column, &shares);
+        self.shares.push((column, shares));
     }
 }
 
-/// `prev_state` in the fields of `sched:sched_switch`: behind the common fields (8 bytes), the
-/// name (16), the thread (4) and its priority (4).
-fn prev_state(raw: &[u8]) -> Option<u64> {
-    let word = raw.get(32..)?.first_chunk::<8>()?;
-    Some(u64::from_ne_bytes(*word))
-}
+mod told;
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::profile::Profile;
-use crate::report::model::{Filter, Granularity, Top, TopOptions};
-use crate::report::testing::{answers, odd_names, processes};
+use crate::report::colors::Rgb;
+use crate::report::model::{Filter, Granularity, States, Top, TopOptions};
+use crate::report::testing::{answers, odd_names, processes, states};
 
 /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
 #[derive(Debug)]
@@ -229,4 +230,36 @@ fn a_deep_recursion_is_drawn() {
     b.add(&stack, Default::default(), crate::profile::Column(0), 1);
     let seen = boxes_of(&drawn(&b.finish(None), 0, &[], &options()));
     assert_eq!(seen.len(), 3001);
+}
+
+#[test]
+fn boxes_have_the_colours_of_their_states() {
+    let p = states();
+    let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+    let states = States::of(&view).unwrap();
+    assert_eq!(states.values(&view), [3, 1, 4, 0, 0, 0]);
+    let cut = Cut::Width(0.0);
+    let tree = Tree::with_states(&mut view, Direction::Callees, &[], cut, states);
+    let mut out = Vec::new();
+    write(&mut out, &view, &tree, &FlameOptions { scheme: Scheme::State, ..options() }).unwrap();
+    let svg = String::from_utf8(out).unwrap();
+    let boxes = boxes_of(&svg);
+    let fill = |name: &str| {
+        let seen = boxes.iter().find(|b| b.name() == name).unwrap();
+        let inside = seen.fill.trim_start_matches("rgb(").trim_end_matches(')');
+        inside.split(',').map(|n| n.parse().unwrap()).collect::<Vec<f64>>()
+    };
+    let of = |by_state| {
+        let Rgb { r, g, b } = colors::of_states(&by_state);
+        [r, g, b].map(f64::from)
+    };
+    assert_eq!(fill("nap"), of([0, 0, 4, 0, 0, 0]));
+    assert_eq!(fill("work"), of([3, 1, 0, 0, 0, 0]));
+    // Half of it is what one of them is, half the other.
+    for (main, (work, nap)) in fill("main").iter().zip(fill("work").iter().zip(fill("nap"))) {
+        assert!((main - (work + nap) / 2.0).abs() <= 1.0, "{boxes:?}");
+    }
+    let legend = ["running", "runnable", "sleeping"];
+    assert!(legend.iter().all(|name| svg.contains(&format!("</tspan> {name}"))), "{svg}");
+    assert!(!svg.contains("</tspan> disk"));
 }

@@ -4,6 +4,8 @@ mod coverage;
 mod filter;
 mod frames;
 mod quality;
+mod ratio;
+mod states;
 mod top;
 mod tree;
 
@@ -11,6 +13,8 @@ pub use coverage::{Coverage, Covered};
 pub use filter::Filter;
 pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
 pub use quality::{Quality, Share, Sure};
+pub use ratio::{Quotient, Ratio};
+pub use states::{ByState, STATES, States};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 

@@ -1,7 +1,7 @@
 //! How sure a profile is of what it says: samples are a sample.
 
 use super::{Row, Top, TopOptions, View};
-use crate::profile::Profile;
+use crate::profile::{INTERVAL_COMMENT, Profile};
 
 /// Standard deviations on each side of an interval of 95 %.
 const Z: f64 = 1.959_963_985;
@@ -49,7 +49,8 @@ pub struct Quality {
     /// Samples of the profile.
     pub samples: f64,
     /// Samples of equal weight that would be as sure: fewer when few samples have most of the
-    /// value.
+    /// value; more where a large part of what there was has been sampled (of the heap), infinite
+    /// where all of it was.
     pub effective: f64,
     /// Functions with a value of their own.
     pub functions: usize,
@@ -88,8 +89,70 @@ impl Quality {
     }
 }
 
+/// How the heap was sampled: allocations of n bytes with the chance 1 - exp(-n / interval).
+struct Heap {
+    /// Columns of the objects and bytes that the type is one of.
+    objects: usize,
+    space: usize,
+    /// In bytes.
+    interval: f64,
+}
+
+impl Heap {
+    /// Of a type such as `alloc_space` or `inuse_objects`, of prof's or Go's heap profiles.
+    fn of(profile: &Profile, type_index: usize) -> Option<Heap> {
+        let kind = profile.str(profile.sample_types.get(type_index)?.kind);
+        let stem = kind.strip_suffix("_space").or_else(|| kind.strip_suffix("_objects"))?;
+        let column = |end: &str| {
+            let is_it = |name: &str| name.strip_prefix(stem) == Some(end);
+            profile.sample_types.iter().position(|t| is_it(profile.str(t.kind)))
+        };
+        let (objects, space) = (column("_objects")?, column("_space")?);
+        let period_type = profile.period_type;
+        let own = profile.str(period_type.kind) == "space";
+        let own = (own && profile.str(period_type.unit) == "bytes").then_some(profile.period);
+        // Beside other types, the period is theirs.
+        let told = || {
+            let mut comments = profile.comments.iter().map(|&c| profile.str(c));
+            comments.find_map(|c| c.strip_prefix(INTERVAL_COMMENT)?.parse().ok())
+        };
+        let interval = own.or_else(told).filter(|&n: &i64| n > 0)?;
+        Some(Heap { objects, space, interval: interval as f64 })
+    }
+
+    /// The chance with which each allocation of a row was sampled, and how many were.
+    fn sampled(&self, values: &[i64]) -> Option<(f64, f64)> {
+        let (objects, space) = (*values.get(self.objects)? as f64, *values.get(self.space)? as f64);
+        if objects <= 0.0 || space <= 0.0 {
+            return None;
+        }
+        let chance =
+            if self.interval <= 1.0 { 1.0 } else { -(-space / objects / self.interval).exp_m1() };
+        Some((chance, objects * chance))
+    }
+}
+
+/// Sampled allocations, and how many of equal weight would be as sure: the variance of a row with
+/// the value v of n sampled allocations is v²(1 - chance)/n.
+fn heap_sizes(profile: &Profile, type_index: usize, heap: &Heap) -> (f64, f64) {
+    let (mut samples, mut sum, mut variance) = (0.0, 0.0, 0.0);
+    for row in 0..profile.samples.len() {
+        let values = profile.values_of(row);
+        if let Some((chance, sampled)) = heap.sampled(values) {
+            let value = values.get(type_index).map_or(0.0, |&v| (v as f64).abs());
+            samples += sampled;
+            sum += value;
+            variance += value * value * (1.0 - chance) / sampled;
+        }
+    }
+    (samples, if sum > 0.0 { sum * sum / variance } else { 0.0 })
+}
+
 /// Number of samples, and Kish's effective number for values that differ: (Σv)²/Σv².
 fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
+    if let Some(heap) = Heap::of(profile, type_index) {
+        return heap_sizes(profile, type_index, &heap);
+    }
     let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
     let (mut samples, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for row in 0..profile.samples.len() {
@@ -111,8 +174,37 @@ fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::{LabelSetId, Sample, StackId, ValueType};
     use crate::report::model::{Filter, Granularity, Sort};
     use crate::report::testing::answers;
+
+    #[test]
+    fn the_heap_is_as_sure_as_its_chances() {
+        let mut profile = Profile::default();
+        let mut intern = |kind: &str, unit: &str| {
+            let strings = &mut profile.strings;
+            ValueType { kind: strings.intern(kind), unit: strings.intern(unit) }
+        };
+        let types = [intern("inuse_objects", "count"), intern("inuse_space", "bytes")];
+        profile.period_type = intern("space", "bytes");
+        profile.sample_types = types.to_vec();
+        let sizes = |profile: &mut Profile, period, objects: i64, space| {
+            profile.samples = vec![Sample { stack: StackId(0), labels: LabelSetId::EMPTY }];
+            profile.values = vec![objects, space];
+            profile.period = period;
+            sample_sizes(profile, 1)
+        };
+        // A thousand of 1 KiB, each with a chance of 1 - exp(-1/16).
+        let chance = 1.0 - (-1.0f64 / 16.0).exp();
+        let (samples, effective) = sizes(&mut profile, 16 << 10, 1000, 1000 << 10);
+        assert!((samples - 1000.0 * chance).abs() < 1e-6, "{samples}");
+        assert!((effective - 1000.0 * chance / (1.0 - chance)).abs() < 1e-6, "{effective}");
+        // All of them.
+        let (samples, effective) = sizes(&mut profile, 1, 1000, 1000 << 10);
+        assert_eq!((samples, effective), (1000.0, f64::INFINITY));
+        let all = Share::of(0.25, effective);
+        assert_eq!((all.low, all.high), (0.25, 0.25));
+    }
 
     #[test]
     fn intervals_are_wilson_s() {

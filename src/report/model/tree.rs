@@ -2,7 +2,7 @@
 
 mod grow;
 
-use super::View;
+use super::{ByState, States, View};
 use crate::profile::StrId;
 
 /// Which end of the stacks the tree grows from.
@@ -59,6 +59,9 @@ pub struct Tree {
     /// Which way it grew. Of callers, a node's total is what the first function of its chain
     /// spent itself when called so.
     pub direction: Direction,
+    /// The total of each node by what threads did, where that is known and was asked for; else
+    /// empty.
+    pub states: Vec<ByState>,
 }
 
 impl Tree {
@@ -68,7 +71,18 @@ impl Tree {
     /// The tree of the samples of `view`, with the values of the labels `roots` as the lowest
     /// frames of each stack, as far as `cut` keeps it.
     pub fn new(view: &mut View, direction: Direction, roots: &[StrId], cut: Cut) -> Tree {
-        grow::grow(view, direction, roots, cut)
+        grow::grow(view, direction, roots, cut, None)
+    }
+
+    /// The same, with the total of each node by state.
+    pub fn with_states(
+        view: &mut View,
+        direction: Direction,
+        roots: &[StrId],
+        cut: Cut,
+        states: States,
+    ) -> Tree {
+        grow::grow(view, direction, roots, cut, Some(states))
     }
 
     /// Children of every node, in the order of the nodes.

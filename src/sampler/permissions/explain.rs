@@ -20,6 +20,8 @@ pub enum Wanted {
     Tracepoint(String),
     /// What tracefs says of the tracepoint `SYSTEM:NAME`, without which it cannot be opened.
     Tracefs(String),
+    /// The probe of this name.
+    Probe(String),
     /// The cgroup at this path.
     Cgroup(String),
     /// A ring buffer of so many bytes on every CPU.
@@ -36,6 +38,7 @@ impl fmt::Display for Wanted {
             Wanted::Tracepoint(name) | Wanted::Tracefs(name) => {
                 write!(f, "the tracepoint {name}")
             }
+            Wanted::Probe(name) => write!(f, "the probe {name}"),
             Wanted::Cgroup(path) => write!(f, "the cgroup {path}"),
             Wanted::Ring(bytes) => write!(f, "ring buffers of {} KiB", bytes >> 10),
         }
@@ -122,7 +125,7 @@ fn level(what: &Wanted) -> Option<i32> {
         Wanted::Kernel => Some(1),
         Wanted::WholeMachine | Wanted::Cgroup(_) => Some(0),
         Wanted::Tracepoint(_) => Some(-1),
-        Wanted::Ring(_) | Wanted::Tracefs(_) => None,
+        Wanted::Ring(_) | Wanted::Tracefs(_) | Wanted::Probe(_) => None,
     }
 }
 
@@ -159,6 +162,10 @@ fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
         }
         _ if matches!(what, Wanted::Tracefs(_)) && !facts.user_namespace => {
             ("tracefs is readable by root only".into(), Some(setcap_tracepoints(facts)))
+        }
+        _ if matches!(what, Wanted::Probe(_)) && !facts.user_namespace => {
+            let why = "only root may put breakpoints into code, whatever perf_event_paranoid says";
+            (why.into(), Some(setcap(facts)))
         }
         _ if facts.seccomp || facts.user_namespace => {
             let why = "the container forbids it: start it with --cap-add PERFMON \
@@ -312,6 +319,15 @@ mod tests {
             let (why, unlock) = parts_of(libc::EACCES, what.clone(), &facts);
             assert_eq!(unlock, command, "{what:?} at {paranoid}: {why}");
         }
+    }
+
+    #[test]
+    fn probes_need_a_right_at_any_level() {
+        let probe = || Wanted::Probe("probe:f".into());
+        let (why, unlock) = parts_of(libc::EACCES, probe(), &user(-1));
+        assert!(why.contains("only root") && unlock.contains("cap_perfmon"), "{why}: {unlock}");
+        let facts = Facts { capabilities: 1 << 38, ..user(2) };
+        assert!(parts_of(libc::EACCES, probe(), &facts).0.contains("security policy"));
     }
 
     /// The right to profile is none to read tracefs.

@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const FULL: Layout = Layout { period: true, callchain: true, raw: false, user_stack: true };
+const FULL: Layout =
+    Layout { period: true, group: false, callchain: true, raw: false, user_stack: true };
 
 fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_ne_bytes()).collect()
@@ -36,6 +37,23 @@ fn sample_with_everything() {
     assert_eq!(AllRegs::new(&[0; 8]).in_dwarf_order(), None);
     assert_eq!(bytes, words(&[1, 2]));
     assert!(!full);
+}
+
+/// cycles and instructions, as a CPU's counters have them.
+#[test]
+fn a_sample_of_a_group() {
+    let layout = Layout { group: true, ..Layout::default() };
+    let read = |group: &[u64]| {
+        let mut bytes = words(&[0, 42, 0x1000, (7 << 32) | 5, 99]);
+        bytes.extend(words(group));
+        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
+        sample(header, &bytes, layout).map(|s| s.group.iter().collect::<Vec<_>>())
+    };
+    let counts = read(&[2, 9, 9, 1_000_000, 42, 0, 2_500_000, 43, 0]);
+    assert_eq!(counts, Some(vec![(42, 1_000_000), (43, 2_500_000)]));
+    assert_eq!(read(&[0, 9, 9]), Some(vec![]));
+    assert_eq!(read(&[2, 9, 9, 1, 42, 0]), None, "the second event is missing");
+    assert_eq!(read(&[u64::MAX, 9, 9, 1, 42, 0]), None);
 }
 
 #[test]
@@ -94,13 +112,16 @@ proptest! {
     #[test]
     fn any_bytes_decode_without_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..400),
-        kind in 0u32..24, misc: u16, period: bool, callchain: bool, raw: bool, user_stack: bool,
+        kind in 0u32..24, misc: u16, period: bool, group: bool, callchain: bool, raw: bool,
+        user_stack: bool,
     ) {
         let header = Header { kind, misc, size: bytes.len() as u16 };
         let _ = time_of(header, &bytes);
         let _ = sample_id(&bytes);
         let _ = other(header, &bytes);
-        if let Some(s) = sample(header, &bytes, Layout { period, callchain, raw, user_stack }) {
+        let layout = Layout { period, group, callchain, raw, user_stack };
+        if let Some(s) = sample(header, &bytes, layout) {
+            s.group.iter().count();
             s.callchain.split(&mut Vec::new(), &mut Vec::new());
         }
     }

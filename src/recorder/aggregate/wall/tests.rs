@@ -1,24 +1,31 @@
 use super::*;
 use crate::profile::{Builder, LabelValue};
+use crate::recorder::Taker;
 use crate::sampler::record::{Callchain, UserStack};
-use crate::sampler::{Event, Stacks};
+use crate::sampler::{Event, Field, Stacks};
 
 const PID: i32 = i32::MAX;
 const TID: i32 = i32::MAX - 1;
 const CLOCK: usize = 0;
 const SWITCH: usize = 1;
+const WAKEUP: usize = 2;
 
 fn aggregator() -> Aggregator {
+    with(vec![Taker::Clock, Taker::Switch, Taker::Wakeup], false)
+}
+
+fn with(takers: Vec<Taker>, programs: bool) -> Aggregator {
     let builder = Builder::new(&[("samples", "count"), ("wall", "nanoseconds")]);
-    let mut aggregator = Aggregator::new(builder, Stacks::None, Vec::new());
+    let mut aggregator = Aggregator::new(builder, Stacks::None, takers);
     aggregator.set_wall(Wall::new(WallSpec {
         column: Column(1),
         running: true,
         min_block: 0,
         began: 0,
-        clock: CLOCK,
-        switch: SWITCH,
         cpu: None,
+        prev_state: Some(Field::at(32, 8)),
+        woken: Some(Field::at(24, 4)),
+        programs,
     }));
     aggregator
 }
@@ -31,6 +38,7 @@ fn sample(event: usize, time: u64, ip: u64) -> Event<'static> {
         tid: TID,
         time,
         period: None,
+        group: Default::default(),
         kernel: true,
         callchain: Callchain::default(),
         raw: &[],
@@ -39,13 +47,22 @@ fn sample(event: usize, time: u64, ip: u64) -> Event<'static> {
     Event::Sample { event, weight: 1, sample }
 }
 
+/// Somebody wakes the thread.
+fn wakeup(time: u64) -> Event<'static> {
+    static RAW: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    let raw = RAW.get_or_init(|| [&[0; 24], &TID.to_ne_bytes()[..], &[0; 8]].concat());
+    let Event::Sample { event, weight, sample } = sample(WAKEUP, time, 0) else { unreachable!() };
+    Event::Sample { event, weight, sample: Sample { tid: 1, raw, ..sample } }
+}
+
 fn switch(time: u64, out: bool) -> Event<'static> {
     Event::Other(Record::Switch { pid: PID, tid: TID, time, out, preempted: false })
 }
 
 /// Wall time by state and address (0: no stack is known).
 fn times(mut aggregator: Aggregator, end: u64) -> Vec<(String, u64, i64)> {
-    aggregator.end_of_wall(end);
+    aggregator.end_of_wall(end, Vec::new());
+    aggregator.scale(std::iter::empty());
     let state = aggregator.keys.state;
     let profile = aggregator.builder.finish(None);
     let mut times: Vec<(String, u64, i64)> = Vec::new();
@@ -70,14 +87,6 @@ fn running(address: u64, time: i64) -> (String, u64, i64) {
 }
 
 #[test]
-fn the_fields_of_a_switch_have_the_state() {
-    assert_eq!(prev_state(&[0; 39]), None);
-    let mut raw = [0; 64];
-    raw[32] = 2;
-    assert_eq!(prev_state(&raw), Some(2));
-}
-
-#[test]
 fn time_is_divided_where_it_changes() {
     let mut a = aggregator();
     // It runs when it is heard of first, at 100, and stops at 130.
@@ -90,6 +99,26 @@ fn time_is_divided_where_it_changes() {
     }
     // Of the time that no sample stands for, the last sample is the nearest.
     let want = [running(0xa, 190), sleeping(0xb, 910)];
+    assert_eq!(times(a, 1100), want);
+}
+
+#[test]
+fn after_a_wake_up_it_waits_for_a_cpu() {
+    let mut a = aggregator();
+    // The second tells of the same wake-up; who runs is not woken.
+    for event in [wakeup(10), sample(CLOCK, 100, 0xa), wakeup(110), sample(SWITCH, 129, 0xb)] {
+        a.event(&event);
+    }
+    for event in [switch(130, true), wakeup(400), wakeup(420), switch(1000, false)] {
+        a.event(&event);
+    }
+    // It may be woken before it has quite stopped.
+    for event in [sample(SWITCH, 1005, 0xc), wakeup(1007), switch(1010, true)] {
+        a.event(&event);
+    }
+    let runnable = |address, time| ("runnable".to_owned(), address, time);
+    // What ran after the last sample has that one's stack.
+    let want = [runnable(0xb, 600), runnable(0xc, 90), running(0xa, 140), sleeping(0xb, 270)];
     assert_eq!(times(a, 1100), want);
 }
 
@@ -123,4 +152,53 @@ fn what_has_ended_waits_no_more() {
     let all = times(a, 1000);
     assert_eq!(all.iter().map(|t| t.2).sum::<i64>(), 90);
     assert!(all.iter().all(|t| t.1 == 0), "{all:?}");
+}
+
+/// What programs in the kernel write, as words.
+fn told(event: usize, ip: u64, words: &[u64]) -> Event<'static> {
+    let raw = words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>().leak();
+    let Event::Sample { weight, sample, .. } = sample(event, 0, ip) else { unreachable!() };
+    Event::Sample { event, weight, sample: Sample { raw, ..sample } }
+}
+
+#[test]
+fn estimates_are_scaled_to_the_sums_that_programs_tell() {
+    const WAITED: usize = 1;
+    const ENDED: usize = 2;
+    const SLEEPING: u64 = 2;
+    let mut a = with(vec![Taker::Clock, Taker::Waited, Taker::Ended], true);
+    let sums = [500, 100, 16_000, 0, 0];
+    let value = [[0, 0, 0, PID as u64].as_slice(), &sums].concat();
+    for event in [
+        sample(CLOCK, 100, 0xa),
+        // It lasted an interval, and stands for itself.
+        told(WAITED, 0xb, &[SLEEPING, 10_000, 100, 4096]),
+        // One of several.
+        told(WAITED, 0xc, &[SLEEPING, 1000, 0, 4096]),
+        told(WAITED, 0xc, &[SLEEPING, 1000]),
+        told(ENDED, 0, &[[TID as u64].as_slice(), &value].concat()),
+    ] {
+        a.event(&event);
+    }
+    let waits = |state: &str, address, time| (state.to_owned(), address, time);
+    assert_eq!(
+        times(a, 1000),
+        [
+            waits("runnable", 0xb, 100),
+            running(0xa, 500),
+            waits("sleeping", 0xb, 10_000),
+            waits("sleeping", 0xc, 6_000),
+        ]
+    );
+}
+
+#[test]
+fn a_thread_that_was_not_sampled_ran_where_it_stopped() {
+    let mut a = with(vec![Taker::Clock, Taker::Waited, Taker::Ended], true);
+    a.event(&told(1, 0xb, &[3, 700, 0, 0]));
+    let times_of = |sums: [u64; 5]| Times { pid: PID, tid: TID, all: sums };
+    let last = Last { doing: crate::sampler::bpf::waits::Doing::Running, since: 900, woken: 0 };
+    a.end_of_wall(1000, vec![(times_of([50, 0, 0, 700, 0]), last)]);
+    let found = times(a, 1000);
+    assert_eq!(found, [("disk".to_owned(), 0xb, 700), running(0xb, 150)]);
 }

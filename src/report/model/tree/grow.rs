@@ -6,11 +6,17 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Cut, Direction, Node, Tree, View};
+use super::{ByState, Cut, Direction, Node, States, Tree, View};
 use crate::profile::{LabelSetId, LocationId, StrId};
 
-/// See [`Tree::new`].
-pub(super) fn grow(view: &mut View, direction: Direction, roots: &[StrId], cut: Cut) -> Tree {
+/// See [`Tree::new`], [`Tree::with_states`].
+pub(super) fn grow(
+    view: &mut View,
+    direction: Direction,
+    roots: &[StrId],
+    cut: Cut,
+    states: Option<States>,
+) -> Tree {
     let root_frames = label_frames(view, roots);
     let view = &*view;
     let mut items: Vec<Item> = Vec::with_capacity(view.samples().count());
@@ -18,13 +24,20 @@ pub(super) fn grow(view: &mut View, direction: Direction, roots: &[StrId], cut: 
     let total = items.iter().fold(0i64, |sum, i| sum.saturating_add(i.value));
     let root = Node { parent: 0, frame: 0, self_value: 0, total };
     let all = Pending { node: Tree::ROOT, depth: 0, start: 0, end: items.len() };
+    let of_root = states.as_ref().map(|states| states.values(view));
     let mut grower = Grower {
         view,
+        states,
         direction,
         root_frames,
         root_depth: roots.len(),
         cut,
-        tree: Tree { nodes: vec![root], left_out: 0, direction },
+        tree: Tree {
+            nodes: vec![root],
+            left_out: 0,
+            direction,
+            states: of_root.into_iter().collect(),
+        },
         group_of_frame: vec![NO_GROUP; view.frames.len()],
         groups: Vec::new(),
         parted: Vec::new(),
@@ -113,6 +126,7 @@ struct Pending {
 struct Group {
     frame: u32,
     total: i64,
+    by_state: ByState,
     count: usize,
     /// Where its next item goes; `None`: it is left out.
     at: Option<usize>,
@@ -122,6 +136,7 @@ const NO_GROUP: u32 = u32::MAX;
 
 struct Grower<'v, 'a> {
     view: &'v View<'a>,
+    states: Option<States>,
     direction: Direction,
     root_frames: FxHashMap<LabelSetId, Vec<u32>>,
     root_depth: usize,
@@ -151,6 +166,7 @@ impl<'v> Grower<'v, '_> {
             let child = self.tree.nodes.len() as u32;
             let Group { frame, total, .. } = *group;
             self.tree.nodes.push(Node { parent: node, frame, self_value: 0, total });
+            self.tree.states.extend(self.states.is_some().then_some(group.by_state));
             group.at = Some(next);
             let from = start + next;
             next += group.count;
@@ -178,10 +194,15 @@ impl<'v> Grower<'v, '_> {
             let slot = &mut self.group_of_frame[item.frame as usize];
             if *slot == NO_GROUP {
                 *slot = self.groups.len() as u32;
-                self.groups.push(Group { frame: item.frame, total: 0, count: 0, at: None });
+                let (frame, by_state) = (item.frame, ByState::default());
+                self.groups.push(Group { frame, total: 0, by_state, count: 0, at: None });
             }
             let group = &mut self.groups[*slot as usize];
             group.total = group.total.saturating_add(item.value);
+            if let Some(states) = &self.states {
+                let of_state = &mut group.by_state[states.get(item.labels)];
+                *of_state = of_state.saturating_add(item.value);
+            }
             group.count += 1;
             // From here on the number of the group; the frame is known by it.
             item.frame = *slot;

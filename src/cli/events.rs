@@ -1,0 +1,245 @@
+//! `-e` and `--filter`: from words to events.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::probes::{Places, is_probe};
+use super::usage;
+use crate::sampler::{EventSpec, events::Kind};
+
+/// One of the options, as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Given {
+    Event(String),
+    Filter(String),
+}
+
+/// `-e` and `--filter`, in their order: a filter is for the event before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventArgs(Vec<Given>);
+
+impl EventArgs {
+    /// Neither was given.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The events; `places` says where the probes among them are looked for.
+    ///
+    /// Errors: an unknown event, or one that is not there; a filter behind none that takes one.
+    pub fn specs(&self, places: &Places) -> anyhow::Result<Vec<EventSpec>> {
+        let mut specs: Vec<EventSpec> = Vec::new();
+        for given in &self.0 {
+            match given {
+                Given::Event(list) => {
+                    for event in split(list) {
+                        specs.extend(parse(event, places)?);
+                    }
+                }
+                Given::Filter(filter) => set_filter(specs.last_mut(), filter)?,
+            }
+        }
+        Ok(specs)
+    }
+}
+
+fn parse(event: &str, places: &Places) -> anyhow::Result<Vec<EventSpec>> {
+    if is_probe(event) {
+        return places.events(event);
+    }
+    if let Some(rest) = event.strip_prefix('{') {
+        return group(event, rest);
+    }
+    Ok(vec![EventSpec::parse(event)?])
+}
+
+/// `{cycles,instructions}:u`: the first is sampled, the others are counted with it. The modifiers
+/// are those of all; perf's `S` asks for what is done anyway.
+fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
+    let (members, modifiers) = rest.rsplit_once('}').ok_or_else(|| {
+        usage(format!("event '{event}': a group ends with a brace: '{{cycles,instructions}}'"))
+    })?;
+    let modifiers = modifiers.trim_start_matches(':').replace('S', "");
+    let mut specs = Vec::new();
+    for member in split(members) {
+        if is_probe(member) || member.starts_with('{') {
+            return Err(usage(format!("event '{event}': {member} cannot be a group's")));
+        }
+        let of_all = match member.contains(':') || modifiers.is_empty() {
+            true => member.to_owned(),
+            false if member.ends_with('/') => format!("{member}{modifiers}"),
+            false => format!("{member}:{modifiers}"),
+        };
+        let spec = EventSpec::parse(&of_all)?;
+        let first = specs.is_empty();
+        specs.push(EventSpec { leader: first, member: !first, ..spec });
+    }
+    if let [alone] = specs.as_mut_slice() {
+        alone.leader = false;
+    }
+    Ok(specs)
+}
+
+/// Several filters of one event have to be true all, as perf has it.
+fn set_filter(event: Option<&mut EventSpec>, filter: &str) -> anyhow::Result<()> {
+    let Some(event) = event else {
+        return Err(usage("--filter is for the event before it: give -e SYSTEM:EVENT first"));
+    };
+    if event.kind != Kind::Tracepoint {
+        return Err(usage(format!(
+            "--filter is for tracepoints, and '{}' before it is none",
+            event.name
+        )));
+    }
+    event.filter = Some(match event.filter.take() {
+        Some(before) => format!("({before}) && ({filter})"),
+        None => filter.to_owned(),
+    });
+    Ok(())
+}
+
+/// Commas separate events, but not within `pmu/a=1,b=2/` or the parameters of a function.
+fn split(list: &str) -> Vec<&str> {
+    let mut events = Vec::new();
+    let (mut start, mut depth, mut in_pmu) = (0, 0u32, false);
+    for (i, c) in list.char_indices() {
+        let probe = is_probe(&list[start..]);
+        match c {
+            '/' if !probe => in_pmu = !in_pmu,
+            '(' | '<' if probe => depth += 1,
+            ')' | '>' if probe => depth = depth.saturating_sub(1),
+            '{' if !in_pmu => depth += 1,
+            '}' if !in_pmu => depth = depth.saturating_sub(1),
+            ',' if !in_pmu && depth == 0 => {
+                events.push(&list[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    events.push(&list[start..]);
+    events
+}
+
+impl clap::FromArgMatches for EventArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<EventArgs, clap::Error> {
+        let mut given: Vec<(usize, Given)> = Vec::new();
+        for (id, make) in
+            [("event", Given::Event as fn(String) -> Given), ("filter", Given::Filter)]
+        {
+            let at = matches.indices_of(id).into_iter().flatten();
+            let texts = matches.get_many::<String>(id).into_iter().flatten();
+            given.extend(at.zip(texts.map(|text| make(text.clone()))));
+        }
+        given.sort_by_key(|(at, _)| *at);
+        Ok(EventArgs(given.into_iter().map(|(_, given)| given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = EventArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for EventArgs {
+    fn augment_args(command: Command) -> Command {
+        let heading = "Events";
+        command
+            .arg(
+                Arg::new("event")
+                    .short('e')
+                    .long("event")
+                    .value_name("EVENT")
+                    .action(ArgAction::Append)
+                    .help_heading(heading)
+                    .help(
+                        "Events, as perf names them: cycles:u, page-faults, sched:sched_switch, \
+                         r01c2, ...; probes: probe:[FILE:]FUNCTION[+OFFSET][%return], \
+                         kprobe:FUNCTION, sdt:[FILE:]PROVIDER:NAME",
+                    ),
+            )
+            .arg(
+                Arg::new("filter")
+                    .long("filter")
+                    .value_name("CONDITION")
+                    .action(ArgAction::Append)
+                    .help_heading(heading)
+                    .help(
+                        "Of the tracepoint named last before it, only what meets this condition \
+                         on its fields: 'prev_prio < 100 && prev_comm ~ \"server*\"'",
+                    ),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        EventArgs::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        events: EventArgs,
+    }
+
+    fn given(words: &[&str]) -> Vec<Given> {
+        Line::parse_from([&["x"], words].concat()).events.0
+    }
+
+    #[test]
+    fn commas_within_an_event_do_not_separate() {
+        assert_eq!(
+            split("cycles,cpu/event=1,umask=2/u,cs"),
+            ["cycles", "cpu/event=1,umask=2/u", "cs"]
+        );
+        assert_eq!(split("probe:/a/b:f,cs"), ["probe:/a/b:f", "cs"]);
+        assert_eq!(
+            split("cs,probe:a::b<int, char>(int, char),cpu/a,b/"),
+            ["cs", "probe:a::b<int, char>(int, char)", "cpu/a,b/"]
+        );
+        assert_eq!(split("{cycles,cpu/a,b/}:u,cs"), ["{cycles,cpu/a,b/}:u", "cs"]);
+        assert_eq!(split(""), [""]);
+    }
+
+    #[test]
+    fn groups_have_a_leader_and_members() {
+        let places = Places::default();
+        let of = |text: &str| parse(text, &places).map_err(|e| e.to_string());
+        let names = |text: &str| -> Vec<(String, bool, bool)> {
+            of(text).unwrap().into_iter().map(|e| (e.name, e.leader, e.member)).collect()
+        };
+        assert_eq!(
+            names("{cycles,instructions}"),
+            [("cycles".into(), true, false), ("instructions".into(), false, true)]
+        );
+        let user = names("{cycles,instructions:k}:uS");
+        assert_eq!((user[0].0.as_str(), user[1].0.as_str()), ("cycles:u", "instructions:k"));
+        assert_eq!(names("{cs}"), [("cs".into(), false, false)]);
+        for bad in ["{cycles,instructions", "{}", "{cycles,nosuch}", "{cycles,probe:f}", "{a,{b}}"]
+        {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_filter_is_for_the_event_before_it() {
+        let event = |text: &str| Given::Event(text.into());
+        let filter = |text: &str| Given::Filter(text.into());
+        assert_eq!(
+            given(&["-e", "a:b", "--filter", "x == 1", "-e", "c:d,e:f", "--filter", "y > 2"]),
+            [event("a:b"), filter("x == 1"), event("c:d,e:f"), filter("y > 2")]
+        );
+        let mut spec = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
+        set_filter(Some(&mut spec), "a == 1").unwrap();
+        set_filter(Some(&mut spec), "b || c").unwrap();
+        assert_eq!(spec.filter.as_deref(), Some("(a == 1) && (b || c)"));
+        assert!(set_filter(None, "a").unwrap_err().to_string().contains("-e"));
+        let refused = set_filter(Some(&mut EventSpec::cpu_clock()), "a").unwrap_err();
+        assert!(refused.to_string().contains("'cpu-clock' before it is none"), "{refused}");
+    }
+}

@@ -1,0 +1,105 @@
+//! `prof list`: the events of this machine, and the markers of binaries.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::probes::{Places, markers_of};
+use super::usage;
+use crate::process::binaries::Binary;
+use crate::sampler;
+use crate::sampler::catalogue::{self, Group};
+
+/// Arguments of `prof list`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Show only what these words name: a part of a name, a pattern ('sched:*wake*'), a kind
+    /// (hardware, cache, pmu, software, tracepoint, sdt, probe); or a binary, for its markers
+    #[arg(value_name = "SEARCH")]
+    search: Vec<String>,
+    /// The markers of this process's binaries, too
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<i32>,
+}
+
+/// Runs `prof list`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    list(&args.search, &args.pid)
+}
+
+/// Prints what `search` finds, of the machine and of these processes.
+///
+/// Errors: nothing is found, or there is no such process.
+pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
+    if !pids.is_empty() {
+        sampler::check_processes(pids)?;
+    }
+    let (files, words): (Vec<&String>, Vec<&String>) =
+        search.iter().partition(|word| is_binary(word));
+    let mut groups = match files.is_empty() || !words.is_empty() {
+        true => catalogue::groups(),
+        false => Vec::new(),
+    };
+    let mut binaries: Vec<Binary> =
+        files.iter().map(|file| Binary::here(Path::new(file).to_owned())).collect();
+    binaries.extend(Places::new(pids.to_vec(), None).binaries().iter().cloned());
+    let named = files.len();
+    for (i, binary) in binaries.iter().enumerate() {
+        let group = markers(binary);
+        // A file that was asked for is shown although it has none.
+        if i < named || !group.events.is_empty() {
+            groups.push(group);
+        }
+    }
+    let any = !groups.is_empty();
+    groups.iter_mut().for_each(|group| group.retain(&words));
+    groups.retain(|group| !group.events.is_empty() || (words.is_empty() && group.why.is_some()));
+    if groups.is_empty() && any {
+        let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+        return Err(usage(format!("nothing here is called '{}'", words.join("' or '"))));
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for (i, group) in groups.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        write(&mut out, group)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word with a slash that is a file, or a pattern of events?
+fn is_binary(word: &str) -> bool {
+    word.contains('/') && !word.ends_with('/') && Path::new(word).is_file()
+}
+
+fn markers(binary: &Binary) -> Group {
+    let path = binary.path.display();
+    let mut names: Vec<String> = markers_of(&binary.open)
+        .into_iter()
+        .map(|m| format!("sdt:{path}:{}:{}", m.provider, m.name))
+        .collect();
+    names.sort();
+    names.dedup();
+    let why = names.is_empty().then(|| "it has none (.note.stapsdt)".to_owned());
+    Group::new("sdt", &format!("Markers of {path}"), why, names)
+}
+
+fn write(out: &mut impl Write, group: &Group) -> std::io::Result<()> {
+    match &group.why {
+        Some(why) => writeln!(out, "{} (not here: {why})", group.title)?,
+        None => writeln!(out, "{}", group.title)?,
+    }
+    let width = group.events.iter().map(|e| e.name.chars().count()).max().unwrap_or(0).min(40);
+    for event in &group.events {
+        let mark = if event.why.is_some() || group.why.is_some() { '-' } else { ' ' };
+        let mut about = event.about.clone();
+        if let Some(why) = &event.why {
+            about = format!("{about}{}not here: {why}", if about.is_empty() { "" } else { "; " });
+        }
+        let line = format!("{mark} {:width$}  {about}", event.name);
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Puts a library into a running process, and calls its functions there, by `ptrace(2)`.
+//!
+//! One thread is borrowed for a few milliseconds, at a point where it holds none of the locks that
+//! `dlopen` takes ([`judge`]); all others run on. No code of the target is changed for it. Whatever
+//! fails, the thread goes back to where it was; it does so by itself if prof dies ([`frame`]).
+
+mod find;
+mod frame;
+mod gadgets;
+mod judge;
+mod locks;
+mod objects;
+mod refuse;
+mod restart;
+pub mod trace;
+mod visit;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use find::{Finder, Found};
+pub use refuse::is_unconfined;
+pub use visit::Visit;
+
+use crate::os;
+use crate::process::maps::parse_line;
+use crate::sampler::Error;
+
+/// A library to put into processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Library<'a> {
+    /// Its name, as it stands in the target's `/proc/PID/maps` (with a number behind it).
+    pub name: &'a str,
+    /// The file.
+    pub bytes: &'a [u8],
+}
+
+/// A library that is in a process.
+pub struct Injection<'a> {
+    finder: Finder,
+    pid: i32,
+    library: Library<'a>,
+    /// Its name in the target; another build has another one.
+    file_name: String,
+    /// Where it is mapped.
+    base: u64,
+    /// The longest time that a thread was borrowed for.
+    pub stood_still: Duration,
+}
+
+impl<'a> Injection<'a> {
+    /// Puts the library into a process and, in the same go, lets `then` call what is in it.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what is in the way; the target goes on as it was.
+    pub fn new(
+        pid: i32,
+        library: Library<'a>,
+        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+    ) -> Result<Injection<'a>, Error> {
+        let finder = Finder::new(pid)?;
+        let mut hasher = DefaultHasher::new();
+        library.bytes.hash(&mut hasher);
+        let file_name = format!("{}-{:016x}", library.name, hasher.finish());
+        let (base, stood_still) = (find(pid, &file_name).unwrap_or(0), Duration::ZERO);
+        let mut injection = Injection { finder, pid, library, file_name, base, stood_still };
+        injection.borrow(None, |inside| {
+            if inside.base == 0 {
+                inside.load()?;
+            }
+            then(inside)
+        })?;
+        Ok(injection)
+    }
+
+    /// Borrows a thread again, if one can be had so soon (`None`: within the usual time).
+    ///
+    /// # Errors
+    ///
+    /// As [`Injection::new`].
+    pub fn again(
+        &mut self,
+        patience: Option<Duration>,
+        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.borrow(patience, then)
+    }
+
+    fn borrow(
+        &mut self,
+        patience: Option<Duration>,
+        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // Where much else wants to run, the thread would wait for prof.
+        let precedence = os::Precedence::take();
+        let Found { tracee, since } = self.finder.stop_one(patience)?;
+        let (memory, objects) = (&self.finder.memory, &self.finder.objects);
+        let visit = Visit::begin(self.pid, tracee, memory, objects)?;
+        let (library, base, file_name) = (self.library, self.base, &self.file_name);
+        let dlopen = objects.dlopen();
+        let mut inside = Inside { visit, pid: self.pid, library, file_name, base, dlopen };
+        let done = then(&mut inside);
+        self.base = inside.base;
+        let ended = inside.visit.end();
+        self.stood_still = self.stood_still.max(since.elapsed());
+        drop(precedence);
+        done.and(ended)
+    }
+}
+
+/// The library in the target, while a thread is borrowed.
+pub struct Inside<'a, 'b> {
+    /// The thread.
+    pub visit: Visit<'b>,
+    pid: i32,
+    library: Library<'a>,
+    file_name: &'a str,
+    base: u64,
+    dlopen: Option<u64>,
+}
+
+impl Inside<'_, '_> {
+    /// Calls a function of the library's with up to six numbers.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name; the thread does not come back from it.
+    pub fn call(&mut self, function: &str, arguments: &[u64]) -> Result<u64, Error> {
+        let at = objects::exported(self.library.bytes, function)
+            .ok_or_else(|| Error::other(format!("there is no {function} in the library")))?;
+        self.visit.call(self.base + at, arguments)
+    }
+
+    /// Loads it.
+    fn load(&mut self) -> Result<(), Error> {
+        let dlopen = self.dlopen.ok_or_else(|| Error::other("there is no dlopen in it"))?;
+        let (fd, file) = self.visit.memory_file(self.file_name, self.library.bytes)?;
+        drop(file);
+        let path = self.visit.text(&format!("/proc/self/fd/{fd}"))?;
+        let handle = self.visit.call(dlopen, &[path, libc::RTLD_NOW as u64]);
+        let why = match handle {
+            Ok(0) => self.visit.loader_error(),
+            _ => None,
+        };
+        self.visit.close(fd)?;
+        handle?;
+        if let Some(why) = why {
+            return Err(Error::other(format!("its dlopen refuses: {why}")));
+        }
+        self.base = find(self.pid, self.file_name).ok_or_else(|| {
+            Error::other(
+                "its dlopen says that the library is there, but it is not: one of another build \
+                 of prof is, perhaps",
+            )
+        })?;
+        Ok(())
+    }
+}
+
+/// Where a process has mapped a file in memory of this name.
+fn find(pid: i32, file_name: &str) -> Option<u64> {
+    let path = format!("/memfd:{file_name}");
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let mut lines = maps.lines().filter_map(parse_line);
+    lines.find(|l| l.path == path && l.offset == 0).map(|l| l.start)
+}

@@ -1,0 +1,306 @@
+//! What is mapped in the target, as far as it matters: its C library, dynamic loader and allocator.
+
+use object::LittleEndian;
+use object::elf::{FileHeader64, SHN_UNDEF, SHT_DYNSYM, STT_FUNC, STT_GNU_IFUNC, STT_OBJECT};
+use object::read::elf::{FileHeader, Sym};
+use rustc_hash::FxHashMap;
+
+use super::gadgets::Gadgets;
+use crate::process::ProcessTable;
+use crate::process::image::{Hit, State};
+use crate::process::maps::Region;
+
+/// What an image is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The dynamic loader.
+    Loader,
+    /// The C library, or a part of it.
+    CLibrary,
+    /// It defines `malloc`, and is neither.
+    Allocator,
+    /// The program, or a library of its own.
+    Program,
+}
+
+/// A function of the C library that a thread may be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harmless {
+    /// It sleeps in the kernel, and holds nothing of the C library's meanwhile.
+    Sleeps,
+    /// It waits for a lock of the program's.
+    Locks,
+    /// It calls the program's functions, and holds nothing meanwhile.
+    Calls,
+    /// It calls `main`.
+    Starts,
+}
+
+const SLEEPS: &[&str] = &[
+    "accept",
+    "accept4",
+    "clock_nanosleep",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_wait",
+    "nanosleep",
+    "pause",
+    "poll",
+    "ppoll",
+    "pselect",
+    "pthread_clockjoin_np",
+    "pthread_cond_clockwait",
+    "pthread_cond_timedwait",
+    "pthread_cond_wait",
+    "pthread_join",
+    "pthread_timedjoin_np",
+    "read",
+    "recv",
+    "recvfrom",
+    "recvmsg",
+    "select",
+    "sem_clockwait",
+    "sem_timedwait",
+    "sem_wait",
+    "sigsuspend",
+    "sigtimedwait",
+    "sigwait",
+    "sigwaitinfo",
+    "sleep",
+    "syscall",
+    "usleep",
+    "wait",
+    "wait3",
+    "wait4",
+    "waitid",
+    "waitpid",
+];
+const LOCKS: &[&str] = &[
+    "pthread_mutex_clocklock",
+    "pthread_mutex_lock",
+    "pthread_mutex_timedlock",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock",
+];
+const CALLS: &[&str] = &["bsearch", "qsort", "qsort_r"];
+const STARTS: &[&str] = &["__libc_start_main"];
+
+/// Addresses of a function, and what it is.
+type Range = (u64, u64, Harmless);
+
+/// What was found.
+#[derive(Default)]
+pub struct Objects {
+    /// By image.
+    roles: FxHashMap<u32, Role>,
+    /// Sorted.
+    harmless: Vec<Range>,
+    /// Functions and variables that are asked for, by name: address and size.
+    symbols: FxHashMap<&'static str, (u64, u64)>,
+    /// Code that threads can be led through.
+    pub gadgets: Gadgets,
+    /// The program itself defines `malloc`: its own code may be the allocator's.
+    pub program_allocates: bool,
+    /// The program is Go's.
+    pub is_go: bool,
+    /// Executable regions, to see whether anything has changed.
+    regions: Vec<(u64, u64, u32)>,
+}
+
+/// Symbols that are kept.
+const WANTED: &[&str] =
+    &["dlopen", "__libc_dlopen_mode", "dlerror", "__errno_location", "_rtld_global"];
+
+impl Objects {
+    /// Looks at all that is mapped executable in a process.
+    pub fn read(table: &mut ProcessTable, pid: i32) -> Objects {
+        let mut objects = Objects::default();
+        let main = table.process(pid).main_image;
+        let (process, images) = table.split(pid);
+        let regions: Vec<Region> = process.regions.iter().cloned().collect();
+        for region in &regions {
+            objects.regions.push((region.start, region.end, region.image));
+            let hit = Hit { pid, start: region.start, end: region.end };
+            let image = images.load(region.image, hit);
+            let State::Elf(loaded) = &images.get(image).state else { continue };
+            let Some((_, address)) = loaded.elf.address_of(region.offset) else { continue };
+            let bias = region.start.wrapping_sub(address);
+            let path = &images.get(image).path;
+            let is_main = main == Some(region.image) || main == Some(image);
+            objects.is_go |= is_main && loaded.elf.is_go;
+            let role = objects.add(image, path, is_main, &loaded.bytes, bias);
+            if matches!(role, Role::CLibrary | Role::Loader) {
+                let start = region.offset as usize;
+                let length = (region.end - region.start) as usize;
+                let end = start.saturating_add(length).min(loaded.bytes.len());
+                let code = loaded.bytes.get(start..end).unwrap_or_default();
+                let gadgets = Gadgets::find(code, region.start);
+                objects.gadgets = std::mem::take(&mut objects.gadgets).or(gadgets);
+            }
+        }
+        objects.harmless.sort_unstable_by_key(|range| range.0);
+        objects
+    }
+
+    /// Takes in an image that is mapped `bias` above what its file states.
+    fn add(&mut self, image: u32, path: &str, is_main: bool, data: &[u8], bias: u64) -> Role {
+        if let Some(role) = self.roles.get(&image) {
+            return *role;
+        }
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let mut role = role_by_name(name);
+        let mut defines_malloc = false;
+        for_each_symbol(data, |name, value, size, is_function| {
+            if !is_function && name != "_rtld_global" {
+                return;
+            }
+            if name == "malloc" {
+                defines_malloc = true;
+            }
+            if role == Role::Program {
+                return;
+            }
+            let at = value.wrapping_add(bias);
+            if let Some(wanted) = WANTED.iter().find(|w| **w == name) {
+                self.symbols.entry(wanted).or_insert((at, size));
+            }
+            if let Some(harmless) = harmless(name).filter(|_| role == Role::CLibrary) {
+                self.harmless.push((at, at + size, harmless));
+            }
+        });
+        if role == Role::Program && defines_malloc {
+            if is_main {
+                self.program_allocates = true;
+            } else {
+                role = Role::Allocator;
+            }
+        }
+        self.roles.insert(image, role);
+        role
+    }
+
+    /// What an image is.
+    pub fn role(&self, image: u32) -> Role {
+        self.roles.get(&image).copied().unwrap_or(Role::Program)
+    }
+
+    /// What function of the C library holds an address, if it is a harmless one.
+    pub fn harmless(&self, address: u64) -> Option<Harmless> {
+        let i = self.harmless.partition_point(|range| range.0 <= address);
+        // Several names may stand for one function.
+        let range = self.harmless.get(i.checked_sub(1)?)?;
+        (address < range.1).then_some(range.2)
+    }
+
+    /// Address and size of a symbol of the C library or the loader.
+    pub fn symbol(&self, name: &str) -> Option<(u64, u64)> {
+        self.symbols.get(name).copied()
+    }
+
+    /// There is a C library.
+    pub fn has_c_library(&self) -> bool {
+        self.roles.values().any(|role| *role == Role::CLibrary)
+    }
+
+    /// `dlopen`, or what older C libraries have for themselves.
+    pub fn dlopen(&self) -> Option<u64> {
+        let found = self.symbol("dlopen").or_else(|| self.symbol("__libc_dlopen_mode"));
+        found.map(|(address, _)| address)
+    }
+}
+
+fn role_by_name(name: &str) -> Role {
+    const LOADER: &[&str] = &["ld-linux", "ld-2."];
+    const C_LIBRARY: &[&str] = &[
+        "libc.so.",
+        "libc-2.",
+        "libpthread.so",
+        "libpthread-2.",
+        "libdl.so",
+        "libdl-2.",
+        "librt.so",
+        "librt-2.",
+        "ld-musl",
+        "libc.musl",
+    ];
+    let begins = |names: &[&str]| names.iter().any(|n| name.starts_with(n));
+    match name {
+        // musl, where it was found by the name of its file.
+        "libc.so" => Role::CLibrary,
+        _ if begins(LOADER) => Role::Loader,
+        _ if begins(C_LIBRARY) => Role::CLibrary,
+        _ => Role::Program,
+    }
+}
+
+fn harmless(name: &str) -> Option<Harmless> {
+    let kinds = [
+        (SLEEPS, Harmless::Sleeps),
+        (LOCKS, Harmless::Locks),
+        (CALLS, Harmless::Calls),
+        (STARTS, Harmless::Starts),
+    ];
+    kinds.iter().find_map(|(names, kind)| names.contains(&name).then_some(*kind))
+}
+
+/// The functions and objects that a file gives to others: name, address, size, and whether it is a
+/// function.
+fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
+    let endian = LittleEndian;
+    let Ok(header) = FileHeader64::<LittleEndian>::parse(data) else { return };
+    let Ok(sections) = header.sections(endian, data) else { return };
+    let Ok(symbols) = sections.symbols(endian, data, SHT_DYNSYM) else { return };
+    for symbol in symbols.iter() {
+        let kind = symbol.st_type();
+        let wanted = [STT_FUNC, STT_GNU_IFUNC, STT_OBJECT].contains(&kind);
+        if !wanted || symbol.st_shndx(endian) == SHN_UNDEF {
+            continue;
+        }
+        let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
+        let Ok(name) = std::str::from_utf8(name) else { continue };
+        let (value, size) = (symbol.st_value(endian), symbol.st_size(endian));
+        each(name, value, size, kind != STT_OBJECT);
+    }
+}
+
+/// Address, relative to where the file is mapped, of a function that a library gives to others.
+pub fn exported(data: &[u8], wanted: &str) -> Option<u64> {
+    let mut found = None;
+    for_each_symbol(data, |name, value, _, is_function| {
+        if is_function && name == wanted {
+            found = Some(value);
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_process_has_all_that_is_needed() {
+        let pid = std::process::id() as i32;
+        let objects = Objects::read(&mut ProcessTable::default(), pid);
+        assert!(objects.has_c_library() && objects.dlopen().is_some());
+        assert!(objects.symbol("__errno_location").is_some());
+        assert!(objects.symbol("dlerror").is_some());
+        assert!(objects.gadgets.way().is_some());
+        assert!(!objects.program_allocates);
+        let read = libc::read as unsafe extern "C" fn(_, _, _) -> _ as usize as u64;
+        assert_eq!(objects.harmless(read), Some(Harmless::Sleeps));
+        let malloc = libc::malloc as unsafe extern "C" fn(_) -> _ as usize as u64;
+        assert_eq!(objects.harmless(malloc), None);
+    }
+
+    #[test]
+    fn names_of_c_libraries() {
+        for name in ["libc.so.6", "libc-2.31.so", "ld-musl-x86_64.so.1", "libpthread.so.0"] {
+            assert_eq!(role_by_name(name), Role::CLibrary, "{name}");
+        }
+        for name in ["ld-linux-x86-64.so.2", "ld-2.31.so"] {
+            assert_eq!(role_by_name(name), Role::Loader, "{name}");
+        }
+        assert_eq!(role_by_name("libcrypto.so.3"), Role::Program);
+    }
+}

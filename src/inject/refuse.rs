@@ -1,0 +1,112 @@
+//! What is in the way of an injection, as far as it can be known before the target is touched.
+
+use std::io;
+
+use super::objects::Objects;
+use crate::os;
+use crate::process::procfs;
+use crate::sampler::Error;
+
+/// A field of a `status` file in `/proc`.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let rest = status.lines().find_map(|l| l.strip_prefix(name))?;
+    Some(rest.strip_prefix(':')?.trim())
+}
+
+/// What the kernel says of the process.
+///
+/// # Errors
+///
+/// What is in the way.
+pub fn check_state(pid: i32) -> Result<(), Error> {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(path).map_err(|e| refused(pid, &e))?;
+    match field(&status, "State").and_then(|s| s.chars().next()) {
+        Some('T') => {
+            return Err(Error::other(format!(
+                "it is stopped by a signal; let it go on first: kill -CONT {pid}"
+            )));
+        }
+        Some('Z' | 'X') => return Err(Error::other("it has ended")),
+        _ => {}
+    }
+    if let Some(tracer) = field(&status, "TracerPid").filter(|t| *t != "0") {
+        let name = tracer.parse().ok().and_then(|tracer| procfs::comm(tracer, tracer));
+        let name = name.map_or(String::new(), |name| format!(" ({name})"));
+        return Err(Error::other(format!(
+            "process {tracer}{name} traces it already; end that first"
+        )));
+    }
+    if field(&status, "x86_Thread_features").is_some_and(|f| f.contains("shstk")) {
+        return Err(Error::other(
+            "its shadow stack (CET) does not let it be led to other code; start it with \
+             prof record -T heap -- COMMAND instead",
+        ));
+    }
+    // Each thread has its own, but a filter is there to keep the whole process from something.
+    if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
+        return Err(Error::other(
+            "it is confined by seccomp, which may end it when it loads a library; start it with \
+             prof record -T heap -- COMMAND instead",
+        ));
+    }
+    Ok(())
+}
+
+/// A thread that is not confined by seccomp.
+pub fn is_unconfined(pid: i32, tid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    status.is_ok_and(|status| field(&status, "Seccomp").is_none_or(|mode| mode == "0"))
+}
+
+/// What is mapped in it.
+///
+/// # Errors
+///
+/// What is missing.
+pub fn check_objects(objects: &Objects) -> Result<(), Error> {
+    if objects.is_go {
+        return Err(Error::other(
+            "it is a Go program, which does not allocate by malloc; its own heap profile \
+             (net/http/pprof) tells, and prof report reads that",
+        ));
+    }
+    if !objects.has_c_library() {
+        return Err(Error::other(
+            "it is linked statically (or a 32-bit program): there is no dlopen in it; start it \
+             with a shared C library",
+        ));
+    }
+    if objects.dlopen().is_none() {
+        return Err(Error::other(
+            "its C library gives no dlopen (older than glibc 2.34 and libdl.so.2 is not loaded)",
+        ));
+    }
+    Ok(())
+}
+
+/// Why a process may not be looked at or traced.
+pub fn refused(pid: i32, error: &io::Error) -> Error {
+    let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    match error.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => Error::other("it has ended"),
+        _ if denied && os::uid() == 0 => Error::other(format!(
+            "tracing it is not permitted, even as root ({error}): prof lacks CAP_SYS_PTRACE, or a \
+             security module forbids it"
+        )),
+        _ if denied => {
+            let own = procfs::owner(pid).is_some_and(|(_, user)| user == os::uid());
+            let scope = procfs::sysctl("kernel/yama/ptrace_scope").unwrap_or(0);
+            Error::other(match (own, scope) {
+                (true, 1..) => format!(
+                    "tracing is restricted (kernel.yama.ptrace_scope is {scope}); run prof as root"
+                ),
+                (true, _) => "it has other rights than you (a setuid program, say); run prof as \
+                              root"
+                    .to_owned(),
+                (false, _) => "it is another user's; run prof as root".to_owned(),
+            })
+        }
+        _ => Error::other(error.to_string()),
+    }
+}

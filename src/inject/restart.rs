@@ -1,0 +1,80 @@
+//! How a thread goes on that was stopped in a system call.
+
+use super::trace::Registers;
+
+/// What the kernel leaves in `rax` when a call was cut short (include/linux/errno.h).
+const ERESTARTSYS: i64 = -512;
+const ERESTARTNOINTR: i64 = -513;
+const ERESTARTNOHAND: i64 = -514;
+const ERESTART_RESTARTBLOCK: i64 = -516;
+
+/// `syscall` is two bytes long.
+const INSTRUCTION: u64 = 2;
+
+/// The thread was stopped in a system call that has not ended.
+pub fn is_cut_short(registers: &Registers) -> bool {
+    let codes = [ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK];
+    let failed = registers.rax as i64;
+    in_call(registers) && (codes.contains(&failed) || failed == -i64::from(libc::EINTR))
+}
+
+/// It is on its way out of a system call.
+pub fn in_call(registers: &Registers) -> bool {
+    registers.orig_rax as i64 >= 0
+}
+
+/// The registers for the kernel to go on with: whether the call is made again or fails because a
+/// signal's handler has run, is its business then.
+///
+/// Calls that it lets fail with `EINTR` whatever stopped them (`epoll_wait`, for one, see
+/// `signal(7)`) are made again, too, unless a handler runs: they have done nothing by then.
+pub fn for_the_kernel(registers: &Registers) -> Registers {
+    let mut left = *registers;
+    if in_call(registers) && registers.rax as i64 == -i64::from(libc::EINTR) {
+        left.rax = ERESTARTNOHAND as u64;
+    }
+    left
+}
+
+/// The registers with which the thread goes on by itself: the call is made again.
+pub fn by_itself(registers: &Registers) -> Registers {
+    let mut resumed = *registers;
+    resumed.orig_rax = u64::MAX;
+    if is_cut_short(registers) {
+        resumed.rax = registers.orig_rax;
+        resumed.rip = registers.rip.wrapping_sub(INSTRUCTION);
+    }
+    resumed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stopped(call: i64, result: i64) -> Registers {
+        let mut registers = super::super::trace::no_registers();
+        (registers.orig_rax, registers.rax, registers.rip) = (call as u64, result as u64, 100);
+        registers
+    }
+
+    #[test]
+    fn calls_are_made_again() {
+        let goes_on = |call, result| {
+            let resumed = by_itself(&stopped(call, result));
+            (resumed.orig_rax as i64, resumed.rax as i64, resumed.rip)
+        };
+        assert_eq!(goes_on(0, ERESTARTSYS), (-1, 0, 98));
+        assert_eq!(goes_on(232, -i64::from(libc::EINTR)), (-1, 232, 98));
+        assert_eq!(goes_on(230, ERESTART_RESTARTBLOCK), (-1, 230, 98));
+        // What is done is not done again, and where there is no call, any number may stand.
+        assert_eq!(goes_on(0, 17), (-1, 17, 100));
+        assert_eq!(goes_on(-1, ERESTARTSYS), (-1, ERESTARTSYS, 100));
+    }
+
+    #[test]
+    fn the_kernel_decides_about_a_call_that_always_fails() {
+        let left = for_the_kernel(&stopped(232, -i64::from(libc::EINTR)));
+        assert_eq!((left.rax as i64, left.orig_rax, left.rip), (ERESTARTNOHAND, 232, 100));
+        assert_eq!(for_the_kernel(&stopped(0, 17)).rax, 17);
+    }
+}

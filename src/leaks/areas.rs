@@ -1,0 +1,291 @@
+//! Which memory of a process is the program's data, and which may be an allocator's.
+
+use std::io;
+
+use super::memory::Memory;
+use super::threads::Seen;
+use super::{Failure, memory::PAGE};
+use crate::process::maps::{MapsLine, parse_line};
+
+/// Below its stack pointer, a function may use so many bytes (System V ABI, AMD64).
+const RED_ZONE: u64 = 128;
+
+/// glibc's description of a thread begins with its control block, and lies above the thread's stack;
+/// it is smaller than this.
+const THREAD_SIZE: u64 = 4096;
+
+/// Bytes of a thread's own variables below its control block that count as data at most, where it
+/// is not known where they begin.
+const THREAD_DATA: u64 = 64 << 10;
+
+/// What pointers in memory mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What they point to is reachable.
+    Root,
+    /// They may be left from what was freed.
+    Unknown,
+}
+
+/// A part of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// What pointers in it mean.
+    pub kind: Kind,
+}
+
+/// What is mapped at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// Data of a program or a library, the first thread's stack, memory that is shared.
+    Data,
+    /// Memory without a file; an allocator's, as a rule.
+    Anonymous,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mapped {
+    start: u64,
+    end: u64,
+    of: Of,
+    /// What lies below cannot be accessed, or, of the first thread's stack, is not there.
+    guarded: bool,
+}
+
+/// All memory of a process that may hold pointers.
+pub struct Areas {
+    mapped: Vec<Mapped>,
+    /// The kernel's heap (`brk(2)`), if there is one.
+    pub brk: Option<(u64, u64)>,
+    /// Ranges in which no pointer counts.
+    holes: Vec<(u64, u64)>,
+    /// Ranges of anonymous memory that are data.
+    data: Vec<(u64, u64)>,
+    /// Not all blocks are the C library's.
+    another_allocator: bool,
+}
+
+impl Areas {
+    /// Those of a process.
+    ///
+    /// # Errors
+    ///
+    /// It is gone, or may not be looked at.
+    pub fn read(pid: i32) -> io::Result<Areas> {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let lines: Vec<MapsLine<'_>> = maps.lines().filter_map(parse_line).collect();
+        let mut mapped = Vec::new();
+        for (i, line) in lines.iter().enumerate() {
+            let before = i.checked_sub(1).map(|i| &lines[i]).filter(|b| b.end == line.start);
+            let Some(of) = of(line, before) else { continue };
+            let guard = |b: &MapsLine<'_>| !b.readable && !b.writable && !b.executable;
+            let guarded = line.path == "[stack]" || before.is_some_and(guard);
+            mapped.push(Mapped { start: line.start, end: line.end, of, guarded });
+        }
+        let brk = brk_start(&stat).and_then(|start| {
+            let heap = lines.iter().find(|l| (l.start..l.end).contains(&start))?;
+            Some((start, heap.end))
+        });
+        let (holes, data) = Default::default();
+        Ok(Areas { mapped, brk, holes, data, another_allocator: false })
+    }
+
+    /// No pointer in a range counts.
+    pub fn leave_out(&mut self, start: u64, end: u64) {
+        self.holes.push((start, end));
+    }
+
+    /// What is below the stack pointers of threads is not in use any more, nor are stacks that the
+    /// C library keeps of threads that have ended.
+    pub fn stacks(&mut self, threads: &[Seen], memory: &mut Memory) -> Result<(), Failure> {
+        for i in 0..self.mapped.len() {
+            let Mapped { start, end, guarded, .. } = self.mapped[i];
+            let inside = |address: u64| (start..end).contains(&address);
+            for thread in threads.iter().filter(|t| inside(t.fs)) {
+                self.data.push((thread.fs.saturating_sub(THREAD_DATA).max(start), {
+                    thread.fs.saturating_add(THREAD_SIZE).min(end)
+                }));
+            }
+            if !guarded {
+                continue;
+            }
+            if let Some(sp) = threads.iter().map(|t| t.sp).filter(|sp| inside(*sp)).min() {
+                self.holes.push((start, sp.saturating_sub(RED_ZONE)));
+                self.data.push((sp, end));
+            } else if let Some(block) = thread_block(start, end, memory)?
+                && !threads.iter().any(|t| t.fs == block)
+            {
+                self.holes.push((start, (block + THREAD_SIZE).min(end)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Not all blocks are the C library's, so anonymous memory may be another allocator's.
+    pub fn are_of_another_allocator(&mut self) {
+        self.another_allocator = true;
+    }
+
+    /// Ranges of anonymous memory.
+    pub fn anonymous(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mapped = self.mapped.iter().filter(|m| m.of == Of::Anonymous);
+        mapped.map(|m| (m.start, m.end))
+    }
+
+    /// All memory in which pointers count, but these ranges.
+    pub fn without(&self, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<Area> {
+        let holes = merged(self.holes.iter().copied().chain(ranges));
+        let data = merged(self.data.iter().copied());
+        let mut areas = Vec::new();
+        for &Mapped { start, end, of, .. } in &self.mapped {
+            let known = of == Of::Data || !self.another_allocator;
+            for (start, end) in outside(start, end, &holes) {
+                if known {
+                    areas.push(Area { start, end, kind: Kind::Root });
+                    continue;
+                }
+                let unknown = outside(start, end, &data);
+                let inside = outside(start, end, &unknown);
+                let of_kind = |kind| move |(start, end)| Area { start, end, kind };
+                areas.extend(unknown.iter().copied().map(of_kind(Kind::Unknown)));
+                areas.extend(inside.into_iter().map(of_kind(Kind::Root)));
+            }
+        }
+        areas
+    }
+}
+
+/// What a mapping holds, if it may hold pointers to blocks.
+fn of(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Of> {
+    /// Files in memory alone: `memfd_create(2)`, `shmget(2)`, `shm_open(3)`, shared anonymous memory.
+    const IN_MEMORY: [&str; 4] = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero"];
+    if !line.readable {
+        return None;
+    }
+    let has_file = line.file.inode != 0;
+    let anonymous = !has_file && (line.path.is_empty() || line.path.starts_with("[anon"));
+    if line.shared {
+        // A pointer in a file that outlives the process points to nothing.
+        let in_memory = IN_MEMORY.iter().any(|name| line.path.starts_with(name));
+        return (line.writable && in_memory).then_some(Of::Data);
+    }
+    if has_file || line.path == "[stack]" {
+        return line.writable.then_some(Of::Data);
+    }
+    // What a file's data has no bytes for follows it.
+    let follows = before.is_some_and(|b| b.file.inode != 0 && b.writable && !b.shared);
+    match line.path {
+        "[heap]" => Some(Of::Anonymous),
+        _ if anonymous && follows => Some(Of::Data),
+        _ => anonymous.then_some(Of::Anonymous),
+    }
+}
+
+/// Where `brk`'s memory begins: field 47 of `/proc/PID/stat`.
+fn brk_start(stat: &str) -> Option<u64> {
+    let fields = stat.get(stat.rfind(')')? + 1..)?;
+    fields.split_ascii_whitespace().nth(47 - 3)?.parse().ok().filter(|&start| start != 0)
+}
+
+/// The control block of a thread of glibc's whose stack is here: it holds its own address twice
+/// (`tcbhead_t` in sysdeps/x86_64/nptl/tls.h).
+fn thread_block(start: u64, end: u64, memory: &mut Memory) -> Result<Option<u64>, Failure> {
+    let mut candidates = Vec::new();
+    memory.each_word(start, end, |at, word| {
+        if word == at && at.is_multiple_of(64) {
+            candidates.push(at);
+        }
+    })?;
+    for at in candidates {
+        if memory.word(at + 16)? == Some(at) {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+/// The same ranges, sorted and without overlap.
+fn merged(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut sorted: Vec<(u64, u64)> = ranges.filter(|(start, end)| start < end).collect();
+    sorted.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::with_capacity(sorted.len());
+    for (start, end) in sorted {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+/// The parts of a range that are in none of these, which are sorted and do not overlap.
+fn outside(start: u64, end: u64, holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let (mut parts, mut at) = (Vec::new(), start);
+    let first = holes.partition_point(|hole| hole.1 <= start);
+    for &(from, to) in holes[first..].iter().take_while(|hole| hole.0 < end) {
+        if at < from {
+            parts.push((at, from));
+        }
+        at = at.max(to);
+    }
+    if at < end {
+        parts.push((at, end));
+    }
+    parts
+}
+
+/// The page in which an address lies begins here.
+pub fn page_of(address: u64) -> u64 {
+    address & !(PAGE - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_without_others() {
+        let holes = merged([(30, 40), (10, 20), (15, 25), (40, 50), (60, 60)].into_iter());
+        assert_eq!(holes, [(10, 25), (30, 50)]);
+        assert_eq!(outside(0, 100, &holes), [(0, 10), (25, 30), (50, 100)]);
+        assert_eq!(outside(12, 35, &holes), [(25, 30)]);
+        assert_eq!(outside(30, 50, &holes), []);
+        assert_eq!(outside(0, 5, &[]), [(0, 5)]);
+    }
+
+    #[test]
+    fn what_may_hold_pointers() {
+        let line = |text: &'static str| parse_line(text).unwrap();
+        let data = line("1000-2000 rw-p 00001000 fe:01 12 /usr/bin/a");
+        let zeros = line("2000-3000 rw-p 00000000 00:00 0");
+        assert_eq!(of(&data, None), Some(Of::Data));
+        assert_eq!(of(&zeros, Some(&data)), Some(Of::Data));
+        assert_eq!(of(&zeros, None), Some(Of::Anonymous));
+        let others = [
+            ("0-10 rw-p 00000000 00:00 0 [heap]", Some(Of::Anonymous)),
+            ("0-10 rw-p 00000000 00:00 0 [anon: glibc: malloc]", Some(Of::Anonymous)),
+            ("0-10 r--p 00000000 00:00 0", Some(Of::Anonymous)),
+            ("0-10 rw-p 00000000 00:00 0 [stack]", Some(Of::Data)),
+            ("0-10 rw-s 00000000 00:05 9 /memfd:x (deleted)", Some(Of::Data)),
+            ("0-10 rw-s 00000000 fe:01 9 /var/db", None),
+            ("0-10 r-xp 00000000 fe:01 9 /usr/bin/a", None),
+            ("0-10 r--p 00000000 00:00 0 [vvar]", None),
+            ("0-10 ---p 00000000 00:00 0", None),
+        ];
+        for (text, expected) in others {
+            assert_eq!(of(&line(text), None), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_the_heap() {
+        let fields: String = (3..=52).map(|i| format!(" {}", i * 1000)).collect();
+        assert_eq!(brk_start(&format!("7 (a) b){fields}\n")), Some(47_000));
+        assert_eq!(brk_start("7 (a) S 1"), None);
+    }
+}

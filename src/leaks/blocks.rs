@@ -1,0 +1,451 @@
+//! The blocks of a heap, and which of them pointers lead to.
+
+use super::Failure;
+use super::memory::Memory;
+
+/// Where blocks begin at most, in bytes: each lies at a multiple of this.
+const GRAIN: u64 = 16;
+
+/// Pointers from blocks to blocks that are kept at most (8 bytes each); what is beyond is read when
+/// its block is reached, which takes longer.
+const MAX_POINTERS: usize = 8 << 20;
+
+/// Blocks that are known to be reached and have not been looked at, at most (4 bytes each); beyond,
+/// all that are reached are looked at again.
+const MAX_WAITING: usize = 4 << 20;
+
+/// Blocks are looked at so often between two looks at the clock.
+const LOOKS: usize = 1 << 12;
+
+/// A range of memory that is full of blocks, each with two words before it. All of these are where
+/// the next one ends.
+pub struct Heap {
+    start: u64,
+    end: u64,
+    /// A bit for each grain: a block's words begin here.
+    begins: Vec<u64>,
+    /// The block that begins here was reached, or is not in use: there is nothing to do.
+    done: Vec<u64>,
+    /// The block that begins here is not in use.
+    free: Vec<u64>,
+    /// Number of the first grain, over all heaps: a block's name is that of its first.
+    first: u32,
+    /// For each word of bits, where its blocks' pointers begin in [`Blocks::pointers`]; empty where
+    /// not all are there.
+    pointers: Vec<u32>,
+}
+
+/// Bytes of a block's own words, and of one of these.
+const HEADER: u64 = 2 * WORD;
+const WORD: u64 = 8;
+
+impl Heap {
+    /// A range without blocks; it begins at a multiple of 16.
+    pub fn new(start: u64, end: u64) -> Heap {
+        let words = ((end - start) / GRAIN).div_ceil(64) as usize;
+        let bits = || vec![0; words];
+        let (begins, done, free) = (bits(), bits(), bits());
+        Heap { start, end, begins, done, free, first: 0, pointers: Vec::new() }
+    }
+
+    fn bit(&self, address: u64) -> (usize, u64) {
+        let grain = (address - self.start) / GRAIN;
+        (grain as usize / 64, 1 << (grain % 64))
+    }
+
+    /// A block's words begin here.
+    pub fn begin(&mut self, address: u64) {
+        let (word, bit) = self.bit(address);
+        self.begins[word] |= bit;
+    }
+
+    /// The block that begins here is not in use.
+    pub fn set_free(&mut self, address: u64) {
+        let (word, bit) = self.bit(address);
+        self.free[word] |= bit;
+        self.done[word] |= bit;
+    }
+
+    fn is(bits: &[u64], (word, bit): (usize, u64)) -> bool {
+        bits[word] & bit != 0
+    }
+
+    /// Where the block begins in which an address lies.
+    fn block_of(&self, address: u64) -> Option<u64> {
+        let (word, bit) = self.bit(address);
+        let mut bits = self.begins[word] & (bit | (bit - 1));
+        let mut at = word;
+        while bits == 0 {
+            at = at.checked_sub(1)?;
+            bits = self.begins[at];
+        }
+        let grain = at as u64 * 64 + u64::from(63 - bits.leading_zeros());
+        Some(self.start + grain * GRAIN)
+    }
+
+    /// The name of the block that begins here.
+    fn name(&self, begin: u64) -> u32 {
+        self.first + ((begin - self.start) / GRAIN) as u32
+    }
+
+    fn grains(&self) -> u64 {
+        (self.end - self.start) / GRAIN
+    }
+
+    /// A block that is in use has its words here.
+    pub fn has_block(&self, header: u64) -> bool {
+        let inside = (self.start..self.end).contains(&header) && header.is_multiple_of(GRAIN);
+        let bit = || self.bit(header);
+        inside && Heap::is(&self.begins, bit()) && !Heap::is(&self.free, bit())
+    }
+}
+
+/// A block by itself.
+#[derive(Clone, Copy, Debug)]
+struct Single {
+    /// Where all begins that belongs to it.
+    from: u64,
+    /// What the program got.
+    start: u64,
+    end: u64,
+    reached: bool,
+}
+
+/// All blocks that are known.
+#[derive(Default)]
+pub struct Blocks {
+    heaps: Vec<Heap>,
+    singles: Vec<Single>,
+    /// Below the first and behind the last address of all.
+    bounds: (u64, u64),
+    /// The name of the first that is by itself.
+    first_single: u32,
+    /// What blocks of heaps point to: names of both, in the order of the first.
+    pointers: Vec<(u32, u32)>,
+    /// Reached, and not looked at yet.
+    waiting: Vec<u32>,
+    /// Some are not among these for want of space.
+    forgotten: bool,
+}
+
+impl Blocks {
+    /// Adds a range of blocks.
+    pub fn add_heap(&mut self, heap: Heap) {
+        self.heaps.push(heap);
+    }
+
+    /// Adds a block.
+    pub fn add(&mut self, start: u64, end: u64) {
+        self.add_with_header(start, start, end);
+    }
+
+    /// Adds a block before which something of its own lies.
+    pub fn add_with_header(&mut self, from: u64, start: u64, end: u64) {
+        self.singles.push(Single { from, start, end, reached: false });
+    }
+
+    /// To be called when all are there, and when more are.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub fn sort(&mut self) -> Result<(), Failure> {
+        self.heaps.sort_unstable_by_key(|heap| heap.start);
+        self.singles.sort_unstable_by_key(|single| single.start);
+        let ranges = || self.ranges();
+        let first = ranges().map(|(start, _)| start).min().unwrap_or(u64::MAX);
+        self.bounds = (first, ranges().map(|(_, end)| end).max().unwrap_or(0));
+        let mut grains = 0;
+        for heap in &mut self.heaps {
+            heap.first = grains as u32;
+            grains += heap.grains();
+        }
+        self.first_single = grains as u32;
+        let names = grains + self.singles.len() as u64;
+        if names < u64::from(u32::MAX) { Ok(()) } else { Err(Failure::TooLong) }
+    }
+
+    /// All memory that is blocks, or their allocator's.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let singles = self.singles.iter().map(|single| (single.from, single.end));
+        self.heaps.iter().map(|heap| (heap.start, heap.end)).chain(singles)
+    }
+
+    fn heap_of(&self, address: u64) -> Option<usize> {
+        let i = self.heaps.partition_point(|heap| heap.end <= address);
+        self.heaps.get(i).filter(|heap| heap.start <= address).map(|_| i)
+    }
+
+    /// A block in use begins exactly here.
+    pub fn begins_at(&self, address: u64) -> bool {
+        let header = address.wrapping_sub(HEADER);
+        let i = self.singles.partition_point(|single| single.start < address);
+        self.singles.get(i).is_some_and(|single| single.start == address)
+            || self.heap_of(header).is_some_and(|i| self.heaps[i].has_block(header))
+    }
+
+    /// Pointers lead to the block at this address.
+    pub fn is_reached(&self, address: u64) -> bool {
+        match self.block_at(address) {
+            Some(name) => match self.heap_of_name(name) {
+                Some((heap, begin)) => Heap::is(&heap.done, heap.bit(begin)),
+                None => self.singles[(name - self.first_single) as usize].reached,
+            },
+            None => false,
+        }
+    }
+
+    /// The name of the block in which an address lies, if that is in use.
+    fn block_at(&self, address: u64) -> Option<u32> {
+        if address < self.bounds.0 || address >= self.bounds.1 {
+            return None;
+        }
+        if let Some(i) = self.heap_of(address) {
+            let heap = &self.heaps[i];
+            let begin = heap.block_of(address)?;
+            // The allocator itself points to the words before blocks.
+            let is = address >= begin + HEADER && !Heap::is(&heap.free, heap.bit(begin));
+            return is.then(|| heap.name(begin));
+        }
+        let i = self.singles.partition_point(|single| single.end <= address);
+        let is = self.singles.get(i).is_some_and(|single| single.start <= address);
+        is.then(|| self.first_single + i as u32)
+    }
+
+    /// The heap of a block, and where that begins; none: it is by itself.
+    fn heap_of_name(&self, name: u32) -> Option<(&Heap, u64)> {
+        if name >= self.first_single {
+            return None;
+        }
+        let i = self.heaps.partition_point(|heap| heap.first <= name) - 1;
+        let heap = &self.heaps[i];
+        Some((heap, heap.start + u64::from(name - heap.first) * GRAIN))
+    }
+
+    /// Notes what the blocks of heaps point to. Those whose second word is one of `freed` are not in
+    /// use.
+    ///
+    /// # Errors
+    ///
+    /// The time is over, or the process is gone.
+    pub fn read_pointers(&mut self, memory: &mut Memory, freed: &[u64]) -> Result<(), Failure> {
+        for i in 0..self.heaps.len() {
+            let Heap { start, end, .. } = self.heaps[i];
+            let from = self.pointers.len();
+            memory.each_word(start, end, |at, word| {
+                if freed.contains(&word) {
+                    let heap = &mut self.heaps[i];
+                    let begin = heap.block_of(at).filter(|begin| at == begin + HEADER + WORD);
+                    return begin.into_iter().for_each(|begin| heap.set_free(begin));
+                }
+                // A block goes on for a word into those of the next, which that needs if this is free.
+                let of = || self.block_at(at).or_else(|| self.block_at(at - WORD));
+                if let Some(to) = self.pointed_at(word)
+                    && let Some(of) = of()
+                    && self.pointers.len() < MAX_POINTERS
+                {
+                    self.pointers.push((of, to));
+                }
+            })?;
+            if self.pointers.len() < MAX_POINTERS {
+                self.index_pointers(i, from);
+            }
+        }
+        Ok(())
+    }
+
+    /// All pointers of a heap are there, from this one on.
+    fn index_pointers(&mut self, i: usize, from: usize) {
+        let (heap, mut at) = (&mut self.heaps[i], from);
+        heap.pointers = Vec::with_capacity(heap.begins.len());
+        for word in 0..heap.begins.len() as u32 {
+            let first = heap.first.saturating_add(64 * word);
+            while self.pointers.get(at).is_some_and(|&(of, _)| of < first) {
+                at += 1;
+            }
+            heap.pointers.push(at as u32);
+        }
+    }
+
+    /// A word that may be a pointer.
+    pub fn point(&mut self, word: u64) {
+        if let Some(name) = self.pointed_at(word) {
+            self.reach(name);
+        }
+    }
+
+    /// The block that a word points to.
+    ///
+    /// One whose lower half is zero is what is left of a pointer over which that half was written:
+    /// no block of glibc's begins at such an address.
+    fn pointed_at(&self, word: u64) -> Option<u32> {
+        if word as u32 == 0 { None } else { self.block_at(word) }
+    }
+
+    fn reach(&mut self, name: u32) {
+        let was = match self.heap_of_name(name) {
+            None => {
+                let single = &mut self.singles[(name - self.first_single) as usize];
+                std::mem::replace(&mut single.reached, true)
+            }
+            Some((_, begin)) => {
+                let i = self.heaps.partition_point(|heap| heap.first <= name) - 1;
+                let heap = &mut self.heaps[i];
+                let (at, bit) = heap.bit(begin);
+                let was = heap.done[at] & bit != 0;
+                heap.done[at] |= bit;
+                was
+            }
+        };
+        match was {
+            true => {}
+            false if self.waiting.len() < MAX_WAITING => self.waiting.push(name),
+            false => self.forgotten = true,
+        }
+    }
+
+    /// Looks at all that is reached, and at what that points to, until nothing is new.
+    ///
+    /// # Errors
+    ///
+    /// The time is over, or the process is gone.
+    pub fn follow(&mut self, memory: &mut Memory) -> Result<(), Failure> {
+        loop {
+            let mut looks = 0usize;
+            while let Some(name) = self.waiting.pop() {
+                if looks.is_multiple_of(LOOKS) {
+                    memory.check_time()?;
+                }
+                looks += 1;
+                self.look(name, memory)?;
+            }
+            if !std::mem::take(&mut self.forgotten) {
+                return Ok(());
+            }
+            for name in 0..self.first_single + self.singles.len() as u32 {
+                let reached = match self.heap_of_name(name) {
+                    Some((heap, begin)) => {
+                        let is = |bits| Heap::is(bits, heap.bit(begin));
+                        is(&heap.begins) && is(&heap.done) && !is(&heap.free)
+                    }
+                    None => self.singles[(name - self.first_single) as usize].reached,
+                };
+                if reached {
+                    self.look(name, memory)?;
+                }
+            }
+        }
+    }
+
+    /// Looks at what a block points to.
+    fn look(&mut self, name: u32, memory: &mut Memory) -> Result<(), Failure> {
+        let Some((heap, begin)) = self.heap_of_name(name) else {
+            let Single { start, end, .. } = self.singles[(name - self.first_single) as usize];
+            return memory.each_word(start, end, |_, word| self.point(word));
+        };
+        let word = heap.bit(begin).0;
+        if let Some(&first) = heap.pointers.get(word) {
+            let mut at = first as usize;
+            while let Some(&(of, to)) = self.pointers.get(at).filter(|(of, _)| *of <= name) {
+                at += 1;
+                if of == name {
+                    self.reach(to);
+                }
+            }
+            return Ok(());
+        }
+        let size = memory.word(begin + WORD)?.unwrap_or(0) & !(GRAIN - 1);
+        let end = begin.saturating_add(size).min(heap.end - WORD) + WORD;
+        memory.each_word(begin + HEADER, end, |_, word| self.point(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks() -> Blocks {
+        let mut heap = Heap::new(0x1000, 0x9000);
+        for at in [0x1000, 0x1020, 0x4020, 0x8000] {
+            heap.begin(at);
+        }
+        heap.set_free(0x8000);
+        let mut blocks = Blocks::default();
+        blocks.add_heap(heap);
+        blocks.add_heap(Heap::new(0xa000, 0xb000));
+        blocks.add_with_header(0x10000, 0x10010, 0x20000);
+        blocks.add(0xffff_0000, 0x2_0000_0000);
+        blocks.sort().unwrap();
+        blocks
+    }
+
+    #[test]
+    fn a_pointer_into_a_block_reaches_it() {
+        for word in [0x1030, 0x1038, 0x401f] {
+            let mut blocks = blocks();
+            blocks.point(word);
+            blocks.point(word);
+            assert_eq!(blocks.waiting, [2], "{word:x}");
+            assert!(blocks.is_reached(0x1030) && !blocks.is_reached(0x1010));
+        }
+        let mut blocks = blocks();
+        for word in [0, 0xfff, 0x1020, 0x102f, 0x4020, 0x8010, 0x8fff, 0x9000, 0x10000, 0x20000] {
+            blocks.point(word);
+        }
+        assert!(blocks.waiting.is_empty());
+        assert_eq!(blocks.pointed_at(0x1_0000_0000), None);
+        blocks.point(0x1ffff);
+        blocks.point(0x10010);
+        assert_eq!(blocks.waiting, [0x900]);
+        assert!(blocks.is_reached(0x10010));
+    }
+
+    #[test]
+    fn where_blocks_begin() {
+        let blocks = blocks();
+        assert!(blocks.begins_at(0x1010) && blocks.begins_at(0x1030) && blocks.begins_at(0x10010));
+        // In the middle, in no use, and not at all.
+        for not in [0x1020, 0x1040, 0x8010, 0x10000, 0x30000] {
+            assert!(!blocks.begins_at(not), "{not:x}");
+        }
+    }
+
+    /// Words of this process's own, as if they were a heap.
+    #[test]
+    fn what_blocks_point_to() {
+        let mut words = vec![0u64; 4096];
+        let start = (words.as_ptr() as u64).next_multiple_of(16);
+        let skip = ((start - words.as_ptr() as u64) / 8) as usize;
+        let at = |block: u64| start + block * 64;
+        // The last word that a block has is the first of the next one's.
+        for (block, to, word) in [(0, 3, 5), (3, 1, 8), (2, 0, 2), (1, 4, 5), (4, 2, 7)] {
+            words[skip + block * 8 + 1] = 64 | 1;
+            words[skip + block * 8 + word] = at(to as u64) + HEADER;
+        }
+        words[skip + 4 * 8 + 3] = 77;
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let mut memory = Memory::new(std::process::id() as i32, until);
+        for freed in [&[77][..], &[]] {
+            for keep in [true, false] {
+                let mut heap = Heap::new(start, at(6));
+                (0..6).for_each(|block| heap.begin(at(block)));
+                let mut blocks = Blocks::default();
+                blocks.add_heap(heap);
+                blocks.sort().unwrap();
+                if keep || !freed.is_empty() {
+                    blocks.read_pointers(&mut memory, freed).unwrap();
+                }
+                if !keep {
+                    blocks.heaps[0].pointers.clear();
+                }
+                blocks.point(at(0) + HEADER + 3);
+                blocks.follow(&mut memory).unwrap();
+                let reached = |block| blocks.is_reached(at(block) + HEADER);
+                let through_free = freed.is_empty();
+                let expected = [true, true, through_free, true, through_free, false];
+                let got: Vec<bool> = (0..6).map(reached).collect();
+                assert_eq!(got, expected, "{freed:?}, {keep}");
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The blocks of glibc's allocator, by what lies before each of them.
+//!
+//! `malloc/malloc.c` and `malloc/arena.c`: two words come before what the program gets. The second is
+//! the distance to the next block's words, with three bits below: the block before is in use (1), it
+//! is mapped by itself (2), it is not of the main arena (4). The main arena begins where `brk`'s
+//! memory does, others in heaps at multiples of 64 MiB. Where that does not hold to the end of a heap,
+//! or a sampled block is not among what was found, it is not believed.
+
+use std::collections::HashSet;
+
+use super::areas::{Areas, page_of};
+use super::blocks::{Blocks, Heap};
+use super::memory::{Memory, PAGE};
+use super::{Failure, Sampled};
+
+const PREV_INUSE: u64 = 1;
+const IS_MMAPPED: u64 = 2;
+const FLAGS: u64 = 7;
+const ALIGNMENT: u64 = 16;
+/// The two words before a block, and the smallest block with these.
+const HEADER: u64 = 16;
+const LEAST: u64 = 32;
+
+/// Where heaps of other arenas lie, and how large these become (`HEAP_MAX_SIZE`).
+const HEAP: u64 = 64 << 20;
+
+/// What lies at the beginning of such a heap at most: its description, and that of the arena.
+const DESCRIPTION: u64 = 4096;
+
+/// A thread's cache of freed blocks (`tcache_perthread_struct`, glibc 2.30 to 2.41) with its header:
+/// counters of 64 sizes, and the first block of each.
+const CACHE: u64 = 0x290;
+const SIZES: u64 = 64;
+
+/// Finds the blocks of glibc's allocator in anonymous memory, and the words that mark blocks which
+/// threads keep although they were freed.
+///
+/// # Errors
+///
+/// The time is over, or the process is gone.
+pub fn blocks(
+    areas: &Areas,
+    memory: &mut Memory,
+    sampled: &[Sampled],
+) -> Result<(Blocks, Vec<u64>), Failure> {
+    let mut found = Found { memory, blocks: Blocks::default(), singles: HashSet::new() };
+    let mut heaps = Vec::new();
+    if let Some((start, end)) = areas.brk {
+        heaps.extend(found.heap(start, end)?);
+    }
+    for (start, end) in areas.anonymous() {
+        heaps.extend(found.heaps_of_arenas(start, end)?);
+        found.mapped(start, end)?;
+    }
+    for sampled in sampled {
+        found.mapped_at(sampled.address)?;
+    }
+    let keys = found.keys(&heaps)?;
+    heaps.into_iter().for_each(|(heap, _)| found.blocks.add_heap(heap));
+    Ok((found.blocks, keys))
+}
+
+/// A heap, and the blocks in it that have the size of a thread's cache.
+type WithCaches = (Heap, Vec<u64>);
+
+struct Found<'a> {
+    memory: &'a mut Memory,
+    blocks: Blocks,
+    /// Blocks that are mapped by themselves.
+    singles: HashSet<u64>,
+}
+
+impl Found<'_> {
+    /// The second word before a block.
+    fn size(&mut self, at: u64) -> Result<u64, Failure> {
+        Ok(self.memory.word(at + 8)?.unwrap_or(0))
+    }
+
+    /// A range that is blocks from the beginning to the end.
+    fn heap(&mut self, start: u64, end: u64) -> Result<Option<WithCaches>, Failure> {
+        let start = start.next_multiple_of(ALIGNMENT);
+        if start >= end || !self.seems_heap(start, end)? {
+            return Ok(None);
+        }
+        let (mut heap, mut caches) = (Heap::new(start, end), Vec::new());
+        let (mut at, mut before) = (start, None);
+        loop {
+            let word = self.size(at)?;
+            let size = word & !FLAGS;
+            heap.begin(at);
+            if let Some(before) = before.filter(|_| word & PREV_INUSE == 0) {
+                heap.set_free(before);
+            }
+            if size == CACHE {
+                caches.push(at);
+            }
+            // Where the arena goes on elsewhere, its end here is marked by blocks that are none.
+            if size < LEAST || size == end - at {
+                heap.set_free(at);
+            }
+            (at, before) = match size {
+                _ if size == end - at => break,
+                0 if end - at == HEADER => break,
+                HEADER.. if size.is_multiple_of(ALIGNMENT) && size < end - at => {
+                    (at + size, Some(at))
+                }
+                _ => return Ok(None),
+            };
+        }
+        Ok(Some((heap, caches)))
+    }
+
+    /// The first few blocks have a size that they can have.
+    fn seems_heap(&mut self, start: u64, end: u64) -> Result<bool, Failure> {
+        let mut at = start;
+        for _ in 0..3 {
+            let size = self.size(at)? & !FLAGS;
+            if size < LEAST || !size.is_multiple_of(ALIGNMENT) || size > end - at {
+                return Ok(false);
+            }
+            at += size;
+            if at == end {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Heaps of other arenas than the main one.
+    fn heaps_of_arenas(&mut self, start: u64, end: u64) -> Result<Vec<WithCaches>, Failure> {
+        let mut heaps = Vec::new();
+        let mut at = start.next_multiple_of(HEAP);
+        while at < end {
+            let mut field = |i: u64| Ok(self.memory.word(at + 8 * i)?.unwrap_or(0));
+            let (arena, before, size): (u64, u64, Result<u64, Failure>) =
+                (field(0)?, field(1)?, field(2));
+            let (size, most) = (size?, field(3)?);
+            let whole = size != 0 && size.is_multiple_of(PAGE) && size <= most && most <= HEAP;
+            let known = arena > at || before.is_multiple_of(HEAP) && before != 0;
+            if whole && known && at + size <= end {
+                let first = (HEADER..DESCRIPTION).step_by(ALIGNMENT as usize);
+                for offset in first {
+                    if let Some(heap) = self.heap(at + offset, at + size)? {
+                        heaps.push(heap);
+                        break;
+                    }
+                }
+            }
+            at += HEAP;
+        }
+        Ok(heaps)
+    }
+
+    /// Blocks that are mapped by themselves, as far as they follow each other from the beginning of
+    /// a range on.
+    fn mapped(&mut self, start: u64, end: u64) -> Result<(), Failure> {
+        let mut at = start;
+        while at < end {
+            let (offset, word) = (self.memory.word(at)?, self.size(at)?);
+            let size = word & !FLAGS;
+            let is = offset == Some(0) && word & FLAGS == IS_MMAPPED && size.is_multiple_of(PAGE);
+            if !is || size == 0 || size > end - at {
+                break;
+            }
+            self.single(at, at, at + size);
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// The same of a block that is known.
+    fn mapped_at(&mut self, address: u64) -> Result<(), Failure> {
+        let header = address.wrapping_sub(HEADER);
+        if !address.is_multiple_of(ALIGNMENT) || address < HEADER {
+            return Ok(());
+        }
+        let (offset, word) = (self.memory.word(header)?.unwrap_or(0), self.size(header)?);
+        let size = word & !FLAGS;
+        let (from, end) = (header.wrapping_sub(offset), header.wrapping_add(size));
+        if word & FLAGS == IS_MMAPPED
+            && size >= LEAST
+            && from <= header
+            && page_of(from) == from
+            && end > header
+            && end.is_multiple_of(PAGE)
+        {
+            self.single(from, header, end);
+        }
+        Ok(())
+    }
+
+    fn single(&mut self, from: u64, header: u64, end: u64) {
+        if self.singles.insert(header) {
+            self.blocks.add_with_header(from, header + HEADER, end);
+        }
+    }
+
+    /// Freed blocks that threads keep for themselves look as if they were in use, but their second
+    /// word is a number that all of a process's have, or of a thread's.
+    fn keys(&mut self, heaps: &[WithCaches]) -> Result<Vec<u64>, Failure> {
+        let mut keys = HashSet::new();
+        for at in heaps.iter().flat_map(|(_, caches)| caches) {
+            self.keys_of_cache(at + HEADER, heaps, &mut keys)?;
+        }
+        Ok(keys.into_iter().collect())
+    }
+
+    /// The number that freed blocks of a thread's cache have, if that is what is here.
+    fn keys_of_cache(
+        &mut self,
+        cache: u64,
+        heaps: &[WithCaches],
+        keys: &mut HashSet<u64>,
+    ) -> Result<(), Failure> {
+        let mut all = HashSet::new();
+        for i in 0..SIZES {
+            let count =
+                self.memory.word(cache + i / 4 * 8)?.unwrap_or(0) >> (16 * (i % 4)) & 0xffff;
+            let first = self.memory.word(cache + 2 * SIZES + 8 * i)?.unwrap_or(0);
+            if count == 0 && first == 0 {
+                continue;
+            }
+            let header = first.wrapping_sub(HEADER);
+            if !heaps.iter().any(|(heap, _)| heap.has_block(header)) {
+                return Ok(());
+            }
+            all.insert(self.memory.word(first + 8)?.unwrap_or(0));
+        }
+        // Something else of that size.
+        if all.len() == 1 && !all.contains(&0) {
+            keys.extend(all);
+        }
+        Ok(())
+    }
+}

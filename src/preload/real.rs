@@ -1,0 +1,239 @@
+//! The functions that the hooks stand for.
+
+use core::arch::naked_asm;
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
+
+use crate::layout::MAX_RANGES;
+use crate::symbols::{Object, each_object, this_library};
+
+macro_rules! real_functions {
+    ($($name:ident = $symbol:literal,)*) => {
+        /// A function that is interposed.
+        #[derive(Clone, Copy)]
+        #[repr(usize)]
+        pub enum Real { $($name,)* }
+
+        /// Their names.
+        const NAMES: &[&CStr] = &[$($symbol,)*];
+
+        /// Where they are; a stub that finds them before that is known.
+        pub static REAL: [AtomicPtr<u8>; NAMES.len()] =
+            [$(AtomicPtr::new(stub::<{ Real::$name as usize }> as *mut u8),)*];
+
+        /// The stubs.
+        const STUBS: &[unsafe extern "C" fn()] = &[$(stub::<{ Real::$name as usize }>,)*];
+    };
+}
+
+real_functions! {
+    Malloc = c"malloc",
+    Calloc = c"calloc",
+    Realloc = c"realloc",
+    ReallocArray = c"reallocarray",
+    Free = c"free",
+    Memalign = c"memalign",
+    AlignedAlloc = c"aligned_alloc",
+    PosixMemalign = c"posix_memalign",
+    Valloc = c"valloc",
+    Pvalloc = c"pvalloc",
+    New = c"_Znwm",
+    NewArray = c"_Znam",
+    NewNothrow = c"_ZnwmRKSt9nothrow_t",
+    NewArrayNothrow = c"_ZnamRKSt9nothrow_t",
+    NewAligned = c"_ZnwmSt11align_val_t",
+    NewArrayAligned = c"_ZnamSt11align_val_t",
+    NewAlignedNothrow = c"_ZnwmSt11align_val_tRKSt9nothrow_t",
+    NewArrayAlignedNothrow = c"_ZnamSt11align_val_tRKSt9nothrow_t",
+    Delete = c"_ZdlPv",
+    DeleteArray = c"_ZdaPv",
+    DeleteSized = c"_ZdlPvm",
+    DeleteArraySized = c"_ZdaPvm",
+    DeleteNothrow = c"_ZdlPvRKSt9nothrow_t",
+    DeleteArrayNothrow = c"_ZdaPvRKSt9nothrow_t",
+    DeleteAligned = c"_ZdlPvSt11align_val_t",
+    DeleteArrayAligned = c"_ZdaPvSt11align_val_t",
+    DeleteSizedAligned = c"_ZdlPvmSt11align_val_t",
+    DeleteArraySizedAligned = c"_ZdaPvmSt11align_val_t",
+    DeleteAlignedNothrow = c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    DeleteArrayAlignedNothrow = c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
+    MiMalloc = c"mi_malloc",
+    MiZalloc = c"mi_zalloc",
+    MiCalloc = c"mi_calloc",
+    MiRealloc = c"mi_realloc",
+    MiZallocAligned = c"mi_zalloc_aligned",
+    MiReallocAligned = c"mi_realloc_aligned",
+    MiFree = c"mi_free",
+    MallocX = c"mallocx",
+    RallocX = c"rallocx",
+    DallocX = c"dallocx",
+    SdallocX = c"sdallocx",
+    TcMalloc = c"tc_malloc",
+    TcFree = c"tc_free",
+    Mmap = c"mmap",
+    Mmap64 = c"mmap64",
+    Munmap = c"munmap",
+}
+
+/// 1: `operator new` does not call `malloc` (jemalloc's and mimalloc's own), so it counts itself.
+pub static NEW_COUNTS: AtomicU8 = AtomicU8::new(0);
+
+/// 1: anonymous mappings count as allocations.
+pub static MAPPINGS_COUNT: AtomicU8 = AtomicU8::new(0);
+
+/// Where the allocator lies, if that is not the C library; what it asks of itself is not counted.
+static ALLOCATOR: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// Pairs of addresses of functions that call the allocator for others.
+static WRAPPERS: [AtomicUsize; 2 * MAX_RANGES] = [const { AtomicUsize::new(0) }; 2 * MAX_RANGES];
+
+/// Finds all functions that can be found. It may be done twice at a time.
+pub fn find_all() {
+    let mut allocator = (0, 0);
+    each_object(|object| {
+        for (i, name) in NAMES.iter().enumerate() {
+            let found = || object.function(name);
+            if is_missing(i)
+                && let Some(function) = found()
+            {
+                REAL[i].store(function.address as *mut u8, Release);
+            }
+        }
+        if allocator == (0, 0) && object.function(c"malloc").is_some() {
+            allocator = object.range;
+            let is_libc = object.function(c"__libc_start_main").is_some();
+            if !is_libc {
+                ALLOCATOR[0].store(allocator.0, Relaxed);
+                ALLOCATOR[1].store(allocator.1, Release);
+            }
+        }
+        false
+    });
+    find_wrappers(allocator);
+}
+
+/// What is outside the allocator, but does not count itself.
+fn find_wrappers(allocator: (usize, usize)) {
+    let new = REAL[Real::New as usize].load(Relaxed) as usize;
+    let counts = !is_missing(Real::New as usize) && (allocator.0..allocator.1).contains(&new);
+    NEW_COUNTS.store(u8::from(counts), Release);
+    let mut next = 0;
+    each_object(|object: &Object| {
+        let wrappers = NAMES[Real::New as usize..=Real::NewArrayAlignedNothrow as usize].iter();
+        for name in wrappers.chain([&c"reallocarray"]) {
+            if let Some(function) = object.function(name)
+                && next + 1 < WRAPPERS.len()
+            {
+                WRAPPERS[next].store(function.address, Relaxed);
+                WRAPPERS[next + 1].store(function.address + function.size, Relaxed);
+                next += 2;
+            }
+        }
+        false
+    });
+}
+
+/// Addresses where functions begin and end that call the allocator for others.
+pub fn wrappers() -> impl Iterator<Item = usize> {
+    WRAPPERS.iter().map(|word| word.load(Relaxed)).take_while(|&word| word != 0)
+}
+
+/// An address of code lies in the allocator itself.
+pub fn in_allocator(address: usize) -> bool {
+    (ALLOCATOR[0].load(Relaxed)..ALLOCATOR[1].load(Relaxed)).contains(&address)
+}
+
+/// The object is the allocator, and not the C library.
+pub fn is_allocator(object: &Object) -> bool {
+    let start = ALLOCATOR[0].load(Relaxed);
+    start != 0 && start == object.range.0
+}
+
+/// Where the hooks are, as far as they have something to do.
+static HOOKS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+/// Finds all functions, and the hooks for them.
+pub fn find_hooks() {
+    find_all();
+    this_library(|object| {
+        for (i, name) in NAMES.iter().enumerate() {
+            let hook = object.function(name).map_or(0, |function| function.address);
+            HOOKS[i].store(hook, Relaxed);
+        }
+    });
+}
+
+/// The hook and the real function for a symbol, and whether the hook has something to do: C++'s
+/// operators have not as long as they call `malloc`, mappings only where they count.
+pub fn hook_for(is_of: impl Fn(&CStr) -> bool) -> Option<(usize, usize, bool)> {
+    let i = NAMES.iter().position(|name| is_of(name))?;
+    let is = |first: Real, last: Real| (first as usize..=last as usize).contains(&i);
+    let counts = |of: &AtomicU8| of.load(Relaxed) != 0;
+    let operator = is(Real::New, Real::DeleteArrayAlignedNothrow);
+    let mapping = is(Real::Mmap, Real::Munmap);
+    let counted = (!operator || counts(&NEW_COUNTS)) && (!mapping || counts(&MAPPINGS_COUNT));
+    let hook = HOOKS[i].load(Relaxed);
+    let found = hook != 0 && !is_missing(i);
+    found.then(|| (hook, REAL[i].load(Acquire) as usize, counted))
+}
+
+fn is_missing(i: usize) -> bool {
+    REAL[i].load(Acquire) == STUBS[i] as *mut u8
+}
+
+/// Where a function is; one that does nothing if nobody has it.
+///
+/// It is looked for again each time: the library that has it may be loaded later.
+extern "C" fn find(i: usize) -> *mut u8 {
+    find_all();
+    if is_missing(i) { nothing as *mut u8 } else { REAL[i].load(Acquire) }
+}
+
+/// Stands in [`REAL`] for a function that has not been looked for.
+#[unsafe(naked)]
+unsafe extern "C" fn stub<const I: usize>() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rdx",
+        ".cfi_adjust_cfa_offset 8",
+        "push rcx",
+        ".cfi_adjust_cfa_offset 8",
+        "push r8",
+        ".cfi_adjust_cfa_offset 8",
+        "push r9",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov edi, {i}",
+        "call {find}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r9",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp rax",
+        ".cfi_endproc",
+        i = const I,
+        find = sym find,
+    )
+}
+
+/// Returns null.
+#[unsafe(naked)]
+unsafe extern "C" fn nothing() {
+    naked_asm!(".cfi_startproc", "xor eax, eax", "ret", ".cfi_endproc")
+}

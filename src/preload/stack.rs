@@ -1,0 +1,91 @@
+//! Copies of the stack, which never touch what cannot be read.
+
+use core::arch::asm;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::sys;
+
+/// The least that is readable or not.
+const PAGE: usize = 4096;
+
+/// Address of this thread's control block. In glibc it lies just above the stack of every thread
+/// but the first.
+pub fn thread_block() -> usize {
+    let block;
+    // SAFETY: the first word at fs is the block's own address (System V ABI, AMD64).
+    unsafe { asm!("mov {}, fs:[0]", out(reg) block, options(nostack, readonly, pure)) };
+    block
+}
+
+/// Where the first thread's stack began, or a little above; 0: not known.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of the first thread's stack at most. The kernel keeps mappings further away from its end
+/// (`mmap_base` in arch/x86/mm/mmap.c: 128 MiB).
+const FIRST_SIZE: usize = 64 << 20;
+
+/// Finds where the first thread's stack began: above lie only arguments and environment.
+pub fn find_first() {
+    // Before the command's name and behind it, which may hold anything, are numbers (proc(5):
+    // field 28 of /proc/PID/stat; the first one behind the name is field 3).
+    let take = |piece: &[u8]| {
+        let behind = piece.iter().rposition(|&c| c == b')');
+        let fields = piece.get(behind.map_or(piece.len(), |i| i + 2)..).unwrap_or_default();
+        let field = fields.split(|&c| c == b' ').nth(28 - 3).unwrap_or_default();
+        let digit = |number: usize, c: &u8| {
+            number.checked_mul(10)?.checked_add(c.wrapping_sub(b'0').into())
+        };
+        if let Some(start @ 1..) = field.iter().try_fold(0, digit) {
+            FIRST.store(start + 64, Relaxed);
+        }
+    };
+    // SAFETY: the text ends with a NUL.
+    unsafe { sys::read_file(c"/proc/self/stat".as_ptr().cast(), take) };
+}
+
+/// Copies the stack from `sp` upwards, as far as it is readable and at most `most` bytes; returns
+/// how many.
+///
+/// A stack of somebody's own making may end anywhere, so each page is tried before it is read,
+/// but not where the stack is known: from `known`, which is kept for the thread, to the thread's
+/// control block, and all of the first thread's.
+///
+/// # Safety
+///
+/// `to` has space for `most` bytes, and `sp` is a stack pointer of this thread, in use.
+pub unsafe fn copy(sp: usize, to: *mut u8, most: usize, known: &mut usize) -> usize {
+    let (block, first) = (thread_block(), FIRST.load(Relaxed));
+    let above = |end: usize, limit: usize| end.checked_sub(sp).filter(|rest| *rest < limit);
+    let on_first = above(first, FIRST_SIZE);
+    let limit = on_first.or(above(block, most)).map_or(most, |rest| rest.min(most));
+    let (end, mut at) = (sp + limit, sp);
+    let is_known = on_first.is_some() || (*known != 0 && (*known..block).contains(&sp));
+    while at < end {
+        let page_end = ((at & !(PAGE - 1)) + PAGE).min(end);
+        if at != sp && !is_known && !sys::is_readable(at) {
+            break;
+        }
+        // SAFETY: this page is readable, and within the space.
+        unsafe { copy_bytes(at, to.add(at - sp), page_end - at) };
+        at = page_end;
+    }
+    if at == block && (*known == 0 || sp < *known) {
+        *known = sp;
+    }
+    at - sp
+}
+
+/// Not `memcpy`, which the program may have replaced.
+unsafe fn copy_bytes(from: usize, to: *mut u8, count: usize) {
+    // SAFETY: so says the caller.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            inout("rcx") count => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}

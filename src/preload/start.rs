@@ -1,0 +1,158 @@
+//! The library's beginning and end.
+
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
+
+use crate::layout::{FILE_SIZE, Header, MAGIC, MAX_PATH, VARIABLE};
+use crate::queue::SHARED;
+use crate::sample::{self, PROCESS};
+use crate::symbols::each_object;
+use crate::table::Process;
+use crate::{hooks, real, stack, sys};
+
+const EINVAL: c_int = 22;
+const EBUSY: c_int = 16;
+const CLOCK_MONOTONIC: c_int = 1;
+
+/// The kernel's clock that needs no system call, in the vDSO; 0: there is none.
+static CLOCK: AtomicUsize = AtomicUsize::new(0);
+
+/// The shared file; null: none has been mapped.
+static MAPPED: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The C library calls this before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+extern "C" fn at_load() {
+    real::find_all();
+    let mut path = Value::default();
+    // Not every C library hands the environment over, or has it ready for those that come first.
+    // SAFETY: the text ends with a NUL.
+    unsafe { sys::read_file(c"/proc/self/environ".as_ptr().cast(), |piece| path.look(piece)) };
+    if path.is_whole() {
+        // SAFETY: it ends with a NUL.
+        unsafe { prof_heap_start(path.text.as_ptr().cast()) };
+    }
+}
+
+/// The value of prof's variable, as the environment is read piece by piece.
+struct Value {
+    text: [u8; MAX_PATH],
+    length: usize,
+    /// Bytes of the current variable that are those of prof's.
+    same: Option<usize>,
+    ended: bool,
+}
+
+impl Default for Value {
+    fn default() -> Value {
+        Value { text: [0; MAX_PATH], length: 0, same: Some(0), ended: false }
+    }
+}
+
+impl Value {
+    fn look(&mut self, piece: &[u8]) {
+        let name = VARIABLE.as_bytes();
+        for &byte in piece {
+            if self.ended {
+                return;
+            }
+            self.same = match self.same {
+                Some(n) if n > name.len() => {
+                    self.ended = byte == 0;
+                    if let Some(place) = self.text.get_mut(self.length) {
+                        *place = byte;
+                    }
+                    self.length += 1;
+                    Some(n)
+                }
+                _ if byte == 0 => Some(0),
+                Some(n) if byte == *name.get(n).unwrap_or(&b'=') => Some(n + 1),
+                _ => None,
+            };
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.ended && self.length <= MAX_PATH
+    }
+}
+
+/// Begins to sample into the file at a path. Returns 0, or an error number of the kernel,
+/// negative.
+///
+/// # Safety
+///
+/// `path` ends with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prof_heap_start(path: *const c_char) -> c_int {
+    real::find_all();
+    find_clock();
+    // In the place of the file of an earlier recording: who is still about to write there writes
+    // a record that prof does not believe.
+    let old = MAPPED.load(Acquire).cast();
+    // SAFETY: the path ends, says the caller.
+    let header = match unsafe { sys::map_file(path.cast(), FILE_SIZE, old) } {
+        Ok(memory) => memory.cast::<Header>(),
+        Err(e) => return e as c_int,
+    };
+    MAPPED.store(header, Release);
+    // SAFETY: the mapping is as large as the layout.
+    if unsafe { (*header).magic } != MAGIC {
+        return -EINVAL;
+    }
+    // Memory that other threads may still look at is used again.
+    if PROCESS.load(Acquire).is_null() {
+        let process = match sys::private_memory(size_of::<Process>()) {
+            Ok(memory) => memory.cast::<Process>(),
+            Err(e) => return e as c_int,
+        };
+        // SAFETY: new memory, of which zeros are a valid value.
+        hooks::set_filter(unsafe { &*process });
+        PROCESS.store(process, Release);
+    }
+    // SAFETY: as above; it is never taken away.
+    let shared = unsafe { &*header };
+    shared.loaded.fetch_add(1, Relaxed);
+    real::MAPPINGS_COUNT.store(shared.mappings as u8, Relaxed);
+    // Whoever writes first tells about this process.
+    // SAFETY: memory that is never given back.
+    unsafe { (*PROCESS.load(Acquire)).pid.store(0, Relaxed) };
+    SHARED.store(header, Release);
+    stack::find_first();
+    // SAFETY: it has just been set, and is never given back.
+    sample::begin(shared, unsafe { &*PROCESS.load(Acquire) });
+    0
+}
+
+/// Ends sampling. What was allocated before stays as it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn prof_heap_stop() -> c_int {
+    // Others may still write there, so the mapping stays.
+    let header = SHARED.swap(core::ptr::null_mut(), Release);
+    if header.is_null() { -EBUSY } else { 0 }
+}
+
+fn find_clock() {
+    each_object(|object| {
+        let clock = object.function(c"__vdso_clock_gettime");
+        clock.inspect(|clock| CLOCK.store(clock.address, Relaxed)).is_some()
+    });
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds.
+pub fn now() -> u64 {
+    type Clock = extern "C" fn(c_int, *mut [i64; 2]) -> c_int;
+    let clock = CLOCK.load(Relaxed);
+    if clock == 0 {
+        return sys::monotonic();
+    }
+    let mut time = [0; 2];
+    // SAFETY: the kernel's function of that name has this type.
+    let clock: Clock = unsafe { core::mem::transmute(clock) };
+    clock(CLOCK_MONOTONIC, &raw mut time);
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
+}

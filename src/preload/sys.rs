@@ -1,0 +1,197 @@
+//! System calls without the C library: nothing here touches `errno`, allocates or can be
+//! interposed by the program.
+
+use core::arch::asm;
+
+const SYS_READ: usize = 0;
+const SYS_OPEN: usize = 2;
+const SYS_CLOSE: usize = 3;
+const SYS_LSEEK: usize = 8;
+const SYS_MMAP: usize = 9;
+const SYS_MPROTECT: usize = 10;
+const SYS_MUNMAP: usize = 11;
+const SYS_RT_SIGPROCMASK: usize = 14;
+const SYS_MADVISE: usize = 28;
+const SYS_NANOSLEEP: usize = 35;
+const SYS_GETPID: usize = 39;
+const SYS_GETTID: usize = 186;
+const SYS_CLOCK_GETTIME: usize = 228;
+
+const O_RDONLY: usize = 0;
+const O_RDWR: usize = 2;
+const O_CLOEXEC: usize = 0o2_000_000;
+const SEEK_END: usize = 2;
+const PROT_READ: usize = 1;
+const PROT_READ_WRITE: usize = 3;
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_FIXED: usize = 0x10;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+const MADV_WIPEONFORK: usize = 18;
+const MADV_POPULATE_WRITE: usize = 23;
+const CLOCK_MONOTONIC: usize = 1;
+
+/// The kernel's error numbers are -4095 to -1.
+const MAX_ERROR: isize = 4095;
+const EFAULT: isize = 14;
+const EINVAL: isize = 22;
+
+#[inline]
+unsafe fn call(number: usize, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the caller answers for what the call does; the kernel changes rax, rcx and r11.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// This process.
+pub fn pid() -> i32 {
+    // SAFETY: it takes nothing and changes nothing.
+    unsafe { call(SYS_GETPID, [0; 6]) as i32 }
+}
+
+/// This thread.
+pub fn tid() -> i32 {
+    // SAFETY: it takes nothing and changes nothing.
+    unsafe { call(SYS_GETTID, [0; 6]) as i32 }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds, asked of the kernel.
+pub fn monotonic() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: `time` is a struct timespec.
+    unsafe { call(SYS_CLOCK_GETTIME, [CLOCK_MONOTONIC, &raw mut time as usize, 0, 0, 0, 0]) };
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// Lets this thread sleep for so many nanoseconds, less than a second, or until a signal comes.
+pub fn sleep(nanoseconds: u64) {
+    let time = [0u64, nanoseconds];
+    // SAFETY: `time` is a struct timespec; what is left of it is not asked for.
+    unsafe { call(SYS_NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Maps a whole file for all to share, in place of what is at `old` unless that is null; the
+/// descriptor is closed again.
+///
+/// Errors: the kernel's number, negative; or -22 if the file has not `size` bytes.
+///
+/// # Safety
+///
+/// `path` ends with a NUL; `old` was mapped by this, with the same size.
+pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mut u8, isize> {
+    // SAFETY: the path ends, says the caller; the descriptor is our own from open to close.
+    unsafe {
+        let fd = call(SYS_OPEN, [path as usize, O_RDWR | O_CLOEXEC, 0, 0, 0, 0]);
+        if fd < 0 {
+            return Err(fd);
+        }
+        let fd = fd as usize;
+        let mut result = call(SYS_LSEEK, [fd, 0, SEEK_END, 0, 0, 0]);
+        if result >= 0 {
+            result = match result as usize == size {
+                true => {
+                    let fixed = if old.is_null() { 0 } else { MAP_FIXED };
+                    let flags = MAP_SHARED | fixed;
+                    call(SYS_MMAP, [old as usize, size, PROT_READ_WRITE, flags, fd, 0])
+                }
+                false => -EINVAL,
+            };
+        }
+        call(SYS_CLOSE, [fd, 0, 0, 0, 0, 0]);
+        address(result)
+    }
+}
+
+/// Hands out what is in a file, piece by piece; nothing if it cannot be read.
+///
+/// # Safety
+///
+/// `path` ends with a NUL.
+pub unsafe fn read_file(path: *const u8, mut take: impl FnMut(&[u8])) {
+    let mut buffer = [0u8; 1024];
+    // SAFETY: the path ends, says the caller; the descriptor is our own from open to close, and
+    // the kernel writes no more than the buffer holds.
+    unsafe {
+        let fd = call(SYS_OPEN, [path as usize, O_RDONLY | O_CLOEXEC, 0, 0, 0, 0]);
+        if fd < 0 {
+            return;
+        }
+        let args = [fd as usize, &raw mut buffer as usize, buffer.len(), 0, 0, 0];
+        while let count @ 1.. = call(SYS_READ, args) {
+            buffer.get(..count as usize).into_iter().for_each(&mut take);
+        }
+        call(SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Memory of this process alone, all zero, of which a child by fork gets none but fresh zeros.
+///
+/// Errors: the kernel's number, negative.
+pub fn private_memory(size: usize) -> Result<*mut u8, isize> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: new memory; nobody else's is touched.
+    unsafe {
+        let memory = call(SYS_MMAP, [0, size, PROT_READ_WRITE, flags, usize::MAX, 0]);
+        let memory = address(memory)?;
+        let advised = call(SYS_MADVISE, [memory as usize, size, MADV_WIPEONFORK, 0, 0, 0]);
+        if advised < 0 {
+            unmap(memory, size);
+            return Err(advised);
+        }
+        Ok(memory)
+    }
+}
+
+/// Gives memory back.
+///
+/// # Safety
+///
+/// It was mapped by one of these functions, and nobody uses it any more.
+pub unsafe fn unmap(memory: *mut u8, size: usize) {
+    // SAFETY: so says the caller.
+    unsafe { call(SYS_MUNMAP, [memory as usize, size, 0, 0, 0, 0]) };
+}
+
+fn address(result: isize) -> Result<*mut u8, isize> {
+    if (-MAX_ERROR..0).contains(&result) { Err(result) } else { Ok(result as *mut u8) }
+}
+
+/// The eight bytes at an address can be read, wherever that is.
+///
+/// The kernel looks at a new mask of signals before it looks at what to do with it; that is
+/// nothing that exists, so nothing is changed.
+pub fn is_readable(address: usize) -> bool {
+    const NOTHING: usize = !0;
+    // SAFETY: the kernel reads what it can read; how to change the mask is invalid.
+    let result = unsafe { call(SYS_RT_SIGPROCMASK, [NOTHING, address, 0, 8, 0, 0]) };
+    result != -EFAULT
+}
+
+/// Whole pages can be written to. Kernels before 5.14 do not tell: then they cannot.
+pub fn is_writable(address: usize, size: usize) -> bool {
+    // SAFETY: pages that may be written to are made ready for that, with what they hold.
+    unsafe { call(SYS_MADVISE, [address, size, MADV_POPULATE_WRITE, 0, 0, 0]) == 0 }
+}
+
+/// Lets whole pages be written to, or only read; false if that cannot be.
+pub fn protect(address: usize, size: usize, write: bool) -> bool {
+    let protection = if write { PROT_READ_WRITE } else { PROT_READ };
+    // SAFETY: pages of data that the dynamic linker has made read-only itself.
+    unsafe { call(SYS_MPROTECT, [address, size, protection, 0, 0, 0]) == 0 }
+}

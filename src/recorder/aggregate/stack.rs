@@ -1,0 +1,178 @@
+//! From a sample to the locations of its stack.
+
+use super::{Aggregator, Innermost, Scratch};
+use crate::profile::LocationId;
+use crate::sampler::Stacks;
+use crate::sampler::record::{Sample, UserStack};
+use crate::unwind::{self, Frame, StackEnd};
+
+impl Scratch {
+    /// The call chain of a sample.
+    fn split(&mut self, sample: &Sample<'_>) {
+        self.kernel.clear();
+        self.chain.clear();
+        sample.callchain.split(&mut self.kernel, &mut self.chain);
+    }
+}
+
+impl Aggregator {
+    /// Takes the stack of a sample: puts its callers, outermost first, into `scratch`, and
+    /// returns its innermost frame, if it has any, and whether a part was read later.
+    pub(super) fn stack(
+        &mut self,
+        sample: &Sample<'_>,
+        scratch: &mut Scratch,
+    ) -> (Option<Innermost>, bool) {
+        scratch.split(sample);
+        self.stack_of_chain(sample, scratch)
+    }
+
+    /// The same of a sample that a program in the kernel took: it and what called it are left out.
+    pub(super) fn stack_below_program(
+        &mut self,
+        sample: &Sample<'_>,
+        scratch: &mut Scratch,
+    ) -> (Option<Innermost>, bool) {
+        scratch.split(sample);
+        if let Some(tracing) = &mut self.tracing {
+            tracing.strip(&mut scratch.kernel);
+        }
+        self.stack_of_chain(sample, scratch)
+    }
+
+    /// The same with the call chain in `scratch`.
+    fn stack_of_chain(
+        &mut self,
+        sample: &Sample<'_>,
+        scratch: &mut Scratch,
+    ) -> (Option<Innermost>, bool) {
+        self.counts.of_process(sample.pid);
+        self.now = (sample.pid, sample.time);
+        if self.stacks == Stacks::None {
+            let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
+            addresses.push(sample.ip);
+        }
+        let later = self.counts.completed_later;
+        let in_kernel = scratch.kernel.len();
+        let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
+        let later = self.counts.completed_later > later;
+        let leaf = self.callers(scratch, end);
+        let nothing = scratch.callers.is_empty().then_some((None, sample.ip));
+        (leaf.or(nothing), later)
+    }
+
+    /// Puts together the callers of the innermost frame, and returns that.
+    pub(super) fn callers(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
+        let Scratch { kernel, frames, callers, trail, .. } = scratch;
+        callers.clear();
+        if let Some(reason) = end.reason() {
+            callers.push(self.builder.truncation(reason));
+        }
+        let user_leaf = frames.first().filter(|_| kernel.is_empty());
+        let user_callers = &frames[usize::from(user_leaf.is_some())..];
+        self.extend_trail(user_callers, trail, callers);
+        if let Some(frame) = user_leaf {
+            return Some((self.mapping_of(frame), frame.place.address));
+        }
+        let (&leaf, kernel_callers) = kernel.split_first()?;
+        for &address in kernel_callers.iter().rev() {
+            let call = address.wrapping_sub(1);
+            let mapping = self.kernel_mapping_of(call);
+            callers.push(self.builder.location(Some(mapping), call));
+        }
+        Some((Some(self.kernel_mapping_of(leaf)), leaf))
+    }
+
+    /// Adds the locations of `frames`, innermost first, to `callers`. Those that the stack before
+    /// has, too, are known.
+    fn extend_trail(
+        &mut self,
+        frames: &[Frame],
+        spare: &mut Vec<LocationId>,
+        callers: &mut Vec<LocationId>,
+    ) {
+        spare.clear();
+        let kept = self.unwinder.kept;
+        let mut trail = match kept {
+            Some(kept) => std::mem::take(&mut self.trails[kept.slot]),
+            None => std::mem::take(spare),
+        };
+        trail.truncate(kept.map_or(0, |k| k.frames).min(frames.len()));
+        for frame in frames.iter().rev().skip(trail.len()) {
+            let mapping = self.mapping_of(frame);
+            trail.push(self.builder.location(mapping, frame.place.address));
+        }
+        callers.extend_from_slice(&trail);
+        match kept {
+            Some(kept) => self.trails[kept.slot] = trail,
+            None => *spare = trail,
+        }
+    }
+
+    /// `in_kernel`: so many frames the kernel's walk has besides those of `chain`.
+    pub(super) fn user_frames(
+        &mut self,
+        sample: &Sample<'_>,
+        in_kernel: usize,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+    ) -> StackEnd {
+        frames.clear();
+        self.unwinder.kept = None;
+        let dumped = matches!(self.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
+            return StackEnd::Complete;
+        }
+        if let UserStack::Native { regs, .. } = sample.user
+            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
+        {
+            return StackEnd::Complete;
+        }
+        let pid = sample.pid;
+        let mut end = self.unwind(sample, chain, frames, dumped);
+        if !dumped && in_kernel + chain.len() >= self.max_chain {
+            end = StackEnd::ChainTooDeep;
+        }
+        let process = self.table.process(pid);
+        let nowhere = |frame: &Frame| frame.place.image.is_none();
+        if process.unread
+            && (end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere))
+        {
+            end = StackEnd::HiddenMappings;
+            self.counts.hidden_mappings |= process.hidden;
+        }
+        if self.stacks == Stacks::None {
+            return StackEnd::Complete;
+        }
+        self.counts.user_stacks += 1;
+        self.counts.ends[end as usize] += 1;
+        if matches!(sample.user, UserStack::Native { .. }) {
+            self.taken += 1;
+            self.deep += u32::from(self.unwinder.source != unwind::Source::Copy);
+            let later = self.unwinder.source == unwind::Source::Memory;
+            self.counts.completed_later += u64::from(later);
+        }
+        end
+    }
+
+    fn unwind(
+        &mut self,
+        sample: &Sample<'_>,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+        dumped: bool,
+    ) -> StackEnd {
+        let (process, images) = self.table.split(sample.pid);
+        let (pid, regions) = (sample.pid, &process.regions);
+        match sample.user {
+            UserStack::Native { .. } => {
+                let of = (pid, sample.tid, sample.time);
+                self.unwinder.unwind(of, regions, images, sample.user, chain, frames)
+            }
+            UserStack::Compat | UserStack::None => {
+                unwind::chain_frames(pid, regions, images, chain, frames);
+                if dumped { StackEnd::Compat } else { StackEnd::Complete }
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Wall time that programs in the kernel add up (`sampler::bpf::waits`): they tell of waits with
+//! their stacks when they are over, of some for all where there are many, and each thread's time in
+//! each state at the end. Samples are scaled to that.
+
+use super::{Aggregator, Held, Thread, ThreadState};
+use crate::process::procfs;
+use crate::profile::{Column, LabelSetId};
+use crate::sampler::bpf::waits::{Doing, Last, Sums, Times, Wait as Told};
+use crate::sampler::record::Sample;
+
+const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
+const WENT_ON: &str = "[stack not known: it went on as the recording ended]";
+const SHORT: &str = "[waits shorter than --min-block]";
+
+/// In the order of the sums.
+const STATES: [ThreadState; 5] = [
+    ThreadState::Running,
+    ThreadState::Runnable,
+    ThreadState::Sleeping,
+    ThreadState::Disk,
+    ThreadState::Stopped,
+];
+
+impl Aggregator {
+    /// A sample of a thread that runs was counted, with these labels and the first value.
+    pub(super) fn note_run(
+        &mut self,
+        sample: &Sample<'_>,
+        (labels, later): (LabelSetId, bool),
+        (column, nanos): (Column, i64),
+    ) {
+        let counts = |wall: &super::Wall| wall.spec.programs && wall.spec.column == column;
+        if !self.wall.as_ref().is_some_and(counts) {
+            return;
+        }
+        let state = Some(ThreadState::Running);
+        let plain = self.labels_of(sample.pid, sample.tid, false, state);
+        self.note_wait(plain, 0, nanos, later.then_some(labels));
+    }
+
+    /// A wait is over.
+    pub(in super::super) fn has_waited(&mut self, sample: &Sample<'_>) {
+        let Some(told) = Told::parse(sample.raw) else { return };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (leaf, later) = self.stack_below_program(sample, &mut scratch);
+        if let Some(wall) = &mut self.wall {
+            let thread = wall.thread(sample.pid, sample.tid);
+            thread.off.set(&scratch, leaf, later);
+        }
+        self.scratch = scratch;
+        let thread = (sample.pid, sample.tid);
+        self.with_thread(thread, |aggregator, held| {
+            aggregator.add_wait(thread, Ok(&held.off), &told);
+        });
+    }
+
+    /// A thread ends, and its sums are told.
+    pub(in super::super) fn has_ended(&mut self, sample: &Sample<'_>) {
+        if let Some(times) = Times::parse(sample.raw) {
+            self.settle(&times);
+        }
+    }
+
+    /// The recording ends at `time`, and the sums of all that have not ended are told.
+    pub(super) fn end_of_told(&mut self, time: u64, told: Vec<(Times, Last)>) {
+        for (mut times, last) in told {
+            let since = last.since.min(time);
+            let lasted = time - since;
+            let (tid, doing) = (times.tid, last.doing);
+            match doing {
+                Doing::Running | Doing::Unknown => times.all[Doing::Running as usize] += lasted,
+                _ if procfs::stat(tid).is_none() && times.all == Sums::default() => continue,
+                _ => {
+                    let queued = match (doing, last.woken) {
+                        (Doing::Runnable, _) => lasted,
+                        (_, 0) => 0,
+                        (_, woken) => time.saturating_sub(woken).min(lasted),
+                    };
+                    let wait = Told { doing, waited: lasted - queued, queued, interval: 0 };
+                    times.all[doing as usize] += wait.waited;
+                    times.all[Doing::Runnable as usize] += queued;
+                    self.waits_on((times.pid, tid), &wait);
+                }
+            }
+            self.settle(&times);
+        }
+        self.divide_what_was_thinned();
+    }
+
+    /// A thread waits beyond the end of the recording: where, is looked up.
+    fn waits_on(&mut self, (pid, tid): (i32, i32), wait: &Told) {
+        let held = self.stack_of_waiting(pid, tid);
+        self.add_wait((pid, tid), Ok(&held), wait);
+    }
+
+    /// The stack of a thread that waited as the recording ended; it may have gone on since.
+    pub(in super::super) fn stack_of_waiting(&mut self, pid: i32, tid: i32) -> Held {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let stack = self.stack_of_sleeper(pid, tid, &mut scratch).ok().flatten();
+        let mut held = Held::default();
+        match stack {
+            Some((leaf, later)) => held.set(&scratch, leaf, later),
+            None => held.callers.push(self.builder.named_location(WENT_ON)),
+        }
+        self.scratch = scratch;
+        held
+    }
+
+    /// Does something with what is known of a thread.
+    fn with_thread(&mut self, (pid, tid): (i32, i32), act: impl FnOnce(&mut Aggregator, &Thread)) {
+        let Some(thread) = self.wall.as_mut().map(|wall| {
+            wall.thread(pid, tid);
+            wall.threads.remove(&tid).expect("it was there just now")
+        }) else {
+            return;
+        };
+        act(self, &thread);
+        if let Some(wall) = &mut self.wall {
+            wall.threads.insert(tid, thread);
+        }
+    }
+
+    /// Counts a wait by its stack; without one: by why it has none.
+    fn add_wait(&mut self, thread: (i32, i32), stack: Result<&Held, &'static str>, told: &Told) {
+        let min_block = self.wall.as_ref().map_or(0, |wall| wall.spec.min_block);
+        let stack = if told.waited + told.queued < min_block { Err(SHORT) } else { stack };
+        for (nanos, doing) in [(told.waited, told.doing), (told.queued, Doing::Runnable)] {
+            let estimate = told.waited + told.queued < told.interval;
+            let time = (told.stands_for(nanos), estimate);
+            self.add_time(thread, stack, STATES[doing as usize], time);
+        }
+    }
+
+    fn add_time(
+        &mut self,
+        (pid, tid): (i32, i32),
+        stack: Result<&Held, &'static str>,
+        state: ThreadState,
+        (nanos, estimate): (u64, bool),
+    ) {
+        let nanos = i64::try_from(nanos).unwrap_or(i64::MAX);
+        let Some(column) = self.wall.as_ref().map(|wall| wall.spec.column).filter(|_| nanos > 0)
+        else {
+            return;
+        };
+        let labels = self.labels_of(pid, tid, false, Some(state));
+        let later = stack.is_ok_and(|held| held.later);
+        let later = later.then(|| self.labels_of(pid, tid, true, Some(state)));
+        let mut with = later.unwrap_or(labels);
+        if estimate {
+            with = self.note_estimate((labels, later), nanos);
+        } else {
+            self.note_wait(labels, 0, nanos, later);
+        }
+        let values = [(column, nanos)];
+        match stack {
+            Ok(held) => self.builder.add_stack(&held.callers, held.innermost, with, &values),
+            Err(why) => {
+                let nowhere = [self.builder.named_location(why)];
+                self.builder.add_stack(&nowhere, None, with, &values);
+            }
+        }
+    }
+
+    /// A sample with these labels (and those if its stack was completed later) stands for others, too.
+    /// Returns the labels that tell it apart.
+    fn note_estimate(
+        &mut self,
+        (labels, later): (LabelSetId, Option<LabelSetId>),
+        nanos: i64,
+    ) -> LabelSetId {
+        let Some(wall) = &mut self.wall else { return labels };
+        let waits = wall.waits.entry(labels).or_default();
+        waits.estimated = waits.estimated.saturating_add(nanos);
+        waits.later = waits.later.or(later);
+        let mut twins = std::mem::take(&mut wall.twins);
+        let with = self.twin(&mut twins, labels, later);
+        if let Some(wall) = &mut self.wall {
+            wall.twins = twins;
+        }
+        with
+    }
+
+    /// Takes in a thread's sums.
+    fn settle(&mut self, times: &Times) {
+        let Times { pid, tid, all } = *times;
+        let Some(wall) = &mut self.wall else { return };
+        let skipped = usize::from(!wall.spec.running);
+        let thread = wall.threads.remove(&tid).unwrap_or_else(|| Thread::new(pid, 0, None));
+        if skipped == 0 && thread.ran.is_empty() {
+            // It ran for less than a period, and stopped somewhere.
+            let stack = if thread.off.is_empty() { Err(NOT_SAMPLED) } else { Ok(&thread.off) };
+            self.add_time((pid, tid), stack, ThreadState::Running, (all[0], false));
+        }
+        for (&state, &nanos) in STATES.iter().zip(&all).skip(skipped).filter(|(_, n)| **n > 0) {
+            let labels = self.labels_of(pid, tid, false, Some(state));
+            self.note_wait(labels, i64::try_from(nanos).unwrap_or(i64::MAX), 0, None);
+        }
+    }
+}

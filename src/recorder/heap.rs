@@ -1,0 +1,442 @@
+//! What is allocated and what of it is in use, by stack: from sampled allocations to what they
+//! stand for.
+//!
+//! An allocation of `n` bytes is sampled with the chance 1 - exp(-n / interval), so a sampled one
+//! stands for the reciprocal of that; sums of these are right on average, whatever the sizes.
+
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashTable;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+
+use super::exits::Looked;
+use super::leaks::Leaks;
+use crate::profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
+
+/// Sampled allocations whose end is waited for at most (40 bytes each).
+const MAX_LIVE: usize = 7 << 16;
+
+/// Ends that came before their beginning, at most.
+const MAX_EARLY: usize = 1 << 14;
+
+/// Distinct stacks, and frames of these in all, at most (128 and 4 bytes each).
+const MAX_STACKS: usize = 7 << 13;
+const MAX_FRAMES: usize = 4 << 20;
+
+/// Where the value of stacks goes that are beyond.
+const BEYOND: &str = "[beyond prof's memory limit]";
+
+/// What of the heap is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapSpec {
+    /// Mean distance of samples in bytes; 1: each allocation.
+    pub interval: u64,
+    /// What is in use at the end, besides what was allocated.
+    pub in_use: bool,
+    /// What was in use when that was most.
+    pub peak: bool,
+    /// What was freed before its thread allocated anything else.
+    pub temporary: bool,
+    /// What was never freed, but what can be reached when its process exits.
+    pub leaks: bool,
+    /// Anonymous mappings count as allocations.
+    pub mappings: bool,
+    /// The library may be put into a process that runs.
+    pub inject: bool,
+}
+
+/// A pair of sample types: objects and bytes.
+type Types = [(&'static str, &'static str); 2];
+
+const ALLOCATED: Types = [("alloc_objects", "count"), ("alloc_space", "bytes")];
+const IN_USE: Types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
+const PEAK: Types = [("peak_objects", "count"), ("peak_space", "bytes")];
+const TEMPORARY: Types = [("temporary_objects", "count"), ("temporary_space", "bytes")];
+const LEAKED: Types = [("leaked_objects", "count"), ("leaked_space", "bytes")];
+
+impl HeapSpec {
+    /// The sample types, the first four as pprof and Go name them.
+    pub fn types(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let wanted = [true, self.in_use, self.peak, self.temporary, self.leaks];
+        let types = [ALLOCATED, IN_USE, PEAK, TEMPORARY, LEAKED].into_iter().zip(wanted);
+        types.filter(|(_, wanted)| *wanted).flat_map(|(types, _)| types)
+    }
+
+    /// The sample type that is shown unless another is asked for.
+    pub fn default_type(&self) -> &'static str {
+        if self.in_use { "inuse_space" } else { "alloc_space" }
+    }
+
+    /// How many allocations of this size a sampled one stands for.
+    pub fn weight(&self, size: u64) -> f64 {
+        match self.interval {
+            0 | 1 => 1.0,
+            interval => -1.0 / (-(size as f64) / interval as f64).exp_m1(),
+        }
+    }
+
+    /// What becomes of allocations must be known.
+    fn follows(&self) -> bool {
+        self.in_use || self.peak || self.temporary || self.leaks
+    }
+}
+
+/// Objects and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    /// Objects.
+    pub objects: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+impl Sum {
+    /// Adds so many times `weight` allocations of a size, or takes them away.
+    pub fn add(&mut self, size: u64, weight: f64) {
+        self.objects += weight;
+        self.bytes += weight * size as f64;
+    }
+
+    /// Both together.
+    pub fn and(self, other: Sum) -> Sum {
+        Sum { objects: self.objects + other.objects, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// What is known of a stack with its labels.
+#[derive(Default)]
+pub struct Row {
+    /// Its labels.
+    pub labels: LabelSetId,
+    allocated: Sum,
+    /// In use by processes that live.
+    now: Sum,
+    /// In use by processes when they ended.
+    left: Sum,
+    temporary: Sum,
+    /// What `now` was at the last peak but those that came after it changed last; see [`Heap::peak`].
+    at_peak: Sum,
+    peak: u64,
+}
+
+/// A sampled allocation.
+pub struct Allocated {
+    /// Its name.
+    pub id: u64,
+    /// The process.
+    pub pid: i32,
+    /// Bytes.
+    pub size: u64,
+    /// Its end will be told.
+    pub tracked: bool,
+}
+
+/// One that has not come to its end.
+#[derive(Clone, Copy)]
+pub struct Live {
+    /// Of its stack.
+    pub row: u32,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapCounts {
+    /// Sampled allocations.
+    pub sampled: u64,
+    /// Sampled allocations of which nobody knows whether they are in use, for want of space.
+    pub untracked: u64,
+    /// Sampled allocations without a stack of their own, as there were too many.
+    pub beyond: u64,
+}
+
+/// What is allocated, by stack.
+pub struct Heap {
+    spec: HeapSpec,
+    /// Where its sample types begin.
+    first: Column,
+    stacks: StackTable,
+    rows: Vec<Row>,
+    index: HashTable<u32>,
+    /// By process and name.
+    live: FxHashMap<i32, FxHashMap<u64, Live>>,
+    /// How many these are.
+    alive: usize,
+    /// Ends that came before their beginning.
+    early: FxHashSet<u64>,
+    /// Bytes in use, and the most so far.
+    bytes: f64,
+    most: f64,
+    /// Number of that peak. A row whose number is smaller has not changed since.
+    peak: u64,
+    leaks: Leaks,
+    /// What was counted.
+    pub counts: HeapCounts,
+}
+
+impl Heap {
+    /// Nothing is allocated yet; the sample types begin at this column.
+    pub fn new(spec: HeapSpec, first: Column) -> Heap {
+        Heap {
+            spec,
+            first,
+            stacks: StackTable::default(),
+            rows: Vec::new(),
+            index: HashTable::new(),
+            live: FxHashMap::default(),
+            alive: 0,
+            early: FxHashSet::default(),
+            bytes: 0.0,
+            most: 0.0,
+            peak: 0,
+            leaks: Leaks::default(),
+            counts: HeapCounts::default(),
+        }
+    }
+
+    /// Takes in a sampled allocation; `stack` is outermost first.
+    pub fn allocated(
+        &mut self,
+        allocation: &Allocated,
+        stack: &[LocationId],
+        labels: LabelSetId,
+        builder: &mut Builder,
+    ) {
+        let Allocated { id, pid, size, tracked } = *allocation;
+        self.counts.sampled += 1;
+        let row = self.row(stack, labels, builder);
+        self.rows[row as usize].allocated.add(size, self.spec.weight(size));
+        if !self.spec.follows() {
+            return;
+        }
+        if self.early.remove(&id) {
+            return;
+        }
+        if !tracked || self.alive >= MAX_LIVE {
+            self.counts.untracked += 1;
+            return;
+        }
+        self.live.entry(pid).or_default().insert(id, Live { row, size });
+        self.alive += 1;
+        self.change(Live { row, size }, 1.0);
+    }
+
+    /// Takes in the end of a process's allocation; `temporary`: before its thread allocated
+    /// anything else.
+    pub fn freed(&mut self, id: u64, pid: i32, temporary: bool) {
+        if !self.spec.follows() {
+            return;
+        }
+        let Some(live) = self.live.get_mut(&pid).and_then(|live| live.remove(&id)) else {
+            // A writer that was slow may tell the beginning of one after its end.
+            if self.early.len() < MAX_EARLY {
+                self.early.insert(id);
+            }
+            return;
+        };
+        self.alive -= 1;
+        self.change(live, -1.0);
+        if temporary {
+            let weight = self.spec.weight(live.size);
+            self.rows[live.row as usize].temporary.add(live.size, weight);
+        }
+    }
+
+    /// A process has ended, or become another program: what it had is gone, and counts as in use.
+    pub fn ended(&mut self, pid: i32) {
+        let live = self.live.remove(&pid).unwrap_or_default();
+        self.leaks_of(pid, &live, false);
+        for live in live.into_values() {
+            self.alive -= 1;
+            self.change(live, -1.0);
+            let weight = self.spec.weight(live.size);
+            self.rows[live.row as usize].left.add(live.size, weight);
+        }
+    }
+
+    /// A process exits, and was looked at.
+    pub fn exits(&mut self, pid: i32, looked: Looked) {
+        self.leaks.exits(pid, looked);
+    }
+
+    /// What a process had in use when it ended, or when the recording did and it was `running`.
+    fn leaks_of(&mut self, pid: i32, live: &FxHashMap<u64, Live>, running: bool) {
+        if self.spec.leaks {
+            let left = live.iter().map(|(&id, &live)| (id, live, self.spec.weight(live.size)));
+            self.leaks.ended(pid, running, &left.collect::<Vec<_>>());
+        }
+    }
+
+    /// An allocation came into use, or went out of it (`sign` -1).
+    ///
+    /// A peak costs the same however many rows there are: each keeps what it had at the peak when
+    /// it changes for the first time after it.
+    fn change(&mut self, Live { row, size }: Live, sign: f64) {
+        let row = &mut self.rows[row as usize];
+        if row.peak < self.peak {
+            (row.at_peak, row.peak) = (row.now, self.peak);
+        }
+        let weight = sign * self.spec.weight(size);
+        row.now.add(size, weight);
+        self.bytes += weight * size as f64;
+        if self.bytes > self.most {
+            self.most = self.bytes;
+            self.peak += 1;
+        }
+    }
+
+    fn row(&mut self, stack: &[LocationId], labels: LabelSetId, builder: &mut Builder) -> u32 {
+        let Heap { stacks, rows, index, .. } = self;
+        let known = |&i: &u32| {
+            let of = stacks.get(StackId(i));
+            rows[i as usize].labels == labels && of == stack
+        };
+        let hash = hash(stack, labels);
+        if let Some(&row) = index.find(hash, known) {
+            return row;
+        }
+        let full = rows.len() >= MAX_STACKS || stacks.frame_count() + stack.len() > MAX_FRAMES;
+        if full && stack.len() != 1 {
+            self.counts.beyond += 1;
+            let beyond = [builder.named_location(BEYOND)];
+            return self.row(&beyond, LabelSetId::EMPTY, builder);
+        }
+        let row = stacks.push(stack).0;
+        rows.push(Row { labels, ..Row::default() });
+        index.insert_unique(hash, row, |&i| {
+            self::hash(stacks.get(StackId(i)), rows[i as usize].labels)
+        });
+        row
+    }
+
+    /// Puts all into the profile; returns what the user should know.
+    pub fn finish(mut self, builder: &mut Builder) -> Vec<String> {
+        let HeapSpec { in_use, peak, temporary, .. } = self.spec;
+        let wanted = [true, in_use, peak, temporary];
+        for (pid, live) in std::mem::take(&mut self.live) {
+            self.leaks_of(pid, &live, true);
+        }
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            if row.peak < self.peak {
+                row.at_peak = row.now;
+            }
+            let sums = [row.allocated, row.now.and(row.left), row.at_peak, row.temporary];
+            let sums = sums.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+            let values = sums.flat_map(|(sum, _)| [sum.objects, sum.bytes]);
+            let at = |i: usize| Column(self.first.0 + i);
+            let values = values.enumerate().map(|(i, value)| (at(i), value.round() as i64));
+            let mut values: Vec<(Column, i64)> = values.collect();
+            // They are not samples of anything else that is recorded.
+            if self.first.0 > 0 {
+                values.push((Column(0), 0));
+            }
+            builder.add_stack(self.stacks.get(StackId(i as u32)), None, row.labels, &values);
+        }
+        let last = Column(self.first.0 + self.spec.types().count() - 2);
+        self.leaks.finish(last, &self.rows, &self.stacks, builder)
+    }
+}
+
+fn hash(stack: &[LocationId], labels: LabelSetId) -> u64 {
+    let mut hasher = FxHasher::default();
+    labels.0.hash(&mut hasher);
+    stack.iter().for_each(|location| location.0.hash(&mut hasher));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Recorded {
+        heap: Heap,
+        builder: Builder,
+    }
+
+    impl Recorded {
+        fn new(interval: u64) -> Recorded {
+            let (in_use, peak, temporary) = (true, true, true);
+            let spec = HeapSpec { interval, in_use, peak, temporary, ..HeapSpec::default() };
+            let types: Vec<_> = spec.types().collect();
+            Recorded { heap: Heap::new(spec, Column(0)), builder: Builder::new(&types) }
+        }
+
+        /// Stack `at` allocates.
+        fn allocate(&mut self, id: u64, pid: i32, size: u64, at: u64) {
+            let leaf = [self.builder.location(None, at)];
+            let allocation = Allocated { id, pid, size, tracked: id < 1000 };
+            self.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut self.builder);
+        }
+
+        /// By stack: allocated, in use, at the peak, temporary; objects and bytes of each.
+        fn values(mut self) -> Vec<Vec<i64>> {
+            self.heap.finish(&mut self.builder);
+            let profile = self.builder.finish(None);
+            profile.values.chunks(8).map(<[i64]>::to_vec).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_freed_is_not_in_use() {
+        let mut r = Recorded::new(1);
+        for id in 1..=10 {
+            r.allocate(id, 1, 1 << 20, 7);
+            if id != 7 {
+                r.heap.freed(id, 1, id == 3);
+            }
+        }
+        let mib = 1 << 20;
+        assert_eq!(r.values(), [[10, 10 * mib, 1, mib, 2, 2 * mib, 1, mib]]);
+    }
+
+    #[test]
+    fn the_peak_is_what_all_stacks_had_at_one_moment() {
+        let mut r = Recorded::new(1);
+        r.allocate(1, 1, 100, 1);
+        r.allocate(2, 1, 10, 2);
+        // 110 here.
+        r.heap.freed(1, 1, false);
+        r.allocate(3, 1, 90, 3);
+        r.allocate(4, 1, 20, 2);
+        // The most: 10 + 90 + 20.
+        r.heap.freed(2, 1, false);
+        r.heap.freed(3, 1, false);
+        r.allocate(5, 1, 50, 1);
+        let peak: Vec<Vec<i64>> = r.values().iter().map(|v| v[4..6].to_vec()).collect();
+        assert_eq!(peak, [[0, 0], [2, 30], [1, 90]]);
+    }
+
+    #[test]
+    fn what_ended_processes_had_is_in_use_but_takes_no_space() {
+        let mut r = Recorded::new(1);
+        for pid in 1..=3 {
+            r.allocate(pid as u64, pid, 100, 1);
+            r.heap.ended(pid);
+        }
+        assert_eq!(r.values(), [[3, 300, 3, 300, 1, 100, 0, 0]]);
+    }
+
+    #[test]
+    fn samples_stand_for_what_was_not_sampled() {
+        let mut r = Recorded::new(512 << 10);
+        let spec = r.heap.spec;
+        // Small ones stand for as many as fit into the interval, large ones for themselves.
+        assert!((spec.weight(16) * 16.0 / f64::from(512 << 10) - 1.0).abs() < 1e-4);
+        assert!((spec.weight(1 << 30) - 1.0).abs() < 1e-9);
+        assert!((spec.weight(512 << 10) - 1.0 / (1.0 - (-1.0f64).exp())).abs() < 1e-9);
+        r.allocate(1, 1, 512 << 10, 1);
+        let whole = (f64::from(512 << 10) * spec.weight(512 << 10)).round() as i64;
+        assert_eq!(r.values(), [[2, whole, 2, whole, 2, whole, 0, 0]]);
+    }
+
+    #[test]
+    fn an_end_may_come_before_its_beginning() {
+        let mut r = Recorded::new(1);
+        r.heap.freed(1, 1, false);
+        r.allocate(1, 1, 8, 1);
+        r.allocate(1001, 1, 8, 1);
+        assert_eq!(r.heap.counts.untracked, 1);
+        assert_eq!(r.values(), [[2, 16, 0, 0, 0, 0, 0, 0]]);
+    }
+}

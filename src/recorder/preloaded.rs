@@ -1,0 +1,276 @@
+//! The library in a program, over the length of a recording: preloaded into a COMMAND, or put into
+//! a process.
+
+use std::ffi::OsString;
+
+use super::exits::Watcher;
+use super::heap::HeapCounts;
+use super::injected::Injected;
+use super::{Aggregator, HeapSpec, Interrupts, Types};
+use crate::sampler::heap::{Library, Ring, why_not_preloaded};
+use crate::sampler::{Error, EventSpec, Options, Target};
+
+/// Milliseconds between two looks at the shared memory: the first, the least and the most.
+const FIRST_MS: i64 = 2;
+const LEAST_MS: i64 = 2;
+const MOST_MS: i64 = 50;
+
+/// How full it should be at most when it is looked at.
+const FULL_ENOUGH: f64 = 0.125;
+
+/// How the library came into the program.
+enum Way {
+    Preloaded(Box<Library>),
+    Injected(Box<Injected>),
+}
+
+impl Way {
+    fn ring(&self) -> &Ring {
+        match self {
+            Way::Preloaded(library) => &library.ring,
+            Way::Injected(injected) => &injected.ring,
+        }
+    }
+
+    fn ring_mut(&mut self) -> &mut Ring {
+        match self {
+            Way::Preloaded(library) => &mut library.ring,
+            Way::Injected(injected) => &mut injected.ring,
+        }
+    }
+}
+
+/// The library in a program, if its heap is recorded.
+pub struct Preloaded {
+    library: Option<Way>,
+    /// Looks at processes that exit.
+    exits: Option<Watcher>,
+    interval: u64,
+    tick_ms: i64,
+}
+
+impl Preloaded {
+    /// Makes ready what the recording of the heap needs; `types` loses it if that cannot be, but
+    /// other things can be recorded.
+    ///
+    /// Errors: one line, if nothing else is recorded.
+    pub fn prepare(
+        options: &mut Options,
+        types: &mut Types,
+        interrupts: &Interrupts,
+        notes: &mut Vec<String>,
+    ) -> Result<Preloaded, Error> {
+        let mut preloaded =
+            Preloaded { library: None, exits: None, interval: 0, tick_ms: FIRST_MS };
+        let Some(spec) = types.heap else { return Ok(preloaded) };
+        let alone = !others(types) && options.events.is_empty();
+        if let Target::Processes { .. } = &options.target
+            && !spec.inject
+        {
+            types.heap = None;
+            return Preloaded::by_page_faults(options, notes).map(|()| preloaded);
+        }
+        match put(spec, &options.target) {
+            Ok(way) => {
+                if let Way::Preloaded(library) = &way {
+                    library.files().for_each(|file| interrupts.remove_when_giving_up(file));
+                }
+                (preloaded.library, preloaded.interval) = (Some(way), spec.interval);
+            }
+            Err(error) if alone => return Err(error),
+            Err(error) => {
+                notes.push(format!("the heap is left out: {error}"));
+                types.heap = None;
+            }
+        }
+        Ok(preloaded)
+    }
+
+    /// Nobody has said that the library may be put into the process: where its memory grows is told
+    /// by the kernel.
+    fn by_page_faults(options: &mut Options, notes: &mut Vec<String>) -> Result<(), Error> {
+        let faults = EventSpec::parse("page-faults")?;
+        if !options.events.iter().any(|event| event.name == faults.name) {
+            options.events.push(faults);
+        }
+        notes.push(
+            "of a process that runs, page faults tell where its memory grows; to see what it \
+             allocates, add --inject (which puts a library of prof's into it), or start it with \
+             prof record -T heap -- COMMAND"
+                .to_owned(),
+        );
+        Ok(())
+    }
+
+    /// What the command finds in its environment.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        match &self.library {
+            Some(Way::Preloaded(library)) => library.environment(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sampling begins; `types` loses the heap if that cannot be, but other things are recorded.
+    ///
+    /// Errors: one line, if nothing else is.
+    pub fn begin(
+        &mut self,
+        options: &Options,
+        types: &mut Types,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let alone = !others(types) && options.events.iter().all(EventSpec::is_bookkeeping);
+        match &mut self.library {
+            Some(Way::Preloaded(library)) => {
+                if let Some(spec) = types.heap.filter(|spec| spec.leaks) {
+                    let start = |file: &_| Watcher::start(file, spec.mappings);
+                    let watcher = library.ring.watch_exits(start).map_err(|e| {
+                        Error::other(format!("nobody can look for leaks on exit: {e}"))
+                    })?;
+                    self.exits = Some(watcher);
+                }
+                library.ring.set_active(true);
+            }
+            Some(Way::Injected(injected)) => match injected.begin() {
+                Ok(()) => {}
+                Err(error) if alone => return Err(error),
+                Err(error) => {
+                    notes.push(format!("the heap is left out: {error}"));
+                    (types.heap, self.library) = (None, None);
+                }
+            },
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Sampling ends.
+    pub fn set_active(&self, active: bool) {
+        self.library.iter().for_each(|library| library.ring().set_active(active));
+    }
+
+    /// Takes the library out of a process that it was put into. Returns what the user should know.
+    pub fn take_out(&mut self) -> Vec<String> {
+        self.exits.iter_mut().for_each(Watcher::end);
+        match &mut self.library {
+            Some(Way::Injected(injected)) => injected.end(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Looks whether the library has to see to what the process has loaded.
+    pub fn look(&mut self, aggregator: &mut Aggregator) {
+        if let Some(Way::Injected(injected)) = &mut self.library {
+            injected.look(aggregator);
+        }
+    }
+
+    /// Takes in what happened before `until`; when it is `over`, nobody is waited for.
+    pub fn take(&mut self, aggregator: &mut Aggregator, until: u64, over: bool) {
+        self.exits.iter_mut().for_each(|exits| exits.take(aggregator, until));
+        if let Some(library) = &mut self.library {
+            library.ring_mut().take(until, over, |record| aggregator.heap_record(&record));
+        }
+    }
+
+    /// Milliseconds until the next look, as fast as the shared memory fills; to be called before
+    /// each.
+    pub fn tick_ms(&mut self) -> i64 {
+        let Some(library) = &self.library else { return i64::MAX };
+        let filled = library.ring().filled();
+        let next = self.tick_ms as f64 * FULL_ENOUGH / filled.max(f64::MIN_POSITIVE);
+        self.tick_ms = (next as i64).clamp(LEAST_MS, (2 * self.tick_ms).min(MOST_MS));
+        self.tick_ms
+    }
+
+    /// Removes the library; returns what the user should know.
+    pub fn end(self, counts: HeapCounts) -> Vec<String> {
+        let Some(library) = self.library else { return Vec::new() };
+        let (stats, mut notes) = (library.ring().stats(), Vec::new());
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        if stats.loaded == 0 {
+            notes.push(
+                "no allocation was sampled: no dynamic linker preloaded prof's library into the \
+                 command"
+                    .to_owned(),
+            );
+        } else if counts.sampled == 0 {
+            notes.push(format!(
+                "no allocation was sampled: too little was allocated by malloc and its kin for the \
+                 interval of {} bytes; lower --heap-interval",
+                self.interval
+            ));
+        }
+        if stats.lost > 0 {
+            notes.push(format!(
+                "{} of {} sampled allocations ({:.1} MiB) are missing because prof could not keep \
+                 up: raise --heap-interval",
+                stats.lost,
+                stats.lost + counts.sampled,
+                mib(stats.lost_bytes)
+            ));
+        }
+        if stats.lost_frees > 0 {
+            notes.push(format!(
+                "{} sampled allocations were freed unseen and seem to be in use: raise \
+                 --heap-interval",
+                stats.lost_frees
+            ));
+        }
+        if counts.untracked > 0 {
+            notes.push(format!(
+                "{} sampled allocations are not counted as in use, as there were too many: raise \
+                 --heap-interval",
+                counts.untracked
+            ));
+        }
+        if counts.beyond > 0 {
+            notes.push(format!(
+                "{} allocations have no stack: too many distinct ones",
+                counts.beyond
+            ));
+        }
+        library.ring().give_back();
+        if let Way::Preloaded(library) = library
+            && let Some(path) = library.remove()
+        {
+            notes.push(format!(
+                "the library for allocations stays in {} because a program still has it",
+                path.display()
+            ));
+        }
+        notes
+    }
+}
+
+/// Something else is recorded, too, besides events.
+fn others(types: &Types) -> bool {
+    let samples = types.cpu || types.wall.is_some() || types.threads.is_some();
+    samples || !types.spans().is_empty()
+}
+
+/// Makes the library ready for a COMMAND, or puts it into a process.
+fn put(spec: HeapSpec, target: &Target) -> Result<Way, Error> {
+    let words = match target {
+        Target::Command(words) => words,
+        Target::Processes { pids, .. } => {
+            return match pids.as_slice() {
+                [pid] => Ok(Way::Injected(Box::new(Injected::load(*pid, spec)?))),
+                _ => Err(Error::usage("--inject is for one process at a time: -p PID")),
+            };
+        }
+        _ => {
+            return Err(Error::usage(
+                "allocations are sampled of a program or a process: record -T heap -- COMMAND, or \
+                 record -T heap --inject -p PID; where the memory of others grows, -e page-faults \
+                 tells by stack",
+            ));
+        }
+    };
+    if let Some(why) = words.first().and_then(|name| why_not_preloaded(name)) {
+        return Err(Error::other(format!(
+            "allocations cannot be sampled: {why}; -e page-faults tells where memory grows"
+        )));
+    }
+    Library::unpack(spec.interval, spec.mappings).map(|library| Way::Preloaded(Box::new(library)))
+}

@@ -1,0 +1,217 @@
+//! One look at all threads: those that sleep at once, those that run as soon as they are sampled.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashSet;
+
+use crate::process::procfs;
+use crate::profile::Column;
+use crate::recorder::aggregate::Asleep;
+use crate::recorder::{Aggregator, ThreadState};
+use crate::sampler::{Error, Event, EventSpec, MAX_DUMP, Options, Rate, Session, Stacks, Target};
+
+/// The clock that samples threads that run, in nanoseconds.
+const PERIOD: u64 = 100_000;
+
+/// How long threads are waited for that get no CPU, and how often it is looked whether they sleep.
+const PATIENCE: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Events that are open in one go: each thread needs one for each CPU.
+const MAX_EVENTS: usize = 2048;
+
+/// Instead of a stack.
+const NOT_PERMITTED: &str = "[stack not known: not permitted]";
+const NO_CPU: &str = "[stack not known: it waits for a CPU]";
+
+/// A process and its thread.
+pub type Thread = (i32, i32);
+
+/// What became of the threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// They ended before they were looked at.
+    pub gone: usize,
+    /// Their stacks may not be read.
+    pub refused: usize,
+    /// They count, with a stack or without.
+    pub found: usize,
+}
+
+/// A look at all threads that is under way.
+pub struct Round {
+    /// What became of those that are done.
+    pub seen: Seen,
+    /// Sentences for the user.
+    pub notes: Vec<String>,
+    /// Counted there, besides the first column; what else the events say is known then.
+    column: Option<Column>,
+    /// They do not sleep, and nobody waits for them yet.
+    later: Vec<Thread>,
+    sampled: Option<Sampled>,
+}
+
+/// Threads that are sampled as soon as they run.
+struct Sampled {
+    threads: Vec<Thread>,
+    session: Session,
+    missing: FxHashSet<i32>,
+    began: Instant,
+    looked: Instant,
+}
+
+impl Round {
+    /// Takes in all threads that sleep.
+    pub fn begin(
+        aggregator: &mut Aggregator,
+        threads: Vec<Thread>,
+        column: Option<Column>,
+    ) -> Round {
+        let mut seen = Seen::default();
+        let later = sleepers(aggregator, threads, &mut seen, column);
+        Round { seen, notes: Vec::new(), column, later, sampled: None }
+    }
+
+    /// Takes in threads that have run meanwhile, or within so many milliseconds. True: nothing is
+    /// left to do.
+    pub fn step(&mut self, aggregator: &mut Aggregator, timeout_ms: i32) -> bool {
+        let Some(mut sampled) = self.sampled.take() else { return !self.open(aggregator) };
+        sampled.session.wait(&[], timeout_ms);
+        let (settled, column) = (sampled.session.settled(), self.column);
+        let missing = &mut sampled.missing;
+        sampled.session.drain(settled, |event| match event {
+            Event::Sample { sample, .. } if missing.remove(&sample.tid) => {
+                aggregator.add_running(&sample, column);
+            }
+            Event::Sample { .. } => {}
+            other if column.is_none() => aggregator.event(&other),
+            _ => {}
+        });
+        let over = sampled.began.elapsed() > PATIENCE;
+        if over || sampled.missing.is_empty() || sampled.looked.elapsed() > AGAIN {
+            let all = sampled.threads.len();
+            sampled.threads.retain(|(_, tid)| sampled.missing.contains(tid));
+            self.seen.found += all - sampled.threads.len();
+            sampled.threads = sleepers(aggregator, sampled.threads, &mut self.seen, column);
+            sampled.missing = sampled.threads.iter().map(|t| t.1).collect();
+            sampled.looked = Instant::now();
+            if over {
+                self.give_up(aggregator, std::mem::take(&mut sampled.threads), NO_CPU);
+            }
+        }
+        self.sampled = Some(sampled).filter(|s| !s.threads.is_empty());
+        self.sampled.is_none() && self.later.is_empty()
+    }
+
+    /// Samples the next ones; false: there are none.
+    fn open(&mut self, aggregator: &mut Aggregator) -> bool {
+        let at_once = (MAX_EVENTS / procfs::online_cpus().len().max(1)).max(1);
+        while !self.later.is_empty() {
+            let more = self.later.split_off(self.later.len().min(at_once));
+            let mut threads = std::mem::replace(&mut self.later, more);
+            match open(&mut threads, &mut self.seen) {
+                Ok(Some(session)) => {
+                    if self.notes.is_empty() {
+                        self.notes.extend_from_slice(session.notes());
+                    }
+                    let (missing, began) = (threads.iter().map(|t| t.1).collect(), Instant::now());
+                    let looked = began;
+                    self.sampled = Some(Sampled { threads, session, missing, began, looked });
+                    return true;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.notes.push(error.to_string());
+                    self.give_up(aggregator, threads, NOT_PERMITTED);
+                }
+            }
+        }
+        false
+    }
+
+    /// Counts threads without their stacks.
+    fn give_up(&mut self, aggregator: &mut Aggregator, threads: Vec<Thread>, why: &str) {
+        self.seen.found += threads.len();
+        for (pid, tid) in threads {
+            aggregator.add_nowhere(pid, tid, ThreadState::Runnable, why, self.column);
+        }
+    }
+
+    /// The recording ends: those that have not run by now are counted without their stacks.
+    pub fn end(&mut self, aggregator: &mut Aggregator) {
+        if let Some(mut sampled) = self.sampled.take() {
+            self.seen.found += sampled.threads.len() - sampled.missing.len();
+            sampled.threads.retain(|(_, tid)| sampled.missing.contains(tid));
+            self.give_up(aggregator, sampled.threads, NO_CPU);
+        }
+        let later = std::mem::take(&mut self.later);
+        self.give_up(aggregator, later, NO_CPU);
+    }
+}
+
+/// Takes in those of the threads that sleep; returns the others.
+fn sleepers(
+    aggregator: &mut Aggregator,
+    threads: Vec<Thread>,
+    seen: &mut Seen,
+    column: Option<Column>,
+) -> Vec<Thread> {
+    let mut awake = Vec::new();
+    for (pid, tid) in threads {
+        let Some(stat) = procfs::stat(tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
+            seen.gone += 1;
+            continue;
+        };
+        let state = ThreadState::of_letter(stat.state);
+        let asleep = match state {
+            // Whether it may be sampled is found out here, too.
+            ThreadState::Runnable => procfs::asleep_at(pid, tid).map(|_| Asleep::MovedOn),
+            _ => aggregator.add_asleep(pid, tid, state, column),
+        };
+        match asleep {
+            Ok(Asleep::Taken) => seen.found += 1,
+            Ok(Asleep::MovedOn) => awake.push((pid, tid)),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                seen.refused += 1;
+                aggregator.add_nowhere(pid, tid, state, NOT_PERMITTED, column);
+            }
+            Err(_) => seen.gone += 1,
+        }
+    }
+    awake
+}
+
+/// Samples those of the threads that still live; `None`: none does.
+fn open(awake: &mut Vec<Thread>, seen: &mut Seen) -> Result<Option<Session>, Error> {
+    loop {
+        awake.retain(|&(_, tid)| {
+            let lives = procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'));
+            seen.gone += usize::from(!lives);
+            lives
+        });
+        if awake.is_empty() {
+            return Ok(None);
+        }
+        let options = Options {
+            target: Target::Threads(awake.iter().map(|t| t.1).collect()),
+            cpus: None,
+            events: vec![EventSpec::cpu_clock()],
+            cpu: false,
+            spans: Vec::new(),
+            switches: false,
+            births: false,
+            precise: false,
+            rate: Rate::Period(PERIOD),
+            stacks: Stacks::Auto { dump: MAX_DUMP },
+            inherit: false,
+            stdout_to_stderr: false,
+        };
+        match Session::open(&options, None) {
+            Ok(session) => return Ok(Some(session)),
+            // One has ended just now: without it, then.
+            Err(_) if awake.iter().any(|&(_, tid)| procfs::stat(tid).is_none()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The most precise sampling of an event that the machine has, as perf's `:P` asks for.
+
+use std::io;
+
+use super::Attacher;
+use crate::sampler::EventSpec;
+use crate::sampler::attr::Trigger;
+use crate::sampler::events::Kind;
+use crate::sampler::refused::is_denied;
+
+/// The highest `precise_ip`: samples have no skid (`perf_event_open(2)`).
+const MOST: u8 = 3;
+
+impl Attacher {
+    /// Asks for the most precise sampling of all hardware events whose precision is not given.
+    pub(super) fn ask_for_precision(&mut self) {
+        let open = |spec: &&mut EventSpec| spec.kind == Kind::Hardware && spec.precise == 0;
+        self.events.iter_mut().filter(open).for_each(|spec| spec.most_precise = true);
+    }
+
+    /// Tries an event; one that is to be as precise as possible gets the precision that it can
+    /// have, and what that is is noted where it is not the highest.
+    pub(super) fn try_precisely(&mut self, event: usize, trigger: Trigger) -> io::Result<()> {
+        let mut spec = self.events[event].clone();
+        if !spec.most_precise {
+            return self.try_event(&spec, trigger);
+        }
+        // Other kinds of events ignore it.
+        let most = if spec.kind == Kind::Hardware { MOST } else { 0 };
+        spec.precise = highest(most, |precise| {
+            spec.precise = precise;
+            self.or_as_before(|attacher| attacher.try_event(&spec, trigger))
+        })?;
+        self.notes.extend(fallen_back(&spec));
+        self.events[event] = spec;
+        Ok(())
+    }
+}
+
+/// Opens an event with the highest precision that works, from `most` down to none, and returns it.
+///
+/// # Errors
+///
+/// As the opener's without any precision; or at once, if it is not permitted: then no precision is.
+fn highest(most: u8, mut open: impl FnMut(u8) -> io::Result<()>) -> io::Result<u8> {
+    let mut precise = most;
+    loop {
+        match open(precise) {
+            Ok(()) => return Ok(precise),
+            Err(e) if precise == 0 || is_denied(&e) => return Err(e),
+            Err(_) => precise -= 1,
+        }
+    }
+}
+
+/// What a precision below the highest means.
+fn fallen_back(spec: &EventSpec) -> Option<String> {
+    let name = &spec.name;
+    match spec.precise {
+        MOST => None,
+        0 if spec.kind != Kind::Hardware => {
+            Some(format!("{name} is no hardware event and has no precision"))
+        }
+        0 => Some(format!(
+            "{name} cannot be sampled precisely on this machine: samples may lie some \
+             instructions behind what caused them"
+        )),
+        precise => Some(format!(
+            "{name} is sampled with precision {precise} of {MOST}, the highest that this machine \
+             has for it"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Opens with a machine's highest precision; beyond that, the kernel gives this error.
+    fn tried(best: Option<u8>, error: i32) -> (Vec<u8>, Result<u8, Option<i32>>) {
+        let mut tried = Vec::new();
+        let got = highest(MOST, |precise| {
+            tried.push(precise);
+            match best.is_some_and(|best| precise <= best) {
+                true => Ok(()),
+                false => Err(io::Error::from_raw_os_error(error)),
+            }
+        });
+        (tried, got.map_err(|e| e.raw_os_error()))
+    }
+
+    #[test]
+    fn precision_falls_back_step_by_step() {
+        assert_eq!(tried(Some(3), libc::EOPNOTSUPP), (vec![3], Ok(3)));
+        assert_eq!(tried(Some(2), libc::EOPNOTSUPP), (vec![3, 2], Ok(2)));
+        assert_eq!(tried(Some(1), libc::EINVAL), (vec![3, 2, 1], Ok(1)));
+        assert_eq!(tried(Some(0), libc::EOPNOTSUPP), (vec![3, 2, 1, 0], Ok(0)));
+        assert_eq!(tried(None, libc::ENOENT), (vec![3, 2, 1, 0], Err(Some(libc::ENOENT))));
+        assert_eq!(tried(Some(2), libc::EACCES), (vec![3], Err(Some(libc::EACCES))));
+    }
+
+    #[test]
+    fn a_lower_precision_is_said() {
+        let of = |event: &str, precise| {
+            fallen_back(&EventSpec { precise, ..EventSpec::parse(event).unwrap() })
+        };
+        assert_eq!(of("cycles:P", 3), None);
+        assert!(
+            of("cycles:P", 2).unwrap().starts_with("cycles:P is sampled with precision 2 of 3")
+        );
+        assert!(of("instructions", 0).unwrap().contains("cannot be sampled precisely"));
+        assert!(of("cpu-clock:P", 0).unwrap().contains("no hardware event"));
+    }
+}

@@ -1,0 +1,294 @@
+//! Which events there are: defaults, fallbacks, and the events of profile types that need several.
+
+use std::io;
+
+use perf_event::Counter;
+
+use super::{Attacher, THINNED, set_filter};
+use crate::process::procfs;
+use crate::sampler::attr::{SHORTEST_CLOCK, Start, Trigger, sampling_event, trigger};
+use crate::sampler::events::Kind;
+use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::refused::{is_denied, is_invalid, is_missing};
+use crate::sampler::spans::{Scope, SpanSet, SpanType};
+use crate::sampler::{Error, EventSpec, Options, Rate, Target};
+
+impl Attacher {
+    pub(super) fn resolve_events(&mut self) -> Result<(), Error> {
+        let max_rate = procfs::sysctl("kernel/perf_event_max_sample_rate").unwrap_or(100_000);
+        let max_rate = max_rate.max(1) as u64;
+        if let Rate::Frequency(hz) = self.options.rate
+            && hz > max_rate
+        {
+            self.notes.push(format!(
+                "{hz} Hz is beyond the kernel's limit; sampling at {max_rate} Hz \
+                 (sysctl kernel.perf_event_max_sample_rate)"
+            ));
+        }
+        if self.options.cpu || self.options.switches {
+            // Time on a CPU and off it are told by one clock.
+            let clock = self.options.switches;
+            let event = if clock { EventSpec::cpu_clock() } else { EventSpec::cycles() };
+            self.events.insert(0, event);
+        }
+        if self.options.precise {
+            self.ask_for_precision();
+        }
+        self.define_probes()?;
+        for i in 0..self.events.len() {
+            let default = i == 0 && self.options.cpu;
+            let spec = self.events[i].clone();
+            let tried = match spec.member {
+                true => self.try_member(i),
+                false => self.try_precisely(i, trigger(&spec, self.options.rate, max_rate)),
+            };
+            match tried {
+                Ok(()) => {}
+                Err(e) if spec.leader && self.options.inherit && is_invalid(&e) => {
+                    // Linux 6.12 and older.
+                    self.options.inherit = false;
+                    self.notes.push(
+                        "this kernel reads groups of events only of threads that are there when \
+                         prof begins: those that are started later are left out"
+                            .to_owned(),
+                    );
+                    let at = trigger(&spec, self.options.rate, max_rate);
+                    self.try_precisely(i, at).map_err(|e| self.refused(&spec, &e))?;
+                }
+                Err(e) if default && is_missing(&e) => {
+                    self.events[i] = EventSpec::cpu_clock();
+                    self.notes.push(format!(
+                        "no hardware counters on this machine: sampling cpu-clock instead of \
+                         cycles{}",
+                        if spec.most_precise { ", which has no precision" } else { "" }
+                    ));
+                    let spec = self.events[i].clone();
+                    let at = trigger(&spec, self.options.rate, max_rate);
+                    self.try_event(&spec, at).map_err(|e| self.refused(&spec, &e))?;
+                }
+                Err(e) => return Err(self.refused(&spec, &e)),
+            }
+            self.triggers.push(trigger(&self.events[i], self.options.rate, max_rate));
+        }
+        self.resolve_types()?;
+        if self.options.births
+            && let Err(why) = self.resolve_births()
+        {
+            self.notes.push(format!("who starts threads is left out: {why}"));
+        }
+        self.note_short_period();
+        Ok(())
+    }
+
+    /// The profile types that need several events: one that cannot be had is left out, unless
+    /// nothing else was asked for.
+    fn resolve_types(&mut self) -> Result<(), Error> {
+        let mut refused = Vec::new();
+        for of in self.options.spans.clone() {
+            if let Err(why) = self.resolve_spans(of) {
+                refused.push((of.name(), why));
+            }
+        }
+        if self.options.switches
+            && let Err(why) = self.resolve_switches()
+        {
+            refused.push(("wall time", why));
+            self.options.switches = false;
+        }
+        let Options { cpu, switches, ref events, .. } = self.options;
+        if !cpu && !switches && events.is_empty() && self.spans.is_empty() {
+            let first = refused.into_iter().next();
+            return first.map_or(Ok(()), |(_, why)| Err(why));
+        }
+        let left_out = |(name, why): (&str, Error)| {
+            let are = if name.ends_with('s') { "are" } else { "is" };
+            format!("{name} {are} left out: {why}")
+        };
+        self.notes.extend(refused.into_iter().map(left_out));
+        Ok(())
+    }
+
+    fn resolve_spans(&mut self, of: SpanType) -> Result<(), Error> {
+        let scope = Scope { cpu_wide: self.whole_cpus(), told: of.is_told(self.told) };
+        let events = of.events(&scope)?;
+        if self.events.is_empty() && !self.cpu_wide && events[0].spec.anywhere {
+            // Nothing else is opened on the target's threads.
+            self.events.push(EventSpec::bookkeeping());
+            self.triggers.push(Trigger::Period(1));
+        }
+        self.or_as_before(|attacher| {
+            events.iter().try_for_each(|event| {
+                let tried = attacher.try_event(&event.spec, Trigger::Period(1));
+                tried.map_err(|e| attacher.refused(&event.spec, &e))
+            })
+        })?;
+        let (specs, readers): (Vec<_>, Vec<_>) =
+            events.into_iter().map(|e| (e.spec, e.read)).unzip();
+        self.triggers.extend(specs.iter().map(|_| Trigger::Period(1)));
+        self.events.extend(specs);
+        self.spans.push(SpanSet { of, readers });
+        Ok(())
+    }
+
+    /// Everything on CPUs is the target, not some of it that is sampled there.
+    fn whole_cpus(&self) -> bool {
+        matches!(self.options.target, Target::Everything | Target::Cgroup(_))
+    }
+
+    /// Probes that are inherited have to be defined; says what is to be said of probes.
+    fn define_probes(&mut self) -> Result<(), Error> {
+        let notes = self.events.iter().filter_map(|spec| spec.probe.as_ref()?.note.clone());
+        let mut notes: Vec<String> = notes.collect();
+        notes.dedup();
+        self.notes.extend(notes);
+        if !self.options.inherit || self.cpu_wide {
+            return Ok(());
+        }
+        for i in 0..self.events.len() {
+            let mut spec = self.events[i].clone();
+            spec.define(&mut self.definitions).map_err(|e| match e.raw_os_error() {
+                Some(libc::EINVAL | libc::ENOENT) => self.refused(&spec, &e),
+                Some(_) => Error::other(explain(&e, Wanted::Probe(spec.name.clone()))),
+                None => Error::other(explain(&e, Wanted::Tracefs(spec.name.clone()))),
+            })?;
+            self.events[i] = spec;
+        }
+        Ok(())
+    }
+
+    fn resolve_births(&mut self) -> Result<(), Error> {
+        let name = "task:task_newtask";
+        let denied = |e: &io::Error| Error::other(explain(e, Wanted::Tracefs(name.to_owned())));
+        let spec = EventSpec::births().map_err(|e| denied(&e))?;
+        self.or_as_before(|attacher| {
+            let tried = attacher.try_event(&spec, Trigger::Period(1));
+            tried.map_err(|e| attacher.refused(&spec, &e))
+        })?;
+        self.events.push(spec);
+        self.triggers.push(Trigger::Period(1));
+        Ok(())
+    }
+
+    fn resolve_switches(&mut self) -> Result<(), Error> {
+        let trigger = Trigger::Period(1);
+        if self.told.wall {
+            for spec in EventSpec::told_by_programs() {
+                let tried = self.try_event(&spec, trigger);
+                tried.map_err(|e| self.refused(&spec, &e))?;
+                self.events.push(spec);
+                self.triggers.push(trigger);
+            }
+            return Ok(());
+        }
+        if !self.features.kernel {
+            // That is where they happen.
+            let denied = io::Error::from_raw_os_error(libc::EACCES);
+            return Err(Error::other(explain(&denied, Wanted::Kernel)));
+        }
+        let mut spec = EventSpec::switches();
+        let traced = self.or_as_before(|attacher| {
+            let tried = attacher.try_event(&spec, trigger).is_ok();
+            if tried && attacher.features.kernel { Ok(()) } else { Err(()) }
+        });
+        if traced.is_err() {
+            spec = EventSpec::software_switches();
+            self.or_as_before(|attacher| {
+                let tried = attacher.try_event(&spec, trigger);
+                tried.map_err(|e| attacher.refused(&spec, &e))
+            })?;
+        }
+        self.events.extend([spec.clone(), spec]);
+        self.triggers.extend([trigger, Trigger::Period(THINNED)]);
+        let told = self.events.last().is_some_and(|e| e.raw);
+        if let Some(spec) = EventSpec::wakeups().filter(|_| told)
+            && self.try_event(&spec, trigger).is_ok()
+        {
+            self.events.push(spec);
+            self.triggers.push(trigger);
+        }
+        Ok(())
+    }
+
+    /// What was narrowed down, and is to be said of it, counts only if all is well.
+    pub(super) fn or_as_before<E>(
+        &mut self,
+        resolve: impl FnOnce(&mut Attacher) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = (self.features, self.notes.len());
+        let resolved = resolve(self);
+        if resolved.is_err() {
+            self.features = before.0;
+            self.notes.truncate(before.1);
+        }
+        resolved
+    }
+
+    fn note_short_period(&mut self) {
+        if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
+            && self.events.iter().any(|e| e.kind == Kind::Clock)
+        {
+            self.notes.push(format!(
+                "the kernel's clocks have no period of {period} ns; sampling each \
+                 {SHORTEST_CLOCK} ns, the shortest"
+            ));
+        }
+    }
+
+    /// Opens an event on prof itself (or a CPU) and narrows the features down to what works.
+    pub(super) fn try_event(&mut self, spec: &EventSpec, trigger: Trigger) -> io::Result<()> {
+        let shape = self.shape(spec, trigger, true, Start::Later);
+        loop {
+            let mut builder = sampling_event(spec, &shape, self.features);
+            builder.enabled(false);
+            if shape.cpu_wide {
+                builder.any_pid();
+            } else {
+                builder.observe_self();
+            }
+            let error = match builder.one_cpu(self.cpus[0] as usize).build() {
+                Ok(counter) => return set_filter(&counter, spec),
+                Err(e) => e,
+            };
+            let denied = is_denied(&error);
+            if denied && self.features.kernel && spec.user && !shape.cpu_wide {
+                self.features.kernel = false;
+                let why = explain(&error, Wanted::Kernel);
+                self.notes.push(format!("kernel frames are left out: {why}"));
+            } else if self.features.build_id && !denied && !is_missing(&error) {
+                self.features.build_id = false;
+            } else {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The same with an event that is counted together with the leader before it.
+    fn try_member(&mut self, event: usize) -> io::Result<()> {
+        let open = |attacher: &Attacher, event: usize, leader: Option<&mut Counter>| {
+            let (spec, trigger) = (&attacher.events[event], Trigger::Period(1_000_000));
+            let shape = attacher.shape(spec, trigger, false, Start::Later);
+            let mut builder = sampling_event(spec, &shape, attacher.features);
+            builder.enabled(false).one_cpu(attacher.cpus[0] as usize);
+            match attacher.cpu_wide {
+                true => builder.any_pid(),
+                false => builder.observe_self(),
+            };
+            match leader {
+                Some(leader) => builder.build_with_group(leader),
+                None => builder.build(),
+            }
+        };
+        let mut leader = open(self, self.leader_of(event), None)?;
+        if let Err(e) = open(self, event, Some(&mut leader)) {
+            // PMUs that do not know who runs.
+            self.events[event].unscoped = true;
+            open(self, event, Some(&mut leader)).map_err(|_| e)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn leader_of(&self, event: usize) -> usize {
+        let leader = self.events[..event].iter().rposition(|spec| spec.leader);
+        leader.expect("a member has a leader before it")
+    }
+}

@@ -1,0 +1,209 @@
+//! What the kernel tells of its own types (`/sys/kernel/btf/vmlinux`;
+//! `Documentation/bpf/btf.rst` of the kernel): where fields lie, and which tracepoints there are.
+
+use std::fs;
+use std::io;
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER: usize = 24;
+
+/// Kinds of types (`BTF_KIND_*` of `linux/btf.h`).
+const ARRAY: u32 = 3;
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+const TYPEDEF: u32 = 8;
+
+/// Anonymous structs within others are looked into so deep.
+const MAX_DEPTH: usize = 8;
+
+/// The kernel's types.
+pub struct Btf {
+    bytes: Vec<u8>,
+    /// Where the names begin.
+    names: usize,
+    /// Where each type begins, by its number; the first (`void`) is nowhere.
+    types: Vec<usize>,
+}
+
+/// A type's first words.
+#[derive(Clone, Copy)]
+struct Type {
+    name: u32,
+    kind: u32,
+    /// Members and the like.
+    len: usize,
+    /// Members' offsets have the size of bit fields in them.
+    bit_fields: bool,
+    /// Where what is behind the first words begins.
+    rest: usize,
+}
+
+impl Btf {
+    /// Of the kernel that runs.
+    ///
+    /// # Errors
+    ///
+    /// It tells nothing (built without `CONFIG_DEBUG_INFO_BTF`), or nothing that is understood.
+    pub fn of_kernel() -> io::Result<Btf> {
+        let bytes = fs::read("/sys/kernel/btf/vmlinux")?;
+        Btf::parse(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(bytes: Vec<u8>) -> Option<Btf> {
+        let word = |at: usize| word(&bytes, at);
+        let magic = u16::from_ne_bytes(*bytes.first_chunk::<2>()?);
+        let header = word(4)? as usize;
+        if magic != MAGIC || header < HEADER {
+            return None;
+        }
+        let (types_at, types_len) = (header + word(8)? as usize, word(12)? as usize);
+        let names = header.checked_add(word(16)? as usize)?;
+        let end = types_at.checked_add(types_len)?;
+        let mut btf = Btf { names, types: vec![usize::MAX], bytes };
+        let mut at = types_at;
+        while at < end {
+            let found = btf.at(at)?;
+            btf.types.push(at);
+            at = found.rest + trailing(found.kind, found.len)?;
+        }
+        Some(btf)
+    }
+
+    fn at(&self, at: usize) -> Option<Type> {
+        let info = word(&self.bytes, at + 4)?;
+        Some(Type {
+            name: word(&self.bytes, at)?,
+            kind: info >> 24 & 0x1f,
+            len: (info & 0xffff) as usize,
+            bit_fields: info >> 31 != 0,
+            rest: at + 12,
+        })
+    }
+
+    fn name(&self, offset: u32) -> &[u8] {
+        let rest = self.bytes.get(self.names + offset as usize..).unwrap_or_default();
+        &rest[..rest.iter().position(|&b| b == 0).unwrap_or(0)]
+    }
+
+    fn find(&self, kind: u32, name: &str) -> Option<(usize, Type)> {
+        self.types.iter().enumerate().skip(1).find_map(|(id, &at)| {
+            let found = self.at(at).filter(|t| t.kind == kind)?;
+            (self.name(found.name) == name.as_bytes()).then_some((id, found))
+        })
+    }
+
+    /// The number under which programs can be attached to a tracepoint.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: this kernel has none of that name.
+    pub fn tracepoint(&self, name: &str) -> io::Result<u32> {
+        let found = self.find(TYPEDEF, &format!("btf_trace_{name}"));
+        found.map(|(id, _)| id as u32).ok_or_else(|| {
+            let why = format!("this kernel has no tracepoint {name}");
+            io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    }
+
+    /// Where a field of a struct lies, in bytes; `path` names it, and those within it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: this kernel's struct has none of that name.
+    pub fn field(&self, of: &str, path: &[&str]) -> io::Result<i16> {
+        let field = || {
+            let mut within = self.find(STRUCT, of)?.1;
+            let mut offset = 0;
+            for (i, name) in path.iter().enumerate() {
+                let (type_, at) = self.member(within, name, 0)?;
+                offset += at;
+                if i + 1 < path.len() {
+                    within = self.at(*self.types.get(type_)?)?;
+                }
+            }
+            i16::try_from(offset).ok()
+        };
+        field().ok_or_else(|| {
+            let why = format!("this kernel's {of} has no field {}", path.join("."));
+            io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    }
+
+    /// The type and the offset in bytes of a member.
+    fn member(&self, of: Type, name: &str, depth: usize) -> Option<(usize, usize)> {
+        if !matches!(of.kind, STRUCT | UNION) || depth > MAX_DEPTH {
+            return None;
+        }
+        (0..of.len).find_map(|i| {
+            let at = of.rest + i * 12;
+            let (named, type_) = (word(&self.bytes, at)?, word(&self.bytes, at + 4)? as usize);
+            let mut bits = word(&self.bytes, at + 8)? as usize;
+            if of.bit_fields {
+                bits &= 0xff_ffff;
+            }
+            let named = self.name(named);
+            if named == name.as_bytes() {
+                return Some((type_, bits / 8));
+            }
+            if !named.is_empty() {
+                return None;
+            }
+            let inner = self.at(*self.types.get(type_)?)?;
+            let (type_, offset) = self.member(inner, name, depth + 1)?;
+            Some((type_, bits / 8 + offset))
+        })
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
+}
+
+/// Bytes behind a type's first words.
+fn trailing(kind: u32, len: usize) -> Option<usize> {
+    Some(match kind {
+        // Integers, variables, tags of declarations.
+        1 | 14 | 17 => 4,
+        ARRAY => 12,
+        // Also sections of variables and enums of 64 bits.
+        STRUCT | UNION | 15 | 19 => len * 12,
+        // Enums and parameters.
+        6 | 13 => len * 8,
+        2 | 7..=12 | 16 | 18 => 0,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_s_types() {
+        let Ok(btf) = Btf::of_kernel() else {
+            eprintln!("skipped: this kernel tells nothing of its types");
+            return;
+        };
+        let (pid, tgid) = (btf.field("task_struct", &["pid"]), btf.field("task_struct", &["tgid"]));
+        assert_eq!(pid.unwrap() + 4, tgid.unwrap());
+        let run = btf.field("task_struct", &["se", "sum_exec_runtime"]).unwrap();
+        assert!(run > btf.field("task_struct", &["se"]).unwrap());
+        // `di` is the fifteenth of its words.
+        assert_eq!(btf.field("pt_regs", &["di"]).unwrap(), 14 * 8);
+        assert!(btf.field("task_struct", &["no_such_field"]).is_err());
+        assert!(btf.tracepoint("sched_switch").unwrap() > 0 && btf.tracepoint("no_such").is_err());
+    }
+
+    #[test]
+    fn damaged_types_are_none() {
+        let mut bytes = vec![0; HEADER];
+        bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[4] = HEADER as u8;
+        assert!(Btf::parse(bytes.clone()).is_some_and(|btf| btf.tracepoint("x").is_err()));
+        bytes[12] = 16;
+        assert!(Btf::parse(bytes.clone()).is_none(), "types end too early");
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(Btf::parse(bytes).is_none(), "a kind that is not known");
+        assert!(Btf::parse(Vec::new()).is_none());
+    }
+}

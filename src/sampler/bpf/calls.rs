@@ -1,0 +1,238 @@
+//! System calls, timed in the kernel: each call is told of when it is over and its length is known,
+//! with the stack of the thread that made it, and only as many as can be taken in (see
+//! [`super::steps`]).
+
+mod programs;
+
+use std::io;
+
+use super::btf::Btf;
+use super::members::{Fields, Members, Whose};
+use super::number;
+use super::steps::{self, control};
+use super::sys::{Map, MapKind, Programs};
+use crate::process::procfs;
+use programs::Writer;
+
+/// Most threads whose calls are timed.
+const MAX_THREADS: u32 = 1 << 17;
+
+/// Most sums; what there is no room for is not added up, but told like the rest.
+pub const MAX_SUMS: u32 = 1 << 18;
+
+/// Which calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those that wait for a word in memory to change (`futex(2)`).
+    Waits,
+    /// All.
+    All,
+}
+
+/// What the programs know of a thread, in bytes from the beginning of its value.
+mod thread {
+    /// When its call began; 0: it is in none.
+    pub const SINCE: i16 = 0;
+    /// The word that it waits for, or the number of the call.
+    pub const OBJECT: i16 = 8;
+    /// See [`super::Call::kind`].
+    pub const KIND: i16 = 16;
+    /// See [`super::super::members`].
+    pub const FLAGS: i16 = 24;
+    /// Bytes of all.
+    pub const SIZE: usize = 32;
+}
+
+/// What is added up of the calls of a thread with the same object and kind, in bytes from the
+/// beginning of the value.
+mod sum {
+    /// Calls.
+    pub const COUNT: i16 = 0;
+    /// Nanoseconds.
+    pub const NANOS: i16 = 8;
+    /// The thread's process.
+    pub const PROCESS: i16 = 16;
+    /// Bytes of all.
+    pub const SIZE: usize = 24;
+    /// Where parts of the key lie, and its bytes: thread and kind are half as long as the object.
+    pub const OBJECT: i16 = 0;
+    pub const THREAD: i16 = 8;
+    pub const KIND: i16 = 12;
+    pub const KEY: usize = 16;
+}
+
+/// The word had the value of a mutex that several want; the call is that of a 32-bit program.
+pub const MARKED: u64 = 0x100;
+
+/// A call that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The address of the word that was waited for, or the number of the call.
+    pub object: u64,
+    /// The operation of `futex(2)` (or 0), and [`MARKED`].
+    pub kind: u64,
+    /// Nanoseconds that it lasted.
+    pub lasted: u64,
+    /// It will be gone on with: this is not another one.
+    pub again: bool,
+    /// Shorter ones stand for interval / lasted of them.
+    pub interval: u64,
+}
+
+impl Call {
+    /// From what is told of it.
+    pub fn parse(raw: &[u8]) -> Option<Call> {
+        let number = |at| number(raw, at);
+        Some(Call {
+            object: number(0)?,
+            kind: number(8)?,
+            lasted: number(16)?,
+            again: number(24)? != 0,
+            interval: number(32)?,
+        })
+    }
+}
+
+/// All calls of a thread with the same object and kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// As of [`Call`].
+    pub object: u64,
+    /// As of [`Call`].
+    pub kind: u64,
+    /// So many calls are over.
+    pub count: u64,
+    /// Nanoseconds that they lasted.
+    pub nanos: u64,
+}
+
+/// A call that has not ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Its thread.
+    pub tid: i32,
+    /// When it began (`CLOCK_MONOTONIC`, nanoseconds).
+    pub since: u64,
+    /// As of [`Call`].
+    pub object: u64,
+    /// As of [`Call`].
+    pub kind: u64,
+}
+
+/// The programs and what they share with prof.
+#[derive(Debug)]
+pub struct Calls {
+    threads: Map,
+    control: Map,
+    told: Map,
+    sums: Map,
+    programs: Programs,
+}
+
+impl Calls {
+    /// Loads the programs; nothing happens until they are [attached](Calls::attach).
+    ///
+    /// # Errors
+    ///
+    /// This kernel is too old, or this user may not.
+    pub fn load(kernel: &Btf, which: Which, whose: Whose) -> io::Result<Calls> {
+        let cpus = procfs::possible_cpus() as u32;
+        let mut calls = Calls {
+            threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
+            control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
+            told: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
+            sums: Map::new(MapKind::Hash, (sum::KEY, sum::SIZE), MAX_SUMS)?,
+            programs: Programs::default(),
+        };
+        let fields = Fields::find(kernel)?;
+        let members = Members {
+            threads: &calls.threads,
+            control: &calls.control,
+            size: thread::SIZE as i16,
+            flags: thread::FLAGS,
+            whose,
+            fields: &fields,
+        };
+        let programs = Writer::new(kernel, &calls, members, which)?.all();
+        let alone = usize::from(whose == Whose::TheirsAlone);
+        calls.programs = Programs::load(kernel, &programs[..programs.len() - alone])?;
+        Ok(calls)
+    }
+
+    /// Times a thread's calls from now on. `awaited`: from its `execve` on.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`, or there are too many.
+    pub fn insert(&self, tid: i32, awaited: bool) -> io::Result<()> {
+        let mut value = [0; thread::SIZE];
+        value[thread::FLAGS as usize] = u8::from(awaited) * steps::AWAITED as u8;
+        self.threads.insert(&tid.to_ne_bytes(), &value)
+    }
+
+    /// Lets the programs write to this event of a CPU, which must outlive them.
+    ///
+    /// # Errors
+    ///
+    /// It is not for programs to write to.
+    pub fn connect(&self, cpu: u32, told: i32) -> io::Result<()> {
+        self.told.connect(cpu, told)
+    }
+
+    /// Begins.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn attach(&mut self) -> io::Result<()> {
+        self.programs.attach()
+    }
+
+    /// Ends.
+    pub fn detach(&mut self) {
+        self.programs.detach();
+    }
+
+    /// The calls that are not over, after [`Calls::detach`].
+    pub fn open(&self) -> Vec<Open> {
+        let mut found = Vec::new();
+        for (key, value) in self.threads.entries() {
+            let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
+            let number = |at| number(&value, at).expect("so long a value");
+            let (since, object) = (number(thread::SINCE), number(thread::OBJECT));
+            if since > 0 {
+                found.push(Open { tid, since, object, kind: number(thread::KIND) });
+            }
+        }
+        found
+    }
+
+    /// What was added up, after [`Calls::detach`].
+    pub fn sums(&self) -> Vec<Sum> {
+        let mut found = Vec::new();
+        for (key, value) in self.sums.entries() {
+            let of = |at| number(&value, at).expect("so long a value");
+            let of_key = |at| number(&key, at).expect("so long a key");
+            let kind = of_key(sum::THREAD) >> 32;
+            found.push(Sum {
+                pid: of(sum::PROCESS) as i32,
+                tid: of_key(sum::THREAD) as i32,
+                object: of_key(sum::OBJECT),
+                kind,
+                count: of(sum::COUNT),
+                nanos: of(sum::NANOS),
+            });
+        }
+        found
+    }
+
+    /// Threads that there was no room for, and the largest interval in nanoseconds (0: each call
+    /// was told of).
+    pub fn losses(&self) -> (u64, u64) {
+        steps::losses(&self.control)
+    }
+}

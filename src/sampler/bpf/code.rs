@@ -1,0 +1,253 @@
+//! Instructions of BPF programs, put together one after the other with labels to jump to
+//! (`Documentation/bpf/standardization/instruction-set.rst` of the kernel).
+//!
+//! prof's programs are short and depend on what is recorded (limits, offsets, descriptors of
+//! maps), so they are written for each recording: no compiler is needed to build prof, and nothing
+//! is looked up while they run that is known before.
+
+/// A register: `R0` is what calls return, `R1` to `R5` are their arguments and do not outlive
+/// them, `R6` to `R9` do, `R10` is the end of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Reg {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R8,
+    R9,
+    R10,
+}
+
+/// Bytes that are read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Four.
+    Word = 0x00,
+    /// Eight.
+    Long = 0x18,
+}
+
+/// What is done with two numbers of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Op {
+    Add = 0x00,
+    Sub = 0x10,
+    And = 0x50,
+    Lsh = 0x60,
+    Rsh = 0x70,
+    Mov = 0xb0,
+}
+
+/// When a jump is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum If {
+    Equal = 0x10,
+    Greater = 0x20,
+    AtLeast = 0x30,
+    /// They have a bit in common.
+    Both = 0x40,
+    Differ = 0x50,
+    Less = 0xa0,
+}
+
+/// Functions of the kernel (`enum bpf_func_id` of `linux/bpf.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Helper {
+    MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
+    KtimeGetNs = 5,
+    Random = 7,
+    PidTgid = 14,
+    PerfEventOutput = 25,
+    CurrentTask = 158,
+}
+
+/// A place in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label(usize);
+
+const LDX: u8 = 0x61;
+const STX: u8 = 0x63;
+const ST: u8 = 0x62;
+const ALU64: u8 = 0x07;
+const JMP: u8 = 0x05;
+/// The second operand is a register.
+const REG: u8 = 0x08;
+const LOAD_64: u8 = 0x18;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+/// `BPF_PSEUDO_MAP_FD`.
+const MAP_FD: u8 = 1;
+
+/// A program in the making.
+#[derive(Debug, Default)]
+pub struct Code {
+    instructions: Vec<u64>,
+    /// Where each label is, when it is known.
+    labels: Vec<Option<usize>>,
+    /// Jumps and their labels.
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Code {
+    fn push(&mut self, code: u8, dst: Reg, src: u8, offset: i16, value: i32) {
+        self.instructions.push(
+            u64::from(code)
+                | (dst as u64) << 8
+                | u64::from(src) << 12
+                | u64::from(offset as u16) << 16
+                | u64::from(value as u32) << 32,
+        );
+    }
+
+    /// A place that is [`Code::put`] later.
+    pub fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The label is here.
+    pub fn put(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.instructions.len());
+    }
+
+    /// `dst = *(src + offset)`
+    pub fn load(&mut self, size: Size, dst: Reg, src: Reg, offset: i16) {
+        self.push(LDX | size as u8, dst, src as u8, offset, 0);
+    }
+
+    /// `*(dst + offset) = src`
+    pub fn store(&mut self, size: Size, dst: Reg, offset: i16, src: Reg) {
+        self.push(STX | size as u8, dst, src as u8, offset, 0);
+    }
+
+    /// `*(dst + offset) = value`
+    pub fn store_value(&mut self, size: Size, dst: Reg, offset: i16, value: i32) {
+        self.push(ST | size as u8, dst, 0, offset, value);
+    }
+
+    /// `*(dst + offset) += src`, eight bytes; `spare` is overwritten.
+    pub fn add_to(&mut self, dst: Reg, offset: i16, src: Reg, spare: Reg) {
+        self.load(Size::Long, spare, dst, offset);
+        self.op(Op::Add, spare, src);
+        self.store(Size::Long, dst, offset, spare);
+    }
+
+    /// `dst = dst op src`
+    pub fn op(&mut self, op: Op, dst: Reg, src: Reg) {
+        self.push(ALU64 | REG | op as u8, dst, src as u8, 0, 0);
+    }
+
+    /// `dst = dst op value`
+    pub fn op_value(&mut self, op: Op, dst: Reg, value: i32) {
+        self.push(ALU64 | op as u8, dst, 0, 0, value);
+    }
+
+    /// `dst = value`
+    pub fn number(&mut self, dst: Reg, value: u64) {
+        self.push(LOAD_64, dst, 0, 0, value as u32 as i32);
+        self.instructions.push(value >> 32 << 32);
+    }
+
+    /// `dst` is a map, as [`Code::call`] takes it.
+    pub fn map(&mut self, dst: Reg, map: i32) {
+        self.push(LOAD_64, dst, MAP_FD, 0, map);
+        self.instructions.push(0);
+    }
+
+    /// Calls a function of the kernel.
+    pub fn call(&mut self, helper: Helper) {
+        self.push(CALL, Reg::R0, 0, 0, helper as i32);
+    }
+
+    /// Jumps.
+    pub fn jump(&mut self, to: Label) {
+        self.jumps.push((self.instructions.len(), to));
+        self.push(JMP, Reg::R0, 0, 0, 0);
+    }
+
+    /// Jumps if `dst` and `src` are so.
+    pub fn jump_if(&mut self, is: If, dst: Reg, src: Reg, to: Label) {
+        self.jumps.push((self.instructions.len(), to));
+        self.push(JMP | REG | is as u8, dst, src as u8, 0, 0);
+    }
+
+    /// Jumps if `dst` and `value` are so.
+    pub fn jump_if_value(&mut self, is: If, dst: Reg, value: i32, to: Label) {
+        self.jumps.push((self.instructions.len(), to));
+        self.push(JMP | is as u8, dst, 0, 0, value);
+    }
+
+    /// Ends the program.
+    pub fn exit(&mut self) {
+        self.op_value(Op::Mov, Reg::R0, 0);
+        self.push(EXIT, Reg::R0, 0, 0, 0);
+    }
+
+    /// The instructions, jumps resolved.
+    pub fn finish(mut self) -> Vec<u64> {
+        for (at, label) in self.jumps {
+            let to = self.labels[label.0].expect("a label that is jumped to is put");
+            let offset = i16::try_from(to as i64 - at as i64 - 1).expect("a short program");
+            self.instructions[at] |= u64::from(offset as u16) << 16;
+        }
+        self.instructions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As LLVM's assembler has them.
+    #[test]
+    fn instructions_are_the_kernel_s() {
+        let mut c = Code::default();
+        let end = c.label();
+        c.load(Size::Long, Reg::R1, Reg::R6, 8);
+        c.store(Size::Word, Reg::R10, -4, Reg::R0);
+        c.store_value(Size::Long, Reg::R7, 16, -1);
+        c.op(Op::Add, Reg::R1, Reg::R2);
+        c.op_value(Op::Rsh, Reg::R0, 32);
+        c.jump_if(If::Greater, Reg::R1, Reg::R2, end);
+        c.jump_if_value(If::Equal, Reg::R0, 0, end);
+        c.number(Reg::R3, 0x1_0000_0002);
+        c.map(Reg::R1, 5);
+        c.call(Helper::MapLookup);
+        c.put(end);
+        c.exit();
+        let bytes: Vec<String> = c
+            .finish()
+            .iter()
+            .map(|i| i.to_le_bytes().map(|b| format!("{b:02x}")).concat())
+            .collect();
+        assert_eq!(
+            bytes,
+            [
+                "7961080000000000",
+                "630afcff00000000",
+                "7a071000ffffffff",
+                "0f21000000000000",
+                "7700000020000000",
+                "2d21060000000000",
+                "1500050000000000",
+                "1803000002000000",
+                "0000000001000000",
+                "1811000005000000",
+                "0000000000000000",
+                "8500000001000000",
+                "b700000000000000",
+                "9500000000000000",
+            ]
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! The calls of `bpf(2)` that prof needs.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::btf::Btf;
+use crate::process::procfs;
+
+/// `enum bpf_cmd` of `linux/bpf.h`.
+const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP: libc::c_int = 1;
+const MAP_UPDATE: libc::c_int = 2;
+const MAP_NEXT_KEY: libc::c_int = 4;
+const PROG_LOAD: libc::c_int = 5;
+const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+
+/// `BPF_PROG_TYPE_TRACING`, attached as `BPF_TRACE_RAW_TP`.
+const TRACING: u32 = 26;
+const TRACE_RAW_TP: u32 = 23;
+
+/// The programs may be used under these, as functions of the kernel that they call demand.
+const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
+
+/// Bytes of what the kernel says about a program that it refuses.
+const LOG: usize = 64 << 10;
+
+/// Kinds of maps (`enum bpf_map_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// By any key.
+    Hash = 1,
+    /// One perf event for each CPU.
+    PerfEvents = 4,
+    /// By index, a value for each CPU.
+    PerCpuArray = 6,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapAttr {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ElementAttr {
+    map: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramAttr {
+    kind: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+    btf: u32,
+    functions_size: u32,
+    functions: u64,
+    functions_len: u32,
+    lines_size: u32,
+    lines: u64,
+    lines_len: u32,
+    attach_btf_id: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TracepointAttr {
+    name: u64,
+    program: u32,
+    pad: u32,
+}
+
+/// A call of `bpf(2)`.
+///
+/// # Safety
+///
+/// `attr` is the struct that the command takes, and addresses in it are of memory that lives and
+/// is as large as the command reads or writes.
+unsafe fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<i32> {
+    // SAFETY: the kernel reads `size` bytes at `attr`, which is so large; the rest is the caller's.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: `bpf(2)` has just returned it, and nobody else has it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Memory that programs share with prof.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    key_size: usize,
+    value_size: usize,
+}
+
+impl Map {
+    /// A map with so many entries at most, of keys and values of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM`: this user may not.
+    pub fn new(kind: MapKind, (key, value): (usize, usize), entries: u32) -> io::Result<Map> {
+        // `BPF_F_NO_PREALLOC`: only hashes may.
+        let flags = u32::from(kind == MapKind::Hash);
+        let mut attr = MapAttr {
+            kind: kind as u32,
+            key_size: key as u32,
+            value_size: value as u32,
+            max_entries: entries,
+            flags,
+        };
+        // SAFETY: no addresses are in it.
+        let fd = owned(unsafe { bpf(MAP_CREATE, &mut attr) }?);
+        Ok(Map { fd, key_size: key, value_size: value })
+    }
+
+    /// For [`super::code::Code::map`].
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Bytes of what [`Map::get`] writes: a value, or one for each CPU.
+    fn element(&self, key: &[u8], value: u64) -> ElementAttr {
+        assert_eq!(key.len(), self.key_size);
+        ElementAttr { map: self.fd() as u32, key: key.as_ptr() as u64, value, ..Default::default() }
+    }
+
+    /// Sets a value, unless the key has one.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, or the map is full (`E2BIG`).
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        assert_eq!(value.len(), self.value_size);
+        let mut attr = self.element(key, value.as_ptr() as u64);
+        attr.flags = 1;
+        // SAFETY: key and value live, and are as large as the map's.
+        unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
+    }
+
+    /// Gives a CPU (by its number) of a [`MapKind::PerfEvents`] its event, which must outlive the
+    /// programs.
+    ///
+    /// # Errors
+    ///
+    /// It is no event that programs may write to.
+    pub fn connect(&self, cpu: u32, event: RawFd) -> io::Result<()> {
+        let (key, value) = (cpu.to_ne_bytes(), event.to_ne_bytes());
+        let mut attr = self.element(&key, value.as_ptr() as u64);
+        // SAFETY: key and value live and have four bytes, as the map has.
+        unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
+    }
+
+    /// The value of a key, into `value`, which is as large as a value; `cpus`: of each of so many
+    /// CPUs that are possible.
+    ///
+    /// # Errors
+    ///
+    /// It has none (`ENOENT`).
+    pub fn get(&self, key: &[u8], value: &mut [u8], cpus: usize) -> io::Result<()> {
+        assert_eq!(value.len(), self.value_size.next_multiple_of(8) * cpus);
+        let mut attr = self.element(key, value.as_mut_ptr() as u64);
+        // SAFETY: key and value live, and are as large as the kernel writes them.
+        unsafe { bpf(MAP_LOOKUP, &mut attr) }.map(drop)
+    }
+
+    /// All keys with their values, when no program changes them any more.
+    pub fn entries(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
+        self.keys().into_iter().filter_map(|key| {
+            let mut value = vec![0; self.value_size.next_multiple_of(8)];
+            self.get(&key, &mut value, 1).ok().map(|()| (key, value))
+        })
+    }
+
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let mut next = vec![0; self.key_size];
+            let before = keys.last().map_or(0, |key| key.as_ptr() as u64);
+            let mut attr = ElementAttr {
+                map: self.fd() as u32,
+                key: before,
+                value: next.as_mut_ptr() as u64,
+                ..Default::default()
+            };
+            // SAFETY: both keys live and are as large as the map's (or none is given).
+            if unsafe { bpf(MAP_NEXT_KEY, &mut attr) }.is_err() {
+                return keys;
+            }
+            keys.push(next);
+        }
+    }
+}
+
+/// A program, loaded and verified, not yet attached.
+#[derive(Debug)]
+struct Program(OwnedFd);
+
+/// Programs that were loaded together.
+#[derive(Debug, Default)]
+pub struct Programs {
+    programs: Vec<Program>,
+    /// Closing these detaches them.
+    attached: Vec<OwnedFd>,
+}
+
+impl Programs {
+    /// Loads programs that are to run at the tracepoints of these names.
+    ///
+    /// # Errors
+    ///
+    /// This user may not, this kernel has not all of the tracepoints, or does not accept a program;
+    /// prof is in a PID namespace of its own.
+    pub fn load(kernel: &Btf, programs: &[(&str, Vec<u64>)]) -> io::Result<Programs> {
+        if !procfs::is_first_pid_namespace() {
+            // They know threads by other numbers.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let load =
+            |(name, code): &(&str, Vec<u64>)| Program::load(name, kernel.tracepoint(name)?, code);
+        let programs = programs.iter().map(load).collect::<io::Result<_>>()?;
+        Ok(Programs { programs, attached: Vec::new() })
+    }
+
+    /// Runs them from now on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses; then none of them runs.
+    pub fn attach(&mut self) -> io::Result<()> {
+        self.attached = self.programs.iter().map(Program::attach).collect::<io::Result<_>>()?;
+        Ok(())
+    }
+
+    /// Runs them no longer.
+    pub fn detach(&mut self) {
+        self.attached.clear();
+    }
+}
+
+impl Program {
+    /// `tracepoint`: as of [`Btf::tracepoint`]. If the kernel does not accept the program, the last
+    /// line of what it says is in the error.
+    fn load(name: &str, tracepoint: u32, code: &[u64]) -> io::Result<Program> {
+        let mut attr = ProgramAttr {
+            kind: TRACING,
+            attach_type: TRACE_RAW_TP,
+            attach_btf_id: tracepoint,
+            instructions: code.len() as u32,
+            code: code.as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
+            ..ProgramAttr::default()
+        };
+        let short = name.trim_start_matches("sched_").trim_start_matches("process_");
+        let shown = format!("prof_{short}");
+        let len = shown.len().min(15);
+        attr.name[..len].copy_from_slice(&shown.as_bytes()[..len]);
+        // SAFETY: code and license live.
+        let refused = match unsafe { bpf(PROG_LOAD, &mut attr) } {
+            Ok(fd) => return Ok(Program(owned(fd))),
+            Err(refused) => refused,
+        };
+        let mut log = vec![0_u8; LOG];
+        (attr.log_level, attr.log_size, attr.log) = (1, LOG as u32, log.as_mut_ptr() as u64);
+        // SAFETY: code, license and log live, and the log is so large.
+        match unsafe { bpf(PROG_LOAD, &mut attr) } {
+            Ok(fd) => Ok(Program(owned(fd))),
+            Err(_) => {
+                let end = log.iter().position(|&b| b == 0).unwrap_or(0);
+                let text = String::from_utf8_lossy(&log[..end]);
+                let said =
+                    text.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed"));
+                Err(match said {
+                    Some(said) => io::Error::new(refused.kind(), format!("{name}: {said}")),
+                    None => refused,
+                })
+            }
+        }
+    }
+
+    fn attach(&self) -> io::Result<OwnedFd> {
+        let mut attr =
+            TracepointAttr { program: self.0.as_raw_fd() as u32, ..TracepointAttr::default() };
+        // SAFETY: no addresses are in it: the program knows its tracepoint.
+        Ok(owned(unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attr) }?))
+    }
+}

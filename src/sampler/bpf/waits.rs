@@ -1,0 +1,262 @@
+//! Where the time of threads goes, added up in the kernel: how long each ran, waited for a CPU,
+//! and waited for something else. A wait is told of, with the stack of the thread, when it is over
+//! and the thread runs again: then it is known for how long it was, and only as many are told of as
+//! can be taken in (see [`super::steps`]), while each thread's sums are exact.
+//!
+//! That moment is the tracepoint `sched_exit_tp`, which Linux has since 6.16; older ones tell of
+//! switches only before the thread comes back.
+
+mod programs;
+
+use std::io;
+
+use super::btf::Btf;
+use super::members::{Fields, Members, Whose};
+use super::number;
+use super::steps::{self, control};
+use super::sys::{Map, MapKind, Programs};
+use crate::os;
+use crate::process::procfs;
+use programs::Writer;
+
+/// Most threads whose time is added up.
+const MAX_THREADS: u32 = 1 << 17;
+
+/// What a thread does, in the order of [`Times::all`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs.
+    Running = 0,
+    /// It waits for a CPU.
+    Runnable = 1,
+    /// It waits for something, and signals wake it.
+    Sleeping = 2,
+    /// It waits for something; signals do not wake it.
+    Disk = 3,
+    /// It was stopped.
+    Stopped = 4,
+    /// Nothing has been heard of it, but that it runs or could.
+    Unknown = 5,
+}
+
+impl Doing {
+    const ALL: [Doing; 6] = [
+        Doing::Running,
+        Doing::Runnable,
+        Doing::Sleeping,
+        Doing::Disk,
+        Doing::Stopped,
+        Doing::Unknown,
+    ];
+
+    fn of(number: u64) -> Option<Doing> {
+        Doing::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// What the programs know of a thread, in bytes from the beginning of its value.
+mod thread {
+    /// Since when it does what it does.
+    pub const SINCE: i16 = 0;
+    /// When it was woken; 0: it was not.
+    pub const WOKEN: i16 = 8;
+    /// [`super::Doing`].
+    pub const DOES: i16 = 16;
+    /// `BORN`, or [`super::steps::AWAITED`].
+    pub const FLAGS: i16 = 20;
+    /// Its process.
+    pub const PROCESS: i16 = 24;
+    /// Nanoseconds, by [`super::Doing`].
+    pub const ALL: i16 = 32;
+    /// Bytes of all.
+    pub const SIZE: usize = 72;
+}
+
+/// The idle thread, of which nothing is recorded: its value tells when the recording began.
+const NOBODY: i32 = 0;
+
+/// Nanoseconds, by [`Doing`].
+pub type Sums = [u64; 5];
+
+/// A thread's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Its process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// Its time.
+    pub all: Sums,
+}
+
+impl Times {
+    /// From what is told when a thread ends.
+    pub fn parse(raw: &[u8]) -> Option<Times> {
+        let tid = number(raw, 0)? as i32;
+        Some(Times { tid, ..Times::of_value(raw.get(8..)?)? })
+    }
+
+    fn of_value(value: &[u8]) -> Option<Times> {
+        let mut times = Times { pid: number(value, thread::PROCESS)? as i32, ..Times::default() };
+        for i in 0..times.all.len() {
+            times.all[i] = number(value, thread::ALL + i as i16 * 8)?;
+        }
+        Some(times)
+    }
+}
+
+/// A wait that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What for; [`Doing::Runnable`]: it was for a CPU alone.
+    pub doing: Doing,
+    /// Nanoseconds that it lasted.
+    pub waited: u64,
+    /// Nanoseconds that it then waited for a CPU.
+    pub queued: u64,
+    /// Shorter ones stand for interval / (waited + queued) of them.
+    pub interval: u64,
+}
+
+impl Wait {
+    /// From what is told of it.
+    pub fn parse(raw: &[u8]) -> Option<Wait> {
+        let number = |at| number(raw, at);
+        Some(Wait {
+            doing: Doing::of(number(0)?)?,
+            waited: number(8)?,
+            queued: number(16)?,
+            interval: number(24)?,
+        })
+    }
+
+    /// A part of it, scaled to what it stands for.
+    pub fn stands_for(&self, part: u64) -> u64 {
+        super::stands_for(part, self.waited + self.queued, self.interval)
+    }
+}
+
+/// What a thread does at the end of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// What.
+    pub doing: Doing,
+    /// Since when (`CLOCK_MONOTONIC`, nanoseconds).
+    pub since: u64,
+    /// When it was woken; 0: it was not.
+    pub woken: u64,
+}
+
+/// The programs and what they share with prof.
+#[derive(Debug)]
+pub struct Waits {
+    threads: Map,
+    control: Map,
+    waits: Map,
+    ends: Map,
+    programs: Programs,
+}
+
+impl Waits {
+    /// Loads the programs; nothing happens until they are [attached](Waits::attach).
+    ///
+    /// # Errors
+    ///
+    /// This kernel is too old, or this user may not.
+    pub fn load(kernel: &Btf, whose: Whose) -> io::Result<Waits> {
+        let cpus = procfs::possible_cpus() as u32;
+        let mut waits = Waits {
+            threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
+            control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
+            waits: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
+            ends: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
+            programs: Programs::default(),
+        };
+        let fields = Fields::find(kernel)?;
+        let members = Members {
+            threads: &waits.threads,
+            control: &waits.control,
+            size: thread::SIZE as i16,
+            flags: thread::FLAGS,
+            whose,
+            fields: &fields,
+        };
+        let programs = Writer { maps: &waits, members }.all();
+        let alone = usize::from(whose == Whose::TheirsAlone);
+        waits.programs = Programs::load(kernel, &programs[..programs.len() - alone])?;
+        Ok(waits)
+    }
+
+    /// Adds up a thread's time from `since` on. `awaited`: from its `execve` on.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`, or there are too many.
+    pub fn insert(
+        &self,
+        (pid, tid): (i32, i32),
+        since: u64,
+        doing: Doing,
+        awaited: bool,
+    ) -> io::Result<()> {
+        let mut value = [0; thread::SIZE];
+        let mut set = |at: i16, bytes: &[u8]| {
+            value[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        };
+        set(thread::SINCE, &since.to_ne_bytes());
+        set(thread::DOES, &(doing as u32).to_ne_bytes());
+        set(thread::FLAGS, &(i32::from(awaited) * steps::AWAITED).to_ne_bytes());
+        set(thread::PROCESS, &pid.to_ne_bytes());
+        self.threads.insert(&tid.to_ne_bytes(), &value)
+    }
+
+    /// Lets the programs write to these events of a CPU, which must outlive them: about waits, and
+    /// about ends.
+    ///
+    /// # Errors
+    ///
+    /// They are not for programs to write to.
+    pub fn connect(&self, cpu: u32, waits: i32, ends: i32) -> io::Result<()> {
+        self.waits.connect(cpu, waits)?;
+        self.ends.connect(cpu, ends)
+    }
+
+    /// Begins.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn attach(&mut self) -> io::Result<()> {
+        self.insert((NOBODY, NOBODY), os::monotonic_nanos(), Doing::Unknown, false)?;
+        self.programs.attach()
+    }
+
+    /// Ends.
+    pub fn detach(&mut self) {
+        self.programs.detach();
+    }
+
+    /// The threads that have not ended, after [`Waits::detach`].
+    pub fn threads(&self) -> Vec<(Times, Last)> {
+        let mut found = Vec::new();
+        for (key, value) in self.threads.entries() {
+            let times = Times::of_value(&value).expect("so long a value");
+            let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
+            let number = |at| number(&value, at).expect("so long a value");
+            let (does, flags) = (number(thread::DOES) as u32, number(thread::DOES) >> 32);
+            if tid == NOBODY || flags as i32 & steps::AWAITED != 0 {
+                continue;
+            }
+            let doing = Doing::of(does.into()).unwrap_or(Doing::Unknown);
+            let last = Last { doing, since: number(thread::SINCE), woken: number(thread::WOKEN) };
+            found.push((Times { tid, ..times }, last));
+        }
+        found
+    }
+
+    /// Threads that there was no room for, and the largest interval in nanoseconds (0: each wait
+    /// was told of).
+    pub fn losses(&self) -> (u64, u64) {
+        steps::losses(&self.control)
+    }
+}

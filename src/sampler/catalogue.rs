@@ -1,0 +1,302 @@
+//! The events of this machine, each tried: what does not work here says why.
+
+use std::fs;
+use std::io;
+
+use super::EventSpec;
+use super::attr::{Features, Shape, Start, Trigger, sampling_event};
+use super::events::names::{self, Generic};
+use super::permissions::{Wanted, explain};
+use super::{Stacks, tracefs};
+
+/// Events of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// One word for it: `hardware`, `cache`, `pmu`, `software`, `tracepoint`, `probe`, `sdt`.
+    pub kind: &'static str,
+    /// Headline.
+    pub title: String,
+    /// Why none of them works here.
+    pub why: Option<String>,
+    /// The events, in a stable order.
+    pub events: Vec<Listed>,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// As `-e` takes it.
+    pub name: String,
+    /// Other names, or what it is.
+    pub about: String,
+    /// Why it does not work here.
+    pub why: Option<String>,
+}
+
+impl Group {
+    /// A group of events that are not tried one by one.
+    pub fn new(kind: &'static str, title: &str, why: Option<String>, names: Vec<String>) -> Group {
+        let listed = |name| Listed { name, about: String::new(), why: None };
+        let events = names.into_iter().map(listed).collect();
+        Group { kind, title: title.to_owned(), why, events }
+    }
+
+    /// Keeps what one of `words` names; without words, all. A word names events by a part of their
+    /// name or description, or by a pattern for the whole name (`*`, `?`), and a group by its kind.
+    pub fn retain(&mut self, words: &[&String]) {
+        if words.is_empty() || words.iter().any(|word| **word == self.kind) {
+            return;
+        }
+        self.events.retain(|event| words.iter().any(|word| event.is_called(word)));
+    }
+
+    /// One reason for all is the group's.
+    fn summed_up(mut self) -> Group {
+        let first = self.events.first().and_then(|e| e.why.clone());
+        if first.is_some() && self.events.iter().all(|e| e.why == first) {
+            self.why = first;
+            self.events.iter_mut().for_each(|e| e.why = None);
+        }
+        self
+    }
+}
+
+impl Listed {
+    fn is_called(&self, word: &str) -> bool {
+        let (word, name) = (word.to_lowercase(), self.name.to_lowercase());
+        if word.contains(['*', '?']) {
+            return matches(word.as_bytes(), name.as_bytes());
+        }
+        name.contains(&word) || self.about.to_lowercase().contains(&word)
+    }
+}
+
+/// Whether a pattern with `*` and `?` matches the whole of `text`.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match star {
+                // The last star takes one letter more.
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, t) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// All groups but the markers of binaries.
+pub fn groups() -> Vec<Group> {
+    let mut groups = vec![hardware(), generic(), caches()];
+    groups.extend(pmus());
+    groups.extend([software(), probes(), tracepoints()]);
+    groups
+}
+
+fn tried(name: &str, about: String) -> Listed {
+    let why = match EventSpec::parse(name) {
+        Ok(spec) => why_not(&spec),
+        Err(e) => Some(e.to_string()),
+    };
+    Listed { name: name.to_owned(), about, why }
+}
+
+fn table(table: &[(&[&str], u32)]) -> Vec<Listed> {
+    table.iter().map(|(names, _)| tried(names[0], names[1..].join(", "))).collect()
+}
+
+fn hardware() -> Group {
+    let events = table(names::HARDWARE);
+    Group { events, ..Group::new("hardware", "Hardware events", None, Vec::new()) }.summed_up()
+}
+
+fn generic() -> Group {
+    let events = names::GENERIC.iter().map(|(name, stands_for)| {
+        let about = match stands_for {
+            Generic::Same(other) => (*other).to_owned(),
+            Generic::L2Misses => "misses of the second-level cache, by the CPU's model".to_owned(),
+            Generic::StalledCycles => {
+                "of the back end, or the front end where only that is counted".to_owned()
+            }
+        };
+        tried(name, about)
+    });
+    let title = "Hardware events by names for any CPU";
+    Group { events: events.collect(), ..Group::new("hardware", title, None, Vec::new()) }
+        .summed_up()
+}
+
+fn caches() -> Group {
+    let events = names::cache_names().map(|name| tried(&name, String::new()));
+    let title = "Hardware cache events";
+    Group { events: events.collect(), ..Group::new("cache", title, None, Vec::new()) }.summed_up()
+}
+
+fn software() -> Group {
+    let events = table(names::SOFTWARE);
+    Group { events, ..Group::new("software", "Software events", None, Vec::new()) }.summed_up()
+}
+
+/// Events that sysfs names, by PMU.
+fn pmus() -> Vec<Group> {
+    let names = |path: &str| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    };
+    let devices = "/sys/bus/event_source/devices";
+    let groups = names(devices).into_iter().filter_map(|pmu| {
+        let events = names(&format!("{devices}/{pmu}/events"));
+        // `x.unit` and `x.scale` say how to print `x`.
+        let events: Vec<_> = events
+            .iter()
+            .filter(|event| !event.contains('.'))
+            .map(|event| tried(&format!("{pmu}/{event}/"), String::new()))
+            .collect();
+        let title = format!("Events of the PMU {pmu}");
+        let group = Group { events, ..Group::new("pmu", &title, None, Vec::new()) };
+        (!group.events.is_empty()).then(|| group.summed_up())
+    });
+    let mut groups: Vec<Group> = groups.collect();
+    let raw = vec!["rNNNN".to_owned(), "PMU/TERM=VALUE,.../".to_owned()];
+    let mut raw = Group::new("pmu", "Raw events, by the CPU's manual", None, raw);
+    raw.why = why_not(&EventSpec::parse("r0").expect("a number"));
+    groups.push(raw);
+    groups
+}
+
+fn probes() -> Group {
+    let of = |pmu: &str| {
+        let there = fs::exists(format!("/sys/bus/event_source/devices/{pmu}/type"));
+        (!there.unwrap_or(false))
+            .then(|| format!("the kernel was built without CONFIG_{}_EVENTS", pmu.to_uppercase()))
+    };
+    let listed = |name: &str, about: &str, pmu| Listed {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        why: of(pmu),
+    };
+    let events = vec![
+        listed(
+            "probe:[FILE:]FUNCTION[+OFFSET][%return]",
+            "a function of a program or library",
+            "uprobe",
+        ),
+        listed("sdt:[FILE:]PROVIDER:NAME", "a marker: prof list FILE, prof list -p PID", "uprobe"),
+        listed("kprobe:FUNCTION[+OFFSET][%return]", "a function of the kernel", "kprobe"),
+    ];
+    Group { events, ..Group::new("probe", "Probes", None, Vec::new()) }
+}
+
+fn tracepoints() -> Group {
+    let (why, names) = match tracefs::tracepoints() {
+        // What one of them needs, all need.
+        Ok(names) => {
+            let first = names.first().and_then(|name| EventSpec::parse(name).ok());
+            (first.and_then(|spec| why_not(&spec)), names)
+        }
+        Err(e) => {
+            let why = explain(&e, Wanted::Tracefs("SYSTEM:NAME".into()));
+            (Some(without_subject(&why)), Vec::new())
+        }
+    };
+    Group::new("tracepoint", "Tracepoints", why, names)
+}
+
+/// Why an event cannot be opened, tried on prof itself.
+fn why_not(spec: &EventSpec) -> Option<String> {
+    let shape = Shape {
+        trigger: Trigger::Period(1_000_000),
+        stacks: Stacks::None,
+        inherit: false,
+        sideband: false,
+        switches: false,
+        start: Start::Later,
+        cpu_wide: false,
+    };
+    let open = |kernel| {
+        let mut builder = sampling_event(spec, &shape, Features { build_id: false, kernel });
+        builder.enabled(false).observe_self().any_cpu();
+        builder.build().map(|_| ())
+    };
+    let error = open(true).or_else(|_| open(false)).err()?;
+    Some(match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => match has_counters() {
+            true => "this CPU does not count it".to_owned(),
+            false => "no hardware counters, as in most virtual machines".to_owned(),
+        },
+        Some(libc::EINVAL) => "its PMU counts without interrupts".to_owned(),
+        _ => without_subject(&explain(&error, Wanted::Tracepoint(spec.name.clone()))),
+    })
+}
+
+fn without_subject(line: &str) -> String {
+    line.split_once(": ").map_or(line, |(_, why)| why).to_owned()
+}
+
+fn has_counters() -> bool {
+    let open = || -> io::Result<()> {
+        let mut builder = perf_event::Builder::new(perf_event::events::Hardware::CPU_CYCLES);
+        builder.enabled(false).observe_self().any_cpu().exclude_kernel(true).build()?;
+        Ok(())
+    };
+    open().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let is = |pattern: &str, text: &str| matches(pattern.as_bytes(), text.as_bytes());
+        assert!(is("sched:*wak*", "sched:sched_waking") && is("*", "") && is("a?c", "abc"));
+        assert!(is("*misses", "l1-misses") && is("a*b*c", "aXbYbZc"));
+        assert!(!is("sched", "sched:x") && !is("a?c", "ac") && !is("*x", "xy") && !is("", "a"));
+    }
+
+    #[test]
+    fn words_find_events_by_name_alias_and_kind() {
+        let mut group =
+            Group::new("software", "", None, vec!["page-faults".into(), "cpu-clock".into()]);
+        group.events[0].about = "faults".into();
+        let left = |word: &str| {
+            let mut group = group.clone();
+            group.retain(&[&word.to_owned()]);
+            group.events.len()
+        };
+        assert_eq!([left("FAULT"), left("software"), left("c*k"), left("x")], [1, 2, 1, 0]);
+    }
+
+    #[test]
+    fn the_same_reason_is_told_once() {
+        let listed =
+            |why: &str| Listed { name: "x".into(), about: String::new(), why: Some(why.into()) };
+        let of = |whys: &[&str]| {
+            let events = whys.iter().map(|why| listed(why)).collect();
+            Group { events, ..Group::new("pmu", "", None, Vec::new()) }.summed_up()
+        };
+        assert_eq!(of(&["a", "a"]).why.as_deref(), Some("a"));
+        assert!(of(&["a", "a"]).events.iter().all(|e| e.why.is_none()));
+        assert_eq!(of(&["a", "b"]).why, None);
+    }
+
+    #[test]
+    fn this_machine_has_software_events() {
+        let groups = groups();
+        let software = groups.iter().find(|g| g.kind == "software").unwrap();
+        assert!(software.events.iter().any(|e| e.name == "page-faults" && e.why.is_none()));
+        assert_eq!(groups, super::groups(), "a stable order");
+    }
+}

@@ -1,0 +1,211 @@
+//! The names of the kernel's own events, and names that mean the same on any CPU.
+
+use std::fs;
+
+use perf_event_open_sys::bindings as sys;
+
+use super::{EventSpec, Kind};
+use crate::near::nearest;
+
+/// Events of any CPU's counters (`perf_event_open(2)`, `PERF_TYPE_HARDWARE`).
+pub const HARDWARE: &[(&[&str], u32)] = &[
+    (&["cycles", "cpu-cycles"], sys::PERF_COUNT_HW_CPU_CYCLES),
+    (&["instructions"], sys::PERF_COUNT_HW_INSTRUCTIONS),
+    (&["cache-references"], sys::PERF_COUNT_HW_CACHE_REFERENCES),
+    (&["cache-misses"], sys::PERF_COUNT_HW_CACHE_MISSES),
+    (&["branches", "branch-instructions"], sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
+    (&["branch-misses"], sys::PERF_COUNT_HW_BRANCH_MISSES),
+    (&["bus-cycles"], sys::PERF_COUNT_HW_BUS_CYCLES),
+    (
+        &["stalled-cycles-frontend", "idle-cycles-frontend"],
+        sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
+    ),
+    (&["stalled-cycles-backend", "idle-cycles-backend"], sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+    (&["ref-cycles"], sys::PERF_COUNT_HW_REF_CPU_CYCLES),
+];
+
+/// Events that the kernel counts itself.
+pub const SOFTWARE: &[(&[&str], u32)] = &[
+    (&["cpu-clock"], sys::PERF_COUNT_SW_CPU_CLOCK),
+    (&["task-clock"], sys::PERF_COUNT_SW_TASK_CLOCK),
+    (&["page-faults", "faults"], sys::PERF_COUNT_SW_PAGE_FAULTS),
+    (&["context-switches", "cs"], sys::PERF_COUNT_SW_CONTEXT_SWITCHES),
+    (&["cpu-migrations", "migrations"], sys::PERF_COUNT_SW_CPU_MIGRATIONS),
+    (&["minor-faults"], sys::PERF_COUNT_SW_PAGE_FAULTS_MIN),
+    (&["major-faults"], sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
+    (&["alignment-faults"], sys::PERF_COUNT_SW_ALIGNMENT_FAULTS),
+    (&["emulation-faults"], sys::PERF_COUNT_SW_EMULATION_FAULTS),
+    (&["cgroup-switches"], sys::PERF_COUNT_SW_CGROUP_SWITCHES),
+];
+
+const CACHES: &[(&str, u32)] = &[
+    ("L1-dcache", sys::PERF_COUNT_HW_CACHE_L1D),
+    ("L1-icache", sys::PERF_COUNT_HW_CACHE_L1I),
+    ("LLC", sys::PERF_COUNT_HW_CACHE_LL),
+    ("dTLB", sys::PERF_COUNT_HW_CACHE_DTLB),
+    ("iTLB", sys::PERF_COUNT_HW_CACHE_ITLB),
+    ("branch", sys::PERF_COUNT_HW_CACHE_BPU),
+    ("node", sys::PERF_COUNT_HW_CACHE_NODE),
+];
+
+const CACHE_OPS: &[(&str, u32, u32)] = &[
+    ("loads", sys::PERF_COUNT_HW_CACHE_OP_READ, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    ("load-misses", sys::PERF_COUNT_HW_CACHE_OP_READ, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
+    ("stores", sys::PERF_COUNT_HW_CACHE_OP_WRITE, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    ("store-misses", sys::PERF_COUNT_HW_CACHE_OP_WRITE, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
+    ("prefetches", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    ("prefetch-misses", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
+];
+
+/// Names that mean the same on any CPU, and what they stand for here.
+pub const GENERIC: &[(&str, Generic)] = &[
+    ("l1-misses", Generic::Same("L1-dcache-load-misses")),
+    ("l2-misses", Generic::L2Misses),
+    ("llc-misses", Generic::Same("LLC-load-misses")),
+    ("dtlb-misses", Generic::Same("dTLB-load-misses")),
+    ("itlb-misses", Generic::Same("iTLB-load-misses")),
+    ("stalled-cycles", Generic::StalledCycles),
+];
+
+/// How a name of [`GENERIC`] is resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generic {
+    /// Another name of the same.
+    Same(&'static str),
+    /// There is no number for it that all CPUs share.
+    L2Misses,
+    /// The cycles in which the back end waited, or the front end where only that is counted.
+    StalledCycles,
+}
+
+/// The names of all cache events, in the order of perf's.
+pub fn cache_names() -> impl Iterator<Item = String> {
+    let of = |cache: &'static str| CACHE_OPS.iter().map(move |(op, ..)| format!("{cache}-{op}"));
+    CACHES.iter().flat_map(move |(cache, _)| of(cache))
+}
+
+/// The event with one of the names above; `None`: there is none.
+pub fn find(name: &str) -> Option<EventSpec> {
+    let find = |table: &'static [(&[&str], u32)]| {
+        table.iter().find(|(names, _)| names.contains(&name)).map(|&(_, config)| config)
+    };
+    if let Some(config) = find(HARDWARE) {
+        return Some(EventSpec::hardware(name, config));
+    }
+    if let Some(config) = find(SOFTWARE) {
+        let clock = matches!(name, "cpu-clock" | "task-clock");
+        let kind = if clock { Kind::Clock } else { Kind::Software };
+        return Some(EventSpec::plain(name, kind, sys::PERF_TYPE_SOFTWARE, u64::from(config)));
+    }
+    if let Some((_, generic)) = GENERIC.iter().find(|(n, _)| *n == name) {
+        return Some(EventSpec { name: name.to_owned(), ..generic.resolve() });
+    }
+    cache(name)
+}
+
+fn cache(name: &str) -> Option<EventSpec> {
+    let (cache, rest) = CACHES
+        .iter()
+        .find_map(|(cache, id)| Some((id, name.strip_prefix(cache)?.strip_prefix('-')?)))?;
+    let (_, op, result) = CACHE_OPS.iter().find(|(op, ..)| *op == rest)?;
+    let config = u64::from(cache | (op << 8) | (result << 16));
+    Some(EventSpec::plain(name, Kind::Hardware, sys::PERF_TYPE_HW_CACHE, config))
+}
+
+impl Generic {
+    fn resolve(self) -> EventSpec {
+        match self {
+            Generic::Same(name) => find(name).expect("a name of the tables above"),
+            Generic::L2Misses => {
+                let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+                l2_misses(&cpu).unwrap_or_else(|| {
+                    // Refused as what the machine lacks.
+                    EventSpec::plain("l2-misses", Kind::Hardware, NO_TYPE, 0)
+                })
+            }
+            Generic::StalledCycles => {
+                let there = |name: &str| {
+                    fs::exists(format!("/sys/bus/event_source/devices/cpu/events/{name}"))
+                        .is_ok_and(|there| there)
+                };
+                let (back, front) = ("stalled-cycles-backend", "stalled-cycles-frontend");
+                let name = if !there(back) && there(front) { front } else { back };
+                find(name).expect("a name of the tables above")
+            }
+        }
+    }
+}
+
+/// A type that no PMU has: the kernel answers `ENOENT`.
+const NO_TYPE: u32 = u32::MAX;
+
+/// Models of Intel's family 6 whose `L2_RQSTS.MISS` is event 0x24 with mask 0x3f: Haswell to
+/// Emerald Rapids without the Atoms and hybrids (Intel's perfmon event lists; models as in
+/// `arch/x86/include/asm/intel-family.h`).
+const L2_RQSTS_MISS: &[u8] = &[
+    0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56, 0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5, 0xa6, 0x7d,
+    0x7e, 0x6a, 0x6c, 0x8c, 0x8d, 0xa7, 0x8f, 0xcf,
+];
+
+/// Misses in the second-level cache, by what `/proc/cpuinfo` says of the CPU.
+fn l2_misses(cpuinfo: &str) -> Option<EventSpec> {
+    let field = |name: &str| {
+        let line = cpuinfo.lines().find(|l| l.split(':').next().is_some_and(|k| k.trim() == name));
+        line?.split_once(':').map(|(_, value)| value.trim())
+    };
+    let number = |name: &str| field(name)?.parse::<u32>().ok();
+    match (field("vendor_id")?, number("cpu family")?, number("model")?) {
+        ("GenuineIntel", 6, model) if L2_RQSTS_MISS.iter().any(|&m| u32::from(m) == model) => {
+            Some(EventSpec::plain("l2-misses", Kind::Hardware, sys::PERF_TYPE_RAW, 0x3f24))
+        }
+        // Zen's generic cache misses are those of the second level, event 0x64 with mask 0x09
+        // (`amd_zen1_perfmon_event_map` in arch/x86/events/amd/core.c).
+        ("AuthenticAMD", 0x17.., _) => {
+            Some(EventSpec::hardware("l2-misses", sys::PERF_COUNT_HW_CACHE_MISSES))
+        }
+        _ => None,
+    }
+}
+
+/// The name that is meant by one with no more than a third of its letters wrong.
+pub fn near(name: &str) -> Option<&'static str> {
+    let names = HARDWARE.iter().chain(SOFTWARE).flat_map(|(names, _)| names.iter().copied());
+    nearest(name, names.chain(GENERIC.iter().map(|(name, _)| *name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generic_names_are_events_of_the_cpu() {
+        let of = |name: &str| find(name).map(|e| (e.kind, e.type_, e.config));
+        let cache = |config| Some((Kind::Hardware, sys::PERF_TYPE_HW_CACHE, config));
+        assert_eq!(of("l1-misses"), cache(0x1_0000));
+        assert_eq!(of("llc-misses"), cache(0x1_0002));
+        assert_eq!(of("dtlb-misses"), cache(0x1_0003));
+        assert_eq!(of("itlb-misses"), cache(0x1_0004));
+        assert_eq!(find("l2-misses").unwrap().name, "l2-misses");
+        let stalled = find("stalled-cycles").unwrap();
+        assert_eq!((stalled.name.as_str(), stalled.kind), ("stalled-cycles", Kind::Hardware));
+        assert!(matches!(stalled.config, 7 | 8));
+        assert!(cache_names().all(|name| find(&name).is_some()));
+        assert_eq!(cache_names().count(), 42);
+    }
+
+    #[test]
+    fn each_cpu_has_its_number_for_the_second_level() {
+        let cpu = |vendor: &str, family: u32, model: u32| {
+            let text = format!(
+                "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\n\
+                 model\t\t: {model}\nmodel name\t: x 6\n"
+            );
+            l2_misses(&text).map(|e| (e.type_, e.config))
+        };
+        assert_eq!(cpu("GenuineIntel", 6, 0x55), Some((sys::PERF_TYPE_RAW, 0x3f24)));
+        assert_eq!(cpu("AuthenticAMD", 0x19, 1), Some((sys::PERF_TYPE_HARDWARE, 3)));
+        assert_eq!(cpu("AuthenticAMD", 0x10, 1), None);
+        assert_eq!(cpu("GenuineIntel", 6, 0x5c), None, "an Atom");
+        assert_eq!(l2_misses(""), None);
+    }
+}

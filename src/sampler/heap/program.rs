@@ -1,0 +1,121 @@
+//! Whether a library can be preloaded into a program.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use object::LittleEndian;
+use object::elf::{EM_X86_64, FileHeader32, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use crate::os;
+
+/// Scripts name their interpreter, which may be a script, too; the kernel goes so far.
+const SCRIPTS: usize = 4;
+
+/// Bytes at the beginning of a file that hold the headers of every usual program.
+const HEADERS: usize = 16 << 10;
+
+/// Why the dynamic linker will preload nothing into this command, in words; `None`: it will, as
+/// far as can be told, or the command does not exist.
+pub fn why_not_preloaded(command: &str) -> Option<String> {
+    let (path, head) = program(command)?;
+    let name = path.display();
+    // `ld.so(8)`, secure-execution mode.
+    if let Some(rights) = other_rights(&path) {
+        return Some(format!("{name} {rights}, and the dynamic linker preloads nothing into it"));
+    }
+    why_not_linked(&head).map(|why| format!("{name} {why}"))
+}
+
+/// Which program runs with other rights than its caller's when this command is started, and why.
+pub fn privileged(command: &str) -> Option<String> {
+    let (path, _) = program(command)?;
+    other_rights(&path).map(|rights| format!("{} {rights}", path.display()))
+}
+
+/// The program that runs for a command, and the beginning of its file.
+fn program(command: &str) -> Option<(PathBuf, Vec<u8>)> {
+    let mut path = find(command)?;
+    for _ in 0..SCRIPTS {
+        let head = head(&path)?;
+        match interpreter(&head) {
+            Some(interpreter) => path = interpreter,
+            None => return Some((path, head)),
+        }
+    }
+    None
+}
+
+/// The program of a command, as the shell finds it.
+fn find(command: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        return Some(PathBuf::from(command));
+    }
+    let path = std::env::var_os("PATH")?;
+    let is_program = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
+    std::env::split_paths(&path).map(|folder| folder.join(command)).find(is_program)
+}
+
+fn head(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(HEADERS as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// What a script's first line names.
+fn interpreter(head: &[u8]) -> Option<PathBuf> {
+    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
+    let word = line.trim_ascii().split(|b| b.is_ascii_whitespace()).next()?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(word)))
+}
+
+/// Why a program runs with other rights than its caller's.
+fn other_rights(path: &Path) -> Option<&'static str> {
+    let about = fs::metadata(path).ok()?;
+    let (user, group) = (os::uid(), os::gid());
+    if about.mode() & 0o4000 != 0 && about.uid() != user {
+        return Some("is setuid");
+    }
+    if about.mode() & 0o2000 != 0 && about.gid() != group {
+        return Some("is setgid");
+    }
+    if user != 0 && os::has_capabilities(path) {
+        return Some("has capabilities");
+    }
+    None
+}
+
+fn why_not_linked(head: &[u8]) -> Option<&'static str> {
+    if FileHeader32::<LittleEndian>::parse(head).is_ok() {
+        return Some("is a 32-bit program, into which prof's library does not fit");
+    }
+    let header = FileHeader64::<LittleEndian>::parse(head).ok()?;
+    if header.e_machine(LittleEndian) != EM_X86_64 {
+        return Some("is a program for another processor");
+    }
+    let segments = header.program_headers(LittleEndian, head).ok()?;
+    let linked = segments.iter().any(|s| s.p_type(LittleEndian) == PT_INTERP);
+    (!linked)
+        .then_some("is linked statically: it has no dynamic linker that could preload a library")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_followed_to_what_runs_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        fs::write(&script, "#! /bin/sh -e\n").unwrap();
+        assert_eq!(interpreter(&head(&script).unwrap()), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(why_not_preloaded(script.to_str().unwrap()), None);
+        assert_eq!(why_not_preloaded("/nonexistent"), None);
+        // One that names itself comes to an end.
+        fs::write(&script, format!("#!{}\n", script.display())).unwrap();
+        assert_eq!(why_not_preloaded(script.to_str().unwrap()), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Why the kernel does not open an event, in one line.
+
+use std::io;
+
+use super::attach::Attacher;
+use super::events::Kind;
+use super::permissions::{Wanted, explain};
+use super::{Error, EventSpec, tracefs};
+
+impl Attacher {
+    /// What the refusal of an event means.
+    pub(super) fn refused(&self, spec: &EventSpec, error: &io::Error) -> Error {
+        let invalid = is_invalid(error);
+        if let Some(filter) = spec.filter.as_ref().filter(|_| invalid) {
+            return Error::usage(format!(
+                "the kernel does not understand the filter '{filter}' of {}; its fields are {}",
+                spec.name,
+                tracefs::fields(&spec.name).join(", ")
+            ));
+        }
+        if spec.kind == Kind::Probe && (invalid || is_missing(error)) {
+            return Error::other(format!(
+                "event '{}': the kernel cannot put a probe there ({error}); not every instruction, \
+                 and not every function of the kernel's, can be probed",
+                spec.name
+            ));
+        }
+        if is_missing(error) {
+            return Error::other(format!(
+                "event '{}' does not exist on this machine{}; nearest that works: {}",
+                spec.name,
+                if spec.kind == Kind::Hardware {
+                    " (no hardware counters, or not this one)"
+                } else {
+                    ""
+                },
+                spec.nearest_software()
+            ));
+        }
+        if spec.kind == Kind::Hardware && invalid {
+            return Error::other(format!(
+                "event '{}' cannot be sampled (its PMU counts without interrupts, or has no such \
+                 event); perhaps it can be counted with another: -e '{{cpu-clock,{}}}'; nearest \
+                 that works: {}",
+                spec.name,
+                spec.name,
+                spec.nearest_software()
+            ));
+        }
+        let wanted = match spec.kind {
+            Kind::Tracepoint | Kind::Birth | Kind::Span => Wanted::Tracepoint(spec.name.clone()),
+            Kind::Probe => Wanted::Probe(spec.name.clone()),
+            _ if self.cpu_wide => Wanted::WholeMachine,
+            _ if !spec.user => Wanted::Kernel,
+            _ => Wanted::OwnProcess,
+        };
+        Error::other(explain(error, wanted))
+    }
+}
+
+/// The kernel does not do what it is asked for.
+pub fn is_invalid(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINVAL)
+}
+
+/// The user may not.
+pub fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// The kernel or the machine lacks the event (rather than refusing it).
+pub fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP))
+}

@@ -1,0 +1,72 @@
+//! What tracefs says of tracepoints.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Where tracefs may be mounted (`Documentation/trace/ftrace.rst`).
+const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Where tracefs is mounted.
+///
+/// Errors: nowhere, or this user may not look.
+pub fn root() -> io::Result<PathBuf> {
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    for root in ROOTS.map(PathBuf::from) {
+        match fs::metadata(root.join("events")) {
+            Ok(_) => return Ok(root),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => result = Err(e),
+        }
+    }
+    result
+}
+
+/// Names of the fields of the tracepoint `SYSTEM:NAME…`, without those that all have.
+pub fn fields(name: &str) -> Vec<String> {
+    let mut parts = name.split(':');
+    let (system, event) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let files = ROOTS.map(|root| format!("{root}/events/{system}/{event}/format"));
+    let text = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    fields_in(&text).map(str::to_owned).collect()
+}
+
+/// Of lines as `field:char prev_comm[16]; offset:8; …`.
+fn fields_in(format: &str) -> impl Iterator<Item = &str> {
+    let declarations = format.lines().filter_map(|line| {
+        let line = line.trim_start().strip_prefix("field:")?;
+        line.split(';').next()
+    });
+    // The name is the last word, with the length of an array behind it.
+    let words = declarations.filter_map(|d| d.split([' ', '*']).next_back());
+    let names = words.filter_map(|word| word.split('[').next());
+    names.filter(|name| !name.is_empty() && !name.starts_with("common_"))
+}
+
+/// All tracepoints, `SYSTEM:NAME`, in the order of their names.
+///
+/// Errors: tracefs is not mounted, or this user may not read it.
+pub fn tracepoints() -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(root()?.join("available_events"))?;
+    let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_without_those_of_all() {
+        let text = "name: x\nID: 3\nformat:\n\
+                    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+                    \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+                    \tfield:unsigned long size;\toffset:24;\tsize:8;\tsigned:0;\n\
+                    \tfield:__data_loc char[] name;\toffset:32;\tsize:4;\tsigned:1;\n\
+                    \tfield:void *ptr;\toffset:40;\tsize:8;\tsigned:0;\n\
+                    print fmt: \"field:%d\"\n";
+        assert_eq!(fields_in(text).collect::<Vec<_>>(), ["prev_comm", "size", "name", "ptr"]);
+        assert!(fields("no_such:tracepoint").is_empty() && fields("").is_empty());
+    }
+}

@@ -1,0 +1,174 @@
+//! The other way round: from a function's name to where it begins in a file.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::Path;
+
+use object::read::ReadCache;
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolFlags, elf};
+
+use super::source::{Headers, find, read_headers};
+use super::{Options, Why, demangle};
+use crate::caught::caught;
+use crate::near;
+
+/// Most names that are suggested or listed.
+const SHOWN: usize = 5;
+
+/// A function of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// As the symbol table has it.
+    pub symbol: String,
+    /// Its first byte's offset in the file.
+    pub offset: u64,
+    /// Its bytes; 0 when that is not known.
+    pub size: u64,
+}
+
+/// Why there is no such function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoFunction {
+    /// The file cannot be read, or has no symbols at all.
+    File(String),
+    /// No function has this name; these have a similar one.
+    Unknown(Vec<String>),
+    /// Different functions have this name; these are their full names.
+    Ambiguous(Vec<String>),
+    /// The dynamic linker calls it once to choose the function that takes its place.
+    Indirect,
+}
+
+/// A symbol that is a function, by its link-time address.
+struct Symbol {
+    name: String,
+    address: u64,
+    size: u64,
+    indirect: bool,
+}
+
+/// The functions with a name in the binary at `path` or its debug file: all places that one
+/// symbol name stands for (versions, local functions of several sources), or the one function
+/// whose demangled name it is, with its parameters or without.
+///
+/// # Errors
+///
+/// There is none, or it cannot be said which.
+pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
+    let headers = read_headers(path).map_err(|why| NoFunction::File(why.to_string()))?;
+    let found = find(&path.to_string_lossy(), &headers.build_id, Some(path), &Options::default())
+        .map_err(|why| NoFunction::File(why.to_string()))?;
+    let mut symbols = Vec::new();
+    for layer in &found.layers {
+        // What a damaged table does to its parser must not end prof.
+        let read = caught(|| read_symbols(&layer.path)).flatten();
+        symbols.extend(read.unwrap_or_default());
+    }
+    if symbols.is_empty() {
+        return Err(NoFunction::File(Why::Stripped.to_string()));
+    }
+    let chosen = choose(&symbols, name)?;
+    let mut functions: Vec<Function> = Vec::new();
+    for symbol in chosen {
+        if symbol.indirect {
+            return Err(NoFunction::Indirect);
+        }
+        let Some(offset) = offset_of(&headers, symbol.address) else { continue };
+        if functions.iter().all(|f| f.offset != offset) {
+            functions.push(Function { symbol: symbol.name.clone(), offset, size: symbol.size });
+        }
+    }
+    match functions.is_empty() {
+        true => Err(NoFunction::Unknown(Vec::new())),
+        false => Ok(functions),
+    }
+}
+
+/// Offset in the file of the byte at a link-time address.
+pub fn offset_of(headers: &Headers, address: u64) -> Option<u64> {
+    let inside = |s: &&super::source::Segment| {
+        address.checked_sub(s.address).is_some_and(|into| into < s.size)
+    };
+    let segment = headers.segments.iter().find(inside)?;
+    segment.offset.checked_add(address - segment.address)
+}
+
+fn choose<'a>(symbols: &'a [Symbol], name: &str) -> Result<Vec<&'a Symbol>, NoFunction> {
+    let bare = |symbol: &'a Symbol| symbol.name.split('@').next().unwrap_or_default();
+    let same: Vec<&Symbol> = symbols
+        .iter()
+        .filter(|s| bare(s) == name || s.name == name || s.name.replacen("@@", "@", 1) == name)
+        .collect();
+    if !same.is_empty() {
+        return Ok(same);
+    }
+    let readable: Vec<&Symbol> = symbols
+        .iter()
+        .filter(|s| demangle::is_mangled(&s.name))
+        .filter(|s| is_readable_name(&s.name, name))
+        .collect();
+    let mut full: Vec<String> = readable.iter().map(|s| full_name(&s.name)).collect();
+    full.sort();
+    full.dedup();
+    match full.len() {
+        0 => Err(NoFunction::Unknown(similar(symbols, name))),
+        1 => Ok(readable),
+        // Constructors of one class have one readable name and are one function mostly.
+        _ if readable.iter().all(|s| s.address == readable[0].address) => Ok(readable),
+        _ => {
+            full.truncate(SHOWN);
+            Err(NoFunction::Ambiguous(full))
+        }
+    }
+}
+
+fn is_readable_name(symbol: &str, name: &str) -> bool {
+    // Demangling all symbols of a large program takes a second: most can be told by a part.
+    let last = name.split('(').next().unwrap_or_default().rsplit("::").next().unwrap_or_default();
+    let word: String = last.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    symbol.contains(&word)
+        && (demangle::demangle(symbol).as_deref() == Some(name) || full_name(symbol) == name)
+}
+
+fn full_name(symbol: &str) -> String {
+    demangle::full(symbol).unwrap_or_else(|| symbol.to_owned())
+}
+
+/// Names that are much like `name`.
+fn similar(symbols: &[Symbol], name: &str) -> Vec<String> {
+    let readable: Vec<_> = symbols
+        .iter()
+        .map(|s| demangle::demangle(&s.name).map_or(Cow::Borrowed(s.name.as_str()), Cow::Owned))
+        .collect();
+    let names = readable.iter().filter_map(|name| name.split('@').next());
+    near::similar(name, names, SHOWN).into_iter().map(str::to_owned).collect()
+}
+
+fn read_symbols(path: &Path) -> Option<Vec<Symbol>> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = object::File::parse(&cache).ok()?;
+    let mut symbols = Vec::new();
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let (SymbolFlags::Elf { st_info, .. }, Ok(name)) = (symbol.flags(), symbol.name()) else {
+            continue;
+        };
+        let kind = st_info.st_type();
+        // Hand-written assembly may leave out the type.
+        let in_code = || {
+            let section = symbol.section_index().and_then(|i| file.section_by_index(i).ok());
+            section.is_some_and(|s| s.kind() == SectionKind::Text)
+        };
+        let is_code = kind == elf::STT_FUNC
+            || kind == elf::STT_GNU_IFUNC
+            || kind == elf::STT_NOTYPE && in_code();
+        if is_code && !symbol.is_undefined() && symbol.address() > 0 && !name.is_empty() {
+            symbols.push(Symbol {
+                name: name.to_owned(),
+                address: symbol.address(),
+                size: symbol.size(),
+                indirect: kind == elf::STT_GNU_IFUNC,
+            });
+        }
+    }
+    Some(symbols)
+}

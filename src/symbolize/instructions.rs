@@ -1,0 +1,126 @@
+//! Where instructions begin, and which the kernel carries out itself at a probe.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
+
+/// Longest part of a function that is decoded.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Longest instruction of x86.
+const LONGEST: u64 = 15;
+
+/// What stands at a place in code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The kernel does itself what the instruction does: a probe here is cheap.
+    Emulated,
+    /// The kernel has to let the processor run a copy of the instruction alone.
+    Stepped,
+    /// The middle of an instruction: a breakpoint there would destroy the program.
+    Middle,
+    /// Nothing that can be decoded.
+    Unknown,
+}
+
+/// How many bytes behind the beginning of a function at `offset` a probe is cheapest that sees the
+/// same: behind `endbr64`, which the kernel does not emulate and which does nothing to the stack.
+pub fn entry(path: &Path, offset: u64) -> u64 {
+    const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+    let mut code = [0; 4];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut code, offset));
+    let marked = read.is_ok() && code == ENDBR64;
+    if marked && at(path, offset, 4) == At::Emulated { 4 } else { 0 }
+}
+
+/// What stands `into` bytes behind the beginning of a function at `offset` of a file.
+pub fn at(path: &Path, offset: u64, into: u64) -> At {
+    if into > MAX_BYTES {
+        return At::Unknown;
+    }
+    let mut code = vec![0; (into + LONGEST) as usize];
+    let Ok(read) = File::open(path).and_then(|file| file.read_at(&mut code, offset)) else {
+        return At::Unknown;
+    };
+    in_code(&code[..read], into)
+}
+
+fn in_code(code: &[u8], into: u64) -> At {
+    let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            return At::Unknown;
+        }
+        if instruction.ip() == into {
+            return if is_emulated(&instruction) { At::Emulated } else { At::Stepped };
+        }
+        if instruction.next_ip() > into {
+            return At::Middle;
+        }
+    }
+    At::Unknown
+}
+
+/// As `branch_setup_xol_ops` and `push_setup_xol_ops` in arch/x86/kernel/uprobes.c have it: a push
+/// of a register, relative calls and jumps, and `nop` (older kernels: its short form only).
+fn is_emulated(instruction: &Instruction) -> bool {
+    let relative = instruction.op0_kind() == OpKind::NearBranch64;
+    match (instruction.code(), instruction.mnemonic()) {
+        (Code::Push_r64, _) | (_, Mnemonic::Nop) => true,
+        (_, Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne) => false,
+        (_, Mnemonic::Jcxz | Mnemonic::Jecxz | Mnemonic::Jrcxz | Mnemonic::Xbegin) => false,
+        _ => relative,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_emulates() {
+        let cases: [(&[u8], At); 11] = [
+            (&[0x55], At::Emulated),                   // push rbp
+            (&[0x41, 0x57], At::Emulated),             // push r15
+            (&[0x90], At::Emulated),                   // nop
+            (&[0x0f, 0x1f, 0x44, 0, 0], At::Emulated), // nop of five bytes
+            (&[0xf3, 0x0f, 0x1e, 0xfa], At::Stepped),  // endbr64
+            (&[0xeb, 0x10], At::Emulated),             // jmp
+            (&[0x0f, 0x84, 1, 0, 0, 0], At::Emulated), // je
+            (&[0xe8, 1, 0, 0, 0], At::Emulated),       // call
+            (&[0x48, 0x83, 0xec, 0x18], At::Stepped),  // sub rsp, 24
+            (&[0xff, 0xe0], At::Stepped),              // jmp rax
+            (&[0x06], At::Unknown),                    // none in 64-bit mode
+        ];
+        for (code, is) in cases {
+            assert_eq!(in_code(code, 0), is, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn a_probe_stands_behind_what_marks_the_entry() {
+        let dir = tempfile::tempdir().unwrap();
+        let entry_of = |code: &[u8]| {
+            let file = dir.path().join("code");
+            std::fs::write(&file, code).unwrap();
+            entry(&file, 1)
+        };
+        assert_eq!(entry_of(&[0xc3, 0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0xc3]), 4);
+        assert_eq!(entry_of(&[0xc3, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3, 0xc3]), 0);
+        assert_eq!(entry_of(&[0xc3, 0x55, 0xc3]), 0);
+        assert_eq!(entry_of(&[]), 0);
+    }
+
+    #[test]
+    fn offsets_have_to_be_at_an_instruction() {
+        // push rbp; mov rbp, rsp; push r15; ret
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0xc3];
+        let at: Vec<At> = (0..8).map(|into| in_code(&code, into)).collect();
+        use At::*;
+        assert_eq!(at, [Emulated, Stepped, Middle, Middle, Emulated, Middle, Stepped, Unknown]);
+    }
+}

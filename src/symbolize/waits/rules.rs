@@ -1,0 +1,237 @@
+//! Which functions wait for locks, and which for something else; and which let others go on.
+//!
+//! The names are those of glibc and musl, of Rust's standard library and parking_lot, of C++'s
+//! standard library and Abseil, of libgomp, and of the run times of Go, Java and Python.
+
+/// What somebody does who is in a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Waits.
+    Waits,
+    /// Lets somebody else go on.
+    LetsGo,
+}
+
+/// What a function has to do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A lock of this kind.
+    Lock(&'static str),
+    /// No lock, but this.
+    Other(&'static str),
+}
+
+use Rule::{Lock, Other};
+
+const MUTEX: Rule = Lock("mutex");
+const RWLOCK: Rule = Lock("rwlock");
+pub const SEMAPHORE: Rule = Lock("semaphore");
+pub const GIL: Rule = Lock("gil");
+const ONCE: Rule = Lock("once");
+/// Of Python's `threading`: its locks, and what is made of them there (conditions, queues, joins).
+const PYTHON: Rule = Lock("python lock");
+pub const CONDITION: Rule = Other("condition variables");
+const PARKED: Rule = Other("parked threads");
+const JOIN: Rule = Other("joins");
+const CHANNEL: Rule = Other("channels");
+const BARRIER: Rule = Other("barriers");
+
+/// C functions that wait, by how their names begin; the first that fits decides.
+const WAITING: &[(&str, Rule)] = &[
+    ("lll_lock_wait", MUTEX),
+    ("lll_mutex_lock", MUTEX),
+    ("pthread_mutex_", MUTEX),
+    ("pthread_rwlock_", RWLOCK),
+    ("sem_wait", SEMAPHORE),
+    ("sem_timedwait", SEMAPHORE),
+    ("sem_clockwait", SEMAPHORE),
+    ("new_sem_wait", SEMAPHORE),
+    ("new_sem_clockwait", SEMAPHORE),
+    ("new_sem_timedwait", SEMAPHORE),
+    ("do_futex_wait", SEMAPHORE),
+    ("pthread_once", ONCE),
+    ("cxa_guard_acquire", ONCE),
+    // For the lock within.
+    ("pthread_cond_signal", MUTEX),
+    ("pthread_cond_broadcast", MUTEX),
+    ("pthread_cond_", CONDITION),
+    ("pthread_join", JOIN),
+    ("pthread_clockjoin", JOIN),
+    ("pthread_timedjoin", JOIN),
+    ("pthread_barrier_wait", BARRIER),
+    ("gomp_mutex_lock", MUTEX),
+    ("gomp_sem_wait", SEMAPHORE),
+    ("gomp_barrier", BARRIER),
+    ("gomp_team_barrier", BARRIER),
+    ("gomp_simple_barrier", BARRIER),
+    ("gomp_thread_start", PARKED),
+    ("runtime.lock", MUTEX),
+    ("runtime.note", PARKED),
+    ("runtime.mPark", PARKED),
+    ("runtime.stop", PARKED),
+    ("runtime.findRunnable", PARKED),
+    ("runtime.sysmon", PARKED),
+];
+
+/// Functions with paths in their names that wait, by a part of them.
+const WAITING_IN: &[(&str, Rule)] = &[
+    ("Mutex::lock_contended", MUTEX),
+    ("RawMutex::lock_slow", MUTEX),
+    ("Mutex::LockSlow", MUTEX),
+    ("RwLock::read_contended", RWLOCK),
+    ("RwLock::write_contended", RWLOCK),
+    ("RawRwLock::", RWLOCK),
+    ("counting_semaphore", SEMAPHORE),
+    ("once::futex", ONCE),
+    ("once::queue", ONCE),
+    ("once::Once::", ONCE),
+    ("Condvar::", CONDITION),
+    ("CondVar::", CONDITION),
+    ("std::condition_variable", CONDITION),
+    ("std::__atomic_futex_unsigned", CONDITION),
+    ("std::latch", BARRIER),
+    ("std::barrier", BARRIER),
+    ("thread::park", PARKED),
+    ("Thread::park", PARKED),
+    // parking_lot's ThreadParker is behind its locks.
+    ("::Parker::", PARKED),
+    ("sync::mpmc::", CHANNEL),
+    ("sync::mpsc::", CHANNEL),
+    ("crossbeam_channel::", CHANNEL),
+];
+
+/// Behind a condition variable (or a parked thread): locks that are made of one.
+const WAITING_BEHIND: &[(&str, Rule)] = &[
+    ("ObjectMonitor::enter", Lock("monitor")),
+    ("ObjectMonitor::Enter", Lock("monitor")),
+    ("ObjectMonitor::ReenterI", Lock("monitor")),
+    ("take_gil", GIL),
+    // Until somebody who waits for it has got it.
+    ("drop_gil", GIL),
+    ("ReentrantLock.lock", MUTEX),
+    ("ReentrantLock;::lock", MUTEX),
+    ("ReentrantReadWriteLock$ReadLock.lock", RWLOCK),
+    ("ReentrantReadWriteLock$ReadLock;::lock", RWLOCK),
+    ("ReentrantReadWriteLock$WriteLock.lock", RWLOCK),
+    ("ReentrantReadWriteLock$WriteLock;::lock", RWLOCK),
+];
+
+/// Behind a semaphore: locks that are made of one, and threads that wait for work.
+const WAITING_BEHIND_SEMAPHORE: &[(&str, Rule)] = &[
+    ("PyThread_acquire_lock", PYTHON),
+    ("GangWorker::", PARKED),
+    ("WorkerThread::run", PARKED),
+    ("ConcurrentGCThread::run", PARKED),
+    ("signal_thread_entry", PARKED),
+];
+
+/// C functions that let others go on.
+const LETTING_GO: &[(&str, Rule)] = &[
+    ("lll_lock_wake", MUTEX),
+    ("lll_unlock", MUTEX),
+    ("pthread_mutex_", MUTEX),
+    ("pthread_rwlock_", RWLOCK),
+    ("sem_post", SEMAPHORE),
+    ("new_sem_post", SEMAPHORE),
+    ("pthread_once", ONCE),
+    ("cxa_guard_release", ONCE),
+    ("pthread_cond_", CONDITION),
+    ("pthread_barrier_wait", BARRIER),
+    ("gomp_mutex_unlock", MUTEX),
+    ("gomp_sem_post", SEMAPHORE),
+    ("gomp_", BARRIER),
+    ("runtime.unlock", MUTEX),
+    ("runtime.note", PARKED),
+];
+
+const LETTING_GO_IN: &[(&str, Rule)] = &[
+    ("RawMutex::unlock_slow", MUTEX),
+    ("futex::Mutex::wake", MUTEX),
+    ("futex::Mutex::unlock", MUTEX),
+    ("futex_mutex::Mutex::", MUTEX),
+    ("MutexGuard", MUTEX),
+    ("Mutex::Unlock", MUTEX),
+    ("RwLock::wake_writer", RWLOCK),
+    ("RwLockReadGuard", RWLOCK),
+    ("RwLockWriteGuard", RWLOCK),
+    ("RawRwLock::", RWLOCK),
+    ("counting_semaphore", SEMAPHORE),
+    ("once::", ONCE),
+    ("Condvar::", CONDITION),
+    ("CondVar::", CONDITION),
+    ("std::condition_variable", CONDITION),
+    ("std::latch", BARRIER),
+    ("std::barrier", BARRIER),
+    ("Thread::unpark", PARKED),
+    ("Unparker::", PARKED),
+    ("::Parker::", PARKED),
+    ("sync::mpmc::", CHANNEL),
+    ("sync::mpsc::", CHANNEL),
+    ("crossbeam_channel::", CHANNEL),
+];
+
+const LETTING_GO_BEHIND: &[(&str, Rule)] = &[
+    ("ObjectMonitor::exit", Lock("monitor")),
+    ("ObjectMonitor::Exit", Lock("monitor")),
+    ("drop_gil", GIL),
+    ("take_gil", GIL),
+    ("ReentrantLock.unlock", MUTEX),
+    ("ReentrantLock;::unlock", MUTEX),
+];
+
+/// What a function has to do with.
+pub fn of(name: &str, role: Role) -> Option<Rule> {
+    let (c, paths) = match role {
+        Role::Waits => (WAITING, WAITING_IN),
+        Role::LetsGo => (LETTING_GO, LETTING_GO_IN),
+    };
+    if name.contains("::") {
+        let name = plain(name, role == Role::Waits);
+        return paths.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule);
+    }
+    let name = bare(name);
+    c.iter().find(|(start, _)| name.starts_with(start)).map(|(_, rule)| *rule)
+}
+
+/// Whether a function of Python's calls one that takes or drops its global lock, whose name a stripped
+/// Python lacks (CPython's `Python/ceval_gil.h`): a condition variable in the same binary is then
+/// that lock's, as it has no others.
+pub fn calls_for_the_gil(name: &str) -> bool {
+    // Also when a thread begins or ends.
+    let name = name.trim_start_matches('_');
+    ["PyEval_", "PyGILState_", "PyThreadState_"].iter().any(|start| name.starts_with(start))
+}
+
+/// What a function has to do with that uses a condition variable or parks its thread, or that uses
+/// a semaphore if `semaphore` is set.
+pub fn behind(name: &str, role: Role, semaphore: bool) -> Option<Rule> {
+    let rules = match (role, semaphore) {
+        (Role::Waits, false) => WAITING_BEHIND,
+        (Role::LetsGo, false) => LETTING_GO_BEHIND,
+        (Role::Waits, true) => WAITING_BEHIND_SEMAPHORE,
+        (Role::LetsGo, true) => &[("PyThread_release_lock", PYTHON)],
+    };
+    rules.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule)
+}
+
+/// `<path::Type<A>>::method` (as Rust writes it) → `path::Type::method`; with the `A` unless it is
+/// to be left out.
+fn plain(name: &str, leave_out: bool) -> String {
+    let (mut plain, mut open, mut before) = (String::with_capacity(name.len()), Vec::new(), ' ');
+    for c in name.chars() {
+        match c {
+            '<' => open.push(leave_out && (before.is_alphanumeric() || "_:".contains(before))),
+            '>' if before != '-' => drop(open.pop()),
+            _ if !open.contains(&true) => plain.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    plain
+}
+
+/// `__GI___lll_lock_wait` → `lll_lock_wait`: C libraries have several names for one function.
+fn bare(name: &str) -> &str {
+    let name = name.trim_start_matches('_');
+    name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_')
+}

@@ -1,0 +1,57 @@
+//! Waits for locks in recordings, and what programs say of their own.
+
+use std::path::Path;
+
+use super::pprof::Sample;
+use super::system::{needs_root, tracefs};
+use super::{Pprof, Prof, read};
+
+/// True when waits can be recorded here.
+pub fn can_record() -> bool {
+    needs_root() && tracefs().is_some()
+}
+
+pub fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
+    sample.labels.get(key).map_or("", String::as_str)
+}
+
+/// Seconds and number of waits of the samples that are to be kept.
+pub fn waits(p: &Pprof, keep: impl Fn(&Sample) -> bool) -> (f64, i64) {
+    let (count, delay) = (p.column("contentions"), p.column("delay"));
+    let kept = || p.samples.iter().filter(|s| keep(s));
+    let seconds = kept().map(|s| s.values[delay]).sum::<i64>() as f64 / 1e9;
+    (seconds, kept().map(|s| s.values[count]).sum())
+}
+
+/// What a program says of itself: seconds that it waited, and the address of its lock.
+pub fn said(text: &str) -> (f64, u64) {
+    let (seconds, address) = text.trim().split_once(' ').unwrap_or_else(|| panic!("{text}"));
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
+    (seconds.parse().unwrap(), address)
+}
+
+/// Not more than a program measured itself, and no less but for its way to the kernel and back, on
+/// which a busy machine may stop it. (How near the two are is for `benches/lock.rs` to say.)
+pub fn is_most_of(got: f64, want: f64) -> bool {
+    got <= 1.01 * want + 0.001 && got > 0.8 * want - 0.01
+}
+
+/// Records the program and compares what it says with its waits of `kind` in `function`.
+/// Such programs hold a lock for 10 ms, 20 times, while one thread wants it.
+#[track_caller]
+pub fn assert_waits(dir: &Path, program: &Path, args: &str, kind: &str, function: &str) -> Pprof {
+    let out = Prof::new(dir, "record -T lock").target(program, args).run().ok();
+    let p = read(dir.join("profile.pb.gz"));
+    let (want, address) = said(&out.text());
+    let in_it = |s: &Sample| p.frames(s).iter().any(|f| f.contains(function));
+    let (got, count) = waits(&p, |s| in_it(s) && label(s, "kind") == kind);
+    let name = format!("{program:?} {args}: {}", out.stderr);
+    assert!(want > 0.13 && is_most_of(got, want), "{got} s of {want} s: {name}");
+    // A thread that comes late does not wait; one that is overtaken waits twice.
+    assert!((14..=30).contains(&count), "{count} waits: {name}");
+    let lock = |s: &Sample| u64::from_str_radix(&label(s, "lock")[2..], 16).unwrap();
+    // The word that is waited for lies within the lock.
+    let near = |s: &Sample| lock(s).wrapping_sub(address) < 16;
+    assert!(address == 0 || p.samples.iter().filter(|s| in_it(s)).all(near), "{name}");
+    p
+}
