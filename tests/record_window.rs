@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -88,18 +87,26 @@ fn the_command_inherits_nothing_of_prof() {
         let signals = |hex: &str| u64::from_str_radix(hex, 16).unwrap() & 0x7fff_ffff;
         (signals(words[1]), signals(words[3]), words[4].to_string())
     };
+    let prof = |mut before: Command| {
+        before.arg(Prof::new(&dir, "").command.get_program()).args(["record", "-o"]);
+        before.arg(dir.path().join("p.pb.gz")).args(["--", "sh"]);
+        before
+    };
     let plain = state(Command::new("sh"));
-    assert_eq!(state(Prof::new(&dir, "record").target("sh", "").command), plain);
-    // A hang-up that is ignored stays so.
-    let nohup = |program: &OsStr| {
-        let mut command = Command::new("nohup");
-        command.arg(program);
+    assert_eq!(state(prof(Command::new("env"))), plain);
+    // What is ignored stays so: a hang-up; in the background of a script, what terminals send; the
+    // rest that prof handles.
+    let ignoring = |signals: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("trap '' {signals}; exec \"$@\""), "sh"]);
         command
     };
-    let mut prof = nohup(Prof::new(&dir, "").command.get_program());
-    prof.args(["record", "-o"]).arg(dir.path().join("p.pb.gz")).args(["--", "sh"]);
-    let ignored = state(prof);
-    assert_eq!((ignored.1 & 1, &ignored), (1, &state(nohup("sh".as_ref()))));
+    for (signals, bits) in [("HUP", 1), ("INT QUIT", 6), ("TERM USR1 USR2", 0x4a00)] {
+        let ignored = state(prof(ignoring(signals)));
+        let mut alone = ignoring(signals);
+        alone.arg("sh");
+        assert_eq!((ignored.1 & bits, &ignored), (bits, &state(alone)), "{signals}");
+    }
 }
 
 fn ended_by(signal: i32) {

@@ -81,6 +81,20 @@ fn the_other_types_go_on() {
     assert_eq!(p.comments.iter().filter(|c| c.contains(HINT)).count(), left_out.len());
 }
 
+/// Events that were named are left out like types.
+#[test]
+fn the_other_events_go_on() {
+    let events = "-F 499 -e sched:sched_switch,cpu-clock,probe:works_before,page-faults";
+    let Some((out, profile)) = record(events) else { return };
+    let left_out = ["'sched:sched_switch' is left out", "'probe:works_before' is left out"];
+    let out = out.says(&left_out);
+    assert_eq!(out.stderr.matches(HINT).count(), left_out.len(), "{}", out.stderr);
+    let p = profile.expect("a profile");
+    let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["samples", "cpu", "page-faults"]);
+    assert!(kinds.iter().all(|kind| p.total(p.column(kind)) > 0), "{:?}", p.comments);
+}
+
 /// Programs in the kernel find tracepoints without it.
 #[test]
 fn what_programs_in_the_kernel_tell_is_recorded() {

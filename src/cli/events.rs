@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::probes::{Places, is_probe};
 use super::usage;
-use crate::sampler::{EventSpec, events::Kind};
+use crate::sampler::{Error, EventSpec, Refused, events::Kind};
 
 /// One of the options, as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,22 +23,41 @@ impl EventArgs {
         self.0.is_empty()
     }
 
-    /// The events; `places` says where the probes among them are looked for.
+    /// The events, and those that this user or this machine cannot have; `places` says where the
+    /// probes among them are looked for.
     ///
     /// Errors: an unknown event, or one that is not there; a filter behind none that takes one.
-    pub fn specs(&self, places: &Places) -> anyhow::Result<Vec<EventSpec>> {
-        let mut specs: Vec<EventSpec> = Vec::new();
+    pub fn specs(&self, places: &Places) -> anyhow::Result<(Vec<EventSpec>, Vec<Refused>)> {
+        let (mut specs, mut refused) = (Vec::new(), Vec::new());
+        let mut have_it = false;
         for given in &self.0 {
             match given {
                 Given::Event(list) => {
                     for event in split(list) {
-                        specs.extend(parse(event, places)?);
+                        let parsed = parse(event, places);
+                        have_it = parsed.is_ok();
+                        match parsed {
+                            Ok(events) => specs.extend(events),
+                            Err(why) => refused.push(Refused::event(event, denied(why)?)),
+                        }
                     }
                 }
-                Given::Filter(filter) => set_filter(specs.last_mut(), filter)?,
+                Given::Filter(filter) if have_it || refused.is_empty() => {
+                    set_filter(specs.last_mut(), filter)?;
+                }
+                // Of one that is left out.
+                Given::Filter(_) => {}
             }
         }
-        Ok(specs)
+        Ok((specs, refused))
+    }
+}
+
+/// Why an event cannot be had, rather than what is wrong with its name.
+fn denied(why: anyhow::Error) -> anyhow::Result<Error> {
+    match why.downcast::<Error>()? {
+        why if why.code() == 1 => Ok(why),
+        why => Err(why.into()),
     }
 }
 

@@ -12,7 +12,7 @@ use super::{Exit, usage};
 use crate::process::{binaries, procfs};
 use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
 use crate::sampler::events::Kind;
-use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Stacks, Target};
+use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Refused, Stacks, Target};
 
 /// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It
 /// copies no more than there is, so only deep stacks cost more.
@@ -208,7 +208,10 @@ impl TargetArgs {
     ///
     /// Errors: an unknown event.
     pub fn can_have_type(&self, kind: &str) -> anyhow::Result<bool> {
-        let events = self.events()?;
+        let (events, refused) = self.events()?;
+        if let Some(refused) = refused.into_iter().find(|r| r.is_event(kind)) {
+            return Err(refused.why.into());
+        }
         let types = self.profile_types()?;
         // Without counters, cpu-clock takes the place of cycles.
         let heap = types.heap.iter().flat_map(|spec| spec.types()).any(|of| of.0 == kind);
@@ -222,7 +225,7 @@ impl TargetArgs {
         Ok(of_types || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
     }
 
-    fn events(&self) -> anyhow::Result<Vec<EventSpec>> {
+    fn events(&self) -> anyhow::Result<(Vec<EventSpec>, Vec<Refused>)> {
         self.event.specs(&self.places())
     }
 
@@ -255,7 +258,7 @@ impl TargetArgs {
             StacksArg::FramePointer => Stacks::FramePointer,
             StacksArg::None => Stacks::None,
         };
-        let mut events = self.events()?;
+        let (mut events, refused) = self.events()?;
         if !matches!(self.call_graph, Some(StacksArg::Dwarf(Some(_)))) && self.count.is_none() {
             let each_time = events.iter_mut().filter(|e| e.is_each_time());
             each_time.for_each(|e| e.most_dump = DUMP_EACH_TIME);
@@ -263,6 +266,11 @@ impl TargetArgs {
         let inherit = !self.no_inherit && !matches!(target, Target::Threads(_));
         let endless = !matches!(target, Target::Command(_));
         let types = self.profile_types()?;
+        if let (true, true, Some(first)) =
+            (events.is_empty(), types == Types::default(), refused.first())
+        {
+            return Err(first.why.clone().into());
+        }
         let hardware = |e: &EventSpec| e.kind == Kind::Hardware;
         // Wall time is told by a clock, and CPU time beside it.
         let cycles = types.cpu && types.wall.is_none();
@@ -286,9 +294,11 @@ impl TargetArgs {
             cpus,
             cpu: false,
             events,
+            refused,
             spans: Vec::new(),
             switches: false,
             births: false,
+            beside: false,
             precise: self.precise,
             rate,
             stacks,

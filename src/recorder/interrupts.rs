@@ -37,18 +37,19 @@ struct Shared {
 pub struct Interrupts {
     shared: Arc<Shared>,
     wake: io::PipeReader,
+    ignored: Vec<i32>,
 }
 
 impl Interrupts {
     /// Installs the handlers. With `command`, signals that a program may use for itself are
     /// caught too, to be passed on.
     pub fn install(command: bool) -> io::Result<Interrupts> {
-        let mut caught = vec![SIGINT, SIGTERM];
+        let (more, ends) = ([SIGQUIT, SIGUSR1, SIGUSR2], [SIGINT, SIGTERM]);
+        let passed_on = if command { &more[..] } else { &[] };
         // `nohup prof …`, or `nohup` before a COMMAND: it is to be ignored by both.
-        caught.extend(Some(SIGHUP).filter(|&signal| !os::is_ignored(signal)));
-        if command {
-            caught.extend([SIGQUIT, SIGUSR1, SIGUSR2]);
-        }
+        let others = [SIGHUP].into_iter().chain(passed_on.iter().copied());
+        let caught: Vec<i32> = others.filter(|&s| !os::is_ignored(s)).chain(ends).collect();
+        let ignored = ends.into_iter().filter(|&s| os::is_ignored(s)).collect();
         let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
         let (wake, mut waker) = io::pipe()?;
         let shared = Arc::new(Shared::default());
@@ -74,12 +75,18 @@ impl Interrupts {
         // A thread that begins changes the memory map: while the ring buffers are mapped, it
         // would spin for that.
         begun.wait();
-        Ok(Interrupts { shared, wake })
+        Ok(Interrupts { shared, wake, ignored })
     }
 
     /// An end was asked for.
     pub fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::SeqCst)
+    }
+
+    /// Signals that whoever started prof let it ignore, and that end a recording all the same. A
+    /// COMMAND ignores them.
+    pub fn ignored(&self) -> &[i32] {
+        &self.ignored
     }
 
     /// Signals are passed on to this process from now on.

@@ -31,7 +31,7 @@ pub use threads::ThreadsSpec;
 use crate::os;
 use crate::process::procfs;
 use crate::profile::{Column, Diagnostics, Profile, ValueType};
-use crate::sampler::{Error, EventSpec, Options, Session, SpanType, Stats, Stopped, Target};
+use crate::sampler::{Error, Options, Session, SpanType, Stats, Stopped, Target};
 use pace::Pace;
 use preloaded::Preloaded;
 use threads::Snapshots;
@@ -184,12 +184,10 @@ pub fn record(
     let mut options = Options { cpu, switches, births, spans, ..options.clone() };
     let (mut stopped, mut child, mut notes) = (None, None, Vec::new());
     let mut preloaded = Preloaded::prepare(&mut options, &mut types, interrupts, &mut notes)?;
-    let others = types.heap.is_some() || types.threads.is_some() || options.spans.is_empty();
-    if !cpu && !switches && options.events.is_empty() && others {
-        options.events.push(EventSpec::bookkeeping());
-    }
+    options.beside = types.heap.is_some() || types.threads.is_some();
     if let Target::Command(words) = &options.target {
-        let started = Stopped::start(words, options.stdout_to_stderr, preloaded.environment())?;
+        let (output, ignored) = (options.stdout_to_stderr, interrupts.ignored());
+        let started = Stopped::start(words, output, preloaded.environment(), ignored)?;
         interrupts.set_child(started.pid);
         if window.delay.is_zero() {
             stopped = Some(started);

@@ -20,7 +20,7 @@ use super::permissions::{Wanted, explain};
 use super::record::{self, Record};
 use super::ring::Ring;
 use super::spans::SpanSet;
-use super::{Error, EventSpec, Options};
+use super::{Error, EventSpec, Options, Refused};
 use crate::os;
 use crate::process::procfs;
 
@@ -69,6 +69,8 @@ pub struct Attacher {
     pub spans: Vec<SpanSet>,
     /// Sentences for the user about fallbacks.
     pub notes: Vec<String>,
+    /// What was asked for and is left out.
+    refused: Vec<Refused>,
     /// Outlive the events that use them.
     definitions: Definitions,
     options: Options,
@@ -97,6 +99,7 @@ impl Attacher {
             ids: FxHashMap::default(),
             spans: Vec::new(),
             notes: Vec::new(),
+            refused: options.refused.clone(),
             definitions: Definitions::default(),
             options: options.clone(),
             cpus,
@@ -105,6 +108,11 @@ impl Attacher {
         };
         attacher.resolve_events()?;
         Ok(attacher)
+    }
+
+    /// Of the events that it was given, none is left out.
+    pub fn has_all_events(&self) -> bool {
+        self.refused.len() == self.options.refused.len()
     }
 
     fn shape(&self, spec: &EventSpec, trigger: Trigger, sideband: bool, start: Start) -> Shape {

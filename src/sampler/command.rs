@@ -22,11 +22,13 @@ impl Stopped {
     /// Forks; the child waits just before `execve`.
     ///
     /// Its standard input, output and error are prof's own; with `stdout_to_stderr` its output
-    /// is prof's standard error. `environment` is added to prof's own.
+    /// is prof's standard error. `environment` is added to prof's own; these signals are `ignored`,
+    /// and the others that prof handles have their defaults.
     pub fn start(
         words: &[String],
         stdout_to_stderr: bool,
         environment: Vec<(OsString, OsString)>,
+        ignored: &[i32],
     ) -> Result<Stopped, Error> {
         let (name, args) = words.split_first().ok_or_else(|| Error::usage("no COMMAND given"))?;
         let failed = |e: io::Error| Error::other(format!("cannot start a process: {e}"));
@@ -39,9 +41,14 @@ impl Stopped {
         }
         let (go_fd, pid_fd) = (go_reader.as_raw_fd(), pid_writer.as_raw_fd());
         let go_writer_fd = go.as_raw_fd();
+        let ignored = ignored.to_vec();
+        let ready = move || {
+            ignored.iter().for_each(|&signal| ignore(signal));
+            wait_for_go(pid_fd, go_fd, go_writer_fd)
+        };
         // SAFETY: between fork and exec only system calls that are async-signal-safe are made,
         // on descriptors that the parent keeps open until exec has happened or failed.
-        unsafe { command.pre_exec(move || wait_for_go(pid_fd, go_fd, go_writer_fd)) };
+        unsafe { command.pre_exec(ready) };
         // spawn() returns only after execve, so it needs a thread of its own.
         let spawner = std::thread::spawn(move || {
             let child = command.spawn();
@@ -75,6 +82,11 @@ impl Stopped {
             }
         }
     }
+}
+
+fn ignore(signal: i32) {
+    // SAFETY: async-signal-safe; no handler is involved.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 fn wait_for_go(pid_fd: i32, go_fd: i32, go_writer_fd: i32) -> io::Result<()> {
@@ -127,7 +139,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
         let stopped =
-            Stopped::start(&words(&["touch", file.to_str().unwrap()]), false, vec![]).unwrap();
+            Stopped::start(&words(&["touch", file.to_str().unwrap()]), false, vec![], &[]).unwrap();
         let cmdline = std::fs::read(format!("/proc/{}/cmdline", stopped.pid)).unwrap();
         assert!(!cmdline.starts_with(b"touch"));
         assert!(!file.exists());
@@ -137,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_command_that_is_never_told_ends() {
-        let stopped = Stopped::start(&words(&["sleep", "1000"]), false, vec![]).unwrap();
+        let stopped = Stopped::start(&words(&["sleep", "1000"]), false, vec![], &[]).unwrap();
         drop(stopped.go);
         let status = stopped.spawner.join().unwrap().unwrap().wait().unwrap();
         assert_eq!(status.code(), Some(126));
@@ -145,7 +157,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_shells() {
-        let start = |name: &str| Stopped::start(&words(&[name]), false, vec![]).unwrap();
+        let start = |name: &str| Stopped::start(&words(&[name]), false, vec![], &[]).unwrap();
         let code = |name: &str| start(name).go().unwrap_err().code();
         assert_eq!(code("/nonexistent/command"), 127);
         assert_eq!(code("/etc/passwd"), 126);

@@ -1,7 +1,7 @@
 //! Why a recording cannot be made: one line, and the exit code that goes with it.
 
 /// An error of the sampler.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     message: String,
     code: u8,
@@ -26,6 +26,34 @@ impl Error {
     /// The exit code.
     pub fn code(&self) -> u8 {
         self.code
+    }
+}
+
+/// What was asked for and cannot be had: it is left out, if there is something else to record.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// What, as the user names it.
+    pub name: String,
+    /// Why.
+    pub why: Error,
+}
+
+impl Refused {
+    /// Of an event.
+    pub fn event(name: &str, why: Error) -> Refused {
+        Refused { name: format!("'{name}'"), why }
+    }
+
+    /// It is that event.
+    pub fn is_event(&self, name: &str) -> bool {
+        self.name.trim_matches('\'') == name
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let are = if self.name.ends_with('s') { "are" } else { "is" };
+        write!(f, "{} {are} left out: {}", self.name, self.why)
     }
 }
 

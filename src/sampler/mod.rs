@@ -28,7 +28,7 @@ mod tracepoint;
 
 pub use attr::MAX_DUMP;
 pub use command::Stopped;
-pub use error::Error;
+pub use error::{Error, Refused};
 pub use events::EventSpec;
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use spans::SpanType;
@@ -77,6 +77,8 @@ pub struct Options {
     pub cpu: bool,
     /// More events.
     pub events: Vec<EventSpec>,
+    /// Events that were asked for and cannot be had, and why.
+    pub refused: Vec<Refused>,
     /// Profile types that are made of spans; their events come behind those above.
     pub spans: Vec<SpanType>,
     /// Also sample each thread when it stops running, and tell who runs when. The events for
@@ -84,6 +86,9 @@ pub struct Options {
     pub switches: bool,
     /// Also sample each thread when it starts another, where tracepoints are permitted.
     pub births: bool,
+    /// Something else is recorded: it needs what the target's processes do, even if no event is
+    /// sampled.
+    pub beside: bool,
     /// Hardware events are sampled as precisely as the machine can.
     pub precise: bool,
     /// How often.

@@ -385,7 +385,9 @@ fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
 /// `told`: what programs in the kernel tell.
 fn new_attacher(options: &Options, cpus: &[u32], told: Told) -> Result<(Attacher, bool), Error> {
     let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
-    let cpu_time = options.events.iter().all(|e| e.kind == Kind::Clock);
+    let no_event = !options.cpu && !options.switches && options.events.is_empty();
+    let cpu_time =
+        options.events.iter().all(|e| e.kind == Kind::Clock) && !(no_event && options.beside);
     let seldom = match options.rate {
         Rate::Frequency(hz) => hz <= 1_000_000_000 / CPU_WIDE_PERIOD,
         Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
@@ -397,7 +399,9 @@ fn new_attacher(options: &Options, cpus: &[u32], told: Told) -> Result<(Attacher
     let clock_alone = cpu_time && !grouped && !each_time;
     if processes && options.inherit && clock_alone && seldom {
         match Attacher::new(options, cpus.to_vec(), true, told) {
-            Ok(attacher) if attacher.features.kernel => return Ok((attacher, true)),
+            Ok(attacher) if attacher.features.kernel && attacher.has_all_events() => {
+                return Ok((attacher, true));
+            }
             // Not permitted: the target's own threads may be.
             _ => {}
         }

@@ -11,7 +11,7 @@ use crate::sampler::events::Kind;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::refused::{is_denied, is_invalid, is_missing};
 use crate::sampler::spans::{Scope, SpanSet, SpanType};
-use crate::sampler::{Error, EventSpec, Options, Rate, Target};
+use crate::sampler::{Error, EventSpec, Options, Rate, Refused, Target};
 
 impl Attacher {
     pub(super) fn resolve_events(&mut self) -> Result<(), Error> {
@@ -34,41 +34,15 @@ impl Attacher {
         if self.options.precise {
             self.ask_for_precision();
         }
-        self.define_probes()?;
-        for i in 0..self.events.len() {
-            let default = i == 0 && self.options.cpu;
-            let spec = self.events[i].clone();
-            let tried = match spec.member {
-                true => self.try_member(i),
-                false => self.try_precisely(i, trigger(&spec, self.options.rate, max_rate)),
-            };
-            match tried {
-                Ok(()) => {}
-                Err(e) if spec.leader && self.options.inherit && is_invalid(&e) => {
-                    // Linux 6.12 and older.
-                    self.options.inherit = false;
-                    self.notes.push(
-                        "this kernel reads groups of events only of threads that are there when \
-                         prof begins: those that are started later are left out"
-                            .to_owned(),
-                    );
-                    let at = trigger(&spec, self.options.rate, max_rate);
-                    self.try_precisely(i, at).map_err(|e| self.refused(&spec, &e))?;
-                }
-                Err(e) if default && is_missing(&e) => {
-                    self.events[i] = EventSpec::cpu_clock();
-                    self.notes.push(format!(
-                        "no hardware counters on this machine: sampling cpu-clock instead of \
-                         cycles{}",
-                        if spec.most_precise { ", which has no precision" } else { "" }
-                    ));
-                    let spec = self.events[i].clone();
-                    let at = trigger(&spec, self.options.rate, max_rate);
-                    self.try_event(&spec, at).map_err(|e| self.refused(&spec, &e))?;
-                }
-                Err(e) => return Err(self.refused(&spec, &e)),
+        self.note_probes();
+        let mut event = 0;
+        while event < self.events.len() {
+            let first = event == 0 && (self.options.cpu || self.options.switches);
+            match self.or_as_before(|attacher| attacher.resolve_event(event, max_rate)) {
+                Ok(()) => event += 1,
+                Err(why) if first || why.code() != 1 => return Err(why),
+                Err(why) => event = self.leave_out(event, why),
             }
-            self.triggers.push(trigger(&self.events[i], self.options.rate, max_rate));
         }
         self.resolve_types()?;
         if self.options.births
@@ -80,32 +54,99 @@ impl Attacher {
         Ok(())
     }
 
+    /// Tries an event of those that were named, or what takes its place.
+    fn resolve_event(&mut self, i: usize, max_rate: u64) -> Result<(), Error> {
+        self.define_probe(i)?;
+        let default = i == 0 && self.options.cpu;
+        let spec = self.events[i].clone();
+        let at = trigger(&spec, self.options.rate, max_rate);
+        let tried = match spec.member {
+            true => self.try_member(i),
+            false => self.try_precisely(i, at),
+        };
+        match tried {
+            Ok(()) => {}
+            Err(e) if spec.leader && self.options.inherit && is_invalid(&e) => {
+                // Linux 6.12 and older.
+                self.options.inherit = false;
+                self.notes.push(
+                    "this kernel reads groups of events only of threads that are there when \
+                     prof begins: those that are started later are left out"
+                        .to_owned(),
+                );
+                self.try_precisely(i, at).map_err(|e| self.refused(&spec, &e))?;
+            }
+            Err(e) if default && is_missing(&e) => {
+                self.events[i] = EventSpec::cpu_clock();
+                self.notes.push(format!(
+                    "no hardware counters on this machine: sampling cpu-clock instead of cycles{}",
+                    if spec.most_precise { ", which has no precision" } else { "" }
+                ));
+                let spec = self.events[i].clone();
+                let at = trigger(&spec, self.options.rate, max_rate);
+                self.try_event(&spec, at).map_err(|e| self.refused(&spec, &e))?;
+            }
+            Err(e) => return Err(self.refused(&spec, &e)),
+        }
+        self.triggers.push(trigger(&self.events[i], self.options.rate, max_rate));
+        Ok(())
+    }
+
+    /// Takes an event away, with the others of its group and the other places of the same name;
+    /// returns where the next ones stand now.
+    fn leave_out(&mut self, event: usize, why: Error) -> usize {
+        let belongs = |a: &EventSpec, b: &EventSpec| b.member || a.name == b.name;
+        let events = &self.events;
+        let (mut from, mut to) = (event, event + 1);
+        while from > 0 && belongs(&events[from - 1], &events[from]) {
+            from -= 1;
+        }
+        while to < events.len() && belongs(&events[to - 1], &events[to]) {
+            to += 1;
+        }
+        let mut names: Vec<String> = self.events.drain(from..to).map(|e| e.name).collect();
+        self.triggers.truncate(from);
+        names.dedup();
+        let name = match names.as_slice() {
+            [one] => one.clone(),
+            several => format!("{{{}}}", several.join(",")),
+        };
+        self.refused.push(Refused::event(&name, why));
+        from
+    }
+
     /// The profile types that need several events: one that cannot be had is left out, unless
     /// nothing else was asked for.
     fn resolve_types(&mut self) -> Result<(), Error> {
-        let mut refused = Vec::new();
+        let Options { cpu, beside, .. } = self.options;
+        let clock = usize::from(cpu || self.options.switches);
+        let mut others = cpu || beside || self.events.len() > clock;
+        if self.events.is_empty() && beside {
+            self.events.push(EventSpec::bookkeeping());
+            self.triggers.push(Trigger::Period(1));
+        }
         for of in self.options.spans.clone() {
-            if let Err(why) = self.resolve_spans(of) {
-                refused.push((of.name(), why));
+            match self.resolve_spans(of) {
+                Ok(()) => others = true,
+                Err(why) => self.refused.push(Refused { name: of.name().to_owned(), why }),
             }
         }
-        if self.options.switches
-            && let Err(why) = self.resolve_switches()
-        {
-            refused.push(("wall time", why));
-            self.options.switches = false;
+        if self.options.switches {
+            match self.resolve_switches() {
+                Ok(()) => others = true,
+                Err(why) => {
+                    self.refused.push(Refused { name: "wall time".to_owned(), why });
+                    self.options.switches = false;
+                }
+            }
         }
-        let Options { cpu, switches, ref events, .. } = self.options;
-        if !cpu && !switches && events.is_empty() && self.spans.is_empty() {
-            let first = refused.into_iter().next();
-            return first.map_or(Ok(()), |(_, why)| Err(why));
+        match self.refused.first() {
+            Some(first) if !others => Err(first.why.clone()),
+            _ => {
+                self.notes.extend(self.refused.iter().map(Refused::to_string));
+                Ok(())
+            }
         }
-        let left_out = |(name, why): (&str, Error)| {
-            let are = if name.ends_with('s') { "are" } else { "is" };
-            format!("{name} {are} left out: {why}")
-        };
-        self.notes.extend(refused.into_iter().map(left_out));
-        Ok(())
     }
 
     fn resolve_spans(&mut self, of: SpanType) -> Result<(), Error> {
@@ -135,24 +176,26 @@ impl Attacher {
         matches!(self.options.target, Target::Everything | Target::Cgroup(_))
     }
 
-    /// Probes that are inherited have to be defined; says what is to be said of probes.
-    fn define_probes(&mut self) -> Result<(), Error> {
+    /// Says what is to be said of probes.
+    fn note_probes(&mut self) {
         let notes = self.events.iter().filter_map(|spec| spec.probe.as_ref()?.note.clone());
         let mut notes: Vec<String> = notes.collect();
         notes.dedup();
         self.notes.extend(notes);
+    }
+
+    /// Probes that are inherited have to be defined.
+    fn define_probe(&mut self, event: usize) -> Result<(), Error> {
         if !self.options.inherit || self.cpu_wide {
             return Ok(());
         }
-        for i in 0..self.events.len() {
-            let mut spec = self.events[i].clone();
-            spec.define(&mut self.definitions).map_err(|e| match e.raw_os_error() {
-                Some(libc::EINVAL | libc::ENOENT) => self.refused(&spec, &e),
-                Some(_) => Error::other(explain(&e, Wanted::Probe(spec.name.clone()))),
-                None => Error::other(explain(&e, Wanted::Tracefs(spec.name.clone()))),
-            })?;
-            self.events[i] = spec;
-        }
+        let mut spec = self.events[event].clone();
+        spec.define(&mut self.definitions).map_err(|e| match e.raw_os_error() {
+            Some(libc::EINVAL | libc::ENOENT) => self.refused(&spec, &e),
+            Some(_) => Error::other(explain(&e, Wanted::Probe(spec.name.clone()))),
+            None => Error::other(explain(&e, Wanted::Tracefs(spec.name.clone()))),
+        })?;
+        self.events[event] = spec;
         Ok(())
     }
 
@@ -214,11 +257,11 @@ impl Attacher {
         &mut self,
         resolve: impl FnOnce(&mut Attacher) -> Result<(), E>,
     ) -> Result<(), E> {
-        let before = (self.features, self.notes.len());
+        let before = (self.features, self.options.inherit, self.notes.len());
         let resolved = resolve(self);
         if resolved.is_err() {
-            self.features = before.0;
-            self.notes.truncate(before.1);
+            (self.features, self.options.inherit) = (before.0, before.1);
+            self.notes.truncate(before.2);
         }
         resolved
     }
