@@ -118,8 +118,8 @@ impl Case {
     #[track_caller]
     fn all_have_a_place(&self, what: &str, slack: Slack) {
         let all = self.found.iter().sum::<u64>() as f64;
-        let error = 4.0 * self.expected_elsewhere.max(1.0).sqrt();
-        let most = self.expected_elsewhere + error + (slack.between + slack.after) * all;
+        let expected = self.expected_elsewhere + (slack.between + slack.after) * all;
+        let most = expected + 4.0 * expected.max(1.0).sqrt();
         assert!(self.elsewhere as f64 <= most, "{what}: {} of {all} elsewhere", self.elsewhere);
     }
 }

@@ -59,18 +59,6 @@ fn a_period_of_a_clock() {
     assert!((1_850_000_000..2_250_000_000).contains(&ns), "{ns}");
 }
 
-/// A clock cannot tick as often as that; each sample weighs what the kernel made of it.
-#[test]
-fn a_period_shorter_than_the_kernels_shortest() {
-    let dir = temp_dir();
-    let prof = Prof::new(&dir, "record -e cpu-clock -c 1 -g none");
-    let out = prof.target("sh", "-c :").run().ok().says(&["1 ns", "10000 ns"]);
-    assert_eq!(out.stderr.matches("10000 ns").count(), 1, "{}", out.stderr);
-    let p = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(p.period, 10_000);
-    assert_eq!(p.total(p.column("cpu")), 10_000 * p.total(p.column("samples")));
-}
-
 #[test]
 fn page_faults_one_by_one() {
     if !common::needs(&["python3"]) {
