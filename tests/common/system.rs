@@ -51,6 +51,14 @@ pub fn has_kernel_programs() -> bool {
     check["ok"].as_bool().expect("yes or no")
 }
 
+/// How long this virtual machine's CPUs were another's, since it started (`proc(5)`).
+pub fn stolen_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let ticks = stat.lines().next().and_then(|cpus| cpus.split_whitespace().nth(8));
+    // USER_HZ is 100 on all that prof runs on.
+    ticks.and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
+}
+
 /// Held by a test that changes, or depends on, a setting of the whole machine.
 pub struct MachineLock {
     _file: File,

@@ -1,8 +1,9 @@
 """The program of truth.c in Python, whose work is done by libraries: Python 3.11 has no names for
-its own functions, so each kind of work is known by the library that does it.
+its own functions, so each kind of work is known by the binary that does it.
 
 usage: truth.py THREADS MILLISECONDS      (of CPU time of each thread)
 """
+import _hashlib
 import bz2
 import hashlib
 import json.encoder
@@ -42,10 +43,17 @@ def json_encoder():
         json.encoder.c_encode_basestring_ascii(LONG_TEXT)
 
 
-# A part of the name of the library and of Python's module for it, the function, and its percent of a cycle (100 ms on average).
+
+def name(module, library):
+    """A part of the name of Python's module, which also waits for the other threads, or of the
+    library if the module is a part of Python itself."""
+    return f"{module.__name__}.cpython" if getattr(module, "__file__", None) else library
+
+
+# A part of a binary's name, the function, and its percent of a cycle (100 ms on average).
 KINDS = [
-    ("libcrypto.so", libcrypto, 35),
-    ("libz.so", libz, 25),
+    (name(_hashlib, "libcrypto.so"), libcrypto, 35),
+    (name(zlib, "libz.so"), libz, 25),
     ("bz2", libbz2, 20),
     ("lzma", liblzma, 12),
     ("json.cpython", json_encoder, 8),
@@ -94,8 +102,8 @@ def main():
     for thread in others:
         thread.join()
     process = time.process_time_ns() - process
-    for kind, (name, _, _) in enumerate(KINDS):
-        print(name, sum(one[kind] for one in used))
+    for kind, (binary, _, _) in enumerate(KINDS):
+        print(binary, sum(one[kind] for one in used))
     # The interpreter's own end is not measured.
     print("process", process, flush=True)
     os._exit(0)
