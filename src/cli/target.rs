@@ -289,21 +289,14 @@ impl TargetArgs {
         if self.snapshots.is_some() && window.duration.is_none() {
             return Err(usage("--snapshots are spread over a time: give -d, too"));
         }
+        let precise = self.precise;
         let options = Options {
-            target,
             cpus,
-            cpu: false,
             events,
             refused,
-            spans: Vec::new(),
-            switches: false,
-            births: false,
-            beside: false,
-            precise: self.precise,
-            rate,
-            stacks,
+            precise,
             inherit,
-            stdout_to_stderr: false,
+            ..Options::new(target, rate, stacks)
         };
         Ok((options, types, window))
     }

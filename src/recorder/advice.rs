@@ -203,20 +203,8 @@ mod tests {
         let tracepoint = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
         let advice = |event: &EventSpec, rate| {
             fewer(&Options {
-                target: Target::Everything,
-                cpus: None,
                 events: vec![event.clone()],
-                refused: Vec::new(),
-                cpu: false,
-                spans: Vec::new(),
-                switches: false,
-                births: false,
-                beside: false,
-                precise: false,
-                rate,
-                stacks: Stacks::None,
-                inherit: true,
-                stdout_to_stderr: false,
+                ..Options::new(Target::Everything, rate, Stacks::None)
             })
         };
         assert_eq!(advice(&clock, Rate::Frequency(99)), "lower -F");

@@ -63,7 +63,7 @@ impl Preloaded {
         let mut preloaded =
             Preloaded { library: None, exits: None, interval: 0, tick_ms: FIRST_MS };
         let Some(spec) = types.heap else { return Ok(preloaded) };
-        let alone = !others(types) && options.events.is_empty();
+        let alone = is_alone(options, types);
         if let Target::Processes { .. } = &options.target
             && !spec.inject
         {
@@ -119,7 +119,7 @@ impl Preloaded {
         types: &mut Types,
         notes: &mut Vec<String>,
     ) -> Result<(), Error> {
-        let alone = !others(types) && options.events.iter().all(EventSpec::is_bookkeeping);
+        let alone = is_alone(options, types);
         match &mut self.library {
             Some(Way::Preloaded(library)) => {
                 if let Some(spec) = types.heap.filter(|spec| spec.leaks) {
@@ -243,10 +243,10 @@ impl Preloaded {
     }
 }
 
-/// Something else is recorded, too, besides events.
-fn others(types: &Types) -> bool {
+/// Nothing but the heap is recorded.
+fn is_alone(options: &Options, types: &Types) -> bool {
     let samples = types.cpu || types.wall.is_some() || types.threads.is_some();
-    samples || !types.spans().is_empty()
+    !samples && types.spans().is_empty() && options.events.is_empty()
 }
 
 /// Makes the library ready for a COMMAND, or puts it into a process.

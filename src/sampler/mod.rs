@@ -101,6 +101,29 @@ pub struct Options {
     pub stdout_to_stderr: bool,
 }
 
+impl Options {
+    /// Of a target, with everything it starts, so often and with such stacks: no event yet, and
+    /// nothing else.
+    pub fn new(target: Target, rate: Rate, stacks: Stacks) -> Options {
+        Options {
+            target,
+            cpus: None,
+            cpu: false,
+            events: Vec::new(),
+            refused: Vec::new(),
+            spans: Vec::new(),
+            switches: false,
+            births: false,
+            beside: false,
+            precise: false,
+            rate,
+            stacks,
+            inherit: true,
+            stdout_to_stderr: false,
+        }
+    }
+}
+
 /// Something that happened, handed out by [`Session::drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {

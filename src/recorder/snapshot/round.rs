@@ -193,21 +193,12 @@ fn open(awake: &mut Vec<Thread>, seen: &mut Seen) -> Result<Option<Session>, Err
         if awake.is_empty() {
             return Ok(None);
         }
+        let target = Target::Threads(awake.iter().map(|t| t.1).collect());
+        let stacks = Stacks::Auto { dump: MAX_DUMP };
         let options = Options {
-            target: Target::Threads(awake.iter().map(|t| t.1).collect()),
-            cpus: None,
             events: vec![EventSpec::cpu_clock()],
-            refused: Vec::new(),
-            cpu: false,
-            spans: Vec::new(),
-            switches: false,
-            births: false,
-            beside: false,
-            precise: false,
-            rate: Rate::Period(PERIOD),
-            stacks: Stacks::Auto { dump: MAX_DUMP },
             inherit: false,
-            stdout_to_stderr: false,
+            ..Options::new(target, Rate::Period(PERIOD), stacks)
         };
         match Session::open(&options, None) {
             Ok(session) => return Ok(Some(session)),
