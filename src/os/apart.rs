@@ -1,0 +1,135 @@
+//! What a process of prof's needs that is to have few rights: open files that come through a socket,
+//! and limits.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Most descriptors that are sent with one message.
+pub const MAX_SENT: usize = 16;
+
+/// Room for the control message with so many descriptors; `u64` for its alignment.
+type Control = [u64; 12];
+
+/// Sends bytes and open files through a Unix socket; returns how many bytes were taken.
+pub fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[RawFd]) -> io::Result<usize> {
+    assert!(files.len() <= MAX_SENT && !bytes.is_empty());
+    let mut control: Control = [0; 12];
+    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    let length = size_of_val(files);
+    // SAFETY: msghdr is plain data for which zero is valid. The control buffer is large enough for
+    // MAX_SENT descriptors (16 bytes of header and 4 for each) and aligned; only bytes and
+    // descriptors that outlive the call are referred to.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        if !files.is_empty() {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(length as u32) as usize;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            ((*header).cmsg_level, (*header).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+            (*header).cmsg_len = libc::CMSG_LEN(length as u32) as usize;
+            let data = libc::CMSG_DATA(header);
+            std::ptr::copy_nonoverlapping(files.as_ptr().cast::<u8>(), data, length);
+        }
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives bytes from a Unix socket, and the open files that came with them.
+pub fn receive_files(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    files: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut control: Control = [0; 12];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: msghdr is plain data for which zero is valid, and both buffers are as long as is
+    // said. The kernel writes whole control messages; the descriptors in them are ours alone.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of::<Control>();
+        let flags = libc::MSG_CMSG_CLOEXEC;
+        let got = libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags);
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if !header.is_null()
+            && ((*header).cmsg_level, (*header).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
+        {
+            let length = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+            let data = libc::CMSG_DATA(header).cast::<RawFd>();
+            for i in 0..length / size_of::<RawFd>() {
+                files.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+            }
+        }
+        Ok(got)
+    }
+}
+
+/// Takes from this process what a parser of strangers' files does not need: memory beyond `bytes`,
+/// core dumps, writing files, new privileges, and all capabilities but that to read files which it
+/// is given. It ends with the thread that started it.
+pub fn confine(bytes: u64) {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    const DAC_READ_SEARCH: u32 = 1 << 2;
+    let limit = |what, at_most: u64| {
+        let limit = libc::rlimit { rlim_cur: at_most, rlim_max: at_most };
+        // SAFETY: setrlimit reads a local of the right type. A lower limit stays when it fails.
+        unsafe { libc::setrlimit(what, &raw const limit) };
+    };
+    limit(libc::RLIMIT_DATA, bytes);
+    limit(libc::RLIMIT_CORE, 0);
+    limit(libc::RLIMIT_FSIZE, 0);
+    // SAFETY: these options take numbers; capset reads two locals whose types are those of its
+    // version; signal sets a disposition. All concern this process alone.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let header = Header { version: VERSION_3, pid: 0 };
+        // Effective, permitted, inheritable; the upper halves follow. Without the right to have
+        // that one, none.
+        for kept in [DAC_READ_SEARCH, 0] {
+            let sets = [kept, kept, 0, 0, 0, 0];
+            if libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) == 0 {
+                break;
+            }
+        }
+        // What a terminal sends to all of its processes is meant for the parent.
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+}
+
+/// CPU time of a child that has not been waited for.
+pub fn cpu_time_of(pid: i32) -> Option<Duration> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: both calls write to a local of the right type.
+    let known = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    known.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// Nanoseconds of CPU time of prof's processes that have ended.
+static HELPERS: AtomicU64 = AtomicU64::new(0);
+
+/// CPU time of a process of prof's counts as its own.
+pub fn count_as_own(cpu_time: Duration) {
+    HELPERS.fetch_add(cpu_time.as_nanos() as u64, Ordering::Relaxed);
+}
+
+/// What was counted so, in seconds.
+pub(super) fn counted() -> f64 {
+    HELPERS.load(Ordering::Relaxed) as f64 / 1e9
+}

@@ -1,0 +1,46 @@
+//! Opening and naming files in ways that std does not have.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// `openat2(2)`: resolves `path` below `dir` as `resolve` says.
+pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
+    // SAFETY: open_how is plain data for which zero is valid; the kernel reads it and the path,
+    // which ends with a NUL, and a descriptor that it returns is ours alone.
+    unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        (how.flags, how.resolve) = (flags as u64, resolve);
+        let (how, size) = (&raw const how, size_of::<libc::open_how>());
+        match libc::syscall(libc::SYS_openat2, dir.as_raw_fd(), path.as_ptr(), how, size) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd as i32)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Gives the file that `from` leads to, through links as well, the name `to`.
+pub fn link(from: &Path, to: &Path) -> io::Result<()> {
+    let name = |path: &Path| CString::new(path.as_os_str().as_bytes());
+    let (from, to) = (name(from)?, name(to)?);
+    let (at, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: both names end with a NUL.
+    match unsafe { libc::linkat(at, from.as_ptr(), at, to.as_ptr(), follow) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Type of the file system that an open file is on, as in `statfs(2)`.
+pub fn file_system(file: BorrowedFd<'_>) -> io::Result<i64> {
+    // SAFETY: statfs is plain data for which zero is valid; the call writes to it alone.
+    unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        match libc::fstatfs(file.as_raw_fd(), &raw mut found) {
+            0 => Ok(found.f_type as i64),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Results as text.
+
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
+
+use super::Clean;
+
+/// Standard output for text.
+pub type Stdout = BufWriter<Clean<Named<StdoutLock<'static>>>>;
+
+/// Standard output for text, buffered; to be flushed. Its errors say what they are about.
+pub fn stdout() -> Stdout {
+    BufWriter::with_capacity(1 << 16, Clean::new(Named(io::stdout().lock())))
+}
+
+/// Prints prof's help, which has no words of others: with styles on a terminal, else plain.
+pub fn help(styled: &str, plain: &str) -> io::Result<()> {
+    let mut out = Named(io::stdout().lock());
+    let styles = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    out.write_all(if styles { styled } else { plain }.as_bytes())?;
+    out.flush()
+}
+
+/// Errors of what is written to get a sentence.
+#[derive(Debug)]
+pub struct Named<W>(W);
+
+fn named(e: io::Error) -> io::Error {
+    match e.kind() {
+        // Which ends prof without a word, or is tried again.
+        ErrorKind::BrokenPipe | ErrorKind::Interrupted => e,
+        ErrorKind::StorageFull => io::Error::new(
+            e.kind(),
+            "cannot write standard output: no space left on the device; free some, or redirect it \
+             elsewhere",
+        ),
+        kind => {
+            let text = e.to_string();
+            let plain = text.split(" (os error").next().unwrap_or_default().to_lowercase();
+            io::Error::new(kind, format!("cannot write standard output: {plain}"))
+        }
+    }
+}
+
+impl<W: Write> Write for Named<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf).map_err(named)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(named)
+    }
+}

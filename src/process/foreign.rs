@@ -1,0 +1,245 @@
+//! Opens files whose names come from others: a target, a profile, a binary, a neighbour in `/tmp`.
+//!
+//! Whoever chose the name may put something else there at any moment: a FIFO that would block, a
+//! device on which the mere opening has an effect, a link to a file that only root can read. So a
+//! name is resolved once, below the root directory of the process that it belongs to and never
+//! through a magic link of `/proc`, into a descriptor that opens nothing (`O_PATH`). What that
+//! descriptor refers to is then checked, and only a regular file of an ordinary file system is
+//! opened, through the descriptor and without waiting.
+//!
+//! All other code opens files of others through this module; a test below makes sure of it.
+
+use std::ffi::CString;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::os;
+
+/// Files that are larger are refused, in bytes. Nothing that prof reads comes near it.
+const MAX_SIZE: u64 = 64 << 30;
+
+/// A rename or a mount elsewhere can interrupt the resolution of `..`; it is then repeated.
+const MAX_TRIES: usize = 16;
+
+/// What a name refers to: not opened yet.
+pub struct Looked {
+    fd: OwnedFd,
+    /// Its metadata.
+    pub metadata: Metadata,
+}
+
+impl Looked {
+    fn new(fd: OwnedFd) -> io::Result<Looked> {
+        let file = File::from(fd);
+        let metadata = file.metadata()?;
+        Ok(Looked { fd: file.into(), metadata })
+    }
+
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    ///
+    /// It is no regular file, one of a file system that the kernel makes up, or too large.
+    pub fn open(&self) -> io::Result<File> {
+        let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if !self.metadata.is_file() {
+            return refused("it is no regular file");
+        }
+        if self.metadata.len() > MAX_SIZE {
+            return refused("it is larger than 64 GiB");
+        }
+        if is_made_up(os::file_system(self.fd.as_fd())?) {
+            return refused("it is on a file system of the kernel's own");
+        }
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        OpenOptions::new().read(true).custom_flags(flags).open(path)
+    }
+}
+
+/// The error means that something is there which is not opened, rather than nothing.
+pub fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
+}
+
+/// Reading their files has effects, blocks, or never ends (see `statfs(2)` for the numbers).
+fn is_made_up(file_system: i64) -> bool {
+    const AUTOFS: i64 = 0x0187;
+    const BINFMT: i64 = 0x4249_4e4d;
+    const BPF: i64 = 0xcafe_4a11;
+    const CGROUP: i64 = 0x0027_e0eb;
+    const CGROUP2: i64 = 0x6367_7270;
+    const CONFIG: i64 = 0x6265_6570;
+    const DEBUG: i64 = 0x6462_6720;
+    const EFIVAR: i64 = 0xde5e_81e4;
+    const PROC: i64 = 0x9fa0;
+    const PSTORE: i64 = 0x6165_676c;
+    const SECURITY: i64 = 0x7363_6673;
+    const SYS: i64 = 0x6265_6572;
+    const TRACE: i64 = 0x7472_6163;
+    let all = [
+        AUTOFS, BINFMT, BPF, CGROUP, CGROUP2, CONFIG, DEBUG, EFIVAR, PROC, PSTORE, SECURITY, SYS,
+        TRACE,
+    ];
+    all.contains(&file_system)
+}
+
+/// Whether the last part of a name may be a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// It is followed, within the root directory.
+    Follow,
+    /// It is refused: others can write to the directory.
+    Refuse,
+}
+
+/// A directory that names are resolved below: absolute ones, too, and those with `..`.
+pub struct Root(OwnedFd);
+
+impl Root {
+    /// The root directory of a process.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone, or this user may not look into it.
+    pub fn of(pid: i32) -> io::Result<Root> {
+        Root::at(Path::new(&format!("/proc/{pid}/root")))
+    }
+
+    /// This directory, whose name is not a stranger's.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist, or cannot be opened.
+    pub fn at(path: &Path) -> io::Result<Root> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        Ok(Root(directory.into()))
+    }
+
+    /// Resolves a name, and opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of `openat2(2)`.
+    pub fn look(&self, path: &Path, links: Links) -> io::Result<Looked> {
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        let flags = match links {
+            Links::Follow => libc::O_PATH | libc::O_CLOEXEC,
+            Links::Refuse => libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW,
+        };
+        let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+        let mut tries = 0;
+        loop {
+            match os::openat2(self.0.as_fd(), &name, flags, resolve) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && tries < MAX_TRIES => tries += 1,
+                found => return Looked::new(found?),
+            }
+        }
+    }
+
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or is refused ([`is_refused`]).
+    pub fn open(&self, path: &Path, links: Links) -> io::Result<File> {
+        self.look(path, links)?.open()
+    }
+
+    /// Reads a file of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, larger, or refused.
+    pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        contents(self.open(path, Links::Follow)?, limit)
+    }
+}
+
+/// Resolves a name as prof itself sees it, and opens nothing.
+///
+/// # Errors
+///
+/// It does not exist.
+pub fn look(path: &Path) -> io::Result<Looked> {
+    if path.as_os_str().is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let whole = std::path::absolute(path)?;
+    match of_process(&whole) {
+        Some((pid, OfProcess::Root(rest))) => Root::of(pid)?.look(rest, Links::Follow),
+        Some((_, OfProcess::Mapped)) => look_through(&whole),
+        None => Root::at(Path::new("/"))?.look(&whole, Links::Follow),
+    }
+}
+
+/// What a name below `/proc/PID` stands for.
+#[derive(Debug, PartialEq, Eq)]
+enum OfProcess<'a> {
+    /// The file with this name in the process's root directory.
+    Root(&'a Path),
+    /// A file that it has mapped.
+    Mapped,
+}
+
+/// The magic links of `/proc` that prof itself makes names of.
+fn of_process(path: &Path) -> Option<(i32, OfProcess<'_>)> {
+    let mut parts = path.strip_prefix("/proc").ok()?.components();
+    let pid = parts.next()?.as_os_str().to_str()?.parse().ok()?;
+    match parts.next()?.as_os_str().as_bytes() {
+        b"root" => Some((pid, OfProcess::Root(parts.as_path()))),
+        b"map_files" => Some((pid, OfProcess::Mapped)),
+        _ => None,
+    }
+}
+
+/// Opens the regular file that has this name as prof itself sees it.
+///
+/// # Errors
+///
+/// It is not there, or is refused ([`is_refused`]).
+pub fn open(path: &Path) -> io::Result<File> {
+    look(path)?.open()
+}
+
+/// Reads a file of at most `limit` bytes that has this name as prof itself sees it.
+///
+/// # Errors
+///
+/// It is not there, larger, or refused.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    contents(open(path)?, limit)
+}
+
+/// What a link of the kernel's leads to, such as one in `/proc/PID/map_files`: no name of a
+/// stranger's takes part.
+///
+/// # Errors
+///
+/// The link is gone, or this user may not follow it.
+pub fn look_through(link: &Path) -> io::Result<Looked> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(link)?;
+    Looked::new(file.into())
+}
+
+/// A path that opens this file as long as it is open here.
+pub fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn contents(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 <= limit {
+        true => Ok(bytes),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is too large")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+
+use super::*;
+
+fn fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo {}", path.display());
+}
+
+#[test]
+fn only_regular_files_of_ordinary_file_systems_are_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("file"), "text").unwrap();
+    symlink("file", path("link")).unwrap();
+    for name in ["file", "link"] {
+        assert_eq!(read(&path(name), 4).unwrap(), b"text");
+    }
+    assert!(is_refused(&read(&path("file"), 3).unwrap_err()), "it is larger than the limit");
+    fifo(&path("fifo"));
+    symlink("/dev/zero", path("zero")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    File::create(path("huge")).unwrap().set_len(MAX_SIZE + 1).unwrap();
+    for name in ["fifo", "zero", "socket", "huge", "."] {
+        assert!(is_refused(&open(&path(name)).unwrap_err()), "{name}");
+    }
+    assert!(look(&path("fifo")).unwrap().metadata.file_type().is_fifo());
+    for name in ["/proc/self/status", "/proc/kmsg", "/sys/kernel/notes"] {
+        assert!(open(Path::new(name)).is_err(), "{name}");
+    }
+    assert_eq!(open(&path("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(open(Path::new("")).unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn no_name_leads_through_a_magic_link() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let through = path_of(file.as_file());
+    assert!(open(&through).is_err());
+    assert!(look_through(&through).unwrap().open().is_ok());
+    let dir = tempfile::tempdir().unwrap();
+    symlink("/proc/self/exe", dir.path().join("exe")).unwrap();
+    assert!(open(&dir.path().join("exe")).is_err());
+}
+
+#[test]
+fn links_stay_below_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("inside");
+    std::fs::create_dir_all(inside.join("etc")).unwrap();
+    std::fs::write(inside.join("etc/passwd"), "theirs").unwrap();
+    std::fs::write(dir.path().join("secret"), "ours").unwrap();
+    symlink("/etc/passwd", inside.join("absolute")).unwrap();
+    symlink("../../../../etc/passwd", inside.join("relative")).unwrap();
+    symlink("../secret", inside.join("up")).unwrap();
+    let root = Root::at(&inside).unwrap();
+    for name in ["absolute", "/absolute", "relative", "/../../etc/passwd"] {
+        assert_eq!(root.read(Path::new(name), 100).unwrap(), b"theirs", "{name}");
+        let refused = name.ends_with('e') && root.open(Path::new(name), Links::Refuse).is_err();
+        assert_eq!(refused, name.ends_with('e'), "{name}");
+    }
+    assert!(root.open(Path::new("up"), Links::Follow).is_err());
+}
+
+#[test]
+fn names_below_a_process_are_resolved_in_its_root() {
+    let of = |path| of_process(Path::new(path));
+    assert_eq!(of("/proc/7/root/bin/x"), Some((7, OfProcess::Root(Path::new("bin/x")))));
+    assert_eq!(of("/proc/7/map_files/1-2"), Some((7, OfProcess::Mapped)));
+    for path in ["/proc/self/fd/7", "/proc/7/fd/3", "/proc/7/exe", "/bin/7/root/x", "/proc"] {
+        assert_eq!(of(path), None, "{path}");
+    }
+    let exe = std::env::current_exe().unwrap();
+    let id = |m: &Metadata| (m.dev(), m.ino());
+    let path = format!("/proc/{}/root{}", std::process::id(), exe.display());
+    let found = look(Path::new(&path)).unwrap();
+    assert_eq!(id(&found.metadata), id(&std::fs::metadata(exe).unwrap()));
+}
+
+/// Files of the source that open by name without [`super`], and whose names these are.
+const OPENS: [(&str, &str); 17] = [
+    ("format/mod.rs", "the user's: a profile to read"),
+    ("format/output", "the user's: a profile to write"),
+    ("format/output.rs", "the user's: a profile to write"),
+    ("inject/refuse.rs", "the kernel's, below /proc"),
+    ("process/foreign.rs", "the module that checks"),
+    ("sampler/definitions.rs", "the kernel's, in tracefs"),
+    ("sampler/heap/program.rs", "the user's: whether a command has other rights"),
+    ("sampler/permissions.rs", "root's, in /etc"),
+    ("sampler/permissions/facts.rs", "the kernel's, in tracefs"),
+    ("sampler/target.rs", "the kernel's, in a cgroup"),
+    ("sampler/tracefs.rs", "the kernel's, in tracefs"),
+    ("sampler/tracepoint.rs", "the kernel's, in tracefs"),
+    ("symbolize/cache.rs", "in a folder that only the user can change"),
+    ("symbolize/kernel.rs", "the kernel's, in sysfs"),
+    ("symbolize/private.rs", "in a folder that only the user can change"),
+    ("symbolize/remedy/packages.rs", "root's, in /etc"),
+    ("preload", "of other people's programs, which open what they like"),
+];
+
+/// What a target, a profile or a binary names must not be opened in any other way: whoever adds a
+/// file to the list says whose the names are.
+#[test]
+fn files_that_others_name_are_opened_here_alone() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![source.clone()];
+    let mut bad = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = path.strip_prefix(&source).unwrap();
+            if path.is_dir() && !path.ends_with("tests") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs")
+                && !path.ends_with("tests.rs")
+                && !OPENS.iter().any(|(known, _)| name.starts_with(known))
+            {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
+                let opens = |line: &&str| {
+                    let all = ["File::open(", "fs::read(", "fs::read_to_string(", "fs::metadata("];
+                    let any = all.iter().chain(&["OpenOptions::new()"]).any(|o| line.contains(o));
+                    // The kernel's own files.
+                    any && !line.contains("\"/proc/") && !line.contains("\"/sys/")
+                };
+                bad.extend(text.lines().filter(opens).map(|l| format!("{}: {l}", name.display())));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "open these through process::foreign:\n{}", bad.join("\n"));
+}

@@ -1,0 +1,91 @@
+use super::*;
+
+const NONE: FileId = FileId { device: 0, inode: 0 };
+
+fn own_hit() -> (Hit, String, FileId) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let exe = std::fs::read_link("/proc/self/exe").unwrap();
+    let exe = exe.to_str().unwrap().to_owned();
+    let line = maps
+        .lines()
+        .filter_map(super::super::maps::parse_line)
+        .find(|m| m.path == exe && m.executable)
+        .unwrap();
+    let hit = Hit { pid: std::process::id() as i32, start: line.start, end: line.end };
+    (hit, exe.clone(), line.file)
+}
+
+#[test]
+fn a_file_found_in_two_ways_is_one_image() {
+    let (hit, exe, inode) = own_hit();
+    let mut images = Images::default();
+    let by_inode = images.intern(hit.pid, &exe, &[], inode);
+    assert_eq!(images.load(by_inode, hit), by_inode);
+    let build_id = images.get(by_inode).build_id.clone();
+    if build_id.is_empty() {
+        println!("SKIPPED: a_file_found_in_two_ways_is_one_image: built without a build id");
+        return;
+    }
+    let by_id = images.intern(hit.pid, &exe, &build_id, NONE);
+    assert_ne!(by_id, by_inode);
+    assert_eq!(images.load(by_id, hit), by_inode);
+    assert!(images.get(by_inode).path_now().is_none());
+}
+
+#[test]
+fn another_build_is_not_taken_for_the_file() {
+    let (mut hit, exe, _) = own_hit();
+    let mut images = Images::default();
+    let id = images.intern(hit.pid, &exe, &[1, 2, 3], NONE);
+    hit.start = 0; // so that map_files does not have it
+    images.load(id, hit);
+    assert!(matches!(images.get(id).state, State::Unreadable));
+}
+
+#[test]
+fn another_file_of_the_same_name_is_not_taken_for_it() {
+    let (_, exe, id) = own_hit();
+    // No such process: only the path is left.
+    let gone = Hit { pid: i32::MAX, start: 0, end: 0 };
+    let other = [FileId { inode: id.inode + 1, ..id }, FileId { device: id.device + 1, ..id }];
+    for id in other {
+        let mut images = Images::default();
+        let image = images.intern(gone.pid, &exe, &[], id);
+        images.load(image, gone);
+        assert!(matches!(images.get(image).state, State::Unreadable), "{id:?}");
+    }
+}
+
+#[test]
+fn a_file_that_one_process_does_not_lead_to_is_sought_through_the_next() {
+    let (hit, exe, id) = own_hit();
+    assert_eq!(mapped_id(hit.start), Some(id));
+    let mut images = Images::default();
+    // A device that leads nowhere, as overlayfs has it: the path alone will not do.
+    let image = images.intern(1, &exe, &[], FileId { device: id.device + 1, ..id });
+    for gone in 0..2 {
+        images.load(image, Hit { pid: i32::MAX - gone, start: 0, end: 0 });
+        assert!(matches!(images.get(image).state, State::Unreadable));
+    }
+    images.load(image, hit);
+    assert!(matches!(images.get(image).state, State::Elf(_)));
+    assert!(!images.get(image).has_changed());
+}
+
+#[test]
+fn the_vdso_unwinds() {
+    let mut images = Images::default();
+    let id = images.intern(1, "[vdso]", &[], NONE);
+    assert_eq!(images.intern(2, "[vdso]", &[], NONE), id);
+    images.load(id, Hit { pid: 1, start: 0, end: 0 });
+    let State::Elf(loaded) = &images.get(id).state else { panic!("no vdso") };
+    assert!(loaded.elf.can_unwind());
+}
+
+#[test]
+fn memory_without_a_file_belongs_to_its_process() {
+    let mut images = Images::default();
+    assert_ne!(images.intern(1, "", &[], NONE), images.intern(2, "", &[], NONE));
+    let id = FileId { device: 1, inode: 7 };
+    assert_eq!(images.intern(1, "/lib/x", &[], id), images.intern(2, "/lib/x", &[], id));
+}
