@@ -1,0 +1,155 @@
+//! A file that is complete before it has its name.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{self as sys, AtFlags, CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::place::of_descriptor;
+use crate::os;
+
+/// Temporary names of a file before it is renamed.
+const PREFIX: &str = ".prof-";
+const SUFFIX: &str = ".tmp";
+
+/// A file that a killed prof left is removed when it is older than this. Until a new one is
+/// locked, its age protects it.
+const STALE: Duration = Duration::from_secs(60);
+
+/// Most entries of a folder that are looked at for such files.
+const MOST_ENTRIES: usize = 4096;
+
+/// A temporary file. Without a name, where the file system has such files (`O_TMPFILE`): then
+/// nothing is left of it, however prof ends. Elsewhere it has a name, and is locked as long as
+/// prof runs.
+#[derive(Debug)]
+pub struct Temporary {
+    file: File,
+    named: Option<Named>,
+}
+
+/// A name that is removed when dropped.
+#[derive(Debug)]
+struct Named {
+    folder: OwnedFd,
+    name: String,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        // It may have been renamed.
+        let _ = sys::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty());
+    }
+}
+
+impl Temporary {
+    /// A new file in this folder.
+    pub fn create(folder: &OwnedFd, mode: u32) -> io::Result<Temporary> {
+        let mode = Mode::from_raw_mode(mode);
+        let how = OFlags::RDWR | OFlags::CLOEXEC;
+        match sys::openat(folder, ".", how | OFlags::TMPFILE, mode) {
+            Ok(file) => Ok(Temporary { file: file.into(), named: None }),
+            // The file system, or the kernel, has no such files.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+                Temporary::with_name(folder, mode)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// A new file that has a temporary name.
+    pub fn with_name(folder: &OwnedFd, mode: Mode) -> io::Result<Temporary> {
+        remove_stale(folder);
+        let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (file, name) = with_free_name(|name| sys::openat(folder, name, how, mode))?;
+        // Without locks, its age alone protects it.
+        let _ = sys::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let named = Named { folder: folder.try_clone()?, name };
+        Ok(Temporary { file: file.into(), named: Some(named) })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The file, to write to.
+    pub fn file_mut(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Its name in the folder, if it has one already.
+    pub fn name(&self) -> Option<&str> {
+        self.named.as_ref().map(|named| named.name.as_str())
+    }
+
+    /// Gives it this name, in the place of what had it before.
+    pub fn put(mut self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        let named = match self.named.take() {
+            Some(named) => named,
+            None => {
+                let link = |to: &OsStr| {
+                    let from = of_descriptor(&self.file);
+                    sys::linkat(CWD, from, folder, to, AtFlags::SYMLINK_FOLLOW)
+                };
+                match link(name) {
+                    Ok(()) => return Ok(()),
+                    Err(Errno::EXIST) => {}
+                    Err(e) => return Err(e.into()),
+                }
+                remove_stale(folder);
+                // For the moment until it is renamed.
+                let _ = sys::flock(&self.file, FlockOperation::NonBlockingLockExclusive);
+                let ((), name) = with_free_name(|name| link(OsStr::new(name)))?;
+                Named { folder: folder.try_clone()?, name }
+            }
+        };
+        Ok(sys::renameat(&named.folder, named.name.as_str(), folder, name)?)
+    }
+}
+
+/// Makes something under a name that is free.
+fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, String), Errno> {
+    let mut left = 100;
+    loop {
+        // Keys of hash tables are random.
+        let random = RandomState::new().build_hasher().finish();
+        let name = format!("{PREFIX}{random:016x}{SUFFIX}");
+        match make(&name) {
+            Err(Errno::EXIST) if left > 0 => left -= 1,
+            made => return made.map(|made| (made, name)),
+        }
+    }
+}
+
+/// Removes what a prof of this user left in this folder that was killed.
+pub fn remove_stale(folder: &OwnedFd) {
+    let Ok(entries) = fs::read_dir(of_descriptor(folder)) else { return };
+    for entry in entries.take(MOST_ENTRIES).flatten() {
+        let name = entry.file_name();
+        let bytes = name.as_bytes();
+        if bytes.starts_with(PREFIX.as_bytes()) && bytes.ends_with(SUFFIX.as_bytes()) {
+            // Another prof may have removed it.
+            let _ = remove_if_stale(folder, &name);
+        }
+    }
+}
+
+fn remove_if_stale(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(sys::openat(folder, name, how, Mode::empty())?);
+    let about = file.metadata()?;
+    let age = SystemTime::now().duration_since(about.modified()?).unwrap_or_default();
+    if about.is_file() && about.uid() == os::uid() && age > STALE {
+        sys::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
+        sys::unlinkat(folder, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
