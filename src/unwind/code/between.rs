@@ -1,0 +1,89 @@
+//! The call that lies between two frames, where frame pointers leave one out.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+use object::LittleEndian;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use super::cache::{File, LONGEST};
+use super::functions::Start;
+use super::graph::Graph;
+use super::{Call, call_before};
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Between {
+    /// A return address: the function that is called before it is the one left out.
+    pub after: u64,
+    /// In the function that the one left out calls.
+    pub to: u64,
+    /// In the function whose address was passed to the one left out.
+    pub argument: Option<u64>,
+}
+
+/// The target of a direct call, by its return address.
+pub fn called(file: File<'_>, after: u64) -> Option<u64> {
+    match call_before(file.text.before(after, LONGEST)?, after)? {
+        Call::Direct(target) => Some(target),
+        Call::Indirect => None,
+    }
+}
+
+/// The one call from the function that begins at `begin` to the other one, by its return address.
+/// Of several calls it is the one before which the address of the argument is taken.
+pub fn find(
+    file: File<'_>,
+    graph: &Graph,
+    (begin, between): (u64, Between),
+    are_one: impl Fn(u64, u64) -> bool,
+) -> Option<u64> {
+    let one = |a: u64, b: u64| a == b || are_one(a, b) || file.functions.are_one(a, b);
+    let leads = |after: u64| {
+        one(begin, after.wrapping_sub(1))
+            && called(file, after).is_some_and(|target| one(target, between.to))
+    };
+    let mut calls: Vec<u64> = graph.returns().filter(|&after| leads(after)).collect();
+    if calls.len() > 1 {
+        let Some(Start::Known(argument)) = file.functions.start(between.argument?) else {
+            return None;
+        };
+        let with_it = calls_with(file, begin, argument, *calls.iter().max()?);
+        calls.retain(|after| with_it.contains(after));
+    }
+    match calls[..] {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+/// The calls before which, and behind the call before them, the address of a function is taken, or
+/// of a word that holds it. By their return addresses, up to the last one.
+fn calls_with(file: File<'_>, begin: u64, function: u64, last: u64) -> Vec<u64> {
+    let size = usize::try_from(last - begin.min(last)).unwrap_or(0);
+    let bytes = file.text.from(begin).unwrap_or_default();
+    let mut decoder =
+        Decoder::with_ip(64, &bytes[..size.min(bytes.len())], begin, DecoderOptions::NONE);
+    let (mut found, mut is_taken, mut instruction) = (Vec::new(), false, Instruction::default());
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand() {
+            let at = instruction.ip_rel_memory_address();
+            is_taken |= at == function || word(file.text.bytes, at) == Some(function);
+        } else if instruction.mnemonic() == Mnemonic::Call {
+            if is_taken {
+                found.push(instruction.next_ip());
+            }
+            is_taken = false;
+        }
+    }
+    found
+}
+
+/// The word at an address, as the file has it.
+fn word(bytes: &[u8], address: u64) -> Option<u64> {
+    let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, bytes).ok()?;
+    let data = segments.iter().find_map(|s| s.data_range(endian, bytes, address, 8).ok()?)?;
+    Some(u64::from_le_bytes(*data.first_chunk()?))
+}

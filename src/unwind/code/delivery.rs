@@ -1,0 +1,142 @@
+//! The last steps of functions that return to an exception's handler (libgcc's `_Unwind_Resume`
+//! and similar ones, made with `__builtin_eh_return`): they put the registers of the handler's frame
+//! into their own, in the place of those that lead to their caller, return address last, and let
+//! their epilogue restore these. From then on the unwind information describes words that belong
+//! to another frame.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::Text;
+
+/// Most instructions that are followed; libgcc has fifty there, with those for shadow stacks.
+const MAX_INSTRUCTIONS: usize = 256;
+
+/// `mov %rcx, %rsp` in both encodings, and the `pop %rcx` that follows where shadow stacks are in
+/// use.
+const TO_HANDLER: [&[u8]; 4] = [
+    &[0x48, 0x89, 0xcc],
+    &[0x48, 0x8b, 0xe1],
+    &[0x48, 0x89, 0xcc, 0x59],
+    &[0x48, 0x8b, 0xe1, 0x59],
+];
+
+/// In a function that may return to a handler: from this address on it will. What its frame holds
+/// may be the handler's.
+///
+/// The registers are replaced by a function that it calls once it is decided, so that all paths
+/// from there on (also the one of a return address) lead to where the stack pointer becomes the
+/// handler's. This begins some instructions too soon, before the call: the stack ends there for
+/// nothing.
+pub fn delivers(text: Text<'_>, address: u64) -> bool {
+    is_behind(text, address) || ends_at_handler(text, address)
+}
+
+/// The stack pointer is the handler's already. Its code comes next, but no call lies before it:
+/// it may be the first of a function, and the byte before it another function's.
+fn is_behind(text: Text<'_>, address: u64) -> bool {
+    let before = text.before(address, 4).unwrap_or_default();
+    TO_HANDLER.iter().any(|bytes| before.ends_with(bytes))
+}
+
+/// All paths lead to where the stack pointer becomes the handler's.
+fn ends_at_handler(text: Text<'_>, address: u64) -> bool {
+    let (mut todo, mut seen, mut reached) = (vec![address], Vec::new(), false);
+    while let Some(at) = todo.pop() {
+        if seen.contains(&at) {
+            continue;
+        }
+        seen.push(at);
+        let instruction = decode(text, at).filter(|_| seen.len() <= MAX_INSTRUCTIONS);
+        let Some(instruction) = instruction else { return false };
+        if leaves(&instruction) {
+            reached = true;
+            continue;
+        }
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => {
+                todo.push(instruction.next_ip());
+            }
+            FlowControl::UnconditionalBranch => todo.push(instruction.near_branch_target()),
+            FlowControl::ConditionalBranch => {
+                todo.extend([instruction.next_ip(), instruction.near_branch_target()]);
+            }
+            _ => return false,
+        }
+    }
+    reached
+}
+
+/// Where such a function keeps what it knows, as distances from its frame pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contexts {
+    /// The copy of its return address that it took at its beginning.
+    pub copy: i32,
+    /// Where it says where the handler's `rbp` is; 0 or the own one's place: it has not changed.
+    pub bp: i32,
+}
+
+/// What the call before `next`, which replaces the registers, was given, in the function that
+/// begins at `start`. It has two `struct _Unwind_Context` in its frame, its own and the handler's:
+/// pointers to 18 registers, the frame's address, the return address. The handler's is read after
+/// the call, which shows that this is their layout.
+pub fn contexts(text: Text<'_>, start: u64, next: u64) -> Option<Contexts> {
+    const RETURN_ADDRESS: i32 = 18 * 8 + 8;
+    const BP: i32 = 6 * 8;
+    const SOON: usize = 4;
+    let bytes = text.from(start)?.get(..usize::try_from(next - start).ok()?)?;
+    let before = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    // What they point to, by register. Each is set once, at the function's beginning; returns on the
+    // way, which load other values from memory, are not followed.
+    let (mut own, mut target, mut pointers) = (None, None, [None; 16]);
+    for instruction in before {
+        let to = instruction.op0_register();
+        let value = match instruction.mnemonic() {
+            Mnemonic::Lea => in_frame(&instruction),
+            Mnemonic::Mov if instruction.op1_register().is_gpr64() => {
+                pointers[instruction.op1_register().number()]
+            }
+            Mnemonic::Mov => None,
+            _ => continue,
+        };
+        match to {
+            Register::RDI => own = value,
+            Register::RSI => target = value,
+            _ if value.is_some() && to.is_gpr64() => pointers[to.number()] = value,
+            _ => {}
+        }
+    }
+    let (own, target): (i32, i32) = (own?, target?);
+    let after = Decoder::with_ip(64, text.from(next)?, next, DecoderOptions::NONE);
+    let is_read = after.into_iter().take(SOON).any(|i| {
+        let is_load = i.mnemonic() == Mnemonic::Mov && i.op0_register() == Register::RSI;
+        is_load && in_frame(&i) == target.checked_add(RETURN_ADDRESS)
+    });
+    let (copy, bp) = (own.checked_add(RETURN_ADDRESS)?, target.checked_add(BP)?);
+    is_read.then_some(Contexts { copy, bp })
+}
+
+/// The distance of what an instruction names from the frame pointer.
+fn in_frame(instruction: &Instruction) -> Option<i32> {
+    let plain =
+        instruction.memory_base() == Register::RBP && instruction.memory_index() == Register::None;
+    plain.then_some(instruction.memory_displacement64() as i32)
+}
+
+fn decode(text: Text<'_>, at: u64) -> Option<Instruction> {
+    let bytes = text.from(at)?;
+    let one = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+    (!one.is_invalid()).then_some(one)
+}
+
+/// The stack pointer becomes the handler's: gcc keeps how far away that is in `rcx`.
+fn leaves(instruction: &Instruction) -> bool {
+    let writes = matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Add);
+    let from_memory = instruction.mnemonic() == Mnemonic::Lea
+        && [instruction.memory_base(), instruction.memory_index()].contains(&Register::RCX);
+    let from_register =
+        instruction.op1_kind() == OpKind::Register && instruction.op1_register() == Register::RCX;
+    writes && instruction.op0_register() == Register::RSP && (from_register || from_memory)
+}
+
+#[cfg(test)]
+mod tests;

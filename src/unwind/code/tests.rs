@@ -1,0 +1,374 @@
+//! Frames of small functions, and of all functions whose unwind information says what is right.
+
+use super::cache::{Cache, File};
+use super::frame::{At, Frame, Proof};
+use super::functions::Functions;
+use super::graph::{Graph, Text};
+use super::{Between, Leads};
+use crate::process::elf::Segment;
+use crate::unwind::cfi::{BP, Registers, SP};
+use crate::unwind::module::Step;
+
+const BASE: u64 = 0x1000;
+
+/// f1: push rbp; push rbx; sub 24,rsp; test; je 1f; call f2; add 24,rsp; pop rbx; pop rbp; ret;
+/// 1: call f2 (for the last time); int3. f2 at 0x1c: sub 16,rsp; a loop; add 16,rsp; ret.
+/// f3 at 0x2d: a frame pointer, rbx and room of any size. f4 at 0x3f: an aligned stack, what was
+/// before in its word 48.
+const CODE: [u8; 0x58] = [
+    0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x74, 0x0c, 0xe8, 0x0d, 0, 0, 0, 0x48, 0x83,
+    0xc4, 0x18, 0x5b, 0x5d, 0xc3, 0xe8, 0x01, 0, 0, 0, 0xcc, //
+    0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0xf9, 0x48, 0xff, 0xc9, 0x75, 0xfb, 0x48, 0x83, 0xc4, 0x10,
+    0xc3, //
+    0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x29, 0xfc, 0x48, 0x89, 0xe7, 0x48, 0x8d, 0x65, 0xf8, 0x5b,
+    0x5d, 0xc3, //
+    0x48, 0x89, 0xe0, 0x48, 0x83, 0xec, 0x40, 0x48, 0x83, 0xe4, 0xe0, 0x48, 0x89, 0x44, 0x24, 0x30,
+    0x31, 0xc0, 0x90, 0x48, 0x8b, 0x64, 0x24, 0x30, 0xc3,
+];
+
+const FUNCTIONS: [(u64, u64); 4] = [(0, 0x1b), (0x1c, 0x2d), (0x2d, 0x3f), (0x3f, 0x58)];
+
+struct World {
+    segments: Vec<Segment>,
+    bytes: Vec<u8>,
+    functions: Functions,
+    cache: Cache,
+}
+
+impl World {
+    fn new(bytes: &[u8], functions: &[(u64, u64)]) -> World {
+        let segments = vec![Segment { address: BASE, offset: 0, size: bytes.len() as u64 }];
+        let sized = functions.iter().map(|&(start, end)| (BASE + start, BASE + end)).collect();
+        let functions = Functions::of_symbols(sized);
+        World { segments, bytes: bytes.to_vec(), functions, cache: Cache::default() }
+    }
+
+    fn with<T>(&mut self, f: impl FnOnce(&mut Cache, File<'_>) -> T) -> T {
+        let World { segments, bytes, functions, cache } = self;
+        f(cache, File { image: 0, text: Text { segments, bytes }, functions, entry: 0 })
+    }
+
+    fn frame(&mut self, at: u64, is_return: bool) -> Option<Frame> {
+        self.with(|cache, file| cache.frame(file, BASE + at, is_return))
+    }
+
+    /// Base, word and number of the frame, which is certain.
+    fn cfa(&mut self, at: u64, is_return: bool) -> Option<(u8, Option<i32>, i32)> {
+        match self.frame(at, is_return)? {
+            Frame::Inner { base, at, add, proof: Proof::Code, .. } => Some((base, at, add)),
+            _ => None,
+        }
+    }
+
+    fn leads(&mut self, call: u64, to: Option<u64>) -> Leads {
+        let to = to.map(|to| BASE + to);
+        self.with(|cache, file| cache.leads(file, BASE + call, to, |_, _| false))
+    }
+}
+
+fn sp(add: i32) -> Option<(u8, Option<i32>, i32)> {
+    Some((SP, None, add))
+}
+
+#[test]
+fn each_instruction_has_its_frame() {
+    let mut w = World::new(&CODE, &FUNCTIONS);
+    for (at, add) in
+        [(0, 8), (1, 16), (2, 24), (6, 48), (0xf, 48), (0x13, 24), (0x14, 16), (0x15, 8)]
+    {
+        assert_eq!(w.cfa(at, false), sp(add), "{at:#x}");
+    }
+    // After the calls, the last of which never returns.
+    for at in [0xf, 0x1b] {
+        assert_eq!(w.cfa(at, true), sp(48), "{at:#x}");
+    }
+    for (at, add) in [(0x1c, 8), (0x20, 24), (0x23, 24), (0x28, 24), (0x2c, 8)] {
+        assert_eq!(w.cfa(at, false), sp(add), "{at:#x}");
+    }
+}
+
+#[test]
+fn frame_pointers_are_used_from_where_they_are_set_up_to_where_they_are_given_back() {
+    let mut w = World::new(&CODE, &FUNCTIONS);
+    for (at, cfa) in [
+        (0x2d, sp(8)),
+        (0x2e, sp(16)),
+        (0x31, Some((BP, None, 16))),
+        (0x35, Some((BP, None, 16))),
+        (0x3c, Some((BP, None, 16))),
+        (0x3e, sp(8)),
+    ] {
+        assert_eq!(w.cfa(at, false), cfa, "{at:#x}");
+    }
+    let Some(Frame::Inner { kept, .. }) = w.frame(0x35, false) else { panic!("no frame") };
+    assert_eq!(kept, [At::Same, At::Cfa(-16), At::Same, At::Same, At::Same, At::Same]);
+}
+
+#[test]
+fn an_aligned_stack_is_left_by_the_word_that_was_put_aside() {
+    let mut w = World::new(&CODE, &FUNCTIONS);
+    assert_eq!(w.cfa(0x42, false), sp(8));
+    assert_eq!(w.cfa(0x46, false), sp(72));
+    assert_eq!(w.cfa(0x4a, false), Some((0, None, 8)));
+    for at in [0x51, 0x52] {
+        assert_eq!(w.cfa(at, false), Some((SP, Some(48), 8)), "{at:#x}");
+    }
+    assert_eq!(w.cfa(0x57, false), sp(8));
+}
+
+/// Where no symbol says where functions begin, the way to the return alone is certain only where
+/// no call is on it.
+#[test]
+fn without_symbols_calls_leave_a_doubt() {
+    let mut w = World::new(&CODE, &[]);
+    assert_eq!(w.cfa(0x23, false), sp(24));
+    assert_eq!(w.cfa(0xf, true), sp(48));
+    let f1_before_its_call = w.frame(6, false).unwrap();
+    assert!(matches!(f1_before_its_call, Frame::Inner { proof: Proof::Call, .. }));
+}
+
+#[test]
+fn a_step_gives_back_what_was_saved() {
+    let mut w = World::new(&CODE, &FUNCTIONS);
+    let frame = w.frame(0x35, false).unwrap();
+    let stack = [0, 0, 0x66, 0x1234u64];
+    let mut read = |a: u64| stack.get((a.wrapping_sub(0x8000) / 8) as usize).copied().ok_or(());
+    let mut registers = Registers::NONE;
+    for (register, value) in [(SP, 0x8000), (BP, 0x8010), (3, 0x33), (12, 0xc)] {
+        registers.set(register, value);
+    }
+    assert_eq!(frame.step(&mut registers, |_| true, &mut read), Step::Caller(0x1234));
+    let of = [SP, 3, BP, 12, 13].map(|r| registers.get(r));
+    assert_eq!(of, [Some(0x8020), Some(0x33), Some(0x66), Some(0xc), None]);
+    // No frame lies below the stack pointer.
+    registers.set(SP, u64::MAX - 8);
+    assert_eq!(frame.step(&mut registers, |_| true, &mut read), Step::Failed);
+}
+
+#[test]
+fn a_direct_call_leads_to_one_function() {
+    // 0: call 6; ret. 6: jmp 0xd. 8: call [rip]; ...; 0xd: nop; ret
+    let code = [
+        0xe8, 1, 0, 0, 0, 0xc3, 0xeb, 5, 0xff, 0x15, 0, 0, 0, 0x90, 0xc3, //
+        0xe8, 1, 0, 0, 0, 0xc3, 0xff, 0x25, 0, 0, 0, 0,
+    ];
+    let mut w = World::new(&code, &[(0, 6), (8, 13), (13, 15)]);
+    assert_eq!(w.leads(5, Some(6)), Leads::There);
+    assert_eq!(w.leads(5, Some(14)), Leads::There);
+    assert_eq!(w.leads(5, Some(9)), Leads::Elsewhere);
+    assert_eq!(w.leads(5, None), Leads::Elsewhere);
+    assert_eq!(w.leads(6, None), Leads::Elsewhere);
+    // By way of a jump whose target is in memory.
+    assert_eq!(w.leads(20, Some(9)), Leads::Somewhere);
+    assert_eq!(w.leads(20, None), Leads::Somewhere);
+}
+
+/// A new thread of musl's: mov $56,%al; syscall; test; jnz 1f; xor %ebp,%ebp; pop %rdi;
+/// call *%r9; hlt; 1: ret.
+#[test]
+fn a_thread_begins_where_it_was_made() {
+    let code = [
+        0x31, 0xc0, 0xb0, 56, 0x0f, 0x05, 0x85, 0xc0, 0x75, 7, 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1,
+        0xf4, 0xc3,
+    ];
+    let mut w = World::new(&code, &[(0, 18)]);
+    assert_eq!(w.frame(16, true), Some(Frame::Outermost));
+    // Before the answer is looked at, it may be either, and where it was it is told by that, too.
+    for at in [6, 17] {
+        let found = w.frame(at, false);
+        let is_maker = matches!(
+            found,
+            Some(Frame::Inner { base: SP, at: None, add: 8, proof: Proof::Maker, .. })
+        );
+        assert!(is_maker, "{at}: {found:?}");
+    }
+}
+
+/// Code made to take long, or to lead nowhere, costs no more than other code.
+#[test]
+fn hostile_code_costs_a_bounded_time() {
+    // All are conditional jumps to one another.
+    let mut jumps: Vec<u8> = (0..20_000u32).flat_map(|i| [0x74, (i * 37 % 251) as u8]).collect();
+    jumps.push(0xc3);
+    // Each loop pushes: no two paths agree.
+    let pushes: Vec<u8> = (0..20_000).flat_map(|i| [0x50 | (i % 8) as u8, 0x75, 0xfd]).collect();
+    for code in [jumps, pushes] {
+        let mut w = World::new(&code, &[(0, code.len() as u64)]);
+        w.cache = Cache::with_budget(1 << 18);
+        let mut least = i64::MAX;
+        for at in 0..1000 {
+            w.frame(at * 2, false);
+            least = least.min(w.cache.budget());
+        }
+        // What was begun is ended: two graphs, each gone through sixteen times.
+        assert!(least > -(20_000 * 2 * (1 + 32 / 4)), "{least}");
+    }
+}
+
+/// What the instructions of this program say is what its unwind information says, wherever both
+/// name the same register.
+#[test]
+fn frames_from_code_are_those_of_the_unwind_information() {
+    use crate::process::image::{Hit, Images, State};
+    use crate::unwind::cfi::Rule;
+    use crate::unwind::module::{ModuleUnwinder, RuleCache};
+
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let exe = std::fs::read_link("/proc/self/exe").unwrap();
+    let mut lines = maps.lines().filter_map(crate::process::maps::parse_line);
+    let line = lines.find(|m| m.executable && m.path == exe.to_str().unwrap()).unwrap();
+    let (mut images, pid) = (Images::default(), std::process::id() as i32);
+    let image = images.intern(pid, line.path, &[], line.file);
+    let image = images.load(image, Hit { pid, start: line.start, end: line.end });
+    let State::Elf(loaded) = &images.get(image).state else { panic!("no ELF file") };
+    let module = ModuleUnwinder::new(image, line.path, loaded);
+    let mut rules = RuleCache::default();
+    let (mut same, mut other, mut unknown) = (0, Vec::new(), 0);
+    let code = module.code();
+    for &(start, end) in code.functions.sized().iter().step_by(97).take(600) {
+        let graph = Graph::new(code.text, code.functions, start, 2000, &mut |_| false);
+        let inside = |a: &u64| (start..end).contains(a);
+        for address in graph.addresses().filter(inside) {
+            let Rule::Offset { register, cfa, .. } = rules.rule(&module, address, false) else {
+                continue;
+            };
+            match module.frame(&mut rules, address, false) {
+                Some(Frame::Inner { base, at: None, add, proof: Proof::Code, .. })
+                    if base == register =>
+                {
+                    match add == cfa {
+                        true => same += 1,
+                        false => other.push((start, address, add, cfa)),
+                    }
+                }
+                Some(_) => {}
+                None => unknown += 1,
+            }
+        }
+    }
+    println!("{same} instructions agree, {unknown} have no frame, {} differ", other.len());
+    assert!(other.is_empty(), "{:x?}", &other[..other.len().min(20)]);
+    assert!(same > 10_000 && unknown * 10 < same, "{same}, {unknown}");
+}
+
+/// A loop that begins at a multiple of 16 behind a call: nops stand there, as they do behind a
+/// function's last call. push rbx; mov; call f2; nops; 1: call f2; dec; jne 1b; pop rbx; ret.
+/// f2 at 0x1b: ret.
+#[test]
+fn padding_behind_a_call_ends_no_function() {
+    let code = [
+        0x53, 0x89, 0xfb, 0xe8, 0x13, 0, 0, 0, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, //
+        0xe8, 0x06, 0, 0, 0, 0xff, 0xcb, 0x75, 0xf7, 0x5b, 0xc3, 0xc3,
+    ];
+    for functions in [&[(0, 0x1b), (0x1b, 0x1c)][..], &[]] {
+        let mut w = World::new(&code, functions);
+        w.functions.begin_at(&[BASE, BASE + 0x1b]);
+        for at in [8, 0x15] {
+            let found = w.frame(at, true);
+            assert!(
+                matches!(found, Some(Frame::Inner { base: SP, at: None, add: 16, .. })),
+                "{at:#x}: {found:?}"
+            );
+        }
+    }
+}
+
+/// f1: push rbx; test; je 1f; pop rbx; ret; 1: call f3 (which is in another file, and never
+/// returns). f2, which follows: sub 24,rsp; add 24,rsp; ret.
+#[test]
+fn what_returns_with_another_stack_pointer_is_another_function() {
+    let code = [
+        0x53, 0x85, 0xff, 0x74, 2, 0x5b, 0xc3, 0xe8, 0x0a, 0, 0, 0, //
+        0x48, 0x83, 0xec, 0x18, 0x48, 0x83, 0xc4, 0x18, 0xc3, 0x90, //
+        0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    let mut w = World::new(&code, &[]);
+    w.functions.begin_at(&[BASE, BASE + 0x16]);
+    for (at, is_return) in [(3, false), (12, true)] {
+        let found = w.frame(at, is_return);
+        assert!(
+            matches!(found, Some(Frame::Inner { base: SP, at: None, add: 16, .. })),
+            "{at:#x}: {found:?}"
+        );
+    }
+}
+
+/// mov rax,rsp; sub 0x40,rsp; and -0x100,rsp; mov rax,24(rsp); xor eax,eax;
+/// 1: lea -0x20(rsp),rsp; dec; jne 1b; ret.
+#[test]
+fn a_stack_pointer_that_goes_on_moving_is_found_by_where_it_was_put() {
+    let code = [
+        0x48, 0x89, 0xe0, 0x48, 0x83, 0xec, 0x40, 0x48, 0x81, 0xe4, 0x00, 0xff, 0xff, 0xff, 0x48,
+        0x89, 0x44, 0x24, 0x18, 0x31, 0xc0, 0x48, 0x8d, 0x64, 0x24, 0xe0, 0xff, 0xcf, 0x75, 0xf7,
+        0xc3,
+    ];
+    let mut w = World::new(&code, &[(0, code.len() as u64)]);
+    assert_eq!(w.frame(0x1a, false), None);
+    let moved = w.with(|cache, file| cache.moved(file, (BASE, BASE + 0x1a))).unwrap();
+    let began = 0x7fff_1238;
+    let at = ((began - 0x40) & !0xff) + 0x18;
+    let read = |put: u64| {
+        move |a: u64| match a {
+            a if a == at => Ok(put),
+            _ => Ok(7),
+        }
+    };
+    for rounds in 1..7 {
+        let sp = at - 0x18 - rounds * 0x20;
+        assert_eq!(moved.word(sp, read(began)), Some((at, began)), "{rounds}");
+        // What another stack pointer has left there.
+        for other in [began + 0x100, began - 0x100, at - 8, 0] {
+            assert_eq!(moved.word(sp, read(other)), None, "{rounds} {other:#x}");
+        }
+    }
+}
+
+/// f1: call f2; lea f3; call f2; ret. f2 at 18: ret. f3 at 19: ret. f4 at 20: call f1; ret.
+#[test]
+fn a_caller_that_frame_pointers_leave_out_is_found_by_its_call() {
+    let code = [
+        0xe8, 13, 0, 0, 0, 0x48, 0x8d, 0x05, 7, 0, 0, 0, 0xe8, 1, 0, 0, 0, 0xc3, 0xc3,
+        0xc3, //
+        0xe8, 0xe7, 0xff, 0xff, 0xff, 0xc3,
+    ];
+    let mut w = World::new(&code, &[(0, 18), (18, 19), (19, 20), (20, 26)]);
+    let mut find = |to: u64, argument: Option<u64>| {
+        let argument = argument.map(|a| BASE + a);
+        let between = Between { after: BASE + 25, to: BASE + to, argument };
+        w.with(|cache, file| cache.between(file, between, |_, _| false))
+    };
+    // There are two such calls; of f3, none.
+    assert_eq!(find(18, None), None);
+    assert_eq!(find(18, Some(18)), None);
+    assert_eq!(find(18, Some(19)), Some(BASE + 17));
+    assert_eq!(find(19, None), None);
+}
+
+/// What a file says of its segments is not checked.
+#[test]
+fn a_segment_may_claim_the_end_of_memory() {
+    let at_end = Segment { address: u64::MAX - 7, offset: 0, size: 64 };
+    let below = Segment { address: 0x10, offset: 0, size: 64 };
+    let segments = [at_end, below];
+    let text = Text { segments: &segments, bytes: &CODE };
+    assert_eq!(text.from(u64::MAX), Some(&CODE[7..64]));
+    assert_eq!(text.from(0), None, "the segment does not begin again there");
+    assert_eq!(text.before(4, 4), None);
+    assert_eq!(text.before(u64::MAX, 9), Some(&CODE[..7]));
+    assert_eq!(text.before(0x10, 9), Some(&[][..]));
+    let huge = [Segment { address: 0, offset: u64::MAX - 1, size: u64::MAX }];
+    let text = Text { segments: &huge, bytes: &CODE };
+    assert_eq!((text.from(8), text.before(8, 8)), (None, None));
+}
+
+/// Registers may hold anything.
+#[test]
+fn a_frame_may_begin_at_the_end_of_memory() {
+    let kept = [At::Same; 6];
+    let frame = Frame::Inner { base: BP, at: None, add: 3, kept, proof: Proof::Code };
+    let mut registers = Registers::NONE;
+    registers.set(BP, 0);
+    registers.set(SP, 0);
+    let step = frame.step(&mut registers, |_| true, &mut |_| Err(()));
+    assert!(matches!(step, Step::Unreadable(at) if at == 3_u64.wrapping_sub(8)));
+}

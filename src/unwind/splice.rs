@@ -1,0 +1,174 @@
+//! Where the walk by unwind information ends early, the kernel's frame-pointer chain of the same sample
+//! goes on.
+
+use super::code::{Between, Leads};
+use super::walk::{Walk, is_run_time_code, module_of};
+use super::{Frame, MAX_FRAMES, Place, Unwinder, locate};
+use crate::process::image::Images;
+use crate::process::maps::Regions;
+use crate::sampler::record::Regs;
+
+/// Only the last few frames are looked at: what the walk found beyond the common frame is dropped,
+/// and it must not be much.
+const LOOK_BACK: usize = 4;
+
+impl Unwinder {
+    /// Continues a stack that the walk left incomplete, from a return address that both have at the
+    /// same place in the stack: a recursion has equal return addresses at many. Returns false when
+    /// they have none in common or the chain adds nothing.
+    pub(super) fn splice(
+        &mut self,
+        walk: &Walk<'_>,
+        regs: Regs,
+        frames: &mut Vec<Frame>,
+        images: &mut Images,
+    ) -> bool {
+        if walk.chain.first() != Some(&regs.ip) {
+            return false;
+        }
+        let kept = frames.len();
+        for i in (kept.saturating_sub(LOOK_BACK)..kept).rev() {
+            let Some(j) = self.in_chain(walk, regs, frames, i) else { continue };
+            let of = (walk.pid, walk.regions);
+            let (mut within, mut inner) = (i.checked_sub(1).map(|i| frames[i]), frames[i]);
+            for &address in &walk.chain[j + 1..] {
+                // Code without frame pointers leaves anything in the register.
+                if !self.keeps_pointer(inner, images) {
+                    break;
+                }
+                let link = self.link(of, (within, inner), address, images);
+                let Some((left_out, next)) = link else { break };
+                frames.extend(left_out);
+                frames.push(next);
+                (within, inner) = (left_out.or(Some(inner)), next);
+            }
+            if i + 1 + (frames.len() - kept) <= kept {
+                frames.truncate(kept);
+                return false;
+            }
+            frames.drain(i + 1..kept);
+            return true;
+        }
+        false
+    }
+
+    /// What comes after a frame (which is given with the one that it called) in the kernel's chain,
+    /// whose next return address is given: a frame that the chain leaves out, and the one of the
+    /// address.
+    fn link(
+        &mut self,
+        (pid, regions): (i32, &Regions),
+        (within, inner): (Option<Frame>, Frame),
+        address: u64,
+        images: &mut Images,
+    ) -> Option<(Option<Frame>, Frame)> {
+        let next = locate(pid, regions, images, address, true)?;
+        if self.is_outermost(next, images) {
+            return Some((None, next));
+        }
+        match self.leads((pid, regions), inner, address, images) {
+            Leads::Elsewhere => Some((Some(self.left_out((within, inner), next, images)?), next)),
+            _ => Some((None, next)),
+        }
+    }
+
+    /// Some of Go's functions have no frame (those that change to another stack), so frame pointers
+    /// lead from them to the caller of their caller. Which one that is, its call says; and where it is, if it
+    /// calls the inner function at one place only, or at one place only with what that has called.
+    fn left_out(
+        &mut self,
+        (within, inner): (Option<Frame>, Frame),
+        next: Frame,
+        images: &Images,
+    ) -> Option<Frame> {
+        let Unwinder { modules, rules, .. } = self;
+        let (module, to) = module_of(modules, inner, images)?;
+        if inner.place.image != next.place.image || !module.is_frameless(rules, to, inner.is_return)
+        {
+            return None;
+        }
+        let after = next.place.address + u64::from(next.is_return);
+        let argument = within.filter(|f| f.place.image == inner.place.image);
+        let argument = argument.map(|f| f.place.address);
+        let found = module.between(rules, Between { after, to, argument })?;
+        let address = next.address.wrapping_add(found).wrapping_sub(after);
+        let place = Place { address: found.checked_sub(1)?, ..next.place };
+        (place.segment == inner.place.segment).then_some(Frame { address, is_return: true, place })
+    }
+
+    /// Goes on where C was called by Go: Go's functions call C's on another stack, and its unwind
+    /// information does not say so. They all keep frame pointers, which lead to the stack of the
+    /// goroutine; that one is in no copy, but the kernel has followed them if C left the frame
+    /// pointer alone.
+    pub(super) fn through_go(
+        &mut self,
+        walk: &Walk<'_>,
+        images: &mut Images,
+        frames: &mut Vec<Frame>,
+    ) -> bool {
+        let modules = &mut self.modules;
+        let mut in_go = |f: &Frame| {
+            module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(at, f.is_return))
+        };
+        let Some(switch) = frames.iter().position(&mut in_go).filter(|&i| i > 0) else {
+            return false;
+        };
+        let Some(&[first, ..]) = self.memo.steps().get(..=switch) else { return false };
+        if first.regs.bp != self.memo.steps()[switch].regs.bp {
+            return false;
+        }
+        let of = (walk.pid, walk.regions);
+        let (mut within, mut inner) = (Some(frames[switch - 1]), frames[switch]);
+        let mut callers = Vec::new();
+        for &address in walk.chain.iter().skip(1).take(MAX_FRAMES) {
+            let link = self.link(of, (within, inner), address, images);
+            let Some((left_out, next)) = link else { return false };
+            callers.extend(left_out);
+            callers.push(next);
+            (within, inner) = (left_out.or(Some(inner)), next);
+            if self.is_outermost(next, images) {
+                frames.truncate(switch + 1);
+                frames.append(&mut callers);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The frame pointer of the code of this frame leads to its caller.
+    fn keeps_pointer(&mut self, frame: Frame, images: &Images) -> bool {
+        let Unwinder { modules, rules, .. } = self;
+        match module_of(modules, frame, images) {
+            Some((module, at)) => module.keeps_pointer(rules, at, frame.is_return),
+            None => is_run_time_code(&frame, images),
+        }
+    }
+
+    /// Where in the chain a frame is: its return address lies right below the stack pointer that it
+    /// returns with, and the chain's lie above the frame pointers that lead to them.
+    fn in_chain(&self, walk: &Walk<'_>, regs: Regs, frames: &[Frame], i: usize) -> Option<usize> {
+        let frame = frames[i];
+        if i == 0 {
+            // Where the walk got farther, it knows more of the innermost frame's caller.
+            return (frames.len() == 1 && frame.address == regs.ip).then_some(0);
+        }
+        let steps = self.memo.last_steps();
+        if !frame.is_return || steps.len() != frames.len() {
+            return None;
+        }
+        let slot = steps[steps.len() - 1 - i].regs.sp.checked_sub(8)?;
+        let mut pointer = regs.bp;
+        for (j, &address) in walk.chain.iter().enumerate().skip(1) {
+            let at = pointer.checked_add(8)?;
+            if at > slot || walk.read(at) != Ok(address) {
+                return None;
+            }
+            if at == slot {
+                return (address == frame.address).then_some(j);
+            }
+            let next = walk.read(pointer).ok().filter(|&next| next > pointer)?;
+            pointer = next;
+        }
+        None
+    }
+}

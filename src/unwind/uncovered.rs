@@ -1,0 +1,178 @@
+//! Steps up from code that no unwind information describes, or not for what was copied.
+
+use super::cfi::{BP, Registers, SP};
+use super::code::{self, Leads, Proof};
+use super::memo::Reads;
+use super::module::{self, Step};
+use super::walk::{Walk, is_run_time_code, loaded, module_of};
+use super::{Frame, Unwinder, locate};
+use crate::process::image::{Images, State};
+use crate::process::maps::Regions;
+use crate::sampler::record::Regs;
+
+impl Unwinder {
+    /// One step up from code without unwind information (assembly, stubs, other compilers), as
+    /// its instructions say.
+    pub(super) fn by_code(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
+            return Step::Uncovered;
+        };
+        let Some(found) = module.frame(&mut self.rules, at, frame.is_return) else {
+            let ends = regs.bp == 0 && frame.is_return && ends_the_thread(&frame, images);
+            return if ends { Step::End } else { Step::Uncovered };
+        };
+        if matches!(found, code::Frame::Inner { proof: Proof::Maker, .. }) {
+            // What the step depends on is more than the memo knows of.
+            reads.void();
+            let is_innermost = self.memo.steps().is_empty() && !frame.is_return;
+            let all = is_innermost.then(|| walk.all.in_dwarf_order()).flatten();
+            match all.and_then(|all| all.into_iter().next()) {
+                None => return Step::Uncovered,
+                Some(0) => return Step::End,
+                Some(_) => {}
+            }
+        }
+        let mut registers = Registers::NONE;
+        registers.set(SP, regs.sp);
+        registers.set(BP, regs.bp);
+        let mut read = |address| {
+            let word = walk.read(address);
+            reads.note(address, word);
+            word
+        };
+        let step = match found.step(&mut registers, |register| register == BP, &mut read) {
+            Step::NeedsRegisters => {
+                reads.void();
+                self.step_from_the_leaf(walk, frame, regs, images)
+            }
+            Step::Caller(ip) => {
+                let sp = registers.get(SP).unwrap_or(regs.sp);
+                *regs = Regs { ip, sp, bp: registers.get(BP).unwrap_or(0) };
+                Step::Caller(ip)
+            }
+            step => step,
+        };
+        let Step::Caller(address) = step else { return step };
+        let proof = match found {
+            code::Frame::Inner { proof, .. } => proof,
+            code::Frame::Outermost => return Step::End,
+        };
+        match self.leads((walk.pid, walk.regions), frame, address, images) {
+            Leads::There => step,
+            Leads::Somewhere if proof != Proof::Call => step,
+            _ => Step::Uncovered,
+        }
+    }
+
+    /// A step whose rule reads the word `slot` below the stack pointer, which no copy of the stack
+    /// has: the code may have put the same elsewhere.
+    pub(super) fn by_moved(
+        &mut self,
+        walk: &Walk<'_>,
+        (frame, slot): (Frame, u64),
+        regs: &mut Regs,
+        images: &mut Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let Unwinder { modules, rules, .. } = self;
+        let Some((module, at)) = module_of(modules, frame, images) else {
+            return Step::Unreadable(slot);
+        };
+        let moved = module.moved(rules, at);
+        let Some((place, word)) = moved.and_then(|m| m.word(regs.sp, |a| walk.read(a))) else {
+            return Step::Unreadable(slot);
+        };
+        *reads = Reads::default();
+        let mut read = |a| {
+            let (address, word) = if a == slot { (place, Ok(word)) } else { (a, walk.read(a)) };
+            reads.note(address, word);
+            word
+        };
+        let mut caller = *regs;
+        let step = module.step(rules, at, false, &mut caller, &mut read);
+        let Step::Caller(address) = step else { return step };
+        if self.leads((walk.pid, walk.regions), frame, address, images) == Leads::Elsewhere {
+            return Step::Unreadable(slot);
+        }
+        *regs = caller;
+        step
+    }
+
+    /// One step up along the frame pointer, from code made at run time, of which nothing else is
+    /// known.
+    pub(super) fn by_pointer(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    ) -> Step {
+        let mut caller = *regs;
+        let step = module::frame_pointer_step(&mut caller, read);
+        let Step::Caller(address) = step else { return step };
+        if self.leads((walk.pid, walk.regions), frame, address, images) == Leads::Elsewhere {
+            return Step::Uncovered;
+        }
+        *regs = caller;
+        step
+    }
+
+    /// Whether the call before a return address, which no unwind information vouches for, leads
+    /// to the function of this frame.
+    pub(super) fn leads(
+        &mut self,
+        (pid, regions): (i32, &Regions),
+        frame: Frame,
+        address: u64,
+        images: &mut Images,
+    ) -> Leads {
+        let Unwinder { modules, rules, .. } = self;
+        let Some(caller) = locate(pid, regions, images, address, true) else {
+            return Leads::Elsewhere;
+        };
+        let Some((module, at)) = module_of(modules, caller, images) else {
+            // Of code made at run time there is no file; what cannot be read vouches for nothing.
+            return match is_run_time_code(&caller, images) {
+                true => Leads::Somewhere,
+                false => Leads::Elsewhere,
+            };
+        };
+        // The kernel put it there: no call leads to a signal handler.
+        if module.is_sigreturn(at, true) {
+            return Leads::Somewhere;
+        }
+        let same = caller.place.image == frame.place.image && frame.place.segment.is_some();
+        let to = same.then(|| frame.place.address + u64::from(frame.is_return));
+        module.leads(rules, at, to)
+    }
+}
+
+/// Offset of a frame's code in its file: for a return address, of what comes after the call.
+fn code_at(frame: &Frame, images: &Images) -> Option<usize> {
+    let (image, segment) = (frame.place.image?, frame.place.segment?);
+    let State::Elf(loaded) = &images.get(image).state else { return None };
+    let segment = loaded.elf.segments.get(usize::from(segment))?;
+    let after = frame.place.address + u64::from(frame.is_return);
+    let offset = after.checked_sub(segment.address)?.checked_add(segment.offset)?;
+    usize::try_from(offset).ok()
+}
+
+/// What comes after the call is the system call `exit`: this is where a C library's threads
+/// begin (musl's `__clone` has no unwind information).
+fn ends_the_thread(frame: &Frame, images: &Images) -> bool {
+    const SOON: usize = 16;
+    const MOV_60_AL_SYSCALL: [u8; 4] = [0xb0, 60, 0x0f, 0x05];
+    let Some((loaded, offset)) = loaded(frame, images).zip(code_at(frame, images)) else {
+        return false;
+    };
+    let after = loaded.bytes.get(offset..offset.saturating_add(SOON)).unwrap_or_default();
+    after.windows(4).any(|w| w == MOV_60_AL_SYSCALL)
+}
