@@ -1,0 +1,350 @@
+//! The program itself: it runs in the interrupt that takes a sample, before the kernel writes it.
+
+use std::io;
+
+use super::{CHUNK, header};
+use crate::sampler::bpf::btf::Btf;
+use crate::sampler::bpf::code::{Code, Helper, If, Label, Op, Reg, Size};
+use crate::sampler::bpf::sys::Map;
+use crate::sampler::bpf::{filter, steps};
+
+use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+
+const PAGE: i32 = 4096;
+
+/// The end of a stack that lies farther above the stack pointer belongs to another stack.
+const FARTHEST_END: i32 = 16 << 20;
+
+/// Bytes by which a program may begin above its first stack pointer: the dynamic linker that is run
+/// with a program takes its own arguments off. More would often reach the page behind the stack,
+/// which is not there and would be looked for at each sample.
+const SKIPPED_WORDS: i32 = 256;
+
+/// Bytes of the kernel's own copy that are copied again: the kernel may leave out so many where
+/// the rest of the record needs room, and what both have is compared.
+const OVERLAP: i32 = 6 << 10;
+
+/// Flags of `bpf_ringbuf_submit`.
+const NO_WAKEUP: i32 = 1;
+const FORCE_WAKEUP: i32 = 2;
+
+/// Where fields of the kernel's structs lie, and what the program calls.
+#[derive(Debug)]
+pub struct Kernel {
+    mm: i16,
+    start_stack: i16,
+    fsbase: i16,
+    tid: i16,
+    ip: i16,
+    sp: i16,
+    data: i16,
+    time: i16,
+    /// `bpf_cast_to_kern_ctx`.
+    cast: u32,
+}
+
+impl Kernel {
+    /// Of this kernel.
+    ///
+    /// # Errors
+    ///
+    /// It has not all of them: `bpf_cast_to_kern_ctx` came with Linux 6.2.
+    pub fn find(btf: &Btf) -> io::Result<Kernel> {
+        let task = |path: &[&str]| btf.field("task_struct", path);
+        Ok(Kernel {
+            mm: task(&["mm"])?,
+            start_stack: btf.field("mm_struct", &["start_stack"])?,
+            fsbase: task(&["thread", "fsbase"])?,
+            tid: task(&["pid"])?,
+            ip: btf.field("pt_regs", &["ip"])?,
+            sp: btf.field("pt_regs", &["sp"])?,
+            data: btf.field("bpf_perf_event_data_kern", &["data"])?,
+            time: btf.field("perf_sample_data", &["time"])?,
+            cast: btf.function("bpf_cast_to_kern_ctx")?,
+        })
+    }
+}
+
+/// What the program is written with.
+pub struct Writer<'a> {
+    /// The ring buffer, and its size in bytes.
+    pub ring: &'a Map,
+    /// See [`Writer::ring`].
+    pub ring_size: u32,
+    /// Counts the stacks that the ring had no room for.
+    pub lost: &'a Map,
+    /// This kernel's structs.
+    pub kernel: &'a Kernel,
+    /// Bytes of the kernel's own copy of a stack.
+    pub dump: u32,
+    /// Bytes that are copied at most, a multiple of [`CHUNK`].
+    pub cap: u32,
+    /// The samples of other processes are dropped.
+    pub processes: Option<&'a Map>,
+    /// How the kernel is shown that the loop ends.
+    pub end: LoopEnd,
+}
+
+/// How the kernel's verifier sees that a loop ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopEnd {
+    /// By an instruction of Linux 6.9: it follows a few rounds, which takes 2 ms.
+    MayGoto,
+    /// By a counter: it follows each round, which takes 200 ms for 2 MiB.
+    Counter,
+}
+
+/// Where things lie on the program's stack.
+const WORD: i16 = -16;
+const TIME: i16 = -24;
+const TID: i16 = -32;
+const IP: i16 = -40;
+const SP: i16 = -48;
+const HOLES: i16 = -56;
+const LENGTH: i16 = -64;
+/// Two words, before there are [`LENGTH`] and [`HOLES`].
+const BOUNDS: i16 = -64;
+
+/// Reads so many bytes of the thread's memory at the address in `R3` to a place on the program's
+/// stack, or jumps to `failed`.
+fn read(c: &mut Code, to: i16, bytes: i32, failed: Label) {
+    c.op(Op::Mov, R1, R10);
+    c.op_value(Op::Add, R1, i32::from(to));
+    c.op_value(Op::Mov, R2, bytes);
+    c.call(Helper::ProbeReadUser);
+    c.jump_if_value(If::Differ, R0, 0, failed);
+}
+
+impl Writer<'_> {
+    /// The program. In the loop `R6` counts chunks, `R7` is the address that is copied next, `R8`
+    /// the end, `R9` the record.
+    pub fn program(&self) -> Vec<u64> {
+        let mut c = Code::default();
+        let [out, copy] = [(); 2].map(|()| c.label());
+        self.look_at_thread(&mut c, out);
+        self.find_end(&mut c, out);
+        self.find_begin(&mut c, copy, out);
+        c.put(copy);
+        self.copy(&mut c, out);
+        c.put(out);
+        c.exit_with(1);
+        c.finish()
+    }
+
+    /// Time, thread and registers; `R6` = the stack pointer, `R7` = the base of its thread-local
+    /// memory, `R8` = where the process's first stack began. A thread of the kernel has none.
+    fn look_at_thread(&self, c: &mut Code, out: Label) {
+        let k = self.kernel;
+        if let Some(processes) = self.processes {
+            c.op(Op::Mov, R9, R1);
+            filter::drop_others(c, processes);
+            c.op(Op::Mov, R1, R9);
+        }
+        c.call_function(k.cast);
+        c.load(Size::Long, R1, R0, k.data);
+        c.load(Size::Long, R1, R1, k.time);
+        c.store(Size::Long, R10, TIME, R1);
+        c.call(Helper::CurrentTask);
+        c.op(Op::Mov, R9, R0);
+        c.load(Size::Long, R1, R9, k.mm);
+        c.load(Size::Long, R8, R1, k.start_stack);
+        c.jump_if_value(If::Equal, R8, 0, out);
+        c.load(Size::Word, R1, R9, k.tid);
+        c.store(Size::Long, R10, TID, R1);
+        c.load(Size::Long, R7, R9, k.fsbase);
+        c.op(Op::Mov, R1, R9);
+        c.call(Helper::TaskRegs);
+        c.load(Size::Long, R6, R0, k.sp);
+        c.store(Size::Long, R10, SP, R6);
+        c.load(Size::Long, R1, R0, k.ip);
+        c.store(Size::Long, R10, IP, R1);
+    }
+
+    /// `R8` = where the stack ends:
+    ///
+    /// - C libraries keep a thread's own memory right above its stack. By the ABI it begins with its
+    ///   own address (`%fs:0`), so other memory is not taken for it.
+    /// - Go keeps the goroutine that runs in the word before (`%fs:-8`), and that begins with the
+    ///   bounds of its stack. They count if the stack pointer lies between them.
+    /// - The first thread's frames end where the kernel began its stack.
+    ///
+    /// Where other stacks (coroutines') end is not known: to copy what lies above them would cost
+    /// each sample as much as a deep stack. Jumps to `out`.
+    fn find_end(&self, c: &mut Code, out: Label) {
+        let [goroutine, first, known] = [(); 3].map(|()| c.label());
+        c.op(Op::Mov, R1, R6);
+        c.op_value(Op::Add, R1, FARTHEST_END);
+        c.jump_if(If::AtLeast, R6, R7, goroutine);
+        c.jump_if(If::Greater, R7, R1, goroutine);
+        c.op(Op::Mov, R3, R7);
+        read(c, WORD, 8, goroutine);
+        c.load(Size::Long, R1, R10, WORD);
+        c.jump_if(If::Differ, R1, R7, goroutine);
+        c.op(Op::Mov, R8, R7);
+        c.jump(known);
+
+        c.put(goroutine);
+        c.op(Op::Mov, R3, R7);
+        c.op_value(Op::Add, R3, -8);
+        read(c, WORD, 8, first);
+        c.load(Size::Long, R3, R10, WORD);
+        read(c, BOUNDS, 16, first);
+        c.load(Size::Long, R1, R10, BOUNDS);
+        c.jump_if(If::Greater, R1, R6, first);
+        c.load(Size::Long, R2, R10, BOUNDS + 8);
+        c.jump_if(If::AtLeast, R6, R2, first);
+        c.op(Op::Mov, R1, R6);
+        c.op_value(Op::Add, R1, FARTHEST_END);
+        c.jump_if(If::Greater, R2, R1, first);
+        c.op(Op::Mov, R8, R2);
+        c.jump(known);
+
+        c.put(first);
+        c.op(Op::Mov, R1, R6);
+        c.op_value(Op::Add, R1, FARTHEST_END);
+        c.op_value(Op::Add, R8, SKIPPED_WORDS);
+        c.jump_if(If::AtLeast, R6, R8, out);
+        c.jump_if(If::Greater, R8, R1, out);
+        c.put(known);
+        c.op_value(Op::Add, R8, PAGE - 1);
+        c.op_value(Op::And, R8, -PAGE);
+    }
+
+    /// `R7` = where to begin: at the first page that is not there, since the kernel's own copy ends
+    /// before it, or before the end of that copy. Jumps to `out` if the copy reaches the end.
+    fn find_begin(&self, c: &mut Code, copy: Label, out: Label) {
+        c.op(Op::Mov, R7, R6);
+        c.op_value(Op::And, R7, -PAGE);
+        for _ in 0..(self.dump as i32 - OVERLAP).max(0) / PAGE {
+            c.jump_if(If::AtLeast, R7, R8, out);
+            c.op(Op::Mov, R3, R7);
+            read(c, WORD, 8, copy);
+            c.op_value(Op::Add, R7, PAGE);
+        }
+        c.jump_if(If::AtLeast, R7, R8, out);
+    }
+
+    fn copy(&self, c: &mut Code, out: Label) {
+        let [again, full, whole, lost, next] = [(); 5].map(|()| c.label());
+        c.op_value(Op::Mov, R6, 0);
+        self.limit(c);
+        c.put(again);
+        match self.end {
+            LoopEnd::MayGoto => c.may_jump(out),
+            LoopEnd::Counter => {
+                c.jump_if_value(If::AtLeast, R6, (self.cap / CHUNK) as i32, out);
+            }
+        }
+        c.jump_if(If::AtLeast, R7, R8, out);
+        c.map(R1, self.ring.fd());
+        c.op_value(Op::Mov, R2, header::SIZE as i32 + CHUNK as i32);
+        c.op_value(Op::Mov, R3, 0);
+        c.call(Helper::RingReserve);
+        c.jump_if_value(If::Equal, R0, 0, lost);
+        c.op(Op::Mov, R9, R0);
+        c.store_value(Size::Long, R10, HOLES, 0);
+        c.op(Op::Mov, R2, R8);
+        c.op(Op::Sub, R2, R7);
+        c.jump_if_value(If::Less, R2, CHUNK as i32, full);
+        c.op_value(Op::Mov, R2, CHUNK as i32);
+        c.put(full);
+        c.store(Size::Long, R10, LENGTH, R2);
+        c.op(Op::Mov, R1, R9);
+        c.op_value(Op::Add, R1, header::SIZE as i32);
+        c.op(Op::Mov, R3, R7);
+        c.call(Helper::ProbeReadUser);
+        c.jump_if_value(If::Equal, R0, 0, whole);
+        self.copy_pages(c, next);
+        c.put(whole);
+        self.submit(c);
+
+        c.put(next);
+        c.op_value(Op::Add, R6, 1);
+        c.op_value(Op::Add, R7, CHUNK as i32);
+        c.jump(again);
+
+        c.put(lost);
+        c.store_value(Size::Word, R10, steps::KEY, 0);
+        steps::look_up(c, self.lost, out);
+        c.op_value(Op::Mov, R2, 1);
+        c.add_to(R0, 0, R2, R1);
+        c.jump(out);
+    }
+
+    /// `R8` = the end of what is copied at most.
+    fn limit(&self, c: &mut Code) {
+        let near = c.label();
+        c.op(Op::Mov, R1, R7);
+        c.op_value(Op::Add, R1, self.cap as i32);
+        c.jump_if(If::AtLeast, R1, R8, near);
+        c.op(Op::Mov, R8, R1);
+        c.put(near);
+    }
+
+    /// Copies page by page: some are not there. Without branches for each, of which the kernel
+    /// would follow all combinations. A chunk without any page is not sent.
+    fn copy_pages(&self, c: &mut Code, next: Label) {
+        let some = c.label();
+        let pages = CHUNK as i32 / PAGE;
+        for page in 0..pages {
+            c.op(Op::Mov, R1, R9);
+            c.op_value(Op::Add, R1, header::SIZE as i32 + page * PAGE);
+            c.op_value(Op::Mov, R2, PAGE);
+            c.op(Op::Mov, R3, R7);
+            c.op_value(Op::Add, R3, page * PAGE);
+            c.call(Helper::ProbeReadUser);
+            // 1 for an error.
+            c.op_value(Op::Rsh, R0, 63);
+            c.op_value(Op::Lsh, R0, page);
+            c.load(Size::Long, R1, R10, HOLES);
+            c.op(Op::Add, R1, R0);
+            c.store(Size::Long, R10, HOLES, R1);
+        }
+        c.load(Size::Long, R1, R10, HOLES);
+        c.jump_if_value(If::Differ, R1, (1 << pages) - 1, some);
+        // It takes room until prof has read it, too.
+        self.wake_when_due(c);
+        c.op(Op::Mov, R1, R9);
+        c.call(Helper::RingDiscard);
+        c.jump(next);
+        c.put(some);
+    }
+
+    /// Hands out the record.
+    fn submit(&self, c: &mut Code) {
+        for (at, from) in [
+            (header::TIME, TIME),
+            (header::TID, TID),
+            (header::SP, SP),
+            (header::IP, IP),
+            (header::LENGTH, LENGTH),
+            (header::HOLES, HOLES),
+        ] {
+            c.load(Size::Long, R1, R10, from);
+            c.store(Size::Long, R9, at, R1);
+        }
+        c.store(Size::Long, R9, header::FROM, R7);
+        c.store(Size::Long, R9, header::INDEX, R6);
+        self.wake_when_due(c);
+        c.op(Op::Mov, R1, R9);
+        c.call(Helper::RingSubmit);
+    }
+
+    /// `R2` = the flags for [`Helper::RingSubmit`] and [`Helper::RingDiscard`]: prof is woken each
+    /// time that another quarter of the ring is full, by all records of the first eighth behind that.
+    /// The first one may see a place that is farther: other CPUs write, too.
+    fn wake_when_due(&self, c: &mut Code) {
+        let quiet = c.label();
+        c.map(R1, self.ring.fd());
+        // `BPF_RB_AVAIL_DATA`
+        c.op_value(Op::Mov, R2, 0);
+        c.call(Helper::RingQuery);
+        let quarter = self.ring_size as i32 / 4;
+        c.op_value(Op::Mov, R2, NO_WAKEUP);
+        c.jump_if_value(If::Less, R0, quarter, quiet);
+        c.op_value(Op::And, R0, quarter - 1);
+        c.jump_if_value(If::AtLeast, R0, quarter / 8, quiet);
+        c.op_value(Op::Mov, R2, FORCE_WAKEUP);
+        c.put(quiet);
+    }
+}

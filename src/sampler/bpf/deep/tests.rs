@@ -1,0 +1,50 @@
+use super::*;
+
+#[test]
+fn what_is_copied_costs_no_more_than_its_share() {
+    assert_eq!(cap(99), Some(DEEPEST));
+    assert_eq!(cap(1), Some(DEEPEST));
+    assert_eq!(cap(999), Some(256 << 10));
+    assert_eq!(cap(4000), Some(64 << 10));
+    assert_eq!(cap(0), Some(64 << 10));
+    assert_eq!(cap(10_000), None);
+    for hertz in [1, 99, 199, 999, 4999, 9999] {
+        let cap = u64::from(cap(hertz).unwrap_or(0));
+        assert!(cap / 1024 * NANOS_PER_KIB * hertz <= SHARE, "{hertz}");
+    }
+}
+
+/// Whether this user may load programs, on a kernel that has what they need.
+fn may_load() -> bool {
+    match check() {
+        Ok(()) => return true,
+        Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
+            eprintln!("skipped: this user may not load programs into the kernel");
+        }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => eprintln!("skipped: {why}"),
+        Err(why) => panic!("{why}"),
+    }
+    false
+}
+
+/// Also for the largest copy, whose rounds it may have to follow one by one.
+#[test]
+fn the_kernel_accepts_the_program_with_each_end_of_the_loop() {
+    if !may_load() {
+        return;
+    }
+    let deep = Deep::new(DEEPEST).unwrap();
+    let load = |end| {
+        let program = deep.program(crate::sampler::MAX_DUMP, None, end);
+        sys::load_for_samples("prof_deep", &program)
+    };
+    load(LoopEnd::Counter).unwrap();
+    if let Err(why) = load(LoopEnd::MayGoto) {
+        // Linux 6.9.
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap());
+        let version = (numbers.next().unwrap(), numbers.next().unwrap());
+        assert!(version < (6, 9), "{why}");
+        eprintln!("skipped: this kernel has no may_goto");
+    }
+}

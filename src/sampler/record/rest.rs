@@ -1,0 +1,138 @@
+//! What lies beyond the kernel's copy of a stack, read at the same moment.
+
+/// Bytes of a chunk, but of the last one.
+pub const CHUNK: usize = 32 << 10;
+
+const PAGE: usize = 4096;
+
+/// A part of a stack. A page that was not there is none of it: it is not a page of zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    bytes: &'a [u8],
+    holes: u8,
+}
+
+impl<'a> Chunk<'a> {
+    /// `holes` has a bit for each page that is not there.
+    pub fn new(bytes: &'a [u8], holes: u8) -> Chunk<'a> {
+        Chunk { bytes, holes }
+    }
+
+    /// A page, or what there is of the last one.
+    fn page(&self, page: usize) -> Option<&'a [u8]> {
+        let hole = self.holes >> page & 1 != 0;
+        let bytes = self.bytes.get(page * PAGE..)?;
+        (!hole && !bytes.is_empty()).then(|| &bytes[..bytes.len().min(PAGE)])
+    }
+}
+
+/// Chunks of [`CHUNK`] bytes, from an address on that is a multiple of a page's size; those that
+/// are not there are empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rest<'a> {
+    from: u64,
+    chunks: &'a [Chunk<'a>],
+}
+
+impl<'a> Rest<'a> {
+    /// From an address on.
+    pub fn new(from: u64, chunks: &'a [Chunk<'a>]) -> Rest<'a> {
+        Rest { from, chunks }
+    }
+
+    /// There is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// The word at an address, if it is there.
+    pub fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.from)?).ok()?;
+        let chunk = self.chunks.get(at / CHUNK)?;
+        let page = chunk.page(at % CHUNK / PAGE)?;
+        match page.get(at % PAGE..)?.first_chunk() {
+            Some(word) => Some(u64::from_le_bytes(*word)),
+            None => self.torn(address),
+        }
+    }
+
+    /// A word that is not aligned, and lies on two pages.
+    fn torn(&self, address: u64) -> Option<u64> {
+        let (first, shift) = (address & !7, (address & 7) * 8);
+        if shift == 0 {
+            return None;
+        }
+        let (low, high) = (self.word(first)?, self.word(first.checked_add(8)?)?);
+        Some(low >> shift | high << (64 - shift))
+    }
+
+    /// Where `copy`, which begins at an address, has the same bytes, they are equal.
+    pub fn agrees(&self, start: u64, copy: &[u8]) -> bool {
+        let end = start.saturating_add(copy.len() as u64);
+        let chunks = self.chunks.iter().enumerate();
+        chunks.flat_map(|(i, chunk)| (0..CHUNK / PAGE).map(move |page| (i, chunk, page))).all(
+            |(i, chunk, page)| {
+                let from = self.from + (i * CHUNK + page * PAGE) as u64;
+                let Some(bytes) = chunk.page(page).filter(|_| from < end) else { return true };
+                let (first, last) = (from.max(start), end.min(from + bytes.len() as u64));
+                if first >= last {
+                    return true;
+                }
+                let ours = &bytes[(first - from) as usize..(last - from) as usize];
+                let theirs = &copy[(first - start) as usize..(last - start) as usize];
+                ours == theirs
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(from: u64, length: usize) -> Vec<u8> {
+        (from / 8..).flat_map(|i| (i * 8).to_le_bytes()).take(length).collect()
+    }
+
+    #[test]
+    fn a_hole_is_not_there() {
+        let (first, second) = (bytes(0x10000, CHUNK), bytes(0x10000 + CHUNK as u64, 5000));
+        let chunks = [Chunk::new(&first, 0b100), Chunk::new(&second, 0)];
+        let rest = Rest::new(0x10000, &chunks);
+        for there in [0x10000, 0x11ff8, 0x13000, 0x17ff8, 0x18000, 0x19380] {
+            assert_eq!(rest.word(there), Some(there), "{there:x}");
+        }
+        for not_there in [0, 0xfff8, 0x12000, 0x12ff8, 0x19388, u64::MAX] {
+            assert_eq!(rest.word(not_there), None, "{not_there:x}");
+        }
+        // Words that are not aligned: within a page, on two, and half in a hole.
+        assert_eq!(rest.word(0x10004), Some(0x0001_0008_0000_0000));
+        assert_eq!(rest.word(0x10ffc), Some(0x0001_1000_0000_0000));
+        assert_eq!(rest.word(0x11ffc), None);
+        assert_eq!(Rest::default().word(0), None);
+    }
+
+    #[test]
+    fn a_chunk_that_was_lost_is_not_there() {
+        let last = bytes(0x18000, 4096);
+        let chunks = [Chunk::default(), Chunk::new(&last, 0)];
+        let rest = Rest::new(0x10000, &chunks);
+        assert_eq!((rest.word(0x10000), rest.word(0x18008)), (None, Some(0x18008)));
+    }
+
+    #[test]
+    fn what_both_copies_have_must_be_equal() {
+        let first = bytes(0x10000, CHUNK);
+        let chunks = [Chunk::new(&first, 0b10)];
+        let rest = Rest::new(0x10000, &chunks);
+        let copy = bytes(0xf800, 0x2000);
+        assert!(rest.agrees(0xf800, &copy));
+        for (changed, agrees) in [(0x7ff, true), (0x800, false), (0x17ff, false), (0x1800, true)] {
+            let mut copy = copy.clone();
+            copy[changed] ^= 1;
+            assert_eq!(rest.agrees(0xf800, &copy), agrees, "{changed:x}");
+        }
+        assert!(rest.agrees(0x8000, &bytes(0, 0x8000)), "they have nothing in common");
+        assert!(rest.agrees(u64::MAX - 7, &[0; 32]));
+    }
+}
