@@ -1,0 +1,76 @@
+//! What the kernel counted of the events.
+
+use super::Attacher;
+
+/// What the kernel counted of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// In the event's unit.
+    pub count: u64,
+    /// How long the event could have been counted, in nanoseconds.
+    pub enabled: u64,
+    /// How long it was: less where events take turns, because there are more than counters.
+    pub running: u64,
+}
+
+impl Counted {
+    /// The count of the whole time, if a part of it was not counted.
+    pub fn scaled(self) -> Option<u64> {
+        // A thousandth is what it takes to start and stop.
+        let whole = u128::from(self.running) * 1001 >= u128::from(self.enabled) * 1000;
+        if whole || self.running == 0 {
+            return None;
+        }
+        let scaled = u128::from(self.count) * u128::from(self.enabled) / u128::from(self.running);
+        Some(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+}
+
+/// What the kernel counted by the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Each event.
+    pub events: Vec<Counted>,
+    /// Samples that could not be written.
+    pub lost: u64,
+}
+
+impl Attacher {
+    /// Reads all counters: what the kernel counted of each event, inherited ones included, and
+    /// the samples of all events that it could not write.
+    pub fn totals(&mut self) -> Totals {
+        let mut totals = Totals { events: vec![Counted::default(); self.events.len()], lost: 0 };
+        for counter in self.counters.iter_mut().chain(&mut self.retired) {
+            let Ok(data) = counter.read_full() else { continue };
+            totals.lost += data.lost().unwrap_or(0);
+            if let Some(opened) = self.ids.get(&counter.id()) {
+                let counted = &mut totals.events[usize::from(opened.event)];
+                let time = |time: Option<std::time::Duration>| time.unwrap_or_default().as_nanos();
+                counted.count += data.count();
+                counted.running += time(data.time_running()) as u64;
+                counted.enabled += time(data.time_enabled()) as u64;
+            }
+        }
+        if !self.cpu_wide {
+            // On each CPU, a thread's event waits while the thread is on another.
+            let cpus = self.cpus.len() as u64;
+            totals.events.iter_mut().for_each(|counted| counted.enabled /= cpus);
+        }
+        totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counted;
+
+    #[test]
+    fn events_that_took_turns_are_scaled() {
+        let of = |count, enabled, running| Counted { count, enabled, running }.scaled();
+        assert_eq!(of(1000, 4_000_000, 1_000_000), Some(4000));
+        assert_eq!(of(1000, 1_000_000, 1_000_000), None);
+        assert_eq!(of(1000, 1_000_500, 1_000_000), None, "started a moment later");
+        assert_eq!(of(0, 1_000_000, 0), None, "never counted");
+        assert_eq!(of(u64::MAX, u64::MAX, 1 << 20), Some(u64::MAX));
+    }
+}

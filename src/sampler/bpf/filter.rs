@@ -1,0 +1,208 @@
+//! Which processes are sampled, decided in the kernel, when whole CPUs are sampled for the sake of a
+//! few processes: a program at the sampling event drops the samples of all others before they are
+//! written, so that what else runs on the machine fills no ring.
+//!
+//! The processes are known by their numbers. A program at `sched_process_fork` adds what they start
+//! before it runs, and takes a number away that somebody else's child gets. Nobody is taken away who
+//! ends: the kernel still works for a while for a process that does. If there is no room for a
+//! process, all samples are written from then on, since
+//! [`ProcessFilter`](crate::sampler::filter::ProcessFilter) looks at them again.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use perf_event_open_sys::ioctls;
+
+use super::btf::Btf;
+use super::code::{Code, Helper, If, Op, Reg, Size};
+use super::steps::{self, KEY};
+use super::sys::{self, Map, MapKind, Programs};
+
+use Reg::{R0, R1, R2, R6, R10};
+
+/// Most processes that the kernel knows at once.
+const MAX_PROCESSES: u32 = 1 << 17;
+
+/// The idle thread's number, which no process has: its value is 1 if a process is missing.
+const MISSING: i32 = 0;
+
+/// Where a value begins on the stack.
+const VALUE: i16 = -24;
+/// Where the number of this process is kept.
+const OWN: i16 = -32;
+
+/// The programs and what they share with prof.
+#[derive(Debug)]
+pub struct Filter {
+    processes: Map,
+    /// Follows what processes start as long as this lives.
+    _births: Programs,
+    /// What runs at the sampling events, if nothing else does that does the same.
+    program: OwnedFd,
+}
+
+impl Filter {
+    /// Loads the programs and begins to follow what processes start; none is known yet.
+    ///
+    /// # Errors
+    ///
+    /// This kernel is too old, or this user may not.
+    pub fn load(kernel: &Btf) -> io::Result<Filter> {
+        Filter::with_room(kernel, MAX_PROCESSES)
+    }
+
+    fn with_room(kernel: &Btf, entries: u32) -> io::Result<Filter> {
+        let processes = Map::new(MapKind::Hash, (4, 4), entries)?;
+        processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
+        let births = is_born(&processes, kernel.field("task_struct", &["tgid"])?);
+        let mut births = Programs::load(kernel, &[("sched_process_fork", births)])?;
+        let program = sys::load_for_samples("prof_filter", &alone(&processes))?;
+        births.attach()?;
+        Ok(Filter { processes, _births: births, program })
+    }
+
+    /// Samples this process, and those that it starts from now on; everybody, if there is no room.
+    pub fn insert(&self, pid: i32) {
+        if self.processes.set(&pid.to_ne_bytes(), &1_u32.to_ne_bytes()).is_err() {
+            self.admit_all();
+        }
+    }
+
+    /// Lets an event of a CPU sample these processes only. It must not be enabled yet.
+    pub fn attach(&self, event: RawFd) {
+        // SAFETY: both descriptors are open; the call only links them.
+        if unsafe { ioctls::SET_BPF(event, self.program.as_raw_fd() as u32) } < 0 {
+            self.admit_all();
+        }
+    }
+
+    /// Whom it samples, for [`drop_others`].
+    pub fn processes(&self) -> &Map {
+        &self.processes
+    }
+
+    /// There was room for all processes, and each event drops the samples of others.
+    pub fn is_complete(&self) -> bool {
+        let mut value = [0; 8];
+        let read = self.processes.get(&MISSING.to_ne_bytes(), &mut value, 1);
+        read.is_ok() && value == [0; 8]
+    }
+
+    fn admit_all(&self) {
+        // The key has a value, so there is room.
+        let _ = self.processes.set(&MISSING.to_ne_bytes(), &1_u32.to_ne_bytes());
+    }
+}
+
+/// The program that does nothing but to drop the samples of others.
+fn alone(processes: &Map) -> Vec<u64> {
+    let mut c = Code::default();
+    drop_others(&mut c, processes);
+    c.exit_with(1);
+    c.finish()
+}
+
+/// Ends a program at a sampling event with 0, which drops the sample, unless the process that runs is
+/// one of `processes`. Overwrites the registers that calls do.
+pub fn drop_others(c: &mut Code, processes: &Map) {
+    let [unknown, no, yes] = [(); 3].map(|()| c.label());
+    c.call(Helper::PidTgid);
+    c.op_value(Op::Rsh, R0, 32);
+    c.store(Size::Word, R10, KEY, R0);
+    steps::look_up(c, processes, unknown);
+    c.load(Size::Word, R1, R0, 0);
+    // The idle thread has no samples, but if it had, its value is no process's.
+    c.jump_if_value(If::Equal, R1, 0, no);
+    c.jump(yes);
+    c.put(unknown);
+    c.store_value(Size::Word, R10, KEY, MISSING);
+    steps::look_up(c, processes, no);
+    c.load(Size::Word, R1, R0, 0);
+    c.jump_if_value(If::Differ, R1, 0, yes);
+    c.put(no);
+    c.exit();
+    c.put(yes);
+}
+
+/// `sched_process_fork(parent, child)`, in the parent. `tgid`: where a thread has the number of its
+/// process.
+fn is_born(processes: &Map, tgid: i16) -> Vec<u64> {
+    let mut c = Code::default();
+    let [other, out] = [(); 2].map(|()| c.label());
+    c.load(Size::Long, R6, R1, 8);
+    c.load(Size::Word, R6, R6, tgid);
+    c.call(Helper::PidTgid);
+    c.op_value(Op::Rsh, R0, 32);
+    // A thread of the same process.
+    c.jump_if(If::Equal, R0, R6, out);
+    c.store(Size::Word, R10, OWN, R0);
+    c.store(Size::Word, R10, KEY, R6);
+    steps::look_up_at(&mut c, processes, OWN, other);
+    c.store_value(Size::Word, R10, VALUE, 1);
+    steps::update(&mut c, processes, VALUE);
+    c.jump_if_value(If::Equal, R0, 0, out);
+    c.store_value(Size::Word, R10, KEY, MISSING);
+    steps::look_up(&mut c, processes, out);
+    c.op_value(Op::Mov, R2, 1);
+    c.store(Size::Word, R0, 0, R2);
+    c.jump(out);
+    c.put(other);
+    steps::delete(&mut c, processes);
+    c.put(out);
+    c.exit();
+    c.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn loaded(test: &str, entries: u32) -> Option<Filter> {
+        let loaded = Btf::of_kernel().and_then(|kernel| Filter::with_room(&kernel, entries));
+        match loaded {
+            Ok(filter) => Some(filter),
+            Err(why) => {
+                println!("SKIPPED: {test}: {why}");
+                None
+            }
+        }
+    }
+
+    fn value(filter: &Filter, pid: i32) -> Option<u32> {
+        let mut value = [0; 8];
+        filter.processes.get(&pid.to_ne_bytes(), &mut value, 1).ok()?;
+        Some(u32::from_ne_bytes(*value.first_chunk().unwrap()))
+    }
+
+    #[test]
+    fn what_a_process_starts_is_known_before_it_runs() {
+        let Some(filter) = loaded("what_a_process_starts_is_known_before_it_runs", 1 << 16) else {
+            return;
+        };
+        let ended = |mut command: Command| {
+            let mut child = command.spawn().unwrap();
+            child.wait().unwrap();
+            child.id() as i32
+        };
+        let before = ended(Command::new("true"));
+        filter.insert(std::process::id() as i32);
+        filter.insert(std::process::id() as i32);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "true; sh -c 'exit 0' & wait"]);
+        let after = ended(shell);
+        assert_eq!((value(&filter, before), value(&filter, after)), (None, Some(1)));
+        assert!(filter.processes.entries().count() >= 4, "its children's children, too");
+        assert_eq!(value(&filter, MISSING), Some(0));
+    }
+
+    #[test]
+    fn all_are_sampled_when_there_is_no_room() {
+        let Some(filter) = loaded("all_are_sampled_when_there_is_no_room", 2) else { return };
+        filter.insert(std::process::id() as i32);
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(value(&filter, MISSING), Some(1));
+    }
+}

@@ -1,0 +1,174 @@
+//! CPUs that go offline and come back while they are recorded.
+
+use std::fs::File;
+
+use super::Session;
+use crate::process::procfs;
+use crate::sampler::{Options, Target};
+
+/// Which CPUs are there.
+pub struct Hotplug {
+    /// Those that are recorded.
+    cpus: Vec<u32>,
+    /// The same: it was offline when it was looked last.
+    offline: Vec<bool>,
+    /// The same: it was offline at some time.
+    left: Vec<bool>,
+    /// Those that are not recorded but would be, had they been there from the beginning.
+    others: Vec<u32>,
+    /// All that are online are recorded.
+    all: bool,
+    /// Events of CPUs that come back can be opened again.
+    returns: bool,
+    /// The kernel's list of those that are online; it is read several times a second.
+    list: Option<File>,
+}
+
+impl Hotplug {
+    /// Of a recording of these CPUs.
+    pub fn new(options: &Options, cpus: Vec<u32>) -> Hotplug {
+        let not = vec![false; cpus.len()];
+        Hotplug {
+            cpus,
+            offline: not.clone(),
+            left: not,
+            others: Vec::new(),
+            all: options.cpus.is_none(),
+            returns: !matches!(options.target, Target::Cgroup(_)),
+            list: procfs::open_online_cpus(),
+        }
+    }
+
+    /// Takes note of who is online now; returns the indices of those that have come back.
+    fn look(&mut self, online: &[u32]) -> Vec<usize> {
+        let mut back = Vec::new();
+        for (at, cpu) in self.cpus.iter().enumerate() {
+            let offline = !online.contains(cpu);
+            if self.offline[at] && !offline {
+                back.push(at);
+            }
+            self.offline[at] = offline;
+            self.left[at] |= offline;
+        }
+        if self.all {
+            let new = online.iter().filter(|cpu| !self.cpus.contains(cpu));
+            let new: Vec<u32> = new.filter(|cpu| !self.others.contains(cpu)).copied().collect();
+            self.others.extend(new);
+        }
+        back
+    }
+
+    /// What a user should know of CPUs that were not there all the time.
+    pub fn notes(&self) -> Vec<String> {
+        let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let left: Vec<u32> =
+            self.cpus.iter().zip(&self.left).filter(|(_, left)| **left).map(|(&c, _)| c).collect();
+        let mut notes = Vec::new();
+        if !left.is_empty() {
+            let then = match self.returns {
+                true => "was sampled again within about 0.2 s after it came back, if it did",
+                false => "was not sampled any more",
+            };
+            notes.push(format!("CPU {} went offline during the recording: it {then}", list(&left)));
+        }
+        if !self.others.is_empty() {
+            notes.push(format!(
+                "CPU {} came online during the recording and was not sampled",
+                list(&self.others)
+            ));
+        }
+        notes
+    }
+}
+
+impl Session {
+    /// Samples CPUs that have come back; to be called a few times a second. Events of threads stay
+    /// with them.
+    pub fn follow_cpus(&mut self) {
+        if !self.attacher.is_cpu_wide() || !self.counts.is_empty() {
+            return;
+        }
+        let list = self.hotplug.list.as_ref();
+        let Some(online) = list.and_then(procfs::read_online_cpus) else { return };
+        for at in self.hotplug.look(&online) {
+            if !self.hotplug.returns {
+                continue;
+            }
+            match self.attacher.reopen(at, self.rings.outputs()) {
+                Ok(()) => {
+                    let samples = self.rings.outputs().samples;
+                    let _ = self.programs.connect(&self.attacher, samples);
+                }
+                // It has gone again.
+                Err(_) => self.hotplug.offline[at] = true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::sampler::{Event, EventSpec, Rate, Stacks};
+
+    fn watched(cpus: &[u32]) -> Hotplug {
+        let options = Options::new(Target::Everything, Rate::Frequency(99), Stacks::None);
+        Hotplug::new(&options, cpus.to_vec())
+    }
+
+    #[test]
+    fn a_cpu_that_comes_back_is_noticed_once() {
+        let mut hotplug = watched(&[0, 1, 2]);
+        assert!(hotplug.look(&[0, 1, 2]).is_empty() && hotplug.notes().is_empty());
+        assert!(hotplug.look(&[0, 2]).is_empty());
+        assert_eq!(hotplug.look(&[0, 1, 2]), [1]);
+        assert!(hotplug.look(&[0, 1, 2, 5]).is_empty());
+        let notes = hotplug.notes().join("; ");
+        assert!(notes.contains("CPU 1 went offline") && notes.contains("CPU 5 came"), "{notes}");
+    }
+
+    /// As the kernel does it with the events of a CPU that goes offline.
+    #[test]
+    fn a_cpu_that_comes_back_is_sampled_again() {
+        let target = Target::Processes { pids: vec![std::process::id() as i32], tree: false };
+        let options = Options {
+            events: vec![EventSpec::cpu_clock()],
+            ..Options::new(target, Rate::Frequency(999), Stacks::FramePointer)
+        };
+        let mut session = match Session::open(&options, None) {
+            Ok(session) if session.is_cpu_wide() => session,
+            _ => {
+                println!(
+                    "SKIPPED: a_cpu_that_comes_back_is_sampled_again: this user may not sample CPUs"
+                );
+                return;
+            }
+        };
+        session.begin();
+        for counter in &mut session.attacher.counters {
+            counter.disable().unwrap();
+        }
+        session.drain(u64::MAX, |_| {});
+        let samples = |session: &mut Session| {
+            let (mut samples, until) = (0, Instant::now() + Duration::from_millis(200));
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            session.drain(u64::MAX, |event| {
+                samples += u32::from(matches!(event, Event::Sample { .. }));
+            });
+            samples
+        };
+        assert_eq!(samples(&mut session), 0);
+        session.hotplug.offline.fill(true);
+        session.follow_cpus();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while samples(&mut session) == 0 {
+            assert!(Instant::now() < deadline, "it is not sampled again");
+        }
+        session.stop();
+        assert!(session.cpu_time().is_none() && session.stats().lost == 0);
+    }
+}

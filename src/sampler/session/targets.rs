@@ -1,0 +1,162 @@
+//! Which CPUs are sampled, and how a session's events get on its target.
+
+use crate::process::procfs;
+use crate::sampler::attach::{Attacher, Who};
+use crate::sampler::bpf::Told;
+use crate::sampler::bpf::filter::Filter;
+use crate::sampler::events::Kind;
+use crate::sampler::filter::ProcessFilter;
+use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::rings::Rings;
+use crate::sampler::{Error, Options, Rate, Target, target};
+
+use super::CPU_WIDE_PERIOD;
+
+pub(super) fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
+    let online = procfs::online_cpus();
+    let Some(wanted) = &options.cpus else { return Ok(online) };
+    if let Some(missing) = wanted.iter().find(|c| !online.contains(c)) {
+        let last = online.last().copied().unwrap_or(0);
+        return Err(Error::usage(format!(
+            "CPU {missing} is not online; this machine has {} CPUs up to number {last}",
+            online.len()
+        )));
+    }
+    Ok(wanted.clone())
+}
+
+/// Decides between events on whole CPUs (true) and events on the target's threads.
+///
+/// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
+/// costs the others little: CPU time only, at no more than about 1,000 Hz.
+///
+/// `told`: what programs in the kernel tell.
+pub(super) fn new_attacher(
+    options: &Options,
+    cpus: &[u32],
+    told: Told,
+) -> Result<(Attacher, bool), Error> {
+    let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
+    let no_event = !options.cpu && !options.switches && options.events.is_empty();
+    let cpu_time =
+        options.events.iter().all(|e| e.kind == Kind::Clock) && !(no_event && options.beside);
+    let seldom = match options.rate {
+        Rate::Frequency(hz) => hz <= 1_000_000_000 / CPU_WIDE_PERIOD,
+        Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
+        Rate::Max => false,
+    };
+    let grouped = options.events.iter().any(|e| e.leader);
+    let each_time =
+        (options.switches && !told.wall) || options.spans.iter().any(|of| !of.is_told(told));
+    let clock_alone = cpu_time && !grouped && !each_time;
+    if processes && options.inherit && clock_alone && seldom {
+        match Attacher::new(options, cpus.to_vec(), true, told) {
+            Ok(attacher) if attacher.features.kernel && attacher.has_all_events() => {
+                return Ok((attacher, true));
+            }
+            // Not permitted: the target's own threads may be.
+            _ => {}
+        }
+    }
+    let cpu_wide = matches!(options.target, Target::Everything | Target::Cgroup(_));
+    Ok((Attacher::new(options, cpus.to_vec(), cpu_wide, told)?, false))
+}
+
+/// The target's processes as a filter of what happens on all CPUs; `kernel` has the same.
+pub(super) fn filter(
+    options: &Options,
+    command: Option<i32>,
+    kernel: Option<&Filter>,
+) -> Result<(Option<ProcessFilter>, Vec<i32>), Error> {
+    let insert = |pids: &[i32]| {
+        if let Some(filter) = kernel {
+            pids.iter().for_each(|&pid| filter.insert(pid));
+        }
+    };
+    match (&options.target, command) {
+        (_, Some(pid)) => {
+            insert(&[pid]);
+            Ok((Some(ProcessFilter::after_exec(pid)), vec![pid]))
+        }
+        (Target::Processes { pids, tree }, None) => {
+            target::check_processes(pids)?;
+            insert(pids);
+            let mut pids = pids.clone();
+            // What they start from now on is followed; what they started before may start more while
+            // it is looked for.
+            let mut look = *tree;
+            while look {
+                let mut more = procfs::descendants(&pids);
+                more.retain(|pid| !pids.contains(pid));
+                insert(&more);
+                look = !more.is_empty();
+                pids.extend(more);
+            }
+            Ok((Some(ProcessFilter::of(&pids)), pids))
+        }
+        _ => Ok((None, Vec::new())),
+    }
+}
+
+/// Opens the events on the target; returns the processes that were there.
+pub(super) fn attach(
+    attacher: &mut Attacher,
+    options: &Options,
+    command: Option<i32>,
+    rings: &mut Rings,
+) -> Result<Vec<i32>, Error> {
+    match &options.target {
+        Target::Everything => {
+            let opened = attacher.open(Who::Cpu, rings.outputs());
+            opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+            Ok(Vec::new())
+        }
+        Target::Cgroup(path) => {
+            let cgroup = target::open_cgroup(path)?;
+            let opened = attacher.open(Who::Cgroup(&cgroup), rings.outputs());
+            let wanted = Wanted::Cgroup(path.display().to_string());
+            opened.map_err(|e| Error::other(explain(&e, wanted)))?;
+            Ok(Vec::new())
+        }
+        Target::Threads(tids) => attach_threads(attacher, tids, rings),
+        Target::Command(_) => {
+            let pid = command.expect("a command was started before");
+            let opened = attacher.open(Who::Thread(pid), rings.outputs());
+            opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))?;
+            Ok(vec![pid])
+        }
+        Target::Processes { pids, tree } => {
+            let mut pids = pids.clone();
+            if *tree {
+                let more = procfs::descendants(&pids);
+                pids.extend(more);
+            }
+            let threads = pids.iter().map(|&p| procfs::threads(p).map_or(0, |t| t.len())).sum();
+            attacher.reserve_files(threads)?;
+            if attacher.attach_processes(&pids, rings)? == 0 {
+                return Err(target::gone("process", pids[0]));
+            }
+            Ok(pids)
+        }
+    }
+}
+
+fn attach_threads(
+    attacher: &mut Attacher,
+    tids: &[i32],
+    rings: &mut Rings,
+) -> Result<Vec<i32>, Error> {
+    attacher.reserve_files(tids.len())?;
+    let mut pids = Vec::new();
+    for &tid in tids {
+        let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
+        let opened = attacher.open(Who::Thread(tid), rings.outputs());
+        if !opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))? {
+            return Err(target::gone("thread", tid));
+        }
+        if !pids.contains(&pid) {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}

@@ -1,0 +1,178 @@
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::process::procfs;
+use crate::sampler::{Rate, Stacks};
+
+/// Killed at the end of a test.
+struct Busy(Child);
+
+impl Busy {
+    fn sh(script: &str) -> Busy {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null());
+        Busy(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
+    let target = Target::Processes { pids: vec![pid], tree: false };
+    let stacks = Stacks::Dwarf { dump: attr::MAX_DUMP };
+    let events = vec![EventSpec::cpu_clock()];
+    let options = Options { events, ..Options::new(target, rate, stacks) };
+    Session::open(&options, None)
+}
+
+/// With the time that threads wait.
+fn open_wall(pid: i32) -> Result<Session, Error> {
+    let target = Target::Processes { pids: vec![pid], tree: false };
+    let stacks = Stacks::Auto { dump: attr::MAX_DUMP };
+    let events = vec![EventSpec::cpu_clock()];
+    let options = Options::new(target, Rate::Frequency(99), stacks);
+    Session::open(&Options { events, switches: true, ..options }, None)
+}
+
+fn waits_for(session: &mut Session, what: &str, is_so: impl Fn(&Session) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !is_so(session) {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn filled(session: &Session) -> u64 {
+    session.rings.outputs().samples.iter().map(Ring::filled).sum()
+}
+
+#[test]
+fn nothing_is_sampled_before_all_is_open() {
+    let busy = Busy::sh("while :; do :; done");
+    let Ok(mut session) = open(busy.pid(), Rate::Frequency(999)) else {
+        println!("SKIPPED: nothing_is_sampled_before_all_is_open: not permitted");
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(filled(&session), 0);
+    session.begin();
+    waits_for(&mut session, "samples", |session| filled(session) > 0);
+}
+
+#[test]
+fn samples_of_other_processes_are_not_written() {
+    let test = "samples_of_other_processes_are_not_written";
+    let idle = Busy::sh("exec sleep 600");
+    let mut session = match open(idle.pid(), Rate::Frequency(999)) {
+        Ok(session) if session.attacher.filter.is_some() => session,
+        _ => return println!("SKIPPED: {test}: no programs in the kernel here"),
+    };
+    // What it does until it sleeps is its own.
+    waits_for(&mut session, "it sleeps", |_| {
+        std::fs::read_to_string(format!("/proc/{}/comm", idle.pid())).unwrap() == "sleep\n"
+            && procfs::stat(idle.pid()).unwrap().state == 'S'
+    });
+    session.begin();
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    assert_eq!(filled(&session), 0);
+    assert!(session.loses_only_the_targets());
+    session.stop();
+    assert_eq!(session.stats().lost, 0);
+}
+
+/// Nobody reads while programs start one after the other.
+#[test]
+fn samples_push_out_no_records_about_processes() {
+    let busy = Busy::sh("while :; do /bin/true; sleep 0.02; done");
+    let Ok(mut session) = open(busy.pid(), Rate::Period(20_000)) else {
+        println!("SKIPPED: samples_push_out_no_records_about_processes: not permitted");
+        return;
+    };
+    session.begin();
+    waits_for(&mut session, "a full ring", |session| {
+        let full = |ring: &Ring| ring.filled() + (96 << 10) > ring.size();
+        session.rings.outputs().samples.iter().any(full)
+    });
+    let full = os::monotonic_nanos();
+    let sideband =
+        |session: &Session| session.rings.outputs().sideband.iter().map(Ring::filled).sum::<u64>();
+    let before = sideband(&session);
+    waits_for(&mut session, "programs that start", |session| sideband(session) > before + 16_384);
+    session.stop();
+    let (mut starts, mut mappings) = (0, 0);
+    session.drain_timed(u64::MAX, |time, event| match event {
+        Event::Other(Record::Comm { exec: true, .. }) if time > full => starts += 1,
+        Event::Other(Record::Mmap(_)) if time > full => mappings += 1,
+        _ => {}
+    });
+    let stats = session.stats();
+    assert!(stats.lost > 0 && stats.lost_records == 0, "{stats:?}");
+    assert!(starts > 2 && mappings >= starts, "{starts} starts, {mappings} mappings");
+}
+
+/// The record of what was lost is read after the kernel's own count, if prof comes late.
+#[test]
+fn lost_samples_are_counted_once() {
+    let busy = Busy::sh("while :; do :; done");
+    let Ok(mut session) = open(busy.pid(), Rate::Period(20_000)) else {
+        println!("SKIPPED: lost_samples_are_counted_once: not permitted");
+        return;
+    };
+    session.begin();
+    let filled = |session: &Session| {
+        session.rings.outputs().samples.iter().map(Ring::filled).max().unwrap_or(0)
+    };
+    waits_for(&mut session, "a full ring", |session| {
+        let full = |ring: &Ring| ring.filled() + (96 << 10) > ring.size();
+        session.rings.outputs().samples.iter().any(full)
+    });
+    // It stays full for a while, then there is room for the record.
+    std::thread::sleep(Duration::from_millis(300));
+    session.drain(os::monotonic_nanos(), |_| {});
+    let room = filled(&session);
+    waits_for(&mut session, "new samples", |session| filled(session) > room);
+    session.stop();
+    let counted = session.stats().lost;
+    assert!(counted > 0);
+    session.drain(u64::MAX, |_| {});
+    assert_eq!(session.stats().lost, counted);
+    assert!(session.stats.lost > 0, "the records were read");
+}
+
+/// The kernel takes some time to begin and to end its programs, and nobody reads the rings then.
+#[test]
+fn nothing_is_told_outside_of_the_window() {
+    let test = "nothing_is_told_outside_of_the_window";
+    let sleepy = Busy::sh("while :; do read -t 0.002 line < /dev/zero; /bin/true; done");
+    let mut session = match open_wall(sleepy.pid()) {
+        Ok(session) if session.told().wall => session,
+        _ => return println!("SKIPPED: {test}: no programs in the kernel here"),
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(filled(&session), 0, "before");
+    session.begin();
+    waits_for(&mut session, "waits", |session| filled(session) > 64 << 10);
+    session.attacher.disable_except(Kind::Ended);
+    // A program that was about to write when its event stopped does so a moment later.
+    let is_silent = |_| {
+        let before = filled(&session);
+        std::thread::sleep(Duration::from_millis(300));
+        filled(&session) == before
+    };
+    assert!((0..10).any(is_silent), "after");
+    session.stop();
+    assert_eq!(session.stats().lost, 0);
+}
