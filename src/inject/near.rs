@@ -1,0 +1,350 @@
+//! How threads come to stop for prof: where no system call of theirs can be broken off.
+//!
+//! As root, programs in the kernel see to it ([`Stopper`]). Otherwise perf events send the thread a
+//! signal while it runs its own code. No thread is ever interrupted by `ptrace(2)`, since it may be
+//! asleep then, and one that has not stopped is let go by ending the thread that traces it, which the
+//! target does not notice.
+
+use std::fs::{self, File};
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::refuse::field;
+use super::restart;
+use super::trace::{Stop, Tracee};
+use crate::process::procfs;
+use crate::sampler::Error;
+use crate::sampler::bpf::stop::Stopper;
+use crate::sampler::stops;
+
+/// Nanoseconds of a thread's CPU time between two looks at whether it is in user code: of one that is
+/// busy, and of one that runs for moments.
+const BUSY: u64 = 250_000;
+const RARE: u64 = 20_000;
+
+/// Threads that are watched at once.
+const WATCHED: usize = 8;
+
+/// Between two looks at whether a thread is near.
+const LOOK: Duration = Duration::from_micros(40);
+
+/// How long a thread is traced that does not stop: one that sleeps, and one that waits for a CPU.
+const ASLEEP: Duration = Duration::from_millis(1);
+const RUNNABLE: Duration = Duration::from_millis(300);
+
+/// The same where a signal is sent blindly, of threads that are busy or not.
+const BLIND_BUSY: Duration = Duration::from_millis(20);
+const BLIND_RARE: Duration = Duration::from_millis(100);
+
+/// How long another thread than the first is waited for.
+const FOR_OTHERS: Duration = Duration::from_millis(300);
+
+/// Signals that are ignored by default, and that hardly any program uses.
+const SIGNALS: [i32; 2] = [libc::SIGURG, libc::SIGWINCH];
+
+/// A thread that stands still.
+pub struct Stopped {
+    /// The thread.
+    pub tracee: Tracee,
+    /// Since when, at most.
+    pub since: Instant,
+    /// Nanoseconds that it had waited for a CPU by then.
+    pub waited: u64,
+}
+
+/// Stops threads of a process.
+pub struct Stops {
+    pid: i32,
+    /// What a thread is stopped by.
+    pub signal: i32,
+    kernel: Option<Stopper>,
+    /// CPU time of the threads when they were last looked at.
+    ran: Vec<(i32, u64)>,
+    turn: usize,
+    /// Since when threads are looked for.
+    since: Instant,
+    /// A thread has run since it was first looked.
+    pub any_ran: bool,
+}
+
+impl Stops {
+    /// For this process.
+    ///
+    /// # Errors
+    ///
+    /// It handles the signals; the kernel would be late to send them.
+    pub fn new(pid: i32) -> Result<Stops, Error> {
+        if fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1") {
+            return Err(Error::other(
+                "a kernel with PREEMPT_RT delays signals, which might break off a system call",
+            ));
+        }
+        let Some(signal) = choose(&used(pid)) else {
+            return Err(Error::other(
+                "it handles both SIGURG and SIGWINCH, one of which prof needs to stop a thread",
+            ));
+        };
+        let kernel = Stopper::load(signal).ok();
+        Ok(Stops {
+            pid,
+            signal,
+            kernel,
+            ran: Vec::new(),
+            turn: 0,
+            since: Instant::now(),
+            any_ran: false,
+        })
+    }
+
+    /// Threads are looked for from now on.
+    pub fn begin(&mut self) {
+        // What it has done before does not count.
+        (self.any_ran, self.since) = (false, Instant::now());
+        self.ran.clear();
+        if let Some(kernel) = &mut self.kernel
+            && kernel.begin(self.pid).is_err()
+        {
+            self.kernel = None;
+        }
+    }
+
+    /// Nobody is looked for any more.
+    pub fn end(&mut self) {
+        self.kernel.iter_mut().for_each(Stopper::end);
+    }
+
+    /// Stops a thread, if one comes by. If none does, the calling thread, which has to be one for this
+    /// alone, must end: it may still trace one.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or may not be traced.
+    pub fn stop_one(&mut self, until: Instant) -> io::Result<Option<Stopped>> {
+        let threads = self.look()?;
+        let stopped = match &self.kernel {
+            Some(kernel) => self.stop_near(kernel, &threads, until),
+            None => self.stop_blindly(&threads),
+        };
+        self.any_ran |= matches!(stopped, Ok(Some(_)));
+        stopped
+    }
+
+    /// Each thread blocks the signal now.
+    pub fn all_block(&self) -> bool {
+        used(self.pid).iter().all(|s| has(s.blocked, self.signal))
+    }
+
+    /// The threads, those first that have run since the last look.
+    fn look(&mut self) -> io::Result<Vec<(i32, bool)>> {
+        let before = std::mem::take(&mut self.ran);
+        let mut tids = procfs::threads(self.pid)?;
+        let count = tids.len().max(1);
+        tids.rotate_left(self.turn % count);
+        self.turn = self.turn.wrapping_add(1);
+        let mut threads = Vec::with_capacity(tids.len());
+        for tid in tids {
+            let Some((ran, _)) = schedstat(self.pid, tid) else { continue };
+            let known = before.binary_search_by_key(&tid, |t| t.0).ok().map(|i| before[i].1);
+            let busy = known.is_some_and(|known| known != ran);
+            self.any_ran |= busy;
+            self.ran.push((tid, ran));
+            threads.push((tid, busy));
+        }
+        self.ran.sort_unstable();
+        threads.sort_by_key(|&(_, busy)| !busy);
+        Ok(threads)
+    }
+
+    /// Waits for a thread that is near, and traces it.
+    fn stop_near(
+        &self,
+        kernel: &Stopper,
+        threads: &[(i32, bool)],
+        until: Instant,
+    ) -> io::Result<Option<Stopped>> {
+        let watched = threads.iter().take(WATCHED);
+        let watched: Vec<File> =
+            watched.filter_map(|&(tid, _)| kernel.watch(tid, BUSY).ok()).collect();
+        let near = loop {
+            if let Some(near) = kernel.near().filter(|near| self.may_trace(near.tid, threads)) {
+                break near;
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK);
+        };
+        let since = Instant::now();
+        kernel.want(near.tid);
+        let mut tracee = match Tracee::seize(near.tid) {
+            Ok(tracee) => tracee,
+            Err(e) => return self.not_seized(near.tid, e),
+        };
+        let waited = schedstat(self.pid, near.tid).map_or(0, |s| s.1);
+        let stopped = self.wait(&mut tracee, (ASLEEP, RUNNABLE));
+        kernel.want(0);
+        drop(watched);
+        Ok(stopped.then_some(Stopped { tracee, since, waited }))
+    }
+
+    /// Traces a thread, and has it sent a signal when it runs.
+    fn stop_blindly(&self, threads: &[(i32, bool)]) -> io::Result<Option<Stopped>> {
+        let used = |tid| Signals::of(self.pid, tid).unwrap_or_default().uses(self.signal);
+        let fit = |tid| !used(tid) && self.may_trace(tid, threads);
+        let Some(&(tid, busy)) = threads.iter().find(|&&(tid, _)| fit(tid)) else {
+            return Ok(None);
+        };
+        let since = Instant::now();
+        let mut tracee = match Tracee::seize(tid) {
+            Ok(tracee) => tracee,
+            Err(e) => return self.not_seized(tid, e),
+        };
+        let waited = schedstat(self.pid, tid).map_or(0, |s| s.1);
+        let event = stops::with_signal(tid, if busy { BUSY } else { RARE }, self.signal)?;
+        let patience = if busy { BLIND_BUSY } else { BLIND_RARE };
+        let mut stopped = self.wait(&mut tracee, (patience, patience));
+        drop(event);
+        if !stopped && is_pending(tid, self.signal) {
+            // It has blocked it since. It is traced until it has got it, or it would see the signal.
+            stopped = self.wait(&mut tracee, (RUNNABLE, RUNNABLE));
+        }
+        Ok(stopped.then_some(Stopped { tracee, since, waited }))
+    }
+
+    /// Tracing it has no effect on other threads. While a thread is traced, the kernel does not drop
+    /// signals for it that are ignored: `SIGCHLD`, when a child of its ends, goes to any thread then,
+    /// and a call of that one may fail with `EINTR`. For signals that others send to the process, the
+    /// kernel looks at the first thread, so that one is traced only if no other comes by.
+    fn may_trace(&self, tid: i32, threads: &[(i32, bool)]) -> bool {
+        if threads.len() > 1 && tid == self.pid && self.since.elapsed() < FOR_OTHERS {
+            return false;
+        }
+        let children = || fs::read_to_string(format!("/proc/{}/task/{tid}/children", self.pid));
+        threads.len() == 1 || children().unwrap_or_default().trim().is_empty()
+    }
+
+    /// It has ended, or this thread's predecessor has not let it go yet.
+    fn not_seized(&self, tid: i32, error: io::Error) -> io::Result<Option<Stopped>> {
+        let status = fs::read_to_string(format!("/proc/{}/task/{tid}/status", self.pid));
+        let status = status.unwrap_or_default();
+        let own = std::process::id().to_string();
+        let ends = field(&status, "State").is_none_or(|s| s.starts_with(['Z', 'X']));
+        if error.raw_os_error() == Some(libc::ESRCH)
+            || field(&status, "TracerPid") == Some(&own)
+            || ends
+        {
+            return Ok(None);
+        }
+        Err(error)
+    }
+
+    /// Waits until the thread has stopped by prof's signal; how long at most while it sleeps, and while
+    /// it does not.
+    fn wait(&self, tracee: &mut Tracee, patience: (Duration, Duration)) -> bool {
+        let began = Instant::now();
+        loop {
+            let gone_on = match tracee.wait(Instant::now() + ASLEEP) {
+                Ok(Some(Stop::Signal(signal))) if signal == self.signal => return true,
+                Ok(Some(Stop::Signal(signal))) => {
+                    // Were it not traced, it would have slept through one that is ignored.
+                    if let Ok(registers) = tracee.registers() {
+                        let left = restart::for_the_kernel(&registers);
+                        tracee.set_registers(&left).ok();
+                    }
+                    tracee.go(signal).is_ok()
+                }
+                // The process was stopped; it stays so when the thread is let go.
+                Ok(Some(Stop::Group)) | Err(_) => false,
+                Ok(Some(_)) => tracee.go(0).is_ok(),
+                Ok(None) => true,
+            };
+            let waited = began.elapsed();
+            let asleep = || waited > patience.0 && sleeps(self.pid, tracee.tid);
+            if !gone_on || waited > patience.1 || asleep() {
+                return false;
+            }
+        }
+    }
+}
+
+/// Nanoseconds that a thread has run, and that it has waited for a CPU.
+pub fn schedstat(pid: i32, tid: i32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    Some((words.next()??, words.next()??))
+}
+
+fn sleeps(pid: i32, tid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    procfs::parse_stat(&stat).is_none_or(|stat| stat.state != 'R')
+}
+
+/// The signals of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signals {
+    /// It blocks them now.
+    blocked: u64,
+    /// The process handles them.
+    handled: u64,
+}
+
+impl Signals {
+    fn of(pid: i32, tid: i32) -> Option<Signals> {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        Some(Signals { blocked: set(&status, "SigBlk"), handled: set(&status, "SigCgt") })
+    }
+
+    /// It may see it: it handles it, or looks for it while it is blocked.
+    fn uses(self, signal: i32) -> bool {
+        has(self.blocked | self.handled, signal)
+    }
+}
+
+/// Those of each thread.
+fn used(pid: i32) -> Vec<Signals> {
+    let tids = procfs::threads(pid).unwrap_or_default();
+    tids.into_iter().filter_map(|tid| Signals::of(pid, tid)).collect()
+}
+
+/// The signal that the fewest threads block, of those that are not handled. PostgreSQL, for one,
+/// blocks SIGURG everywhere, and reads it from a descriptor. Blocked by all is no refusal: many block
+/// every signal while they sleep.
+fn choose(used: &[Signals]) -> Option<i32> {
+    let users = |signal: &i32| used.iter().filter(|s| has(s.blocked, *signal)).count();
+    let free = |signal: &i32| used.iter().any(|s| !has(s.handled, *signal));
+    SIGNALS.into_iter().filter(free).min_by_key(users)
+}
+
+fn set(status: &str, name: &str) -> u64 {
+    field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok()).unwrap_or(0)
+}
+
+fn has(set: u64, signal: i32) -> bool {
+    set & 1 << (signal - 1) != 0
+}
+
+fn is_pending(tid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    has(set(&status, "SigPnd"), signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_threads_neither_block_nor_handle() {
+        let [first, second] = SIGNALS.map(|signal| 1_u64 << (signal - 1));
+        let blocks = |blocked| Signals { blocked, handled: 0 };
+        let handles = |handled| Signals { blocked: 0, handled };
+        assert_eq!(choose(&[blocks(0); 2]), Some(SIGNALS[0]));
+        assert_eq!(choose(&[blocks(first); 2]), Some(SIGNALS[1]));
+        assert_eq!(choose(&[handles(first)]), Some(SIGNALS[1]));
+        // One thread can be stopped, which is enough.
+        assert_eq!(choose(&[blocks(first | second), blocks(second)]), Some(SIGNALS[0]));
+        // It may unblock them before long.
+        assert_eq!(choose(&[blocks(first | second)]), Some(SIGNALS[0]));
+        assert_eq!(choose(&[handles(first | second)]), None);
+        assert_eq!(choose(&[]), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! Programs that stop a thread where no system call can be broken off: while it runs its own code,
+//! or when a call of its has just ended.
+//!
+//! A thread that `ptrace(2)` interrupts may be asleep, and many calls then fail with `EINTR` or
+//! begin their time-out from the start (`signal(7)`). A signal that a program sends at an interrupt
+//! of user code, or at the end of a system call, is seen by the thread before its next instruction.
+//! The signal is one that is ignored by default and that the thread neither blocks nor handles: the
+//! tracer, if there is one, sees the thread stop; without a tracer nothing happens.
+//!
+//! A thread that wakes up for microseconds would be asleep again before prof traces it. The program
+//! at the end of a call therefore waits a moment for that.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use memmap2::MmapRaw;
+
+use super::btf::Btf;
+use super::code::{Code, Helper, If, Label, Op, Reg, Size};
+use super::steps::{self, KEY};
+use super::sys::{Map, MapKind, Programs, load_for_samples};
+use crate::sampler::stops;
+
+use Reg::{R0, R1, R2, R6, R7, R8, R9, R10};
+
+/// Nanoseconds that a thread waits at the end of a call to be traced, and between two such waits.
+const HOLD: i32 = 400_000;
+const GAP: i32 = 3_000_000;
+
+/// Most looks at whether it is traced in that time.
+const LOOKS: i32 = 4000;
+
+/// What a call returns that the kernel makes again: -516 to -512 (`linux/errno.h`).
+const LAST_RESTART: i32 = 516;
+const RESTARTS: i32 = 5;
+
+/// What prof and the programs share, in bytes from the beginning.
+mod shared {
+    /// The process of which a thread is wanted.
+    pub const PROCESS: i16 = 0;
+    /// The thread that is to be stopped, once it is traced.
+    pub const WANTED: i16 = 8;
+    /// The thread that waits at the end of a call.
+    pub const HELD: i16 = 16;
+    /// The thread that was last seen in user code.
+    pub const SEEN: i16 = 24;
+    /// When a thread last waited.
+    pub const SINCE: i16 = 32;
+    /// Bytes of all.
+    pub const SIZE: usize = 40;
+}
+
+/// Where a program keeps the number of its thread.
+const THREAD: i16 = -16;
+
+/// Where a program runs.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    /// The end of a system call: `sys_exit(registers, result)`.
+    Exit,
+    /// An interrupt of user code.
+    Sample,
+}
+
+/// The programs.
+#[derive(Debug)]
+pub struct Stopper {
+    memory: MmapRaw,
+    at_exit: Programs,
+    at_sample: OwnedFd,
+    _map: Map,
+}
+
+/// A thread that could be traced now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Its number.
+    pub tid: i32,
+    /// It waits for it.
+    pub held: bool,
+}
+
+impl Stopper {
+    /// Loads the programs, which stop threads with this signal.
+    ///
+    /// # Errors
+    ///
+    /// This kernel is too old, or this user may not.
+    pub fn load(signal: i32) -> io::Result<Stopper> {
+        let kernel = Btf::of_kernel()?;
+        let map = Map::new(MapKind::Mapped, (4, shared::SIZE), 1)?;
+        let memory = map.memory()?;
+        let writer = Writer::new(&kernel, &map, signal)?;
+        let at_exit = Programs::load(&kernel, &[("sys_exit", writer.write(At::Exit))])?;
+        let at_sample = load_for_samples("stop", &writer.write(At::Sample))?;
+        Ok(Stopper { memory, at_exit, at_sample, _map: map })
+    }
+
+    fn word(&self, at: i16) -> &AtomicU64 {
+        // SAFETY: within the mapping, aligned, and used by both sides as a number of eight bytes.
+        unsafe { &*self.memory.as_ptr().add(at as usize).cast() }
+    }
+
+    /// Looks for threads of a process from now on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn begin(&mut self, pid: i32) -> io::Result<()> {
+        for at in [shared::WANTED, shared::HELD, shared::SEEN, shared::SINCE] {
+            self.word(at).store(0, SeqCst);
+        }
+        self.word(shared::PROCESS).store(pid as u64, SeqCst);
+        self.at_exit.attach()
+    }
+
+    /// Does nothing any more.
+    pub fn end(&mut self) {
+        self.word(shared::PROCESS).store(0, SeqCst);
+        self.word(shared::WANTED).store(0, SeqCst);
+        self.at_exit.detach();
+    }
+
+    /// Looks at a thread whenever it has run for so many nanoseconds and is in user code then, until
+    /// the file is dropped.
+    ///
+    /// # Errors
+    ///
+    /// It has ended; no permission.
+    pub fn watch(&self, tid: i32, period: u64) -> io::Result<File> {
+        stops::with_program(tid, period, self.at_sample.as_raw_fd())
+    }
+
+    /// A thread that was near since this was last asked.
+    pub fn near(&self) -> Option<Near> {
+        let of = |at| self.word(at).load(SeqCst) as i32;
+        match of(shared::HELD) {
+            0 => match self.word(shared::SEEN).swap(0, SeqCst) as i32 {
+                0 => None,
+                tid => Some(Near { tid, held: false }),
+            },
+            tid => Some(Near { tid, held: true }),
+        }
+    }
+
+    /// Stops this thread once it is traced and comes by.
+    pub fn want(&self, tid: i32) {
+        self.word(shared::WANTED).store(tid as u64, SeqCst);
+    }
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Where the kernel keeps what the programs look at.
+struct Writer<'a> {
+    map: &'a Map,
+    signal: i32,
+    ptrace: i16,
+    blocked: i16,
+    handlers: i16,
+    handler: i16,
+}
+
+impl<'a> Writer<'a> {
+    fn new(kernel: &Btf, map: &'a Map, signal: i32) -> io::Result<Writer<'a>> {
+        let field = |of, path: &[&str]| kernel.field(of, path);
+        let actions = field("sighand_struct", &["action"])?;
+        let size = kernel.size("k_sigaction")?;
+        let handler = field("k_sigaction", &["sa", "sa_handler"])?;
+        Ok(Writer {
+            map,
+            signal,
+            ptrace: field("task_struct", &["ptrace"])?,
+            blocked: field("task_struct", &["blocked"])?,
+            handlers: field("task_struct", &["sighand"])?,
+            handler: actions + size * (signal as i16 - 1) + handler,
+        })
+    }
+
+    /// `R6`: the thread; `R7`: what is shared; `R9`: its number, later a counter.
+    fn write(&self, at: At) -> Vec<u64> {
+        let mut c = Code::default();
+        let [out, traced] = [(); 2].map(|()| c.label());
+        if at == At::Exit {
+            c.load(Size::Long, R8, R1, 8);
+            c.op_value(Op::Add, R8, LAST_RESTART);
+            c.jump_if_value(If::Less, R8, RESTARTS, out);
+        }
+        c.call(Helper::PidTgid);
+        c.op(Op::Mov, R9, R0);
+        c.store_value(Size::Word, R10, KEY, 0);
+        steps::look_up(&mut c, self.map, out);
+        c.op(Op::Mov, R7, R0);
+        c.op(Op::Mov, R1, R9);
+        c.op_value(Op::Rsh, R1, 32);
+        c.load(Size::Long, R2, R7, shared::PROCESS);
+        c.jump_if(If::Differ, R1, R2, out);
+        c.op_value(Op::Lsh, R9, 32);
+        c.op_value(Op::Rsh, R9, 32);
+        c.store(Size::Long, R10, THREAD, R9);
+        c.call(Helper::CurrentTask);
+        c.op(Op::Mov, R6, R0);
+        self.reaches(&mut c, out);
+        c.load(Size::Word, R1, R6, self.ptrace);
+        c.jump_if_value(If::Differ, R1, 0, traced);
+        match at {
+            At::Exit => self.hold(&mut c, traced, out),
+            At::Sample => {
+                c.store(Size::Long, R7, shared::SEEN, R9);
+                c.jump(out);
+            }
+        }
+        c.put(traced);
+        let free = c.label();
+        c.load(Size::Long, R1, R7, shared::WANTED);
+        c.load(Size::Long, R2, R10, THREAD);
+        c.jump_if(If::Differ, R1, R2, free);
+        c.op_value(Op::Mov, R1, self.signal);
+        c.call(Helper::SendSignalThread);
+        c.put(free);
+        if at == At::Exit {
+            c.store_value(Size::Long, R7, shared::HELD, 0);
+        }
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// The signal would stop it, and be ignored otherwise: it is neither blocked nor handled.
+    fn reaches(&self, c: &mut Code, out: Label) {
+        c.load(Size::Long, R1, R6, self.blocked);
+        c.number(R2, 1 << (self.signal - 1));
+        c.jump_if(If::Both, R1, R2, out);
+        c.load(Size::Long, R1, R6, self.handlers);
+        c.jump_if_value(If::Equal, R1, 0, out);
+        c.load(Size::Long, R1, R1, self.handler);
+        // `SIG_DFL` or `SIG_IGN`.
+        c.jump_if_value(If::Greater, R1, 1, out);
+    }
+
+    /// Waits until the thread is traced.
+    fn hold(&self, c: &mut Code, traced: Label, out: Label) {
+        let [again, expired] = [(); 2].map(|()| c.label());
+        c.load(Size::Long, R1, R7, shared::HELD);
+        c.jump_if_value(If::Differ, R1, 0, out);
+        c.call(Helper::KtimeGetNs);
+        c.op(Op::Mov, R8, R0);
+        c.load(Size::Long, R1, R7, shared::SINCE);
+        c.op(Op::Mov, R2, R8);
+        c.op(Op::Sub, R2, R1);
+        c.jump_if_value(If::Less, R2, GAP, out);
+        c.store(Size::Long, R7, shared::SINCE, R8);
+        c.store(Size::Long, R7, shared::HELD, R9);
+        c.op_value(Op::Mov, R9, LOOKS);
+        c.put(again);
+        c.load(Size::Word, R1, R6, self.ptrace);
+        c.jump_if_value(If::Differ, R1, 0, traced);
+        // Three times, so that there need not be more looks: the time between them is what counts.
+        (0..3).for_each(|_| c.call(Helper::KtimeGetNs));
+        c.op(Op::Sub, R0, R8);
+        c.jump_if_value(If::Greater, R0, HOLD, expired);
+        c.op_value(Op::Sub, R9, 1);
+        c.jump_if_value(If::Differ, R9, 0, again);
+        c.put(expired);
+        c.store_value(Size::Long, R7, shared::HELD, 0);
+        c.jump(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel takes the programs, where this user may load any.
+    #[test]
+    fn the_kernel_accepts_the_programs() {
+        if crate::os::uid() != 0 || super::super::btf::Btf::of_kernel().is_err() {
+            eprintln!("skipped: programs are for root, on a kernel that describes its types");
+            return;
+        }
+        let mut stopper = match Stopper::load(libc::SIGURG) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return eprintln!("skipped: {e}");
+            }
+            stopper => stopper.unwrap(),
+        };
+        stopper.begin(std::process::id() as i32).unwrap();
+        let watched = stopper.watch(0, 100_000).unwrap();
+        let began = std::time::Instant::now();
+        // It is not traced, so it is only seen; its calls come back.
+        while stopper.near().is_none() {
+            assert!(began.elapsed().as_secs() < 20, "never seen");
+            std::hint::black_box(crate::os::uid());
+        }
+        drop(watched);
+        stopper.end();
+    }
+}

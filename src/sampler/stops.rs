@@ -1,0 +1,64 @@
+//! Perf events that fire while a thread runs user code, to run a program or send a signal there.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use perf_event_open_sys::ioctls;
+
+use super::permissions::probe::Event;
+
+/// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` (linux/fcntl.h).
+const SET_SIGNAL: i32 = 10;
+const SET_OWNER: i32 = 15;
+const OWNER_TID: i32 = 0;
+
+#[repr(C)]
+struct Owner {
+    kind: i32,
+    id: i32,
+}
+
+/// Runs a program whenever a thread has run for so many nanoseconds and is in user code then.
+///
+/// # Errors
+///
+/// Those of `perf_event_open(2)`.
+pub fn with_program(tid: i32, period: u64, program: RawFd) -> io::Result<File> {
+    let event = open(tid, period)?;
+    // SAFETY: both are open descriptors, and the call takes numbers.
+    checked(unsafe { ioctls::SET_BPF(event.as_raw_fd(), program as u32) })?;
+    enable(event)
+}
+
+/// Sends a signal to the thread instead. That needs no privilege, but the thread may block or handle
+/// the signal when it comes.
+///
+/// # Errors
+///
+/// Those of `perf_event_open(2)`.
+pub fn with_signal(tid: i32, period: u64, signal: i32) -> io::Result<File> {
+    let event = open(tid, period)?;
+    let owner = Owner { kind: OWNER_TID, id: tid };
+    // SAFETY: the calls take numbers, and the kernel reads `owner`, which is of its layout.
+    unsafe {
+        checked(libc::fcntl(event.as_raw_fd(), SET_OWNER, &raw const owner))?;
+        checked(libc::fcntl(event.as_raw_fd(), SET_SIGNAL, signal))?;
+        checked(libc::fcntl(event.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC))?;
+    }
+    enable(event)
+}
+
+fn open(tid: i32, period: u64) -> io::Result<File> {
+    Event { pid: tid, period, exclude_kernel: true, ..Event::cpu_clock() }.open()
+}
+
+fn enable(event: File) -> io::Result<File> {
+    // SAFETY: the descriptor is open, and the call takes numbers.
+    checked(unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) })?;
+    Ok(event)
+}
+
+fn checked(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
