@@ -1,0 +1,136 @@
+//! The queue of ends of allocations, as its reader sees it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use memmap2::MmapRaw;
+
+use super::super::layout::{FREES, FreeSlot, OUT_OF_USE, TEMPORARY};
+use super::memory::{Damaged, free_slots};
+use super::records::{Record, Writer};
+use super::times::Look;
+
+/// The slot of a writer that takes longer is not used again, so that nobody waits for it.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Writers that are waited for at the same time, and slots that are not used again, at most.
+const MAX_WAITING: usize = 256;
+const MAX_LATE: usize = 1024;
+
+/// How far the queue of ends is read.
+#[derive(Default)]
+pub struct Frees {
+    /// Position of the next record.
+    pub position: u64,
+    /// Positions before that whose writers are not done, and since when they are waited for.
+    waiting: Vec<(u64, Instant)>,
+    /// The same, in slots that are out of use by now.
+    late: VecDeque<u64>,
+    /// Writers that did not come back.
+    lost: u64,
+}
+
+fn slot(memory: &MmapRaw, position: u64) -> &FreeSlot {
+    &free_slots(memory)[position as usize % FREES]
+}
+
+impl Frees {
+    /// The next record before position `end` that is written.
+    pub fn next<'a>(
+        &mut self,
+        memory: &'a MmapRaw,
+        end: u64,
+    ) -> Result<Option<&'a FreeSlot>, Damaged> {
+        while self.position < end {
+            let slot = slot(memory, self.position);
+            match slot.turn.load(Acquire) {
+                turn if turn & OUT_OF_USE != 0 => {}
+                turn if turn == self.position + 1 => return Ok(Some(slot)),
+                turn if turn == self.position => {
+                    if self.is_blocked() {
+                        return Ok(None);
+                    }
+                    self.waiting.push((self.position, Instant::now()));
+                }
+                _ => return Err("the end of an allocation is not where it should be"),
+            }
+            self.position += 1;
+        }
+        Ok(None)
+    }
+
+    /// Too many writers are waited for.
+    pub fn is_blocked(&self) -> bool {
+        self.waiting.len() == MAX_WAITING
+    }
+
+    /// The next record has been read.
+    pub fn pass(&mut self, slot: &FreeSlot) {
+        give_back(slot, self.position);
+        self.position += 1;
+    }
+
+    /// Hands out what was waited for and is written by now, if it is time for that. When all is
+    /// `over`, nobody is waited for any more.
+    pub fn take_waiting(
+        &mut self,
+        memory: &MmapRaw,
+        times: Look,
+        over: bool,
+        mut consume: impl FnMut(&FreeSlot),
+    ) {
+        let Frees { waiting, late, lost, .. } = self;
+        waiting.retain(|&(position, since)| {
+            let slot = slot(memory, position);
+            if slot.turn.load(Acquire) == position + 1 {
+                let comes = times.freed(position, slot.time.load(Relaxed)) < times.until();
+                if comes {
+                    consume(slot);
+                    give_back(slot, position);
+                }
+                return !comes;
+            }
+            let passes = over || since.elapsed() >= PATIENCE;
+            let out_of_use = position | OUT_OF_USE;
+            // It may come back just now.
+            let is_out =
+                passes && slot.turn.compare_exchange(position, out_of_use, AcqRel, Acquire).is_ok();
+            if is_out {
+                late.push_back(position);
+            }
+            !is_out
+        });
+        late.retain(|&position| {
+            let slot = slot(memory, position);
+            let came = slot.turn.load(Acquire) == (position + 1) | OUT_OF_USE
+                && times.freed(position, slot.time.load(Relaxed)) < times.until();
+            if came {
+                consume(slot);
+            }
+            !came
+        });
+        let most = if over { 0 } else { MAX_LATE };
+        while late.len() > most {
+            late.pop_front();
+            *lost += 1;
+        }
+    }
+
+    /// Records whose writers did not come back, so far.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// The slot of a position may be used again.
+fn give_back(slot: &FreeSlot, position: u64) {
+    slot.turn.store(position + FREES as u64, Release);
+}
+
+/// What a slot says.
+pub fn freed_by(slot: &FreeSlot) -> Record<'static> {
+    let process = slot.process.load(Relaxed);
+    let by = Writer { number: process & !TEMPORARY, pid: slot.pid.load(Relaxed) };
+    Record::Free { id: slot.id.load(Relaxed), by, temporary: process & TEMPORARY != 0 }
+}

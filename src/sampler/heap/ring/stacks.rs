@@ -1,0 +1,170 @@
+//! The ring of sampled allocations, as its reader sees it.
+
+use std::fs::File;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use memmap2::MmapRaw;
+
+use super::super::layout::granule::{self, DONE, LATE, READY, RESERVED, RETIRED, SKIPPED, STATE};
+use super::super::layout::{GRANULE, GRANULES, MAX_STACK, RING_AT, StackRecord};
+use super::memory::{Damaged, header, ring, words};
+use crate::os;
+
+/// What is behind the record of a writer that takes longer is used again, but not its own place; it is
+/// counted as lost when it has not come back at the end.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Writers that are waited for at the same time, and that are late, at most.
+const MAX_WAITING: usize = 256;
+const MAX_LATE: usize = 1024;
+
+/// Granules of the largest record.
+const MAX_RECORD: u64 = (size_of::<StackRecord>() + MAX_STACK).div_ceil(GRANULE) as u64;
+
+/// As long as no more is used, the memory is kept; what lies beyond is given back when prof has
+/// caught up.
+const KEPT: u64 = GRANULES / 16;
+
+/// How far the ring of allocations is read.
+pub struct Stacks {
+    /// Granules that are used.
+    pub granules: u64,
+    /// Position of the next record.
+    pub position: u64,
+    /// What the writers were given.
+    pub read: u64,
+    /// Records before that whose writers are not done, and since when they are waited for; and those
+    /// that were passed over.
+    waiting: Vec<(u64, u64, Instant)>,
+    /// See `waiting`.
+    pub late: Vec<(u64, u64)>,
+    /// Granules that were used since memory was given back.
+    used: u64,
+}
+
+impl Stacks {
+    /// Nothing is read yet of a ring of so many granules.
+    pub fn new(granules: u64) -> Stacks {
+        let (waiting, late) = Default::default();
+        Stacks { granules, position: 0, read: 0, waiting, late, used: 0 }
+    }
+
+    /// The granule of a position.
+    pub fn place(&self, position: u64) -> usize {
+        (position % self.granules) as usize
+    }
+
+    /// Finds the next record that is written before position `end`: its word.
+    pub fn next(&mut self, memory: &MmapRaw, end: u64) -> Result<Option<u64>, Damaged> {
+        while self.position < end {
+            let word = words(memory)[(self.position % self.granules) as usize].load(Acquire);
+            let count = granule::count(word);
+            let here = granule::is_at(word, self.position) || granule::is_retired(word);
+            if !here || count == 0 || count > end - self.position {
+                return Err("a record of an allocation is not where it should be");
+            }
+            match word & STATE {
+                READY if count <= MAX_RECORD => return Ok(Some(word)),
+                RESERVED if self.is_blocked() => return Ok(None),
+                RESERVED => self.waiting.push((self.position, word, Instant::now())),
+                SKIPPED | RETIRED | LATE | DONE => {}
+                _ => return Err("a record of an allocation has a size that none has"),
+            }
+            self.position += count;
+        }
+        Ok(None)
+    }
+
+    /// Too many writers are waited for.
+    pub fn is_blocked(&self) -> bool {
+        self.waiting.len() == MAX_WAITING
+    }
+
+    /// What was waited for: the position and the word of a record that is written by now. What is not
+    /// after a while is passed over, and lost when all is `over`.
+    pub fn late(&mut self, memory: &MmapRaw, over: bool) -> Option<(u64, u64)> {
+        let words = words(memory);
+        let place = |position: u64| &words[(position % self.granules) as usize];
+        let mut i = 0;
+        while let Some(&(position, word, since)) = self.waiting.get(i) {
+            let (ready, retired) = (word ^ RESERVED ^ READY, word ^ RESERVED ^ RETIRED);
+            if place(position).load(Acquire) == ready {
+                self.waiting.swap_remove(i);
+                return Some((position, ready));
+            }
+            let passes = since.elapsed() >= PATIENCE && self.late.len() < MAX_LATE;
+            if !(over || passes) {
+                i += 1;
+            // It may come back just now.
+            } else if place(position).compare_exchange(word, retired, AcqRel, Acquire).is_ok() {
+                self.waiting.swap_remove(i);
+                self.late.push((position, retired));
+            } else if place(position).load(Acquire) != ready {
+                // Somebody has damaged it.
+                self.waiting.swap_remove(i);
+            }
+        }
+        let late =
+            |&(position, word): &(u64, u64)| place(position).load(Acquire) == word ^ RETIRED ^ LATE;
+        let came = self.late.iter().position(late);
+        came.map(|i| {
+            let (position, word) = self.late.swap_remove(i);
+            (position, word ^ RETIRED ^ LATE)
+        })
+    }
+
+    /// A record has been read; one that was late is not waited for any more.
+    pub fn pass_late(&self, memory: &MmapRaw, position: u64, word: u64) {
+        if word & STATE == LATE {
+            let place = &words(memory)[(position % self.granules) as usize];
+            place.store(word ^ LATE ^ DONE, Release);
+        }
+    }
+
+    /// Tells the writers what they may write over.
+    pub fn tell_read(&mut self, memory: &MmapRaw, file: &File) {
+        let first = self.waiting.iter().map(|waiting| waiting.0).min();
+        let read = first.unwrap_or(self.position);
+        let lap = read - read % self.granules;
+        self.used = self.used.max(if self.read < lap { self.granules } else { read - lap });
+        self.read = read;
+        header(memory).stacks.read.store(read, Release);
+        self.rewind(memory, file);
+    }
+
+    /// Where everything is read, writers go on at the ring's beginning, so that little of it is used;
+    /// if it was much, it is given back.
+    fn rewind(&mut self, memory: &MmapRaw, file: &File) {
+        let (next, at) = (&header(memory).stacks.next, self.position % self.granules);
+        let position = self.position;
+        if at < KEPT / 2 || self.read != position || next.load(Acquire) != position {
+            return;
+        }
+        let place = &words(memory)[at as usize];
+        let word = place.load(Acquire);
+        let skips = granule::word(position, self.granules - at, SKIPPED);
+        let begun = granule::is_at(word, position) || granule::is_retired(word);
+        if begun || place.compare_exchange(word, skips, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        let end = position + self.granules - at;
+        // Where that fails a writer has done it.
+        _ = next.compare_exchange(position, end, AcqRel, Relaxed);
+        // Nobody writes to what is skipped in this lap, nor in the next one before it is announced. A
+        // record that is late is not written over.
+        if at <= KEPT && self.used > KEPT && self.late.is_empty() {
+            let offset = |granule: u64| (RING_AT + granule as usize * GRANULE) as u64;
+            os::punch(file, offset(KEPT)..offset(self.granules));
+            self.used = 0;
+        }
+        (self.position, self.read) = (end, end);
+        header(memory).stacks.read.store(end, Release);
+    }
+}
+
+/// When a record was written, if it is one.
+pub fn time_at(memory: &MmapRaw, first: usize) -> u64 {
+    let at = first * GRANULE + std::mem::offset_of!(StackRecord, time);
+    ring(memory)[at / 8].load(Relaxed)
+}
