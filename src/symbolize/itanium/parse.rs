@@ -1,0 +1,509 @@
+//! From the text of a mangled name to nodes: names and encodings. No text is read twice, so the
+//! time is proportional to its length.
+
+mod templates;
+
+use rustc_hash::FxHashMap;
+
+use super::node::{CONST, Id, Node, Qualifiers, RESTRICT, Reference, VOLATILE};
+
+/// Deepest nesting. A template's argument takes three levels; names of more than 30 nested templates
+/// are rare.
+const MAX_DEPTH: usize = 384;
+
+/// What is learnt of a function while its name is parsed.
+#[derive(Default)]
+pub struct Seen {
+    /// Constructors and the like have no result in their names.
+    pub no_result: bool,
+    /// It is an instance of a template, which has its result in the name.
+    ends_with_arguments: bool,
+    qualifiers: Qualifiers,
+    reference: Reference,
+    /// Number of the first parameter that stands for an argument to come.
+    forward_from: usize,
+}
+
+/// The state of parsing.
+pub struct Parser<'a> {
+    pub text: &'a [u8],
+    pub at: usize,
+    pub nodes: Vec<Node<'a>>,
+    /// What `S0_` and the like stand for.
+    pub substitutions: Vec<Id>,
+    /// What `T0_` and the like stand for in this function.
+    parameters: Option<Vec<Id>>,
+    /// Nodes that are such parameters.
+    used_parameters: FxHashMap<Id, usize>,
+    /// What [`Node::Forward`] stands for: index of the parameter, then the node.
+    pub forward: Vec<(usize, Option<Id>)>,
+    /// A template's arguments may follow a parameter that is a type here.
+    pub arguments_follow: bool,
+    pub permit_forward: bool,
+    in_lambda: bool,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    pub fn new(text: &'a str) -> Parser<'a> {
+        Parser {
+            text: text.as_bytes(),
+            at: 0,
+            nodes: Vec::new(),
+            substitutions: Vec::new(),
+            parameters: None,
+            used_parameters: FxHashMap::default(),
+            forward: Vec::new(),
+            arguments_follow: true,
+            permit_forward: false,
+            in_lambda: false,
+            depth: 0,
+        }
+    }
+
+    pub fn add(&mut self, node: Node<'a>) -> Id {
+        self.nodes.push(node);
+        self.nodes.len() as Id - 1
+    }
+
+    pub fn node(&self, id: Id) -> &Node<'a> {
+        &self.nodes[id as usize]
+    }
+
+    /// The byte so far ahead; 0 at the end.
+    pub fn look(&self, ahead: usize) -> u8 {
+        self.text.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    pub fn eat(&mut self, what: &str) -> bool {
+        let found = self.text[self.at..].starts_with(what.as_bytes());
+        if found {
+            self.at += what.len();
+        }
+        found
+    }
+
+    pub fn expect(&mut self, what: &str) -> Option<()> {
+        self.eat(what).then_some(())
+    }
+
+    /// Runs `parse` one level deeper, if that is not too deep.
+    pub fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.depth == MAX_DEPTH {
+            return None;
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    /// Parses with `parse` until an `E`, which is passed over.
+    pub fn until_end(&mut self, parse: fn(&mut Self) -> Option<Id>) -> Option<Vec<Id>> {
+        let mut all = Vec::new();
+        while !self.eat("E") {
+            all.push(parse(self)?);
+        }
+        Some(all)
+    }
+
+    /// Digits, with `n` before them when they are negative and may be.
+    pub fn number(&mut self, negative: bool) -> Option<&'a str> {
+        let start = self.at;
+        if negative {
+            self.eat("n");
+        }
+        let digits = self.at;
+        while self.look(0).is_ascii_digit() {
+            self.at += 1;
+        }
+        let text = self.text;
+        (self.at > digits).then(|| std::str::from_utf8(&text[start..self.at]).ok())?
+    }
+
+    fn small_number(&mut self) -> Option<usize> {
+        self.number(false)?.parse().ok()
+    }
+
+    /// `_` is 0, `0_` is 1, `1_` is 2.
+    pub fn index(&mut self) -> Option<usize> {
+        if self.eat("_") {
+            return Some(0);
+        }
+        let n = self.small_number()?;
+        self.expect("_")?;
+        n.checked_add(1)
+    }
+
+    /// The whole: a function, a variable or something special.
+    pub fn mangled(&mut self) -> Option<Id> {
+        self.expect("_Z")?;
+        self.encoding(false)
+    }
+
+    /// A function or variable; without a result if it `encloses` what is named.
+    pub fn encoding(&mut self, encloses: bool) -> Option<Id> {
+        self.deeper(|p| {
+            let outer = std::mem::take(&mut p.parameters);
+            let in_lambda = std::mem::take(&mut p.in_lambda);
+            let encoding = if matches!(p.look(0), b'G' | b'T') {
+                p.special()
+            } else {
+                p.function_or_variable(encloses)
+            };
+            (p.parameters, p.in_lambda) = (outer, in_lambda);
+            encoding
+        })
+    }
+
+    fn function_or_variable(&mut self, encloses: bool) -> Option<Id> {
+        let mut seen = Seen { forward_from: self.forward.len(), ..Seen::default() };
+        let name = self.name(Some(&mut seen))?;
+        self.resolve_forward(seen.forward_from)?;
+        if self.is_end() {
+            return Some(name);
+        }
+        let has_result = !seen.no_result && seen.ends_with_arguments;
+        let result = if has_result { Some(self.type_()?) } else { None };
+        let result = result.filter(|_| !encloses);
+        let mut parameters = Vec::new();
+        if !self.eat("v") {
+            while !self.is_end() {
+                parameters.push(self.type_()?);
+            }
+        }
+        let Seen { qualifiers, reference, .. } = seen;
+        Some(self.add(Node::Encoding { result, name, parameters, qualifiers, reference }))
+    }
+
+    fn is_end(&self) -> bool {
+        matches!(self.look(0), 0 | b'E' | b'.' | b'_' | b'@')
+    }
+
+    fn resolve_forward(&mut self, from: usize) -> Option<()> {
+        for (index, node) in &mut self.forward[from..] {
+            let arguments = self.parameters.as_ref()?;
+            *node = Some(*arguments.get(*index)?);
+        }
+        Some(())
+    }
+
+    fn special(&mut self) -> Option<Id> {
+        const OF_TYPES: [(&str, &str); 5] = [
+            ("TV", "vtable for "),
+            ("TT", "VTT for "),
+            ("TI", "typeinfo for "),
+            ("TS", "typeinfo name for "),
+            ("TF", "typeinfo fn for "),
+        ];
+        const OF_NAMES: [(&str, &str); 3] = [
+            ("TW", "TLS wrapper function for "),
+            ("TH", "TLS init function for "),
+            ("GV", "guard variable for "),
+        ];
+        const OF_ENCODINGS: [(&str, &str); 3] = [
+            ("GA", "hidden alias for "),
+            ("GTt", "transaction clone for "),
+            ("GTn", "non-transaction clone for "),
+        ];
+        for (code, what) in OF_TYPES {
+            if self.eat(code) {
+                let of = self.type_()?;
+                return Some(self.add(Node::Special(what, of)));
+            }
+        }
+        for (code, what) in OF_NAMES {
+            if self.eat(code) {
+                let of = self.name(None)?;
+                return Some(self.add(Node::Special(what, of)));
+            }
+        }
+        for (code, what) in OF_ENCODINGS {
+            if self.eat(code) {
+                let of = self.encoding(false)?;
+                return Some(self.add(Node::Special(what, of)));
+            }
+        }
+        if self.eat("TA") {
+            let of = self.template_argument()?;
+            return Some(self.add(Node::Special("template parameter object for ", of)));
+        }
+        if self.eat("TC") {
+            let derived = self.type_()?;
+            self.number(true)?;
+            self.expect("_")?;
+            let base = self.type_()?;
+            return Some(self.add(Node::Construction(base, derived)));
+        }
+        if self.eat("GR") {
+            let of = self.name(None)?;
+            let n = self.sequence_number()?;
+            let what = self.add(Node::Made(format!("reference temporary #{n} for ")));
+            return Some(self.add(Node::Vendor(what, of)));
+        }
+        let what = if self.eat("Tc") {
+            self.call_offset()?;
+            self.call_offset()?;
+            "covariant return thunk to "
+        } else {
+            self.expect("T")?;
+            let what = if self.look(0) == b'v' { "virtual" } else { "non-virtual" };
+            self.call_offset()?;
+            if what == "virtual" { "virtual thunk to " } else { "non-virtual thunk to " }
+        };
+        let of = self.encoding(false)?;
+        Some(self.add(Node::Special(what, of)))
+    }
+
+    fn call_offset(&mut self) -> Option<()> {
+        if self.eat("h") {
+            self.number(true)?;
+        } else {
+            self.expect("v")?;
+            self.number(true)?;
+            self.expect("_")?;
+            self.number(true)?;
+        }
+        self.expect("_")
+    }
+
+    /// `_` is 0, `0_` is 1, `A_` is 11, in base 36.
+    fn sequence_number(&mut self) -> Option<usize> {
+        if self.eat("_") {
+            return Some(0);
+        }
+        let mut n: usize = 0;
+        while !self.eat("_") {
+            let digit = (self.look(0) as char)
+                .to_digit(36)
+                .filter(|_| !self.look(0).is_ascii_lowercase())?;
+            n = n.checked_mul(36)?.checked_add(digit as usize)?;
+            self.at += 1;
+        }
+        n.checked_add(1)
+    }
+
+    pub fn name(&mut self, mut seen: Option<&mut Seen>) -> Option<Id> {
+        self.deeper(|p| {
+            match p.look(0) {
+                b'N' => return p.nested(seen),
+                b'Z' => return p.local(seen),
+                _ => {}
+            }
+            let substituted = p.look(0) == b'S' && p.look(1) != b't';
+            let name =
+                if substituted { p.substitution()? } else { p.unscoped(seen.as_deref_mut())? };
+            if p.look(0) != b'I' {
+                return (!substituted).then_some(name);
+            }
+            if !substituted {
+                p.substitutions.push(name);
+            }
+            let arguments = p.template_arguments(seen.is_some())?;
+            if let Some(seen) = seen {
+                seen.ends_with_arguments = true;
+            }
+            Some(p.add(Node::Template(name, arguments)))
+        })
+    }
+
+    fn unscoped(&mut self, seen: Option<&mut Seen>) -> Option<Id> {
+        let standard = self.eat("St");
+        let name = self.unqualified(seen, None)?;
+        if !standard {
+            return Some(name);
+        }
+        let scope = self.add(Node::Name("std"));
+        Some(self.add(Node::Nested(scope, name)))
+    }
+
+    fn local(&mut self, seen: Option<&mut Seen>) -> Option<Id> {
+        self.expect("Z")?;
+        let function = self.encoding(true)?;
+        self.expect("E")?;
+        if self.eat("s") {
+            self.discriminator();
+            let entity = self.add(Node::Name("string literal"));
+            return Some(self.add(Node::Local(function, entity)));
+        }
+        if self.eat("d") {
+            let n = self.index()?;
+            let entity = self.name(seen)?;
+            return Some(self.add(Node::DefaultArgument(function, n as u32 + 1, entity)));
+        }
+        let entity = self.name(seen)?;
+        self.discriminator();
+        Some(self.add(Node::Local(function, entity)))
+    }
+
+    /// `_3` or `__12_`: which of several entities of one name.
+    fn discriminator(&mut self) {
+        let start = self.at;
+        if !self.eat("_") {
+            return;
+        }
+        let long = self.eat("_");
+        let good = match long {
+            true => self.number(false).is_some() && self.eat("_"),
+            false => self.look(0).is_ascii_digit(),
+        };
+        match (good, long) {
+            (true, false) => self.at += 1,
+            (true, true) => {}
+            (false, _) => self.at = start,
+        }
+    }
+
+    pub fn qualifiers(&mut self) -> Qualifiers {
+        let mut found = 0;
+        for (code, bit) in [("r", RESTRICT), ("V", VOLATILE), ("K", CONST)] {
+            if self.eat(code) {
+                found |= bit;
+            }
+        }
+        found
+    }
+
+    fn nested(&mut self, mut seen: Option<&mut Seen>) -> Option<Id> {
+        self.expect("N")?;
+        let qualifiers = self.qualifiers();
+        let reference = match (self.eat("O"), self.eat("R")) {
+            (true, _) => Reference::Right,
+            (false, true) => Reference::Left,
+            (false, false) => Reference::None,
+        };
+        if let Some(seen) = &mut seen {
+            (seen.qualifiers, seen.reference) = (qualifiers, reference);
+        }
+        let mut whole: Option<Id> = None;
+        while !self.eat("E") {
+            if let Some(seen) = &mut seen {
+                seen.ends_with_arguments = false;
+            }
+            let next = match (self.look(0), self.look(1)) {
+                (b'T', _) if whole.is_none() => self.template_parameter()?,
+                (b'I', _) => {
+                    let name = whole?;
+                    let arguments = self.template_arguments(seen.is_some())?;
+                    if let Some(seen) = &mut seen {
+                        seen.ends_with_arguments = true;
+                    }
+                    self.add(Node::Template(name, arguments))
+                }
+                (b'D', b't' | b'T') if whole.is_none() => self.decltype()?,
+                (b'S', following) if whole.is_none() => {
+                    whole = Some(if following == b't' {
+                        self.at += 2;
+                        self.add(Node::Name("std"))
+                    } else {
+                        self.substitution()?
+                    });
+                    continue;
+                }
+                _ => {
+                    let name = self.unqualified(seen.as_deref_mut(), whole)?;
+                    match whole {
+                        Some(scope) => {
+                            let scope = self.scope_of(scope, name);
+                            self.add(Node::Nested(scope, name))
+                        }
+                        None => name,
+                    }
+                }
+            };
+            whole = Some(next);
+            self.substitutions.push(next);
+            self.eat("M");
+        }
+        self.substitutions.pop()?;
+        whole
+    }
+
+    /// Constructors are written behind the full name of a class that has an abbreviation.
+    fn scope_of(&mut self, scope: Id, name: Id) -> Id {
+        match (self.node(name), self.node(scope)) {
+            (Node::Constructor(_) | Node::Destructor(_), &Node::Standard(_, full)) => {
+                self.add(Node::Standard(full, full))
+            }
+            _ => scope,
+        }
+    }
+
+    fn unqualified(&mut self, seen: Option<&mut Seen>, scope: Option<Id>) -> Option<Id> {
+        self.eat("L");
+        let name = match (self.look(0), self.look(1)) {
+            (b'0'..=b'9', _) => self.source_name()?,
+            (b'U', _) => self.unnamed()?,
+            (b'D', b'C') => {
+                self.at += 2;
+                let names = self.until_end(Self::source_name)?;
+                self.add(Node::Bindings(names))
+            }
+            (b'C' | b'D', b'1'..=b'5' | b'0' | b'I') if scope.is_some() => {
+                self.constructor(seen, scope?)?
+            }
+            _ => self.operator_name(seen)?,
+        };
+        self.tags(name)
+    }
+
+    pub fn tags(&mut self, mut name: Id) -> Option<Id> {
+        while self.eat("B") {
+            let tag = self.word()?;
+            name = self.add(Node::Tagged(name, tag));
+        }
+        Some(name)
+    }
+
+    fn constructor(&mut self, seen: Option<&mut Seen>, class: Id) -> Option<Id> {
+        let kind = self.look(0);
+        self.at += 1;
+        let inherited = kind == b'C' && self.eat("I");
+        self.at += 1;
+        if let Some(seen) = seen {
+            seen.no_result = true;
+        }
+        if inherited {
+            self.name(None)?;
+        }
+        Some(match kind {
+            b'C' => self.add(Node::Constructor(class)),
+            _ => self.add(Node::Destructor(class)),
+        })
+    }
+
+    /// A word with its length in front.
+    fn word(&mut self) -> Option<&'a str> {
+        let length = self.small_number()?;
+        let end = self.at.checked_add(length).filter(|_| length > 0)?;
+        let word = self.text.get(self.at..end)?;
+        self.at = end;
+        std::str::from_utf8(word).ok()
+    }
+
+    pub fn source_name(&mut self) -> Option<Id> {
+        let word = self.word()?;
+        let anonymous =
+            word.strip_prefix("_GLOBAL_").and_then(|rest| rest.strip_prefix(['_', '.', '$']));
+        let anonymous = anonymous.is_some_and(|rest| rest.starts_with('N'));
+        Some(self.add(Node::Name(if anonymous { "(anonymous namespace)" } else { word })))
+    }
+
+    fn unnamed(&mut self) -> Option<Id> {
+        if self.eat("Ut") {
+            let n = self.index()? + 1;
+            let name = self.add(Node::Made(format!("{{unnamed type#{n}}}")));
+            // As the tools of GNU count them.
+            return Some(name);
+        }
+        self.expect("Ul")?;
+        let outer = std::mem::replace(&mut self.in_lambda, true);
+        let types = match self.eat("vE") {
+            true => Some(Vec::new()),
+            false => self.until_end(Self::type_),
+        };
+        self.in_lambda = outer;
+        let n = self.index()?;
+        Some(self.add(Node::Lambda(types?, n as u32 + 1)))
+    }
+}

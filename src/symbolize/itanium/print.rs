@@ -1,0 +1,470 @@
+//! From nodes to text, as `c++filt` writes it. Each part that is looked at counts as a step: a short
+//! name can stand for gigabytes, or for much work without any text.
+
+mod expressions;
+
+use super::node::{CONST, Id, Node, Qualifiers, RESTRICT, Reference, Throws, VOLATILE};
+use super::parse::Parser;
+use super::{MAX_NAME, Refused};
+
+type Printed = Result<(), Refused>;
+
+/// Deepest nesting of what is written.
+const MAX_DEPTH: usize = 512;
+
+/// Writes the nodes of a parser.
+pub struct Printer<'a, 'p> {
+    parser: &'p Parser<'a>,
+    /// The function that is written without parameters and result.
+    bare: Option<Id>,
+    out: String,
+    steps: usize,
+    depth: usize,
+    /// Which element of packs is written; `None` outside of expansions.
+    element: Option<usize>,
+    /// Elements of the pack that was met in the expansion.
+    elements: Option<usize>,
+}
+
+impl<'a, 'p> Printer<'a, 'p> {
+    /// The text of `whole`, in at most so many steps.
+    pub fn print(
+        parser: &'p Parser<'a>,
+        whole: Id,
+        all: bool,
+        steps: usize,
+    ) -> Result<String, Refused> {
+        let mut of = whole;
+        while let &Node::Special(_, what) = &parser.nodes[of as usize] {
+            of = what;
+        }
+        let bare = (!all).then_some(of);
+        let (out, element, elements) = (String::new(), None, None);
+        let mut printer = Printer { parser, bare, out, steps, depth: 0, element, elements };
+        printer.both(whole)?;
+        Ok(printer.out)
+    }
+
+    fn node(&self, id: Id) -> &'p Node<'a> {
+        &self.parser.nodes[id as usize]
+    }
+
+    fn step(&mut self) -> Printed {
+        self.steps = self.steps.checked_sub(1).ok_or(Refused)?;
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Printed {
+        if self.out.len() + text.len() > MAX_NAME {
+            return Err(Refused);
+        }
+        self.out.push_str(text);
+        Ok(())
+    }
+
+    fn deeper(&mut self, print: impl FnOnce(&mut Self) -> Printed) -> Printed {
+        self.step()?;
+        if self.depth == MAX_DEPTH {
+            return Err(Refused);
+        }
+        self.depth += 1;
+        let printed = print(self);
+        self.depth -= 1;
+        printed
+    }
+
+    /// The whole of a part: types surround what they belong to.
+    fn both(&mut self, id: Id) -> Printed {
+        self.left(id)?;
+        self.right(id)
+    }
+
+    /// Separated by commas; parts without text have none.
+    fn list(&mut self, all: &[Id]) -> Printed {
+        let mut first = true;
+        for &id in all {
+            let start = self.out.len();
+            if !first {
+                self.text(", ")?;
+            }
+            let behind = self.out.len();
+            self.both(id)?;
+            if self.out.len() == behind {
+                self.out.truncate(start);
+            } else {
+                first = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn arguments(&mut self, all: &[Id]) -> Printed {
+        // `operator<< <char>`
+        if self.out.ends_with('<') {
+            self.text(" ")?;
+        }
+        self.text("<")?;
+        self.list(all)?;
+        self.text(if self.out.ends_with('>') { " >" } else { ">" })
+    }
+
+    /// What a part stands for, through parameters of templates.
+    fn meant(&mut self, mut id: Id) -> Result<Option<Id>, Refused> {
+        loop {
+            self.step()?;
+            id = match self.node(id) {
+                &Node::Argument(id) => id,
+                &Node::Forward(n) => match self.parser.forward[n].1 {
+                    Some(id) => id,
+                    None => return Ok(None),
+                },
+                Node::PackElement(elements) => {
+                    let Some(at) = self.element else { return Ok(Some(id)) };
+                    self.elements.get_or_insert(elements.len());
+                    match elements.get(at) {
+                        Some(&id) => id,
+                        None => return Ok(None),
+                    }
+                }
+                _ => return Ok(Some(id)),
+            };
+        }
+    }
+
+    /// Whether a type has text behind what it belongs to: an array's length, or parameters.
+    fn surrounds(&mut self, id: Id) -> Result<(bool, bool), Refused> {
+        let mut id = id;
+        loop {
+            self.step()?;
+            id = match self.node(id) {
+                Node::Array(..) => return Ok((true, false)),
+                Node::Function { .. } => return Ok((false, true)),
+                &Node::Qualified(of, _) | &Node::Vendor(of, _) => of,
+                Node::Argument(_) | Node::Forward(_) | Node::PackElement(_) => {
+                    match self.meant(id)? {
+                        Some(meant) if meant != id => meant,
+                        _ => return Ok((false, false)),
+                    }
+                }
+                _ => return Ok((false, false)),
+            };
+        }
+    }
+
+    /// What references to references come to: the type, and the kind of reference.
+    fn collapsed(&mut self, id: Id) -> Result<(Id, Reference), Refused> {
+        let (mut id, mut kind) = (id, Reference::Right);
+        loop {
+            self.step()?;
+            match self.node(id) {
+                &Node::Referring(to, reference) => {
+                    if reference == Reference::Left {
+                        kind = Reference::Left;
+                    }
+                    id = to;
+                }
+                Node::Argument(_) | Node::Forward(_) | Node::PackElement(_) => {
+                    match self.meant(id)? {
+                        Some(meant) if meant != id => id = meant,
+                        _ => return Ok((id, kind)),
+                    }
+                }
+                _ => return Ok((id, kind)),
+            }
+        }
+    }
+
+    fn left(&mut self, id: Id) -> Printed {
+        self.deeper(|p| p.left_of(id))
+    }
+
+    fn left_of(&mut self, id: Id) -> Printed {
+        let node = self.node(id);
+        match node {
+            &Node::Name(text) | &Node::Number(text) => self.text(text),
+            Node::Made(text) => self.text(text),
+            &Node::Standard(short, _) => self.text(short),
+            &Node::Builtin(text) => self.text(text),
+            &Node::Nested(scope, name) | &Node::Local(scope, name) => {
+                self.both(scope)?;
+                self.text("::")?;
+                self.both(name)
+            }
+            &Node::DefaultArgument(function, n, entity) => {
+                self.both(function)?;
+                self.text(&format!("::{{default arg#{n}}}::"))?;
+                self.both(entity)
+            }
+            &Node::Tagged(name, tag) => {
+                self.both(name)?;
+                self.text("[abi:")?;
+                self.text(tag)?;
+                self.text("]")
+            }
+            Node::Template(name, arguments) => {
+                self.both(*name)?;
+                self.arguments(arguments)
+            }
+            Node::Pack(elements) => self.list(elements),
+            Node::PackElement(elements) => self.element(elements, Self::left),
+            &Node::Expansion(pattern) => self.expansion(pattern),
+            &Node::Argument(meant) => self.left(meant),
+            &Node::Forward(n) => match self.parser.forward[n].1 {
+                Some(meant) => self.left(meant),
+                None => Err(Refused),
+            },
+            Node::Auto(n) => self.text(&format!("auto:{n}")),
+            &Node::Special(what, of) => {
+                self.text(what)?;
+                self.both(of)
+            }
+            &Node::Construction(base, derived) => {
+                self.text("construction vtable for ")?;
+                self.both(base)?;
+                self.text("-in-")?;
+                self.both(derived)
+            }
+            &Node::Constructor(class) => self.class_name(class),
+            &Node::Destructor(class) => {
+                self.text("~")?;
+                self.class_name(class)
+            }
+            &Node::Conversion(to) => {
+                self.text("operator ")?;
+                self.both(to)
+            }
+            &Node::Literal(name) => {
+                self.text("operator\"\" ")?;
+                self.both(name)
+            }
+            Node::Lambda(types, n) => {
+                self.text("{lambda(")?;
+                self.list(types)?;
+                self.text(&format!(")#{n}}}"))
+            }
+            Node::Bindings(names) => {
+                self.text("[")?;
+                self.list(names)?;
+                self.text("]")
+            }
+            Node::Encoding { result, name, parameters, qualifiers, reference } => {
+                if self.bare == Some(id) {
+                    return self.both(*name);
+                }
+                if let Some(result) = *result {
+                    self.left(result)?;
+                    let (array, function) = self.surrounds(result)?;
+                    if !array && !function {
+                        self.text(" ")?;
+                    }
+                }
+                self.both(*name)?;
+                self.text("(")?;
+                self.list(parameters)?;
+                self.text(")")?;
+                if let Some(result) = *result {
+                    self.right(result)?;
+                }
+                self.object(*qualifiers, *reference)
+            }
+            _ => self.left_of_type(node),
+        }
+    }
+
+    fn left_of_type(&mut self, node: &'p Node<'a>) -> Printed {
+        match *node {
+            Node::Qualified(of, qualifiers) => {
+                self.left(of)?;
+                // What an argument has already is not said again.
+                let known = match self.meant(of)?.map(|of| self.node(of)) {
+                    Some(&Node::Qualified(_, known)) => known,
+                    _ => 0,
+                };
+                self.qualifiers(qualifiers & !known)
+            }
+            Node::Vendor(of, qualifier) => {
+                self.left(of)?;
+                if !self.out.ends_with(' ') {
+                    self.text(" ")?;
+                }
+                self.both(qualifier)
+            }
+            Node::Pointer(to) => self.left_of_pointer(to, "*"),
+            Node::Referring(to, reference) => {
+                let (to, collapsed) = self.collapsed(to)?;
+                let left = reference == Reference::Left || collapsed == Reference::Left;
+                self.left_of_pointer(to, if left { "&" } else { "&&" })
+            }
+            Node::Member(class, member) => {
+                self.left(member)?;
+                let (array, function) = self.surrounds(member)?;
+                self.text(if array || function { "(" } else { " " })?;
+                self.both(class)?;
+                self.text("::*")
+            }
+            Node::Suffixed(of, suffix) => {
+                self.both(of)?;
+                self.text(suffix)
+            }
+            Node::Array(of, _) => self.left(of),
+            Node::Vector(of, length) => {
+                self.both(of)?;
+                self.text(" __vector(")?;
+                self.both(length)?;
+                self.text(")")
+            }
+            Node::Function { result, .. } => {
+                self.left(result)?;
+                self.text(" ")
+            }
+            _ => self.expression(node),
+        }
+    }
+
+    fn left_of_pointer(&mut self, to: Id, sign: &str) -> Printed {
+        self.left(to)?;
+        let (array, function) = self.surrounds(to)?;
+        if array {
+            self.text(" ")?;
+        }
+        if array || function {
+            self.text("(")?;
+        }
+        self.text(sign)
+    }
+
+    fn right(&mut self, id: Id) -> Printed {
+        self.deeper(|p| p.right_of(id))
+    }
+
+    fn right_of(&mut self, id: Id) -> Printed {
+        match self.node(id) {
+            &Node::Qualified(of, _) | &Node::Vendor(of, _) => self.right(of),
+            &Node::Pointer(to) | &Node::Member(_, to) => self.right_of_pointer(to),
+            &Node::Referring(to, _) => {
+                let (to, _) = self.collapsed(to)?;
+                self.right_of_pointer(to)
+            }
+            &Node::Array(of, length) => {
+                self.text(if self.out.ends_with(']') { "[" } else { " [" })?;
+                if let Some(length) = length {
+                    self.both(length)?;
+                }
+                self.text("]")?;
+                self.right(of)
+            }
+            Node::Function { result, parameters, qualifiers, reference, throws } => {
+                self.text("(")?;
+                self.list(parameters)?;
+                self.text(")")?;
+                self.right(*result)?;
+                self.object(*qualifiers, *reference)?;
+                self.throws(throws)
+            }
+            &Node::Argument(meant) => self.right(meant),
+            &Node::Forward(n) => match self.parser.forward[n].1 {
+                Some(meant) => self.right(meant),
+                None => Ok(()),
+            },
+            Node::PackElement(elements) if self.element.is_some() => {
+                self.element(elements, Self::right)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn right_of_pointer(&mut self, to: Id) -> Printed {
+        let (array, function) = self.surrounds(to)?;
+        if array || function {
+            self.text(")")?;
+        }
+        self.right(to)
+    }
+
+    fn qualifiers(&mut self, qualifiers: Qualifiers) -> Printed {
+        for (bit, text) in [(RESTRICT, " restrict"), (VOLATILE, " volatile"), (CONST, " const")] {
+            if qualifiers & bit != 0 {
+                self.text(text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, qualifiers: Qualifiers, reference: Reference) -> Printed {
+        self.qualifiers(qualifiers)?;
+        match reference {
+            Reference::None => Ok(()),
+            Reference::Left => self.text(" &"),
+            Reference::Right => self.text(" &&"),
+        }
+    }
+
+    fn throws(&mut self, throws: &Throws) -> Printed {
+        match throws {
+            Throws::Anything => Ok(()),
+            Throws::Nothing => self.text(" noexcept"),
+            &Throws::Unless(expression) => {
+                self.text(" noexcept(")?;
+                self.both(expression)?;
+                self.text(")")
+            }
+            Throws::Only(types) => {
+                self.text(" throw(")?;
+                self.list(types)?;
+                self.text(")")
+            }
+        }
+    }
+
+    /// The pattern once for each element of the packs in it.
+    fn expansion(&mut self, pattern: Id) -> Printed {
+        let outer = (self.element, self.elements);
+        (self.element, self.elements) = (Some(0), None);
+        let start = self.out.len();
+        self.both(pattern)?;
+        match self.elements {
+            None => self.text("...")?,
+            Some(0) => self.out.truncate(start),
+            Some(count) => {
+                for n in 1..count {
+                    self.element = Some(n);
+                    self.step()?;
+                    self.text(", ")?;
+                    self.both(pattern)?;
+                }
+            }
+        }
+        (self.element, self.elements) = outer;
+        Ok(())
+    }
+
+    /// The element of a pack that is written now; the whole pack outside of expansions.
+    fn element(&mut self, elements: &'p [Id], print: fn(&mut Self, Id) -> Printed) -> Printed {
+        let Some(at) = self.element else { return self.list(elements) };
+        self.elements.get_or_insert(elements.len());
+        elements.get(at).map_or(Ok(()), |&id| print(self, id))
+    }
+
+    /// The last word of a class's name, without arguments.
+    fn class_name(&mut self, class: Id) -> Printed {
+        let mut id = class;
+        loop {
+            self.step()?;
+            id = match self.node(id) {
+                &Node::Nested(_, name) | &Node::Local(_, name) => name,
+                &Node::DefaultArgument(_, _, name) => name,
+                &Node::Template(name, _) => name,
+                &Node::Tagged(name, _) => name,
+                &Node::Standard(_, full) => {
+                    let bare = full.split('<').next().unwrap_or(full);
+                    return self.text(bare.rsplit("::").next().unwrap_or(bare));
+                }
+                Node::Argument(_) | Node::Forward(_) => match self.meant(id)? {
+                    Some(meant) if meant != id => meant,
+                    _ => return Err(Refused),
+                },
+                _ => return self.both(id),
+            };
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use super::*;
+
+/// A name in which each argument has the one before it twice.
+fn doubled(times: usize) -> String {
+    let mut name = String::from("_Z1fI1AIiiE");
+    // The substitutions are: f, A, A<int, int>, B, B<…>, B<…>, …
+    let mut last = 2;
+    for i in 0..times {
+        let of = substitution(last);
+        let class = if i == 0 { "1B".to_owned() } else { substitution(3) };
+        name.push_str(&format!("{class}I{of}{of}E"));
+        last = i + 4;
+    }
+    name + "Evv"
+}
+
+fn substitution(n: usize) -> String {
+    let Some(mut n) = n.checked_sub(1) else { return "S_".into() };
+    let mut digits = String::from("_");
+    loop {
+        let digit = char::from_digit((n % 36) as u32, 36).unwrap().to_ascii_uppercase();
+        digits.insert(0, digit);
+        n /= 36;
+        if n == 0 {
+            return format!("S{digits}");
+        }
+    }
+}
+
+/// A name of few bytes that stands for more than can be written.
+pub fn explosive(times: usize) -> String {
+    doubled(times)
+}
+
+/// Steps that it takes to write a name, and its length.
+fn cost(name: &str) -> (usize, usize) {
+    let mut parser = Parser::new(name);
+    let whole = parser.mangled().unwrap_or_else(|| panic!("{name}"));
+    let all = 1 << 24;
+    let (mut least, mut most) = (0, all);
+    while least < most {
+        let steps = (least + most) / 2;
+        match Printer::print(&parser, whole, true, steps) {
+            Ok(_) => most = steps,
+            Err(Refused) => least = steps + 1,
+        }
+    }
+    assert!(least < all, "{name}");
+    (least, name.len())
+}
+
+#[test]
+fn names_are_written_as_c_plus_plus_filt_does() {
+    let cases = [
+        (
+            "_ZNSt8seed_seqC1IPjEET_S2_",
+            "std::seed_seq::seed_seq<unsigned int*>(unsigned int*, unsigned int*)",
+        ),
+        (
+            "_ZN4llvm15AnalysisManagerINS_6ModuleEJEE5clearEv",
+            "llvm::AnalysisManager<llvm::Module>::clear()",
+        ),
+        ("_ZThn168_N3foo3barEv", "non-virtual thunk to foo::bar()"),
+        ("_ZTv0_n24_N3foo3barEv", "virtual thunk to foo::bar()"),
+        ("_ZTV3foo", "vtable for foo"),
+        ("_ZTIPDn", "typeinfo for decltype(nullptr)*"),
+        ("_Z1fIJidEEvDpT_", "void f<int, double>(int, double)"),
+        ("_Z1fIJidEEvDpPKT_", "void f<int, double>(int const*, double const*)"),
+        ("_Z1fIJEEvDpT_", "void f<>()"),
+        ("_Z1fPFvPA3_KiE", "f(void (*)(int const (*) [3]))"),
+        ("_Z1fMN1A1BEKFivE", "f(int (A::B::*)() const)"),
+        ("_ZNO1A1fEOS_", "A::f(A&&) &&"),
+        ("_Z1fIRiEvOT_", "void f<int&>(int&)"),
+        ("_Z1fIXgtLi1ELi2EEEvv", "void f<((1)>(2))>()"),
+        ("_Z1fIXadL_Z1gvEEEvv", "void f<&(g())>()"),
+        ("_ZNK1AcvT_IiEEv", "A::operator int<int>() const"),
+        ("_ZlsRSoRKSs", "operator<<(std::ostream&, std::string const&)"),
+        (
+            "_ZNSsC1Ev",
+            "std::basic_string<char, std::char_traits<char>, std::allocator<char> >::basic_string()",
+        ),
+        (
+            "_ZZ1fIiEvT_ENKUlT_E_clIdEEDaS1_",
+            "auto f<int>(int)::{lambda(auto:1)#1}::operator()<double>(double) const",
+        ),
+        ("_ZN3foo3barEi.constprop.0", "foo::bar(int)"),
+        ("_ZN3foo3barEi@GLIBCXX_3.4", "foo::bar(int)"),
+    ];
+    for (mangled, readable) in cases {
+        assert_eq!(demangle(mangled, true).as_deref(), Ok(readable), "{mangled}");
+    }
+}
+
+#[test]
+fn without_parameters_only_the_function_itself_has_none() {
+    let cases = [
+        ("_Z1fIJidEEvDpT_", "f<int, double>"),
+        ("_ZThn168_N3foo3barEv", "non-virtual thunk to foo::bar"),
+        ("_ZZN3foo3barEiENKUlvE_clEv", "foo::bar(int)::{lambda()#1}::operator()"),
+        ("_ZNK3foo3barEv", "foo::bar"),
+    ];
+    for (mangled, readable) in cases {
+        assert_eq!(demangle(mangled, false).as_deref(), Ok(readable), "{mangled}");
+    }
+}
+
+#[test]
+fn what_is_no_mangled_name_is_refused() {
+    for name in [
+        "",
+        "_Z",
+        "_Z!",
+        "_ZN3foo",
+        "_Z3foov!",
+        "_Z9foo",
+        "_Z1fS_",
+        "_Z1fT_",
+        "_Z99999999999999999999a",
+    ] {
+        assert_eq!(demangle(name, true), Err(Mangled::Not), "{name}");
+    }
+}
+
+/// Tried again and again at each level, such a name would take longer than anyone lives.
+#[test]
+fn a_name_is_parsed_in_time_proportional_to_its_length() {
+    for times in [10, 100, 1000] {
+        let open = format!("_ZNSt6vectorIi{}", "SaIjSt6vectorIi".repeat(times));
+        assert_eq!(demangle(&open, true), Err(Mangled::Not));
+        let parser = |name: &str| {
+            let mut parser = Parser::new(name);
+            parser.mangled();
+            parser.nodes.len()
+        };
+        assert!(parser(&open) <= open.len(), "a node for each byte at most");
+    }
+    let whole = format!("_ZNSt6vectorIi{}{}v", "SaIjSt6vectorIi".repeat(20), "E".repeat(42));
+    assert!(
+        demangle(&whole, true)
+            .unwrap()
+            .starts_with("void std::vector<int, std::allocator<unsigned")
+    );
+}
+
+#[test]
+fn what_a_name_stands_for_is_bounded() {
+    assert_eq!(
+        demangle(&doubled(1), true).as_deref(),
+        Ok("void f<A<int, int>, B<A<int, int>, A<int, int> > >()")
+    );
+    for times in [10, 20, 100, 1000] {
+        for all in [true, false] {
+            assert_eq!(demangle(&doubled(times), all), Err(Mangled::TooMuch), "{times}");
+        }
+    }
+    // Expansions in expansions.
+    let nested = format!("_Z1fIJ{}EEv{}T_{}", "i".repeat(200), "Dp1AI".repeat(5), "E".repeat(5));
+    assert!(demangle(&nested, true).is_ok_and(|name| name.len() <= MAX_NAME));
+    let empty = format!("_Z1fIJEJ{}EEvv", "JE".repeat(1000));
+    assert_eq!(demangle(&empty, true).as_deref(), Ok("void f<>()"));
+}
+
+#[test]
+fn deep_names_neither_overflow_the_stack_nor_take_long() {
+    for deep in
+        ["P", "N", "Z1f", "DTnt", "1AI", "FPF", "St6vectorI", "U1a", "M1A", "Dp", "XL_Z1fI", "Ul"]
+    {
+        let name = format!("_Z1f{}", deep.repeat(50_000));
+        assert_eq!(demangle(&name, true), Err(Mangled::Not), "{deep}");
+    }
+    let pointers = |n| demangle(&format!("_Z1f{}i", "P".repeat(n)), true);
+    assert_eq!(pointers(300).unwrap(), format!("f(int{})", "*".repeat(300)));
+}
+
+#[test]
+fn common_names_are_far_from_the_limits() {
+    let names = [
+        "_ZNSt8_Rb_treeINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt4pairIKS5_St3setIiSt4lessIiESaIiEEESt10_Select1stISC_ES8_IS5_ESaISC_EE29_M_get_insert_hint_unique_posESt23_Rb_tree_const_iteratorISC_ERS7_",
+        "_ZSt13__adjust_heapIN9__gnu_cxx17__normal_iteratorIPiSt6vectorIiSaIiEEEEliNS0_5__ops15_Iter_less_iterEEvT_T0_S9_T1_T2_",
+    ];
+    for name in names {
+        let (steps, length) = cost(name);
+        assert!(steps < length * STEPS.0 / 4, "{steps} steps for {length} bytes: {name}");
+    }
+}
+
+proptest::proptest! {
+    /// Any text made of pieces of mangled names: no panic, nothing that is too long.
+    #[test]
+    fn any_name_is_written_within_the_limits(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
+        let text: String = pieces.iter().map(|&i| PIECES[i]).collect();
+        for all in [true, false] {
+            if let Ok(name) = demangle(&format!("_Z{text}"), all) {
+                proptest::prop_assert!(name.len() <= MAX_NAME);
+            }
+        }
+    }
+}
+
+const PIECES: [&str; 48] = [
+    "N", "E", "I", "J", "S_", "S0_", "S1_", "St", "Sa", "Ss", "T_", "T0_", "Dp", "DT", "L", "X",
+    "i", "j", "v", "P", "R", "O", "K", "F", "M", "A3_", "1A", "3foo", "6vector", "C1", "D0", "cv",
+    "cl", "Z", "Ul", "Ut", "_", "0_", "B3abi", "fp_", "fL0p_", "fl", "pl", "sr", "sZ", "sp", "tl",
+    "il",
+];
