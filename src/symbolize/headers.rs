@@ -1,0 +1,278 @@
+//! What the headers of an ELF file say of the names in it.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use object::elf;
+use object::read::elf::{
+    CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader,
+};
+use object::{Endian, Endianness, FileKind, ReadRef};
+
+use super::{Why, split};
+use crate::process::elf::hex;
+use crate::process::mapped;
+
+/// A loaded segment: which bytes of the file stand at which addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Offset of its first byte in the file.
+    pub offset: u64,
+    /// Bytes of it that the file holds.
+    pub size: u64,
+    /// Link-time address of its first byte.
+    pub address: u64,
+    /// It holds code.
+    pub executable: bool,
+}
+
+/// What the headers of an ELF file say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Loaded segments, as in the program header table.
+    pub segments: Vec<Segment>,
+    /// GNU build id in lower-case hexadecimal, empty when there is none.
+    pub build_id: String,
+    /// There is DWARF (`.debug_info`).
+    pub has_debug_info: bool,
+    /// Its DWARF is split, or compressed the old way (see [`super::split`]).
+    pub is_split: bool,
+    /// There is a symbol table (`.symtab`), not only the dynamic symbols.
+    pub has_symtab: bool,
+    /// Its section headers cannot be read; the parser's words.
+    pub damage: Option<String>,
+    /// Name and checksum of the file with the debug information (`.gnu_debuglink`).
+    pub debug_link: Option<(String, u32)>,
+    /// Where in the file the symbols lie that were stripped and packed (`.gnu_debugdata`).
+    pub packed_symbols: Option<(u64, u64)>,
+    /// The file with what its debug information shares with that of others (`dwz -m`).
+    pub shared: Option<SharedLink>,
+    /// What its compressed sections say of themselves.
+    pub packing: Packing,
+}
+
+/// How much larger the compressed sections of a file say that they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    unpacked: u64,
+    beyond_belief: bool,
+}
+
+/// Compressed sections of one file that are larger together are not unpacked; in bytes.
+const MAX_UNPACKED: u64 = 1 << 30;
+
+/// Sections that claim more than this many times their packed size are not believed (debug
+/// information shrinks to between a half and a tenth), unless they are small; in bytes.
+const MAX_RATIO: u64 = 200;
+const SMALL: u64 = 16 << 20;
+
+const TOO_LARGE: &str =
+    "its compressed sections unpack to more than 1 GiB, or to more than 200 times their size";
+
+impl Packing {
+    fn add<S: SectionHeader<Endian = Endianness>>(
+        &mut self,
+        endian: Endianness,
+        data: &[u8],
+        section: &S,
+    ) {
+        let Ok(Some((header, _, size))) = section.compression(endian, data) else { return };
+        let claimed: u64 = header.ch_size(endian).into();
+        self.unpacked = self.unpacked.saturating_add(claimed);
+        self.beyond_belief |= claimed > SMALL && claimed / MAX_RATIO > size;
+    }
+
+    fn is_too_large(self) -> bool {
+        self.beyond_belief || self.unpacked > MAX_UNPACKED
+    }
+}
+
+/// The name and the build id of a file that several others share (`.gnu_debugaltlink`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedLink {
+    pub(super) name: PathBuf,
+    pub(super) build_id: String,
+}
+
+impl SharedLink {
+    fn parse(section: &[u8]) -> SharedLink {
+        let end = section.iter().position(|&b| b == 0).unwrap_or(section.len());
+        let name = PathBuf::from(String::from_utf8_lossy(&section[..end]).into_owned());
+        let build_id = section.get(end + 1..).map(hex).unwrap_or_default();
+        SharedLink { name, build_id }
+    }
+
+    /// Its name, as the other file has it.
+    pub fn name(&self) -> String {
+        self.name.display().to_string()
+    }
+}
+
+impl Headers {
+    /// Link-time address of the byte at `offset` of the file.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let inside = |s: &&Segment| offset >= s.offset && offset - s.offset < s.size;
+        let s = self.segments.iter().find(inside)?;
+        s.address.checked_add(offset - s.offset)
+    }
+
+    /// There is something in it that names functions.
+    pub fn has_names(&self) -> bool {
+        self.has_debug_info || self.has_symtab
+    }
+
+    /// Takes in a section.
+    fn take_in<'a, S: SectionHeader<Endian = Endianness>>(
+        &mut self,
+        endian: Endianness,
+        data: &[u8],
+        name: &[u8],
+        section: &'a S,
+        debug: &mut DebugSections<'a, S>,
+    ) {
+        let in_file = section.sh_type(endian) != elf::SHT_NOBITS;
+        self.packing.add(endian, data, section);
+        match name {
+            b".debug_info" if in_file => debug.info = Some(section),
+            b".zdebug_info" if in_file => {
+                (self.has_debug_info, self.is_split) = (true, true);
+            }
+            b".debug_addr" => debug.has_addresses = true,
+            b".gnu_debugdata" => {
+                let range = section.file_range(endian);
+                self.packed_symbols = range;
+            }
+            b".gnu_debuglink" => {
+                let data = section.data(endian, data).unwrap_or_default();
+                self.debug_link = debug_link(endian, data);
+            }
+            b".gnu_debugaltlink" => {
+                let data = section.data(endian, data).unwrap_or_default();
+                self.shared = Some(SharedLink::parse(data));
+            }
+            b".debug_sup" => self.shared = Some(SharedLink::default()),
+            // Debug files keep the note's section, but their segments point nowhere.
+            b".note.gnu.build-id" => {
+                if let Ok(Some(notes)) = section.notes(endian, data) {
+                    self.build_id = build_id_of(endian, notes);
+                }
+            }
+            _ => self.has_symtab |= section.sh_type(endian) == elf::SHT_SYMTAB,
+        }
+    }
+}
+
+/// The sections that tell which kind of DWARF a file has.
+struct DebugSections<'a, S> {
+    info: Option<&'a S>,
+    has_addresses: bool,
+}
+
+impl<S> Default for DebugSections<'_, S> {
+    fn default() -> Self {
+        DebugSections { info: None, has_addresses: false }
+    }
+}
+
+/// Reads the headers of an ELF file.
+///
+/// # Errors
+///
+/// It cannot be read, or is no intact ELF file.
+pub fn read_headers(file: &File) -> Result<Headers, Why> {
+    let cut_before = mapped::cut_pages();
+    let map = mapped::map(file).map_err(|_| Why::NotElf)?;
+    let headers = match FileKind::parse(&*map) {
+        Ok(FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>>(&map),
+        Ok(FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>>(&map),
+        _ => Err(Why::NotElf),
+    };
+    if mapped::cut_pages() > cut_before { Err(Why::Cut) } else { headers }
+}
+
+fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Why> {
+    let damaged = |e: object::Error| Why::Damaged(e.to_string());
+    let header = E::parse(cache).map_err(damaged)?;
+    let endian = header.endian().map_err(damaged)?;
+    let mut headers = Headers::default();
+    for segment in header.program_headers(endian, cache).map_err(damaged)? {
+        match segment.p_type(endian) {
+            elf::PT_LOAD => headers.segments.push(Segment {
+                offset: segment.p_offset(endian).into(),
+                size: segment.p_filesz(endian).into(),
+                address: segment.p_vaddr(endian).into(),
+                executable: segment.p_flags(endian).contains(elf::PF_X),
+            }),
+            elf::PT_NOTE if headers.build_id.is_empty() => {
+                if let Ok(Some(notes)) = segment.notes(endian, cache) {
+                    headers.build_id = build_id_of(endian, notes);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut debug = DebugSections::default();
+    // A file without (intact) section headers still has its segments.
+    let sections = header.sections(endian, cache);
+    headers.damage = sections.as_ref().err().map(|e| format!("its section headers: {e}"));
+    if let Ok(sections) = sections {
+        for section in sections.iter() {
+            let name = sections.section_name(endian, section).unwrap_or_else(|e| {
+                headers.damage.get_or_insert_with(|| format!("its section headers: {e}"));
+                Default::default()
+            });
+            headers.take_in(endian, cache, name, section, &mut debug);
+        }
+    }
+    if let Some(section) = debug.info {
+        headers.has_debug_info = true;
+        headers.is_split = debug.has_addresses && is_split(endian, cache, section);
+        // blazesym would follow links to other files by their names.
+        headers.is_split |= headers.shared.is_some() || headers.debug_link.is_some();
+    }
+    if headers.packing.is_too_large() {
+        // Symbols are hardly ever compressed.
+        headers.has_debug_info = false;
+        headers.damage.get_or_insert_with(|| TOO_LARGE.to_owned());
+    }
+    Ok(headers)
+}
+
+fn is_split<S: SectionHeader<Endian = Endianness>>(
+    endian: Endianness,
+    cache: &[u8],
+    section: &S,
+) -> bool {
+    match section.compression(endian, cache) {
+        // Only the headers of its units are read.
+        Ok(None) => section.file_range(endian).is_some_and(|(start, length)| {
+            split::is_split(endian, |at, size| {
+                at.checked_add(size).filter(|&end| end <= length)?;
+                cache.read_bytes_at(start.checked_add(at)?, size).ok()
+            })
+        }),
+        // To find out would cost as much as what is saved: what can read split ones reads all.
+        Ok(Some(_)) => true,
+        Err(_) => false,
+    }
+}
+
+/// A name, zero bytes up to a multiple of four, a checksum.
+fn debug_link(endian: Endianness, section: &[u8]) -> Option<(String, u32)> {
+    let length = section.iter().position(|&b| b == 0)?;
+    let name = std::str::from_utf8(&section[..length]).ok()?;
+    let crc = section.get((length + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
+    Some((name.to_owned(), endian.read_u32(*crc)))
+}
+
+fn build_id_of<E: FileHeader<Endian = Endianness>>(
+    endian: Endianness,
+    mut notes: NoteIterator<'_, E>,
+) -> String {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+            return hex(note.desc());
+        }
+    }
+    String::new()
+}
