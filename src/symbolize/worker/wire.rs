@@ -1,0 +1,367 @@
+//! What prof and its symbolizing process say to each other: messages of a length, a kind and a body
+//! of little-endian numbers and counted bytes. What comes is checked; a message that is not well
+//! formed is as good as none.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::os;
+use crate::profile::StrId;
+use crate::symbolize::answers::{Answers, Frame};
+use crate::symbolize::source::Layer;
+use crate::symbolize::{Options, Why};
+
+/// Longest message.
+const MAX_LENGTH: u32 = 1 << 30;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// To the worker: addresses in files, which come with it.
+    Ask = 1,
+    /// From it: so many more addresses were looked at.
+    Done,
+    /// From it: a file that it would like to read, by its name.
+    Open,
+    /// To it: that file, if it is to be had.
+    Opened,
+    /// From it: the answers.
+    Answer,
+    /// From it: there are none, and why.
+    Failure,
+}
+
+/// A message that came.
+pub struct Message {
+    pub kind: Kind,
+    pub body: Vec<u8>,
+    pub files: Vec<OwnedFd>,
+}
+
+/// Sends a message with open files.
+pub fn send(socket: &UnixStream, kind: Kind, body: &[u8], files: &[RawFd]) -> io::Result<()> {
+    let length = u32::try_from(body.len()).ok().filter(|&n| n <= MAX_LENGTH);
+    let length = length.ok_or(io::ErrorKind::InvalidInput)?;
+    let mut header = [0; 5];
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4] = kind as u8;
+    if os::send_files(socket.as_fd(), &header, files)? != header.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    io::Write::write_all(&mut &*socket, body)
+}
+
+/// What comes from a socket, in parts if it has a time limit for reading.
+#[derive(Default)]
+pub struct Inbox {
+    header: Vec<u8>,
+    body: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Inbox {
+    /// The next message; `None` when the other end is closed.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when the time limit is over: what has come is kept. Any other ends it.
+    pub fn receive(&mut self, socket: &UnixStream) -> io::Result<Option<Message>> {
+        let bad = || io::Error::from(io::ErrorKind::InvalidData);
+        while self.header.len() < 5 {
+            let mut part = [0; 5];
+            let left = 5 - self.header.len();
+            let n = os::receive_files(socket.as_fd(), &mut part[..left], &mut self.files)?;
+            if n == 0 {
+                return Ok(None);
+            }
+            self.header.extend_from_slice(&part[..n]);
+        }
+        let length = u32::from_le_bytes(*self.header.first_chunk().ok_or_else(bad)?);
+        let kind = kind(self.header[4]).filter(|_| length <= MAX_LENGTH).ok_or_else(bad)?;
+        while self.body.len() < length as usize {
+            let mut part = [0; 1 << 16];
+            let left = (length as usize - self.body.len()).min(part.len());
+            let n = io::Read::read(&mut &*socket, &mut part[..left])?;
+            if n == 0 {
+                return Ok(None);
+            }
+            self.body.extend_from_slice(&part[..n]);
+        }
+        self.header.clear();
+        let (body, files) = (std::mem::take(&mut self.body), std::mem::take(&mut self.files));
+        Ok(Some(Message { kind, body, files }))
+    }
+}
+
+fn kind(byte: u8) -> Option<Kind> {
+    let all = [Kind::Ask, Kind::Done, Kind::Open, Kind::Opened, Kind::Answer, Kind::Failure];
+    all.into_iter().find(|&kind| kind as u8 == byte)
+}
+
+/// A body that is written.
+#[derive(Default)]
+pub struct Writer(pub Vec<u8>);
+
+impl Writer {
+    fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub fn number(&mut self, number: u32) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn path(&mut self, path: &Path) {
+        self.bytes(path.as_os_str().as_bytes());
+    }
+}
+
+/// A body that is read.
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        Some(self.take(1)?[0])
+    }
+
+    pub fn number(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(*self.take(4)?.first_chunk()?))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()? as usize;
+        self.take(length)
+    }
+
+    fn path(&mut self) -> Option<PathBuf> {
+        Some(PathBuf::from(OsStr::from_bytes(self.bytes()?)))
+    }
+}
+
+/// Addresses in the files of layers.
+pub struct Question {
+    pub layers: Vec<Layer>,
+    pub addresses: Vec<u64>,
+    pub options: Options,
+}
+
+/// The body of a question, and the files that go with it.
+pub fn question(layers: &[Layer], addresses: &[u64], options: &Options) -> (Vec<u8>, Vec<RawFd>) {
+    let (mut out, mut files) = (Writer::default(), Vec::new());
+    out.byte(u8::from(options.inlines) | u8::from(options.demangle) << 1);
+    out.number(options.symbol_path.len() as u32);
+    options.symbol_path.iter().for_each(|path| out.path(path));
+    out.number(layers.len() as u32);
+    for layer in layers {
+        out.path(&layer.path);
+        let flags = [layer.debug_info, layer.split, layer.unpacked, layer.shared.is_some()];
+        flags.map(u8::from).into_iter().for_each(|flag| out.byte(flag));
+        files.push(layer.file.as_raw_fd());
+        files.extend(layer.shared.as_ref().map(|file| file.as_raw_fd()));
+    }
+    out.number(addresses.len() as u32);
+    addresses.iter().for_each(|address| out.0.extend_from_slice(&address.to_le_bytes()));
+    (out.0, files)
+}
+
+/// The question in a message.
+pub fn asked(message: Message) -> Option<Question> {
+    let mut body = Reader(&message.body);
+    let mut files = message.files.into_iter().map(|fd| Arc::new(File::from(fd)));
+    let flags = body.byte()?;
+    let paths = body.number()?;
+    let symbol_path = (0..paths).map(|_| body.path()).collect::<Option<Vec<_>>>()?;
+    let count = body.number()?;
+    let mut layers = Vec::new();
+    for _ in 0..count {
+        let path = body.path()?;
+        let mut flag = || Some(body.byte()? != 0);
+        let (debug_info, split, unpacked, shared) = (flag()?, flag()?, flag()?, flag()?);
+        let file = files.next()?;
+        let shared = if shared { Some(files.next()?) } else { None };
+        layers.push(Layer { path, file, debug_info, split, shared, unpacked });
+    }
+    let count = body.number()?;
+    let addresses = (0..count).map(|_| body.long()).collect::<Option<Vec<_>>>()?;
+    let (inlines, demangle) = (flags & 1 != 0, flags & 2 != 0);
+    let options = Options { inlines, demangle, symbol_path, ..Options::default() };
+    Some(Question { layers, addresses, options })
+}
+
+/// The body of answers.
+pub fn answers(answers: &Answers) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.number(answers.strings.len() as u32);
+    answers.strings.iter().for_each(|text| out.bytes(text.as_bytes()));
+    out.number(answers.len() as u32);
+    for i in 0..answers.len() {
+        let frames = answers.get(i);
+        out.number(frames.len() as u32);
+        for f in frames {
+            let numbers = [f.name.0, f.system_name.0, f.file.0, f.line, f.column];
+            numbers.into_iter().for_each(|number| out.number(number));
+        }
+    }
+    out.byte(u8::from(answers.doubt.is_some()));
+    answers.doubt.iter().for_each(|why| reason(&mut out, why));
+    out.0
+}
+
+/// The answers in a body, which are to so many addresses.
+pub fn answered(body: &[u8], addresses: usize) -> Option<Answers> {
+    let mut body = Reader(body);
+    let mut answers = Answers::default();
+    let mut strings: Vec<StrId> = Vec::new();
+    for _ in 0..body.number()? {
+        strings.push(answers.strings.intern(std::str::from_utf8(body.bytes()?).ok()?));
+    }
+    if body.number()? as usize != addresses {
+        return None;
+    }
+    let mut frames = Vec::new();
+    for _ in 0..addresses {
+        for _ in 0..body.number()? {
+            let mut string = || strings.get(body.number()? as usize).copied();
+            let (name, system_name, file) = (string()?, string()?, string()?);
+            let (line, column) = (body.number()?, body.number()?);
+            frames.push(Frame { name, system_name, file, line, column });
+        }
+        answers.push(frames.drain(..));
+    }
+    if body.byte()? != 0 {
+        answers.doubt = Some(reason_in(&mut body)?);
+    }
+    Some(answers)
+}
+
+/// The body that says why there are no answers.
+pub fn failure(why: &Why) -> Vec<u8> {
+    let mut out = Writer::default();
+    reason(&mut out, why);
+    out.0
+}
+
+/// What such a body says.
+pub fn failed(body: &[u8]) -> Option<Why> {
+    reason_in(&mut Reader(body))
+}
+
+fn reason(out: &mut Writer, why: &Why) {
+    let (kind, text) = match why {
+        Why::Cut => (1, ""),
+        Why::PartMissing(file) => (2, file.as_str()),
+        Why::Unreadable(error) => (3, error.as_str()),
+        Why::Damaged(error) => (4, error.as_str()),
+        other => return reason(out, &Why::Damaged(other.to_string())),
+    };
+    out.byte(kind);
+    out.bytes(text.as_bytes());
+}
+
+fn reason_in(body: &mut Reader<'_>) -> Option<Why> {
+    let (kind, text) = (body.byte()?, body.bytes()?);
+    let text = std::str::from_utf8(text).ok()?.to_owned();
+    Some(match kind {
+        1 => Why::Cut,
+        2 => Why::PartMissing(text),
+        3 => Why::Unreadable(text),
+        4 => Why::Damaged(text),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn some_answers() -> Answers {
+        let mut answers = Answers::default();
+        answers.push_name(Some("main"));
+        answers.push_name(None);
+        let [name, file] = ["f<int>", "/a/b.c"].map(|text| answers.strings.intern(text));
+        let frame = Frame { name, system_name: name, file, line: 7, column: 8 };
+        answers.push([frame, Frame { line: 9, ..frame }]);
+        answers.doubted(Why::PartMissing("x.dwo".into()))
+    }
+
+    #[test]
+    fn answers_arrive_as_they_were_sent() {
+        let sent = some_answers();
+        let body = answers(&sent);
+        let got = answered(&body, 3).unwrap();
+        let text = |a: &Answers, id| a.strings.get(id).to_owned();
+        let all = |a: &Answers| -> Vec<Vec<(String, String, u32)>> {
+            let frame = |f: &Frame| (text(a, f.name), text(a, f.file), f.line);
+            (0..a.len()).map(|i| a.get(i).iter().map(frame).collect()).collect()
+        };
+        assert_eq!(all(&got), all(&sent));
+        assert_eq!(got.doubt, sent.doubt);
+        assert!(answered(&body, 2).is_none(), "answers to another question");
+        for why in [Why::Cut, Why::Damaged("x".into()), Why::Unreadable("y".into())] {
+            assert_eq!(failed(&failure(&why)), Some(why));
+        }
+    }
+
+    #[test]
+    fn files_go_with_a_question() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"in it").unwrap();
+        let (path, shared) = (PathBuf::from("/x/prog"), Some(Arc::new(file.try_clone().unwrap())));
+        let file = Arc::new(file);
+        let (debug_info, split, unpacked) = (true, false, false);
+        let layer = Layer { path, file, debug_info, split, shared, unpacked };
+        let options =
+            Options { inlines: false, symbol_path: vec!["/s".into()], ..Options::default() };
+        let (body, files) = question(std::slice::from_ref(&layer), &[1, 1 << 60], &options);
+        send(&ours, Kind::Ask, &body, &files).unwrap();
+        drop(ours);
+        let mut inbox = Inbox::default();
+        let message = inbox.receive(&theirs).unwrap().unwrap();
+        assert_eq!(message.kind, Kind::Ask);
+        let got = asked(message).unwrap();
+        assert_eq!((got.addresses, got.options.inlines), (vec![1, 1 << 60], false));
+        assert_eq!(got.options.symbol_path, options.symbol_path);
+        assert_eq!(got.layers[0].path, layer.path);
+        for file in [&got.layers[0].file, got.layers[0].shared.as_ref().unwrap()] {
+            let mut text = [0; 5];
+            std::os::unix::fs::FileExt::read_exact_at(&**file, &mut text, 0).unwrap();
+            assert_eq!(&text, b"in it");
+        }
+        assert!(inbox.receive(&theirs).unwrap().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_bodies_are_read_without_panic(at in 0usize..200, to in any::<u8>(), cut in 0usize..200) {
+            let mut body = answers(&some_answers());
+            if let Some(byte) = body.get_mut(at) { *byte = to; }
+            body.truncate(cut);
+            let _ = answered(&body, 3);
+            let _ = failed(&body);
+            let _ = asked(Message { kind: Kind::Ask, body, files: Vec::new() });
+        }
+    }
+}
