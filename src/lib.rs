@@ -9,6 +9,7 @@
 //!    [`recorder`] drives 1 to 4 for the length of a recording.
 //! 5. [`symbolize`] gives addresses their functions, files and lines.
 //! 6. [`mod@format`] reads and writes files; [`report`] shows them.
+//!    [`printed`] is the way of all text to a terminal or a document.
 //! 7. [`cli`] is one file a subcommand, and knows all of the above.
 
 mod caught;
@@ -18,6 +19,7 @@ pub mod inject;
 pub mod leaks;
 mod near;
 pub mod os;
+pub mod printed;
 pub mod process;
 pub mod profile;
 pub mod recorder;

@@ -1,7 +1,15 @@
 //! The few system calls that std does not have: limits, clocks, signals, waiting.
 
+mod apart;
+mod files;
+
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+pub use apart::{confine, count_as_own, cpu_time_of, receive_files, send_files};
+pub use files::{file_system, link, openat2};
 
 /// Raises the soft limit of open files so that `needed` further ones can be had.
 ///
@@ -51,27 +59,163 @@ fn set(limit: &libc::rlimit) -> io::Result<()> {
 
 /// Gives the calling thread precedence over others, as far as this user may, so that the rings
 /// are emptied in time on an overloaded machine; undone when dropped.
-pub struct Precedence(Option<i32>);
+pub struct Precedence {
+    /// The priority before, if it was raised.
+    nice: Option<i32>,
+    /// The limit of real-time CPU time before, if the thread has a real-time priority.
+    limit: Option<libc::rlimit>,
+    /// When it was seen that the real-time priority was lost.
+    lost: Option<Instant>,
+}
+
+/// How long a real-time priority that was lost is not taken again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// CPU time in microseconds for which a thread may have a real-time priority without waiting.
+const MAX_REAL_TIME: u64 = 300_000;
+
+/// The thread that has a real-time priority, or had until it ran for too long; 0: none.
+static REAL_TIME: AtomicI32 = AtomicI32::new(0);
+/// It ran for too long.
+static TOO_LONG: AtomicBool = AtomicBool::new(false);
 
 impl Precedence {
     /// Raises the calling thread's priority.
     pub fn take() -> Precedence {
         // SAFETY: both calls take integers; -1 is also a priority, so errno would have to be
         // asked, but restoring -1 instead of 0 would be harmless.
-        unsafe {
+        let nice = unsafe {
             let before = libc::getpriority(libc::PRIO_PROCESS, 0);
             let raised = libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0;
-            Precedence(raised.then_some(before))
+            raised.then_some(before)
+        };
+        Precedence { nice, limit: None, lost: None }
+    }
+
+    /// The same with a real-time priority, for one thread of the process: a high priority alone is
+    /// only one among the threads of the same session or cgroup. A thread that runs for longer than
+    /// [`MAX_REAL_TIME`] without waiting loses it for [`PAUSE`] at least, whatever it does.
+    ///
+    /// What the thread starts does not inherit it.
+    pub fn take_real_time() -> Precedence {
+        let mut taken = Precedence::take();
+        taken.limit = limit_real_time().ok();
+        if taken.limit.is_some() {
+            // SAFETY: the call takes nothing and cannot fail.
+            REAL_TIME.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+            if set_real_time().is_err() {
+                taken.end_real_time();
+            }
+        }
+        taken
+    }
+
+    /// Takes the real-time priority again some time after it was lost; to be called now and then.
+    pub fn renew(&mut self) {
+        if TOO_LONG.load(Ordering::Relaxed)
+            && self.lost.get_or_insert_with(Instant::now).elapsed() >= PAUSE
+        {
+            self.renew_at_once();
         }
     }
+
+    /// Takes the real-time priority again if it was lost, without waiting for [`PAUSE`] to pass. Only
+    /// for work that is done once, or whoever keeps the thread busy gets a CPU for ever.
+    pub fn renew_at_once(&mut self) {
+        let Some(before) = &self.limit else { return };
+        if !TOO_LONG.load(Ordering::Relaxed) {
+            return;
+        }
+        self.lost = None;
+        TOO_LONG.store(false, Ordering::Relaxed);
+        // The kernel raises the limit each time that it is reached.
+        if set_real_time_limit(before).is_ok() {
+            let _ = set_real_time();
+            // The kernel counts the time before, too, until the thread has waited.
+            pause_briefly();
+        }
+    }
+
+    fn end_real_time(&mut self) {
+        let Some(limit) = self.limit.take() else { return };
+        end_real_time(0);
+        REAL_TIME.store(0, Ordering::Relaxed);
+        // SAFETY: setrlimit reads a value of the right type.
+        unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) };
+    }
+}
+
+/// Waits for an instant, so that long work that is done once gives others a chance to run, and
+/// does not count as a thread that never waits ([`Precedence::take_real_time`]).
+pub fn pause_briefly() {
+    std::thread::sleep(Duration::from_micros(50));
 }
 
 impl Drop for Precedence {
     fn drop(&mut self) {
-        if let Some(before) = self.0 {
+        self.end_real_time();
+        if let Some(before) = self.nice {
             // SAFETY: the call takes integers.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, before) };
         }
+    }
+}
+
+/// Limits real-time CPU time; a signal then ends the real-time priority. Returns the limit before.
+fn limit_real_time() -> io::Result<libc::rlimit> {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: sigaction is plain data for which zero is valid; the handler makes one system call
+    // and stores one number, both of which are async-signal-safe; the calls read and write locals of
+    // the right types.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ran_too_long as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        if libc::sigaction(libc::SIGXCPU, &raw const action, std::ptr::null_mut()) != 0
+            || libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut before) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // At the hard limit the kernel kills.
+    if before.rlim_max != libc::RLIM_INFINITY {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    set_real_time_limit(&before)?;
+    Ok(before)
+}
+
+fn set_real_time_limit(before: &libc::rlimit) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: MAX_REAL_TIME.min(before.rlim_cur), ..*before };
+    // SAFETY: setrlimit reads a local of the right type.
+    match unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn ran_too_long(_: libc::c_int) {
+    TOO_LONG.store(true, Ordering::Relaxed);
+    match REAL_TIME.load(Ordering::Relaxed) {
+        0 => {}
+        thread => end_real_time(thread),
+    }
+}
+
+fn set_real_time() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    set_scheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, lowest)
+}
+
+fn end_real_time(thread: i32) {
+    let _ = set_scheduler(thread, libc::SCHED_OTHER, libc::sched_param { sched_priority: 0 });
+}
+
+fn set_scheduler(thread: i32, policy: i32, parameter: libc::sched_param) -> io::Result<()> {
+    // SAFETY: the call reads a local of the right type.
+    match unsafe { libc::sched_setscheduler(thread, policy, &raw const parameter) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -86,7 +230,7 @@ pub fn monotonic_nanos() -> u64 {
 /// CPU time (seconds) and peak resident memory (bytes) of prof itself.
 pub fn own_usage() -> (f64, u64) {
     let usage = usage_of(libc::RUSAGE_SELF);
-    (cpu_of(&usage), usage.ru_maxrss as u64 * 1024)
+    (cpu_of(&usage) + apart::counted(), usage.ru_maxrss as u64 * 1024)
 }
 
 /// CPU time in seconds of children that have been waited for, and of theirs.
@@ -174,6 +318,15 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// How a child ended, if it has and nobody has asked for it before.
+pub fn reap(pid: i32) -> Option<std::process::ExitStatus> {
+    use std::os::unix::process::ExitStatusExt;
+    let mut status = 0;
+    // SAFETY: waitpid writes to a local of the right type.
+    let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+    (ended == pid).then(|| std::process::ExitStatus::from_raw(status))
+}
+
 /// This process ignores a signal.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: sigaction is plain data for which zero is valid; the call only writes to it.
@@ -196,12 +349,45 @@ pub fn uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Gives the memory of a file in memory back: it reads as zeros from then on.
-pub fn punch(file: &std::fs::File, size: u64) {
+/// Gives a part of the memory of a file in memory back: it reads as zeros from then on.
+pub fn punch(file: &std::fs::File, part: std::ops::Range<u64>) {
     use std::os::fd::AsRawFd;
     let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (start, length) = (part.start as libc::off_t, (part.end - part.start) as libc::off_t);
     // SAFETY: the call takes numbers; the descriptor is open.
-    unsafe { libc::fallocate(file.as_raw_fd(), how, 0, size as libc::off_t) };
+    unsafe { libc::fallocate(file.as_raw_fd(), how, start, length) };
+}
+
+/// Nobody can change the size of a file in memory any more.
+///
+/// # Errors
+///
+/// It is another kind of file, or one that cannot be sealed.
+pub fn seal_size(file: &std::fs::File) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the call takes numbers; the descriptor is open.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Another descriptor of a file, with the first free number from `least` on, which programs that are
+/// started inherit.
+///
+/// # Errors
+///
+/// There is no such number.
+pub fn inherited(file: &std::fs::File, least: i32) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{AsRawFd, FromRawFd};
+    // SAFETY: the call takes numbers; the descriptor is open, and the new one is ours.
+    unsafe {
+        match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, least) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(std::os::fd::OwnedFd::from_raw_fd(fd)),
+        }
+    }
 }
 
 /// The effective group id.
@@ -223,4 +409,52 @@ pub fn has_capabilities(path: &std::path::Path) -> bool {
     let name = c"security.capability";
     // SAFETY: both names end with a NUL; nothing is written, as the space has no size.
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> i32 {
+        // SAFETY: the call takes an integer.
+        unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
+    }
+
+    #[test]
+    fn a_real_time_thread_that_never_waits_loses_its_priority() {
+        let mut precedence = Precedence::take_real_time();
+        if policy() != libc::SCHED_RR {
+            println!(
+                "SKIPPED: a_real_time_thread_that_never_waits_loses_its_priority: this user has no \
+                 real-time priority"
+            );
+            return;
+        }
+        let inherited = std::thread::spawn(policy).join().unwrap();
+        assert_eq!(inherited, libc::SCHED_OTHER);
+        let began = Instant::now();
+        while policy() == libc::SCHED_RR {
+            assert!(began.elapsed() < Duration::from_secs(60), "it keeps a CPU for ever");
+        }
+        precedence.renew();
+        assert_eq!(policy(), libc::SCHED_OTHER, "not at once");
+        while policy() == libc::SCHED_OTHER {
+            assert!(began.elapsed() < Duration::from_secs(120), "it never gets it back");
+            precedence.renew();
+        }
+        let used = own_usage().0;
+        while own_usage().0 - used < 1.0 {
+            assert_eq!(policy(), libc::SCHED_RR, "it waits");
+            let step = own_usage().0;
+            while own_usage().0 - step < 0.02 {}
+            pause_briefly();
+        }
+        while policy() == libc::SCHED_RR {
+            assert!(began.elapsed() < Duration::from_secs(180), "it keeps a CPU for ever");
+        }
+        precedence.renew_at_once();
+        assert_eq!(policy(), libc::SCHED_RR);
+        drop(precedence);
+        assert_eq!(policy(), libc::SCHED_OTHER);
+    }
 }

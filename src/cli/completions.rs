@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_mangen::Man;
 
+use crate::printed;
+
 /// Arguments of `prof completions`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionArgs {
@@ -21,14 +23,19 @@ pub struct ManArgs {}
 pub fn run(args: CompletionArgs) -> anyhow::Result<ExitCode> {
     let mut out = Vec::new();
     clap_complete::generate(args.shell, &mut super::Cli::command(), "prof", &mut out);
-    io::stdout().write_all(&out)?;
+    print(&out)
+}
+
+fn print(text: &[u8]) -> anyhow::Result<ExitCode> {
+    let mut out = printed::stdout();
+    out.write_all(text)?;
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the man page, the subcommands' options included.
 pub fn man(_args: ManArgs) -> anyhow::Result<ExitCode> {
-    io::stdout().write_all(&page()?)?;
-    Ok(ExitCode::SUCCESS)
+    print(&page()?)
 }
 
 /// One page for all: a reader of `man prof` need not know that there are subcommands.
@@ -56,6 +63,7 @@ fn page() -> io::Result<Vec<u8>> {
         man.render_extra_section(&mut sections)?;
         out.extend(without_headings(&String::from_utf8_lossy(&sections)).as_bytes());
     }
+    out.extend(include_bytes!("man.roff"));
     main.render_version_section(&mut out)?;
     Ok(out)
 }

@@ -1,8 +1,9 @@
 //! `prof doctor`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
+use crate::printed;
 use crate::sampler::permissions::{self, Check, MAIN_CHECK};
 
 /// Arguments of `prof doctor`.
@@ -18,7 +19,9 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let checks = permissions::checks();
     let text = if args.json { json(&checks)? } else { table(&checks) };
-    io::stdout().write_all(text.as_bytes())?;
+    let mut out = printed::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
     let works = checks.iter().any(|c| c.name == MAIN_CHECK && c.ok);
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,9 +3,10 @@
 use regex::Regex;
 
 use super::usage;
+use crate::printed::Stderr;
 use crate::profile::Profile;
 use crate::report::model::Filter;
-use crate::symbolize::{Style, restyle};
+use crate::symbolize::{Style, refused, restyle};
 
 /// Which samples and frames a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]
@@ -60,8 +61,13 @@ impl FilterArgs {
 
     /// Writes the names as wished.
     pub fn restyle(&self, profile: &mut Profile) {
-        if let Some(style) = self.demangle {
-            restyle(profile, style);
+        let Some(style) = self.demangle else { return };
+        let left = if style == Style::None { 0 } else { refused(profile) };
+        restyle(profile, style);
+        if left > 0 {
+            let s = if left == 1 { " is" } else { "s are" };
+            let text = "left mangled: demangled, they would be too long";
+            Stderr::line(&format!("prof: {left} name{s} {text}"));
         }
     }
 

@@ -1,6 +1,6 @@
 //! `prof flame`.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use super::usage;
 use crate::format::Output;
+use crate::printed::{self, Stderr};
 use crate::profile::{Profile, StrId};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
@@ -19,6 +20,7 @@ use crate::report::{folded, summary, units};
 
 /// Arguments of `prof flame`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = super::EXIT_CODES)]
 pub struct Args {
     /// pprof files, gzipped or not; several are merged; - is standard input
     #[arg(value_name = "FILE")]
@@ -93,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
     let output = Output::create_any(path)?;
     if args.target.is_given() {
-        record_and_draw(&args, output)?;
+        return record_and_draw(&args, output);
     } else {
         let mut profile = super::report::load(&args.files)?;
         args.draw.filter.restyle(&mut profile);
@@ -104,22 +106,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn record_and_draw(args: &Args, output: Output) -> anyhow::Result<()> {
-    let mut recorded =
-        super::record::record(&args.target, Some(args.symbols.options()?), args.quiet, &output)?;
+fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> {
+    let names = Some(args.symbols.options()?);
+    let mut recorded = super::record::record(&args.target, names, args.quiet, &mut output)?;
+    recorded.profile.strings.replace(printed::line);
     let some = recorded.diagnostics.samples > 0;
     args.draw.filter.restyle(&mut recorded.profile);
     let to_stdout = output.is_stdout();
     let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
     if !args.quiet {
-        let mut err = std::io::LineWriter::new(std::io::stderr().lock());
+        let mut err = Stderr;
         super::record::summary(&mut err, &recorded, None)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
             writeln!(err, "prof: wrote {} ({} KiB)", path.display(), bytes.div_ceil(1024))?;
         }
     }
     anyhow::ensure!(some, "no samples, so there is nothing to draw");
-    Ok(())
+    Ok(recorded.exit_code())
 }
 
 impl Args {
@@ -156,7 +159,7 @@ impl DrawArgs {
     /// anything that takes long.
     pub fn check(&self) -> anyhow::Result<()> {
         self.filter.filter()?;
-        let terminal = self.output.is_none() && std::io::stdout().is_terminal();
+        let terminal = self.output.is_none() && printed::stdout_is_terminal();
         if terminal && !self.folded {
             return Err(usage("this would print SVG on the terminal; add > out.svg or -o out.svg"));
         }
@@ -230,7 +233,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         min_width: args.min_width,
         scheme,
     };
-    output.write_with(|out| match args.folded {
+    output.write_text(|out| match args.folded {
         true => folded::write(out, &view, &tree),
         false => flame::write(out, &view, &tree, &options),
     })
@@ -258,7 +261,7 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
         } else {
             "samples with negative values are"
         };
-        eprintln!("prof: {count} {are} left out; prof report has them");
+        Stderr::line(&format!("prof: {count} {are} left out; prof report has them"));
     }
     Ok(())
 }

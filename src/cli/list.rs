@@ -1,11 +1,12 @@
 //! `prof list`: the events of this machine, and the markers of binaries.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use super::probes::{Places, markers_of};
 use super::usage;
+use crate::printed;
 use crate::process::binaries::Binary;
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
@@ -58,7 +59,7 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
         let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
         return Err(usage(format!("nothing here is called '{}'", words.join("' or '"))));
     }
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = printed::stdout();
     for (i, group) in groups.iter().enumerate() {
         if i > 0 {
             writeln!(out)?;
@@ -88,8 +89,10 @@ fn markers(binary: &Binary) -> Group {
 
 fn write(out: &mut impl Write, group: &Group) -> std::io::Result<()> {
     match &group.why {
-        Some(why) => writeln!(out, "{} (not here: {why})", group.title)?,
-        None => writeln!(out, "{}", group.title)?,
+        Some(why) => {
+            writeln!(out, "{}", printed::line(&format!("{} (not here: {why})", group.title)))?;
+        }
+        None => writeln!(out, "{}", printed::line(&group.title))?,
     }
     let width = group.events.iter().map(|e| e.name.chars().count()).max().unwrap_or(0).min(40);
     for event in &group.events {
@@ -99,7 +102,7 @@ fn write(out: &mut impl Write, group: &Group) -> std::io::Result<()> {
             about = format!("{about}{}not here: {why}", if about.is_empty() { "" } else { "; " });
         }
         let line = format!("{mark} {:width$}  {about}", event.name);
-        writeln!(out, "{}", line.trim_end())?;
+        writeln!(out, "{}", printed::line(line.trim_end()))?;
     }
     Ok(())
 }

@@ -6,7 +6,9 @@ mod events;
 mod filter;
 mod flame;
 mod heap;
+mod hints;
 mod list;
+mod naming;
 mod probes;
 mod progress;
 mod record;
@@ -20,12 +22,18 @@ mod trust;
 use std::borrow::Cow;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
+
+use crate::printed::{self, Stderr};
+
+/// What `--help` says of them.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage. With a COMMAND: its own \
+(128 + N if signal N ended it), unless the recording failed; 126 if it cannot be executed, 127 if \
+it does not exist.";
 
 /// A profiler for Linux: shows where a running program spends its time.
 #[derive(Debug, Parser)]
-#[command(name = "prof", version, max_term_width = 100)]
+#[command(name = "prof", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -57,10 +65,12 @@ pub enum Command {
 
 /// Parses the arguments, runs the command, prints an error as one line.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage, 126 and 127 for a COMMAND that cannot be
-/// executed or does not exist.
+/// Exit codes: see [`EXIT_CODES`].
 pub fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| with_hint(error).exit());
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&hints::with_hint(error)),
+    };
     crate::process::mapped::outlive_cut_files();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
@@ -74,6 +84,26 @@ pub fn main() -> ExitCode {
         Command::Man(args) => completions::man(args),
     };
     result.unwrap_or_else(|error| fail(&error))
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn explain(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // The arguments are in it, which may come from elsewhere, and are one line's.
+        let mut text = error.render().to_string();
+        for word in std::env::args_os().filter_map(|word| word.into_string().ok()) {
+            if let Cow::Owned(clean) = printed::line(&word) {
+                text = text.replace(&word, &clean);
+            }
+        }
+        Stderr::lines(&text);
+        return ExitCode::from(2);
+    }
+    let text = error.render();
+    match printed::help(&text.ansi().to_string(), &text.to_string()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.into()),
+    }
 }
 
 /// An error that chooses its own exit code.
@@ -98,25 +128,6 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Exit { code: 2, message: message.into() }.into()
 }
 
-/// `prof record ls -l`, as with perf: how to write that.
-fn with_hint(mut error: clap::Error) -> clap::Error {
-    let words: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if error.kind() == ErrorKind::UnknownArgument
-        && words.get(1).is_some_and(|subcommand| subcommand == "record")
-        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
-        && !word.starts_with('-')
-        && let Some(at) = words.iter().position(|w| w == word)
-    {
-        let quoted =
-            |words: &[String]| words.iter().map(|w| shell_word(w)).collect::<Vec<_>>().join(" ");
-        let (options, command) = (quoted(&words[1..at]), quoted(&words[at..]));
-        let tip = format!("a command stands behind '--': prof {options} -- {command}");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    }
-    error
-}
-
 /// What to type behind a command so that it reads the profile `file`: nothing for the default.
 fn file_arg(file: &str) -> String {
     match file {
@@ -138,7 +149,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("prof: {error:#}");
+    Stderr::line(&format!("prof: {error:#}"));
     let own = error.downcast_ref::<Exit>().map(|e| e.code);
     let sampler = error.downcast_ref::<crate::sampler::Error>().map(crate::sampler::Error::code);
     ExitCode::from(own.or(sampler).unwrap_or(1))

@@ -2,15 +2,15 @@
 //! `sdt:python:function__entry`.
 
 use std::cell::OnceCell;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::usage;
 use crate::near;
 use crate::process::binaries::{self, Binary};
-use crate::process::mapped;
 use crate::process::markers::{Marker, markers};
+use crate::process::{foreign, mapped};
 use crate::sampler::EventSpec;
 use crate::symbolize::functions::{Function, NoFunction, functions};
 use crate::symbolize::instructions::{self, At};
@@ -354,12 +354,12 @@ fn paths(files: &[Binary]) -> String {
 
 /// The markers of the file at `path`.
 pub fn markers_of(path: &Path) -> Vec<Marker> {
-    let map = File::open(path).and_then(|file| mapped::map(&file));
+    let map = foreign::open(path).and_then(|file| mapped::map(&file));
     map.map(|data| markers(&data)).unwrap_or_default()
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
-    let id = |path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    let id = |path| foreign::look(path).ok().map(|m| (m.metadata.dev(), m.metadata.ino()));
     a == b || id(a).is_some_and(|id_a| Some(id_a) == id(b))
 }
 

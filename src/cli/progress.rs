@@ -1,82 +1,135 @@
-//! Progress on standard error, on a terminal only.
+//! Progress on standard error, on a terminal only. All bars are made here: what they show of names
+//! goes through [`printed`].
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::printed::{self, Stderr};
 use crate::recorder::Tick;
+
+/// A line that is drawn again and again; does nothing where there is no terminal.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    bar: ProgressBar,
+    shown: bool,
+}
+
+impl Bar {
+    /// A bar that is drawn when something is set, as this template says.
+    pub fn new(template: &str, shown: bool) -> Bar {
+        let shown = shown && printed::stderr_is_terminal();
+        let target = match shown {
+            true => ProgressDrawTarget::stderr_with_hz(10),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = Bar { bar: ProgressBar::with_draw_target(None, target), shown };
+        bar.style(template);
+        bar
+    }
+
+    /// Changes what it looks like.
+    pub fn style(&self, template: &str) {
+        let style = ProgressStyle::with_template(template);
+        self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    }
+
+    /// So much of all.
+    pub fn set(&self, done: usize, all: usize) {
+        self.set_long(done as u64, all as u64);
+    }
+
+    /// So much of all.
+    pub fn set_long(&self, done: u64, all: u64) {
+        if self.shown {
+            self.bar.set_length(all);
+            self.bar.set_position(done);
+        }
+    }
+
+    /// The words in it.
+    pub fn say(&self, prefix: &str, message: &str) {
+        if self.shown {
+            self.bar.set_prefix(printed::line(prefix).into_owned());
+            self.bar.set_message(printed::line(message).into_owned());
+        }
+    }
+
+    /// Begins to move by itself, also after it was finished.
+    pub fn move_by_itself(&self) {
+        if self.shown && self.bar.is_finished() {
+            self.bar.reset();
+        }
+        if self.shown {
+            self.bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    }
+
+    /// Takes it away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
 
 /// One bar for the recording, then one for symbolization.
 pub struct Progress {
-    recording: ProgressBar,
-    symbols: ProgressBar,
+    recording: Bar,
+    symbols: Bar,
     total: Option<Duration>,
     quiet: bool,
 }
 
 impl Progress {
-    /// A bar for a recording of this length, if it is known.
-    pub fn new(total: Option<Duration>, quiet: bool) -> Progress {
-        let shown = !quiet && std::io::stderr().is_terminal();
-        let target = || match shown {
-            true => ProgressDrawTarget::stderr_with_hz(10),
-            false => ProgressDrawTarget::hidden(),
-        };
-        let length = total.map(|t| t.as_millis() as u64);
+    /// A bar for a recording of this length, if it is known. None is drawn while a COMMAND has the
+    /// terminal (`shared`).
+    pub fn new(total: Option<Duration>, quiet: bool, shared: bool) -> Progress {
         let template = match total {
             Some(_) => "recording {bar:30} {prefix}  {msg}",
             None => "recording {spinner} {prefix}  {msg}",
         };
-        let recording = ProgressBar::with_draw_target(length, target());
-        recording.set_style(style(template));
-        let symbols = ProgressBar::with_draw_target(None, target());
-        symbols.set_style(style("symbols   {bar:30} {pos}/{len} addresses"));
+        let recording = Bar::new(template, !quiet && !shared);
+        let symbols = Bar::new("symbols   {bar:30} {pos}/{len} addresses", !quiet);
         Progress { recording, symbols, total, quiet }
     }
 
     /// Shows how far the recording is.
     pub fn tick(&self, tick: Tick) {
-        if self.recording.is_hidden() {
+        if !self.recording.shown {
             return;
         }
         let elapsed = tick.elapsed.as_secs_f64();
-        self.recording.set_position(tick.elapsed.as_millis() as u64);
-        self.recording.set_prefix(match self.total {
+        let prefix = match self.total {
             Some(total) => format!("{elapsed:.1}/{:.1} s", total.as_secs_f64()),
             None => format!("{elapsed:.1} s"),
-        });
+        };
+        let total = self.total.unwrap_or(tick.elapsed);
+        self.recording.set_long(tick.elapsed.as_millis() as u64, total.as_millis() as u64);
         let stats = tick.stats;
-        self.recording.set_message(format!("{} samples, {} lost", stats.samples, stats.lost));
+        self.recording.say(&prefix, &format!("{} samples, {} lost", stats.samples, stats.lost));
     }
 
     /// The recording is over.
     pub fn recorded(&self) {
-        self.recording.finish_and_clear();
+        self.recording.finish();
     }
 
-    /// Shows how far symbolization is.
-    pub fn symbols(&self, done: usize, all: usize) {
-        self.symbols.set_length(all as u64);
-        self.symbols.set_position(done as u64);
+    /// The bar of symbolization.
+    pub fn symbols(&self) -> Bar {
+        self.symbols.clone()
     }
 
     /// Prints a sentence, above the bar if there is one.
     pub fn say(&self, line: &str) {
         if !self.quiet {
-            self.recording.suspend(|| eprintln!("prof: {line}"));
+            self.recording.bar.suspend(|| Stderr::line(&format!("prof: {line}")));
         }
     }
 
     /// Takes the bars away.
     pub fn finish(&self) {
-        self.recording.finish_and_clear();
-        self.symbols.finish_and_clear();
+        self.recording.finish();
+        self.symbols.finish();
     }
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the templates are constants, and tested")
 }
 
 #[cfg(test)]
@@ -84,12 +137,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_templates_are_valid() {
+    fn bars_can_be_used_without_a_terminal() {
         for total in [None, Some(Duration::from_secs(1))] {
-            let progress = Progress::new(total, false);
+            let progress = Progress::new(total, false, false);
             progress.recorded();
-            progress.symbols(1, 2);
+            progress.symbols().set(1, 2);
             progress.finish();
+        }
+    }
+
+    #[test]
+    fn templates_are_valid() {
+        for template in [
+            "recording {bar:30} {prefix}  {msg}",
+            "recording {spinner} {prefix}  {msg}",
+            "symbols   {bar:30} {pos}/{len} addresses",
+            super::super::symbols::ASKING,
+            super::super::symbols::FETCHING,
+            super::super::symbolize::BAR,
+        ] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }
 }

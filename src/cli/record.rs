@@ -1,6 +1,7 @@
 //! `prof record`.
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
@@ -9,13 +10,15 @@ use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use crate::format::Output;
 use crate::os;
+use crate::printed::Stderr;
 use crate::profile::{Diagnostics, Profile};
-use crate::recorder::{self, Interrupts, Recording};
+use crate::recorder::{self, Interrupts};
 use crate::sampler::Target;
 use crate::symbolize::{self, Why};
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = super::EXIT_CODES)]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
@@ -42,18 +45,42 @@ pub struct Args {
     quiet: bool,
 }
 
+impl Args {
+    /// What is recorded.
+    pub fn target(&self) -> &TargetArgs {
+        &self.target
+    }
+}
+
 /// What a recording made in one go with a view is made of.
 pub struct Recorded {
     /// The profile, with the diagnostics as comments.
     pub profile: Profile,
     /// The figures.
     pub diagnostics: Diagnostics,
-    /// Names were looked up.
-    names: bool,
+    /// Names were looked up, to the end.
+    pub names: bool,
     /// Notes that the user has been told already.
-    said: usize,
-    exit: Option<ExitStatus>,
-    running: Option<i32>,
+    pub said: usize,
+    /// How the COMMAND ended, if it has.
+    pub exit: Option<ExitStatus>,
+    /// The COMMAND, if it had not ended when the window closed.
+    pub running: Option<i32>,
+}
+
+impl Recorded {
+    /// The exit code of the COMMAND, as a shell has it: 128 + the signal that ended it. 0 where
+    /// there is none, or it goes on.
+    pub fn exit_code(&self) -> ExitCode {
+        let exit = self.exit.or_else(|| os::reap(self.running?));
+        ExitCode::from(exit.map_or(0, code_of))
+    }
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    // What a process hands over has eight bits, and signals end at 64.
+    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// Runs `prof record`.
@@ -63,13 +90,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return super::list::list(&search, &args.target.pid);
     }
     // Before recording: a file that cannot be written is found out now.
-    let output = Output::create(&args.output)?;
+    let mut output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
-    let recorded = record(&args.target, names, args.quiet, &output)?;
-    let (to_stdout, stays) = (output.is_stdout(), output.temporary().is_some());
-    let bytes = output.write(&recorded.profile)?;
+    let recorded = record(&args.target, names, args.quiet, &mut output)?;
+    let (to_stdout, stays) = (output.is_stdout(), output.stays());
+    let bytes = output.write(&recorded.profile).map_err(|e| match recorded.names && stays {
+        true => e.context("the recording is there, but without names"),
+        false => e,
+    })?;
     if !args.quiet {
-        let mut err = std::io::LineWriter::new(std::io::stderr().lock());
+        let mut err = Stderr;
         let file = args.output.to_string_lossy();
         summary(&mut err, &recorded, (!to_stdout).then_some(&*file))?;
         if !to_stdout {
@@ -78,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             written(&mut err, &args.output, bytes, next.then_some(names))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(recorded.exit_code())
 }
 
 /// Records, looks up `names` if they are wanted, and puts the figures into the comments.
@@ -90,7 +120,7 @@ pub fn record(
     target: &TargetArgs,
     names: Option<symbolize::Options>,
     quiet: bool,
-    output: &Output,
+    output: &mut Output,
 ) -> anyhow::Result<Recorded> {
     let (mut options, types, window) = target.options()?;
     options.stdout_to_stderr = output.is_stdout();
@@ -99,7 +129,10 @@ pub fn record(
     if let Some(path) = output.temporary() {
         interrupts.remove_when_giving_up(path);
     }
-    let progress = Progress::new(window.duration, quiet);
+    let progress = Progress::new(window.duration, quiet, command);
+    if let Some(time) = target.slept() {
+        progress.say(&format!("'sleep {time}' says how long to record, as -d {time} does"));
+    }
     if command && options.stdout_to_stderr {
         progress.say(
             "the command's standard output goes to standard error, because prof's own goes to \
@@ -113,43 +146,8 @@ pub fn record(
     };
     let mut tick = |tick| progress.tick(tick);
     let recording = recorder::record(&options, types, window, &interrupts, &mut say, &mut tick)?;
-    Ok(Recorded { said, ..name(recording, names, &interrupts, &progress) })
-}
-
-/// Looks up the `names` of a recording if they are wanted, and puts the figures into the comments.
-pub fn name(
-    recording: Recording,
-    names: Option<symbolize::Options>,
-    interrupts: &Interrupts,
-    progress: &Progress,
-) -> Recorded {
-    let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
-    let mut profile = aggregated.profile;
-    let named = names.is_some();
-    progress.recorded();
-    if let Some(server) = names.as_ref().and_then(|names| names.debuginfod.clone()) {
-        interrupts.instead(move || server.abandon());
-    }
-    let outcome = names.map(|options| {
-        let (files, run_time) = (aggregated.files, aggregated.run_time);
-        let changed = aggregated.changed;
-        let options = symbolize::Options { files, run_time, changed, ..options };
-        symbolize::symbolize(&mut profile, &options, &|done, all| progress.symbols(done, all))
-    });
-    diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
-    if let Some(outcome) = outcome {
-        let hint = run_time_code(&profile, diagnostics.samples);
-        let why = reasons(&outcome, &diagnostics, hint.is_some());
-        diagnostics.reasons = outcome.reasons();
-        let waits = outcome.waits.sentences();
-        let said = why.into_iter().chain(hint).chain(waits).chain(outcome.troubles);
-        diagnostics.notes.extend(said);
-    }
-    progress.finish();
-    (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
-    let comments = diagnostics.to_comments();
-    profile.comments.extend(comments.iter().map(|c| profile.strings.intern(c)));
-    Recorded { profile, diagnostics, names: named, said: 0, exit, running }
+    let output = Some(output);
+    Ok(Recorded { said, ..super::naming::name(recording, names, &interrupts, &progress, output)? })
 }
 
 /// The few lines at the end, in terms of the profile `file` if one was written.
@@ -166,14 +164,6 @@ pub fn summary(
         d.samples, d.distinct, d.lost, d.throttled
     )?;
     let whole = truncated(err, d)?;
-    if d.completed_later > 0 {
-        writeln!(
-            err,
-            "prof: {} stacks deeper than their copy were completed from memory a moment later \
-             (label unwound)",
-            d.completed_later
-        )?;
-    }
     if d.folded > 0 {
         writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
     }
@@ -182,15 +172,16 @@ pub fn summary(
         super::trust::summary(err, profile, file, whole)?;
     }
     notes(err, recorded)?;
-    // Attaching and symbolizing cost the same however short the window is.
+    // Attaching costs the same however short the window is.
     let share = match seconds >= 1.0 {
-        true => format!(" ({:.1} % of a core)", 100.0 * d.own_cpu_seconds / seconds),
+        true => format!(", {:.1} % of a core", 100.0 * d.recording_cpu_seconds / seconds),
         false => String::new(),
     };
     writeln!(
         err,
-        "prof: own CPU time {:.2} s{share}, peak memory {} MiB",
+        "prof: own CPU time {:.2} s ({:.2} s of it while recording{share}), peak memory {} MiB",
         d.own_cpu_seconds,
+        d.recording_cpu_seconds,
         d.own_peak_bytes >> 20
     )?;
     command_end(err, recorded)
@@ -263,9 +254,8 @@ fn unsymbolized(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<()> {
     writeln!(err, "prof: {all} of the samples have no function name: {}", binaries.join(", "))
 }
 
-/// How the COMMAND ended, in words: its exit code is not prof's.
+/// How the COMMAND ended, in words.
 pub fn command_end(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
-    use std::os::unix::process::ExitStatusExt;
     if let Some(status) = recorded.exit.filter(|s| !s.success()) {
         match (status.code(), status.signal()) {
             (Some(code), _) => writeln!(err, "prof: the command exited with {code}")?,
@@ -291,7 +281,7 @@ fn percent(part: u64, whole: u64) -> String {
 
 /// Sentences about the binaries that most samples without a name are of; without those about
 /// code made at run time if that is `explained`.
-fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Vec<String> {
+pub fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Vec<String> {
     const SHOWN: usize = 3;
     let much = |n: u64| n * 100 >= d.samples;
     let worst = d.unsymbolized.iter().take(SHOWN).filter(|b| much(b.samples));
@@ -308,7 +298,7 @@ fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Ve
 
 /// How the process with most of it gives names to code that it makes at run time, when more
 /// than 5 % of the samples go through such code.
-fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
+pub fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
     let (process, pid, share) = symbolize::run_time_code(profile).into_iter().next()?;
     if share * 20 <= samples {
         return None;
@@ -327,6 +317,10 @@ fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
         )
     } else if is(&["python"]) {
         "start it with python3 -X perf (3.12 or newer)".to_owned()
+    } else if is(&["php"]) {
+        "start it with php -d opcache.jit_debug=0x10".to_owned()
+    } else if is(&["luajit"]) {
+        "run it with luajit -joff: its compiler writes no perf map".to_owned()
     } else {
         "let it write a perf map, /tmp/perf-PID.map".to_owned()
     };

@@ -1,6 +1,6 @@
 //! `prof report`, and how the views read FILEs.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use anyhow::Context;
 
 use super::filter::FilterArgs;
 use super::{trust, usage};
+use crate::printed;
 use crate::profile::Profile;
 use crate::report::model::{
     Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
@@ -27,6 +28,13 @@ const DEFAULT_TREE_PERCENT: f64 = 0.5;
 
 /// Reads FILEs (`profile.pb.gz` if there are none) and merges them.
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Profile> {
+    let mut profile = load_as_it_is(files)?;
+    // Whatever is shown of it is one line's.
+    profile.strings.replace(printed::line);
+    Ok(profile)
+}
+
+fn load_as_it_is(files: &[PathBuf]) -> anyhow::Result<Profile> {
     if files.is_empty() {
         let default = Path::new(DEFAULT_FILE);
         if !default.exists() {
@@ -262,7 +270,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let filter = args.filter.filter()?;
     let mut profile = load(&plan.files)?;
     args.filter.restyle(&mut profile);
-    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let mut out = printed::stdout();
     print(&args, &plan, &filter, &profile, &mut out)?;
     out.flush()?;
     // Freeing a large profile piece by piece takes longer than the system needs for all of it.

@@ -1,13 +1,12 @@
 //! `prof symbolize`.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
+use super::progress::Bar;
 use super::symbols::SymbolArgs;
 use crate::format;
+use crate::printed::Stderr;
 use crate::profile::set_unsymbolized;
 use crate::symbolize::{self, Options, Outcome, Why};
 
@@ -44,57 +43,49 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();
     }
-    let bar = progress_bar();
-    let outcome = symbolize::symbolize(&mut profile, &options, &|done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    });
-    bar.finish_and_clear();
+    let bar = Bar::new(BAR, true);
+    let outcome = symbolize::symbolize(&mut profile, &options, &|done, total| bar.set(done, total));
+    bar.finish();
     let shares = symbolize::unsymbolized(&profile);
     set_unsymbolized(&mut profile, &shares, &outcome.reasons());
     output.write(&profile)?;
-    io::stderr().write_all(summary(&outcome).as_bytes())?;
+    summary(&outcome).iter().for_each(|line| Stderr::line(line));
     Ok(ExitCode::SUCCESS)
 }
 
-fn progress_bar() -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("symbolizing {wide_bar} {pos}/{len}");
-    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
+/// While it works.
+pub const BAR: &str = "symbolizing {wide_bar} {pos}/{len}";
 
 /// What got names, and for each binary what did not, and why.
-fn summary(outcome: &Outcome) -> String {
+fn summary(outcome: &Outcome) -> Vec<String> {
     if outcome.asked() == 0 {
-        return "nothing to do: every address has its name\n".into();
+        return vec!["nothing to do: every address has its name".into()];
     }
     let told = outcome.waits.sentences();
-    let mut out = format!(
-        "{} of {} addresses have names now, {} of them with source lines\n",
+    let mut out = vec![format!(
+        "{} of {} addresses have names now, {} of them with source lines",
         outcome.named(),
         outcome.asked(),
         outcome.with_line(),
-    );
+    )];
     for binary in &outcome.binaries {
         let file = if binary.file.is_empty() { "[unknown]" } else { &binary.file };
         if let Some(why) = &binary.why {
             let missing = binary.asked - binary.named;
-            out += &format!("  {file}: {missing} of {} without: {why}\n", binary.asked);
+            out.push(format!("  {file}: {missing} of {} without: {why}", binary.asked));
         }
         if let Some(damage) = &binary.damage {
             let without = binary.asked - binary.with_line;
-            out += &format!("  {file}: {without} of {} without lines: {damage}\n", binary.asked);
+            out.push(format!("  {file}: {without} of {} without lines: {damage}", binary.asked));
         }
         if binary.bad_lines > 0 && !matches!(binary.why, Some(Why::NoPerfMap(_))) {
-            out += &format!("  {file}: {} lines are no perf map's\n", binary.bad_lines);
+            out.push(format!("  {file}: {} lines are no perf map's", binary.bad_lines));
         }
     }
-    out.extend(told.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}\n")));
+    out.extend(told.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}")));
     if outcome.homeless > 0 {
         let belong = if outcome.homeless == 1 { "address belongs" } else { "addresses belong" };
-        out += &format!("  {} {belong} to no binary\n", outcome.homeless);
+        out.push(format!("  {} {belong} to no binary", outcome.homeless));
     }
     out
 }
@@ -127,12 +118,12 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(
-            summary(&outcome),
+            summary(&outcome).join("\n"),
             "5 of 10 addresses have names now, 5 of them with source lines\n  \
              /bin/gone: 4 of 4 without: the file is not there\n  \
              http://x: timed out\n  \
-             1 address belongs to no binary\n"
+             1 address belongs to no binary"
         );
-        assert!(summary(&Outcome::default()).starts_with("nothing to do"));
+        assert!(summary(&Outcome::default())[0].starts_with("nothing to do"));
     }
 }

@@ -1,12 +1,9 @@
 //! How addresses get their names: what `record`, `flame` and `symbolize` share.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
+use super::progress::Bar;
 use crate::symbolize::debuginfod::{self, Debuginfod, Download, Environment};
 use crate::symbolize::{Cache, Options};
 
@@ -66,6 +63,7 @@ impl SymbolArgs {
             debuginfod: self.debuginfod()?.map(Arc::new),
             inlines: !self.no_inlines,
             demangle: !self.no_demangle,
+            apart: true,
             cache: self.cache()?.map(Arc::new),
             ..Options::default()
         })
@@ -106,31 +104,23 @@ impl SymbolArgs {
     }
 }
 
+/// While a server has not answered.
+pub const ASKING: &str = "asking {msg} {spinner} {elapsed} (Ctrl-C: go on without)";
+
+/// While it sends a file.
+pub const FETCHING: &str = "fetching {msg} {bytes}/{total_bytes} {wide_bar}";
+
 /// Shows on a terminal how far a download is.
 fn progress() -> impl Fn(Download<'_>) + Send + Sync + 'static {
-    let bar = ProgressBar::hidden();
-    let style = |template: &str| {
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-    };
-    let asking = style("asking {msg} {spinner} {elapsed} (Ctrl-C: go on without)");
-    let fetching = style("fetching {msg} {bytes}/{total_bytes} {wide_bar}");
-    let shown = std::io::stderr().is_terminal();
+    let bar = Bar::new(ASKING, true);
     move |download: Download<'_>| {
-        if !shown {
-            return;
-        }
         if download.done {
-            bar.finish_and_clear();
+            bar.finish();
             return;
         }
-        if bar.is_finished() || bar.is_hidden() {
-            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-            bar.reset();
-            bar.enable_steady_tick(Duration::from_millis(200));
-        }
-        bar.set_style(if download.bytes == 0 { asking.clone() } else { fetching.clone() });
-        bar.set_message(download.url.to_owned());
-        bar.set_length(download.total.unwrap_or(download.bytes));
-        bar.set_position(download.bytes);
+        bar.style(if download.bytes == 0 { ASKING } else { FETCHING });
+        bar.move_by_itself();
+        bar.say("", download.url);
+        bar.set_long(download.bytes, download.total.unwrap_or(download.bytes));
     }
 }

@@ -19,7 +19,7 @@ use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Refused, Stacks, 
 const DUMP_OFTEN: u32 = 32 << 10;
 
 /// The same with each event of a kind that can happen 100,000 times a second: a ring then holds a
-/// thousand. What is deeper is read from the process a moment later.
+/// thousand.
 const DUMP_EACH_TIME: u32 = 8 << 10;
 
 /// Samples a second above which a ring buffer holds too few of the largest copies.
@@ -55,19 +55,18 @@ pub struct TargetArgs {
     )]
     pub tid: Vec<i32>,
     /// Sample the whole machine
-    #[arg(short, long, conflicts_with_all = ["pid", "tid", "cgroup", "command"],
+    #[arg(short, long, conflicts_with_all = ["pid", "tid", "cgroup"],
           help_heading = "Target")]
     pub all_cpus: bool,
     /// Sample on these CPUs only, for example 0,2-5 (alone: everything that runs there)
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Target")]
     pub cpu: Option<String>,
     /// Sample a cgroup (v2), by its path as in /proc/PID/cgroup
-    #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid", "command"],
+    #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid"],
           help_heading = "Target")]
     pub cgroup: Option<PathBuf>,
     /// Start this command and sample it from its first instruction to its end
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "tid"],
-          help_heading = "Target")]
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
     pub command: Vec<String>,
 
     /// Sample so long: 500ms, 10s, 5m, 1h [default: 10s, or until the COMMAND ends]
@@ -244,6 +243,12 @@ impl TargetArgs {
             Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
             None => None,
         };
+        if let Some(refused) = self.refuses(&self.command) {
+            return Err(usage(refused));
+        }
+        if self.tree && self.pid.is_empty() {
+            return Err(usage("--tree is for -p PID: of others, all that they start is recorded"));
+        }
         let target = self.target()?;
         let rate = match (self.count, self.freq) {
             (Some(period), _) => Rate::Period(period),
@@ -284,7 +289,7 @@ impl TargetArgs {
         };
         let window = Window {
             delay: self.delay.unwrap_or_default(),
-            duration: self.duration.or(endless.then_some(usual)),
+            duration: self.duration()?.or(endless.then_some(usual)),
         };
         if self.snapshots.is_some() && window.duration.is_none() {
             return Err(usage("--snapshots are spread over a time: give -d, too"));
@@ -299,6 +304,11 @@ impl TargetArgs {
             ..Options::new(target, rate, stacks)
         };
         Ok((options, types, window))
+    }
+
+    fn duration(&self) -> anyhow::Result<Option<Duration>> {
+        let slept = self.slept().map(parse_duration).transpose();
+        Ok(self.duration.or(slept.map_err(|why| usage(format!("sleep: {why}")))?))
     }
 
     fn profile_types(&self) -> anyhow::Result<Types> {
@@ -334,7 +344,7 @@ impl TargetArgs {
     }
 
     fn target(&self) -> anyhow::Result<Target> {
-        if let Some(name) = self.command.first() {
+        if let Some(name) = self.command.first().filter(|_| self.slept().is_none()) {
             if name.contains('/') && Path::new(name).is_dir() {
                 let message = format!("command '{name}' is a directory; name a program in it");
                 return Err(Exit { code: 126, message }.into());

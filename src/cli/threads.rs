@@ -1,6 +1,6 @@
 //! `prof threads`.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::{record, usage};
 use crate::format::Output;
+use crate::printed::{self, Stderr};
 use crate::recorder::{self, Interrupts};
 use crate::report::model::{Filter, Granularity, View};
 use crate::report::threads;
@@ -48,22 +49,25 @@ pub struct Args {
 /// Runs `prof threads`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let target = args.target()?;
-    let output = args.output.as_deref().map(Output::create).transpose()?;
+    let mut output = args.output.as_deref().map(Output::create).transpose()?;
     let names = args.symbols.options()?;
     let interrupts = Interrupts::install(false)?;
     let recording = recorder::snapshot(&target)?;
-    let progress = Progress::new(None, true);
-    let recorded = record::name(recording, Some(names), &interrupts, &progress);
+    let progress = Progress::new(None, true, false);
+    interrupts.close_window();
+    let mut recorded =
+        super::naming::name(recording, Some(names), &interrupts, &progress, output.as_mut())?;
     if let Some(output) = output {
         output.write(&recorded.profile)?;
     } else {
+        recorded.profile.strings.replace(printed::line);
         let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
         let view = View::new(&recorded.profile, 0, each, &Filter::default());
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = printed::stdout();
         threads::write(&mut out, &view, args.each)?;
         out.flush()?;
     }
-    let mut err = std::io::stderr().lock();
+    let mut err = Stderr;
     record::truncated(&mut err, &recorded.diagnostics)?;
     record::notes(&mut err, &recorded)?;
     Ok(ExitCode::SUCCESS)
@@ -74,6 +78,9 @@ impl Args {
         if !self.tid.is_empty() {
             sampler::check_threads(&self.tid, &[])?;
             return Ok(Target::Threads(self.tid.clone()));
+        }
+        if self.tree && self.pid.is_empty() {
+            return Err(usage("--tree is for -p PID"));
         }
         if self.all {
             return Ok(Target::Everything);

@@ -1,27 +1,33 @@
 //! Where a profile is written to: checked before a recording, replaced at its end.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+mod place;
+mod temporary;
+
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
-use tempfile::NamedTempFile;
 
+use crate::printed::Clean;
 use crate::profile::Profile;
 
 use super::{plain, pprof};
+use place::{Found, Place, Refused};
+use temporary::Temporary;
 
 /// A place for a profile, known to be writable.
 ///
-/// A regular file is written beside its place and renamed, so that what was there before stays
-/// whole until the new one is complete, whatever happens. Dropping an unused `Output` leaves no
+/// A regular file is written without a name and put in its place when it is complete, so that what
+/// was there before stays whole until then, whatever happens. Dropping an unused `Output` leaves no
 /// trace.
 #[derive(Debug)]
 pub struct Output {
     /// The path as the user named it.
     shown: PathBuf,
     sink: Sink,
+    /// What is written there is a profile.
+    profile: bool,
 }
 
 #[derive(Debug)]
@@ -29,16 +35,14 @@ enum Sink {
     Stdout,
     /// A device or a FIFO: what is written goes through.
     Direct(File),
-    /// The temporary file, and what it is to become.
-    Replace(NamedTempFile, PathBuf),
+    /// The next file, and the place that it gets.
+    Replace(Temporary, Place),
 }
-
-/// Most symbolic links that are followed, as the kernel does.
-const MAX_LINKS: usize = 40;
 
 impl Output {
     /// Finds out whether a profile can be written to `path`, and prepares to. `-` is standard
-    /// output. Opening a FIFO waits for its reader, as a shell's redirection does.
+    /// output. Opening a FIFO waits for its reader, as a shell's redirection does. A new file can
+    /// be read by the user alone, as perf's.
     ///
     /// # Errors
     ///
@@ -48,21 +52,27 @@ impl Output {
         if path == Path::new("-") && io::stdout().is_terminal() {
             bail!("a profile is binary and not for the terminal; redirect it, or use -o FILE");
         }
-        Output::create_any(path)
+        Output::open(path, true)
     }
 
-    /// The same for what may go to a terminal.
+    /// The same for what may go to a terminal. A new file has the permissions that the umask
+    /// leaves, but root's can be read by root alone.
     ///
     /// # Errors
     ///
     /// As [`Output::create`], apart from the terminal.
     pub fn create_any(path: &Path) -> anyhow::Result<Output> {
+        Output::open(path, false)
+    }
+
+    fn open(path: &Path, profile: bool) -> anyhow::Result<Output> {
+        let mode = if profile { place::PRIVATE } else { place::USUAL };
         let shown = path.to_path_buf();
         if path == Path::new("-") {
-            return Ok(Output { shown, sink: Sink::Stdout });
+            return Ok(Output { shown, sink: Sink::Stdout, profile });
         }
-        let sink = Sink::create(path).map_err(|e| cannot_write(path, &e))?;
-        Ok(Output { shown, sink })
+        let sink = Sink::open(path, mode).map_err(|refused| cannot_create(path, &refused))?;
+        Ok(Output { shown, sink, profile })
     }
 
     /// It is standard output.
@@ -70,18 +80,43 @@ impl Output {
         matches!(self.sink, Sink::Stdout)
     }
 
+    /// It is a file that can be read again later.
+    pub fn stays(&self) -> bool {
+        matches!(self.sink, Sink::Replace(..))
+    }
+
     /// The path as it was named.
     pub fn path(&self) -> &Path {
         &self.shown
     }
 
-    /// The temporary file, if there is one: what has to be removed if the program gives up
+    /// The temporary file, if it has a name: what has to be removed if the program gives up
     /// without dropping this.
     pub fn temporary(&self) -> Option<PathBuf> {
         match &self.sink {
-            Sink::Replace(file, _) => Some(file.path().to_path_buf()),
+            Sink::Replace(file, place) => Some(place.folder().join(file.name()?)),
             Sink::Stdout | Sink::Direct(_) => None,
         }
+    }
+
+    /// Puts the bytes of a profile in its place if it is a profile's file that stays; what is written
+    /// afterwards takes their place. Whether it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::write`].
+    pub fn keep(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
+        let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
+        if !self.profile {
+            return Ok(false);
+        }
+        let mut keep = || {
+            file.file_mut().write_all(bytes)?;
+            let next = place.temporary()?;
+            place.put(std::mem::replace(file, next))
+        };
+        keep().map_err(|e| cannot_write(&self.shown, e))?;
+        Ok(true)
     }
 
     /// Writes the profile and puts it in its place. The number of bytes written.
@@ -94,25 +129,28 @@ impl Output {
         self.write_with(|out| pprof::write(profile, out))
     }
 
-    /// Puts what `write` writes in its place. The number of bytes written.
+    /// Puts the text that `write` writes in its place. The number of bytes written.
     ///
     /// # Errors
     ///
     /// As [`Output::write`].
-    pub fn write_with(
+    pub fn write_text(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<u64> {
-        let Output { shown, sink } = self;
-        sink.write(write).map_err(|e| match e.kind() {
-            // A closed pipe is for the caller to judge.
-            ErrorKind::BrokenPipe => anyhow::Error::new(e).context("cannot write"),
-            ErrorKind::StorageFull => anyhow!(
-                "cannot write {}: no space left on the device; free some, or name another with -o",
-                name(&shown)
-            ),
-            _ => cannot_write(&shown, &e),
+        self.write_with(|out| {
+            let mut out = BufWriter::with_capacity(1 << 16, Clean::new(out));
+            write(&mut out)?;
+            out.flush()
         })
+    }
+
+    fn write_with(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<u64> {
+        let Output { shown, sink, .. } = self;
+        sink.write(write).map_err(|e| cannot_write(&shown, e))
     }
 }
 
@@ -124,46 +162,23 @@ fn name(path: &Path) -> String {
 }
 
 impl Sink {
-    fn create(path: &Path) -> io::Result<Sink> {
-        let target = follow_links(path)?;
-        let existing = match fs::metadata(&target) {
-            Ok(m) => Some(m),
-            Err(e) if e.kind() == ErrorKind::NotFound => None,
-            Err(e) => return Err(e),
-        };
-        let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-        if existing.as_ref().is_some_and(|m| m.is_dir()) || ends_in_slash {
-            return Err(ErrorKind::IsADirectory.into());
+    fn open(path: &Path, mode: u32) -> Result<Sink, Refused> {
+        match Place::find(path, mode)? {
+            Found::Device(file) => Ok(Sink::Direct(file)),
+            Found::Place(place) => match place.temporary() {
+                Ok(file) => Ok(Sink::Replace(file, place)),
+                Err(error) => Err(Refused { folder: place.folder().to_owned(), error }),
+            },
         }
-        let mode = match existing {
-            Some(m) => {
-                // Also says whether an existing file may be written to.
-                let file = OpenOptions::new().write(true).open(&target)?;
-                if !m.is_file() {
-                    return Ok(Sink::Direct(file));
-                }
-                Some(m.permissions())
-            }
-            None => None,
-        };
-        let file = tempfile::Builder::new()
-            .prefix(".prof-")
-            .suffix(".tmp")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder_of(&target))?;
-        if let Some(mode) = mode {
-            file.as_file().set_permissions(mode)?;
-        }
-        Ok(Sink::Replace(file, target))
     }
 
     fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<u64> {
         match self {
             Sink::Stdout => write_to(io::stdout().lock(), write),
             Sink::Direct(file) => write_to(file, write),
-            Sink::Replace(mut file, target) => {
-                let bytes = write_to(file.as_file_mut(), write)?;
-                file.persist(&target).map_err(|e| e.error)?;
+            Sink::Replace(mut file, place) => {
+                let bytes = write_to(file.file_mut(), write)?;
+                place.put(file)?;
                 Ok(bytes)
             }
         }
@@ -198,31 +213,23 @@ fn write_to<W: Write>(
     Ok(out.get_ref().bytes)
 }
 
-/// What a path stands for when its last part is a symbolic link, be it to a missing file.
-fn follow_links(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_path_buf();
-    for _ in 0..MAX_LINKS {
-        match fs::read_link(&path) {
-            Ok(target) => {
-                let folder = path.parent().unwrap_or(Path::new(""));
-                path = folder.join(target);
-            }
-            // Not a link (EINVAL), or not there.
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::other("too many levels of symbolic links"))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."))
-}
-
-fn cannot_write(path: &Path, e: &io::Error) -> anyhow::Error {
+/// The sentence about what went wrong when it was written.
+fn cannot_write(path: &Path, e: io::Error) -> anyhow::Error {
     let shown = name(path);
-    let target = follow_links(path).unwrap_or_else(|_| path.to_path_buf());
-    let folder = folder_of(&target);
     match e.kind() {
+        // A closed pipe is for the caller to judge.
+        ErrorKind::BrokenPipe => anyhow::Error::new(e).context("cannot write"),
+        ErrorKind::StorageFull => anyhow!(
+            "cannot write {shown}: no space left on the device; free some, or name another with -o"
+        ),
+        _ => anyhow!("cannot write {shown}: {}", plain(&e)),
+    }
+}
+
+/// The sentence about what is in the way before anything is written.
+fn cannot_create(path: &Path, Refused { folder, error }: &Refused) -> anyhow::Error {
+    let shown = name(path);
+    match error.kind() {
         ErrorKind::IsADirectory => {
             anyhow!("cannot write {shown}: it is a directory; name a file with -o")
         }
@@ -235,122 +242,14 @@ fn cannot_write(path: &Path, e: &io::Error) -> anyhow::Error {
             folder.display()
         ),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            anyhow!("cannot write {shown}: {}; name a file in a folder of yours with -o", plain(e))
+            anyhow!(
+                "cannot write {shown}: {}; name a file in a folder of yours with -o",
+                plain(error)
+            )
         }
-        _ => anyhow!("cannot write {shown}: {}", plain(e)),
+        _ => anyhow!("cannot write {shown}: {}", plain(error)),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::profile::Builder;
-
-    fn profile() -> Profile {
-        Builder::new(&[("cpu", "nanoseconds")]).finish(None)
-    }
-
-    fn entries(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(dir)
-            .unwrap()
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-
-    fn error(path: &Path) -> String {
-        format!("{:#}", Output::create(path).unwrap_err())
-    }
-
-    #[test]
-    fn the_old_file_stays_until_the_new_one_is_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("p.pb.gz");
-        fs::write(&path, "old").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        let output = Output::create(&path).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        let bytes = output.write(&profile()).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-        assert_eq!(entries(dir.path()), ["p.pb.gz"]);
-    }
-
-    #[test]
-    fn an_unused_output_leaves_no_trace() {
-        let dir = tempfile::tempdir().unwrap();
-        let output = Output::create(&dir.path().join("p.pb.gz")).unwrap();
-        assert_eq!(entries(dir.path()).len(), 1);
-        drop(output);
-        assert!(entries(dir.path()).is_empty());
-    }
-
-    #[test]
-    fn a_new_file_has_the_permissions_of_any_new_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let (ours, other) = (dir.path().join("p.pb.gz"), dir.path().join("other"));
-        Output::create(&ours).unwrap().write(&profile()).unwrap();
-        fs::write(&other, "").unwrap();
-        let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode();
-        assert_eq!(mode(&ours), mode(&other));
-    }
-
-    #[test]
-    fn a_link_stays_and_its_target_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("folder");
-        fs::create_dir(&folder).unwrap();
-        for there_before in [false, true] {
-            let link = dir.path().join(format!("link-{there_before}"));
-            std::os::unix::fs::symlink("folder/target", &link).unwrap();
-            Output::create(&link).unwrap().write(&profile()).unwrap();
-            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-            assert_eq!(entries(&folder), ["target"]);
-        }
-        let ring = dir.path().join("ring");
-        std::os::unix::fs::symlink("ring", &ring).unwrap();
-        assert!(error(&ring).contains("symbolic links"), "{}", error(&ring));
-    }
-
-    #[test]
-    fn what_cannot_be_written_is_said_before() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(error(dir.path()).contains("it is a directory"));
-        let missing = dir.path().join("missing");
-        let text = error(&missing.join("p.pb.gz"));
-        assert!(text.contains(&format!("there is no folder {}", missing.display())), "{text}");
-        let text = error(Path::new("/proc/x.pb.gz"));
-        assert!(text.contains("/proc takes no new files"), "{text}");
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink("gone/x.pb.gz", &link).unwrap();
-        let gone = format!("there is no folder {}", dir.path().join("gone").display());
-        assert!(error(&link).contains(&gone), "{}", error(&link));
-        assert!(error(&dir.path().join("new/")).contains("it is a directory"));
-        let file = dir.path().join("file");
-        fs::write(&file, "").unwrap();
-        assert!(error(&file.join("p")).ends_with("not a directory"), "{}", error(&file.join("p")));
-    }
-
-    #[test]
-    fn devices_are_written_through() {
-        assert!(Output::create(Path::new("/dev/null")).unwrap().write(&profile()).unwrap() > 0);
-        let full = Output::create(Path::new("/dev/full")).unwrap();
-        let text = format!("{:#}", full.write(&profile()).unwrap_err());
-        assert!(text.contains("cannot write /dev/full: no space left"), "{text}");
-    }
-
-    #[test]
-    fn a_failed_write_leaves_the_old_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("p.pb.gz");
-        fs::write(&path, "old").unwrap();
-        let mut output = Output::create(&path).unwrap();
-        // The same temporary file, opened for reading only: every write fails.
-        let Sink::Replace(temporary, _) = &mut output.sink else { panic!("a regular file") };
-        *temporary.as_file_mut() = File::open(temporary.path()).unwrap();
-        assert!(output.write(&profile()).is_err());
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        assert_eq!(entries(dir.path()), ["p.pb.gz"]);
-    }
-}
+mod tests;

@@ -3,17 +3,14 @@
 //! The kernel saves a thread's registers so when it delivers a signal, and `rt_sigreturn(2)` puts
 //! them back. prof writes one before it lets a thread do anything else: should prof die meanwhile,
 //! the thread comes back by itself. Before it does, it sends itself a signal, at which it stops
-//! for prof; without prof, it is ignored. Layout: `struct rt_sigframe` (arch/x86/include/asm/sigframe.h)
+//! for prof; without prof, it is ignored. Then it undoes what it was led to, if that has made something
+//! that must not stay (closes a file, say): whatever moment prof dies at, that happens once. Layout: `struct rt_sigframe` (arch/x86/include/asm/sigframe.h)
 //! and `struct sigcontext_64` (arch/x86/include/uapi/asm/sigcontext.h).
 
 use super::trace::Registers;
 
 /// Bytes below the stack pointer that functions may use (System V ABI, AMD64 supplement, 3.2.2).
 const RED_ZONE: u64 = 128;
-
-/// What a thread sends itself; hardly any program has a handler for it, and without one it is
-/// ignored.
-pub const SIGNAL: i32 = libc::SIGURG;
 
 /// Bytes of `struct rt_sigframe`.
 const SIZE: u64 = 440;
@@ -56,14 +53,39 @@ pub struct Way {
     pub restorer: u64,
 }
 
+/// The system call that undoes another: its first argument is what the other has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undo {
+    /// The call.
+    pub call: libc::c_long,
+    /// Its second argument.
+    pub second: u64,
+}
+
+/// How a thread says that it is back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// Its number, as its own process has it.
+    pub tid: i32,
+    /// What it sends itself: a signal that is ignored by default, and has no handler.
+    pub signal: i32,
+}
+
+/// What [`Frame::made`] holds where there is nothing to undo: no descriptor, and no address.
+pub const NOTHING: u64 = u64::MAX;
+
 /// Where a frame lies, and what it is.
 pub struct Frame {
     /// The stack pointer on entry to the function that is called: it returns to [`Way::store`].
     pub entry: u64,
-    /// The stack pointer when the thread has sent itself [`SIGNAL`].
+    /// The stack pointer when the thread has sent itself the signal.
     pub end: u64,
+    /// The same when it has also undone what was to be undone.
+    pub undone: u64,
     /// A word of no meaning to the kernel, where the result is left.
     pub slot: u64,
+    /// Where a result is left that is to be undone.
+    pub made: u64,
     /// What is to be written at `entry`.
     pub bytes: Vec<u8>,
 }
@@ -74,9 +96,8 @@ impl Frame {
         RED_ZONE + xstate.len() as u64 + SIZE + 512
     }
 
-    /// A frame below the stack pointer `sp`, which leads thread `tid` (as its own process numbers
-    /// it) back to the context.
-    pub fn below(sp: u64, context: &Context<'_>, way: Way, tid: i32) -> Frame {
+    /// A frame below the stack pointer `sp`, which leads a thread back to the context.
+    pub fn below(sp: u64, context: &Context<'_>, way: Way, back: Back, undo: Undo) -> Frame {
         /// `UC_FP_XSTATE`, `UC_SIGCONTEXT_SS`, `UC_STRICT_RESTORE_SS`.
         const FLAG_BITS: u64 = 1 | 2 | 4;
         /// No value that `sigaltstack(2)` knows: the alternate stack stays what it is.
@@ -86,9 +107,12 @@ impl Frame {
         // On entry to a function, the stack pointer and eight are a multiple of sixteen.
         let aligned = (fp - SIZE) & !15;
         let [rax, rdi, rsi] = way.pop;
-        let (call, signal) = (libc::SYS_tkill as u64, SIGNAL as u64);
-        let chain = [rax, call, rdi, tid as u64, rsi, signal, way.syscall];
-        let below = 1 + way.words + chain.len() as u64;
+        let call = |call: libc::c_long, first: u64, second: u64| {
+            [rax, call as u64, rdi, first, rsi, second, way.syscall]
+        };
+        let tells = call(libc::SYS_tkill, back.tid as u64, back.signal as u64);
+        let chain = [tells, call(undo.call, NOTHING, undo.second), tells].concat();
+        let (below, told) = (1 + way.words + chain.len() as u64, tells.len() as u64);
         let address = if below.is_multiple_of(2) { aligned - 8 } else { aligned };
         let entry = address - 8 * below;
         let (frame, length) = ((address - entry) as usize, (fp - entry) as usize);
@@ -111,7 +135,15 @@ impl Frame {
         put(frame + FP_STATE, fp);
         put(frame + MASK, context.blocked);
         bytes.extend(state);
-        Frame { entry, end: address, slot: address + INFO as u64, bytes }
+        let end = entry + 8 * (1 + way.words + told);
+        let made = end + 8 * 3;
+        Frame { entry, end, undone: address, slot: address + INFO as u64, made, bytes }
+    }
+
+    /// The registers with which a thread goes on to undo, and then back.
+    pub fn undoing(&self, way: Way, registers: &Registers) -> Registers {
+        // The first word is popped.
+        Registers { rip: way.pop[0], rsp: self.end + 8, orig_rax: u64::MAX, ..*registers }
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Unsafe {
     UnknownStack,
     /// A restartable sequence, or an odd state of its registers.
     Registers,
+    /// It is confined by seccomp, as other threads of the process are not.
+    Confined,
 }
 
 impl Unsafe {
@@ -59,6 +61,7 @@ impl Unsafe {
             Unsafe::SystemCall => "in a system call that must not be interrupted",
             Unsafe::UnknownStack => "on a stack that cannot be followed to its end",
             Unsafe::Registers => "in code that must not be interrupted",
+            Unsafe::Confined => "confined by seccomp",
         }
     }
 }
@@ -116,35 +119,6 @@ fn run(run: &[Seen], innermost: bool, outermost: bool, own_malloc: bool) -> Resu
         None => outermost && !innermost && run.len() <= START,
     };
     if fine { Ok(()) } else { Err(Unsafe::CLibrary) }
-}
-
-/// The system call is one that goes on by itself when the thread was stopped in it (also where
-/// the kernel lets it fail with `EINTR`, because nothing has happened yet when it does).
-pub fn may_be_interrupted(call: u64) -> bool {
-    const CALLS: &[libc::c_long] = &[
-        libc::SYS_read,
-        libc::SYS_poll,
-        libc::SYS_select,
-        libc::SYS_pause,
-        libc::SYS_nanosleep,
-        libc::SYS_accept,
-        libc::SYS_recvfrom,
-        libc::SYS_recvmsg,
-        libc::SYS_wait4,
-        libc::SYS_rt_sigtimedwait,
-        libc::SYS_rt_sigsuspend,
-        libc::SYS_futex,
-        libc::SYS_restart_syscall,
-        libc::SYS_clock_nanosleep,
-        libc::SYS_epoll_wait,
-        libc::SYS_waitid,
-        libc::SYS_pselect6,
-        libc::SYS_ppoll,
-        libc::SYS_epoll_pwait,
-        libc::SYS_accept4,
-        libc::SYS_epoll_pwait2,
-    ];
-    CALLS.iter().any(|known| *known as u64 == call)
 }
 
 #[cfg(test)]

@@ -1,30 +1,43 @@
 //! Puts a library into a running process, and calls its functions there, by `ptrace(2)`.
 //!
-//! One thread is borrowed for a few milliseconds, at a point where it holds none of the locks that
-//! `dlopen` takes ([`judge`]); all others run on. No code of the target is changed for it. Whatever
-//! fails, the thread goes back to where it was; it does so by itself if prof dies ([`frame`]).
+//! One thread is borrowed for a few milliseconds, at a point where no system call of its is broken off
+//! ([`near`]) and where it holds none of the locks that `dlopen` takes ([`judge`]); all others run on.
+//! No code of the target is changed for it. Whatever fails, the thread goes back to where it was; it
+//! does so by itself if prof dies ([`frame`]).
 
+mod call;
 mod find;
 mod frame;
 mod gadgets;
 mod judge;
 mod locks;
+mod near;
 mod objects;
 mod refuse;
-mod restart;
+pub mod restart;
 pub mod trace;
 mod visit;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use find::{Finder, Found};
+use find::Finder;
+use near::Stopped;
 pub use refuse::is_unconfined;
 pub use visit::Visit;
 
-use crate::os;
 use crate::process::maps::parse_line;
 use crate::sampler::Error;
+
+/// How long a thread is sought.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// For so long at once, by a thread of prof's that ends then.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// A thread that has stood still for so long before anything is done in it is let go again: what is
+/// done takes a few milliseconds, and it should be 50 in all at most.
+const LONG: Duration = Duration::from_millis(20);
 
 /// A library to put into processes.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +57,9 @@ pub struct Injection<'a> {
     file_name: String,
     /// Where it is mapped.
     base: u64,
-    /// The longest time that a thread was borrowed for.
+    /// It was there before, from a recording that did not come to its end, perhaps.
+    pub was_there: bool,
+    /// The longest time that a thread was borrowed for, without what it waited for a CPU.
     pub stood_still: Duration,
 }
 
@@ -57,14 +72,16 @@ impl<'a> Injection<'a> {
     pub fn new(
         pid: i32,
         library: Library<'a>,
-        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<Injection<'a>, Error> {
         let finder = Finder::new(pid)?;
         let mut hasher = DefaultHasher::new();
         library.bytes.hash(&mut hasher);
         let file_name = format!("{}-{:016x}", library.name, hasher.finish());
         let (base, stood_still) = (find(pid, &file_name).unwrap_or(0), Duration::ZERO);
-        let mut injection = Injection { finder, pid, library, file_name, base, stood_still };
+        let was_there = base != 0;
+        let mut injection =
+            Injection { finder, pid, library, file_name, base, was_there, stood_still };
         injection.borrow(None, |inside| {
             if inside.base == 0 {
                 inside.load()?;
@@ -82,7 +99,7 @@ impl<'a> Injection<'a> {
     pub fn again(
         &mut self,
         patience: Option<Duration>,
-        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
         self.borrow(patience, then)
     }
@@ -90,22 +107,61 @@ impl<'a> Injection<'a> {
     fn borrow(
         &mut self,
         patience: Option<Duration>,
-        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
-        // Where much else wants to run, the thread would wait for prof.
-        let precedence = os::Precedence::take();
-        let Found { tracee, since } = self.finder.stop_one(patience)?;
+        let (began, patience) = (Instant::now(), patience.unwrap_or(PATIENCE));
+        // Time in which prof itself, or the whole machine, stood still does not count.
+        let mut rounds = patience.as_millis() / ROUND.as_millis() / 5;
+        let mut then = Some(then);
+        self.finder.begin();
+        let done = loop {
+            // Whom it traces that did not stop is let go when it ends.
+            let round = || {
+                trace::hurry();
+                self.round(Instant::now() + ROUND, &mut then)
+            };
+            let done = std::thread::scope(|scope| scope.spawn(round).join());
+            match done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok(false) if began.elapsed() > patience && rounds == 0 => {
+                    break Err(self.finder.nobody(patience));
+                }
+                Ok(false) => rounds = rounds.saturating_sub(1),
+                done => break done.map(|_| ()),
+            }
+        };
+        self.finder.end();
+        done
+    }
+
+    /// Borrows a thread, if one can be had until then; the calling thread has to end after this.
+    fn round<F>(&mut self, until: Instant, then: &mut Option<F>) -> Result<bool, Error>
+    where
+        F: FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
+    {
+        let signal = self.finder.signal();
+        let Some(stopped) = self.finder.stop_one(until)? else { return Ok(false) };
+        let Stopped { tracee, since, waited } = stopped;
+        let (pid, tid) = (self.pid, tracee.tid);
+        let stands = || {
+            let waits = near::schedstat(pid, tid).map_or(0, |now| now.1.saturating_sub(waited));
+            since.elapsed().saturating_sub(Duration::from_nanos(waits))
+        };
         let (memory, objects) = (&self.finder.memory, &self.finder.objects);
-        let visit = Visit::begin(self.pid, tracee, memory, objects)?;
+        let visit = Visit::begin(pid, (tracee, signal), memory, objects)?;
         let (library, base, file_name) = (self.library, self.base, &self.file_name);
         let dlopen = objects.dlopen();
-        let mut inside = Inside { visit, pid: self.pid, library, file_name, base, dlopen };
-        let done = then(&mut inside);
+        let mut inside = Inside { visit, pid, library, file_name, base, dlopen };
+        let done = match stands() > LONG {
+            true => None,
+            false => then.take().map(|then| then(&mut inside)),
+        };
         self.base = inside.base;
         let ended = inside.visit.end();
-        self.stood_still = self.stood_still.max(since.elapsed());
-        drop(precedence);
-        done.and(ended)
+        self.stood_still = self.stood_still.max(stands());
+        match done {
+            Some(done) => done.and(ended).map(|()| true),
+            None => ended.map(|()| false),
+        }
     }
 }
 
@@ -135,15 +191,14 @@ impl Inside<'_, '_> {
     /// Loads it.
     fn load(&mut self) -> Result<(), Error> {
         let dlopen = self.dlopen.ok_or_else(|| Error::other("there is no dlopen in it"))?;
-        let (fd, file) = self.visit.memory_file(self.file_name, self.library.bytes)?;
-        drop(file);
+        let (fd, _) = self.visit.memory_file(self.file_name, self.library.bytes)?;
         let path = self.visit.text(&format!("/proc/self/fd/{fd}"))?;
         let handle = self.visit.call(dlopen, &[path, libc::RTLD_NOW as u64]);
         let why = match handle {
             Ok(0) => self.visit.loader_error(),
             _ => None,
         };
-        self.visit.close(fd)?;
+        self.visit.close()?;
         handle?;
         if let Some(why) = why {
             return Err(Error::other(format!("its dlopen refuses: {why}")));

@@ -1,10 +1,13 @@
 //! What is mapped in the target, as far as it matters: its C library, dynamic loader and allocator.
 
+use std::fs::File;
+
 use object::LittleEndian;
 use object::elf::{FileHeader64, SHN_UNDEF, SHT_DYNSYM, STT_FUNC, STT_GNU_IFUNC, STT_OBJECT};
 use object::read::elf::{FileHeader, Sym};
 use rustc_hash::FxHashMap;
 
+use super::call;
 use super::gadgets::Gadgets;
 use crate::process::ProcessTable;
 use crate::process::image::{Hit, State};
@@ -26,7 +29,7 @@ pub enum Role {
 /// A function of the C library that a thread may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harmless {
-    /// It sleeps in the kernel, and holds nothing of the C library's meanwhile.
+    /// A system call, and no lock of the C library's is held around it.
     Sleeps,
     /// It waits for a lock of the program's.
     Locks,
@@ -40,40 +43,86 @@ const SLEEPS: &[&str] = &[
     "accept",
     "accept4",
     "clock_nanosleep",
+    "connect",
+    "copy_file_range",
+    "epoll_ctl",
     "epoll_pwait",
     "epoll_pwait2",
     "epoll_wait",
+    "eventfd_read",
+    "eventfd_write",
+    "fdatasync",
+    "flock",
+    "fsync",
+    "ftruncate",
+    "ftruncate64",
+    "getrandom",
+    "ioctl",
+    "lseek",
+    "lseek64",
+    "mq_timedreceive",
+    "mq_timedsend",
+    "msgrcv",
+    "msgsnd",
     "nanosleep",
     "pause",
     "poll",
     "ppoll",
+    "pread",
+    "pread64",
+    "preadv",
+    "preadv64",
     "pselect",
     "pthread_clockjoin_np",
     "pthread_cond_clockwait",
     "pthread_cond_timedwait",
     "pthread_cond_wait",
     "pthread_join",
+    "pthread_sigmask",
     "pthread_timedjoin_np",
+    "pwrite",
+    "pwrite64",
+    "pwritev",
+    "pwritev64",
     "read",
+    "readv",
     "recv",
     "recvfrom",
+    "recvmmsg",
     "recvmsg",
+    "sched_yield",
     "select",
     "sem_clockwait",
     "sem_timedwait",
     "sem_wait",
+    "semop",
+    "semtimedop",
+    "send",
+    "sendfile",
+    "sendfile64",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "shutdown",
+    "sigprocmask",
     "sigsuspend",
     "sigtimedwait",
     "sigwait",
     "sigwaitinfo",
     "sleep",
+    "splice",
+    "sync_file_range",
     "syscall",
+    "tcdrain",
+    "timerfd_settime",
     "usleep",
     "wait",
     "wait3",
     "wait4",
     "waitid",
     "waitpid",
+    "write",
+    "writev",
 ];
 const LOCKS: &[&str] = &[
     "pthread_mutex_clocklock",
@@ -190,6 +239,17 @@ impl Objects {
         // Several names may stand for one function.
         let range = self.harmless.get(i.checked_sub(1)?)?;
         (address < range.1).then_some(range.2)
+    }
+
+    /// What function of the C library the call before a return address leads to, directly or by an
+    /// entry of the procedure linkage table, if that is a harmless one that does not call back.
+    ///
+    /// A function that ends in a jump to another one (`sem_timedwait` of glibc) is not on the stack.
+    pub fn calls(&self, memory: &File, return_address: u64) -> Option<Harmless> {
+        let target = call::target(memory, return_address)?;
+        let i = self.harmless.binary_search_by_key(&target, |range| range.0).ok()?;
+        let harmless = self.harmless[i].2;
+        matches!(harmless, Harmless::Sleeps | Harmless::Locks).then_some(harmless)
     }
 
     /// Address and size of a symbol of the C library or the loader.

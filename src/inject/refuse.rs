@@ -8,7 +8,7 @@ use crate::process::procfs;
 use crate::sampler::Error;
 
 /// A field of a `status` file in `/proc`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let rest = status.lines().find_map(|l| l.strip_prefix(name))?;
     Some(rest.strip_prefix(':')?.trim())
 }
@@ -30,7 +30,9 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
         Some('Z' | 'X') => return Err(Error::other("it has ended")),
         _ => {}
     }
-    if let Some(tracer) = field(&status, "TracerPid").filter(|t| *t != "0") {
+    // A thread of prof's that has just ended may still be named.
+    let own = std::process::id().to_string();
+    if let Some(tracer) = field(&status, "TracerPid").filter(|t| *t != "0" && *t != own) {
         let name = tracer.parse().ok().and_then(|tracer| procfs::comm(tracer, tracer));
         let name = name.map_or(String::new(), |name| format!(" ({name})"));
         return Err(Error::other(format!(
@@ -50,7 +52,20 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
              prof record -T heap -- COMMAND instead",
         ));
     }
+    let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo"));
+    if mounts.is_ok_and(|mounts| !has_proc(&mounts)) {
+        return Err(Error::other(
+            "its root directory has no /proc, through which it would open prof's library; mount \
+             one there: mount -t proc proc ROOT/proc",
+        ));
+    }
     Ok(())
+}
+
+/// A `mountinfo` file names a file system of processes (`proc_pid_mountinfo(5)`).
+fn has_proc(mounts: &str) -> bool {
+    let kinds = mounts.lines().filter_map(|line| line.split_once(" - "));
+    kinds.into_iter().any(|(_, kind)| kind.starts_with("proc "))
 }
 
 /// A thread that is not confined by seccomp.
@@ -90,6 +105,8 @@ pub fn refused(pid: i32, error: &io::Error) -> Error {
     let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     match error.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => Error::other("it has ended"),
+        // The kernel refuses to trace what ends before it is gone.
+        _ if denied && !lives(pid) => Error::other("it has ended"),
         _ if denied && os::uid() == 0 => Error::other(format!(
             "tracing it is not permitted, even as root ({error}): prof lacks CAP_SYS_PTRACE, or a \
              security module forbids it"
@@ -108,5 +125,26 @@ pub fn refused(pid: i32, error: &io::Error) -> Error {
             })
         }
         _ => Error::other(error.to_string()),
+    }
+}
+
+/// It has not ended, and does not end just now: an ending process has no memory any more.
+fn lives(pid: i32) -> bool {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(path).unwrap_or_default();
+    field(&status, "VmSize").is_some()
+        && field(&status, "State").is_some_and(|s| !s.starts_with(['Z', 'X']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_proc;
+
+    #[test]
+    fn mounts_with_and_without_proc() {
+        let root = "75 45 254:0 / / rw,relatime - ext4 /dev/vda rw\n";
+        let proc = "76 75 0:22 / /proc rw,nosuid shared:5 - proc proc rw\n";
+        assert!(!has_proc(root) && has_proc(&format!("{root}{proc}")));
+        assert!(!has_proc("") && !has_proc("1 2 0:1 / /a - procfs x rw"));
     }
 }

@@ -23,14 +23,26 @@ pub fn in_call(registers: &Registers) -> bool {
     registers.orig_rax as i64 >= 0
 }
 
-/// The registers for the kernel to go on with: whether the call is made again or fails because a
-/// signal's handler has run, is its business then.
-///
-/// Calls that it lets fail with `EINTR` whatever stopped them (`epoll_wait`, for one, see
-/// `signal(7)`) are made again, too, unless a handler runs: they have done nothing by then.
+/// Calls that fail with `EINTR` also at a signal that is ignored, if the thread is traced (see
+/// `signal(7)`), and have done nothing by then.
+const FAIL: &[libc::c_long] = &[
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_io_getevents,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+];
+
+/// The registers for the kernel to deliver a signal with: whether the call is made again or fails
+/// because a signal's handler has run, is its business then.
 pub fn for_the_kernel(registers: &Registers) -> Registers {
     let mut left = *registers;
-    if in_call(registers) && registers.rax as i64 == -i64::from(libc::EINTR) {
+    let fails = FAIL.iter().any(|&call| registers.orig_rax == call as u64);
+    if fails && registers.rax as i64 == -i64::from(libc::EINTR) {
         left.rax = ERESTARTNOHAND as u64;
     }
     left
@@ -75,6 +87,9 @@ mod tests {
     fn the_kernel_decides_about_a_call_that_always_fails() {
         let left = for_the_kernel(&stopped(232, -i64::from(libc::EINTR)));
         assert_eq!((left.rax as i64, left.orig_rax, left.rip), (ERESTARTNOHAND, 232, 100));
-        assert_eq!(for_the_kernel(&stopped(0, 17)).rax, 17);
+        assert_eq!(for_the_kernel(&stopped(232, 17)).rax, 17);
+        // Who closes a file twice closes somebody else's.
+        let close = stopped(libc::SYS_close, -i64::from(libc::EINTR));
+        assert_eq!(for_the_kernel(&close).rax, close.rax);
     }
 }

@@ -37,11 +37,13 @@ pub enum Stop {
     Other,
 }
 
-/// A thread that prof traces; let go when dropped.
+/// A thread that prof traces. It is let go when this is dropped, if it is stopped or was asked to
+/// stop; else when the thread that traces it ends, which the target does not notice.
 pub struct Tracee {
     /// Its number.
     pub tid: i32,
     stopped: bool,
+    asked: bool,
     gone: bool,
 }
 
@@ -72,15 +74,16 @@ impl Tracee {
     /// `EPERM`: this user may not, or somebody else traces it already; `ESRCH`: it has ended.
     pub fn seize(tid: i32) -> io::Result<Tracee> {
         request(libc::PTRACE_SEIZE as u32, tid, 0)?;
-        Ok(Tracee { tid, stopped: false, gone: false })
+        Ok(Tracee { tid, stopped: false, asked: false, gone: false })
     }
 
-    /// Asks it to stop, without a signal.
+    /// Asks it to stop, without a signal. If it sleeps in a system call, that is broken off.
     ///
     /// # Errors
     ///
     /// `ESRCH`: it has ended.
-    pub fn interrupt(&self) -> io::Result<()> {
+    pub fn interrupt(&mut self) -> io::Result<()> {
+        self.asked = true;
         request(libc::PTRACE_INTERRUPT as u32, self.tid, 0)
     }
 
@@ -112,7 +115,7 @@ impl Tracee {
                     return Err(self.ended());
                 }
                 _ if libc::WIFSTOPPED(status) => {
-                    self.stopped = true;
+                    (self.stopped, self.asked) = (true, false);
                     return Ok(Some(stop_of(status)));
                 }
                 _ => return Err(self.ended()),
@@ -134,22 +137,6 @@ impl Tracee {
     pub fn go(&mut self, signal: i32) -> io::Result<()> {
         self.stopped = false;
         request(libc::PTRACE_CONT as u32, self.tid, signal)
-    }
-
-    /// Lets it run for one instruction, and waits until that is done. False: a signal came, which it
-    /// gets, or it was not done until then.
-    ///
-    /// # Errors
-    ///
-    /// `ESRCH`: it has ended.
-    pub fn step(&mut self, until: Instant) -> io::Result<bool> {
-        self.stopped = false;
-        request(libc::PTRACE_SINGLESTEP as u32, self.tid, 0)?;
-        match self.wait(until)? {
-            Some(Stop::Signal(libc::SIGTRAP)) if self.is_fault() => Ok(true),
-            Some(Stop::Signal(signal)) => self.go(signal).map(|()| false),
-            _ => Ok(false),
-        }
     }
 
     /// Its general registers, while it is stopped.
@@ -255,7 +242,7 @@ impl Tracee {
 
 impl Drop for Tracee {
     fn drop(&mut self) {
-        if !self.stopped && !self.gone && self.interrupt().is_ok() {
+        if !self.stopped && self.asked && !self.gone {
             // What cannot be let go now is when prof ends, by the kernel.
             self.wait(Instant::now() + Duration::from_secs(1)).ok();
         }
@@ -274,6 +261,14 @@ fn stop_of(status: i32) -> Stop {
         (signal, 0) => Stop::Signal(signal),
         _ => Stop::Other,
     }
+}
+
+/// Lets the calling thread run before all others for the rest of its life, as far as this user may:
+/// somebody stands still meanwhile.
+pub fn hurry() {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads a local of the right type.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &first) };
 }
 
 /// All zero.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::frame::{Context, Frame, SIGNAL, Way};
+use super::frame::{Back, Context, Frame, NOTHING, Undo, Way};
 use super::locks;
 use super::objects::Objects;
 use super::restart;
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Signals that a thread raises by what it does, and must not block then.
-const RAISED: [i32; 7] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS, SIGNAL];
+const RAISED: [i32; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
 /// A borrowed thread; it goes back to its place when this is dropped.
 pub struct Visit<'a> {
@@ -34,8 +34,7 @@ pub struct Visit<'a> {
     memory: &'a File,
     objects: &'a Objects,
     way: Way,
-    /// Its number in its own process.
-    inner: i32,
+    back: Back,
     /// Where it was.
     registers: Registers,
     xstate: Vec<u8>,
@@ -44,6 +43,8 @@ pub struct Visit<'a> {
     own: Frame,
     /// The same on the stack that was made for it, and where that begins.
     made: Option<(Frame, u64)>,
+    /// The number of a file that is open in the process meanwhile.
+    open: Option<u64>,
     /// Where its `errno` is, and what it was.
     errno: Option<(u64, [u8; 4])>,
     state: Place,
@@ -65,45 +66,48 @@ enum Place {
 }
 
 impl<'a> Visit<'a> {
-    /// Borrows a thread that is stopped at a safe point.
+    /// Borrows a thread that is stopped at a safe point, by this signal.
     ///
     /// # Errors
     ///
     /// It has ended; no memory for a stack; something is missing in the C library.
     pub fn begin(
         pid: i32,
-        tracee: Tracee,
+        (tracee, signal): (Tracee, i32),
         memory: &'a File,
         objects: &'a Objects,
     ) -> Result<Visit<'a>, Error> {
         let Some(way) = objects.gadgets.way() else {
             return Err(Error::other("its C library is of a kind that prof does not know"));
         };
-        let Some(inner) = locks::inner_tid(pid, tracee.tid) else {
+        let Some(tid) = locks::inner_tid(pid, tracee.tid) else {
             return Err(Error::other("it ended meanwhile"));
         };
+        let back = Back { tid, signal };
         let (registers, xstate) = (tracee.registers().map_err(failed)?, tracee.xstate());
         let (xstate, blocked) = (xstate.map_err(failed)?, tracee.blocked().map_err(failed)?);
         let own = Frame::below(
             registers.rsp,
             &Context { registers: &restart::by_itself(&registers), xstate: &xstate, blocked },
             way,
-            inner,
+            back,
+            Undo { call: libc::SYS_munmap, second: STACK },
         );
         memory.write_all_at(&own.bytes, own.entry).map_err(failed)?;
-        let (state, made, errno, later) = (Place::Home, None, None, Vec::new());
+        let (state, made, open, errno, later) = (Place::Home, None, None, None, Vec::new());
         let mut visit = Visit {
             pid,
             tracee,
             memory,
             objects,
             way,
-            inner,
+            back,
             registers,
             xstate,
             blocked,
             own,
             made,
+            open,
             errno,
             state,
             later,
@@ -117,10 +121,13 @@ impl<'a> Visit<'a> {
         let (protection, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
         let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let arguments = [0, STACK, protection as u64, flags as u64, u64::MAX, 0];
-        let base = self.system(libc::SYS_mmap, arguments)?;
-        let home = restart::by_itself(&self.registers);
-        let context = Context { registers: &home, xstate: &self.xstate, blocked: self.blocked };
-        let frame = Frame::below(base + STACK, &context, self.way, self.inner);
+        let base = self.makes(libc::SYS_mmap, arguments)?;
+        // From there, it goes on to what gives the stack back.
+        let registers = self.own.undoing(self.way, &self.registers);
+        let blocked = self.blocks_meanwhile();
+        let context = Context { registers: &registers, xstate: &self.xstate, blocked };
+        let undo = Undo { call: libc::SYS_close, second: 0 };
+        let frame = Frame::below(base + STACK, &context, self.way, self.back, undo);
         self.memory.write_all_at(&frame.bytes, frame.entry).map_err(failed)?;
         self.made = Some((frame, base));
         if let Some((errno_location, _)) = self.objects.symbol("__errno_location") {
@@ -132,13 +139,16 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// Makes a system call.
-    ///
-    /// # Errors
-    ///
-    /// It fails, or the thread does not come back from it.
-    pub fn system(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Error> {
-        let result = self.lead(self.way.syscall, call as u64, arguments)?;
+    /// What it blocks while it is borrowed.
+    fn blocks_meanwhile(&self) -> u64 {
+        let raised = RAISED.iter().chain([&self.back.signal]);
+        raised.fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)))
+    }
+
+    /// Makes a system call that is undone when the thread goes back, whoever sees to that.
+    fn makes(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Error> {
+        let at = self.frame().made;
+        let result = self.lead(self.way.syscall, call as u64, arguments, at)?;
         match result as i64 {
             error @ -4095..0 => Err(failed(io::Error::from_raw_os_error(-error as i32))),
             _ => Ok(result),
@@ -153,7 +163,11 @@ impl<'a> Visit<'a> {
     pub fn call(&mut self, function: u64, arguments: &[u64]) -> Result<u64, Error> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        self.lead(function, 0, all)
+        self.lead(function, 0, all, self.frame().slot)
+    }
+
+    fn frame(&self) -> &Frame {
+        self.made.as_ref().map_or(&self.own, |made| &made.0)
     }
 
     /// Puts a text, of less than a page, where the thread can read it until the next one is put
@@ -177,33 +191,47 @@ impl<'a> Visit<'a> {
     }
 
     /// A file in the memory of the target, with this name and content, open there by the number
-    /// and here as well.
+    /// and here as well. It is closed there when the thread goes back, or by [`Visit::close`].
     ///
     /// # Errors
     ///
-    /// It cannot be made or written.
+    /// It cannot be made or written; there is one already.
     pub fn memory_file(&mut self, name: &str, content: &[u8]) -> Result<(u64, File), Error> {
+        if self.open.is_some() {
+            return Err(Error::other("only one file may be open at a time"));
+        }
         let name = self.text(name)?;
-        let flags = u64::from(libc::MFD_CLOEXEC);
-        let fd = self.system(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
+        let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        let fd = self.makes(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
+        self.open = Some(fd);
         let path = format!("/proc/{}/fd/{fd}", self.pid);
         let file = File::options().read(true).write(true).open(path);
-        match file.and_then(|mut file| file.write_all(content).map(|()| file)) {
-            Ok(file) => Ok((fd, file)),
-            Err(error) => {
-                self.close(fd).ok();
-                Err(failed(error))
-            }
+        let written = file.and_then(|mut file| file.write_all(content).map(|()| file));
+        written.map(|file| (fd, file)).map_err(failed)
+    }
+
+    /// Closes the file that it has made.
+    ///
+    /// # Errors
+    ///
+    /// The thread does not come back from it.
+    pub fn close(&mut self) -> Result<(), Error> {
+        match self.open.take() {
+            Some(_) => self.undo(),
+            None => Ok(()),
         }
     }
 
-    /// Closes a descriptor of the target's.
-    ///
-    /// # Errors
-    ///
-    /// Those of `close(2)`.
-    pub fn close(&mut self, fd: u64) -> Result<(), Error> {
-        self.system(libc::SYS_close, [fd, 0, 0, 0, 0, 0]).map(|_| ())
+    /// Undoes what the frame has to undo, once.
+    fn undo(&mut self) -> Result<(), Error> {
+        let frame = self.frame();
+        let (undone, made) = (frame.undone, frame.made);
+        let registers = frame.undoing(self.way, &self.registers);
+        self.tracee.set_registers(&registers).map_err(failed)?;
+        self.state = Place::Busy;
+        self.wait_for_return(undone)?;
+        self.state = Place::Idle;
+        self.memory.write_all_at(&NOTHING.to_le_bytes(), made).map_err(failed)
     }
 
     /// What `dlopen` has to say when it has failed.
@@ -213,10 +241,11 @@ impl<'a> Visit<'a> {
         Some(self.read_text(at))
     }
 
-    /// Leads the thread to some code, and waits until it has come back with a result.
-    fn lead(&mut self, to: u64, rax: u64, arguments: [u64; 6]) -> Result<u64, Error> {
-        let frame = self.made.as_ref().map_or(&self.own, |made| &made.0);
-        let (entry, end, slot) = (frame.entry, frame.end, frame.slot);
+    /// Leads the thread to some code, and waits until it has come back with a result, which it leaves
+    /// at `slot`.
+    fn lead(&mut self, to: u64, rax: u64, arguments: [u64; 6], slot: u64) -> Result<u64, Error> {
+        let frame = self.frame();
+        let (entry, end) = (frame.entry, frame.end);
         let at_slot = slot.wrapping_add_signed(-i64::from(self.way.displacement));
         let [rdi, rsi, rdx, fourth, r8, r9] = arguments;
         /// Only that interrupts are enabled, as they always are.
@@ -247,8 +276,7 @@ impl<'a> Visit<'a> {
         if self.state == Place::Home {
             // In this order: from here on, the frame brings back what is changed.
             self.tracee.set_xstate(&initial(&self.xstate)).map_err(failed)?;
-            let blocked = RAISED.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
-            self.tracee.set_blocked(blocked).map_err(failed)?;
+            self.tracee.set_blocked(self.blocks_meanwhile()).map_err(failed)?;
         }
         self.state = Place::Busy;
         self.wait_for_return(end)?;
@@ -267,7 +295,7 @@ impl<'a> Visit<'a> {
             match self.tracee.wait(until).map_err(|e| self.lost(e))? {
                 Some(Stop::Signal(signal)) => {
                     let now = self.tracee.registers().map_err(|e| self.lost(e))?;
-                    if signal == SIGNAL && now.rsp == end {
+                    if signal == self.back.signal && now.rsp == end {
                         return Ok(());
                     }
                     if self.tracee.is_fault() {
@@ -317,7 +345,7 @@ impl<'a> Visit<'a> {
         let mut owners = locks::owners(self.memory, address, size).into_iter();
         in_futex
             && (address..address + size).contains(&now.rdi)
-            && owners.all(|owner| owner != self.inner)
+            && owners.all(|owner| owner != self.back.tid)
     }
 
     fn lost(&mut self, error: io::Error) -> Error {
@@ -335,13 +363,13 @@ impl<'a> Visit<'a> {
     }
 
     fn go_home(&mut self) -> Result<(), Error> {
-        if self.state == Place::Idle
-            && let Some((_, base)) = self.made.take()
-        {
-            self.system(libc::SYS_munmap, [base, STACK, 0, 0, 0, 0])?;
-        }
         if matches!(self.state, Place::Home | Place::Lost) {
             return Ok(());
+        }
+        // Where prof cannot, nothing was open.
+        self.close()?;
+        if self.made.take().is_some() {
+            self.undo()?;
         }
         if let Some((at, errno)) = self.errno {
             self.memory.write_all_at(&errno, at).ok();
@@ -349,24 +377,8 @@ impl<'a> Visit<'a> {
         let tracee = &mut self.tracee;
         tracee.set_xstate(&self.xstate).map_err(failed)?;
         tracee.set_blocked(self.blocked).map_err(failed)?;
-        let there = restart::by_itself(&self.registers);
-        tracee.set_registers(&there).map_err(failed)?;
+        tracee.set_registers(&restart::by_itself(&self.registers)).map_err(failed)?;
         self.state = Place::Home;
-        if restart::in_call(&self.registers) {
-            // To where the kernel looks whether a call is to be made again.
-            tracee.interrupt().map_err(failed)?;
-            tracee.go(0).map_err(failed)?;
-            let stop = tracee.wait(Instant::now() + PATIENCE).map_err(failed)?;
-            let still_there = tracee.registers().is_ok_and(|now| now.rip == there.rip);
-            match stop {
-                Some(Stop::Interrupt | Stop::Group) if still_there => {
-                    let left = restart::for_the_kernel(&self.registers);
-                    tracee.set_registers(&left).map_err(failed)?;
-                }
-                Some(Stop::Signal(signal)) => self.later.push(signal),
-                _ => {}
-            }
-        }
         for signal in self.later.drain(..) {
             super::trace::send(self.pid, self.tracee.tid, signal);
         }

@@ -14,6 +14,10 @@ const RED_ZONE: u64 = 128;
 /// it is smaller than this.
 const THREAD_SIZE: u64 = 4096;
 
+/// Where a control block points to what the dynamic linker has allocated for the thread's variables
+/// (`tcbhead_t` in sysdeps/x86_64/nptl/tls.h: `dtv`).
+const VECTOR: u64 = 8;
+
 /// Bytes of a thread's own variables below its control block that count as data at most, where it
 /// is not known where they begin.
 const THREAD_DATA: u64 = 64 << 10;
@@ -120,7 +124,10 @@ impl Areas {
             } else if let Some(block) = thread_block(start, end, memory)?
                 && !threads.iter().any(|t| t.fs == block)
             {
-                self.holes.push((start, (block + THREAD_SIZE).min(end)));
+                // The C library keeps what the dynamic linker has allocated for the next thread
+                // there.
+                self.holes.push((start, block + VECTOR));
+                self.holes.push((block + VECTOR + 8, (block + THREAD_SIZE).min(end)));
             }
         }
         Ok(())

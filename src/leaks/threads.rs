@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Failure;
+use crate::inject::restart::for_the_kernel;
 use crate::inject::trace::{Registers, Stop, Tracee};
 use crate::process::procfs;
 
@@ -64,7 +65,10 @@ impl Held {
         let mut asked = Vec::new();
         for &tid in tids {
             match Tracee::seize(tid) {
-                Ok(tracee) if tracee.interrupt().is_ok() => asked.push(tracee),
+                Ok(mut tracee) => {
+                    let interrupted = tracee.interrupt().is_ok();
+                    asked.extend(interrupted.then_some(tracee));
+                }
                 Err(e) if e.raw_os_error() != Some(libc::ESRCH) => return Err(e.into()),
                 // It has ended.
                 _ => {}
@@ -84,6 +88,8 @@ impl Held {
                 Err(_) => continue,
             }
             let Ok(registers) = tracee.registers() else { continue };
+            // A call that would fail because it was stopped is made again when it goes on.
+            tracee.set_registers(&for_the_kernel(&registers)).ok();
             // The one that exits: it goes on to wait.
             if registers.fs_base != fs {
                 self.seen.push(seen(&registers, &tracee.xstate().unwrap_or_default()));

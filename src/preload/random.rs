@@ -25,9 +25,43 @@ pub fn distance(state: &mut u64, mean: u64) -> u64 {
     if mean <= 1 {
         return 0;
     }
-    // From 2^-53 to 1.
-    let chance = ((next(state) >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    (-ln(chance) * mean as f64) as u64
+    (-ln(unit(state)) * mean as f64) as u64
+}
+
+/// From 2^-53 to 1.
+fn unit(state: &mut u64) -> f64 {
+    ((next(state) >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+/// An allocation of `size` bytes, sampled with the mean distance `short`, is sampled with the distance
+/// `long`, too: it is one or more of the points of a Poisson process, of which only so many are kept.
+pub fn stays(state: &mut u64, size: u64, (short, long): (u64, u64)) -> bool {
+    long <= short || unit(state) * chance(size, short) <= chance(size, long)
+}
+
+/// The chance that an allocation is sampled: 1 - exp(-size / mean).
+pub fn chance(size: u64, mean: u64) -> f64 {
+    if mean <= 1 {
+        return 1.0;
+    }
+    let x = size as f64 / mean as f64;
+    if x > 64.0 {
+        return 1.0;
+    }
+    // exp(-x / 64) - 1 by its series, and then six times (1 + y)^2 - 1 = y (y + 2).
+    let small = x / -64.0;
+    let (mut term, mut y, mut n) = (1.0, 0.0, 1.0);
+    while n < 16.0 {
+        term *= small / n;
+        y += term;
+        n += 1.0;
+    }
+    let mut times = 0;
+    while times < 6 {
+        y *= y + 2.0;
+        times += 1;
+    }
+    -y
 }
 
 /// The natural logarithm of a positive, normal number; `core` has none.
@@ -55,6 +89,30 @@ mod tests {
     fn logarithms() {
         for x in [f64::MIN_POSITIVE, 1e-300, 1.0 / (1u64 << 53) as f64, 0.1, 0.5, 1.0, 2.0, 1e300] {
             assert!((ln(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(1.0), "{x}: {}", ln(x));
+        }
+    }
+
+    #[test]
+    fn chances() {
+        for (size, mean) in [(1, 2), (1, 1 << 40), (100, 64), (1 << 20, 512 << 10), (1 << 40, 99)] {
+            let expected = -(-(size as f64) / mean as f64).exp_m1();
+            let got = chance(size, mean);
+            assert!((got - expected).abs() <= 1e-12 * expected, "{size}, {mean}: {got}");
+        }
+        assert_eq!((chance(0, 1), chance(0, 2)), (1.0, 0.0));
+    }
+
+    /// Sampled with a distance and then kept with a longer one: as if it had been sampled with that.
+    #[test]
+    fn what_stays_has_the_chance_of_the_longer_distance() {
+        let (mut state, count) = (spread(7), 1 << 18);
+        for (size, short, long) in [(100, 1, 64), (100, 64, 4096), (5000, 1000, 4000)] {
+            let sampled = (0..count).filter(|_| distance(&mut state, short) < size).count();
+            let kept = (0..sampled).filter(|_| stays(&mut state, size, (short, long))).count();
+            let chance = -(-(size as f64) / long as f64).exp_m1();
+            let deviation = (f64::from(count) * chance * (1.0 - chance)).sqrt();
+            let off = (kept as f64 - f64::from(count) * chance).abs();
+            assert!(off < 5.0 * deviation, "{size}, {short}, {long}: {off} of {deviation}");
         }
     }
 

@@ -4,7 +4,10 @@ use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::layout::{DEAD, Header, Kind, MAX_RANGES, MAX_STACK, StackSlot, register};
+use crate::layout::{
+    Header, Kind, LIVE, MAX_RANGES, MAX_STACK, PAGE, PROCESS_PAGES, PROCESSES_AT, StackRecord,
+    TEMPORARY, register,
+};
 use crate::queue::{self, recording};
 use crate::table::Process;
 use crate::{random, real, stack, start, sys};
@@ -118,8 +121,12 @@ pub unsafe extern "C" fn allocated(size: u64, address: usize, frame: *const Fram
             }
         }
         (*thread).left = random::distance(&mut (*thread).random, header.interval);
-        if !real::in_allocator((*frame).return_address as usize) {
-            record(header, process, thread, (size, address), &*frame);
+        if real::in_allocator((*frame).return_address as usize) {
+            return;
+        }
+        let interval = queue::interval(header);
+        if random::stays(&mut (*thread).random, size, (header.interval, interval)) {
+            record(header, process, thread, (size, address, interval), &*frame);
         }
     }
 }
@@ -140,13 +147,14 @@ unsafe fn seed(thread: *const Thread, pid: i32) -> u64 {
 /// Finds out whether this process is a new child, and which thread this is.
 unsafe fn enter(header: &'static Header, process: &Process, thread: *mut Thread) -> i32 {
     let mut pid = process.pid.load(Relaxed);
-    let is_new = pid == 0;
-    if is_new {
+    if pid == 0 {
         pid = sys::pid();
-        let first = process.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok();
-        if first {
-            tell_process(header, pid);
+        if process.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok() {
+            process.number.store(say_who(header), Relaxed);
         }
+    }
+    if !process.told.load(Relaxed) {
+        tell_process(header, process, pid);
     }
     // SAFETY: the thread's own.
     unsafe {
@@ -161,70 +169,115 @@ unsafe fn enter(header: &'static Header, process: &Process, thread: *mut Thread)
     pid
 }
 
-/// Tells which functions call the allocator for others.
-fn tell_process(header: &'static Header, pid: i32) {
-    let Some(mut slot) = queue::stack_slot(header) else {
-        header.stacks.lost.fetch_add(1, Relaxed);
-        return;
-    };
-    // SAFETY: the slot is ours alone until it is handed over.
-    let to = unsafe { &mut *slot.get() };
-    (to.id, to.time, to.address) = (0, start::now(), 0);
-    (to.pid, to.tid, to.kind) = (pid, sys::tid(), Kind::Process as u32);
+/// Lets the kernel tell prof which process this is; the number that it did it under, 0: it could not.
+fn say_who(header: &'static Header) -> u32 {
+    let number = header.next_process.fetch_add(1, Relaxed).wrapping_add(1) & !TEMPORARY;
+    let page = PROCESSES_AT + number as usize % PROCESS_PAGES * PAGE;
+    let shown = sys::show((&raw const *header) as usize + page, PAGE);
+    if shown { number } else { 0 }
+}
+
+/// Tells which functions call the allocator for others. If there is no space, the next sample tries
+/// again.
+fn tell_process(header: &'static Header, process: &Process, pid: i32) {
+    let mut ranges = [0usize; 2 * MAX_RANGES];
     let mut words = 0;
-    for (word, address) in to.stack.as_chunks_mut::<8>().0.iter_mut().zip(real::wrappers()) {
-        *word = address.to_ne_bytes();
-        words += 1;
+    for (word, address) in ranges.iter_mut().zip(real::wrappers()) {
+        (*word, words) = (address, words + 1);
     }
-    to.length = 8 * words as u32;
-    to.size = (words / 2).min(MAX_RANGES as u64);
-    slot.hand_over();
+    let length = words * size_of::<usize>();
+    let Some(mut place) = queue::reserve(header, start::now(), length) else { return };
+    let record = StackRecord {
+        time: place.time(),
+        size: words as u64 / 2,
+        interval: 1,
+        process: process.number.load(Relaxed),
+        pid,
+        tid: sys::tid(),
+        kind: Kind::Process as u32,
+        length: length as u32,
+        ..StackRecord::default()
+    };
+    // SAFETY: the place is ours alone until it is handed over, and has the space.
+    unsafe {
+        place.record().write(record);
+        stack::copy(ranges.as_ptr() as usize, place.record().add(1).cast(), length);
+    }
+    if place.hand_over() {
+        process.told.store(true, Relaxed);
+    }
 }
 
 unsafe fn record(
     header: &'static Header,
     process: &Process,
     thread: *mut Thread,
-    (size, address): (u64, usize),
+    (size, address, interval): (u64, usize, u64),
     frame: &Frame,
 ) {
     let lose = || {
         header.stacks.lost.fetch_add(1, Relaxed);
         header.stacks.lost_bytes.fetch_add(size, Relaxed);
-        if start::now().saturating_sub(header.beat.load(Relaxed)) > DEAD {
-            header.active.store(0, Relaxed);
-        }
     };
-    let Some(mut slot) = queue::stack_slot(header) else { return lose() };
+    let sp = (&raw const frame.return_address) as usize + 8;
+    // SAFETY: the thread's own.
+    let length = stack::length(sp, MAX_STACK, unsafe { &mut (*thread).stack });
+    let Some(mut place) = queue::reserve(header, start::now(), length) else { return lose() };
     let id = header.next_id.fetch_add(1, Relaxed) + 1;
-    let tracked = process.insert(address, id, size);
-    // SAFETY: the slot is ours alone until it is handed over; the thread's own.
+    let tracked = track(header, process, (address, id, size));
+    let kind = if tracked { Kind::Allocation } else { Kind::Untracked } as u32;
+    // SAFETY: the thread's own.
+    let (pid, tid) = unsafe { ((*thread).pid, (*thread).tid) };
+    let record = StackRecord {
+        id,
+        time: place.time(),
+        address: address as u64,
+        size,
+        interval,
+        process: process.number.load(Relaxed),
+        pid,
+        tid,
+        kind,
+        length: length as u32,
+        rest: 0,
+        registers: registers(frame, sp),
+    };
+    // SAFETY: the place is ours alone until it is handed over, and has the space; `sp` is in use,
+    // just above our own frames. The thread's own.
     unsafe {
-        let to = &mut *slot.get();
-        (to.id, to.time) = (id, start::now());
-        (to.address, to.size) = (address as u64, size);
-        (to.pid, to.tid) = ((*thread).pid, (*thread).tid);
-        to.kind = if tracked { Kind::Allocation } else { Kind::Untracked } as u32;
-        fill_stack(to, frame, &mut (*thread).stack);
-        if !slot.hand_over() {
-            process.remove(address);
+        place.record().write(record);
+        stack::copy(sp, place.record().add(1).cast(), length);
+        if !place.hand_over() {
+            if tracked {
+                process.remove(address);
+                header.live.fetch_sub(1, Relaxed);
+            }
             return lose();
         }
         ((*thread).last_id, (*thread).last_left) = (id, (*thread).left);
     }
 }
 
-fn fill_stack(to: &mut StackSlot, frame: &Frame, known: &mut usize) {
-    to.registers = [0; 17];
-    let sp = (&raw const frame.return_address) as usize + 8;
-    to.registers[register::BX] = frame.rbx;
-    to.registers[register::BP] = frame.rbp;
-    to.registers[register::SP] = sp as u64;
-    to.registers[register::IP] = frame.return_address.wrapping_sub(1);
+/// The end of an allocation will be reported: there is space for it in this process, and in the queue of
+/// ends.
+fn track(header: &Header, process: &Process, (address, id, size): (usize, u64, u64)) -> bool {
+    let many = header.live.fetch_add(1, Relaxed) >= LIVE as i64;
+    let tracked = !many && process.insert(address, id, size);
+    if !tracked {
+        header.live.fetch_sub(1, Relaxed);
+    }
+    tracked
+}
+
+fn registers(frame: &Frame, sp: usize) -> [u64; 8] {
+    let mut registers = [0; 8];
+    registers[register::BX] = frame.rbx;
+    registers[register::BP] = frame.rbp;
+    registers[register::SP] = sp as u64;
+    registers[register::IP] = frame.return_address.wrapping_sub(1);
     let upper = [frame.r12, frame.r13, frame.r14, frame.r15];
-    to.registers[register::R12..].copy_from_slice(&upper);
-    // SAFETY: `sp` is in use, just above our own frames; the slot has the space.
-    to.length = unsafe { stack::copy(sp, to.stack.as_mut_ptr(), MAX_STACK, known) } as u32;
+    registers[register::R12..].copy_from_slice(&upper);
+    registers
 }
 
 /// The memory at an address is about to be given back, and the filter says that it may have been
@@ -248,20 +301,25 @@ fn forget(address: usize) -> Option<u64> {
 }
 
 fn tell_freed(id: u64) {
-    let Some(header) = recording() else { return };
-    let Some(mut slot) = queue::free_slot(header) else {
-        header.frees.lost.fetch_add(1, Relaxed);
-        return;
-    };
+    let Some(header) = recording().filter(|header| id > header.first_id) else { return };
+    let Some(place) = queue::free_slot(header, start::now()) else { return lose_end() };
     let thread = thread();
-    // SAFETY: the slot is ours alone until it is handed over; the thread's own.
-    unsafe {
-        let to = &mut *slot.get();
-        let temporary = (*thread).last_id == id && (*thread).last_left == (*thread).left;
-        (to.id, to.time, to.temporary) = (id, start::now(), u32::from(temporary));
-        to.pid = process().map_or(0, |p| p.pid.load(Relaxed));
+    // SAFETY: the thread's own.
+    let temporary = unsafe { (*thread).last_id == id && (*thread).last_left == (*thread).left };
+    let (pid, number) = process()
+        .map_or((0, 0), |process| (process.pid.load(Relaxed), process.number.load(Relaxed)));
+    let to = place.get();
+    to.id.store(id, Relaxed);
+    to.process.store(number | if temporary { TEMPORARY } else { 0 }, Relaxed);
+    to.pid.store(pid, Relaxed);
+    if !place.hand_over() {
+        lose_end();
     }
-    if !slot.hand_over() {
+}
+
+/// Nobody will hear of the end of an allocation.
+fn lose_end() {
+    if let Some(header) = recording() {
         header.frees.lost.fetch_add(1, Relaxed);
     }
 }
@@ -277,7 +335,11 @@ pub unsafe extern "C" fn reallocated(
 ) {
     if id != 0 {
         match (new, size, process()) {
-            (0, 1.., Some(process)) => _ = process.insert(old, id, 0),
+            (0, 1.., Some(process)) => {
+                if !process.insert(old, id, 0) {
+                    lose_end();
+                }
+            }
             _ => tell_freed(id),
         }
     }

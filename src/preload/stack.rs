@@ -44,31 +44,26 @@ pub fn find_first() {
     unsafe { sys::read_file(c"/proc/self/stat".as_ptr().cast(), take) };
 }
 
-/// Copies the stack from `sp` upwards, as far as it is readable and at most `most` bytes; returns
-/// how many.
+/// Bytes of the stack that can be read from `sp` upwards, at most `most`.
 ///
-/// A stack of somebody's own making may end anywhere, so each page is tried before it is read,
-/// but not where the stack is known: from `known`, which is kept for the thread, to the thread's
-/// control block, and all of the first thread's.
-///
-/// # Safety
-///
-/// `to` has space for `most` bytes, and `sp` is a stack pointer of this thread, in use.
-pub unsafe fn copy(sp: usize, to: *mut u8, most: usize, known: &mut usize) -> usize {
+/// A stack of somebody's own making may end anywhere, so each page is tried, but not where the
+/// stack is known: from `known`, which is kept for the thread, to the thread's control block, and all
+/// of the first thread's.
+pub fn length(sp: usize, most: usize, known: &mut usize) -> usize {
     let (block, first) = (thread_block(), FIRST.load(Relaxed));
     let above = |end: usize, limit: usize| end.checked_sub(sp).filter(|rest| *rest < limit);
     let on_first = above(first, FIRST_SIZE);
     let limit = on_first.or(above(block, most)).map_or(most, |rest| rest.min(most));
     let (end, mut at) = (sp + limit, sp);
     let is_known = on_first.is_some() || (*known != 0 && (*known..block).contains(&sp));
+    if is_known {
+        at = end;
+    }
     while at < end {
-        let page_end = ((at & !(PAGE - 1)) + PAGE).min(end);
-        if at != sp && !is_known && !sys::is_readable(at) {
+        if at != sp && !sys::is_readable(at) {
             break;
         }
-        // SAFETY: this page is readable, and within the space.
-        unsafe { copy_bytes(at, to.add(at - sp), page_end - at) };
-        at = page_end;
+        at = ((at & !(PAGE - 1)) + PAGE).min(end);
     }
     if at == block && (*known == 0 || sp < *known) {
         *known = sp;
@@ -76,8 +71,12 @@ pub unsafe fn copy(sp: usize, to: *mut u8, most: usize, known: &mut usize) -> us
     at - sp
 }
 
-/// Not `memcpy`, which the program may have replaced.
-unsafe fn copy_bytes(from: usize, to: *mut u8, count: usize) {
+/// Copies bytes; not `memcpy`, which the program may have replaced.
+///
+/// # Safety
+///
+/// So many can be read and written there.
+pub unsafe fn copy(from: usize, to: *mut u8, count: usize) {
     // SAFETY: so says the caller.
     unsafe {
         asm!(

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 use crate::layout::{FILE_SIZE, Header, MAGIC, MAX_PATH, VARIABLE};
 use crate::queue::SHARED;
@@ -18,6 +18,9 @@ const CLOCK_MONOTONIC: c_int = 1;
 /// The kernel's clock that needs no system call, in the vDSO; 0: there is none.
 static CLOCK: AtomicUsize = AtomicUsize::new(0);
 
+/// Nanoseconds that this clock is ahead of that outside of the process's time namespace, modulo 2^64.
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
 /// The shared file; null: none has been mapped.
 static MAPPED: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -32,9 +35,17 @@ extern "C" fn at_load() {
     // Not every C library hands the environment over, or has it ready for those that come first.
     // SAFETY: the text ends with a NUL.
     unsafe { sys::read_file(c"/proc/self/environ".as_ptr().cast(), |piece| path.look(piece)) };
-    if path.is_whole() {
-        // SAFETY: it ends with a NUL.
-        unsafe { prof_heap_start(path.text.as_ptr().cast()) };
+    if !path.is_whole() {
+        return;
+    }
+    let inherited = path.split();
+    // SAFETY: the path ends with a NUL.
+    let started = unsafe { prof_heap_start(path.text.as_ptr().cast()) };
+    if let Some(fd) = inherited.filter(|_| started != 0) {
+        begin(|old| {
+            // SAFETY: `old` is what was mapped before.
+            unsafe { sys::map_open_file(fd, FILE_SIZE, old) }
+        });
     }
 }
 
@@ -79,6 +90,18 @@ impl Value {
     fn is_whole(&self) -> bool {
         self.ended && self.length <= MAX_PATH
     }
+
+    /// Ends the path where the number of a descriptor follows, and returns that.
+    fn split(&mut self) -> Option<usize> {
+        let at = self.text.iter().position(|&byte| byte == b';')?;
+        let (path, number) = self.text.split_at_mut(at + 1);
+        path[at] = 0;
+        let digits = number.iter().take_while(|&&byte| byte != 0);
+        digits.copied().try_fold(0usize, |number, digit| {
+            let digit = usize::from(digit.wrapping_sub(b'0'));
+            (digit < 10).then(|| number * 10 + digit).filter(|&number| number < 1 << 20)
+        })
+    }
 }
 
 /// Begins to sample into the file at a path. Returns 0, or an error number of the kernel,
@@ -91,11 +114,16 @@ impl Value {
 pub unsafe extern "C" fn prof_heap_start(path: *const c_char) -> c_int {
     real::find_all();
     find_clock();
-    // In the place of the file of an earlier recording: who is still about to write there writes
-    // a record that prof does not believe.
-    let old = MAPPED.load(Acquire).cast();
-    // SAFETY: the path ends, says the caller.
-    let header = match unsafe { sys::map_file(path.cast(), FILE_SIZE, old) } {
+    // SAFETY: the text ends with a NUL.
+    unsafe { sys::read_file(c"/proc/self/timens_offsets".as_ptr().cast(), find_offset) };
+    // SAFETY: the path ends, says the caller; `old` is what was mapped before.
+    begin(|old| unsafe { sys::map_file(path.cast(), FILE_SIZE, old) })
+}
+
+/// Begins to sample into what this maps, in the place of the file of an earlier recording: who is
+/// still about to write there writes a record that prof does not believe.
+fn begin(map: impl Fn(*mut u8) -> Result<*mut u8, isize>) -> c_int {
+    let header = match map(MAPPED.load(Acquire).cast()) {
         Ok(memory) => memory.cast::<Header>(),
         Err(e) => return e as c_int,
     };
@@ -120,7 +148,11 @@ pub unsafe extern "C" fn prof_heap_start(path: *const c_char) -> c_int {
     real::MAPPINGS_COUNT.store(shared.mappings as u8, Relaxed);
     // Whoever writes first tells about this process.
     // SAFETY: memory that is never given back.
-    unsafe { (*PROCESS.load(Acquire)).pid.store(0, Relaxed) };
+    unsafe {
+        let process = &*PROCESS.load(Acquire);
+        process.pid.store(0, Relaxed);
+        process.told.store(false, Relaxed);
+    }
     SHARED.store(header, Release);
     stack::find_first();
     // SAFETY: it has just been set, and is never given back.
@@ -143,8 +175,31 @@ fn find_clock() {
     });
 }
 
+/// Takes in `/proc/self/timens_offsets` (time_namespaces(7)): `monotonic SECONDS NANOSECONDS` and
+/// other clocks.
+fn find_offset(text: &[u8]) {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    if words.next() == Some(b"monotonic") {
+        let mut next = || words.next().map_or(0, number);
+        let seconds = next();
+        AHEAD.store(seconds.wrapping_mul(1_000_000_000).wrapping_add(next()), Relaxed);
+    }
+}
+
+/// A decimal number, which may be negative, modulo 2^64.
+fn number(word: &[u8]) -> u64 {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let digit = |&byte: &u8| u64::from(byte.wrapping_sub(b'0'));
+    let number = digits.iter().fold(0u64, |n, d| n.wrapping_mul(10).wrapping_add(digit(d)));
+    if digits.len() < word.len() { number.wrapping_neg() } else { number }
+}
+
 /// `CLOCK_MONOTONIC`, nanoseconds.
 pub fn now() -> u64 {
+    own_clock().wrapping_sub(AHEAD.load(Relaxed))
+}
+
+fn own_clock() -> u64 {
     type Clock = extern "C" fn(c_int, *mut [i64; 2]) -> c_int;
     let clock = CLOCK.load(Relaxed);
     if clock == 0 {

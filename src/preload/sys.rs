@@ -6,7 +6,7 @@ use core::arch::asm;
 const SYS_READ: usize = 0;
 const SYS_OPEN: usize = 2;
 const SYS_CLOSE: usize = 3;
-const SYS_LSEEK: usize = 8;
+const SYS_FSTAT: usize = 5;
 const SYS_MMAP: usize = 9;
 const SYS_MPROTECT: usize = 10;
 const SYS_MUNMAP: usize = 11;
@@ -20,9 +20,9 @@ const SYS_CLOCK_GETTIME: usize = 228;
 const O_RDONLY: usize = 0;
 const O_RDWR: usize = 2;
 const O_CLOEXEC: usize = 0o2_000_000;
-const SEEK_END: usize = 2;
 const PROT_READ: usize = 1;
 const PROT_READ_WRITE: usize = 3;
+const PROT_READ_EXEC: usize = 5;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE: usize = 2;
 const MAP_FIXED: usize = 0x10;
@@ -86,10 +86,10 @@ pub fn sleep(nanoseconds: u64) {
     unsafe { call(SYS_NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Maps a whole file for all to share, in place of what is at `old` unless that is null; the
-/// descriptor is closed again.
+/// Maps a whole file for all to share, in place of what is at `old` unless that is null; the file
+/// must have this size.
 ///
-/// Errors: the kernel's number, negative; or -22 if the file has not `size` bytes.
+/// Errors: the kernel's number, negative.
 ///
 /// # Safety
 ///
@@ -101,20 +101,33 @@ pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mu
         if fd < 0 {
             return Err(fd);
         }
-        let fd = fd as usize;
-        let mut result = call(SYS_LSEEK, [fd, 0, SEEK_END, 0, 0, 0]);
-        if result >= 0 {
-            result = match result as usize == size {
-                true => {
-                    let fixed = if old.is_null() { 0 } else { MAP_FIXED };
-                    let flags = MAP_SHARED | fixed;
-                    call(SYS_MMAP, [old as usize, size, PROT_READ_WRITE, flags, fd, 0])
-                }
-                false => -EINVAL,
-            };
+        let mapped = map_open_file(fd as usize, size, old);
+        call(SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+        mapped
+    }
+}
+
+/// The same with a descriptor, which may be anybody's.
+///
+/// Errors: the kernel's number, negative.
+///
+/// # Safety
+///
+/// `old` was mapped by this, with the same size.
+pub unsafe fn map_open_file(fd: usize, size: usize, old: *mut u8) -> Result<*mut u8, isize> {
+    /// Words of `struct stat`, and which of them is the size.
+    const STAT: usize = 18;
+    const SIZE: usize = 6;
+    let mut about = [0usize; STAT];
+    let fixed = if old.is_null() { 0 } else { MAP_FIXED };
+    // SAFETY: the kernel writes as much as there is space; what is mapped anew was mapped by this.
+    unsafe {
+        let known = call(SYS_FSTAT, [fd, &raw mut about as usize, 0, 0, 0, 0]);
+        if known < 0 || about[SIZE] != size {
+            return Err(if known < 0 { known } else { -EINVAL });
         }
-        call(SYS_CLOSE, [fd, 0, 0, 0, 0, 0]);
-        address(result)
+        let flags = MAP_SHARED | fixed;
+        address(call(SYS_MMAP, [old as usize, size, PROT_READ_WRITE, flags, fd, 0]))
     }
 }
 
@@ -194,4 +207,15 @@ pub fn protect(address: usize, size: usize, write: bool) -> bool {
     let protection = if write { PROT_READ_WRITE } else { PROT_READ };
     // SAFETY: pages of data that the dynamic linker has made read-only itself.
     unsafe { call(SYS_MPROTECT, [address, size, protection, 0, 0, 0]) == 0 }
+}
+
+/// Makes a page of a shared file executable, which the kernel tells whoever records this process,
+/// and then as it was again; false if that is not permitted.
+pub fn show(address: usize, size: usize) -> bool {
+    // SAFETY: a page of the shared file that nobody reads from or writes to.
+    unsafe {
+        let shown = call(SYS_MPROTECT, [address, size, PROT_READ_EXEC, 0, 0, 0]);
+        call(SYS_MPROTECT, [address, size, PROT_READ_WRITE, 0, 0, 0]);
+        shown == 0
+    }
 }

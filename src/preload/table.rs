@@ -4,7 +4,7 @@
 //! not its own. No locks: an address is in one thread's hands while it is put in or taken out.
 
 use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed,
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 
 /// Counters of the filter. [`crate::hooks`] computes the same index as [`filter_index`].
@@ -42,6 +42,10 @@ pub struct Process {
     overflown: AtomicBool,
     /// The process; 0: it has just been forked.
     pub pid: AtomicI32,
+    /// The number under which it said who it is; 0: it could not, or has not yet.
+    pub number: AtomicU32,
+    /// Prof knows which functions call the allocator for others.
+    pub told: AtomicBool,
 }
 
 /// Place of an address in the filter.

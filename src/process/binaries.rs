@@ -1,14 +1,13 @@
 //! Which binaries a target consists of, or will: those that are mapped, or those that the dynamic
 //! linker is going to load.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, elf};
 
-use super::{maps, procfs};
+use super::{foreign, mapped, maps, procfs};
 
 /// Most libraries that are followed from one to the next.
 const MAX_LIBRARIES: usize = 1000;
@@ -46,7 +45,7 @@ pub fn of_process(pid: i32) -> Vec<Binary> {
         let path = PathBuf::from(map.path);
         if binaries.iter().all(|b| b.path != path) {
             let root = format!("/proc/{pid}/root{}", map.path);
-            let open = if map.deleted || !Path::new(&root).exists() {
+            let open = if map.deleted || foreign::look(Path::new(&root)).is_err() {
                 format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)
             } else if same_root(pid) {
                 map.path.to_owned()
@@ -61,7 +60,8 @@ pub fn of_process(pid: i32) -> Vec<Binary> {
     binaries
 }
 
-fn same_root(pid: i32) -> bool {
+/// The process has prof's own root directory and mounts.
+pub fn same_root(pid: i32) -> bool {
     let of = |pid: &str, what: &str| fs::read_link(format!("/proc/{pid}/{what}")).ok();
     let same = |what| of(&pid.to_string(), what).is_some_and(|link| Some(link) == of("self", what));
     same("root") && same("ns/mnt")
@@ -104,7 +104,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
 fn interpreter(script: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = [0; 256];
-    let length = File::open(script).ok()?.read(&mut start).ok()?;
+    let length = foreign::open(script).ok()?.read(&mut start).ok()?;
     let line = start[..length].strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
@@ -152,12 +152,13 @@ fn needed(path: &Path) -> Vec<String> {
 }
 
 fn read_needed(path: &Path) -> Option<Vec<String>> {
-    let cache = ReadCache::new(File::open(path).ok()?);
-    let header = elf::FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let map = mapped::map(&foreign::open(path).ok()?).ok()?;
+    let cache = &*map;
+    let header = elf::FileHeader64::<Endianness>::parse(cache).ok()?;
     let endian = header.endian().ok()?;
-    let sections = header.sections(endian, &cache).ok()?;
-    let (entries, strings) = sections.dynamic(endian, &cache).ok()??;
-    let strings = sections.strings(endian, &cache, strings).ok()?;
+    let sections = header.sections(endian, cache).ok()?;
+    let (entries, strings) = sections.dynamic(endian, cache).ok()??;
+    let strings = sections.strings(endian, cache, strings).ok()?;
     let names = entries.iter().filter(|e| e.tag(endian) == elf::DT_NEEDED);
     let names = names.filter_map(|e| strings.get(e.val32(endian)?).ok());
     Some(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())

@@ -10,13 +10,14 @@
 //! | CRI-O | `/run/containers/storage/overlay-containers/ID/userdata/config.json` |
 //! | containerd | `/run/containerd/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json` |
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Most bytes of a file that are read.
+use super::foreign;
+
+/// Larger files are not read, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// A container, as the path of a cgroup tells.
@@ -95,7 +96,8 @@ fn podman(root: &Path, id: &str, uid: Option<u32>) -> Option<String> {
 
 /// Home of a user, without the leading slash.
 fn home_of(root: &Path, uid: u32) -> Option<PathBuf> {
-    let users = fs::read_to_string(root.join("etc/passwd")).ok()?;
+    let users = read(&root.join("etc/passwd"))?;
+    let users = String::from_utf8_lossy(&users);
     let user = users.lines().map(|l| l.split(':').collect::<Vec<_>>());
     let mut ours = user.filter(|f| f.get(2).and_then(|n| n.parse().ok()) == Some(uid));
     Some(PathBuf::from(ours.next()?.get(5)?.trim_start_matches('/')))
@@ -126,10 +128,12 @@ fn by_annotations(root: &Path, id: &str) -> Option<String> {
 }
 
 fn json(path: &Path) -> Option<Value> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
-    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    serde_json::from_slice(&read(path)?).ok()
+}
+
+/// A user may have put anything into the files of its own containers.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    foreign::read(path, MAX_BYTES).ok()
 }
 
 #[cfg(test)]
@@ -213,5 +217,18 @@ mod tests {
             fs::write(&path, "no json").unwrap();
             assert_eq!(name_of(root.path(), ID, Some(1000)), None);
         }
+    }
+
+    #[test]
+    fn a_fifo_among_the_files_of_a_manager_is_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let storage = root.path().join("var/lib/containers/storage/overlay-containers");
+        fs::create_dir_all(&storage).unwrap();
+        let fifo = storage.join("containers.json");
+        assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(name_of(root.path(), ID, None)));
+        let found = done.recv_timeout(std::time::Duration::from_secs(120));
+        assert_eq!(found.expect("it waits for the FIFO"), None);
     }
 }

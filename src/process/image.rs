@@ -2,17 +2,21 @@
 //! sample hits it, while its process most likely still lives, and only once for all processes.
 
 use std::fs::{File, Metadata};
-use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
 use memmap2::Mmap;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::elf::Elf;
+use super::foreign::{self, Links, Looked, Root};
 use super::mapped;
+use super::room::{ANONYMOUS, Room};
 use crate::sampler::record::FileId;
 
 /// Bytes of an image.
@@ -84,37 +88,34 @@ pub enum State {
 pub struct Image {
     /// Path as the process sees it, or a name such as `[vdso]` or `//anon`.
     pub path: String,
-    /// Build id by the kernel's word; empty when unknown.
+    /// Build id by the kernel's word, or the file's when it was opened; empty when unknown.
     pub build_id: Vec<u8>,
+    /// Build id by the kernel's word.
+    told: Vec<u8>,
     /// The file by the kernel's word; inode 0 when unknown.
     id: FileId,
     /// What is known.
     pub state: State,
     /// Process that mapped it first.
     pub pid: i32,
+    /// The process that it belongs to; 0: it may be several processes'.
+    owner: i32,
     /// How often it was tried to open it, and through which process last.
     tries: u8,
     tried: i32,
-}
-
-/// What makes two mappings one image.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    path: String,
-    build_id: Vec<u8>,
-    id: FileId,
-    /// Memory without a file belongs to one process.
-    pid: i32,
 }
 
 /// All images of a recording.
 #[derive(Default)]
 pub struct Images {
     images: Vec<Image>,
-    by_key: FxHashMap<Key, u32>,
+    /// Those that can be found, by what the kernel says of them.
+    by_name: HashTable<u32>,
+    hasher: FxBuildHasher,
     by_build_id: FxHashMap<(String, Vec<u8>), u32>,
     /// Who forked whom: a parent mostly sees the same files, and outlives its child.
     parents: FxHashMap<i32, i32>,
+    room: Room,
 }
 
 /// Most processes whose parents are known, and how far up their files are looked for.
@@ -137,28 +138,69 @@ pub struct Hit {
 
 impl Images {
     /// Image of a mapping of process `pid`, by what the kernel says of it.
+    ///
+    /// Names are up to the processes: of images that no sample has hit there are as many as are
+    /// mapped (see [`Images::sweep`]), and beyond [`Room`]'s limits all are one.
     pub fn intern(&mut self, pid: i32, path: &str, build_id: &[u8], id: FileId) -> u32 {
-        let anonymous = !path.starts_with('/') || path.starts_with("//anon");
+        let path = if path.is_empty() { ANONYMOUS } else { path };
+        let anonymous = !path.starts_with('/') || path.starts_with(ANONYMOUS);
         let shared = path == "[vdso]" || path == "[vsyscall]";
-        let key = Key {
+        // Memory without a file belongs to one process.
+        let owner = if anonymous && !shared { pid } else { 0 };
+        let images = &self.images;
+        let same = |&at: &u32| {
+            let image = &images[at as usize];
+            image.owner == owner && image.id == id && image.path == path && image.told == build_id
+        };
+        let hash = hash(&self.hasher, path, build_id, id, owner);
+        if let Some(&known) = self.by_name.find(hash, same) {
+            return known;
+        }
+        let image = Image {
             path: path.to_owned(),
             build_id: build_id.to_vec(),
+            told: build_id.to_vec(),
             id,
-            pid: if anonymous && !shared { pid } else { 0 },
+            state: State::Unseen,
+            pid,
+            owner,
+            tries: 0,
+            tried: 0,
         };
-        let images = &mut self.images;
-        *self.by_key.entry(key).or_insert_with(|| {
-            images.push(Image {
-                path: if path.is_empty() { "//anon".to_owned() } else { path.to_owned() },
-                build_id: build_id.to_vec(),
-                id,
-                state: State::Unseen,
-                pid,
-                tries: 0,
-                tried: 0,
-            });
-            images.len() as u32 - 1
-        })
+        let (at, known) = self.room.place(&mut self.images, image);
+        if known {
+            let (images, hasher) = (&self.images, &self.hasher);
+            self.by_name.insert_unique(hash, at, |&at| images[at as usize].hash(hasher));
+        }
+        at
+    }
+
+    /// There are many images that no sample has hit: they should be swept.
+    pub fn are_many(&self) -> bool {
+        self.room.is_scarce()
+    }
+
+    /// Forgets the images that no sample has hit, but those that are `mapped`.
+    pub fn sweep(&mut self, mapped: impl Iterator<Item = u32>) {
+        let mut kept = vec![false; self.images.len()];
+        mapped.for_each(|at| kept[at as usize] = true);
+        for (at, image) in self.images.iter_mut().enumerate() {
+            let id = at as u32;
+            if kept[at] || self.room.is_free(id, image) || !matches!(image.state, State::Unseen) {
+                continue;
+            }
+            let hash = image.hash(&self.hasher);
+            if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == id) {
+                entry.remove();
+                self.room.free(id, image);
+            }
+        }
+        self.room.swept();
+    }
+
+    /// Mappings that were not told apart, because there were too many.
+    pub fn left_out(&self) -> u64 {
+        self.room.left_out()
     }
 
     /// The image itself, or the one that it is the same as.
@@ -183,6 +225,9 @@ impl Images {
             // Its process may have ended just then; another one still leads to the file.
             State::Unreadable if image.tries < MAX_TRIES && image.tried != hit.pid => {}
             _ => return self.resolve(id),
+        }
+        if let State::Unseen = image.state {
+            self.room.is_hit(image);
         }
         (image.tries, image.tried) = (image.tries + 1, hit.pid);
         let image = &self.images[id as usize];
@@ -241,16 +286,46 @@ impl Images {
     }
 }
 
+fn hash(hasher: &FxBuildHasher, path: &str, told: &[u8], id: FileId, owner: i32) -> u64 {
+    hasher.hash_one((path, told, id, owner))
+}
+
 impl Image {
+    fn hash(&self, hasher: &FxBuildHasher) -> u64 {
+        hash(hasher, &self.path, &self.told, self.id, self.owner)
+    }
+
+    /// An image in whose place nothing is.
+    pub(super) fn forgotten() -> Image {
+        Image {
+            path: String::new(),
+            build_id: Vec::new(),
+            told: Vec::new(),
+            id: FileId::default(),
+            state: State::Unseen,
+            pid: 0,
+            owner: 0,
+            tries: 0,
+            tried: 0,
+        }
+    }
+
+    /// An image that is never opened.
+    pub(super) fn unreadable(name: &str) -> Image {
+        let (path, state) = (name.to_owned(), State::Unreadable);
+        Image { path, state, tries: MAX_TRIES, ..Image::forgotten() }
+    }
+
     /// A path under which the file can be opened now, if its own name will not do: the name is
     /// gone, means another file, or is one of another mount namespace.
     pub fn path_now(&self) -> Option<PathBuf> {
         let State::Elf(loaded) = &self.state else { return None };
         let file = loaded.file.as_ref()?;
-        if std::fs::metadata(&self.path).is_ok_and(|m| id_of(&m) == loaded.stamp.id) {
+        let named = foreign::look(Path::new(&self.path));
+        if named.is_ok_and(|named| id_of(&named.metadata) == loaded.stamp.id) {
             return None;
         }
-        Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+        Some(foreign::path_of(file))
     }
 
     /// The file was written to since it was opened, and has no build id to tell what it was.
@@ -275,13 +350,14 @@ fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32>) -
     let Hit { pid, start, end } = hit;
     let path = &image.path;
     let exact = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    let in_root = |pid: i32| format!("/proc/{pid}/root{path}");
-    [(exact, Sure::Exact), (in_root(pid), Sure::Inode)]
-        .into_iter()
-        .chain(ancestors.map(|&pid| (in_root(pid), Sure::Device)))
-        .chain([(path.clone(), Sure::Device)])
-        .map(|(path, sure)| open_file(Path::new(&path), image, sure))
-        .find(|state| !matches!(state, State::Unreadable))
+    let exact = || foreign::look_through(Path::new(&exact));
+    let in_root = |pid: i32| Root::of(pid)?.look(Path::new(path), Links::Follow);
+    let of = |found: io::Result<Looked>, sure| open_file(found.ok()?, image, sure);
+    let mut ancestors = ancestors.map(|&pid| of(in_root(pid), Sure::Device));
+    of(exact(), Sure::Exact)
+        .or_else(|| of(in_root(pid), Sure::Inode))
+        .or_else(|| ancestors.find_map(|state| state))
+        .or_else(|| of(foreign::look(Path::new(path)), Sure::Device))
         .unwrap_or(State::Unreadable)
 }
 
@@ -296,37 +372,34 @@ enum Sure {
     Device,
 }
 
-/// Opens one candidate; `Unreadable` also when it is another file than the kernel spoke of.
-fn open_file(path: &Path, image: &Image, sure: Sure) -> State {
-    let Ok(file) = File::open(path) else { return State::Unreadable };
-    let Ok(metadata) = file.metadata() else { return State::Unreadable };
-    let found = id_of(&metadata);
-    let same = match sure {
-        _ if image.id.inode == 0 => true,
-        Sure::Exact => true,
-        Sure::Inode | Sure::Device => found.inode == image.id.inode,
-    };
+/// Opens one candidate; `None` when it is another file than the kernel spoke of, or cannot be
+/// opened.
+fn open_file(found: Looked, image: &Image, sure: Sure) -> Option<State> {
+    let id = id_of(&found.metadata);
+    let same = image.id.inode == 0 || sure == Sure::Exact || id.inode == image.id.inode;
     if !same {
-        return State::Unreadable;
+        return None;
     }
-    if !metadata.is_file() {
-        return State::Anonymous;
+    // A device, say; its memory is no file's.
+    if !found.metadata.is_file() {
+        return Some(State::Anonymous);
     }
-    let Ok(map) = mapped::map(&file) else { return State::Anonymous };
+    let file = found.open().ok()?;
+    let Ok(map) = mapped::map(&file) else { return Some(State::Anonymous) };
     // The devices of overlayfs and btrfs are others in mappings than in `stat(2)`.
     if sure == Sure::Device
         && image.id.inode != 0
-        && found != image.id
+        && id != image.id
         && mapped_id(map.as_ptr() as u64) != Some(image.id)
     {
-        return State::Unreadable;
+        return None;
     }
-    let state = loaded(Bytes::File(map), Some(file), Stamp::of(&metadata));
+    let state = loaded(Bytes::File(map), Some(file), Stamp::of(&found.metadata));
     match &state {
         State::Elf(l) if sure != Sure::Exact && !image.build_id.is_empty() => {
-            if l.elf.build_id == image.build_id { state } else { State::Unreadable }
+            (l.elf.build_id == image.build_id).then_some(state)
         }
-        _ => state,
+        _ => Some(state),
     }
 }
 
@@ -356,96 +429,4 @@ fn own_vdso() -> Option<Bytes> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NONE: FileId = FileId { device: 0, inode: 0 };
-
-    fn own_hit() -> (Hit, String, FileId) {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let exe = std::fs::read_link("/proc/self/exe").unwrap();
-        let exe = exe.to_str().unwrap().to_owned();
-        let line = maps
-            .lines()
-            .filter_map(super::super::maps::parse_line)
-            .find(|m| m.path == exe && m.executable)
-            .unwrap();
-        let hit = Hit { pid: std::process::id() as i32, start: line.start, end: line.end };
-        (hit, exe.clone(), line.file)
-    }
-
-    #[test]
-    fn a_file_found_in_two_ways_is_one_image() {
-        let (hit, exe, inode) = own_hit();
-        let mut images = Images::default();
-        let by_inode = images.intern(hit.pid, &exe, &[], inode);
-        assert_eq!(images.load(by_inode, hit), by_inode);
-        let build_id = images.get(by_inode).build_id.clone();
-        if build_id.is_empty() {
-            println!("SKIPPED: a_file_found_in_two_ways_is_one_image: built without a build id");
-            return;
-        }
-        let by_id = images.intern(hit.pid, &exe, &build_id, NONE);
-        assert_ne!(by_id, by_inode);
-        assert_eq!(images.load(by_id, hit), by_inode);
-        assert!(images.get(by_inode).path_now().is_none());
-    }
-
-    #[test]
-    fn another_build_is_not_taken_for_the_file() {
-        let (mut hit, exe, _) = own_hit();
-        let mut images = Images::default();
-        let id = images.intern(hit.pid, &exe, &[1, 2, 3], NONE);
-        hit.start = 0; // so that map_files does not have it
-        images.load(id, hit);
-        assert!(matches!(images.get(id).state, State::Unreadable));
-    }
-
-    #[test]
-    fn another_file_of_the_same_name_is_not_taken_for_it() {
-        let (_, exe, id) = own_hit();
-        // No such process: only the path is left.
-        let gone = Hit { pid: i32::MAX, start: 0, end: 0 };
-        let other = [FileId { inode: id.inode + 1, ..id }, FileId { device: id.device + 1, ..id }];
-        for id in other {
-            let mut images = Images::default();
-            let image = images.intern(gone.pid, &exe, &[], id);
-            images.load(image, gone);
-            assert!(matches!(images.get(image).state, State::Unreadable), "{id:?}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_one_process_does_not_lead_to_is_sought_through_the_next() {
-        let (hit, exe, id) = own_hit();
-        assert_eq!(mapped_id(hit.start), Some(id));
-        let mut images = Images::default();
-        // A device that leads nowhere, as overlayfs has it: the path alone will not do.
-        let image = images.intern(1, &exe, &[], FileId { device: id.device + 1, ..id });
-        for gone in 0..2 {
-            images.load(image, Hit { pid: i32::MAX - gone, start: 0, end: 0 });
-            assert!(matches!(images.get(image).state, State::Unreadable));
-        }
-        images.load(image, hit);
-        assert!(matches!(images.get(image).state, State::Elf(_)));
-        assert!(!images.get(image).has_changed());
-    }
-
-    #[test]
-    fn the_vdso_unwinds() {
-        let mut images = Images::default();
-        let id = images.intern(1, "[vdso]", &[], NONE);
-        assert_eq!(images.intern(2, "[vdso]", &[], NONE), id);
-        images.load(id, Hit { pid: 1, start: 0, end: 0 });
-        let State::Elf(loaded) = &images.get(id).state else { panic!("no vdso") };
-        assert!(loaded.elf.can_unwind());
-    }
-
-    #[test]
-    fn memory_without_a_file_belongs_to_its_process() {
-        let mut images = Images::default();
-        assert_ne!(images.intern(1, "", &[], NONE), images.intern(2, "", &[], NONE));
-        let id = FileId { device: 1, inode: 7 };
-        assert_eq!(images.intern(1, "/lib/x", &[], id), images.intern(2, "/lib/x", &[], id));
-    }
-}
+mod tests;

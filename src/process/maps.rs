@@ -61,6 +61,16 @@ impl Regions {
         self.sorted.get(i).filter(|r| r.start <= address)
     }
 
+    /// Number of regions.
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Nothing is mapped.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
     /// All regions, by address.
     pub fn iter(&self) -> impl Iterator<Item = &Region> {
         self.sorted.iter()

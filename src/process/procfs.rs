@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use super::container::{self, Container};
 use crate::os;
@@ -49,6 +50,22 @@ pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
     let age = uptime - ticks / os::ticks_per_second() as f64;
     let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).ok()?;
     std::time::SystemTime::now().checked_sub(age)
+}
+
+/// How often a thread was switched out, of its own accord or not: if that has not changed, and it
+/// sleeps now as it did before, it has not run in between. `None`: it is gone.
+pub fn switches(pid: i32, tid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    parse_switches(&status)
+}
+
+fn parse_switches(status: &str) -> Option<u64> {
+    let count = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let voluntary = count("voluntary_ctxt_switches:")?;
+    Some(voluntary.wrapping_add(count("nonvoluntary_ctxt_switches:")?))
 }
 
 /// Where a thread that does not run entered the kernel; both are 0 of a thread of the kernel's.
@@ -121,8 +138,20 @@ fn numbers(folder: &str) -> io::Result<Vec<i32>> {
 
 /// PID of a process in its own PID namespace.
 pub fn inner_pid(pid: i32) -> Option<i32> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
+    innermost(&fs::read(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The thread of a process that has this number in the process's own PID namespace.
+pub fn outer_tid(pid: i32, inner: i32) -> Option<i32> {
+    let tids = threads(pid).ok()?;
+    let of = |tid| fs::read(format!("/proc/{pid}/task/{tid}/status")).ok();
+    let is_it = |tid: &i32| of(*tid).as_deref().and_then(innermost) == Some(inner);
+    tids.into_iter().find(is_it)
+}
+
+/// The innermost number of a process or thread whose `status` this is.
+fn innermost(status: &[u8]) -> Option<i32> {
+    let status = String::from_utf8_lossy(status);
     let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()
 }
@@ -220,10 +249,43 @@ pub fn cgroup(pid: i32) -> Option<Cgroup> {
     Some(parse_cgroup(&String::from_utf8_lossy(&text)))
 }
 
+/// The kernel's list of online CPUs, kept open by those who read it often.
+pub fn open_online_cpus() -> Option<fs::File> {
+    fs::File::open("/sys/devices/system/cpu/online").ok()
+}
+
+/// What that list says now.
+pub fn read_online_cpus(list: &fs::File) -> Option<Vec<u32>> {
+    // A file of sysfs is a page at most.
+    let mut text = [0; 4096];
+    let read = list.read_at(&mut text, 0).ok()?;
+    parse_cpu_list(str::from_utf8(&text[..read]).ok()?.trim()).filter(|cpus| !cpus.is_empty())
+}
+
 /// Online CPUs.
 pub fn online_cpus() -> Vec<u32> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    parse_cpu_list(text.trim()).filter(|l| !l.is_empty()).unwrap_or_else(|| vec![0])
+    let online = open_online_cpus().and_then(|list| read_online_cpus(&list));
+    online.unwrap_or_else(|| vec![0])
+}
+
+/// Clock ticks that these CPUs spent on user code, the kernel and interrupts since the machine was
+/// started.
+pub fn busy_ticks(cpus: &[u32]) -> Option<u64> {
+    parse_busy(&fs::read_to_string("/proc/stat").ok()?, cpus)
+}
+
+/// The same of the text of `/proc/stat`. `None`: one of them is not in it.
+fn parse_busy(text: &str, cpus: &[u32]) -> Option<u64> {
+    let of = |cpu: &u32| {
+        let mut fields = text.lines().map(str::split_ascii_whitespace);
+        let name = format!("cpu{cpu}");
+        let mut fields = fields.find_map(|mut line| (line.next()? == name).then_some(line))?;
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        let [user, nice, system, _idle, _iowait, irq, softirq] =
+            [next()?, next()?, next()?, next()?, next()?, next()?, next()?];
+        Some(user + nice + system + irq + softirq)
+    };
+    cpus.iter().map(of).sum()
 }
 
 /// Number of CPUs that may ever be online, also as indices.
@@ -269,6 +331,13 @@ pub fn own_file_bytes() -> Option<u64> {
     Some(statm.split_ascii_whitespace().nth(2)?.parse::<u64>().ok()? * PAGE)
 }
 
+/// Memory that can be had without swapping, in bytes.
+pub fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// A setting below `/proc/sys`.
 pub fn sysctl(name: &str) -> Option<i64> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
@@ -285,6 +354,15 @@ mod tests {
         let s = parse_stat(line).unwrap();
         let (comm, cpu_ticks, start_ticks) = ("a) (b c".into(), 58, 100);
         assert_eq!(s, Stat { comm, state: 'S', parent: 1, cpu_ticks, start_ticks });
+    }
+
+    #[test]
+    fn idle_and_stolen_time_is_not_busy() {
+        let text = "cpu  1 1 1 1\ncpu0 10 20 30 4000 500 6 7 800 10 0\ncpu1 1 1 1 9 9 1 1 9 0 0\n";
+        assert_eq!(parse_busy(text, &[0]), Some(73));
+        assert_eq!(parse_busy(text, &[0, 1]), Some(78));
+        assert_eq!(parse_busy(text, &[2]), None);
+        assert_eq!(parse_busy("cpu0 1 2 x\n", &[0]), None);
     }
 
     #[test]

@@ -22,8 +22,14 @@ const MAX_ENDED: usize = 512;
 /// How often processes are read anew at most, while records are being lost.
 const READ_AGAIN: Duration = Duration::from_millis(250);
 
+/// Regions of a process that are believed to be there without asking.
+const MANY_REGIONS: usize = 4096;
+
+/// Threads and processes that are kept when their ends may have been lost.
+const MANY_THREADS: usize = 1 << 14;
+
 /// Kinds of samples that a thread has labels of their own for.
-pub const KINDS: usize = 12;
+pub const KINDS: usize = 6;
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +41,8 @@ pub struct Process {
     pub unread: bool,
     /// What was mapped before the recording is not for this user to read.
     pub hidden: bool,
+    /// Records of it may have been lost, and it could not be read again.
+    incomplete: bool,
     /// Name of its leader.
     pub name: Arc<str>,
     /// Its cgroup and container, as far as they have been looked up.
@@ -46,6 +54,8 @@ pub struct Process {
     pub replaced: bool,
     /// [`ProcessTable::losses`] when it was read from `/proc`, or heard of.
     losses: u32,
+    /// How many regions it may have before they are read again.
+    most_regions: usize,
     /// First region with a path that was mapped by `execve`, that is the main binary's.
     pub main_image: Option<u32>,
 }
@@ -55,6 +65,7 @@ impl Process {
     fn renew(&mut self, now: Process, pid: i32, threads: &mut FxHashMap<i32, Thread>) {
         // Of one that has ended, what was heard of it is all there is.
         if now.unread {
+            self.incomplete = true;
             return;
         }
         let main_image = now.main_image.or(self.main_image);
@@ -71,7 +82,7 @@ pub struct Thread {
     /// Its name.
     pub name: Arc<str>,
     /// Its labels, once they have been made, by the kind of sample: those of the states that it
-    /// may be in, and the same for stacks that were completed later.
+    /// may be in.
     pub labels: [Option<LabelSetId>; KINDS],
 }
 
@@ -93,6 +104,8 @@ pub struct ProcessTable {
     lost: bool,
     /// Names of containers by their ids.
     containers: FxHashMap<String, Arc<str>>,
+    /// How many threads and processes there may be before those are sought that have ended.
+    many: usize,
     /// Threads that were born minus those that ended, of processes born while recording.
     alive: FxHashMap<i32, i64>,
 }
@@ -111,9 +124,16 @@ impl ProcessTable {
             Record::Sample(_)
             | Record::Ksymbol { .. }
             | Record::Switch { .. }
+            | Record::LostSamples(_)
             | Record::Throttle
             | Record::Other => {}
         }
+    }
+
+    /// Mappings of a process may not be known, because records about them were lost.
+    pub fn may_lack_mappings(&mut self, pid: i32) -> bool {
+        let incomplete = self.process(pid).incomplete;
+        incomplete || self.lost
     }
 
     /// A process; read from `/proc` when no record has named it before.
@@ -131,6 +151,7 @@ impl ProcessTable {
         if self.lost && self.counted.is_none_or(|before| before.elapsed() >= READ_AGAIN) {
             (self.lost, self.counted) = (false, Some(Instant::now()));
             self.losses += 1;
+            self.forget_gone();
         }
     }
 
@@ -216,6 +237,9 @@ impl ProcessTable {
 
     fn mmap(&mut self, m: &Mmap<'_>) {
         self.jit.mapped(m);
+        if self.images.are_many() {
+            self.sweep_images();
+        }
         let path = String::from_utf8_lossy(m.path);
         let deleted = path.strip_suffix(" (deleted)").unwrap_or(&path);
         let image = self.images.intern(m.pid, deleted, m.build_id.unwrap_or(&[]), m.file);
@@ -226,6 +250,43 @@ impl ProcessTable {
             process.main_image = Some(image);
         }
         Arc::make_mut(&mut process.regions).insert(region);
+        if process.regions.len() > process.most_regions.max(MANY_REGIONS) {
+            self.forget_unmapped(m.pid);
+        }
+    }
+
+    /// No record says what is unmapped, so a process's regions are read from `/proc` when there are
+    /// many, and again when there are twice as many.
+    fn forget_unmapped(&mut self, pid: i32) {
+        let now = from_proc(pid, &mut self.images, &mut self.jit);
+        let process = self.process_mut(pid);
+        match now.unread {
+            // It has ended.
+            true => process.regions = Arc::default(),
+            false => process.regions = now.regions,
+        }
+        process.most_regions = process.regions.len() * 2;
+    }
+
+    /// Forgets images that are mapped nowhere.
+    fn sweep_images(&mut self) {
+        let ProcessTable { processes, images, .. } = self;
+        let mapped = processes.values().flat_map(|process| {
+            process.regions.iter().map(|region| region.image).chain(process.main_image)
+        });
+        images.sweep(mapped);
+    }
+
+    /// Forgets processes and threads whose end was not heard of, when there are many.
+    fn forget_gone(&mut self) {
+        if self.threads.len() + self.processes.len() < self.many.max(MANY_THREADS) {
+            return;
+        }
+        let lives = |tid: i32| std::path::Path::new(&format!("/proc/{tid}")).exists();
+        self.threads.retain(|&tid, _| lives(tid));
+        self.processes.retain(|&pid, _| lives(pid));
+        self.alive.retain(|&pid, _| lives(pid));
+        self.many = (self.threads.len() + self.processes.len()) * 2;
     }
 
     fn comm(&mut self, pid: i32, tid: i32, exec: bool, name: &[u8]) {
@@ -363,6 +424,7 @@ mod tests {
         table.counted = None;
         table.apply(&Record::Lost(1));
         assert_eq!(&*table.process(gone).name, "gone");
+        assert!(table.may_lack_mappings(gone) && !table.may_lack_mappings(pid));
         // Right after a loss the next one waits, but is not forgotten.
         let before = table.losses;
         table.apply(&Record::Lost(1));

@@ -14,8 +14,10 @@ enum Rule {
 /// The rule for comments of this key; `None`: it is free text, or not prof's.
 fn rule(key: &str) -> Option<Rule> {
     match key {
-        "samples" | "distinct-stacks" | "lost" | "throttled" | "truncated" | "completed-later"
-        | "folded" | "unsymbolized" | "own-cpu-seconds" | "waits-left-out" => Some(Rule::Sum),
+        "samples" | "distinct-stacks" | "lost" | "throttled" | "truncated" | "deep-stacks"
+        | "completed-later" | "folded" | "unsymbolized" | "own-cpu-seconds" | "waits-left-out" => {
+            Some(Rule::Sum)
+        }
         "own-peak-memory" => Some(Rule::Largest),
         _ => None,
     }

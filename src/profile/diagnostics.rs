@@ -4,6 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Profile, StrId};
 
+/// Comment of a recording of everything that ran.
+pub const WHOLE_MACHINE: &str = "target: whole machine";
+
 /// Samples of one binary that have no function name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinaryShare {
@@ -61,10 +64,12 @@ impl Reason {
 /// | `samples` | samples taken |
 /// | `distinct-stacks` | distinct stacks (with their labels) |
 /// | `lost` | samples that the kernel dropped because a ring buffer was full |
+/// | `lost-records` | records about mappings, names, births and ends that it dropped for that reason |
+/// | `covered` | nanoseconds of CPU time that the samples stand for, `of` those that the target used |
 /// | `throttled` | times that the kernel throttled an event |
 /// | `truncated` | user stacks that do not reach the thread's entry |
 /// | `truncated: REASON` | the same, by reason |
-/// | `completed-later` | user stacks deeper than their copy, whose rest was read from the process a moment later |
+/// | `deep-stacks` | user stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment |
 /// | `folded` | samples whose stack was cut because the stack table was full |
 /// | `unsymbolized` | samples whose leaf frame has no name |
 /// | `unsymbolized: BINARY` | the same, by binary |
@@ -73,6 +78,8 @@ impl Reason {
 /// | `bad-input: BINARY` | what of the files that name its addresses could not be understood |
 /// | `no-unwind-information` | a binary with frames in the profile that has none |
 /// | `own-cpu-seconds` | CPU time that prof itself used |
+/// | `recording-cpu-seconds` | the part of it that was used while recording |
+/// | `target` | `whole machine`: everything was recorded |
 /// | `own-peak-memory` | largest resident set of prof itself, in bytes |
 /// | `note` | anything else that the user was told |
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,16 +88,20 @@ pub struct Diagnostics {
     pub samples: u64,
     /// Distinct stacks, with their labels.
     pub distinct: u64,
-    /// Samples (or other records) that were lost.
+    /// Samples that were lost.
     pub lost: u64,
+    /// Records about processes that were lost.
+    pub lost_records: u64,
+    /// Nanoseconds of CPU time that the samples stand for, and that the target used, if known.
+    pub covered: Option<(u64, u64)>,
     /// Throttle records.
     pub throttled: u64,
     /// User stacks seen (the base of the share that is truncated).
     pub user_stacks: u64,
     /// Truncated user stacks by reason.
     pub truncated: Vec<(String, u64)>,
-    /// User stacks whose outer part was read from the process a moment after the sample.
-    pub completed_later: u64,
+    /// User stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment.
+    pub deep: u64,
     /// Samples whose stack was cut because the stack table was full.
     pub folded: u64,
     /// Samples whose leaf has no function name, by binary, most first.
@@ -101,6 +112,8 @@ pub struct Diagnostics {
     pub no_unwind_info: Vec<String>,
     /// CPU time of prof itself, in seconds.
     pub own_cpu_seconds: f64,
+    /// The part of it that was used while recording, not for names.
+    pub recording_cpu_seconds: f64,
     /// Peak resident memory of prof itself, in bytes.
     pub own_peak_bytes: u64,
     /// Further sentences for the user (fallbacks, refusals).
@@ -127,13 +140,20 @@ impl Diagnostics {
             format!("throttled: {}", self.throttled),
             format!("truncated: {} of {}", self.truncated_total(), self.user_stacks),
         ];
+        if self.lost_records > 0 {
+            out.push(format!("lost-records: {}", self.lost_records));
+        }
+        if let Some((sampled, used)) = self.covered {
+            out.push(format!("covered: {sampled} of {used}"));
+        }
         out.extend(self.truncated.iter().map(|(why, n)| format!("truncated: {why}: {n}")));
-        out.push(format!("completed-later: {}", self.completed_later));
+        out.push(format!("deep-stacks: {}", self.deep));
         out.push(format!("folded: {}", self.folded));
         out.extend(unsymbolized_comments(&self.unsymbolized));
         out.extend(self.reasons.iter().map(Reason::comment));
         out.extend(self.no_unwind_info.iter().map(|b| format!("{NO_UNWIND_INFO}: {b}")));
         out.push(format!("own-cpu-seconds: {:.3}", self.own_cpu_seconds));
+        out.push(format!("recording-cpu-seconds: {:.3}", self.recording_cpu_seconds));
         out.push(format!("own-peak-memory: {}", self.own_peak_bytes));
         out.extend(self.notes.iter().map(|n| format!("note: {n}")));
         out
@@ -266,6 +286,8 @@ mod tests {
     fn comments_are_key_and_value() {
         let d = Diagnostics {
             samples: 10,
+            lost_records: 3,
+            covered: Some((60, 100)),
             user_stacks: 9,
             truncated: vec![("dump too small".into(), 2)],
             ..Diagnostics::default()
@@ -273,6 +295,8 @@ mod tests {
         let comments = d.to_comments();
         assert!(comments.contains(&"samples: 10".to_string()));
         assert!(comments.contains(&"truncated: 2 of 9".to_string()));
+        assert!(comments.contains(&"lost-records: 3".to_string()));
+        assert!(comments.contains(&"covered: 60 of 100".to_string()));
         assert!(comments.contains(&"truncated: dump too small: 2".to_string()));
         assert!(comments.iter().all(|c| c.contains(": ")));
     }

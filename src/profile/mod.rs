@@ -18,7 +18,9 @@ mod strings;
 mod tables;
 
 pub use builder::{Builder, Column};
-pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
+pub use diagnostics::{
+    BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, WHOLE_MACHINE, set_unsymbolized,
+};
 pub use labels::{LIKELY_MUTEX, Label, LabelSetId, LabelTable, LabelValue, UNKNOWN_WAIT};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};

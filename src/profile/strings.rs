@@ -1,5 +1,6 @@
 //! Interned strings: one arena, one hash index, ids of four bytes.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 
 use hashbrown::HashTable;
@@ -59,6 +60,26 @@ impl StringTable {
         StrId(id)
     }
 
+    /// Gives strings another text; their ids stay. Different ones may become equal.
+    pub fn replace(&mut self, with: impl Fn(&str) -> Cow<'_, str>) {
+        if self.iter().all(|s| matches!(with(s), Cow::Borrowed(_))) {
+            return;
+        }
+        let old = std::mem::take(self);
+        *self = StringTable { arena: String::new(), ends: Vec::new(), index: HashTable::new() };
+        for s in old.iter() {
+            let new = with(s);
+            let id = self.ends.len() as u32;
+            self.arena.push_str(&new);
+            self.ends.push(self.arena.len());
+            let StringTable { arena, ends, index } = self;
+            let h = hash(&new);
+            if index.find(h, |&id| slice(arena, ends, id) == new).is_none() {
+                index.insert_unique(h, id, |&id| hash(slice(arena, ends, id)));
+            }
+        }
+    }
+
     /// Makes room for so many more strings: to grow step by step hashes all again each time.
     pub fn reserve(&mut self, strings: usize) {
         let StringTable { arena, ends, index } = self;
@@ -100,6 +121,18 @@ fn slice<'a>(arena: &'a str, ends: &[usize], id: u32) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replaced_strings_keep_their_ids() {
+        let mut t = StringTable::default();
+        let ids = ["one", "t\x01", "t\x02"].map(|s| t.intern(s));
+        t.replace(|s| s.replace(['\x01', '\x02'], "?").into());
+        assert_eq!(ids.map(|id| t.get(id)), ["one", "t?", "t?"]);
+        assert_eq!(t.find("t?"), Some(ids[1]));
+        assert_eq!(t.find("t\x01"), None);
+        assert_eq!(t.intern("new"), StrId(4));
+        assert_eq!(t.get(StrId::EMPTY), "");
+    }
 
     #[test]
     fn equal_strings_have_one_id() {

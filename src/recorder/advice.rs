@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use super::Aggregator;
 use super::aggregate::cpu_ticks;
+use super::coverage::Coverage;
 use crate::os;
 use crate::process::procfs;
 use crate::sampler::events::Kind;
 use crate::sampler::heap::privileged;
-use crate::sampler::{CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Target, permissions};
+use crate::sampler::{
+    CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stacks, Stats, Target, permissions,
+};
+use crate::unwind::StackEnd;
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
@@ -23,7 +27,7 @@ pub fn advice(
     options: &Options,
     session: &Session,
     aggregator: &Aggregator,
-    before: Option<(Vec<i32>, u64)>,
+    (before, covered): (Option<(Vec<i32>, u64)>, Option<Coverage>),
     lasted: Duration,
     interrupted: bool,
 ) -> Vec<String> {
@@ -39,7 +43,7 @@ pub fn advice(
         let ticks = cpu_ticks(&children).saturating_sub(before);
         Duration::from_millis(ticks * 1000 / os::ticks_per_second())
     });
-    let missed = missed_time(session);
+    let missed = missed_time(&options.target, session, covered);
     let idle = own as u128 * 10 < u128::from(session.stats().samples.max(1)) || own < 10;
     if let Target::Processes { pids, .. } = &options.target
         && idle
@@ -87,6 +91,13 @@ pub fn advice(
             aggregator.counts.unlabelled
         ));
     }
+    let left_out = aggregator.table.images.left_out();
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} mappings of files were not told apart, because there were too many different \
+             ones: samples in them have no names"
+        ));
+    }
     if crate::process::mapped::cut_pages() > 0 {
         notes.push(
             "a program's or library's file was cut off while it was read: stacks through it may \
@@ -94,12 +105,27 @@ pub fn advice(
                 .to_owned(),
         );
     }
-    let lost = session.stats().lost;
+    notes.extend(deep_stacks(session, aggregator));
+    notes.extend(losses(options, session, covered));
+    notes
+}
+
+/// What was lost, of what, and what helps.
+fn losses(options: &Options, session: &Session, covered: Option<Coverage>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let Stats { lost, lost_records, .. } = session.stats();
     if lost > 0 {
+        let whose = if session.loses_only_the_targets() { "" } else { " of all processes" };
+        let covered = covered.map_or(String::new(), |covered| {
+            format!(
+                "; the others cover {:.0} % of the {:.1} s of CPU time that the target used",
+                covered.percent(),
+                covered.used as f64 / 1e9
+            )
+        });
         notes.push(format!(
-            "{lost} records were lost because prof could not keep up: {}, or use -g fp or a \
-             smaller -g dwarf,BYTES",
-            fewer(options)
+            "{lost} samples{whose} were lost because prof could not read them in time{covered}{}",
+            remedy(options, os::uid() == 0)
         ));
         let events = session.events().iter().enumerate();
         let made_up = events.filter(|&(i, _)| session.makes_up_for_losses(i));
@@ -112,21 +138,57 @@ pub fn advice(
             ));
         }
     }
+    if lost_records > 0 {
+        notes.push(format!(
+            "{lost_records} records about mappings and names were lost, because there were more than \
+             prof could read in time; processes that still ran were read from /proc again"
+        ));
+    }
     notes
 }
 
-/// The kernel counts the target's CPU time exactly; the samples should add up to it. They do not
-/// when most threads end before their first sample is due.
-fn missed_time(session: &Session) -> Option<String> {
+/// Why stacks were cut that go on beyond the kernel's own copy of them.
+fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<String> {
+    let cut = aggregator.counts.ends[StackEnd::DumpTooSmall as usize];
+    let counts = session.deep().counts();
+    let mut notes = Vec::new();
+    if let Some(why) = session.deep().why_not().filter(|_| cut > 0) {
+        let why = permissions::explain_deep_stacks(why);
+        notes.push(format!("deep stacks end where the kernel's copy of them does: {why}"));
+    }
+    if counts.lost > 0 {
+        notes.push(format!(
+            "{} deep stacks are cut because prof could not keep up with copies of them: lower -F",
+            counts.lost
+        ));
+    }
+    if counts.differed > 0 {
+        notes.push(format!(
+            "{} deep stacks are cut because two copies of the same moment differ",
+            counts.differed
+        ));
+    }
+    notes
+}
+
+/// The samples should add up to the CPU time that the target used. They do not when threads end
+/// before their first sample is due, nor when the kernel skips samples, which it does not count.
+fn missed_time(target: &Target, session: &Session, covered: Option<Coverage>) -> Option<String> {
     const ENOUGH: u64 = 10;
+    /// Where their number is known, missing samples are reported from one in 20 on.
+    const SKIPPED: u64 = 20;
     /// Nanoseconds.
     const SHORT_PERIOD: u64 = 200_000;
-    let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
-    let counted = session.cpu_time()?;
-    let expected = counted / period;
-    let stats = session.stats();
-    let seen = stats.samples + stats.lost;
-    if session.events().len() > 1 || expected < ENOUGH || seen * 10 >= expected * 8 {
+    let period = session.period()?;
+    let covered = covered.filter(|covered| covered.used / period >= ENOUGH)?;
+    let (due, taken) = (covered.used / period, covered.sampled / period);
+    let missing = due.saturating_sub(taken);
+    let counted = session.cpu_time().is_some();
+    let skipped = counted && missing.saturating_sub(session.cut_short()) * SKIPPED > due;
+    // Where whole CPUs are sampled, the number of samples varies by chance.
+    let chance = if session.is_cpu_wide() { 4.0 * (due as f64).sqrt() } else { 0.0 };
+    let many = covered.percent() < 80.0 && missing as f64 > chance;
+    if session.stats().lost > 0 || !(many || skipped) {
         return None;
     }
     let millis = period as f64 / 1e6;
@@ -134,6 +196,7 @@ fn missed_time(session: &Session) -> Option<String> {
         ..SHORT_PERIOD => {
             "the machine cannot take samples that often; lower -F or raise -c".to_owned()
         }
+        _ if skipped || session.is_cpu_wide() => why_skipped(session),
         // Whole CPUs could be sampled instead, which misses no thread.
         ..CPU_WIDE_PERIOD if permissions::may_sample_cpus() => {
             format!("threads that use less than {millis:.1} ms each are missed; -F 999 sees them")
@@ -144,22 +207,46 @@ fn missed_time(session: &Session) -> Option<String> {
         ),
     };
     Some(format!(
-        "the samples cover {:.0} % of the {:.1} s of CPU time that the target used: {why}",
-        100.0 * seen as f64 / expected as f64,
-        counted as f64 / 1e9,
+        "the samples cover {:.0} % of the {:.1} s of CPU time that {} used: {why}",
+        covered.percent(),
+        covered.used as f64 / 1e9,
+        if matches!(target, Target::Everything) { "the CPUs" } else { "the target" },
     ))
 }
 
-/// What makes samples rarer.
-fn fewer(options: &Options) -> &'static str {
+/// Why the kernel takes no samples that are due.
+fn why_skipped(session: &Session) -> String {
+    let late = "the kernel skips samples whose timer is late";
+    if !session.has_programs_at_samples() {
+        return late.to_owned();
+    }
+    let without = if session.is_filtered() { "" } else { "; -g fp takes the latter" };
+    format!("{late}, and those that come while BPF programs or calls of bpf(2) run{without}")
+}
+
+/// What helps against losses, if anything does.
+fn remedy(options: &Options, root: bool) -> String {
+    let copies = matches!(options.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+    let remedies = [
+        fewer(options),
+        copies.then_some("use -g fp or a smaller -g dwarf,BYTES"),
+        (!root).then_some("run prof as root, which lets it go before other processes"),
+    ];
+    let remedies: Vec<&str> = remedies.into_iter().flatten().collect();
+    if remedies.is_empty() { String::new() } else { format!("; {}", remedies.join(", or ")) }
+}
+
+/// What makes samples rarer, unless they are as rare as by default.
+fn fewer(options: &Options) -> Option<&'static str> {
     if !options.spans.is_empty() && options.events.is_empty() && !options.cpu {
-        return "what lasts is recorded each time: record fewer processes";
+        return Some("what lasts is recorded each time: record fewer processes");
     }
     let tracepoint = options.events.iter().any(EventSpec::is_each_time);
     match options.rate {
-        Rate::Period(_) => "raise -c",
-        _ if tracepoint => "sample every Nth event only with -c N",
-        _ => "lower -F",
+        Rate::Period(_) => Some("raise -c"),
+        _ if tracepoint => Some("sample every Nth event only with -c N"),
+        Rate::Frequency(..=99) => None,
+        _ => Some("lower -F"),
     }
 }
 
@@ -195,20 +282,29 @@ fn why_empty(options: &Options, session: &Session, running: bool, interrupted: b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Stacks;
+
+    fn options(event: &EventSpec, rate: Rate, stacks: Stacks) -> Options {
+        Options { events: vec![event.clone()], ..Options::new(Target::Everything, rate, stacks) }
+    }
 
     #[test]
     fn fewer_samples_are_had_with_what_triggers_them() {
         let clock = EventSpec::cpu_clock();
         let tracepoint = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
-        let advice = |event: &EventSpec, rate| {
-            fewer(&Options {
-                events: vec![event.clone()],
-                ..Options::new(Target::Everything, rate, Stacks::None)
-            })
-        };
-        assert_eq!(advice(&clock, Rate::Frequency(99)), "lower -F");
-        assert!(advice(&tracepoint, Rate::Frequency(99)).contains("-c N"));
-        assert_eq!(advice(&tracepoint, Rate::Period(7)), "raise -c");
+        let advice = |event: &EventSpec, rate| fewer(&options(event, rate, Stacks::None));
+        assert_eq!(advice(&clock, Rate::Frequency(999)), Some("lower -F"));
+        assert!(advice(&tracepoint, Rate::Frequency(99)).unwrap().contains("-c N"));
+        assert_eq!(advice(&tracepoint, Rate::Period(7)), Some("raise -c"));
+    }
+
+    #[test]
+    fn advice_against_losses_is_of_use() {
+        let clock = EventSpec::cpu_clock();
+        let of = |hz, stacks, root| remedy(&options(&clock, Rate::Frequency(hz), stacks), root);
+        assert_eq!(of(99, Stacks::FramePointer, true), "");
+        assert_eq!(of(999, Stacks::FramePointer, true), "; lower -F");
+        let copies = of(99, Stacks::Auto { dump: 8 << 10 }, true);
+        assert!(copies.contains("-g fp") && !copies.contains("-F"), "{copies}");
+        assert!(of(99, Stacks::None, false).contains("as root"));
     }
 }

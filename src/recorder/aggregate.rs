@@ -18,7 +18,6 @@ use rustc_hash::FxHashMap;
 use super::ksymbols::Ksymbols;
 use super::tracing::Tracing;
 use super::{Taker, Weight};
-use crate::os;
 use crate::process::elf::{build_id_in_notes, hex};
 use crate::process::image::{Image, State};
 use crate::process::{ProcessTable, procfs};
@@ -44,25 +43,14 @@ pub struct Counts {
     pub ends: [u64; StackEnd::ALL.len()],
     /// User stacks.
     pub user_stacks: u64,
-    /// User stacks whose outer part was read later.
-    pub completed_later: u64,
+    /// User stacks that go on beyond the kernel's own copy, where the rest was copied, too.
+    pub deep: u64,
     /// Samples by process, for the first so many processes.
     pub by_process: FxHashMap<i32, u64>,
     /// Code was sampled whose mappings are not for this user to read.
     pub hidden_mappings: bool,
     /// Threads whose samples have no thread's labels, because there were too many.
     pub unlabelled: u64,
-}
-
-/// How deep stacks are, beside their copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// None was deeper.
-    Usual,
-    /// Some were.
-    Deep,
-    /// Most were.
-    MostlyDeep,
 }
 
 impl Counts {
@@ -113,10 +101,6 @@ pub struct Aggregator {
     trails: [Vec<LocationId>; unwind::SLOTS],
     /// Labels of the last sample, with its pid and tid; `None` since a record came.
     last_labels: Option<((i32, i32), LabelSetId)>,
-    /// Stacks that were deeper than their copies since the last look at the rings.
-    deep: u32,
-    /// Stacks since then.
-    taken: u32,
     /// The column of threads, if they are looked at.
     pub threads: Option<Column>,
     /// Events that are counted together.
@@ -172,8 +156,6 @@ impl Aggregator {
             scratch: Scratch::default(),
             trails: Default::default(),
             last_labels: None,
-            deep: 0,
-            taken: 0,
             groups: Groups::default(),
             wall: None,
             births: None,
@@ -186,25 +168,14 @@ impl Aggregator {
     }
 
     /// Expects samples that programs in the kernel take.
-    pub fn expect_programs(&mut self) {
-        self.tracing = Some(Tracing::start());
-    }
-
-    /// How many stacks were deeper than their copies among those taken in last.
-    pub fn depth(&self) -> Depth {
-        match (self.deep, self.taken) {
-            (0, _) => Depth::Usual,
-            (deep, taken) if deep * 2 > taken => Depth::MostlyDeep,
-            _ => Depth::Deep,
-        }
+    pub fn expect_programs(&mut self, tracing: Tracing) {
+        self.tracing = Some(tracing);
     }
 
     /// The rings are looked at: nothing may come into the files of JIT compilers between this and
     /// the samples that are taken in.
     pub fn look(&mut self) {
-        (self.deep, self.taken) = (0, 0);
         self.table.jit.look();
-        self.unwinder.look(os::monotonic_nanos());
     }
 
     /// Takes in an event.
@@ -227,6 +198,9 @@ impl Aggregator {
     }
 
     fn record(&mut self, record: &Record<'_>) {
+        if self.heap.shows(record) {
+            return;
+        }
         self.last_labels = None;
         if let Record::Ksymbol { start, len, gone, name } = *record {
             self.ksymbols.record(start, len, gone, name);
@@ -247,8 +221,8 @@ impl Aggregator {
 
     fn sample(&mut self, sample: &Sample<'_>, column: Column, weight: i64) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack(sample, &mut scratch);
-        let labels = self.labels(sample.pid, sample.tid, later);
+        let leaf = self.stack(sample, &mut scratch);
+        let labels = self.labels(sample.pid, sample.tid);
         self.builder.add_stack(&scratch.callers, leaf, labels, &[(column, weight)]);
         self.scratch = scratch;
     }

@@ -4,7 +4,6 @@ use super::columns::Columns;
 use super::{Aggregator, Births, Groups, Heap, Taker, Types, Wall, WallSpec};
 use crate::os;
 use crate::profile::{Builder, Column, INTERVAL_COMMENT, Profile, ValueType};
-use crate::sampler::bpf::Told;
 use crate::sampler::events::Kind;
 use crate::sampler::{Options, Session};
 
@@ -28,9 +27,6 @@ pub fn aggregator(options: &Options, wanted: Types, session: &mut Session) -> Ag
         aggregator.set_heap(Heap::new(spec, first));
     }
     aggregator.set_spans(spans);
-    if session.told() != Told::default() {
-        aggregator.expect_programs();
-    }
     if let (Some(time), Some(column)) = (wanted.wall, wall) {
         let field = |kind| session.events().iter().find(|e| e.kind == kind).and_then(|e| e.field);
         aggregator.set_wall(Wall::new(WallSpec {

@@ -17,6 +17,7 @@ use crate::inject::is_unconfined;
 use crate::leaks::{self, Failure, Verdict};
 use crate::os;
 use crate::process::maps::parse_line;
+use crate::process::procfs;
 use crate::sampler::heap::layout::exit::PATIENCE;
 use crate::sampler::heap::{Asked, Exits};
 
@@ -104,7 +105,9 @@ impl Look {
         let left = Duration::from_nanos(PATIENCE).saturating_sub(waited + MARGIN);
         let until = Instant::now() + left;
         // It may be any process that says so.
-        let is_it = self.has_mapped(&asked);
+        let found = self.find(&asked);
+        let is_it = found.is_some();
+        (asked.pid, asked.tid) = found.unwrap_or((asked.pid, asked.tid));
         let confined = !is_it || asked.tid == 0 || !is_unconfined(asked.pid, asked.tid);
         if !self.exits.look(&mut asked, confined) {
             return;
@@ -130,9 +133,21 @@ impl Look {
         self.tell.send((time, pid, looked.map_err(|e| e.to_string()))).ok();
     }
 
-    /// The process has the shared memory where it says.
-    fn has_mapped(&self, asked: &Asked) -> bool {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", asked.pid));
+    /// The process and the thread as prof sees them: the process has the shared memory where it says,
+    /// and has its number there or in a namespace of its own.
+    fn find(&self, asked: &Asked) -> Option<(i32, i32)> {
+        if self.has_mapped(asked, asked.pid) {
+            return Some((asked.pid, asked.tid));
+        }
+        let mut others = procfs::processes().into_iter();
+        let pid = others.find(|&pid| {
+            procfs::inner_pid(pid) == Some(asked.pid) && self.has_mapped(asked, pid)
+        })?;
+        Some((pid, procfs::outer_tid(pid, asked.tid).unwrap_or(0)))
+    }
+
+    fn has_mapped(&self, asked: &Asked, pid: i32) -> bool {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
         let maps = maps.unwrap_or_default();
         let mut lines = maps.lines().filter_map(parse_line);
         lines.any(|l| l.start == asked.shared.0 && l.shared && l.file.inode == self.inode)

@@ -2,24 +2,26 @@
 //! stand for.
 //!
 //! An allocation of `n` bytes is sampled with the chance 1 - exp(-n / interval), so a sampled one
-//! stands for the reciprocal of that; sums of these are right on average, whatever the sizes.
+//! stands for the reciprocal of that; sums of these are right on average, whatever the sizes. The
+//! interval is the one that was in force when the sample was taken: the library raises it when prof
+//! cannot keep up.
 
 use std::hash::{Hash, Hasher};
 
 use hashbrown::HashTable;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::exits::Looked;
 use super::leaks::Leaks;
+use super::peak::{self, Peak};
 use crate::profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
+use crate::sampler::heap::layout::LIVE;
 
-/// Sampled allocations whose end is waited for at most (40 bytes each).
-const MAX_LIVE: usize = 7 << 16;
+/// Sampled allocations whose end is waited for at most (48 bytes each); the library does not track
+/// more.
+const MAX_LIVE: usize = LIVE as usize;
 
-/// Ends that came before their beginning, at most.
-const MAX_EARLY: usize = 1 << 14;
-
-/// Distinct stacks, and frames of these in all, at most (128 and 4 bytes each).
+/// Distinct stacks, and frames of these in all, at most (180 and 4 bytes each).
 const MAX_STACKS: usize = 7 << 13;
 const MAX_FRAMES: usize = 4 << 20;
 
@@ -67,17 +69,17 @@ impl HeapSpec {
         if self.in_use { "inuse_space" } else { "alloc_space" }
     }
 
-    /// How many allocations of this size a sampled one stands for.
-    pub fn weight(&self, size: u64) -> f64 {
-        match self.interval {
-            0 | 1 => 1.0,
-            interval => -1.0 / (-(size as f64) / interval as f64).exp_m1(),
-        }
-    }
-
     /// What becomes of allocations must be known.
     fn follows(&self) -> bool {
         self.in_use || self.peak || self.temporary || self.leaks
+    }
+}
+
+/// How many allocations of a size one stands for that was sampled with this interval.
+pub fn weight(size: u64, interval: u64) -> f64 {
+    match interval {
+        0 | 1 => 1.0,
+        _ => -1.0 / (-(size.max(1) as f64) / interval as f64).exp_m1(),
     }
 }
 
@@ -114,9 +116,8 @@ pub struct Row {
     /// In use by processes when they ended.
     left: Sum,
     temporary: Sum,
-    /// What `now` was at the last peak but those that came after it changed last; see [`Heap::peak`].
-    at_peak: Sum,
-    peak: u64,
+    /// What was in use at the peak.
+    at_peak: peak::Part,
 }
 
 /// A sampled allocation.
@@ -127,6 +128,8 @@ pub struct Allocated {
     pub pid: i32,
     /// Bytes.
     pub size: u64,
+    /// The interval that it was sampled with.
+    pub interval: u64,
     /// Its end will be told.
     pub tracked: bool,
 }
@@ -138,6 +141,15 @@ pub struct Live {
     pub row: u32,
     /// Bytes.
     pub size: u64,
+    /// The interval that it was sampled with.
+    pub interval: u64,
+}
+
+impl Live {
+    /// How many allocations it stands for.
+    pub fn weight(&self) -> f64 {
+        weight(self.size, self.interval)
+    }
 }
 
 /// What was counted.
@@ -145,10 +157,18 @@ pub struct Live {
 pub struct HeapCounts {
     /// Sampled allocations.
     pub sampled: u64,
+    /// Those that were sampled with a longer interval than was asked for, and the longest.
+    pub paced: u64,
+    /// See [`HeapCounts::paced`].
+    pub longest: u64,
+    /// Those of processes that nobody knows.
+    pub unknown: u64,
     /// Sampled allocations of which nobody knows whether they are in use, for want of space.
     pub untracked: u64,
     /// Sampled allocations without a stack of their own, as there were too many.
     pub beyond: u64,
+    /// Ends that came before their beginning and found no space.
+    pub unheard: u64,
 }
 
 /// What is allocated, by stack.
@@ -163,13 +183,12 @@ pub struct Heap {
     live: FxHashMap<i32, FxHashMap<u64, Live>>,
     /// How many these are.
     alive: usize,
-    /// Ends that came before their beginning.
-    early: FxHashSet<u64>,
-    /// Bytes in use, and the most so far.
-    bytes: f64,
-    most: f64,
-    /// Number of that peak. A row whose number is smaller has not changed since.
-    peak: u64,
+    /// Ends that came before their beginning, and whether they were temporary. With those that are
+    /// alive no more than are tracked.
+    early: FxHashMap<u64, bool>,
+    /// Those that are not tracked any more since [`Heap::take_ended`].
+    ended: u64,
+    peak: Peak,
     leaks: Leaks,
     /// What was counted.
     pub counts: HeapCounts,
@@ -186,10 +205,9 @@ impl Heap {
             index: HashTable::new(),
             live: FxHashMap::default(),
             alive: 0,
-            early: FxHashSet::default(),
-            bytes: 0.0,
-            most: 0.0,
-            peak: 0,
+            early: FxHashMap::default(),
+            ended: 0,
+            peak: Peak::default(),
             leaks: Leaks::default(),
             counts: HeapCounts::default(),
         }
@@ -203,23 +221,39 @@ impl Heap {
         labels: LabelSetId,
         builder: &mut Builder,
     ) {
-        let Allocated { id, pid, size, tracked } = *allocation;
+        let Allocated { id, pid, size, interval, tracked } = *allocation;
         self.counts.sampled += 1;
+        if interval > self.spec.interval {
+            self.counts.paced += 1;
+            self.counts.longest = self.counts.longest.max(interval);
+        }
         let row = self.row(stack, labels, builder);
-        self.rows[row as usize].allocated.add(size, self.spec.weight(size));
+        let live = Live { row, size, interval };
+        self.rows[row as usize].allocated.add(size, live.weight());
         if !self.spec.follows() {
+            self.ended += u64::from(tracked);
             return;
         }
-        if self.early.remove(&id) {
+        if let Some(temporary) = self.early.remove(&id) {
+            self.ended += 1;
+            if temporary {
+                self.rows[row as usize].temporary.add(size, live.weight());
+            }
             return;
         }
         if !tracked || self.alive >= MAX_LIVE {
             self.counts.untracked += 1;
+            self.ended += u64::from(tracked);
             return;
         }
-        self.live.entry(pid).or_default().insert(id, Live { row, size });
+        self.live.entry(pid).or_default().insert(id, live);
         self.alive += 1;
-        self.change(Live { row, size }, 1.0);
+        self.change(id, live, 1.0);
+    }
+
+    /// How many that were tracked have ended, or will not be heard of, since this was asked last.
+    pub fn take_ended(&mut self) -> u64 {
+        std::mem::take(&mut self.ended)
     }
 
     /// Takes in the end of a process's allocation; `temporary`: before its thread allocated
@@ -230,16 +264,18 @@ impl Heap {
         }
         let Some(live) = self.live.get_mut(&pid).and_then(|live| live.remove(&id)) else {
             // A writer that was slow may tell the beginning of one after its end.
-            if self.early.len() < MAX_EARLY {
-                self.early.insert(id);
+            if self.alive + self.early.len() < MAX_LIVE {
+                self.early.insert(id, temporary);
+            } else {
+                self.counts.unheard += 1;
             }
             return;
         };
         self.alive -= 1;
-        self.change(live, -1.0);
+        self.ended += 1;
+        self.change(id, live, -1.0);
         if temporary {
-            let weight = self.spec.weight(live.size);
-            self.rows[live.row as usize].temporary.add(live.size, weight);
+            self.rows[live.row as usize].temporary.add(live.size, live.weight());
         }
     }
 
@@ -247,11 +283,11 @@ impl Heap {
     pub fn ended(&mut self, pid: i32) {
         let live = self.live.remove(&pid).unwrap_or_default();
         self.leaks_of(pid, &live, false);
-        for live in live.into_values() {
+        for (id, live) in live {
             self.alive -= 1;
-            self.change(live, -1.0);
-            let weight = self.spec.weight(live.size);
-            self.rows[live.row as usize].left.add(live.size, weight);
+            self.ended += 1;
+            self.change(id, live, -1.0);
+            self.rows[live.row as usize].left.add(live.size, live.weight());
         }
     }
 
@@ -263,26 +299,17 @@ impl Heap {
     /// What a process had in use when it ended, or when the recording did and it was `running`.
     fn leaks_of(&mut self, pid: i32, live: &FxHashMap<u64, Live>, running: bool) {
         if self.spec.leaks {
-            let left = live.iter().map(|(&id, &live)| (id, live, self.spec.weight(live.size)));
+            let left = live.iter().map(|(&id, &live)| (id, live, live.weight()));
             self.leaks.ended(pid, running, &left.collect::<Vec<_>>());
         }
     }
 
     /// An allocation came into use, or went out of it (`sign` -1).
-    ///
-    /// A peak costs the same however many rows there are: each keeps what it had at the peak when
-    /// it changes for the first time after it.
-    fn change(&mut self, Live { row, size }: Live, sign: f64) {
-        let row = &mut self.rows[row as usize];
-        if row.peak < self.peak {
-            (row.at_peak, row.peak) = (row.now, self.peak);
-        }
-        let weight = sign * self.spec.weight(size);
-        row.now.add(size, weight);
-        self.bytes += weight * size as f64;
-        if self.bytes > self.most {
-            self.most = self.bytes;
-            self.peak += 1;
+    fn change(&mut self, id: u64, live: Live, sign: f64) {
+        let row = &mut self.rows[live.row as usize];
+        row.now.add(live.size, sign * live.weight());
+        if self.spec.peak {
+            self.peak.change(id, live, sign, &mut row.at_peak);
         }
     }
 
@@ -318,10 +345,8 @@ impl Heap {
             self.leaks_of(pid, &live, true);
         }
         for (i, row) in self.rows.iter_mut().enumerate() {
-            if row.peak < self.peak {
-                row.at_peak = row.now;
-            }
-            let sums = [row.allocated, row.now.and(row.left), row.at_peak, row.temporary];
+            let at_peak = self.peak.of(&row.at_peak);
+            let sums = [row.allocated, row.now.and(row.left), at_peak, row.temporary];
             let sums = sums.iter().zip(wanted).filter(|(_, wanted)| *wanted);
             let values = sums.flat_map(|(sum, _)| [sum.objects, sum.bytes]);
             let at = |i: usize| Column(self.first.0 + i);
@@ -365,7 +390,8 @@ mod tests {
         /// Stack `at` allocates.
         fn allocate(&mut self, id: u64, pid: i32, size: u64, at: u64) {
             let leaf = [self.builder.location(None, at)];
-            let allocation = Allocated { id, pid, size, tracked: id < 1000 };
+            let interval = self.heap.spec.interval;
+            let allocation = Allocated { id, pid, size, interval, tracked: id < 1000 };
             self.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut self.builder);
         }
 
@@ -420,14 +446,29 @@ mod tests {
     #[test]
     fn samples_stand_for_what_was_not_sampled() {
         let mut r = Recorded::new(512 << 10);
-        let spec = r.heap.spec;
+        let of = |size: u64| weight(size, 512 << 10);
         // Small ones stand for as many as fit into the interval, large ones for themselves.
-        assert!((spec.weight(16) * 16.0 / f64::from(512 << 10) - 1.0).abs() < 1e-4);
-        assert!((spec.weight(1 << 30) - 1.0).abs() < 1e-9);
-        assert!((spec.weight(512 << 10) - 1.0 / (1.0 - (-1.0f64).exp())).abs() < 1e-9);
+        assert!((of(16) * 16.0 / f64::from(512 << 10) - 1.0).abs() < 1e-4);
+        assert!((of(1 << 30) - 1.0).abs() < 1e-9);
+        assert!((of(512 << 10) - 1.0 / (1.0 - (-1.0f64).exp())).abs() < 1e-9);
         r.allocate(1, 1, 512 << 10, 1);
-        let whole = (f64::from(512 << 10) * spec.weight(512 << 10)).round() as i64;
-        assert_eq!(r.values(), [[2, whole, 2, whole, 2, whole, 0, 0]]);
+        let whole = (f64::from(512 << 10) * of(512 << 10)).round() as i64;
+        let values = r.values();
+        assert_eq!((&values[0][..4], &values[0][6..]), (&[2, whole, 2, whole][..], &[0, 0][..]));
+    }
+
+    /// Each sample stands for what the interval says that it was taken with.
+    #[test]
+    fn samples_of_several_intervals_are_added_up() {
+        let mut r = Recorded::new(1);
+        let leaf = [r.builder.location(None, 7)];
+        for (id, interval) in [(1, 1), (2, 1 << 20)] {
+            let allocation = Allocated { id, pid: 1, size: 64, interval, tracked: true };
+            r.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut r.builder);
+        }
+        assert_eq!((r.heap.counts.paced, r.heap.counts.longest), (1, 1 << 20));
+        let whole = 64 + (1 << 20) + 32;
+        assert_eq!(r.values()[0][..4], [16386, whole, 16386, whole]);
     }
 
     #[test]
@@ -438,5 +479,24 @@ mod tests {
         r.allocate(1001, 1, 8, 1);
         assert_eq!(r.heap.counts.untracked, 1);
         assert_eq!(r.values(), [[2, 16, 0, 0, 0, 0, 0, 0]]);
+    }
+
+    /// As many as are tracked, and not one of them seems to be in use. What is beyond is counted.
+    #[test]
+    fn all_ends_may_come_before_their_beginning() {
+        let mut r = Recorded::new(1);
+        let (first, all) = (1001, MAX_LIVE as u64);
+        (first..first + all).for_each(|id| r.heap.freed(id, 1, id % 2 == 0));
+        assert_eq!(r.heap.counts.unheard, 0);
+        r.heap.freed(1, 1, false);
+        assert_eq!(r.heap.counts.unheard, 1);
+        let leaf = [r.builder.location(None, 7)];
+        for id in first..first + all {
+            let allocation = Allocated { id, pid: 1, size: 8, interval: 1, tracked: true };
+            r.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut r.builder);
+        }
+        assert_eq!((r.heap.take_ended(), r.heap.counts.untracked), (all, 0));
+        let (all, half) = (all as i64, all as i64 / 2);
+        assert_eq!(r.values(), [[all, 8 * all, 0, 0, 0, 0, half, 8 * half]]);
     }
 }

@@ -25,8 +25,6 @@ pub struct Injected {
     injection: Injection<'static>,
     /// What it writes.
     pub ring: Ring,
-    /// The number of the shared file in the process, until it is mapped there.
-    fd: Option<u64>,
     /// Slots that point to the library.
     slots: u64,
     /// The process's mappings were of this version, and these binaries were among them.
@@ -50,24 +48,26 @@ impl Injected {
         };
         let mut shared = None;
         let load = Injection::new(pid, LIBRARY, |inside| {
-            shared = Some(inside.visit.memory_file(RING, &[])?);
+            let (fd, file) = inside.visit.memory_file(RING, &[])?;
+            let path = format!("/proc/self/fd/{fd}");
+            let ring = Ring::on(file, PathBuf::from(&path), interval, mappings);
+            let ring = ring.map_err(|e| Error::other(e.to_string()))?;
+            let path = inside.visit.text(&path)?;
+            let started = inside.call("prof_heap_start", &[path])? as i32;
+            inside.visit.close()?;
+            if started != 0 {
+                let error = std::io::Error::from_raw_os_error(-started);
+                return Err(Error::other(format!("it cannot map the shared memory: {error}")));
+            }
+            shared = Some(ring);
             Ok(())
         });
-        let mut injection = load.map_err(failed)?;
-        let (fd, file) = shared.expect("it was made");
-        let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
-        let ring = match Ring::on(file, path, interval, mappings) {
-            Ok(ring) => ring,
-            Err(error) => {
-                injection.again(None, |inside| inside.visit.close(fd)).ok();
-                return Err(failed(Error::other(error.to_string())));
-            }
-        };
+        let injection = load.map_err(failed)?;
+        let ring = shared.expect("it was made");
         Ok(Injected {
             pid,
             injection,
             ring,
-            fd: Some(fd),
             slots: 0,
             version: 0,
             binaries: binaries(pid),
@@ -82,21 +82,9 @@ impl Injected {
     pub fn begin(&mut self) -> Result<(), Error> {
         // Before the first allocation comes: a thread that finds nothing to do looks again late.
         self.ring.set_active(true);
-        let path = self.ring.path().to_string_lossy().into_owned();
-        let (fd, slots) = (self.fd.take(), &mut self.slots);
+        let slots = &mut self.slots;
         let begun = self.injection.again(None, |inside| {
-            let path = inside.visit.text(&path)?;
-            let started = inside.call("prof_heap_start", &[path]);
-            if let Some(fd) = fd {
-                inside.visit.close(fd)?;
-            }
-            match started? as i32 {
-                0 => *slots = u64::from(inside.call("prof_heap_patch", &[])? as u32),
-                error => {
-                    let error = std::io::Error::from_raw_os_error(-error);
-                    return Err(Error::other(format!("it cannot map the shared memory: {error}")));
-                }
-            }
+            *slots = u64::from(inside.call("prof_heap_patch", &[])? as u32);
             Ok(())
         });
         begun.map_err(|e| {
@@ -123,7 +111,8 @@ impl Injected {
             });
             self.missed = again.is_err();
             if self.missed {
-                // Next time.
+                // Soon again: what it allocates until then is not seen.
+                self.looked = Instant::now() - (LOOK - SHORTLY);
                 return;
             }
         }
@@ -137,7 +126,8 @@ impl Injected {
             inside.call("prof_heap_stop", &[]).map(|_| ())
         });
         let mut notes = Vec::new();
-        if self.slots == 0 {
+        // What a prof that was killed has redirected is not counted again.
+        if self.slots == 0 && !self.injection.was_there {
             notes.push(format!(
                 "nothing in process {} calls malloc in a way that could be redirected",
                 self.pid
@@ -155,12 +145,12 @@ impl Injected {
         notes.push(match out {
             Ok(()) => format!(
                 "allocations of process {pid} were seen since prof's library was put into it, which \
-                 stays there without effect; one thread stood still for {still:.1} ms at most, the \
-                 others not at all"
+                 stays there without effect; one thread stood still for {still:.1} ms at most \
+                 besides waiting for a CPU, the others not at all"
             ),
             Err(_) if !lives => format!(
                 "allocations of process {pid} were seen since prof's library was put into it; one \
-                 thread stood still for {still:.1} ms at most"
+                 thread stood still for {still:.1} ms at most besides waiting for a CPU"
             ),
             Err(error) => format!(
                 "prof's library is still called by process {pid}, without recording anything, \

@@ -1,6 +1,6 @@
-//! Signals while recording: the first that asks for an end ends the recording early, the second
-//! gives up (when the recording is over and a server is waited for, first the waiting); what is
-//! meant for a COMMAND is passed on to it.
+//! Signals that ask for an end: while the window is open, the first closes it; afterwards, the
+//! first ends the look-up of names (or only the waiting for a server, if that is what it does), and
+//! the next gives up. What is meant for a COMMAND is passed on to it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,6 +15,7 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::os;
+use crate::printed::Stderr;
 
 /// `timeout(1)` and some shells signal a process and then its group, so that one wish for an end
 /// arrives twice.
@@ -29,8 +30,25 @@ struct Shared {
     child: AtomicI32,
     /// Files that are removed when giving up.
     temporary: Mutex<Vec<PathBuf>>,
-    /// Done once at the next wish for an end.
-    instead: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    phase: Mutex<Phase>,
+    /// Names are not to be looked up any longer.
+    skip_names: Arc<AtomicBool>,
+    /// The file that has the recording, without names.
+    kept: Mutex<Option<PathBuf>>,
+    /// Done once at the next wish for an end while names are looked up; whether that is enough.
+    instead: Mutex<Option<Box<dyn FnOnce() -> bool + Send>>>,
+}
+
+/// How far prof is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Until the window closes.
+    #[default]
+    Recording,
+    /// The window has closed.
+    Naming,
+    /// Names were looked up; what is left is to write.
+    Writing,
 }
 
 /// Handles signals from its creation on, for the rest of the process's life.
@@ -106,8 +124,29 @@ impl Interrupts {
         }
     }
 
-    /// The next wish for an end is met by doing this.
-    pub fn instead(&self, action: impl FnOnce() + Send + 'static) {
+    /// The window has closed: the next wish for an end is about names.
+    pub fn close_window(&self) {
+        *self.shared.phase.lock().unwrap_or_else(|e| e.into_inner()) = Phase::Naming;
+    }
+
+    /// Names were looked up: who asked for an end before and asks again is not kept waiting.
+    pub fn end_naming(&self) {
+        *self.shared.phase.lock().unwrap_or_else(|e| e.into_inner()) = Phase::Writing;
+    }
+
+    /// Becomes true when names are not to be looked up any longer.
+    pub fn skip_names(&self) -> Arc<AtomicBool> {
+        self.shared.skip_names.clone()
+    }
+
+    /// This file has the recording, without names.
+    pub fn kept(&self, file: PathBuf) {
+        *self.shared.kept.lock().unwrap_or_else(|e| e.into_inner()) = Some(file);
+    }
+
+    /// The next wish for an end while names are looked up is met by doing this, if it returns
+    /// true.
+    pub fn instead(&self, action: impl FnOnce() -> bool + Send + 'static) {
         if let Ok(mut instead) = self.shared.instead.lock() {
             *instead = Some(Box::new(action));
         }
@@ -127,12 +166,20 @@ impl Interrupts {
 
 impl Shared {
     fn wish(&self, signal: i32) {
+        let phase = *self.phase.lock().unwrap_or_else(|e| e.into_inner());
+        let stopped = self.stop.swap(true, Ordering::SeqCst);
+        if phase != Phase::Naming {
+            if stopped {
+                self.give_up(signal);
+            }
+            return;
+        }
         let instead = self.instead.lock().ok().and_then(|mut instead| instead.take());
-        let again = self.stop.swap(true, Ordering::SeqCst);
-        match instead {
-            Some(action) => action(),
-            None if again => self.give_up(signal),
-            None => {}
+        if instead.is_some_and(|action| action()) {
+            return;
+        }
+        if self.skip_names.swap(true, Ordering::SeqCst) {
+            self.give_up(signal);
         }
     }
 
@@ -150,7 +197,13 @@ impl Shared {
         if let Ok(files) = self.temporary.lock() {
             files.iter().for_each(|f| drop(std::fs::remove_file(f)));
         }
-        eprintln!("\nprof: interrupted twice: gave up, nothing was written");
+        let kept = self.kept.lock().ok().and_then(|kept| kept.clone());
+        let what = match kept {
+            None => "nothing was written".to_owned(),
+            Some(file) => format!("{} has no names", file.display()),
+        };
+        Stderr::start_line();
+        Stderr::line(&format!("prof: interrupted again: gave up, {what}"));
         std::process::exit(128 + signal)
     }
 }

@@ -73,7 +73,7 @@ impl Leaks {
             _ => Why::Ended,
         };
         let mut unchecked = Sum::default();
-        for &(id, Live { row, size }, weight) in left {
+        for &(id, Live { row, size, .. }, weight) in left {
             let verdict = looked.as_ref().and_then(|looked| looked.as_ref().ok()?.get(&id));
             let leak = match verdict {
                 Some(Verdict::Reachable) => {

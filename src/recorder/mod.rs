@@ -4,6 +4,7 @@ mod advice;
 mod aggregate;
 mod begin;
 mod columns;
+mod coverage;
 mod exits;
 mod finish;
 mod heap;
@@ -11,30 +12,32 @@ mod injected;
 mod interrupts;
 mod ksymbols;
 mod leaks;
-mod pace;
+mod peak;
 mod preloaded;
 mod snapshot;
 mod threads;
 mod tracing;
 mod watch;
+mod writers;
 
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use aggregate::{Aggregator, Births, Counts, Groups, Spans, ThreadState, Wall, WallSpec};
 pub use finish::Aggregated;
-pub use heap::{Heap, HeapCounts, HeapSpec};
+pub use heap::{Heap, HeapCounts, HeapSpec, weight};
 pub use interrupts::Interrupts;
 pub use snapshot::snapshot;
 pub use threads::ThreadsSpec;
 
 use crate::os;
 use crate::process::procfs;
-use crate::profile::{Column, Diagnostics, Profile, ValueType};
+use crate::profile::{Column, Diagnostics, Profile, ValueType, WHOLE_MACHINE};
+use crate::sampler::bpf::Told;
 use crate::sampler::{Error, Options, Session, SpanType, Stats, Stopped, Target};
-use pace::Pace;
 use preloaded::Preloaded;
 use threads::Snapshots;
+use tracing::Tracing;
 use watch::Watch;
 
 /// Longest time between two looks at the rings.
@@ -179,6 +182,9 @@ pub fn record(
     say: &mut dyn FnMut(&str),
     tick: &mut dyn FnMut(Tick),
 ) -> Result<Recording, Error> {
+    // Of recordings that were killed.
+    crate::sampler::remove_leftover_probes();
+    crate::sampler::heap::remove_leftovers();
     let (cpu, switches, spans) = (types.cpu, types.wall.is_some(), types.spans());
     let births = types.threads.is_some() && window.duration.is_none_or(|d| !d.is_zero());
     let mut options = Options { cpu, switches, births, spans, ..options.clone() };
@@ -200,24 +206,36 @@ pub fn record(
     let command = stopped.as_ref().map(|s: &Stopped| s.pid);
     wait_for_delay(window.delay, interrupts, child.as_mut())?;
     // After the command was forked: it must not inherit this.
-    let precedence = os::Precedence::take();
+    let mut precedence = os::Precedence::take_real_time();
+    let own_before = os::own_usage().0;
     let ticks_before = advice::descendant_ticks(&options.target);
+    // Before programs add up the times of threads, which Session::open lets them begin with.
+    let tracing = (options.switches || !options.spans.is_empty()).then(Tracing::read);
     let mut session = Session::open(&options, command)?;
     session.notes().iter().chain(&notes).for_each(|note| say(note));
     let said = session.notes().len();
     preloaded.begin(&options, &mut types, &mut notes)?;
+    // To open everything may have taken too long for it.
+    precedence.renew_at_once();
+    // Last of all: from here on the rings fill.
+    session.begin();
+    let began = (Instant::now(), SystemTime::now());
+    let used = coverage::Before::new(&options.target, &session);
     if let Some(stopped) = stopped {
         child = Some(stopped.go()?);
     }
-    let began = (Instant::now(), SystemTime::now());
     let mut aggregator = begin::aggregator(&options, types, &mut session);
+    if let Some(tracing) = tracing.filter(|_| session.told() != Told::default()) {
+        aggregator.expect_programs(tracing);
+    }
     let mut watch = Watch::new(&options.target, &session.pids, child.as_ref());
     let snapshots = types.threads.map(|spec| {
         let column = aggregator.threads.expect("it has a column");
         Snapshots::new(spec, window.duration, options.target.clone(), column)
     });
-    let mut sources = Sources { session, preloaded, snapshots };
+    let mut sources = Sources { session, preloaded, snapshots, precedence };
     run(&mut sources, &mut aggregator, &mut watch, interrupts, window, began.0, tick);
+    interrupts.close_window();
     let end = os::monotonic_nanos();
     let Sources { session, preloaded, .. } = &mut sources;
     preloaded.set_active(false);
@@ -226,7 +244,7 @@ pub fn record(
     let about = preloaded.take_out();
     sources.take_in(&mut aggregator, u64::MAX);
     sources.preloaded.take(&mut aggregator, u64::MAX, true);
-    let Sources { session, preloaded, snapshots } = sources;
+    let Sources { session, preloaded, snapshots, precedence } = sources;
     let heap = aggregator.heap().map(|heap| heap.counts).unwrap_or_default();
     let leaks = aggregator.end_of_heap();
     aggregator.end_of_wall(end, session.wall_times());
@@ -246,18 +264,25 @@ pub fn record(
     if let Err(e) = settled {
         notes.push(format!("samples are missing: what was put aside cannot be read back: {e}"));
     }
-    notes.extend(about.into_iter().chain(preloaded.end(heap)).chain(leaks));
+    let (lost, programs) = (preloaded.lost(), aggregator.programs());
+    let outlived = exit.and_then(|_| watch::outlived(&aggregator, types.heap.is_some()));
+    let of_heap = preloaded.end(heap, programs, outlived.is_some());
+    notes.extend(outlived.into_iter().chain(about).chain(of_heap).chain(leaks));
     notes.extend(looks.into_iter().chain(births).chain(aggregator.span_notes()));
     let interrupted = interrupts.stopped();
+    let covered = used.coverage(&options.target, &session, &aggregator);
     notes.extend(advice::advice(
         &options,
         &session,
         &aggregator,
-        ticks_before,
+        (ticks_before, covered),
         lasted,
         interrupted,
     ));
-    let diagnostics = diagnostics(&session, &aggregator, heap.sampled + seen, notes);
+    let mut diagnostics = diagnostics(&session, &aggregator, heap.sampled + seen, notes);
+    diagnostics.recording_cpu_seconds = os::own_usage().0 - own_before;
+    diagnostics.covered = covered.map(|covered| (covered.sampled, covered.used));
+    diagnostics.lost += lost + heap.unheard;
     drop_rings(session);
     let aggregated = finish(aggregator, &options, began.1, lasted);
     Ok(Recording { aggregated, diagnostics, exit, running, interrupted: interrupts.stopped() })
@@ -297,6 +322,7 @@ struct Sources {
     session: Session,
     preloaded: Preloaded,
     snapshots: Option<Snapshots>,
+    precedence: os::Precedence,
 }
 
 impl Sources {
@@ -343,7 +369,6 @@ fn run(
     // Asking whether the target lives costs system calls, so that is not done each time.
     let mut ask = true;
     let (mut asked, mut trimmed) = (began, began);
-    let (mut pace, mut took) = (Pace::default(), Duration::ZERO);
     while !interrupts.stopped() {
         let elapsed = began.elapsed();
         let left = window.duration.map(|d| d.saturating_sub(elapsed));
@@ -351,23 +376,25 @@ fn run(
         if closes || (ask && watch.ended(aggregator)) {
             return;
         }
-        asked = if ask { Instant::now() } else { asked };
+        if ask {
+            asked = Instant::now();
+            sources.session.follow_cpus();
+        }
         // Rounded up, so that the last moments are not spent polling.
         let left_ms = left.map_or(i64::MAX, |l| l.as_micros().div_ceil(1000) as i64);
         fds.clear();
         fds.push(interrupts.fd());
         fds.extend(watch.fds());
-        let tick_ms = pace.tick_ms(aggregator.depth(), took, began.elapsed());
-        let tick_ms = tick_ms.min(sources.idle_ms(elapsed));
+        let tick_ms = TICK_MS.min(sources.idle_ms(elapsed));
+        sources.precedence.renew();
         let session = &mut sources.session;
         ask = session.wait(&fds, left_ms.min(tick_ms) as i32)
             || asked.elapsed().as_millis() >= TICK_MS as u128;
         if session.is_thinned() {
             aggregator.look_at_waits();
         }
-        let (settled, looked) = (session.settled(), Instant::now());
+        let settled = session.settled();
         sources.take_in(aggregator, settled);
-        took = looked.elapsed();
         sources.look(aggregator, began.elapsed());
         sources.session.widen_rings();
         sources.preloaded.look(aggregator);
@@ -405,10 +432,11 @@ fn diagnostics(
         samples: session.stats().samples + others,
         distinct: aggregator.builder.distinct() as u64,
         lost: session.stats().lost,
+        lost_records: session.stats().lost_records,
         throttled: session.stats().throttled,
         user_stacks: counts.user_stacks,
         truncated: counts.truncated(),
-        completed_later: counts.completed_later,
+        deep: counts.deep,
         folded: aggregator.builder.folded(),
         no_unwind_info: aggregator.without_unwind_info(),
         notes,
@@ -428,6 +456,10 @@ fn finish(
         _ => None,
     };
     let mut aggregated = aggregator.finish(main);
+    if let Target::Everything = options.target {
+        let profile = &mut aggregated.profile;
+        profile.comments.push(profile.strings.intern(WHOLE_MACHINE));
+    }
     set_time(&mut aggregated.profile, began, lasted);
     aggregated
 }

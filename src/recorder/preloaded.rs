@@ -7,7 +7,7 @@ use super::exits::Watcher;
 use super::heap::HeapCounts;
 use super::injected::Injected;
 use super::{Aggregator, HeapSpec, Interrupts, Types};
-use crate::sampler::heap::{Library, Ring, why_not_preloaded};
+use crate::sampler::heap::{HeapStats, Library, Ring, why_not_preloaded};
 use crate::sampler::{Error, EventSpec, Options, Target};
 
 /// Milliseconds between two looks at the shared memory: the first, the least and the most.
@@ -122,6 +122,7 @@ impl Preloaded {
         let alone = is_alone(options, types);
         match &mut self.library {
             Some(Way::Preloaded(library)) => {
+                library.started();
                 if let Some(spec) = types.heap.filter(|spec| spec.leaks) {
                     let start = |file: &_| Watcher::start(file, spec.mappings);
                     let watcher = library.ring.watch_exits(start).map_err(|e| {
@@ -169,8 +170,17 @@ impl Preloaded {
     pub fn take(&mut self, aggregator: &mut Aggregator, until: u64, over: bool) {
         self.exits.iter_mut().for_each(|exits| exits.take(aggregator, until));
         if let Some(library) = &mut self.library {
-            library.ring_mut().take(until, over, |record| aggregator.heap_record(&record));
+            let ring = library.ring_mut();
+            aggregator.set_shared(ring.shared());
+            ring.take(until, over, |record| aggregator.heap_record(&record));
+            ring.forget(aggregator.take_ended());
         }
+    }
+
+    /// Sampled allocations, and ends of them, that are missing.
+    pub fn lost(&self) -> u64 {
+        let stats = self.library.as_ref().map(|library| library.ring().stats());
+        stats.map_or(0, |stats| stats.lost.saturating_add(stats.lost_frees))
     }
 
     /// Milliseconds until the next look, as fast as the shared memory fills; to be called before
@@ -183,57 +193,38 @@ impl Preloaded {
         self.tick_ms
     }
 
-    /// Removes the library; returns what the user should know.
-    pub fn end(self, counts: HeapCounts) -> Vec<String> {
+    /// Removes the library; returns what the user should know. `programs`: so many were started;
+    /// `outlived`: some of them go on although the command has ended, which was said.
+    pub fn end(self, counts: HeapCounts, programs: u64, outlived: bool) -> Vec<String> {
         let Some(library) = self.library else { return Vec::new() };
         let (stats, mut notes) = (library.ring().stats(), Vec::new());
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        if stats.loaded == 0 {
-            notes.push(
-                "no allocation was sampled: no dynamic linker preloaded prof's library into the \
-                 command"
-                    .to_owned(),
-            );
-        } else if counts.sampled == 0 {
-            notes.push(format!(
-                "no allocation was sampled: too little was allocated by malloc and its kin for the \
-                 interval of {} bytes; lower --heap-interval",
-                self.interval
-            ));
-        }
-        if stats.lost > 0 {
-            notes.push(format!(
-                "{} of {} sampled allocations ({:.1} MiB) are missing because prof could not keep \
-                 up: raise --heap-interval",
-                stats.lost,
-                stats.lost + counts.sampled,
-                mib(stats.lost_bytes)
-            ));
-        }
-        if stats.lost_frees > 0 {
-            notes.push(format!(
-                "{} sampled allocations were freed unseen and seem to be in use: raise \
-                 --heap-interval",
-                stats.lost_frees
-            ));
-        }
-        if counts.untracked > 0 {
-            notes.push(format!(
-                "{} sampled allocations are not counted as in use, as there were too many: raise \
-                 --heap-interval",
-                counts.untracked
-            ));
-        }
-        if counts.beyond > 0 {
-            notes.push(format!(
-                "{} allocations have no stack: too many distinct ones",
-                counts.beyond
-            ));
-        }
+        let damaged = library.ring().damaged();
         library.ring().give_back();
-        if let Way::Preloaded(library) = library
-            && let Some(path) = library.remove()
-        {
+        let preloaded = matches!(library, Way::Preloaded(_));
+        let stays = match library {
+            Way::Preloaded(library) => library.remove(),
+            Way::Injected(_) => None,
+        };
+        let without = if preloaded { programs.saturating_sub(stats.loaded) } else { 0 };
+        if counts.sampled == 0 {
+            notes.push(format!(
+                "no allocation was sampled: {}",
+                why_none(&stats, without, outlived, self.interval)
+            ));
+        } else if without > 0 {
+            notes.push(format!(
+                "{without} of {programs} programs that the command started are not in the heap's \
+                 profile: {NOT_LOADED}"
+            ));
+        }
+        if let Some(reason) = damaged {
+            notes.push(format!(
+                "the heap's profile ends early: the memory that the program shares with prof was \
+                 damaged ({reason})"
+            ));
+        }
+        notes.extend(counted(&stats, &counts, self.interval));
+        if let Some(path) = stays {
             notes.push(format!(
                 "the library for allocations stays in {} because a program still has it",
                 path.display()
@@ -241,6 +232,77 @@ impl Preloaded {
         }
         notes
     }
+}
+
+/// Why the library is not in a program.
+const NOT_LOADED: &str = "prof's library was not loaded into them (linked statically, setuid, \
+                          started without the command's environment, or in a root directory of \
+                          their own)";
+
+/// Why nothing was sampled.
+fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> String {
+    if stats.loaded == 0 {
+        return "no dynamic linker preloaded prof's library into the command".to_owned();
+    }
+    if outlived {
+        return "the command ended before".to_owned();
+    }
+    if without > 0 {
+        let n = if without == 1 { "a program".to_owned() } else { format!("{without} programs") };
+        return format!("the command started {n}, but {NOT_LOADED}");
+    }
+    format!(
+        "less was allocated by malloc and similar functions than the interval of {interval} bytes; \
+         lower --heap-interval"
+    )
+}
+
+/// What was counted that the user should know.
+fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    if counts.paced > 0 {
+        let each = if interval == 1 { "not each allocation was recorded: " } else { "" };
+        notes.push(format!(
+            "{each}the program allocated faster than prof could follow, so {} of {} samples were \
+             taken at a longer interval (up to {} bytes); each is scaled by its own",
+            counts.paced, counts.sampled, counts.longest
+        ));
+    }
+    if stats.lost > 0 {
+        notes.push(format!(
+            "{} of {} sampled allocations ({:.1} MiB) are missing because prof could not keep up: \
+             raise --heap-interval",
+            stats.lost,
+            stats.lost + counts.sampled,
+            mib(stats.lost_bytes)
+        ));
+    }
+    let unseen = stats.lost_frees.saturating_add(counts.unheard);
+    if unseen > 0 {
+        notes.push(format!(
+            "{unseen} sampled allocations were freed unseen and seem to be in use: raise \
+             --heap-interval"
+        ));
+    }
+    if counts.untracked > 0 {
+        notes.push(format!(
+            "{} sampled allocations are not counted as in use, as there were too many: raise \
+             --heap-interval",
+            counts.untracked
+        ));
+    }
+    if counts.unknown > 0 {
+        notes.push(format!(
+            "{} sampled allocations are of processes that the kernel did not name: they have no \
+             stacks",
+            counts.unknown
+        ));
+    }
+    if counts.beyond > 0 {
+        notes.push(format!("{} allocations have no stack: too many distinct ones", counts.beyond));
+    }
+    notes
 }
 
 /// Nothing but the heap is recorded.

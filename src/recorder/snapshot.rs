@@ -110,7 +110,7 @@ fn diagnostics(aggregator: &Aggregator, found: usize, notes: Vec<String>) -> Dia
         distinct: aggregator.builder.distinct() as u64,
         user_stacks: counts.user_stacks,
         truncated: counts.truncated(),
-        completed_later: counts.completed_later,
+        deep: counts.deep,
         no_unwind_info: aggregator.without_unwind_info(),
         notes,
         ..Diagnostics::default()

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
-use std::thread::{Builder, JoinHandle};
 
 /// Functions of the kernel that call programs at tracepoints (`kernel/trace/bpf_trace.c` and
 /// `include/trace/bpf_probe.h`).
@@ -13,31 +12,20 @@ const CALLERS: [&str; 4] = ["bpf_trace_run", "__bpf_trace_", "__traceiter_", "sy
 /// That is not deeper.
 const DEPTH: usize = 8;
 
-/// Where those functions are.
-pub enum Tracing {
-    /// It is being looked up.
-    Sought(Option<JoinHandle<Vec<Range<u64>>>>),
-    /// Sorted by address.
-    Known(Vec<Range<u64>>),
-}
+/// Where those functions are, sorted by address.
+pub struct Tracing(Vec<Range<u64>>);
 
 impl Tracing {
-    /// Begins to look them up, which takes a tenth of a second.
-    pub fn start() -> Tracing {
-        let read = || {
-            let symbols = File::open("/proc/kallsyms").map(BufReader::new);
-            symbols.map(callers).unwrap_or_default()
-        };
-        Tracing::Sought(Builder::new().name("kallsyms".into()).spawn(read).ok())
+    /// Looks them up, which takes a tenth of a second: to be done before the rings fill. A thread of
+    /// its own would have no priority, and prof would wait for it beside a busy target.
+    pub fn read() -> Tracing {
+        let symbols = File::open("/proc/kallsyms").map(BufReader::new);
+        Tracing(symbols.map(callers).unwrap_or_default())
     }
 
     /// Removes what is in front; where that is not known, nothing.
-    pub fn strip(&mut self, kernel: &mut Vec<u64>) {
-        if let Tracing::Sought(thread) = self {
-            let found = thread.take().and_then(|thread| thread.join().ok());
-            *self = Tracing::Known(found.unwrap_or_default());
-        }
-        let Tracing::Known(callers) = self else { return };
+    pub fn strip(&self, kernel: &mut Vec<u64>) {
+        let Tracing(callers) = self;
         let is_caller = |address: &u64| {
             let after = callers.partition_point(|range| range.start <= *address);
             after > 0 && callers[after - 1].contains(address)
@@ -76,8 +64,8 @@ mod tests {
         let symbols = "0000000000001000 T schedule\n0000000000002000 t __bpf_trace_x\n\
                        0000000000002010 T next\n0000000000003000 T bpf_trace_run1\n\
                        0000000000003050 T bpf_trace_run2\n0000000000004000 T last\n";
-        let mut tracing = Tracing::Known(callers(symbols.as_bytes()));
-        let mut strip = |stack: &[u64]| {
+        let tracing = Tracing(callers(symbols.as_bytes()));
+        let strip = |stack: &[u64]| {
             let mut stack = stack.to_vec();
             tracing.strip(&mut stack);
             stack

@@ -5,6 +5,7 @@ use std::process::Child;
 
 use super::Aggregator;
 use crate::os;
+use crate::process::procfs;
 use crate::sampler::Target;
 
 /// Processes whose end is waited for by descriptor; more are looked at one by one.
@@ -80,6 +81,24 @@ impl Watch {
     }
 }
 
+/// Says that processes which the command has started outlive it, as daemons do: the recording ended
+/// with the command.
+pub fn outlived(aggregator: &Aggregator, inject: bool) -> Option<String> {
+    let mut pids: Vec<i32> = aggregator.table.born_alive().filter(|&pid| lives(pid)).collect();
+    pids.sort_unstable();
+    let &pid = pids.first()?;
+    let name = procfs::comm(pid, pid).map_or(String::new(), |name| format!(" ({name})"));
+    let goes_on = match pids.len() {
+        1 => format!("process {pid}{name}, which it started, goes on"),
+        n => format!("{n} processes that it started go on (one is {pid}{name})"),
+    };
+    let inject = if inject { " -T heap --inject" } else { "" };
+    Some(format!(
+        "the recording ended with the command, but {goes_on}: start it in the foreground, or record \
+         it with prof record{inject} -p {pid}"
+    ))
+}
+
 fn has_ended(fd: &OwnedFd) -> bool {
     let mut fds = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
     os::poll(&mut fds, 0);
@@ -88,5 +107,5 @@ fn has_ended(fd: &OwnedFd) -> bool {
 
 /// A process or thread that is neither gone nor a zombie.
 fn lives(tid: i32) -> bool {
-    crate::process::procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
+    procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
 }

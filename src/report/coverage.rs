@@ -105,9 +105,16 @@ fn flaws(binary: &Covered) -> Vec<String> {
 /// Whether there is unwind information.
 fn unwind(binary: &Covered) -> &'static str {
     let damaged = StackEnd::DamagedUnwindInfo.reason();
-    match binary.truncated.iter().any(|(why, _)| Some(why.as_str()) == damaged) {
+    let ends = |reason: Option<&str>| {
+        let of_reason = binary.truncated.iter().filter(|(why, _)| Some(why.as_str()) == reason);
+        of_reason.map(|(_, value)| value).sum::<i64>()
+    };
+    // More than a few stacks end in code that it has none for.
+    let lacks = ends(StackEnd::Uncovered.reason()).saturating_mul(100) > binary.total;
+    match ends(damaged) > 0 {
         true => "broken",
         false if binary.no_unwind_info => "no",
+        false if lacks => "part",
         false => "yes",
     }
 }

@@ -15,6 +15,7 @@ use inferno::flamegraph::{self, Options};
 use super::colors::{self, Scheme};
 use super::model::{Cut, Direction, Name, Node, Tree, View};
 use super::{legend, units};
+use crate::printed::{self, Clean};
 
 #[cfg(test)]
 mod tests;
@@ -74,8 +75,9 @@ pub fn write(
     let lines = lines(&boxes);
     let mut palette = palette(view, tree, &boxes, options.scheme);
     let mut inferno = Options::default();
-    inferno.title = clean(&options.title).into_owned();
-    inferno.subtitle = Some(format!("{}{LEGEND}", clean(&options.subtitle)));
+    // XML has no control characters, and a tooltip has one line.
+    inferno.title = printed::line(&options.title).into_owned();
+    inferno.subtitle = Some(format!("{}{LEGEND}", printed::line(&options.subtitle)));
     inferno.image_width = options.width;
     // What is too narrow is gone already.
     inferno.min_width = 0.0;
@@ -93,7 +95,7 @@ pub fn write(
     let svg = String::from_utf8(svg).map_err(io::Error::other)?;
     let width = (options.width.unwrap_or(DEFAULT_WIDTH)).saturating_sub(2 * PADDING) as f64;
     let svg = svg.replacen(LEGEND, &legend(view, tree, &boxes, options), 1);
-    put_names_in(out, &svg, view, tree, &boxes, width)
+    put_names_in(&mut Clean::new(out), &svg, view, tree, &boxes, width)
 }
 
 /// The boxes that are wide enough, from callers to callees, siblings by name.
@@ -239,8 +241,8 @@ fn name<'a>(view: &'a View, tree: &Tree, node: u32) -> Cow<'a, str> {
     }
     let frame = view.frames.get(tree.node(node).frame);
     match frame.display(view.profile) {
-        Cow::Borrowed(s) => clean(s),
-        Cow::Owned(s) => Cow::Owned(clean(&s).into_owned()),
+        Cow::Borrowed(s) => printed::line(s),
+        Cow::Owned(s) => Cow::Owned(printed::line(&s).into_owned()),
     }
 }
 
@@ -258,12 +260,12 @@ fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
             let _ = write!(inside, ", self {}", units::format(n.self_value, unit));
         }
         let frame = view.frames.get(n.frame);
-        let binary = clean(frame.binary_name(view.profile));
+        let binary = frame.binary_name(view.profile);
         if !binary.is_empty() {
             let _ = write!(inside, ", {binary}");
         }
     }
-    format!("{name} ({})", inside.replace('(', "["))
+    format!("{name} ({})", printed::line(&inside.replace('(', "[")))
 }
 
 /// As much of `name` as fits in so many pixels.
@@ -276,12 +278,6 @@ fn fitting(name: &str, pixels: f64) -> String {
     } else {
         name.chars().take(fits - 2).chain("..".chars()).collect()
     }
-}
-
-/// XML has no control characters, and a tooltip has one line.
-fn clean(text: &str) -> Cow<'_, str> {
-    let forbidden = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
-    if text.contains(forbidden) { text.replace(forbidden, " ").into() } else { text.into() }
 }
 
 fn escape(text: &str) -> String {

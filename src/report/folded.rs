@@ -1,23 +1,17 @@
 //! Folded stacks: `main;foo;bar 123`, one line a distinct stack, as `stackcollapse-perf` writes.
 //!
-//! The format has no escape. A `;` in a name becomes `:` (as in perf's `stackcollapse`), a line
-//! break or another control character a space. A name may hold spaces: the value is what stands
-//! behind the last one. Values are whole numbers in the unit of the sample type.
+//! The format has no escape. A `;` in a name becomes `:` (as in perf's `stackcollapse`), and
+//! hidden characters are replaced as everywhere ([`printed`]). A name may hold spaces: the value is
+//! what stands behind the last one. Values are whole numbers in the unit of the sample type.
 
 use std::io::{self, Write};
 
 use super::model::{Tree, View};
+use crate::printed;
 
 /// A name that cannot be mistaken for two.
 pub fn folded_name(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .map(|c| match c {
-            ';' => ':',
-            c if c.is_control() => ' ',
-            c => c,
-        })
-        .collect();
+    let name = printed::line(name).replace(';', ":");
     let trimmed = name.trim();
     // An empty frame would vanish between two separators.
     if trimmed.is_empty() { "[no name]".to_string() } else { trimmed.to_string() }

@@ -9,7 +9,9 @@ pub fn lines(view: &View) -> Vec<String> {
     let profile = view.profile;
     let mut out = Vec::new();
     out.extend(warning(profile));
-    if let Some(main) = main_binary(profile) {
+    if let Some(target) = comments(profile, "target").next() {
+        out.push(format!("Target: {target}"));
+    } else if let Some(main) = main_binary(profile) {
         out.push(format!("File: {main}"));
     }
     out.push(type_line(view));
@@ -132,7 +134,12 @@ pub fn warning(profile: &Profile) -> Option<String> {
     let mut what = Vec::new();
     let lost = comment_sum(profile, "lost");
     if lost > 0 {
-        what.push(format!("{} samples were lost", units::thousands(lost)));
+        let (sampled, used) = (comment_sum(profile, "covered"), comment_of(profile, "covered"));
+        let share = match used {
+            1.. => format!(" (the others cover {:.1}% of the CPU time)", percent(sampled, used)),
+            _ => String::new(),
+        };
+        what.push(format!("{} samples were lost{share}", units::thousands(lost)));
     }
     let truncated = comment_sum(profile, "truncated");
     if truncated > 0 {
@@ -318,6 +325,22 @@ mod tests {
             lines.last().unwrap(),
             "Total: 9.00 s (50.0% of the duration), of which the filter keeps 3.00 s (33.33%)"
         );
+    }
+
+    #[test]
+    fn a_recording_of_the_whole_machine_is_not_called_by_one_of_its_binaries() {
+        let p = with_comments(&["target: whole machine"]);
+        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION, &Filter::default()));
+        assert_eq!(lines[0], "Target: whole machine");
+        assert!(!lines.iter().any(|line| line.starts_with("File:")));
+    }
+
+    #[test]
+    fn what_was_lost_is_said_with_what_the_samples_cover() {
+        let p = with_comments(&["lost: 30", "covered: 60 of 100"]);
+        let warning = warning(&p).unwrap();
+        assert!(warning.starts_with("Warning: 30 samples were lost (the others cover 60.0%"));
+        assert_eq!(super::warning(&with_comments(&["covered: 60 of 100"])), None);
     }
 
     #[test]

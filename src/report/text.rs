@@ -131,9 +131,9 @@ fn or_unknown(text: &str) -> String {
     if text.is_empty() { "-".to_string() } else { clean(text) }
 }
 
-/// Text for one line of a terminal: control characters become spaces.
+/// Text for one line of a terminal.
 pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    crate::printed::line(text).into_owned()
 }
 
 fn write_columns(out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {

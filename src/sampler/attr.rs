@@ -128,8 +128,6 @@ pub struct Shape {
     pub stacks: Stacks,
     /// Threads and children born later are sampled too.
     pub inherit: bool,
-    /// It carries the records about mappings, names and ends (one event of a thread does).
-    pub sideband: bool,
     /// It carries the records about who runs when.
     pub switches: bool,
     /// When it starts.
@@ -188,15 +186,25 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
         attr.sample_type |= SampleFlag::RAW.bits();
     }
     attr.set_context_switch(u64::from(shape.switches));
-    if shape.sideband {
-        attr.set_mmap(1);
-        attr.set_mmap2(1);
-        attr.set_build_id(u64::from(features.build_id));
-        attr.set_comm(1);
-        attr.set_comm_exec(1);
-        attr.set_task(1);
-        attr.set_ksymbol(1);
-    }
+    builder
+}
+
+/// The event that carries the records about mappings, names, births, ends and code of the kernel. It
+/// counts nothing, so everybody may open it.
+pub fn sideband_event<'a>(inherit: bool, features: Features) -> Builder<'a> {
+    let mut builder = Builder::new(Software::DUMMY);
+    let attr = builder.attrs_mut();
+    common(attr);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_inherit(u64::from(inherit));
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_build_id(u64::from(features.build_id));
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    attr.set_ksymbol(1);
     builder
 }
 
@@ -241,7 +249,6 @@ mod tests {
             trigger: Trigger::Period(1),
             stacks: Stacks::Auto { dump: 1 << 20 },
             inherit: true,
-            sideband: true,
             switches: false,
             start: Start::Now,
             cpu_wide: false,

@@ -220,7 +220,6 @@ fn why_not(spec: &EventSpec) -> Option<String> {
         trigger: Trigger::Period(1_000_000),
         stacks: Stacks::None,
         inherit: false,
-        sideband: false,
         switches: false,
         start: Start::Later,
         cpu_wide: false,

@@ -4,17 +4,22 @@
 //! its file's name once more when the target starts a thread, out of the target's memory, and the
 //! target's `clone` then fails with `EFAULT`. Such probes are defined in tracefs
 //! (`Documentation/trace/uprobetracer.rst`). A definition does nothing as long as no event uses
-//! it; it is removed at the end of the recording, or by the next prof if this one is killed.
+//! it; it is removed at the end of the recording, or by the next recording if this prof is killed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use super::tracefs;
+use crate::process::{foreign, procfs};
 
-/// Group of the definitions of a process, which stands behind this.
+/// Group of the definitions of a process: its number and when it began stand behind this, since
+/// numbers are used again.
 const GROUP: &str = "prof_";
+
+/// Files of tracefs that have definitions.
+const LISTS: [&str; 2] = ["uprobe_events", "kprobe_events"];
 
 /// What is defined.
 #[derive(Clone, Copy, Debug)]
@@ -44,19 +49,17 @@ impl Definitions {
     /// Errors: tracefs is not there, or the kernel cannot put a probe there.
     pub fn add(&mut self, what: &Definition<'_>) -> io::Result<u64> {
         let root = tracefs::root()?;
-        let list = root.join(if what.in_kernel { "kprobe_events" } else { "uprobe_events" });
-        if self.names.is_empty() {
-            remove_of_the_dead(&list);
-        }
-        let (group, event) = (format!("{GROUP}{}", std::process::id()), self.names.len());
-        let name = format!("{group}/e{event}");
+        let list = root.join(LISTS[usize::from(what.in_kernel)]);
+        let own = std::process::id();
+        let began = procfs::stat(own as i32).map_or(0, |stat| stat.start_ticks);
+        let name = format!("{GROUP}{own}_{began}/e{}", self.names.len());
         let kind = if what.returns { 'r' } else { 'p' };
         let Definition { subject, offset, .. } = what;
         if what.in_kernel {
             write(&list, &format!("{kind}:{name} {subject}+{offset}"))?;
         } else {
             // Through the descriptor: names with spaces are not understood.
-            let file = File::open(subject)?;
+            let file = foreign::open(Path::new(subject))?;
             let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
             let counter = match what.counter {
                 0 => String::new(),
@@ -83,23 +86,33 @@ fn write(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(list)?.write_all(line.as_bytes())
 }
 
-/// Removes what processes have defined that were killed.
-fn remove_of_the_dead(list: &Path) {
-    let all = fs::read_to_string(list).unwrap_or_default();
-    for name in all.lines().filter_map(of_a_prof) {
-        let pid = name.trim_start_matches(GROUP).split('/').next().unwrap_or_default();
-        if !Path::new("/proc").join(pid).exists() {
-            let _ = write(list, &format!("-:{name}"));
+/// Removes what profs have defined that were killed.
+pub fn remove_leftovers() {
+    // Elsewhere, processes have other numbers.
+    let Ok(root) = tracefs::root() else { return };
+    if !procfs::is_first_pid_namespace() {
+        return;
+    }
+    for list in LISTS.map(|list| root.join(list)) {
+        let all = fs::read_to_string(&list).unwrap_or_default();
+        for (name, pid, began) in all.lines().filter_map(of_a_prof) {
+            let lives = procfs::stat(pid).is_some_and(|stat| stat.start_ticks == began);
+            if !lives {
+                let _ = write(&list, &format!("-:{name}"));
+            }
         }
     }
 }
 
-/// `p:prof_1234/e0 /proc/1234/fd/5:0x0000000000001310` → `prof_1234/e0`
-fn of_a_prof(line: &str) -> Option<&str> {
+/// `p:prof_1234_567/e0 /proc/1234/fd/5:0x0000000000001310` → `prof_1234_567/e0`, the process and when
+/// it began.
+fn of_a_prof(line: &str) -> Option<(&str, i32, u64)> {
     let (_, rest) = line.split_once(':')?;
     let name = rest.split_whitespace().next()?;
-    let (pid, _) = name.strip_prefix(GROUP)?.split_once('/')?;
-    pid.parse::<u32>().is_ok().then_some(name)
+    let (owner, _) = name.strip_prefix(GROUP)?.split_once('/')?;
+    // Older versions did not say when.
+    let (pid, began) = owner.split_once('_').unwrap_or((owner, "0"));
+    Some((name, pid.parse().ok()?, began.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -108,8 +121,10 @@ mod tests {
 
     #[test]
     fn only_what_prof_defined_is_removed() {
-        let ours = "p:prof_1234/e0 /proc/1234/fd/5:0x0000000000001310";
-        assert_eq!(of_a_prof(ours), Some("prof_1234/e0"));
+        let ours = "p:prof_1234_567/e0 /proc/1234/fd/5:0x0000000000001310";
+        assert_eq!(of_a_prof(ours), Some(("prof_1234_567/e0", 1234, 567)));
+        let older = "p:prof_1234/e0 /proc/1234/fd/5:0x0000000000001310";
+        assert_eq!(of_a_prof(older), Some(("prof_1234/e0", 1234, 0)));
         for other in ["p:probe_libc/malloc /lib/libc.so.6:0x1", "r:prof_x/e0 f", "p:prof_1", ""] {
             assert_eq!(of_a_prof(other), None, "{other}");
         }

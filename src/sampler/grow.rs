@@ -12,6 +12,7 @@ use perf_event::Counter;
 
 use super::attach;
 use super::ring::Ring;
+use crate::os;
 
 /// Work that a thread does.
 struct Work<T> {
@@ -27,6 +28,7 @@ impl<T: Send + 'static> Work<T> {
         let over = Arc::new(AtomicBool::new(false));
         let told = over.clone();
         let thread = Builder::new().name("ring".into()).spawn(move || {
+            let _precedence = os::Precedence::take();
             let result = work();
             told.store(true, Ordering::Release);
             drop(other_end);

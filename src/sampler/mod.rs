@@ -22,12 +22,14 @@ pub mod ring;
 pub mod rings;
 mod session;
 pub mod spans;
+pub mod stops;
 mod target;
 pub mod tracefs;
 mod tracepoint;
 
 pub use attr::MAX_DUMP;
 pub use command::Stopped;
+pub use definitions::remove_leftovers as remove_leftover_probes;
 pub use error::{Error, Refused};
 pub use events::EventSpec;
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
@@ -95,6 +97,8 @@ pub struct Options {
     pub rate: Rate,
     /// How stacks are taken.
     pub stacks: Stacks,
+    /// Bytes that are copied of a deep stack; `None`: as many as the rate allows.
+    pub deepest: Option<u32>,
     /// Threads and children born later are sampled too.
     pub inherit: bool,
     /// A COMMAND's standard output is prof's standard error.
@@ -118,6 +122,7 @@ impl Options {
             precise: false,
             rate,
             stacks,
+            deepest: None,
             inherit: true,
             stdout_to_stderr: false,
         }

@@ -4,9 +4,9 @@
 
 mod explain;
 mod facts;
-mod probe;
+pub mod probe;
 
-pub use explain::{Wanted, explain, explain_hidden_mappings};
+pub use explain::{Wanted, explain, explain_deep_stacks, explain_hidden_mappings};
 pub use facts::{Facts, tracefs_is_mounted, tracepoint_id};
 
 use std::fs;
@@ -19,6 +19,7 @@ use probe::Event;
 use super::bpf::Whose;
 use super::bpf::btf::Btf;
 use super::bpf::calls::{Calls, Which};
+use super::bpf::deep;
 use super::bpf::waits::Waits;
 use super::ring;
 use super::rings::largest_ring;
@@ -70,6 +71,7 @@ pub fn checks() -> Vec<Check> {
         hardware_events(&facts),
         tracepoints(&facts),
         kernel_programs(),
+        deep_stacks(&facts),
         ring_buffers(&facts),
         file_descriptors(&facts),
         kernel_symbols(&facts),
@@ -195,6 +197,18 @@ fn kernel_programs() -> Check {
         (_, Err(why)) => {
             let what = "wall time, waits for locks and system calls are not timed in the kernel";
             Check::no(name, format!("{what} ({why}): {instead}"), None)
+        }
+    }
+}
+
+/// Stacks of more than 64 KiB.
+fn deep_stacks(facts: &Facts) -> Check {
+    let name = "deep stacks";
+    match deep::check() {
+        Ok(()) => Check::yes(name, "up to 2 MiB of each stack are copied at 99 Hz, 256 KiB at 999"),
+        Err(error) => {
+            let (why, unlock) = explain::deep_stacks(&error, facts);
+            Check::no(name, format!("stacks end after 64 KiB: {why}"), unlock)
         }
     }
 }

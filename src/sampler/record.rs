@@ -4,7 +4,10 @@
 //! length: a short or inconsistent one decodes to `None` and is counted by the caller, so bytes
 //! from a hostile or newer kernel cannot make us panic or read out of bounds.
 
+mod rest;
+
 use perf_event_open_sys::bindings as sys;
+pub use rest::{CHUNK, Chunk, Rest};
 
 /// Bytes of a record's header (`struct perf_event_header`).
 pub const HEADER: usize = 8;
@@ -109,8 +112,10 @@ pub enum UserStack<'a> {
         all: AllRegs<'a>,
         /// The bytes from `regs.sp` upwards; fewer than asked for near the stack's end.
         bytes: &'a [u8],
-        /// The copy is as long as was asked for, so the stack may go on behind it.
+        /// The copy is as long as was asked for.
         full: bool,
+        /// What lies beyond it, as far as that was read at the same moment.
+        rest: Rest<'a>,
     },
 }
 
@@ -276,8 +281,10 @@ pub enum Record<'a> {
         /// It would have run on.
         preempted: bool,
     },
-    /// So many records were lost because the ring was full.
+    /// So many records about processes were lost because their ring was full.
     Lost(u64),
+    /// So many samples were lost because their ring was full.
+    LostSamples(u64),
     /// Code came into the kernel, or left it (`PERF_RECORD_KSYMBOL`): BPF programs, trampolines.
     Ksymbol {
         /// First address.
@@ -330,9 +337,21 @@ impl<'a> Reader<'a> {
 pub fn time_of(header: Header, record: &[u8]) -> Option<u64> {
     let at = match header.kind {
         sys::PERF_RECORD_SAMPLE => HEADER + 24,
+        sys::PERF_RECORD_KSYMBOL => ksymbol_end(record)? + 8,
         _ => record.len().checked_sub(TRAILER - 8)?,
     };
     Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk::<8>()?))
+}
+
+/// Where the trailer of a `PERF_RECORD_KSYMBOL` begins: behind its name, which is filled up to words.
+///
+/// Not before the record's end: for each other event that the same record goes to, of another
+/// recording for instance, the kernel counts the trailer into its size once more
+/// (`perf_event_ksymbol_output` in kernel/events/core.c, up to Linux 6.18 at least).
+fn ksymbol_end(record: &[u8]) -> Option<usize> {
+    const NAME: usize = HEADER + 16;
+    let length = record.get(NAME..)?.iter().position(|&b| b == 0)? + 1;
+    Some(NAME + length.next_multiple_of(8))
 }
 
 /// Identifier of the event that wrote a sample (header included).
@@ -393,7 +412,10 @@ fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
     Some(match abi {
         sys::PERF_SAMPLE_REGS_ABI_NONE => UserStack::None,
         sys::PERF_SAMPLE_REGS_ABI_32 => UserStack::Compat,
-        _ => UserStack::Native { regs, all, bytes, full: bytes.len() as u64 == size && size > 0 },
+        _ => {
+            let full = bytes.len() as u64 == size && size > 0;
+            UserStack::Native { regs, all, bytes, full, rest: Rest::default() }
+        }
     })
 }
 
@@ -422,7 +444,7 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
             r.u64()?;
             Record::Lost(r.u64()?)
         }
-        sys::PERF_RECORD_LOST_SAMPLES => Record::Lost(r.u64()?),
+        sys::PERF_RECORD_LOST_SAMPLES => Record::LostSamples(r.u64()?),
         sys::PERF_RECORD_KSYMBOL => {
             let start = r.u64()?;
             let (len, kind) = r.two_u32()?;

@@ -193,9 +193,10 @@ impl Ring {
 /// Hands out the records of several rings in the order of their times, up to time `until`
 /// (exclusive, `CLOCK_MONOTONIC` nanoseconds), freeing each after `consume` has seen it.
 ///
-/// What is newer stays: another ring may still get a record that is older. Returns the number
+/// What is newer stays: another ring may still get a record that is older. Of records of the same
+/// time, that of the first ring comes first. `consume` is given the ring's index. Returns the number
 /// of records.
-pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(Header, &[u8])) -> u64 {
+pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(usize, Header, &[u8])) -> u64 {
     let mut next = Vec::with_capacity(rings.len());
     for ring in rings.iter_mut() {
         ring.refresh();
@@ -217,7 +218,7 @@ pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(Header, &[u
         let ring = &mut rings[at];
         ring.prefetch_behind(size);
         if let Some((header, bytes)) = ring.peek() {
-            consume(header, bytes);
+            consume(at, header, bytes);
             ring.advance(header.size);
             count += 1;
         }

@@ -1,4 +1,5 @@
-//! How large the rings are: one a CPU, and larger ones where they turn out to be used.
+//! How large the rings are: for each CPU one of samples, larger where it turns out to be used, and
+//! one of the records about processes, which samples cannot fill.
 
 use std::os::fd::RawFd;
 
@@ -12,9 +13,9 @@ use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::{Error, EventSpec, Options, Rate, Stacks};
 
-/// Samples that a ring should hold: a quarter of a second at 999 Hz, and
-/// what as long takes at lower rates.
-const SAMPLES: usize = 256;
+/// Samples that a ring should hold: half a second at 999 Hz, and what as long takes at lower rates;
+/// at higher ones, half of that.
+const SAMPLES: usize = 512;
 
 /// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
 /// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
@@ -34,17 +35,35 @@ const MAX_RINGS: usize = 256 << 20;
 /// Bytes of a sample without the copy of its stack: registers, call chains.
 const SAMPLE: usize = 1024;
 
+/// The rings of records about processes: this part of those of samples, within these limits. A
+/// program that starts takes about 2 KiB.
+const SIDEBAND_PART: usize = 16;
+const MAX_SIDEBAND: usize = 2 << 20;
+
 /// The rings of a session.
 pub struct Rings {
-    /// One a CPU, in their order, then those that were replaced: they may get a last record.
+    /// The rings of records about processes, one a CPU; those of samples, one a CPU in the same
+    /// order; then those that were replaced: they may get a last record. Of records of the same
+    /// time, those about processes come first.
     pub all: Vec<Ring>,
+    cpus: usize,
     /// Bytes of a ring, when those of busy CPUs are still to be replaced by such.
     wider: Option<usize>,
     growing: Option<Growing>,
 }
 
+/// Where events write to, one ring a CPU.
+#[derive(Clone, Copy)]
+pub struct Outputs<'a> {
+    /// Records about processes.
+    pub sideband: &'a [Ring],
+    /// Samples.
+    pub samples: &'a [Ring],
+}
+
 impl Rings {
-    /// One ring a CPU; smaller ones where the user may not lock so much memory, which is noted.
+    /// The rings of each CPU; smaller ones where the user may not lock so much memory, which is
+    /// noted.
     ///
     /// Errors: one line that says what is in the way.
     pub fn open(cpus: &[u32], options: &Options, attacher: &mut Attacher) -> Result<Rings, Error> {
@@ -53,14 +72,30 @@ impl Rings {
         // A period that the kernel chooses begins with a burst.
         let steady = attacher.triggers.iter().all(|t| matches!(t, Trigger::Period(_)));
         let slow = steady && matches!(pace, Pace::Slow(_));
+        let made = |all, wider| Rings { all, cpus: cpus.len(), wider, growing: None };
         if attacher.is_cpu_wide() && slow && wanted > FIRST_RING {
             let mark = FIRST_RING / WIDEN_AT as usize;
-            if let Ok(all) = cpus.iter().map(|&cpu| open_ring(cpu, FIRST_RING, mark)).collect() {
-                return Ok(Rings { all, wider: Some(wanted), growing: None });
+            if let Ok(all) = open_both(cpus, FIRST_RING, mark) {
+                return Ok(made(all, Some(wanted)));
             }
         }
-        let all = open_rings(cpus, pace, wanted, attacher)?;
-        Ok(Rings { all, wider: None, growing: None })
+        Ok(made(open_rings(cpus, pace, wanted, attacher)?, None))
+    }
+
+    /// Where events write to.
+    pub fn outputs(&self) -> Outputs<'_> {
+        let (sideband, rest) = self.all.split_at(self.cpus);
+        Outputs { sideband, samples: &rest[..self.cpus] }
+    }
+
+    /// The rings of records about processes.
+    pub fn sideband(&mut self) -> &mut [Ring] {
+        &mut self.all[..self.cpus]
+    }
+
+    /// The rings of samples, those that were replaced included.
+    pub fn samples(&mut self) -> &mut [Ring] {
+        &mut self.all[self.cpus..]
     }
 
     /// Replaces rings that turn out to be used by larger ones, one at a time and without waiting:
@@ -76,8 +111,8 @@ impl Rings {
         let small = |ring: &Ring| {
             ring.size() < size as u64 && ring.most_waiting() >= ring.size() / WIDEN_AT
         };
-        let Some(at) = (0..attacher.cpus()).find(|&at| small(&self.all[at])) else { return };
-        let cpu = self.all[at].cpu();
+        let Some(at) = self.outputs().samples.iter().position(small) else { return };
+        let cpu = self.outputs().samples[at].cpu();
         let started = ring_owner(cpu, watermark(Pace::Slow(999), size, size))
             .and_then(|owner| Growing::start(at, owner, cpu, size));
         self.keep(started.map(Some), attacher);
@@ -95,7 +130,7 @@ impl Rings {
                 // Some of the events may use it all the same, so it stays.
                 let last = self.all.len() - 1;
                 redirecting.end().map(|()| {
-                    self.all.swap(at, last);
+                    self.all.swap(self.cpus + at, last);
                     None
                 })
             }
@@ -112,6 +147,19 @@ impl Rings {
                 attacher.notes.push(small_rings(FIRST_RING, wanted));
             }
         }
+    }
+
+    /// Those that can be waited for. A ring that events are being redirected to is locked until no
+    /// CPU reads memory that it must not lose (an RCU grace period: 200 ms beside a BPF program that
+    /// is tested), and to ask whether it is readable waits for that lock. It can be read, though.
+    pub fn pollable(&self) -> &[Ring] {
+        let locked = usize::from(self.is_redirecting());
+        &self.all[..self.all.len() - locked]
+    }
+
+    /// One of the rings cannot be waited for.
+    pub fn is_redirecting(&self) -> bool {
+        matches!(self.growing, Some(Growing::Redirecting(..)))
     }
 
     /// Becomes readable when [`Rings::widen`] has something to go on with.
@@ -167,7 +215,7 @@ fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
     };
     let samples = match pace {
         Pace::Slow(hz) => (SAMPLES * hz as usize).div_ceil(999),
-        Pace::Fast => SAMPLES,
+        Pace::Fast => SAMPLES / 2,
         Pace::Unknown => return most,
     };
     let size = samples * dump.max(SAMPLE) * events;
@@ -178,7 +226,7 @@ fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
 /// late.
 fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
     match pace {
-        Pace::Slow(_) if size == wanted => size / 4 * 3,
+        Pace::Slow(_) if size >= wanted => size / 4 * 3,
         Pace::Slow(_) => size / 2,
         _ => size / 4,
     }
@@ -194,9 +242,10 @@ fn open_rings(
     let mut size = wanted;
     loop {
         let mark = watermark(pace, size, wanted);
-        match cpus.iter().map(|&cpu| open_ring(cpu, size, mark)).collect() {
+        match open_both(cpus, size, mark) {
             Ok(rings) => {
-                if size < wanted {
+                // Half of it is enough, if prof comes in time.
+                if size < wanted / 2 {
                     attacher.notes.push(small_rings(size, wanted));
                 }
                 return Ok(rings);
@@ -208,6 +257,22 @@ fn open_rings(
             Err((e, refused)) => return Err(Error::other(explain(&e, refused))),
         }
     }
+}
+
+/// The rings of records about processes and those of samples, which have `size` bytes each.
+fn open_both(
+    cpus: &[u32],
+    size: usize,
+    watermark: usize,
+) -> Result<Vec<Ring>, (std::io::Error, Wanted)> {
+    let other = sideband_size(size);
+    let sideband = cpus.iter().map(|&cpu| open_ring(cpu, other, other / 4));
+    sideband.chain(cpus.iter().map(|&cpu| open_ring(cpu, size, watermark))).collect()
+}
+
+/// Bytes of a ring of records about processes beside one of samples.
+fn sideband_size(samples: usize) -> usize {
+    (samples / SIDEBAND_PART).clamp(ring::LEAST, MAX_SIDEBAND)
 }
 
 fn open_ring(cpu: u32, size: usize, watermark: usize) -> Result<Ring, (std::io::Error, Wanted)> {
@@ -226,7 +291,7 @@ fn small_rings(size: usize, wanted: usize) -> String {
          the locked-memory limit; as root: sysctl kernel.perf_event_mlock_kb={}",
         size >> 10,
         wanted >> 10,
-        (wanted >> 10) + 4
+        ((wanted + sideband_size(wanted)) >> 10) + 8
     )
 }
 
@@ -243,10 +308,10 @@ mod tests {
         const MIB: usize = 1 << 20;
         let dwarf = |dump| Stacks::Dwarf { dump };
         let of = |stacks, pace, cpus| ring_size(stacks, pace, 1, cpus) / MIB;
-        assert_eq!(of(dwarf(16 << 10), Pace::Slow(999), 2), 4);
+        assert_eq!(of(dwarf(16 << 10), Pace::Slow(999), 2), 8);
         assert_eq!(of(dwarf(64 << 10), Pace::Slow(999), 2), 16);
-        assert_eq!(of(dwarf(64 << 10), Pace::Slow(99), 2), 2);
-        assert_eq!(of(dwarf(64 << 10), Pace::Slow(499), 2), 8);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow(99), 2), 4);
+        assert_eq!(of(dwarf(64 << 10), Pace::Slow(499), 2), 16);
         assert_eq!(of(Stacks::FramePointer, Pace::Fast, 2), 2);
         assert_eq!(of(Stacks::FramePointer, Pace::Unknown, 2), 16);
         assert_eq!(of(dwarf(64 << 10), Pace::Slow(999), 48), 4);

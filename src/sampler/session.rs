@@ -1,6 +1,8 @@
 //! A running recording: rings, events, and the order of what they say.
 
+mod hotplug;
 mod programs;
+mod targets;
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,9 @@ use perf_event_open_sys::bindings as sys;
 
 use super::attach::{Attacher, THINNED, Who};
 use super::attr::{self, Trigger};
-use super::bpf::Told;
+use super::bpf::btf::Btf;
+use super::bpf::deep::DeepStacks;
+use super::bpf::filter::Filter;
 use super::events::Kind;
 use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
@@ -16,16 +20,20 @@ use super::record::{self, Header, Layout, Record};
 use super::ring::{self, Ring};
 use super::rings::Rings;
 use super::spans::SpanSet;
-use super::{Error, Event, EventSpec, Options, Rate, Target, target};
+use super::{Error, Event, EventSpec, Options, Target};
 use crate::os;
-use crate::process::procfs;
+use hotplug::Hotplug;
 use programs::Programs;
+use targets::{attach, cpus, filter, new_attacher};
 
 /// Records newer than this may still be overtaken by older ones of another CPU.
 const SETTLE_NANOS: u64 = 2_000_000;
 
 /// Where all CPUs are busy, to move out of the target's way is of no use for long.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Milliseconds until a ring that cannot be waited for is read.
+const WAIT_FOR_LOCKED_RING_MS: i32 = 10;
 
 /// Switches a second that are each sampled with their stack, which costs the target some
 /// microseconds.
@@ -39,8 +47,10 @@ pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
 pub struct Stats {
     /// Samples handed out.
     pub samples: u64,
-    /// Records lost because a ring was full.
+    /// Samples lost because a ring was full.
     pub lost: u64,
+    /// Records about processes lost because a ring was full.
+    pub lost_records: u64,
     /// Times that the kernel throttled an event.
     pub throttled: u64,
     /// Records that contradict themselves.
@@ -56,7 +66,12 @@ pub struct Session {
     layouts: Vec<Layout>,
     /// When whole CPUs are sampled for the sake of these.
     filter: Option<ProcessFilter>,
+    /// By what was read from the rings.
     stats: Stats,
+    /// Lost samples as the kernel counted them by the end.
+    lost_by_events: u64,
+    /// Threads and processes that the target has started.
+    births: u64,
     /// The events count the target's work and nothing else; those of whole CPUs count idle time.
     counts_target: bool,
     /// Each event as the kernel counted it, known after [`Session::stop`].
@@ -66,6 +81,7 @@ pub struct Session {
     /// Only some of the switches are sampled.
     thinned: bool,
     programs: Programs,
+    hotplug: Hotplug,
     /// When the rings were last read.
     drained: Instant,
     /// Processes that were attached to at the beginning.
@@ -73,27 +89,33 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens everything; sampling has begun when this returns (for a command: begins when it
-    /// is let go, so its pid is given).
+    /// Opens everything; sampling begins with [`Session::begin`] (and for a command when it is let go
+    /// after that, so its pid is given).
     ///
     /// Errors: one line that says what is in the way.
     pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
         let cpus = cpus(options)?;
+        // The kernel checks each program for a while.
         let mut programs = Programs::load(options);
+        os::pause_briefly();
         let (mut attacher, filtered) = new_attacher(options, &cpus, programs.told())?;
+        os::pause_briefly();
         let mut rings = Rings::open(&cpus, options, &mut attacher)?;
         let everywhere = matches!(options.target, Target::Everything) || filtered;
         if !everywhere {
-            attacher.open_anywhere(&rings.all)?;
+            attacher.open_anywhere(rings.outputs())?;
         }
         let (filter, pids) = if filtered {
-            let opened = attacher.open(Who::Cpu, &rings.all);
+            // Where it is not to be had, the samples of others fill the rings, too.
+            attacher.filter = Btf::of_kernel().and_then(|kernel| Filter::load(&kernel)).ok();
+            let opened = attacher.open(Who::Cpu, rings.outputs());
             opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
-            filter(options, command)?
+            filter(options, command, attacher.filter.as_ref())?
         } else {
-            (None, attach(&mut attacher, options, command, &mut rings.all)?)
+            (None, attach(&mut attacher, options, command, &mut rings)?)
         };
-        programs.begin(&attacher, &rings.all, (options, &pids), command)?;
+        os::pause_briefly();
+        programs.begin(&attacher, rings.outputs().samples, (options, &pids), command)?;
         let layouts = attacher
             .events
             .iter()
@@ -110,14 +132,22 @@ impl Session {
             layouts,
             filter,
             stats,
+            lost_by_events: 0,
+            births: 0,
             counts_target,
             counts,
             took_turns,
             thinned,
             programs,
+            hotplug: Hotplug::new(options, cpus),
             drained: Instant::now(),
             pids,
         })
+    }
+
+    /// Sampling begins.
+    pub fn begin(&mut self) {
+        self.attacher.begin();
     }
 
     /// The events that are sampled, defaults resolved.
@@ -144,11 +174,40 @@ impl Session {
         }
     }
 
+    /// Samples that are lost are the target's, and all of those are counted.
+    pub fn loses_only_the_targets(&self) -> bool {
+        self.filter.is_none() || self.attacher.filter.as_ref().is_some_and(Filter::is_complete)
+    }
+
     /// After [`Session::stop`]: a clock's time as the kernel counted it, that is the CPU time of
     /// the target in nanoseconds; `None` where the events count more than the target's.
     pub fn cpu_time(&self) -> Option<u64> {
         let clock = self.attacher.events.first()?.kind == Kind::Clock && self.counts_target;
         self.counts.first().copied().filter(|_| clock)
+    }
+
+    /// Most samples by which the target's CPU time may exceed its samples because its threads end
+    /// before the next one is due: one for each event of a thread.
+    pub fn cut_short(&self) -> u64 {
+        let births = if self.is_cpu_wide() { 0 } else { self.births };
+        self.attacher.descriptors(0).len() as u64 + births * self.cpus().len() as u64
+    }
+
+    /// A BPF program is at the sampling events. The kernel takes no sample where another one is
+    /// interrupted, or `bpf(2)` (`bpf_overflow_handler` in `kernel/events/core.c`), and does not
+    /// count that.
+    pub fn has_programs_at_samples(&self) -> bool {
+        self.is_filtered() || self.deep().is_attached()
+    }
+
+    /// A program at the sampling events chooses what is sampled.
+    pub fn is_filtered(&self) -> bool {
+        self.attacher.filter.is_some()
+    }
+
+    /// The CPUs that are sampled.
+    pub fn cpus(&self) -> &[u32] {
+        self.attacher.cpus()
     }
 
     /// After [`Session::stop`]: events whose samples do not add up to what the kernel counted, with
@@ -180,7 +239,7 @@ impl Session {
     /// Samples of this event may have been lost, and its values are scaled to what the kernel
     /// counted.
     pub fn makes_up_for_losses(&self, event: usize) -> bool {
-        self.stats.lost > 0 && self.attacher.events[event].is_each_time()
+        self.stats().lost > 0 && self.attacher.events[event].is_each_time()
     }
 
     /// Sentences for the user about fallbacks and os.
@@ -193,29 +252,47 @@ impl Session {
         self.attacher.features.kernel
     }
 
-    /// The counters so far.
+    /// The counters so far. What the kernel has counted and what its records say is the same: some
+    /// records are read after [`Session::stop`].
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { lost: self.stats.lost.max(self.lost_by_events), ..self.stats }
+    }
+
+    /// What became of stacks that go on beyond the kernel's copies of them.
+    pub fn deep(&self) -> &DeepStacks {
+        &self.attacher.deep
     }
 
     /// Bytes of all rings.
     pub fn ring_bytes(&self) -> u64 {
-        self.rings.all.iter().map(Ring::size).sum()
+        self.rings.all.iter().map(Ring::size).sum::<u64>() + self.attacher.deep.ring_bytes()
     }
 
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
     /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
     pub fn wait(&mut self, others: &[i32], timeout_ms: i32) -> bool {
         let growing = self.rings.growing_fd();
-        let own = self.rings.all.iter().map(Ring::fd).chain(growing);
+        let deep = self.attacher.deep.fd();
+        let rings = self.rings.pollable();
+        let deep_at = rings.len() + usize::from(growing.is_some());
+        let own = rings.iter().map(Ring::fd).chain(growing).chain(deep);
         let fds = own.chain(others.iter().copied());
         let mut fds: Vec<libc::pollfd> =
             fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // What was held back is not signalled again: look soon while a ring fills.
-        let filling = self.rings.all.iter().any(|r| r.waiting() * 4 > r.size());
-        os::poll(&mut fds, if filling { timeout_ms.min(2) } else { timeout_ms });
+        let filling = self.rings.all.iter().any(|r| r.waiting() * 4 > r.size())
+            || self.attacher.deep.is_filling();
+        let most = match (filling, self.rings.is_redirecting()) {
+            (true, _) => 2,
+            (_, true) => WAIT_FOR_LOCKED_RING_MS,
+            _ => timeout_ms,
+        };
+        os::poll(&mut fds, timeout_ms.min(most));
+        if deep.is_some() && fds[deep_at].revents != 0 {
+            self.attacher.deep.found_readable();
+        }
         // The CPU whose ring has filled is the target's.
-        let filled = fds.iter().zip(&self.rings.all).find(|(fd, _)| fd.revents != 0);
+        let filled = fds.iter().zip(rings).find(|(fd, _)| fd.revents != 0);
         if let Some((_, ring)) = filled
             && self.moved.is_none_or(|at| at.elapsed() > MOVE_AGAIN)
             && os::leave_cpu(ring.cpu())
@@ -245,18 +322,31 @@ impl Session {
             self.thin_switches();
         }
         let lost = self.stats.lost;
-        let Session { attacher, rings, layouts, filter, stats, .. } = self;
-        ring::drain(&mut rings.all, until, |header, bytes| {
+        let Session { attacher, rings, layouts, filter, stats, births, .. } = self;
+        let mut deep = std::mem::take(&mut attacher.deep);
+        deep.begin();
+        let sideband = rings.outputs().sideband.len();
+        ring::drain(&mut rings.all, until, |ring, header, bytes| {
             match decode(attacher, layouts, header, bytes) {
                 Some(event) => {
+                    let event = match event {
+                        Event::Other(Record::Lost(n)) if ring >= sideband => {
+                            Event::Other(Record::LostSamples(n))
+                        }
+                        event => event,
+                    };
                     if filter.as_mut().is_none_or(|f| f.admits(&event)) {
                         count(stats, &attacher.events, &event);
-                        consume(record::time_of(header, bytes).unwrap_or(0), event);
+                        *births += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
+                        let time = record::time_of(header, bytes).unwrap_or(0);
+                        deep.complete(event, |event| consume(time, event));
                     }
                 }
                 None => stats.damaged += 1,
             }
         });
+        deep.end(until);
+        attacher.deep = deep;
         self.drained = Instant::now();
         if self.stats.lost > lost {
             self.thin_switches();
@@ -267,16 +357,19 @@ impl Session {
     /// ring faster than it is read.
     fn switch_often(&mut self) -> bool {
         let used = |part: u64| move |ring: &Ring| ring.filled() * part > ring.size();
-        if self.thinned || self.switch_event().is_none() || !self.rings.all.iter().any(used(4)) {
+        if self.thinned
+            || self.switch_event().is_none()
+            || !self.rings.samples().iter().any(used(4))
+        {
             return false;
         }
         let mut samples = 0;
-        for ring in &mut self.rings.all {
+        for ring in self.rings.samples() {
             ring.refresh();
             ring.scan(|header, _| samples += u32::from(header.kind == sys::PERF_RECORD_SAMPLE));
         }
         let rate = f64::from(samples) / self.drained.elapsed().as_secs_f64().max(1e-6);
-        rate > MOST_SWITCHES || self.rings.all.iter().any(used(2))
+        rate > MOST_SWITCHES || self.rings.samples().iter().any(used(2))
     }
 
     fn thin_switches(&mut self) {
@@ -312,14 +405,18 @@ impl Session {
 
     /// Stops the events; what is in the rings stays for a last [`Session::drain`].
     pub fn stop(&mut self) {
+        // The kernel takes some time to end the programs, and nobody reads the rings then. The sums of
+        // a thread that ends are needed until there are no more.
+        self.attacher.disable_except(Kind::Ended);
         self.end_of_programs();
+        self.attacher.notes.extend(self.hotplug.notes());
         self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {
             // An event whose thread is gone cannot be stopped, and need not.
             let _ = counter.disable();
         }
         let totals = self.attacher.totals();
-        self.stats.lost = self.stats.lost.max(totals.lost);
+        self.lost_by_events = totals.lost;
         for (spec, counted) in self.attacher.events.iter().zip(&totals.events) {
             let scaled = counted.scaled().filter(|_| spec.kind == Kind::Hardware);
             self.counts.push(scaled.unwrap_or(counted.count));
@@ -340,7 +437,8 @@ fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>) {
     match event {
         // What ends a span is no sample of its own.
         Event::Sample { event, .. } => stats.samples += u64::from(events[*event].stack),
-        Event::Other(Record::Lost(n)) => stats.lost += n,
+        Event::Other(Record::LostSamples(n)) => stats.lost += n,
+        Event::Other(Record::Lost(n)) => stats.lost_records += n,
         Event::Other(Record::Throttle) => stats.throttled += 1,
         Event::Other(_) => {}
     }
@@ -364,131 +462,5 @@ fn decode<'a>(
     Some(Event::Sample { event, weight, sample })
 }
 
-fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
-    let online = procfs::online_cpus();
-    let Some(wanted) = &options.cpus else { return Ok(online) };
-    if let Some(missing) = wanted.iter().find(|c| !online.contains(c)) {
-        let last = online.last().copied().unwrap_or(0);
-        return Err(Error::usage(format!(
-            "CPU {missing} is not online; this machine has {} CPUs up to number {last}",
-            online.len()
-        )));
-    }
-    Ok(wanted.clone())
-}
-
-/// Decides between events on whole CPUs (true) and events on the target's threads.
-///
-/// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
-/// costs the others little: CPU time only, at no more than about 1,000 Hz.
-///
-/// `told`: what programs in the kernel tell.
-fn new_attacher(options: &Options, cpus: &[u32], told: Told) -> Result<(Attacher, bool), Error> {
-    let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
-    let no_event = !options.cpu && !options.switches && options.events.is_empty();
-    let cpu_time =
-        options.events.iter().all(|e| e.kind == Kind::Clock) && !(no_event && options.beside);
-    let seldom = match options.rate {
-        Rate::Frequency(hz) => hz <= 1_000_000_000 / CPU_WIDE_PERIOD,
-        Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
-        Rate::Max => false,
-    };
-    let grouped = options.events.iter().any(|e| e.leader);
-    let each_time =
-        (options.switches && !told.wall) || options.spans.iter().any(|of| !of.is_told(told));
-    let clock_alone = cpu_time && !grouped && !each_time;
-    if processes && options.inherit && clock_alone && seldom {
-        match Attacher::new(options, cpus.to_vec(), true, told) {
-            Ok(attacher) if attacher.features.kernel && attacher.has_all_events() => {
-                return Ok((attacher, true));
-            }
-            // Not permitted: the target's own threads may be.
-            _ => {}
-        }
-    }
-    let cpu_wide = matches!(options.target, Target::Everything | Target::Cgroup(_));
-    Ok((Attacher::new(options, cpus.to_vec(), cpu_wide, told)?, false))
-}
-
-/// The target's processes as a filter of what happens on all CPUs.
-fn filter(
-    options: &Options,
-    command: Option<i32>,
-) -> Result<(Option<ProcessFilter>, Vec<i32>), Error> {
-    match (&options.target, command) {
-        (_, Some(pid)) => Ok((Some(ProcessFilter::after_exec(pid)), vec![pid])),
-        (Target::Processes { pids, tree }, None) => {
-            target::check_processes(pids)?;
-            let mut pids = pids.clone();
-            if *tree {
-                let more = procfs::descendants(&pids);
-                pids.extend(more);
-            }
-            Ok((Some(ProcessFilter::of(&pids)), pids))
-        }
-        _ => Ok((None, Vec::new())),
-    }
-}
-
-/// Opens the events on the target; returns the processes that were there.
-fn attach(
-    attacher: &mut Attacher,
-    options: &Options,
-    command: Option<i32>,
-    rings: &mut [Ring],
-) -> Result<Vec<i32>, Error> {
-    match &options.target {
-        Target::Everything => {
-            let opened = attacher.open(Who::Cpu, rings);
-            opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
-            Ok(Vec::new())
-        }
-        Target::Cgroup(path) => {
-            let folder = target::open_cgroup(path)?;
-            let opened = attacher.open(Who::Cgroup(&folder), rings);
-            let wanted = Wanted::Cgroup(path.display().to_string());
-            opened.map_err(|e| Error::other(explain(&e, wanted)))?;
-            Ok(Vec::new())
-        }
-        Target::Threads(tids) => attach_threads(attacher, tids, rings),
-        Target::Command(_) => {
-            let pid = command.expect("a command was started before");
-            let opened = attacher.open(Who::Thread(pid), rings);
-            opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))?;
-            Ok(vec![pid])
-        }
-        Target::Processes { pids, tree } => {
-            let mut pids = pids.clone();
-            if *tree {
-                let more = procfs::descendants(&pids);
-                pids.extend(more);
-            }
-            let threads = pids.iter().map(|&p| procfs::threads(p).map_or(0, |t| t.len())).sum();
-            attacher.reserve_files(threads)?;
-            if attacher.attach_processes(&pids, rings)? == 0 {
-                return Err(target::gone("process", pids[0]));
-            }
-            Ok(pids)
-        }
-    }
-}
-
-fn attach_threads(
-    attacher: &mut Attacher,
-    tids: &[i32],
-    rings: &mut [Ring],
-) -> Result<Vec<i32>, Error> {
-    attacher.reserve_files(tids.len())?;
-    let mut pids = Vec::new();
-    for &tid in tids {
-        let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
-        let opened = attacher.open(Who::Thread(tid), rings);
-        if !opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))? {
-            return Err(target::gone("thread", tid));
-        }
-        if !pids.contains(&pid) {
-            pids.push(pid);
-        }
-    }
-    Ok(pids)
-}
+#[cfg(test)]
+mod tests;

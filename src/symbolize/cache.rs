@@ -15,6 +15,8 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 pub use key::Key;
+#[cfg(fuzzing)]
+pub use stored::fuzz_kept_names;
 pub use stored::{Merged, Stored};
 
 use crate::os::uid;

@@ -4,16 +4,20 @@
 //! fetched is not fetched again, and the other way round.
 
 use std::fmt;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use ureq::Agent;
+use ureq::http::{Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Body, Error};
+
+use super::private::Folder;
 
 /// How long a server may take to be reached.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -27,6 +31,21 @@ const NOTICE: Duration = Duration::from_millis(50);
 
 /// How long a server's word counts that it does not know a build id (elfutils' default).
 const MISS: Duration = Duration::from_secs(600);
+
+/// How long a download may take, unless `DEBUGINFOD_MAXTIME` says otherwise: so long in any case,
+/// and as long as it brings so many bytes a second.
+const TIME: Duration = Duration::from_secs(90);
+const SLOW: u64 = 128 << 10;
+
+/// How long all downloads together may take, and bytes that they may bring.
+const TIME_OF_ALL: Duration = Duration::from_secs(600);
+const BYTES_OF_ALL: u64 = 8 << 30;
+
+/// How often a server may point elsewhere.
+const MAX_REDIRECTS: usize = 3;
+
+/// What the file with the debug information is called in the cache.
+const NAME: &str = "debuginfo";
 
 /// Larger files are refused, unless `DEBUGINFOD_MAXSIZE` says otherwise.
 const MAX_SIZE: u64 = 4 << 30;
@@ -53,11 +72,18 @@ pub struct Debuginfod {
     cache: PathBuf,
     /// Nobody waits for it any more.
     abandoned: AtomicBool,
+    /// Threads that wait for a server.
+    waiting: AtomicUsize,
+    /// When the first download began, and bytes of all.
+    began: OnceLock<Instant>,
 }
 
 struct Client {
     agent: Agent,
     max_size: u64,
+    max_time: Option<Duration>,
+    /// Bytes that may still come.
+    left: AtomicU64,
     progress: Box<dyn Fn(Download<'_>) + Send + Sync>,
 }
 
@@ -78,6 +104,8 @@ pub struct Environment {
     pub timeout: Option<Duration>,
     /// `DEBUGINFOD_MAXSIZE`, in bytes.
     pub max_size: Option<u64>,
+    /// `DEBUGINFOD_MAXTIME`.
+    pub max_time: Option<Duration>,
 }
 
 impl Environment {
@@ -93,6 +121,7 @@ impl Environment {
                 .map_or_else(|| folder().join("debuginfod_client"), PathBuf::from),
             timeout: number("DEBUGINFOD_TIMEOUT").map(Duration::from_secs),
             max_size: number("DEBUGINFOD_MAXSIZE"),
+            max_time: number("DEBUGINFOD_MAXTIME").map(Duration::from_secs),
         }
     }
 }
@@ -118,11 +147,15 @@ impl Debuginfod {
             .timeout_connect(Some(CONNECT.min(silence)))
             .timeout_recv_response(Some(silence))
             .timeout_per_read(Some(silence))
+            // They are followed by this module.
+            .max_redirects(0)
             .tls_config(tls);
         let server = |url: &String| (url.trim_end_matches('/').to_owned(), None);
         let client = Client {
             agent: config.build().new_agent(),
             max_size: environment.max_size.unwrap_or(MAX_SIZE),
+            max_time: environment.max_time,
+            left: AtomicU64::new(BYTES_OF_ALL),
             progress: Box::new(progress),
         };
         Debuginfod {
@@ -131,12 +164,15 @@ impl Debuginfod {
             refused: Mutex::default(),
             cache: environment.cache.clone(),
             abandoned: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            began: OnceLock::new(),
         }
     }
 
-    /// Waits for no server any more, now and later.
-    pub fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Relaxed);
+    /// Waits for no server any more, now and later. Whether it did.
+    pub fn abandon(&self) -> bool {
+        let before = self.abandoned.swap(true, Ordering::Relaxed);
+        !before && self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// What went wrong, one sentence each.
@@ -148,55 +184,94 @@ impl Debuginfod {
         servers.iter().filter_map(trouble).chain(refused.iter().cloned()).collect()
     }
 
-    /// A file that was given is not what was asked for: it is forgotten.
-    pub fn refuse(&self, build_id: &str, file: &Path) {
-        let _ = fs::remove_file(file);
+    fn trouble(&self, what: String) {
         let mut refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
-        refused.push(format!("what debuginfod has as build id {build_id} is another file"));
+        if !refused.contains(&what) {
+            refused.push(what);
+        }
     }
 
-    /// The file with the debug information of a build, from the cache or a server. Nobody has
-    /// checked yet that it is.
-    pub fn debug_file(&self, build_id: &str) -> Option<PathBuf> {
+    /// A file that was given is not what was asked for: it is forgotten.
+    pub fn refuse(&self, build_id: &str) {
+        let folder = Folder::open(&self.cache).and_then(|all| all.existing(Path::new(build_id)));
+        let _ = folder.and_then(|folder| folder.remove(Path::new(NAME)));
+        self.trouble(format!("what debuginfod has as build id {build_id} is another file"));
+    }
+
+    /// The file with the debug information of a build, from the cache or a server, and where it is
+    /// kept. Nobody has checked yet that it is.
+    pub fn debug_file(&self, build_id: &str) -> Option<(PathBuf, File)> {
         // It becomes part of a path and of a URL.
         let hex = build_id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if !hex || !(8..=128).contains(&build_id.len()) {
             return None;
         }
-        let folder = self.cache.join(build_id);
-        let file = folder.join("debuginfo");
-        match fs::metadata(&file) {
-            Ok(known) if known.len() > 0 => return Some(file),
-            Ok(known) => {
-                let age = known.modified().ok().and_then(|t| t.elapsed().ok());
-                if age.is_some_and(|age| age < MISS) {
-                    return None;
-                }
+        let path = self.cache.join(build_id).join(NAME);
+        let cached = Folder::open(&self.cache)
+            .and_then(|all| all.existing(Path::new(build_id)))
+            .and_then(|folder| folder.file(Path::new(NAME)));
+        if let Ok((file, known)) = cached {
+            if known.len() > 0 {
+                return Some((path, file));
             }
-            Err(_) => {}
+            let age = known.modified().ok().and_then(|t| t.elapsed().ok());
+            if age.is_some_and(|age| age < MISS) {
+                return None;
+            }
+        }
+        if self.began.get_or_init(Instant::now).elapsed() > TIME_OF_ALL {
+            self.trouble("debuginfod: the time for all downloads was over (10 minutes)".into());
+            return None;
         }
         let known = self.servers.lock().unwrap_or_else(|e| e.into_inner()).len();
         let mut all_answered = known > 0;
         for server in 0..known {
-            match self.ask(server, build_id, &folder, &file) {
-                Answer::Here => return Some(file),
+            match self.ask(server, build_id) {
+                Answer::Here(file) => return Some((path, file)),
                 Answer::Unknown => {}
                 Answer::Trouble => all_answered = false,
             }
         }
         if all_answered {
-            self.note_miss(&folder, &file);
+            // An empty file, as elfutils' client leaves it.
+            let left = self.folder(build_id).and_then(|f| f.leave_empty(Path::new(NAME)));
+            self.kept(left);
         }
         None
     }
 
-    fn ask(&self, server: usize, build_id: &str, folder: &Path, file: &Path) -> Answer {
+    /// Where the files of a build are kept.
+    fn folder(&self, build_id: &str) -> io::Result<Folder> {
+        Folder::make(&self.cache)?.sub(Path::new(build_id))
+    }
+
+    /// That nothing can be kept does no harm, but takes time at each recording.
+    fn kept(&self, result: io::Result<()>) {
+        if let Err(e) = result {
+            let cache = self.cache.display();
+            self.trouble(format!("debug files are not kept in {cache}: {e}"));
+        }
+    }
+
+    fn ask(&self, server: usize, build_id: &str) -> Answer {
         let lock = || self.servers.lock().unwrap_or_else(|e| e.into_inner());
         let (base, None) = lock()[server].clone() else { return Answer::Trouble };
         let url = format!("{base}/buildid/{build_id}/debuginfo");
-        match self.fetch(url, folder.to_owned(), file.to_owned()) {
-            Ok(true) => Answer::Here,
-            Ok(false) => Answer::Unknown,
+        let folder = self.folder(build_id);
+        // It has no name until it is whole, so that nothing is left of it in any case.
+        let into = match &folder {
+            Ok(folder) => tempfile::tempfile_in(folder.path(Path::new("."))),
+            Err(_) => tempfile::tempfile(),
+        };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let fetched = into.map_err(|e| e.to_string()).and_then(|into| self.fetch(url, into));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        match fetched {
+            Ok(Some(file)) => {
+                self.kept(folder.and_then(|folder| folder.name(&file, Path::new(NAME))));
+                Answer::Here(file)
+            }
+            Ok(None) => Answer::Unknown,
             Err(why) => {
                 lock()[server].1 = Some(why);
                 Answer::Trouble
@@ -204,12 +279,12 @@ impl Debuginfod {
         }
     }
 
-    /// Returns false when the server does not have the file. A request cannot be ended early, so
-    /// it has a thread of its own.
-    fn fetch(&self, url: String, folder: PathBuf, file: PathBuf) -> Result<bool, String> {
+    /// The file, written to `into`; `None` when the server does not have it. A request cannot be
+    /// ended early, so it has a thread of its own.
+    fn fetch(&self, url: String, into: File) -> Result<Option<File>, String> {
         let client = self.client.clone();
         let (sender, result) = mpsc::channel();
-        let work = move || drop(sender.send(client.fetch(&url, &folder, &file)));
+        let work = move || drop(sender.send(client.fetch(&url, into)));
         let thread = std::thread::Builder::new().name("debuginfod".into()).spawn(work);
         thread.map_err(|e| e.to_string())?;
         loop {
@@ -225,37 +300,47 @@ impl Debuginfod {
             }
         }
     }
-
-    /// An empty file, as elfutils' client leaves it; that it cannot be written does no harm.
-    fn note_miss(&self, folder: &Path, file: &Path) {
-        let _ = fs::create_dir_all(folder).and_then(|()| fs::write(file, b""));
-    }
 }
 
 impl Client {
-    fn fetch(&self, url: &str, folder: &Path, file: &Path) -> Result<bool, String> {
+    fn fetch(&self, url: &str, into: File) -> Result<Option<File>, String> {
         (self.progress)(Download { url, bytes: 0, total: None, done: false });
-        let answer = self.transfer(url, folder, file);
+        let answer = self.transfer(url, into);
         (self.progress)(Download { url, bytes: 0, total: None, done: true });
         answer
     }
 
-    fn transfer(&self, url: &str, folder: &Path, file: &Path) -> Result<bool, String> {
-        let response = match self.agent.get(url).call() {
-            Ok(response) => response,
-            Err(ureq::Error::StatusCode(404)) => return Ok(false),
-            Err(e) => return Err(e.to_string()),
-        };
+    /// What a server answers, or the one that it points to.
+    fn response(&self, url: &str) -> Result<Option<Response<Body>>, String> {
+        let mut url = url.to_owned();
+        for _ in 0..=MAX_REDIRECTS {
+            let response = match self.agent.get(&url).call() {
+                Ok(response) => response,
+                Err(Error::StatusCode(404)) => return Ok(None),
+                Err(e) => return Err(e.to_string()),
+            };
+            if !response.status().is_redirection() {
+                return Ok(Some(response));
+            }
+            let location = response.headers().get(header::LOCATION);
+            let location = location.and_then(|l| l.to_str().ok()).unwrap_or_default();
+            url = redirected(&url, location)
+                .ok_or_else(|| format!("it points to {location:?}, which is not followed"))?;
+        }
+        Err("it points elsewhere too often".to_owned())
+    }
+
+    fn transfer(&self, url: &str, mut into: File) -> Result<Option<File>, String> {
+        let began = Instant::now();
+        let Some(response) = self.response(url)? else { return Ok(None) };
         let body = response.into_body();
         let total = body.content_length();
-        let too_large = || format!("a file of more than {} MiB", self.max_size >> 20);
-        if total.is_some_and(|n| n > self.max_size) {
+        let max_size = self.max_size.min(self.left.load(Ordering::Relaxed));
+        let too_large = || format!("a file of more than {} MiB", max_size >> 20);
+        if total.is_some_and(|n| n > max_size) {
             return Err(too_large());
         }
-        let here = |e: io::Error| format!("{}: {e}", folder.display());
-        fs::create_dir_all(folder).map_err(here)?;
-        let mut half = tempfile::NamedTempFile::new_in(folder).map_err(here)?;
-        let mut from = body.into_with_config().limit(self.max_size + 1).reader();
+        let mut from = body.into_with_config().limit(max_size + 1).reader();
         let (mut buffer, mut bytes) = (vec![0; 1 << 16], 0);
         let mut copy = || loop {
             let n = from.read(&mut buffer).map_err(|e| e.to_string())?;
@@ -263,23 +348,75 @@ impl Client {
                 return Ok(());
             }
             bytes += n as u64;
-            if bytes > self.max_size {
+            if bytes > max_size {
                 return Err(too_large());
             }
-            half.write_all(&buffer[..n]).map_err(here)?;
+            let time = self.max_time.unwrap_or(TIME + Duration::from_secs(bytes / SLOW));
+            if began.elapsed() > time {
+                return Err(format!("too slow: {bytes} bytes in {} s", time.as_secs()));
+            }
+            into.write_all(&buffer[..n]).map_err(|e| e.to_string())?;
             (self.progress)(Download { url, bytes, total, done: false });
         };
         copy()?;
         if total.is_some_and(|n| n != bytes) || bytes == 0 {
             return Err(format!("the download ended after {bytes} bytes"));
         }
-        half.persist(file).map_err(|e| here(e.error))?;
-        Ok(true)
+        self.left.fetch_sub(bytes.min(max_size), Ordering::Relaxed);
+        Ok(Some(into))
     }
 }
 
+/// Where a server's redirection leads to, if it is followed: on the same host, or encrypted to
+/// another, so that no server can make this machine ask others in its network what it likes.
+fn redirected(from: &str, location: &str) -> Option<String> {
+    let host = |url: &str| {
+        let (scheme, rest) = url.split_once("://")?;
+        let host = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
+        (!host.contains('@') && !host.is_empty()).then_some((scheme.to_ascii_lowercase(), host))
+    };
+    let (scheme, old) = host(from)?;
+    if location.starts_with('/') && !location.starts_with("//") {
+        return Some(format!("{scheme}://{old}{location}"));
+    }
+    let (new_scheme, new) = host(location)?;
+    let followed = match new_scheme.as_str() {
+        "https" => true,
+        "http" => scheme == "http" && new == old,
+        _ => false,
+    };
+    followed.then(|| location.to_owned())
+}
+
 enum Answer {
-    Here,
+    Here(File),
     Unknown,
     Trouble,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redirected;
+
+    #[test]
+    fn redirections_lead_to_no_other_host_without_encryption() {
+        let to = |from, location| redirected(from, location);
+        let here = "http://a.example:80/buildid/x";
+        assert_eq!(to(here, "/y").as_deref(), Some("http://a.example:80/y"));
+        assert!(to(here, "http://A.example:80/y").is_some());
+        assert!(to(here, "https://b.example/y").is_some());
+        for location in [
+            "http://127.0.0.1/y",
+            "http://169.254.169.254/latest",
+            "http://a.example/y",
+            "file:///etc/passwd",
+            "//b.example/y",
+            "https://a@b/y",
+            "",
+            "y",
+        ] {
+            assert_eq!(to(here, location), None, "{location}");
+        }
+        assert_eq!(to("https://a.example/x", "http://a.example/x"), None);
+    }
 }

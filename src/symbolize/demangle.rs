@@ -1,12 +1,9 @@
 //! Mangled names made readable, each distinct name once.
 
-use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 use rustc_hash::FxHashMap;
 
-use crate::profile::{StrId, StringTable};
-
-/// Longest readable name. A mangled name of a few bytes can stand for gigabytes.
-const MAX_NAME: usize = 16 << 10;
+use super::itanium::{self, MAX_NAME, Mangled};
+use crate::profile::{Profile, StrId, StringTable};
 
 /// Readable names of the strings of one table.
 #[derive(Default)]
@@ -31,67 +28,70 @@ pub fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R")
 }
 
-/// The readable form of a mangled name; `None` when it is not mangled, or damaged.
+/// The readable form of a mangled name; `None` when it is not mangled, or damaged, or stands for too
+/// much.
 ///
 /// Functions lose their parameters and return types, as in pprof: they are in `system_name`.
 pub fn demangle(name: &str) -> Option<String> {
-    with(name, false)
+    with(name, false).ok()
 }
 
 /// As [`demangle`], with parameters, return types and hashes.
 pub fn full(name: &str) -> Option<String> {
-    with(name, true)
+    with(name, true).ok()
 }
 
-fn with(name: &str, all: bool) -> Option<String> {
+/// The functions of `profile` that keep their mangled names because these stand for too much.
+pub fn refused(profile: &Profile) -> usize {
+    let refused = |f: &&crate::profile::Function| {
+        let name = profile.str(f.name);
+        f.name == f.system_name && with(name, false) == Err(Mangled::TooMuch)
+    };
+    profile.functions.iter().filter(refused).count()
+}
+
+fn with(name: &str, all: bool) -> Result<String, Mangled> {
     if !is_mangled(name) {
-        return None;
+        return Err(Mangled::Not);
     }
     // A stub that jumps to the function is not the function.
     if let Some(function) = name.strip_suffix("@plt") {
         return with(function, all).map(|readable| readable + "@plt");
     }
-    rust(name, all).or_else(|| cpp(name, all))
+    match rust(name, all) {
+        Err(Mangled::Not) if name.starts_with("_Z") => itanium::demangle(name, all),
+        done => done,
+    }
 }
 
-fn rust(name: &str, all: bool) -> Option<String> {
+fn rust(name: &str, all: bool) -> Result<String, Mangled> {
     // The old scheme is C++'s with a hash as the last part; without it the name is C++'s.
     if name.starts_with("_Z") && !name.contains("17h") {
-        return None;
+        return Err(Mangled::Not);
     }
-    let demangled = rustc_demangle::try_demangle(name).ok()?;
+    let demangled = rustc_demangle::try_demangle(name).map_err(|_| Mangled::Not)?;
     let mut out = Bounded::default();
-    match all {
+    let written = match all {
         true => std::fmt::write(&mut out, format_args!("{demangled}")),
         false => std::fmt::write(&mut out, format_args!("{demangled:#}")),
-    }
-    .ok()?;
-    Some(out.0)
+    };
+    written.map(|()| out.text).map_err(|_| Mangled::TooMuch)
 }
 
-fn cpp(name: &str, all: bool) -> Option<String> {
-    let parse = ParseOptions::default().recursion_limit(160);
-    let (symbol, suffix) = BorrowedSymbol::with_tail_and_options(name.as_bytes(), &parse).ok()?;
-    let options = DemangleOptions::new().recursion_limit(160);
-    let options = if all { options } else { options.no_params().no_return_type() };
-    let mut out = Bounded::default();
-    symbol.structured_demangle(&mut out, &options).ok()?;
-    // Compilers add `.constprop.0`, `.cold` and the like, linkers `@VERSION`: still that function.
-    let whole = suffix.is_empty() || suffix.starts_with(b".") || suffix.starts_with(b"@");
-    // Without parameters, the qualifier behind them means nothing.
-    let name = if all { &out.0 } else { out.0.strip_suffix(" const").unwrap_or(&out.0) };
-    (whole && !name.is_empty()).then(|| name.to_owned())
-}
-
+/// A name that may become so long, in so many pieces: some stand for nothing.
 #[derive(Default)]
-struct Bounded(String);
+struct Bounded {
+    text: String,
+    pieces: usize,
+}
 
 impl std::fmt::Write for Bounded {
     fn write_str(&mut self, s: &str) -> std::fmt::Result {
-        if self.0.len() + s.len() > MAX_NAME {
+        self.pieces += 1;
+        if self.text.len() + s.len() > MAX_NAME || self.pieces > MAX_NAME {
             return Err(std::fmt::Error);
         }
-        self.0.push_str(s);
+        self.text.push_str(s);
         Ok(())
     }
 }
@@ -121,21 +121,50 @@ mod tests {
         }
     }
 
+    /// What a name refers to back, this scheme writes again.
     #[test]
-    fn a_name_that_explodes_is_left_alone() {
-        // Each substitution doubles the name: 2^60 parts.
-        let mut name = String::from("_Z1fI");
-        name.push_str("St4pairIiiE");
-        for i in 0..30 {
-            let s = if i == 0 { "S_".into() } else { format!("S{}_", to_base36(i - 1)) };
-            name.push_str(&format!("St4pairI{s}{s}E"));
+    fn a_rust_name_that_explodes_is_left_alone() {
+        // Each tuple has the one before it twice: 2^40 elements.
+        let mut name = String::from("_RINvC1a1f");
+        let mut last = name.len() - 2;
+        name.push_str("TuuE");
+        for _ in 0..40 {
+            let at = name.len() - 2;
+            let back = to_base62(last);
+            name.push_str(&format!("TB{back}B{back}E"));
+            last = at;
         }
-        name.push_str("EvT_");
-        assert!(demangle(&name).is_none_or(|n| n.len() <= MAX_NAME));
+        name.push('E');
+        assert_eq!(with(&name, true), Err(Mangled::TooMuch), "{name}");
+        assert_eq!(demangle(&name), None);
     }
 
-    fn to_base36(n: usize) -> char {
-        char::from_digit(n as u32, 36).unwrap().to_ascii_uppercase()
+    /// `_` is 0, `0_` is 1.
+    fn to_base62(n: usize) -> String {
+        const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let Some(mut n) = n.checked_sub(1) else { return "_".into() };
+        let mut digits = vec![b'_'];
+        loop {
+            digits.insert(0, DIGITS[n % 62]);
+            n /= 62;
+            if n == 0 {
+                return String::from_utf8(digits).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_stand_for_too_much_are_counted() {
+        let mut p = Profile::default();
+        for name in [itanium::explosive(30).as_str(), "_ZN3foo3barEi", "_Z!", "main"] {
+            let id = p.strings.intern(name);
+            let readable = Demangler::default().readable(&mut p.strings, id);
+            let function =
+                crate::profile::Function { name: readable, system_name: id, ..Default::default() };
+            p.functions.push(function);
+        }
+        assert_eq!(p.str(p.functions[0].name), itanium::explosive(30));
+        assert_eq!(refused(&p), 1);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::hash::{Hash, Hasher};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use blazesym::symbolize::source::{Elf, Source};
@@ -19,7 +21,7 @@ use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};
 use super::plt::Code;
 use super::source::Layer;
-use super::{Options, Why, intact, split};
+use super::{Options, Why, go, intact, split};
 use crate::process::mapped;
 
 /// Addresses asked at a time: progress is told in between.
@@ -85,13 +87,23 @@ fn all_layers(
             missing.retain(|&i| answers.get(i).is_empty());
         }
     }
+    for layer in layers {
+        if missing.is_empty() {
+            break;
+        }
+        let asked: Vec<u64> = missing.iter().map(|&i| addresses[i]).collect();
+        if let Some(found) = go::resolve(&layer.file, &asked) {
+            answers = answers.filled(&missing, found, addresses.len());
+            missing.retain(|&i| answers.get(i).is_empty());
+        }
+    }
     asker.name_local_functions(layers, addresses, &mut answers);
     asker.demangle(&mut answers);
     let doubt = asker.doubt.take();
     match asker.error {
         Some(error) if missing.len() == addresses.len() => Err(Why::Damaged(error)),
         Some(error) => Ok(answers.doubted(Why::Damaged(error))),
-        None => Ok(match doubt.or_else(|| flaw(layers, addresses, &answers, options)) {
+        None => Ok(match doubt.or_else(|| flaw(layers, addresses, &answers)) {
             Some(why) => answers.doubted(why),
             None => answers,
         }),
@@ -99,12 +111,12 @@ fn all_layers(
 }
 
 /// What is wrong with the debug information of these layers, when lines are missing.
-fn flaw(layers: &[Layer], addresses: &[u64], answers: &Answers, options: &Options) -> Option<Why> {
+fn flaw(layers: &[Layer], addresses: &[u64], answers: &Answers) -> Option<Why> {
     let has_line = |i| answers.get(i).iter().any(|frame| frame.line > 0);
     let bare: Vec<u64> =
         (0..answers.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
     let mut with_debug_info = layers.iter().filter(|layer| layer.debug_info);
-    with_debug_info.find_map(|layer| intact::flaw(layer, &bare, addresses.len(), options))
+    with_debug_info.find_map(|layer| intact::flaw(layer, &bare, addresses.len()))
 }
 
 struct Asker<'a> {
@@ -117,7 +129,7 @@ struct Asker<'a> {
     /// All that will be asked for.
     addresses: &'a [u64],
     /// Code of the files asked so far.
-    code: Vec<(PathBuf, Rc<Code>)>,
+    code: Vec<(RawFd, Rc<Code>)>,
 }
 
 impl<'a> Asker<'a> {
@@ -131,16 +143,18 @@ impl<'a> Asker<'a> {
             .enable_inlined_fns(self.options.inlines)
             // Done here, once a name instead of once a frame; and the mangled name is wanted too.
             .enable_demangling(false)
-            .set_debug_dirs(Some(&self.options.debug_dirs))
+            // Links to other files are followed elsewhere.
+            .set_debug_dirs(Some(&[] as &[&Path]))
             .build()
     }
 
-    fn code(&mut self, path: &Path) -> Rc<Code> {
-        if let Some((_, code)) = self.code.iter().find(|(p, _)| p == path) {
+    fn code(&mut self, file: &File) -> Rc<Code> {
+        let fd = file.as_raw_fd();
+        if let Some((_, code)) = self.code.iter().find(|(known, _)| *known == fd) {
             return code.clone();
         }
-        let code = Rc::new(Code::read(path, self.addresses));
-        self.code.push((path.to_owned(), code.clone()));
+        let code = Rc::new(Code::read(file, self.addresses));
+        self.code.push((fd, code.clone()));
         code
     }
 
@@ -155,7 +169,7 @@ impl<'a> Asker<'a> {
             return self.ask_split(layer, addresses, tell);
         }
         let source = source(layer, debug_info);
-        let code = self.code(&layer.path);
+        let code = self.code(&layer.file);
         let mut answers = Answers::default();
         // What was parsed of debug information takes much memory, and is given back at the end.
         let plain = self.plain.take().filter(|_| !debug_info);
@@ -165,13 +179,10 @@ impl<'a> Asker<'a> {
             match symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
                 Ok(symbols) => {
                     if n % FORGET == FORGET - 1 {
-                        forget(&symbols, &layer.path);
+                        forget(&symbols, &layer.file);
                     }
                     for (symbol, &address) in symbols.iter().zip(batch) {
-                        let good = |s: &&Sym<'_>| {
-                            !s.name.is_empty()
-                                && (s.size.is_some() || code.same_section(s.addr, address))
-                        };
+                        let good = |s: &&Sym<'_>| is_good(s, address, &code, debug_info);
                         match (code.stub(address), symbol.as_sym().filter(good)) {
                             (Some(stub), _) => answers.push_name(Some(stub)),
                             (None, Some(symbol)) => known.push(&mut answers, symbol),
@@ -193,7 +204,7 @@ impl<'a> Asker<'a> {
     }
 
     fn ask_split(&mut self, layer: &Layer, addresses: &[u64], tell: &dyn Fn(usize)) -> Answers {
-        let found = split::resolve(&layer.path, addresses, self.options, tell);
+        let found = split::resolve(layer, addresses, self.options, tell);
         let found = found.inspect(|answers| self.doubt.clone_from(&answers.doubt));
         found.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
@@ -237,19 +248,31 @@ impl<'a> Asker<'a> {
     }
 }
 
-/// Gives back the memory of the file at `path`, which the symbolizer keeps mapped.
-fn forget(symbols: &[Symbolized<'_>], path: &Path) {
+/// Whether what was found may name `address`.
+///
+/// A symbol of the symbol table without a size must not name the code of another section. A
+/// function that debug information places in several ranges (the hot and cold parts of one function)
+/// has neither an address (0) nor a size here, and covers `address` nevertheless.
+fn is_good(symbol: &Sym<'_>, address: u64, code: &Code, debug_info: bool) -> bool {
+    let in_ranges = || debug_info && symbol.addr == 0 && !code.is_at_zero(&symbol.name);
+    let placed = symbol.size.is_some() || code.same_section(symbol.addr, address);
+    !symbol.name.is_empty() && (placed || in_ranges())
+}
+
+/// Gives back the memory of a file, which the symbolizer keeps mapped.
+fn forget(symbols: &[Symbolized<'_>], file: &File) {
     let mapped = symbols.iter().find_map(|symbol| match symbol.as_sym()?.name {
         Cow::Borrowed(name) if !name.is_empty() => Some(name),
         _ => None,
     });
-    if let (Some(name), Ok(meta)) = (mapped, path.metadata()) {
+    if let (Some(name), Ok(meta)) = (mapped, file.metadata()) {
         mapped::forget_pages(name.as_bytes(), &meta);
     }
 }
 
 fn source(layer: &Layer, debug_info: bool) -> Source<'static> {
-    let mut elf = Elf::new(&layer.path);
+    // By no name of its own: blazesym would open files that lie beside it, whatever they are.
+    let mut elf = Elf::new(layer.open_path());
     elf.debug_syms = debug_info;
     Source::Elf(elf)
 }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolFlags, elf};
 
-use super::source::{Headers, find, read_headers};
+use super::headers::Headers;
+use super::source::find;
 use super::{Options, Why, demangle};
 use crate::caught::caught;
 use crate::near;
+use crate::process::mapped;
 
 /// Most names that are suggested or listed.
 const SHOWN: usize = 5;
@@ -55,13 +56,12 @@ struct Symbol {
 ///
 /// There is none, or it cannot be said which.
 pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
-    let headers = read_headers(path).map_err(|why| NoFunction::File(why.to_string()))?;
-    let found = find(&path.to_string_lossy(), &headers.build_id, Some(path), &Options::default())
+    let found = find(&path.to_string_lossy(), "", None, &Options::default())
         .map_err(|why| NoFunction::File(why.to_string()))?;
     let mut symbols = Vec::new();
     for layer in &found.layers {
         // What a damaged table does to its parser must not end prof.
-        let read = caught(|| read_symbols(&layer.path)).flatten();
+        let read = caught(|| read_symbols(&layer.file)).flatten();
         symbols.extend(read.unwrap_or_default());
     }
     if symbols.is_empty() {
@@ -73,7 +73,7 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
         if symbol.indirect {
             return Err(NoFunction::Indirect);
         }
-        let Some(offset) = offset_of(&headers, symbol.address) else { continue };
+        let Some(offset) = offset_of(&found.headers, symbol.address) else { continue };
         if functions.iter().all(|f| f.offset != offset) {
             functions.push(Function { symbol: symbol.name.clone(), offset, size: symbol.size });
         }
@@ -86,7 +86,7 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
 
 /// Offset in the file of the byte at a link-time address.
 pub fn offset_of(headers: &Headers, address: u64) -> Option<u64> {
-    let inside = |s: &&super::source::Segment| {
+    let inside = |s: &&super::headers::Segment| {
         address.checked_sub(s.address).is_some_and(|into| into < s.size)
     };
     let segment = headers.segments.iter().find(inside)?;
@@ -144,9 +144,9 @@ fn similar(symbols: &[Symbol], name: &str) -> Vec<String> {
     near::similar(name, names, SHOWN).into_iter().map(str::to_owned).collect()
 }
 
-fn read_symbols(path: &Path) -> Option<Vec<Symbol>> {
-    let cache = ReadCache::new(File::open(path).ok()?);
-    let file = object::File::parse(&cache).ok()?;
+fn read_symbols(file: &File) -> Option<Vec<Symbol>> {
+    let map = mapped::map(file).ok()?;
+    let file = object::File::parse(&*map).ok()?;
     let mut symbols = Vec::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let (SymbolFlags::Elf { st_info, .. }, Ok(name)) = (symbol.flags(), symbol.name()) else {

@@ -1,10 +1,11 @@
 //! Where instructions begin, and which the kernel carries out itself at a probe.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
+
+use crate::process::foreign;
 
 /// Longest part of a function that is decoded.
 const MAX_BYTES: u64 = 1 << 20;
@@ -30,7 +31,7 @@ pub enum At {
 pub fn entry(path: &Path, offset: u64) -> u64 {
     const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
     let mut code = [0; 4];
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut code, offset));
+    let read = foreign::open(path).and_then(|file| file.read_exact_at(&mut code, offset));
     let marked = read.is_ok() && code == ENDBR64;
     if marked && at(path, offset, 4) == At::Emulated { 4 } else { 0 }
 }
@@ -41,7 +42,7 @@ pub fn at(path: &Path, offset: u64, into: u64) -> At {
         return At::Unknown;
     }
     let mut code = vec![0; (into + LONGEST) as usize];
-    let Ok(read) = File::open(path).and_then(|file| file.read_at(&mut code, offset)) else {
+    let Ok(read) = foreign::open(path).and_then(|file| file.read_at(&mut code, offset)) else {
         return At::Unknown;
     };
     in_code(&code[..read], into)

@@ -1,14 +1,12 @@
 //! Why a file that has debug information knows no source lines: its parsers pass over what is
 //! damaged, so it is looked through once more when lines are missing.
 
-use std::path::{Path, PathBuf};
-
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{Object, ObjectSection};
 
+use super::Why;
 use super::source::Layer;
 use super::split::Memory;
-use super::{Options, Why};
 
 /// Sections that together are larger, in bytes, are looked through only when hardly any line was
 /// found: the time that it takes grows with them.
@@ -21,13 +19,13 @@ type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// What is wrong with the debug information of a file that was asked for `asked` addresses and
 /// had no lines for `bare` of them.
-pub fn flaw(layer: &Layer, bare: &[u64], asked: usize, options: &Options) -> Option<Why> {
+pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Why> {
     let memory = Memory::default();
-    let object = memory.parse(&layer.path)?;
-    if let Ok(Some((name, build_id))) = object.gnu_debugaltlink()
-        && let Some(missing) = missing(&layer.path, name, build_id, options)
+    let object = memory.parse(&layer.file)?;
+    if let Ok(Some((name, _))) = object.gnu_debugaltlink()
+        && layer.shared.is_none()
     {
-        return Some(Why::PartMissing(missing));
+        return Some(Why::PartMissing(String::from_utf8_lossy(name).into_owned()));
     }
     let debug =
         object.sections().filter(|s| s.name().is_ok_and(|name| name.starts_with(".debug_")));
@@ -45,21 +43,6 @@ pub fn flaw(layer: &Layer, bare: &[u64], asked: usize, options: &Options) -> Opt
         Err(error) => Some(("its debug sections", error)),
     };
     damaged.map(|(what, error)| Why::Damaged(format!("{what}: {error}")))
-}
-
-/// The file that debug information shares with others (`dwz -m`), if it is nowhere where the
-/// symbolizer looks for it.
-fn missing(path: &Path, name: &[u8], build_id: &[u8], options: &Options) -> Option<String> {
-    let name = std::str::from_utf8(name).ok()?;
-    let id = crate::process::elf::hex(build_id);
-    let by_id =
-        id.split_at_checked(2).map(|(start, rest)| format!(".build-id/{start}/{rest}.debug"));
-    let in_dirs = options.debug_dirs.iter().flat_map(|dir| {
-        by_id.iter().map(move |id| dir.join(id)).chain(std::iter::once(dir.join(name)))
-    });
-    let beside: Option<PathBuf> = path.canonicalize().ok().map(|p| p.with_file_name(name));
-    let found = in_dirs.chain(beside).any(|path| path.exists());
-    (!found).then(|| name.to_owned())
 }
 
 /// A section, and what its parser says.

@@ -11,12 +11,16 @@ pub mod debuginfod;
 mod demangle;
 mod elf;
 pub mod functions;
+mod go;
+mod headers;
 pub mod instructions;
 mod intact;
+mod itanium;
 mod kernel;
 mod mini;
 mod outcome;
 mod plt;
+mod private;
 mod remedy;
 mod run_time;
 mod shares;
@@ -28,17 +32,22 @@ mod tests;
 mod vdso;
 mod waits;
 mod work;
+mod worker;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub use cache::Cache;
-pub use demangle::demangle;
+#[cfg(fuzzing)]
+pub use cache::fuzz_kept_names;
+pub use demangle::{demangle, full as demangle_full, refused};
 pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
 pub use remedy::{Advisor, Missing, whole_stacks};
 pub use style::{Style, restyle};
 pub use waits::Waits;
+pub use worker::run_if_started as run_if_worker;
 
 use crate::process::jit::Epoch;
 use crate::profile::Profile;
@@ -69,6 +78,11 @@ pub struct Options {
     pub debuginfod: Option<Arc<debuginfod::Debuginfod>>,
     /// Where answers are kept from one recording to the next.
     pub cache: Option<Arc<Cache>>,
+    /// When this becomes true, what has not been asked yet stays without names.
+    pub stop: Arc<AtomicBool>,
+    /// The files are parsed in processes of their own, with limits (see [`worker`]). This program
+    /// has to call [`run_if_worker`] first of all.
+    pub apart: bool,
 }
 
 impl Default for Options {
@@ -85,6 +99,8 @@ impl Default for Options {
             symbol_path: Vec::new(),
             debuginfod: None,
             cache: None,
+            stop: Arc::default(),
+            apart: false,
         }
     }
 }

@@ -53,6 +53,18 @@ pub enum Why {
     NoPerfMap(usize),
     /// The file's symbols cannot be parsed; the parser's words.
     Damaged(String),
+    /// The user did not want to wait any longer.
+    Interrupted,
+    /// Its names took longer than so many seconds of CPU time.
+    TooLong(u64),
+    /// Its names took more than so many MiB of memory.
+    TooMuchMemory(u64),
+    /// What parses the file has crashed.
+    Crashed,
+    /// The time for the names of all files was over.
+    NoTimeLeft,
+    /// No process could be started to parse the file; the operating system's words.
+    NoWorker(String),
     /// The file became shorter while it was read.
     Cut,
     /// `kptr_restrict` hides the kernel's addresses.
@@ -100,6 +112,18 @@ impl fmt::Display for Why {
                 write!(f, "{lines} line{s} no perf map's, and there is no other")
             }
             Why::Damaged(error) => write!(f, "{DAMAGED}{error}"),
+            Why::Interrupted => f.write_str("interrupted before it was asked"),
+            Why::TooLong(seconds) => {
+                write!(f, "symbolizing it was stopped: it took more than {seconds} s of CPU time")
+            }
+            Why::TooMuchMemory(mib) => {
+                write!(f, "symbolizing it was stopped: it took more than {mib} MiB of memory")
+            }
+            Why::Crashed => f.write_str("symbolizing it crashed its parser"),
+            Why::NoTimeLeft => f.write_str(
+                "the time for all names was over (10 minutes); `prof symbolize` goes on",
+            ),
+            Why::NoWorker(error) => write!(f, "no process to parse it could be started: {error}"),
             Why::Cut => f.write_str("the file was overwritten while it was read"),
             Why::KernelHidden => f.write_str(
                 "/proc/kallsyms hides its addresses from this user (`prof doctor` says how to unlock)",
@@ -110,7 +134,8 @@ impl fmt::Display for Why {
             }
             Why::PerfMapMissing => f.write_str(
                 "no perf map: start node with --perf-basic-prof, java with \
-                 -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf",
+                 -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf, php \
+                 with -d opcache.jit_debug=0x10",
             ),
             Why::PerfMapNewer => f.write_str(
                 "the file that names it was made or changed after the recording, and is not that of \

@@ -5,20 +5,22 @@
 //! A stub jumps through a word of the global offset table, and a relocation says which function's
 //! address stands there (System V ABI, AMD64 supplement, "Procedure Linkage Table").
 
+use std::cell::OnceCell;
 use std::fs::File;
-use std::path::Path;
 
+use memmap2::Mmap;
 use object::elf::{
     FileHeader64, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, SHF_EXECINSTR,
-    SHT_DYNSYM, SHT_NOBITS, SHT_RELA,
+    SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB,
 };
-use object::read::ReadCache;
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{LittleEndian, SymbolIndex};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::process::mapped;
 
 type Header = FileHeader64<LittleEndian>;
-type Cache = ReadCache<File>;
+type Cache = [u8];
 
 /// `jmp *disp32(%rip)`.
 const JUMP: [u8; 2] = [0xff, 0x25];
@@ -34,14 +36,18 @@ pub struct Code {
     sections: Vec<Bounds>,
     /// Stubs by first address: the address behind them, and their name.
     stubs: Vec<(u64, u64, String)>,
+    /// The file.
+    map: Option<Mmap>,
+    /// Names of symbols without a place, read when they are asked for.
+    at_zero: OnceCell<FxHashSet<Vec<u8>>>,
 }
 
 impl Code {
     /// Reads what a file knows of `addresses`; empty when it is no x86-64 file or has no sections.
-    pub fn read(path: &Path, addresses: &[u64]) -> Code {
-        let Ok(file) = File::open(path) else { return Code::default() };
-        let cache = ReadCache::new(file);
-        parse(&cache, addresses).unwrap_or_default()
+    pub fn read(file: &File, addresses: &[u64]) -> Code {
+        let Ok(map) = mapped::map(file) else { return Code::default() };
+        let code = parse(&map, addresses).unwrap_or_default();
+        Code { map: Some(map), ..code }
     }
 
     /// Name of the stub at a link-time address, such as `malloc@plt`.
@@ -59,6 +65,33 @@ impl Code {
             _ => self.sections.is_empty(),
         }
     }
+
+    /// Whether a symbol of this name has the address 0 and no size, as the linker's `__ehdr_start`
+    /// does: it says nothing about code.
+    pub fn is_at_zero(&self, name: &str) -> bool {
+        let names = self.at_zero.get_or_init(|| {
+            let map = self.map.as_deref();
+            map.and_then(names_at_zero).unwrap_or_default()
+        });
+        names.contains(name.as_bytes())
+    }
+}
+
+fn names_at_zero(cache: &Cache) -> Option<FxHashSet<Vec<u8>>> {
+    let header = Header::parse(cache).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, cache).ok()?;
+    let mut names = FxHashSet::default();
+    for table in [SHT_SYMTAB, SHT_DYNSYM] {
+        let Ok(symbols) = sections.symbols(endian, cache, table) else { continue };
+        for symbol in symbols.iter() {
+            let defined = symbol.st_shndx(endian) != SHN_UNDEF;
+            if defined && symbol.st_value(endian) == 0 && symbol.st_size(endian) == 0 {
+                names.extend(symbols.symbol_name(endian, symbol).map(<[u8]>::to_vec));
+            }
+        }
+    }
+    Some(names)
 }
 
 fn parse(cache: &Cache, addresses: &[u64]) -> Option<Code> {
@@ -170,7 +203,8 @@ mod tests {
         data.extend(0x2fedi32.to_le_bytes());
         data.resize(16, 0x90);
         let slots = FxHashMap::from_iter([(0x1000 + 11 + 0x2fed, "malloc".to_owned())]);
-        let mut code = Code { sections: vec![(0x1000, 0x1010), (0x2000, 0x3000)], stubs: vec![] };
+        let sections = vec![(0x1000, 0x1010), (0x2000, 0x3000)];
+        let mut code = Code { sections, ..Code::default() };
         add_stubs(&mut code.stubs, 0x1000, &data, 16, &slots);
         assert_eq!(code.stub(0x1000), Some("malloc@plt"));
         assert_eq!(code.stub(0x100f), Some("malloc@plt"));
@@ -205,7 +239,7 @@ mod tests {
                 continue;
             };
             let addresses: Vec<u64> = theirs.iter().map(|t| t.0).collect();
-            let code = Code::read(Path::new(&path), &addresses);
+            let code = Code::read(&File::open(&path).unwrap(), &addresses);
             for (address, name) in &theirs {
                 if name.starts_with('*') {
                     // We know the name of some that objdump tells by address only.

@@ -5,6 +5,7 @@ mod packages;
 use rustc_hash::FxHashMap;
 
 use super::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
+use crate::os;
 use crate::profile::is_compilers_file;
 use packages::{Distribution, Package};
 
@@ -33,6 +34,67 @@ pub struct Advisor {
     packages: FxHashMap<String, Package>,
     /// Where its packages' debug files are.
     distribution: Distribution,
+    /// What makes code at run time among the binaries.
+    run_times: Vec<RunTime>,
+}
+
+/// A program or library that makes code at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RunTime {
+    Java,
+    Node,
+    Php,
+    LuaJit,
+}
+
+impl RunTime {
+    /// The one that a binary is.
+    fn of(file: &str) -> Option<RunTime> {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let begins = |with: &[&str]| with.iter().any(|w| name.starts_with(w));
+        Some(match () {
+            () if begins(&["libjvm.so"]) => RunTime::Java,
+            () if begins(&["libnode.so"]) || name == "node" => RunTime::Node,
+            () if begins(&["opcache.so", "php", "libphp"]) => RunTime::Php,
+            () if begins(&["luajit", "libluajit"]) => RunTime::LuaJit,
+            () => return None,
+        })
+    }
+
+    /// What makes its stacks whole, if anything does.
+    fn whole_stacks(self) -> Option<&'static str> {
+        match self {
+            RunTime::Java => Some("start java with -XX:+PreserveFramePointer"),
+            // Its code keeps frame pointers.
+            RunTime::Node => None,
+            RunTime::Php => Some(
+                "run php with -d opcache.jit=disable: the code that its compiler makes keeps no \
+                 frame pointers",
+            ),
+            RunTime::LuaJit => Some(
+                "run luajit with -joff: the code that its compiler makes keeps no frame pointers",
+            ),
+        }
+    }
+
+    /// What gives its code names, if anything does.
+    fn names(self) -> Option<&'static str> {
+        match self {
+            RunTime::Java => Some(
+                "start java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, or before \
+                 the recording ends (Java 17 or newer): jcmd PID Compiler.perfmap",
+            ),
+            RunTime::Node => Some("start node with --perf-basic-prof"),
+            RunTime::Php => Some("run php with -d opcache.jit_debug=0x10"),
+            RunTime::LuaJit => None,
+        }
+    }
+}
+
+/// The file stands for memory in which code was made.
+fn is_memory(file: &str) -> bool {
+    const ELSEWHERE: [&str; 5] = ["//", "/memfd:", "/dev/", "/SYSV", "/anon_hugepage"];
+    !file.starts_with('/') || ELSEWHERE.iter().any(|prefix| file.starts_with(prefix))
 }
 
 impl Advisor {
@@ -40,7 +102,10 @@ impl Advisor {
     /// one.
     pub fn new(files: &[&str], profile: Option<String>) -> Advisor {
         let packages = packages::packages(files);
-        Advisor { profile, packages, distribution: Distribution::of_this_system() }
+        let mut run_times: Vec<_> = files.iter().filter_map(|f| RunTime::of(f)).collect();
+        run_times.sort_unstable();
+        run_times.dedup();
+        Advisor { profile, packages, distribution: Distribution::of_this_system(), run_times }
     }
 
     /// Sentences about what would help the binary `file`.
@@ -55,8 +120,20 @@ impl Advisor {
             }
             out.extend(before.into_iter().chain(ways));
         }
-        out.extend(missing.ends.iter().find_map(|why| whole_stacks(why)));
+        out.extend(missing.ends.iter().find_map(|why| match *why {
+            RUN_TIME_CODE => Some(self.run_time_stacks()),
+            why => whole_stacks(why),
+        }));
         out
+    }
+
+    /// What helps against stacks that end in code made at run time.
+    fn run_time_stacks(&self) -> String {
+        let known: Vec<_> = self.run_times.iter().filter_map(|r| r.whole_stacks()).collect();
+        match known.is_empty() {
+            true => format!("for whole stacks: {KEEP_POINTERS}"),
+            false => format!("for whole stacks: {}", known.join("; ")),
+        }
     }
 
     fn names(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Vec<String> {
@@ -67,8 +144,12 @@ impl Advisor {
         if file.starts_with('[') || file.is_empty() || is_compilers_file(file) {
             return Vec::new();
         }
-        if !file.starts_with('/') || file.starts_with("//") || file.starts_with("/memfd:") {
-            return vec!["let the program write a perf map, /tmp/perf-PID.map".to_owned()];
+        if is_memory(file) {
+            let known: Vec<_> = self.run_times.iter().filter_map(|r| r.names()).collect();
+            return match known.is_empty() {
+                true => vec!["let the program write a perf map, /tmp/perf-PID.map".to_owned()],
+                false => known.into_iter().map(str::to_owned).collect(),
+            };
         }
         if let Some(way) = self.by_reason(file, build_id, missing) {
             // A package that was replaced by a newer one is still on the server.
@@ -156,15 +237,19 @@ fn with(option: &str) -> String {
     if option.is_empty() { String::new() } else { format!(" with{option}") }
 }
 
+/// Code made at run time, as [`crate::unwind::StackEnd::reason`] says it.
+const RUN_TIME_CODE: &str = "run-time code without frame pointers";
+
+/// What helps against stacks that end there, whatever has made it.
+const KEEP_POINTERS: &str = "let the compiler of the run-time code keep frame pointers (java: \
+                             -XX:+PreserveFramePointer), or run without it";
+
 /// What helps against stacks that end for this reason ([`crate::unwind::StackEnd::reason`]), as a
 /// sentence.
 pub fn whole_stacks(why: &str) -> Option<String> {
     let how = match why {
         "dump smaller than 65528 bytes" => "prof record -g dwarf,65528 (up to -F 999, the default)",
-        "dump too small" => {
-            "build it with -fno-omit-frame-pointer and record with -g fp: a dump holds 64 KiB at \
-             most, and the rest had changed, or was not readable, a moment later"
-        }
+        "dump too small" => too_small(os::uid()),
         "stack not readable" => {
             "record again: it was paged out, not yet grown into, or taken down by execve or exit"
         }
@@ -172,25 +257,63 @@ pub fn whole_stacks(why: &str) -> Option<String> {
             "nothing: the stack is a coroutine's, or of Go's run-time code, and what called it \
              stands on another one"
         }
+        "exception being delivered" => {
+            "nothing: to return to a handler, the C++ library's unwinder (libgcc) puts that one's \
+             registers where those were that led to the caller"
+        }
         "no unwind information" => {
-            "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
+            "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer (Go: without \
+             -ldflags=-w)"
         }
         "damaged unwind information" => "build or install it anew: its .eh_frame cannot be read",
-        "run-time code without frame pointers" => {
-            "start java with -XX:+PreserveFramePointer (node keeps them by itself)"
+        "no unwind information for this address" => {
+            "build what ends them with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
+             (assembly: with .cfi_* directives; Go: without -ldflags=-w)"
         }
+        "signal handler on a stack of its own" => {
+            "nothing: what the handler interrupted is on a stack that was not copied"
+        }
+        RUN_TIME_CODE => KEEP_POINTERS,
         "deeper than kernel.perf_event_max_stack" => {
             "as root: sysctl kernel.perf_event_max_stack=1024"
         }
-        "mappings not readable" => "record as root, or as the user of the process",
+        "mappings not readable" => hidden_mappings(os::uid()),
         _ => return None,
     };
     Some(format!("for whole stacks: {how}"))
 }
 
+/// What helps this user against stacks that are deeper than what was copied.
+fn too_small(user: u32) -> &'static str {
+    match user {
+        0 => {
+            "lower -F: more of each stack is copied then, up to 2 MiB at 99 Hz (prof doctor, deep \
+             stacks); or build it with -fno-omit-frame-pointer"
+        }
+        _ => {
+            "record as root, or give prof CAP_BPF and CAP_PERFMON (prof doctor, deep stacks): more \
+             than 64 KiB of each stack is copied then; or build it with -fno-omit-frame-pointer"
+        }
+    }
+}
+
+/// What helps this user where the mappings of processes could not be read.
+fn hidden_mappings(user: u32) -> &'static str {
+    match user {
+        0 => "begin to record before the processes do: these had ended when prof looked at them",
+        _ => "record as root, or as the user of the process",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_is_not_advised_to_be_root() {
+        assert!(!hidden_mappings(0).contains("root") && !too_small(0).contains("root"));
+        assert!(hidden_mappings(1000).contains("record as root"));
+    }
 
     fn of(file: &str, missing: &Missing<'_>) -> Vec<String> {
         Advisor::new(&[file], None).remedies(file, "abc", missing)
@@ -249,6 +372,37 @@ mod tests {
               Vendor); when they are in a folder: \
               prof symbolize --force --symbol-path FOLDER x.pb.gz"]
         );
+    }
+
+    #[test]
+    fn each_compiler_of_run_time_code_has_its_own_advice() {
+        let missing = Missing { names: true, ends: vec![RUN_TIME_CODE], ..Missing::default() };
+        let of = |binary: &str, memory: &str| {
+            Advisor::new(&[binary], None).remedies(memory, "", &missing).join("; ")
+        };
+        for (binary, memory, says) in [
+            ("/usr/lib/jvm/lib/server/libjvm.so", "//anon", "-XX:+PreserveFramePointer"),
+            ("/usr/bin/php8.2", "/dev/zero", "opcache.jit_debug=0x10"),
+            ("/usr/bin/php8.2", "/dev/zero", "opcache.jit=disable"),
+            ("/usr/bin/luajit", "//anon", "-joff"),
+            ("/usr/bin/node", "//anon", "--perf-basic-prof"),
+            ("/opt/other", "//anon", "keep frame pointers"),
+        ] {
+            let all = of(binary, memory);
+            assert!(all.contains(says), "{binary}: {all}");
+            assert!(!all.contains("-g"), "{binary}: {all}");
+            let java =
+                binary.contains("jvm") || binary.contains("other") || binary.contains("node");
+            assert!(java || !all.contains("java"), "{binary}: {all}");
+        }
+    }
+
+    #[test]
+    fn code_without_unwind_information_is_built_with_it() {
+        let missing =
+            Missing { ends: vec!["no unwind information for this address"], ..Missing::default() };
+        let all = of("/no/such/program", &missing);
+        assert!(all[0].contains("-fasynchronous-unwind-tables"), "{all:?}");
     }
 
     #[test]

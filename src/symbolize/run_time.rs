@@ -10,12 +10,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Frame};
 use super::{Why, demangle};
+use crate::process::foreign;
 use crate::process::jit::jitdump::{self, LinesAt, Record};
 use crate::process::jit::perf_map::{self, NameAt};
 use crate::process::jit::{At, Mark, Sources, Span, is_as_recorded};
@@ -24,6 +26,9 @@ use lines::Lines;
 
 /// Most bytes of a perf map that are read (Node and Java write some megabytes).
 const MAX_MAP: u64 = 1 << 30;
+
+/// Most bytes of all perf maps and jitdump files together.
+pub const MAX_OF_ALL: u64 = 4 << 30;
 
 /// Names of code may be told so many nanoseconds after its last sample: Java's agents are not
 /// asked at once.
@@ -72,14 +77,11 @@ impl RunTime {
             io::ErrorKind::NotFound => Why::PerfMapMissing,
             _ => Why::Unreadable(e.to_string()),
         };
-        // Opening a pipe could block; the path may come from anyone's file.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(Why::Unreadable("it is no regular file".into()));
-        }
-        if end > 0 && !is_as_recorded(path, end) {
+        let found = foreign::look(path).map_err(unreadable)?;
+        let file = found.open().map_err(unreadable)?;
+        if end > 0 && !is_as_recorded(path, &found.metadata, end) {
             return Err(Why::PerfMapNewer);
         }
-        let file = File::open(path).map_err(unreadable)?;
         let mut sources = Sources::default();
         if path.extension().is_some_and(|e| e == "dump") {
             sources.set_dump(file, &path.to_string_lossy());
@@ -100,13 +102,22 @@ impl RunTime {
         self.report.get().cloned().unwrap_or_default()
     }
 
-    /// Names of what was asked under these numbers.
-    pub fn resolve(&self, numbers: &[u64], demangle: bool) -> Answers {
+    /// Names of what was asked under these numbers. `left` are the bytes of files that may still
+    /// be read.
+    pub fn resolve(&self, numbers: &[u64], demangle: bool, left: &AtomicU64) -> Answers {
         let asked = numbers.iter().map(|&n| self.asked[n as usize]).collect::<Vec<_>>();
         let mut report = Report::default();
         let mut found = Found { names: vec![None; asked.len()], reused: vec![false; asked.len()] };
         let mut answers = Answers::default();
-        if let Some(dump) = &self.sources.dump {
+        let (mut dump, mut map) = (self.sources.dump.as_ref(), self.sources.map.as_ref());
+        for file in [&mut dump, &mut map] {
+            if file.is_some_and(|file| !take(left, file)) {
+                *file = None;
+                let why = "all perf maps and jitdump files together are larger than 4 GiB";
+                report.trouble = Some(Why::Unreadable(why.to_owned()));
+            }
+        }
+        if let Some(dump) = dump {
             let path = self.sources.dump_path.as_bytes();
             let read = from_dump(dump, number_of_dump(path), &asked, &mut found);
             report.trouble = read.unwrap_or_else(|e| match e.kind() {
@@ -116,11 +127,11 @@ impl RunTime {
             });
         }
         let mut lines = Lines::default();
-        if let Some(dump) = &self.sources.dump {
+        if let Some(dump) = dump {
             lines = Lines::read(dump, &found);
         }
         let in_dump: Vec<bool> = found.names.iter().map(Option::is_some).collect();
-        if let Some(map) = &self.sources.map {
+        if let Some(map) = map {
             match from_map(map, &self.sources.marks, &asked, &mut found) {
                 Ok(read) => {
                     report.bad_lines = read.bad_lines;
@@ -137,8 +148,8 @@ impl RunTime {
         }
         let mut names = Names { demangle, known: FxHashMap::default() };
         for (i, code) in found.names.iter().enumerate() {
-            let file = if in_dump[i] { &self.sources.dump } else { &self.sources.map };
-            let frame = code.zip(file.as_ref()).and_then(|(code, file)| {
+            let file = if in_dump[i] { dump } else { map };
+            let frame = code.zip(file).and_then(|(code, file)| {
                 let (name, system_name) = names.get(file, in_dump[i], code.name, &mut answers)?;
                 let (file, line) = match lines.of(&code) {
                     Some((file, line)) if in_dump[i] => (answers.strings.intern(file), line),
@@ -152,6 +163,12 @@ impl RunTime {
         let _ = self.report.set(report);
         answers
     }
+}
+
+/// The file's bytes are taken from those that are left, unless there are too few.
+fn take(left: &AtomicU64, file: &File) -> bool {
+    let size = file.metadata().map_or(0, |m| m.len());
+    left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(size)).is_ok()
 }
 
 /// What the files say of an address.

@@ -1,8 +1,6 @@
 //! How the addresses of a binary are shared out to threads. Each parses what its addresses need,
 //! so those of one unit of the debug information stay together.
 
-use std::fs::File;
-
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
 
@@ -11,6 +9,9 @@ use crate::process::mapped;
 
 /// Fewest addresses of one file that are worth a thread of their own.
 const MIN_SHARE: usize = 16_384;
+
+/// Most units and ranges that are read: many units can refer to the same long list.
+const MAX_STEPS: usize = 1 << 22;
 
 /// A unit's number; [`Unit::MAX`] stands for no unit.
 type Unit = usize;
@@ -65,7 +66,7 @@ fn unit_of(units: &[(gimli::Range, Unit)], address: u64) -> Unit {
 /// Where the code of each unit lies, in ascending order; `None`: that cannot be told without
 /// unpacking.
 fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
-    let map = mapped::map(&File::open(&layer.path).ok()?).ok()?;
+    let map = mapped::map(&layer.file).ok()?;
     let object = object::File::parse(&*map).ok()?;
     let endian = match object.is_little_endian() {
         true => RunTimeEndian::Little,
@@ -84,13 +85,22 @@ fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
     let dwarf = gimli::Dwarf::load(load).ok()?;
     let (mut units, mut ranges) = (dwarf.units(), Vec::new());
     let mut number = 0;
+    let mut steps = 0;
     // Damage ends it: what is known so far is good enough to share by.
     while let Ok(Some(header)) = units.next() {
         number += 1;
+        steps += 1;
         let Ok(unit) = dwarf.unit(header) else { continue };
         let Ok(mut of_unit) = dwarf.unit_ranges(&unit) else { continue };
         while let Ok(Some(range)) = of_unit.next() {
             ranges.push((range, number));
+            steps += 1;
+            if steps > MAX_STEPS {
+                return None;
+            }
+        }
+        if steps > MAX_STEPS {
+            return None;
         }
     }
     ranges.retain(|(range, _)| range.begin < range.end);
@@ -100,6 +110,9 @@ fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
     use super::*;
 
     fn range(begin: u64, end: u64) -> gimli::Range {
@@ -151,11 +164,13 @@ mod tests {
     #[test]
     fn the_units_of_this_program_hold_its_functions() {
         let path = std::env::current_exe().unwrap();
-        let layer = Layer { path, debug_info: true, split: false, _unpacked: None };
+        let file = Arc::new(File::open(&path).unwrap());
+        let (shared, unpacked) = (None, false);
+        let layer = Layer { path, file, debug_info: true, split: false, shared, unpacked };
         let units = units(&layer).unwrap();
         assert!(units.iter().map(|u| u.1).collect::<std::collections::HashSet<_>>().len() > 10);
         assert!(units.is_sorted_by_key(|(range, _)| range.begin));
-        let none = Layer { path: "/nowhere".into(), ..layer };
+        let none = Layer { file: Arc::new(tempfile::tempfile().unwrap()), ..layer };
         assert!(super::units(&none).is_none());
     }
 }

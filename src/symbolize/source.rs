@@ -1,89 +1,81 @@
 //! Finds the files that can name the addresses of one binary, and makes sure that they are the
 //! binary that was recorded.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use object::elf;
-use object::read::ReadCache;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
-use object::{Endian, Endianness, FileKind, ReadRef};
-
-use super::{Options, Why, mini, split};
-pub use crate::process::elf::hex;
-
-/// A loaded segment: which bytes of the file stand at which addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Offset of its first byte in the file.
-    pub offset: u64,
-    /// Bytes of it that the file holds.
-    pub size: u64,
-    /// Link-time address of its first byte.
-    pub address: u64,
-    /// It holds code.
-    pub executable: bool,
-}
-
-/// What the headers of an ELF file say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers {
-    /// Loaded segments, as in the program header table.
-    pub segments: Vec<Segment>,
-    /// GNU build id in lower-case hexadecimal, empty when there is none.
-    pub build_id: String,
-    /// There is DWARF (`.debug_info`).
-    pub has_debug_info: bool,
-    /// Its DWARF is split, or compressed the old way (see [`super::split`]).
-    pub is_split: bool,
-    /// There is a symbol table (`.symtab`), not only the dynamic symbols.
-    pub has_symtab: bool,
-    /// Its section headers cannot be read; the parser's words.
-    pub damage: Option<String>,
-    /// Name and checksum of the file with the debug information (`.gnu_debuglink`).
-    pub debug_link: Option<(String, u32)>,
-    /// Where in the file the symbols lie that were stripped and packed (`.gnu_debugdata`).
-    pub packed_symbols: Option<(u64, u64)>,
-}
-
-impl Headers {
-    /// Link-time address of the byte at `offset` of the file.
-    pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let inside = |s: &&Segment| offset >= s.offset && offset - s.offset < s.size;
-        let s = self.segments.iter().find(inside)?;
-        s.address.checked_add(offset - s.offset)
-    }
-
-    fn has_names(&self) -> bool {
-        self.has_debug_info || self.has_symtab
-    }
-}
+use super::headers::{Headers, SharedLink, read_headers};
+use super::{Options, Why, mini};
+use crate::process::foreign;
+use crate::process::jit::At;
 
 /// A file to ask for names.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// The file.
+    /// Where the file lies, to look beside it.
     pub path: PathBuf,
+    /// The file. It is read through this alone: its name may mean another one by now.
+    pub file: Arc<File>,
     /// Its DWARF is worth parsing.
     pub debug_info: bool,
     /// [`super::split`] has to do it.
     pub split: bool,
-    /// `path` names this open file, which is gone when nobody holds it.
-    pub _unpacked: Option<Arc<File>>,
+    /// What its debug information shares with that of other files.
+    pub shared: Option<Arc<File>>,
+    /// It came out of another one.
+    pub unpacked: bool,
 }
 
 impl Layer {
-    /// A file with these headers that has its path from others.
-    pub fn of(path: &Path, headers: &Headers) -> Layer {
+    /// A file that was found.
+    pub fn of(found: &Candidate, places: &Places<'_>) -> Layer {
+        let Candidate { path, file, headers } = found;
         let (debug_info, split) = (headers.has_debug_info, headers.is_split);
-        Layer { path: path.to_owned(), debug_info, split, _unpacked: None }
+        let link = headers.shared.as_ref().filter(|_| debug_info);
+        let shared = link.and_then(|link| shared(link, path, places.options));
+        let file = file.clone();
+        Layer { path: path.clone(), file, debug_info, split, shared, unpacked: false }
     }
 
-    /// It came out of another one.
-    pub fn is_unpacked(&self) -> bool {
-        self._unpacked.is_some()
+    /// A path that opens the file as long as the layer lives.
+    pub fn open_path(&self) -> PathBuf {
+        foreign::path_of(&self.file)
+    }
+}
+
+/// A file that was opened, and what its headers say.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// It.
+    pub file: Arc<File>,
+    /// What its headers say.
+    pub headers: Headers,
+}
+
+impl Candidate {
+    /// Opens the file that others call `path`.
+    fn open(path: &Path) -> Result<Candidate, Why> {
+        let file = foreign::open(path).map_err(|e| unreadable(&e))?;
+        Candidate::of(path, file)
+    }
+
+    /// Opens the file that a recording kept open, or that prof has found by itself.
+    fn through(link: &Path) -> Result<Candidate, Why> {
+        let found = foreign::look_through(link).and_then(|found| found.open());
+        let file = found.map_err(|e| unreadable(&e))?;
+        // A path such as /proc/self/fd/7 has nothing beside it.
+        let path = link.canonicalize().unwrap_or_else(|_| link.to_owned());
+        Candidate::of(&path, file)
+    }
+
+    fn of(path: &Path, file: File) -> Result<Candidate, Why> {
+        let headers = read_headers(&file)?;
+        Ok(Candidate { path: path.to_owned(), file: Arc::new(file), headers })
     }
 }
 
@@ -135,13 +127,14 @@ pub fn find(
     // The kernel says so of a file that was unlinked; the name may hold a new one by now.
     let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
-    let own = instead.into_iter().chain(names).map(Path::to_owned);
+    let own = names.map(Path::to_owned);
     let mut why = Why::FileMissing;
     // One that merely has the name may be any build.
     let others = places.binaries().filter(|_| !build_id.is_empty());
-    for path in own.chain(others) {
-        match open_checked(&path, build_id) {
-            Ok(headers) => return Ok(with_debug_file(&path, headers, places)),
+    let instead = instead.into_iter().map(Candidate::through);
+    for found in instead.chain(own.chain(others).map(|path| Candidate::open(&path))) {
+        match found.and_then(|found| checked(found, build_id)) {
+            Ok(found) => return with_debug_file(found, places),
             // A file that is there says more than one that is not.
             Err(Why::FileMissing) => {}
             Err(other) => why = other,
@@ -152,23 +145,22 @@ pub fn find(
         .or_else(|| by_name(build_id, places))
         .or_else(|| fetched(build_id, places));
     match debug {
-        Some((path, headers)) => Ok(Found {
-            layers: vec![Layer::of(&path, &headers)],
-            stripped: !headers.has_names(),
+        Some(found) => Ok(Found {
+            layers: vec![Layer::of(&found, places)],
+            stripped: !found.headers.has_names(),
             binary: false,
-            flaw: headers.damage.clone().map(Why::Damaged),
-            headers,
+            flaw: found.headers.damage.clone().map(Why::Damaged),
+            headers: found.headers,
         }),
         None => Err(why),
     }
 }
 
-fn open_checked(path: &Path, build_id: &str) -> Result<Headers, Why> {
-    let headers = read_headers(path)?;
-    if same_build(build_id, &headers.build_id) {
-        Ok(headers)
+fn checked(found: Candidate, build_id: &str) -> Result<Candidate, Why> {
+    if same_build(build_id, &found.headers.build_id) {
+        Ok(found)
     } else {
-        Err(Why::BuildIdDiffers { found: headers.build_id })
+        Err(Why::BuildIdDiffers { found: found.headers.build_id })
     }
 }
 
@@ -178,69 +170,76 @@ fn same_build(recorded: &str, found: &str) -> bool {
     recorded.is_empty() || recorded == found || recorded.len() == 40 && found.starts_with(recorded)
 }
 
-fn with_debug_file(path: &Path, headers: Headers, places: &Places<'_>) -> Found {
-    let own = Layer::of(path, &headers);
+fn with_debug_file(binary: Candidate, places: &Places<'_>) -> Result<Found, Why> {
+    let own = Layer::of(&binary, places);
+    let headers = &binary.headers;
     if headers.has_debug_info {
-        return Found { headers, binary: true, layers: vec![own], stripped: false, flaw: None };
+        let (headers, layers) = (binary.headers, vec![own]);
+        return Ok(Found { headers, binary: true, layers, stripped: false, flaw: None });
     }
-    let named = |found: Option<(PathBuf, Headers)>| found.filter(|(_, debug)| debug.has_names());
+    let named = |found: Option<Candidate>| found.filter(|debug| debug.headers.has_names());
     let mut other = None;
-    let debug = named(by_debug_link(path, &headers, places, &mut other))
+    let debug = named(by_debug_link(&binary, places, &mut other))
         .or_else(|| named(by_build_id(&headers.build_id, places)))
         .or_else(|| named(by_name(&headers.build_id, places)))
         .or_else(|| named(fetched(&headers.build_id, places)));
     // It has the functions that are not exported; the binary keeps the others.
     let mini = match debug {
-        None if !headers.has_symtab => mini::unpack(path, &headers),
+        None if !headers.has_symtab => mini::unpack(&binary),
         _ => None,
     };
     let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();
-    let debug = debug.map(|(path, debug)| Layer::of(&path, &debug));
+    let debug = debug.map(|debug| Layer::of(&debug, places));
     let other = other.filter(|_| debug.is_none());
     let other = other.map(|path| Why::OtherDebugFile(path.display().to_string()));
     let flaw = headers.damage.clone().map(Why::Damaged).or(other);
     let layers = debug.into_iter().chain(mini).chain(Some(own)).collect();
-    Found { headers, binary: true, layers, stripped, flaw }
+    Ok(Found { headers: binary.headers, binary: true, layers, stripped, flaw })
 }
 
-fn by_build_id(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
+fn by_build_id(build_id: &str, places: &Places<'_>) -> Option<Candidate> {
+    let file = build_id_path(build_id)?;
+    places.all().find_map(|dir| of_build(&dir.join(&file), build_id))
+}
+
+/// Where the debug file of a build lies in a folder of debug files.
+pub fn build_id_path(build_id: &str) -> Option<String> {
     // The id may come from a file of anyone's: nothing but hexadecimal digits goes into a path.
     if build_id.len() < 8 || !build_id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
-    let file = format!(".build-id/{}/{}.debug", &build_id[..2], &build_id[2..]);
-    places.all().find_map(|dir| of_build(dir.join(&file), build_id))
+    Some(format!(".build-id/{}/{}.debug", &build_id[..2], &build_id[2..]))
 }
 
 /// The file, if it is of this build, which is known.
-fn of_build(path: PathBuf, build_id: &str) -> Option<(PathBuf, Headers)> {
-    let headers = read_headers(&path).ok().filter(|_| !build_id.is_empty())?;
-    same_build(build_id, &headers.build_id).then_some((path, headers))
+fn of_build(path: &Path, build_id: &str) -> Option<Candidate> {
+    let found = Candidate::open(path).ok().filter(|_| !build_id.is_empty())?;
+    same_build(build_id, &found.headers.build_id).then_some(found)
 }
 
 /// A debug file from a debuginfod server.
-fn fetched(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
+fn fetched(build_id: &str, places: &Places<'_>) -> Option<Candidate> {
     let debuginfod = places.options.debuginfod.as_ref()?;
-    let path = debuginfod.debug_file(build_id)?;
-    let found = of_build(path.clone(), build_id);
-    if found.is_none() {
-        debuginfod.refuse(build_id, &path);
+    let (path, file) = debuginfod.debug_file(build_id)?;
+    let found = Candidate::of(&path, file).and_then(|found| checked(found, build_id));
+    if found.is_err() {
+        debuginfod.refuse(build_id);
     }
-    found
+    found.ok()
 }
 
 /// A file of this build with names that the user keeps under the binary's.
-fn by_name(build_id: &str, places: &Places<'_>) -> Option<(PathBuf, Headers)> {
-    let found = places.binaries().filter_map(|path| of_build(path, build_id));
+fn by_name(build_id: &str, places: &Places<'_>) -> Option<Candidate> {
+    let found = places.binaries().filter_map(|path| of_build(&path, build_id));
     let debug = places.binaries().filter_map(|mut path| {
         path.as_mut_os_string().push(".debug");
-        of_build(path, build_id)
+        of_build(&path, build_id)
     });
-    found.chain(debug).find(|(_, headers)| headers.has_names())
+    found.chain(debug).find(|found| found.headers.has_names())
 }
 
 /// Where files are looked for.
-struct Places<'a> {
+pub struct Places<'a> {
     /// The binary's path in the recording.
     name: &'a str,
     options: &'a Options,
@@ -270,168 +269,72 @@ impl<'a> Places<'a> {
 /// The file in one of the places where gdb looks for a `.gnu_debuglink`; `other` is set to one that
 /// is there and belongs to another build.
 fn by_debug_link(
-    binary: &Path,
-    headers: &Headers,
+    binary: &Candidate,
     places: &Places<'_>,
     other: &mut Option<PathBuf>,
-) -> Option<(PathBuf, Headers)> {
+) -> Option<Candidate> {
+    let headers = &binary.headers;
     let (link, crc) = headers.debug_link.as_ref()?;
     if link.contains('/') {
         return None;
     }
-    let binary = binary.canonicalize().ok()?;
-    let folder = binary.parent()?;
+    let path = binary.path.canonicalize().ok()?;
+    let folder = path.parent()?;
     let global = places.all().map(|d| d.join(folder.strip_prefix("/").unwrap_or(folder)));
     let local = [folder.to_owned(), folder.join(".debug")];
     let users = places.options.symbol_path.iter().cloned();
     local.into_iter().chain(global).chain(users).find_map(|dir| {
         let path = dir.join(link);
-        let found = read_headers(&path).ok().filter(|_| path != binary)?;
-        let same = if headers.build_id.is_empty() || found.build_id.is_empty() {
-            checksum(&path).ok()? == *crc
+        let found = Candidate::open(&path).ok()?;
+        if same_file(&found.file, &binary.file) {
+            return None;
+        }
+        let same = if headers.build_id.is_empty() || found.headers.build_id.is_empty() {
+            checksum(&found.file).ok()? == *crc
         } else {
-            headers.build_id == found.build_id
+            headers.build_id == found.headers.build_id
         };
         if !same {
-            other.get_or_insert_with(|| path.clone());
+            other.get_or_insert(path);
         }
-        same.then_some((path, found))
+        same.then_some(found)
     })
 }
 
-fn checksum(path: &Path) -> io::Result<u32> {
-    let mut reader = flate2::CrcReader::new(File::open(path)?);
+fn same_file(one: &File, other: &File) -> bool {
+    let id = |file: &File| file.metadata().map(|m| (m.dev(), m.ino())).ok();
+    id(one).is_some_and(|one| Some(one) == id(other))
+}
+
+/// Larger files have no checksum: it takes a second for each GiB, whatever is in them. In bytes.
+const MAX_CHECKSUM: u64 = 1 << 30;
+
+fn checksum(file: &File) -> io::Result<u32> {
+    if file.metadata()?.len() > MAX_CHECKSUM {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let input = At { file, offset: 0 }.take(MAX_CHECKSUM);
+    let mut reader = flate2::CrcReader::new(input);
     let mut buffer = vec![0; 1 << 16];
     while reader.read(&mut buffer)? > 0 {}
     Ok(reader.crc().sum())
 }
 
-/// Reads the headers of the ELF file at `path`.
-///
-/// # Errors
-///
-/// It does not exist, cannot be read, or is no intact ELF file.
-pub fn read_headers(path: &Path) -> Result<Headers, Why> {
-    let unreadable = |e: io::Error| match e.kind() {
+fn unreadable(e: &io::Error) -> Why {
+    match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::FileMissing,
+        _ if foreign::is_refused(e) => Why::NotElf,
         _ => Why::Unreadable(e.to_string()),
-    };
-    if path.as_os_str().is_empty() {
-        return Err(Why::FileMissing);
-    }
-    // Opening a pipe or a device could block or worse; the path may come from anyone's file.
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(Why::NotElf);
-    }
-    let cache = ReadCache::new(File::open(path).map_err(unreadable)?);
-    match FileKind::parse(&cache) {
-        Ok(FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>>(&cache),
-        Ok(FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>>(&cache),
-        _ => Err(Why::NotElf),
     }
 }
 
-type Cache = ReadCache<File>;
-
-fn parse<E: FileHeader<Endian = Endianness>>(cache: &Cache) -> Result<Headers, Why> {
-    let damaged = |e: object::Error| Why::Damaged(e.to_string());
-    let header = E::parse(cache).map_err(damaged)?;
-    let endian = header.endian().map_err(damaged)?;
-    let mut headers = Headers::default();
-    for segment in header.program_headers(endian, cache).map_err(damaged)? {
-        match segment.p_type(endian) {
-            elf::PT_LOAD => headers.segments.push(Segment {
-                offset: segment.p_offset(endian).into(),
-                size: segment.p_filesz(endian).into(),
-                address: segment.p_vaddr(endian).into(),
-                executable: segment.p_flags(endian).contains(elf::PF_X),
-            }),
-            elf::PT_NOTE if headers.build_id.is_empty() => {
-                if let Ok(Some(notes)) = segment.notes(endian, cache) {
-                    headers.build_id = build_id_of(endian, notes);
-                }
-            }
-            _ => {}
-        }
-    }
-    let mut has_debug_addr = false;
-    let mut debug_info = None;
-    // A file without (intact) section headers still has its segments.
-    let sections = header.sections(endian, cache);
-    headers.damage = sections.as_ref().err().map(|e| format!("its section headers: {e}"));
-    if let Ok(sections) = sections {
-        for section in sections.iter() {
-            let name = sections.section_name(endian, section).unwrap_or_else(|e| {
-                headers.damage.get_or_insert_with(|| format!("its section headers: {e}"));
-                Default::default()
-            });
-            let in_file = section.sh_type(endian) != elf::SHT_NOBITS;
-            match name {
-                b".debug_info" if in_file => debug_info = Some(section),
-                b".zdebug_info" if in_file => {
-                    (headers.has_debug_info, headers.is_split) = (true, true);
-                }
-                b".debug_addr" => has_debug_addr = true,
-                b".gnu_debugdata" => {
-                    let range = section.file_range(endian);
-                    headers.packed_symbols = range;
-                }
-                b".gnu_debuglink" => {
-                    let data = section.data(endian, cache).unwrap_or_default();
-                    headers.debug_link = debug_link(endian, data);
-                }
-                // Debug files keep the note's section, but their segments point nowhere.
-                b".note.gnu.build-id" => {
-                    if let Ok(Some(notes)) = section.notes(endian, cache) {
-                        headers.build_id = build_id_of(endian, notes);
-                    }
-                }
-                _ => headers.has_symtab |= section.sh_type(endian) == elf::SHT_SYMTAB,
-            }
-        }
-    }
-    if let Some(section) = debug_info {
-        headers.has_debug_info = true;
-        headers.is_split = has_debug_addr && is_split(endian, cache, section);
-    }
-    Ok(headers)
-}
-
-fn is_split<S: SectionHeader<Endian = Endianness>>(
-    endian: Endianness,
-    cache: &Cache,
-    section: &S,
-) -> bool {
-    match section.compression(endian, cache) {
-        // Only the headers of its units are read.
-        Ok(None) => section.file_range(endian).is_some_and(|(start, length)| {
-            split::is_split(endian, |at, size| {
-                at.checked_add(size).filter(|&end| end <= length)?;
-                cache.read_bytes_at(start.checked_add(at)?, size).ok()
-            })
-        }),
-        // To find out would cost as much as what is saved: what can read split ones reads all.
-        Ok(Some(_)) => true,
-        Err(_) => false,
-    }
-}
-
-/// A name, zero bytes up to a multiple of four, a checksum.
-fn debug_link(endian: Endianness, section: &[u8]) -> Option<(String, u32)> {
-    let length = section.iter().position(|&b| b == 0)?;
-    let name = std::str::from_utf8(&section[..length]).ok()?;
-    let crc = section.get((length + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
-    Some((name.to_owned(), endian.read_u32(*crc)))
-}
-
-fn build_id_of<E: FileHeader>(
-    endian: E::Endian,
-    mut notes: object::read::elf::NoteIterator<'_, E>,
-) -> String {
-    while let Ok(Some(note)) = notes.next() {
-        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-            return hex(note.desc());
-        }
-    }
-    String::new()
+/// The file that the one at `path` means by this link: by its build id in the directories
+/// of debug files, else by its name. Another build is not taken for it.
+fn shared(link: &SharedLink, path: &Path, options: &Options) -> Option<Arc<File>> {
+    let dirs = options.debug_dirs.iter();
+    let by_id = build_id_path(&link.build_id)?;
+    let beside = path.canonicalize().ok().and_then(|p| Some(p.parent()?.join(&link.name)));
+    let places = dirs.clone().map(|dir| dir.join(&by_id));
+    let mut places = places.chain(dirs.map(|dir| dir.join(&link.name))).chain(beside);
+    places.find_map(|path| Some(of_build(&path, &link.build_id)?.file))
 }

@@ -2,9 +2,9 @@
 //! files or a `.dwp` package; DWARF 5, section 7.3), and sections compressed the old way
 //! (`.zdebug_*`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,19 +17,33 @@ use typed_arena::Arena;
 use crate::profile::StrId;
 
 use super::answers::{Answers, Frame};
-use super::{Options, Why};
+use super::source::Layer;
+use super::{Options, Why, worker};
 
-/// Larger files are left alone: their sections are read whole. In bytes.
+/// Larger files are left alone: their sections are read whole. So much is unpacked of all files
+/// together, too. In bytes.
 const MAX_BYTES: u64 = 1 << 30;
+
+/// Most files that are opened for one binary, and looked for.
+const MAX_FILES: usize = 1 << 14;
 
 type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 
 /// What was read, as long as something refers to it.
-#[derive(Default)]
 pub(super) struct Memory {
     files: Arena<ReadCache<File>>,
     unpacked: Arena<Vec<u8>>,
+    /// Bytes of sections that may still be taken, and names that may be looked for.
+    left: Cell<u64>,
+    names: Cell<usize>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        let (files, unpacked) = (Arena::new(), Arena::new());
+        Memory { files, unpacked, left: Cell::new(MAX_BYTES), names: Cell::new(MAX_FILES) }
+    }
 }
 
 /// The debug information of one file.
@@ -44,19 +58,19 @@ pub struct Split<'a> {
     missing: RefCell<BTreeSet<String>>,
 }
 
-/// The frames of link-time `addresses` in the file at `path`; `tell` is told how many are done.
+/// The frames of link-time `addresses` in a file; `tell` is told how many are done.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or its debug information cannot be parsed.
 pub fn resolve(
-    path: &Path,
+    layer: &Layer,
     addresses: &[u64],
     options: &Options,
     tell: &dyn Fn(usize),
 ) -> Result<Answers, String> {
     let memory = Memory::default();
-    let split = Split::open(path, options, &memory)?;
+    let split = Split::open(layer, options, &memory)?;
     let mut answers = Answers::default();
     for &address in addresses {
         split.push(address, &mut answers).map_err(|e| e.to_string())?;
@@ -102,16 +116,19 @@ pub fn is_split<'a>(endian: Endianness, read: impl Fn(u64, u64) -> Option<&'a [u
 }
 
 impl<'a> Split<'a> {
-    fn open(path: &Path, options: &'a Options, memory: &'a Memory) -> Result<Split<'a>, String> {
-        let object = memory.parse(path).ok_or("it cannot be read")?;
+    fn open(layer: &Layer, options: &'a Options, memory: &'a Memory) -> Result<Split<'a>, String> {
+        let object = memory.parse(&layer.file).ok_or("it cannot be read")?;
         let dwarf = Dwarf::load(|id| memory.section(&object, Some(id.name())));
+        let shared = layer.shared.as_ref().and_then(|file| memory.parse(file));
         let context = dwarf.and_then(|mut dwarf| {
+            if let Some(shared) = &shared {
+                dwarf.load_sup(|id| memory.section(shared, Some(id.name())))?;
+            }
             dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
             Context::from_dwarf(dwarf)
         });
         let context = context.map_err(|e| e.to_string())?;
-        // A path such as /proc/self/fd/7 has nothing beside it.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = layer.path.canonicalize().unwrap_or_else(|_| layer.path.clone());
         let mut split =
             Split { memory, options, path, context, package: None, missing: RefCell::default() };
         split.package = split.find_package();
@@ -129,7 +146,7 @@ impl<'a> Split<'a> {
     }
 
     fn open_package(&self, path: &Path) -> Option<DwarfPackage<Reader<'a>>> {
-        let object = self.memory.parse(path)?;
+        let object = self.memory.open(path)?;
         let load = |id: gimli::SectionId| self.memory.section(&object, id.dwo_name());
         DwarfPackage::load(load, EndianSlice::new(&[], endian_of(&object))).ok()
     }
@@ -168,7 +185,7 @@ impl<'a> Split<'a> {
     }
 
     fn open_unit(&self, path: &Path, load: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<Dwarf<'a>>> {
-        let object = self.memory.parse(path)?;
+        let object = self.memory.open(path)?;
         let mut dwarf = Dwarf::load(|id| self.memory.section(&object, id.dwo_name())).ok()?;
         let header = dwarf.units().next().ok()??;
         // In DWARF 4 the id is an attribute of the unit's first entry.
@@ -212,11 +229,16 @@ impl<'a> Split<'a> {
 }
 
 impl Memory {
+    /// The ELF file with this name, if it is small enough.
+    fn open(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
+        self.names.set(self.names.get().checked_sub(1)?);
+        self.parse(&worker::open(path).ok()?)
+    }
+
     /// An ELF file that is small enough.
-    pub(super) fn parse(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
-        // Opening a pipe or a device could block; the path may come from anyone's file.
-        fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= MAX_BYTES)?;
-        let cache = self.files.alloc(ReadCache::new(File::open(path).ok()?));
+    pub(super) fn parse(&self, file: &File) -> Option<object::File<'_, &ReadCache<File>>> {
+        file.metadata().ok().filter(|m| m.len() <= MAX_BYTES)?;
+        let cache = self.files.alloc(ReadCache::new(file.try_clone().ok()?));
         object::File::parse(&*cache).ok()
     }
 
@@ -229,8 +251,8 @@ impl Memory {
         let data = match name.and_then(|name| object.section_by_name(name)) {
             Some(section) => section.compressed_data().ok().and_then(|packed| {
                 // What a damaged header promises is not believed.
-                let small = packed.uncompressed_size <= MAX_BYTES;
-                Some(match small.then(|| packed.decompress().ok())?? {
+                self.left.set(self.left.get().checked_sub(packed.uncompressed_size)?);
+                Some(match packed.decompress().ok()? {
                     std::borrow::Cow::Borrowed(data) => data,
                     std::borrow::Cow::Owned(data) => self.unpacked.alloc(data).as_slice(),
                 })

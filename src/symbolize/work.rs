@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
@@ -15,17 +16,22 @@ use crate::profile::{
 use super::answers::{Answers, FunctionIndex, StoredWriter, Unwritten};
 use super::cache::{Key, Merged, Stored};
 use super::kernel::{self, Kallsyms};
-use super::run_time::{Report, RunTime};
+use super::run_time::{MAX_OF_ALL, Report, RunTime};
 use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
-use super::{Binary, Options, Outcome, Why, elf, shares};
+use super::worker::{Limits, Worker};
+use super::{Binary, Options, Outcome, Why, demangle, elf, shares};
+use crate::process::foreign;
 use crate::process::jit::{Epoch, Span};
 
 /// First address of the kernel's half.
 const KERNEL: u64 = 1 << 63;
 
+/// Time for the names of all binaries together.
+const TIME: Duration = Duration::from_secs(600);
+
 /// Debug information nests deeply, and so do its parsers.
-const STACK: usize = 8 << 20;
+pub const STACK: usize = 8 << 20;
 
 /// Locations of one binary, to be asked in one go.
 struct Group {
@@ -71,10 +77,11 @@ pub fn symbolize(
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
+    let until = Instant::now() + TIME;
     let (asked, homeless) = asked_by_mapping(profile, options);
-    let (mut groups, sources) = groups(profile, options, &asked);
+    let (mut groups, sources) = groups(profile, options, &asked, until);
     let tasks = tasks(&groups, &sources, options.jobs.max(1));
-    let answers = run(&sources, &tasks, options, progress);
+    let answers = run(&sources, &tasks, options, until, progress);
     let all: Vec<(Task, Answered)> = tasks.into_iter().zip(answers).collect();
     let mut functions = FunctionIndex::new(profile);
     for (i, group) in groups.iter_mut().enumerate() {
@@ -92,6 +99,11 @@ pub fn symbolize(
     }
     let mut troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
     troubles.extend(options.cache.iter().flat_map(|cache| cache.troubles()));
+    let refused = if options.demangle { demangle::refused(profile) } else { 0 };
+    if refused > 0 {
+        let s = if refused == 1 { " is" } else { "s are" };
+        troubles.push(format!("{refused} name{s} left mangled: demangled, they would be too long"));
+    }
     Outcome { troubles, ..outcome }
 }
 
@@ -116,6 +128,7 @@ fn groups(
     profile: &Profile,
     options: &Options,
     asked: &[Vec<LocationId>],
+    until: Instant,
 ) -> (Vec<Group>, Vec<Source>) {
     let mut groups: Vec<Group> = Vec::new();
     let mut sources = Vec::new();
@@ -132,6 +145,10 @@ fn groups(
         let key = (mapping.file, mapping.build_id, instead, changed, epoch.map(sources_of));
         let group = *known.entry(key).or_insert_with(|| {
             let (source, found) = match epoch {
+                _ if options.stop.load(Ordering::Relaxed) => {
+                    (Source::Nothing(Why::Interrupted), None)
+                }
+                _ if Instant::now() > until => (Source::Nothing(Why::NoTimeLeft), None),
                 _ if changed => (Source::Nothing(Why::Changed), None),
                 Some(epoch) => (Source::RunTime(RunTime::new(epoch.sources.clone())), None),
                 None => open(profile, mapping, instead, options),
@@ -241,7 +258,8 @@ fn open(
 /// may be older.
 fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool {
     let end = profile.time_nanos.saturating_add(profile.duration_nanos);
-    let Ok(now) = std::fs::metadata(instead.unwrap_or(Path::new(file))) else { return false };
+    let now = instead.map_or_else(|| foreign::look(Path::new(file)), foreign::look_through);
+    let Ok(now) = now.map(|found| found.metadata) else { return false };
     let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
     let written = nanos(now.mtime(), now.mtime_nsec());
     // `rename` and `link` change a file's status; what was opened while it ran is that file.
@@ -293,6 +311,7 @@ fn run(
     sources: &[Source],
     tasks: &[Task],
     options: &Options,
+    until: Instant,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<Answered> {
     let total = tasks.iter().map(|t| t.addresses.len()).sum();
@@ -303,14 +322,25 @@ fn run(
     order.sort_by_key(|&i| std::cmp::Reverse(tasks[i].addresses.len()));
     let next = AtomicUsize::new(0);
     let answers: Vec<Mutex<Option<Answered>>> = tasks.iter().map(|_| Mutex::default()).collect();
+    let limits = options.apart.then(|| Limits::of_this_machine(until));
+    let jobs = limits.map_or(options.jobs, |limits| options.jobs.min(limits.count));
+    let run_time = AtomicU64::new(MAX_OF_ALL);
     let work = || {
+        let mut worker = limits.map(Worker::new);
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let answer = answer(&sources[tasks[i].group], &tasks[i].addresses, options, &done);
+            let (source, addresses) = (&sources[tasks[i].group], &tasks[i].addresses);
+            let answer = if options.stop.load(Ordering::Relaxed) {
+                Err(Why::Interrupted)
+            } else if Instant::now() > until {
+                Err(Why::NoTimeLeft)
+            } else {
+                answer(source, addresses, options, &mut worker, &run_time, &done)
+            };
             *answers[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(answer);
         }
     };
     thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, tasks.len().max(1)) {
+        for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
             let thread = thread::Builder::new().name("symbolize".into()).stack_size(STACK);
             if thread.spawn_scoped(scope, work).is_err() {
                 // No thread to be had: this one does it.
@@ -325,13 +355,23 @@ fn run(
         .collect()
 }
 
-fn answer(source: &Source, addresses: &[u64], options: &Options, done: &dyn Fn(usize)) -> Answered {
-    let answers = match source {
-        Source::Elf(layers) => return elf::resolve(layers, addresses, options, done),
-        Source::Kernel(kallsyms) => Ok(kallsyms.resolve(addresses)),
-        Source::Vdso(vdso, build_id) => vdso.resolve(build_id, addresses),
-        Source::RunTime(code) => Ok(code.resolve(addresses, options.demangle)),
-        Source::Nothing(why) => Err(why.clone()),
+fn answer(
+    source: &Source,
+    addresses: &[u64],
+    options: &Options,
+    worker: &mut Option<Worker>,
+    run_time: &AtomicU64,
+    done: &dyn Fn(usize),
+) -> Answered {
+    let answers = match (source, worker) {
+        (Source::Elf(layers), Some(worker)) => {
+            return worker.resolve(layers, addresses, options, done);
+        }
+        (Source::Elf(layers), None) => return elf::resolve(layers, addresses, options, done),
+        (Source::Kernel(kallsyms), _) => Ok(kallsyms.resolve(addresses)),
+        (Source::Vdso(vdso, build_id), _) => vdso.resolve(build_id, addresses),
+        (Source::RunTime(code), _) => Ok(code.resolve(addresses, options.demangle, run_time)),
+        (Source::Nothing(why), _) => Err(why.clone()),
     };
     done(addresses.len());
     answers

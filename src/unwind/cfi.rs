@@ -13,10 +13,14 @@ use gimli::{
 
 mod machine;
 
+use super::code::Contexts;
 use super::module::{SectionBytes, Step};
 use crate::caught::caught;
 use machine::Machine;
 
+/// `rax` and `rdx`.
+const AX: u8 = 0;
+const DX: u8 = 1;
 /// `rbp`.
 pub const BP: u8 = 6;
 /// `rsp`.
@@ -63,10 +67,22 @@ pub enum Rule {
     Outermost,
     /// The caller is on another stack.
     Switched,
+    /// The frame may hold the registers of an exception's handler, in the place of the caller's.
+    Delivering(Option<Contexts>),
     /// Nothing as short as these; see [`Tables::step`].
     Evaluate,
     /// The code has no unwind information.
     Uncovered,
+}
+
+/// What the tables say of the code at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// The rule.
+    pub rule: Rule,
+    /// The function keeps `rax` and `rdx` in its frame, as those do that may return to an
+    /// exception's handler: it receives in them what was thrown.
+    pub may_deliver: bool,
 }
 
 /// The general registers, as far as they are known.
@@ -110,7 +126,7 @@ pub struct Tables {
     eh_index: Index,
     eh_whole: bool,
     /// Where `.debug_frame` is, and what was made of it when `.eh_frame` had no answer.
-    debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes>>>,
+    debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes> + Send>>,
     debug_index: OnceCell<Option<(SectionBytes, Index)>>,
 }
 
@@ -123,7 +139,7 @@ impl Tables {
         bases: BaseAddresses,
         eh_frame: Option<SectionBytes>,
         eh_frame_hdr: Option<SectionBytes>,
-        debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes>>>,
+        debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes> + Send>>,
     ) -> Tables {
         let searchable = |hdr: &SectionBytes| {
             let parsed = EhFrameHdr::new(hdr, LittleEndian).parse(&bases, 8);
@@ -139,8 +155,15 @@ impl Tables {
     }
 
     /// The rule of the code at an address.
+    #[cfg(test)]
     pub fn rule(&self, context: &mut UnwindContext<usize>, address: u64) -> Rule {
-        self.visit(context, address, Shorten).unwrap_or(Rule::Uncovered)
+        self.described(context, address).rule
+    }
+
+    /// What the tables say of the code at an address.
+    pub fn described(&self, context: &mut UnwindContext<usize>, address: u64) -> Described {
+        let uncovered = Described { rule: Rule::Uncovered, may_deliver: false };
+        self.visit(context, address, Shorten).unwrap_or(uncovered)
     }
 
     /// One step up with all that the tables say. `registers` become the caller's as far as those
@@ -230,6 +253,17 @@ impl Tables {
             Err(gimli::Error::NoUnwindInfoForAddress) => !self.eh_whole,
             Err(_) => true,
         }
+    }
+
+    /// Where the function begins that an address lies in, as `.eh_frame` says.
+    pub fn start(&self, address: u64) -> Option<u64> {
+        caught(|| self.eh_entry(address).map(|(_, fde)| fde.initial_address())).flatten()
+    }
+
+    /// An entry says that the addresses lie in one function.
+    pub fn are_one(&self, a: u64, b: u64) -> bool {
+        let in_one = || self.eh_entry(a).is_some_and(|(_, fde)| fde.contains(b));
+        caught(in_one).unwrap_or(false)
     }
 
     /// `.eh_frame` has an entry for the address.
@@ -330,15 +364,18 @@ trait Visitor {
 struct Shorten;
 
 impl Visitor for Shorten {
-    type Output = Rule;
+    type Output = Described;
 
     fn visit<'a, S: UnwindSection<Slice<'a>>>(
         self,
         section: &S,
         row: &Row,
         encoding: Encoding,
-    ) -> Rule {
-        shorten(section, row, encoding).unwrap_or(Rule::Evaluate)
+    ) -> Described {
+        let rule = shorten(section, row, encoding).unwrap_or(Rule::Evaluate);
+        let saves =
+            |n: u8| matches!(row.register(Register(n.into())), Some(RegisterRule::Offset(_)));
+        Described { rule, may_deliver: saves(AX) && saves(DX) }
     }
 }
 

@@ -1,35 +1,49 @@
-//! What a few bytes of machine code say of the stack, where no unwind information does.
+//! Frames of code that has no unwind information, from its machine code.
+//!
+//! The instructions of a function are followed from its beginning to where it is, and from there
+//! to its returns. Where both ways are known they have to agree; what is not certain counts only
+//! where a direct call leads to the function. No value found on the stack is taken for a return
+//! address because it looks like one.
 
-/// What code does to the stack pointer until it returns, in bytes, and where `rbp` is popped from;
-/// `None` when it does anything but to call, to pop and to give back.
-pub fn epilogue(code: &[u8]) -> Option<(u64, Option<u64>)> {
-    let (mut size, mut bp, mut rest) = (0, None, code);
-    loop {
-        let length = match *rest {
-            [0xc3, ..] | [0xf3, 0xc3, ..] => return Some((size, bp)),
-            [0xe8, _, _, _, _, ..] => 5,
-            [0xff, 0xd0..=0xd7, ..] => 2,
-            [0x58..=0x5f, ..] => {
-                bp = if rest[0] == 0x5d { Some(size) } else { bp };
-                size += 8;
-                1
-            }
-            [0x41, 0x58..=0x5f, ..] => {
-                size += 8;
-                2
-            }
-            [0x48, 0x83, 0xc4, add @ 0..=0x7f, ..] => {
-                size += u64::from(add);
-                4
-            }
-            [0x48, 0x81, 0xc4, a, b, c @ 0..=0x7f, 0, ..] => {
-                size += u64::from(u32::from_le_bytes([a, b, c, 0]));
-                7
-            }
-            _ => return None,
-        };
-        rest = &rest[length..];
+mod between;
+mod cache;
+mod delivery;
+mod effect;
+mod flow;
+mod frame;
+mod functions;
+mod graph;
+mod moved;
+#[cfg(test)]
+mod tests;
+
+pub use between::Between;
+pub use cache::{Cache, File, Leads};
+pub use delivery::{Contexts, contexts, delivers};
+pub use frame::{Frame, Proof};
+pub use functions::Functions;
+pub use graph::Text;
+pub use moved::Moved;
+
+/// A call instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Of the function at this address.
+    Direct(u64),
+    /// Of a function whose address is in a register or in memory.
+    Indirect,
+}
+
+/// The call that the bytes before a return address end with.
+pub fn call_before(before: &[u8], address: u64) -> Option<Call> {
+    let back = |n: usize| before.len().checked_sub(n).map(|at| before[at]);
+    // In `call *disp32(%rax,%rbp,8)`, that byte is another.
+    let within = back(7) == Some(0xff) && back(6) == Some(0x94);
+    if back(5) == Some(0xe8) && !within {
+        let relative = i32::from_le_bytes(*before.last_chunk()?);
+        return Some(Call::Direct(address.wrapping_add_signed(relative.into())));
     }
+    ends_with_call(before).then_some(Call::Indirect)
 }
 
 /// The bytes before a return address end with a call instruction.
@@ -55,21 +69,8 @@ pub fn ends_with_call(before: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+mod call_tests {
     use super::*;
-
-    #[test]
-    fn an_epilogue_says_how_large_the_frame_is() {
-        // add $8, %rsp; ret (`_init`), and Go's `crosscall_amd64` from its first call on.
-        assert_eq!(epilogue(&[0x48, 0x83, 0xc4, 8, 0xc3]), Some((8, None)));
-        let crosscall =
-            [0xff, 0xd3, 0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0xc3];
-        assert_eq!(epilogue(&crosscall), Some((48, Some(32))));
-        assert_eq!(epilogue(&[0x48, 0x81, 0xc4, 0, 1, 0, 0, 0x5d, 0xc3]), Some((264, Some(256))));
-        for other in [&[][..], &[0x5d], &[0x31, 0xc0, 0xc3], &[0xe8, 0, 0, 0, 0, 0x90, 0xc3]] {
-            assert_eq!(epilogue(other), None, "{other:x?}");
-        }
-    }
 
     #[test]
     fn call_instructions_are_known_by_their_bytes() {

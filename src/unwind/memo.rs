@@ -171,6 +171,11 @@ impl Memo {
         &self.steps
     }
 
+    /// Steps of the walk that was made last, outermost frame first.
+    pub fn last_steps(&self) -> &[Visited] {
+        &self.last[self.slot].steps
+    }
+
     /// Notes a step.
     pub fn note(&mut self, step: Visited) {
         self.steps.push(step);

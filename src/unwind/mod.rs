@@ -8,20 +8,20 @@
 mod cfi;
 mod code;
 mod go;
-mod live;
 mod memo;
 mod module;
+mod splice;
 #[cfg(test)]
 mod tests;
+mod uncovered;
 mod walk;
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use crate::process::image::{Hit, Images, State};
 use crate::process::maps::Regions;
 use crate::sampler::record::UserStack;
 
-use live::Live;
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
 use module::{ModuleUnwinder, RuleCache};
@@ -38,8 +38,7 @@ pub enum StackEnd {
     /// The stack is deeper than the copy of it, which was asked to be smaller than the kernel's
     /// largest.
     SmallDump,
-    /// The stack is deeper than the largest copy, and the rest was no longer there, or no longer
-    /// what it was, when it was read.
+    /// The stack goes on beyond what was copied of it at that moment.
     DumpTooSmall,
     /// The kernel could copy nothing of the stack (it was paged out, or being taken down).
     Unreadable,
@@ -57,8 +56,15 @@ pub enum StackEnd {
     /// The stack begins here, and its first function is no thread's entry: somebody made the
     /// stack, for a coroutine, say, or Go's run-time code runs on a stack of its own.
     NoCaller,
+    /// A signal handler runs on a stack of its own, and no copy holds the one that it interrupted.
+    OtherStack,
+    /// An exception is on its way to its handler, whose registers have taken the place of those
+    /// that lead to the caller.
+    Delivering,
     /// The process's mappings are not for this user to read, or it ended before they were.
     HiddenMappings,
+    /// Records about mappings were lost, and the process ended before `/proc` was read again.
+    LostMappings,
     /// Deeper than [`MAX_FRAMES`].
     TooDeep,
     /// Deeper than the kernel walks along frame pointers.
@@ -81,7 +87,10 @@ impl StackEnd {
             StackEnd::RuntimeCode => "run-time code without frame pointers",
             StackEnd::BadReturnAddress => "bad return address",
             StackEnd::NoCaller => "no caller on this stack",
+            StackEnd::OtherStack => "signal handler on a stack of its own",
+            StackEnd::Delivering => "exception being delivered",
             StackEnd::HiddenMappings => "mappings not readable",
+            StackEnd::LostMappings => "mapping records lost",
             StackEnd::TooDeep => "too deep",
             StackEnd::ChainTooDeep => "deeper than kernel.perf_event_max_stack",
             StackEnd::Compat => "32-bit process",
@@ -89,7 +98,7 @@ impl StackEnd {
     }
 
     /// All reasons.
-    pub const ALL: [StackEnd; 14] = [
+    pub const ALL: [StackEnd; 17] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
@@ -100,7 +109,10 @@ impl StackEnd {
         StackEnd::RuntimeCode,
         StackEnd::BadReturnAddress,
         StackEnd::NoCaller,
+        StackEnd::OtherStack,
+        StackEnd::Delivering,
         StackEnd::HiddenMappings,
+        StackEnd::LostMappings,
         StackEnd::TooDeep,
         StackEnd::ChainTooDeep,
         StackEnd::Compat,
@@ -184,18 +196,6 @@ pub fn chain_frames(
     }
 }
 
-/// Where a stack was read from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
-    /// All of it from the copy that came with the sample.
-    #[default]
-    Copy,
-    /// Its outer part from the memory of the process, a moment later.
-    Memory,
-    /// It was tried so, in vain.
-    Neither,
-}
-
 /// The unwinder: one for a recording.
 #[derive(Default)]
 pub struct Unwinder {
@@ -203,24 +203,23 @@ pub struct Unwinder {
     modules: Vec<Option<Box<ModuleUnwinder>>>,
     rules: RuleCache,
     memo: Memo,
-    live: RefCell<Live>,
-    /// A step of the current walk was a guess, which its end has to prove.
-    guessed: bool,
-    /// Where the last stack was read from.
-    pub source: Source,
+    /// In the walk that goes on, a caller's frame pointer could not be known.
+    blind: bool,
+    /// The last stack was followed beyond the kernel's own copy of it.
+    pub beyond: bool,
     /// What the last stack has in common with an earlier one, if it was walked along.
     pub kept: Option<Kept>,
 }
 
 impl Unwinder {
-    /// Unwinds the user stack of a process's thread at a time (`CLOCK_MONOTONIC`, nanoseconds)
-    /// into `frames` (leaf first; what it holds is cleared).
+    /// Unwinds the user stack of a process's thread into `frames` (leaf first; what it holds is
+    /// cleared). Nothing is read but what came with the sample.
     ///
     /// `chain` is the kernel's walk along frame pointers, empty when there is none; it is used
     /// where the DWARF walk stops before the thread's entry.
     pub fn unwind(
         &mut self,
-        (pid, tid, time): (i32, i32, u64),
+        (pid, tid): (i32, i32),
         regions: &Regions,
         images: &mut Images,
         user: UserStack<'_>,
@@ -228,80 +227,31 @@ impl Unwinder {
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         frames.clear();
-        (self.source, self.kept) = (Source::Copy, None);
-        let end = match user {
-            UserStack::Native { regs, all, bytes, full } => {
-                let stack = Stack { start: regs.sp, bytes, full };
-                let live = std::mem::take(&mut self.live);
-                live.borrow_mut().begin(pid, time);
-                let walk = Walk { regions, pid, tid, stack, all, chain, live: &live };
-                let end = self.walk(&walk, regs, images, frames);
-                self.source = match (live.borrow().was_read(), end) {
-                    (false, _) => Source::Copy,
-                    (true, StackEnd::Complete) => Source::Memory,
-                    (true, _) => Source::Neither,
-                };
-                self.live = live;
+        (self.beyond, self.kept) = (false, None);
+        match user {
+            UserStack::Native { regs, all, bytes, full, rest } => {
+                let beyond = Cell::new(false);
+                let stack = Stack { start: regs.sp, bytes, full, rest, beyond: &beyond };
+                let walk = Walk { regions, pid, tid, stack, all, chain };
+                let mut end = self.walk(&walk, regs, images, frames);
+                // Frame pointers lead on from the same memory.
+                if !matches!(end, StackEnd::Complete | StackEnd::Delivering)
+                    && self.splice(&walk, regs, frames, images)
+                    && frames.last().is_some_and(|&last| self.is_outermost(last, images))
+                {
+                    end = StackEnd::Complete;
+                }
+                self.beyond = beyond.get();
                 end
             }
             UserStack::Compat => StackEnd::Compat,
             UserStack::None => StackEnd::Complete,
-        };
-        if end != StackEnd::Complete
-            && self.splice(pid, frames, chain, regions, images)
-            && frames.last().is_some_and(|&last| self.is_outermost(last, images))
-        {
-            return StackEnd::Complete;
         }
-        end
-    }
-
-    /// The rings are looked at, and it is `now` (`CLOCK_MONOTONIC`, nanoseconds).
-    pub fn look(&mut self, now: u64) {
-        self.live.get_mut().look(now);
     }
 
     /// Rules of unwind information that were found among those looked up before, and that were
     /// looked up in the tables.
     pub fn rule_lookups(&self) -> (u64, u64) {
         (self.rules.hits, self.rules.misses)
-    }
-
-    /// Continues a stack that the DWARF walk left incomplete with the kernel's frame-pointer
-    /// chain, from a frame that both have. Returns false when they have none in common or the
-    /// chain adds nothing.
-    ///
-    /// Only the last few frames are looked at: what DWARF found beyond the common frame is
-    /// dropped, and it must not be much.
-    fn splice(
-        &mut self,
-        pid: i32,
-        frames: &mut Vec<Frame>,
-        chain: &[u64],
-        regions: &Regions,
-        images: &mut Images,
-    ) -> bool {
-        const LOOK_BACK: usize = 4;
-        let first = frames.len().saturating_sub(LOOK_BACK);
-        for i in (first..frames.len()).rev() {
-            let Some(j) = chain.iter().position(|&a| a == frames[i].address) else { continue };
-            // Code without frame pointers leaves anything in the register.
-            let kept = frames.len();
-            for &address in &chain[j + 1..] {
-                let called = walk::after_call(pid, regions, images, address).or_else(|| {
-                    let frame = locate(pid, regions, images, address, true)?;
-                    self.is_outermost(frame, images).then_some(frame)
-                });
-                let Some(frame) = called else { break };
-                frames.push(frame);
-            }
-            if i + 1 + (frames.len() - kept) <= kept {
-                frames.truncate(kept);
-                return false;
-            }
-            frames.drain(i + 1..kept);
-            return true;
-        }
-        false
     }
 }

@@ -1,12 +1,15 @@
 //! One image's unwind tables, in the address space that its file states, and one step up a stack.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 use gimli::{BaseAddresses, UnwindContext};
 
-use super::cfi::{BP, Registers, Rule, SP, Saved, Tables};
+use super::cfi::{BP, Described, Registers, Rule, SP, Saved, Tables};
+use super::code::{self, Between, Contexts, Functions, Leads, Moved, Text};
 use super::go;
+use crate::caught::caught;
 use crate::process::elf::{Section, Segment};
 use crate::process::image::{Bytes, Loaded};
 use crate::sampler::record::Regs;
@@ -29,6 +32,10 @@ pub enum Step {
     Failed,
     /// The code has no unwind information.
     Uncovered,
+    /// The same as a caller, but its frame pointer is not known, and is 0.
+    CallerOnly(u64),
+    /// What leads up may have been replaced by what leads to an exception's handler.
+    Delivering,
     /// The way up begins at a register that is not known here.
     NeedsRegisters,
 }
@@ -70,6 +77,8 @@ struct Entry {
 pub struct RuleCache {
     entries: Vec<Entry>,
     context: UnwindContext<usize>,
+    /// What was found out about code without unwind information.
+    code: code::Cache,
     /// Rules that were found here.
     pub hits: u64,
     /// Rules that were looked up in the tables.
@@ -80,14 +89,16 @@ impl Default for RuleCache {
     fn default() -> Self {
         let empty = Entry { address: 0, image: 0, rule: Rule::Uncovered };
         let context = UnwindContext::new();
-        RuleCache { entries: vec![empty; ENTRIES], context, hits: 0, misses: 0 }
+        let code = code::Cache::default();
+        RuleCache { entries: vec![empty; ENTRIES], context, code, hits: 0, misses: 0 }
     }
 }
 
 impl RuleCache {
-    /// The rule of an address in an image.
-    fn rule(&mut self, module: &ModuleUnwinder, address: u64) -> Rule {
-        let image = module.image;
+    /// The rule of an address in an image, or of what called from before it.
+    pub(super) fn rule(&mut self, module: &ModuleUnwinder, next: u64, is_return: bool) -> Rule {
+        // The byte before a return address is no instruction's first: none has the other's rule.
+        let (image, address) = (module.image, next.wrapping_sub(u64::from(is_return)));
         // Code is dense and aligned, and the multiplication spreads its addresses.
         let key = (address ^ u64::from(image) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &mut self.entries[(key >> (64 - ENTRIES.ilog2())) as usize];
@@ -96,7 +107,7 @@ impl RuleCache {
             return entry.rule;
         }
         self.misses += 1;
-        let tables = || module.tables.rule(&mut self.context, address);
+        let tables = || module.described(&mut self.context, address, next);
         let rule = module.go_rule(address).unwrap_or_else(tables);
         *entry = Entry { address, image: image + 1, rule };
         rule
@@ -109,10 +120,17 @@ pub struct ModuleUnwinder {
     tables: Tables,
     /// Where signal handlers return to, if this is the C library or a static program.
     sigreturn: Option<u64>,
-    /// The file, if Go made it.
-    go: Option<Arc<Bytes>>,
+    /// Go made it.
+    is_go: bool,
+    file: Arc<Bytes>,
     segments: Vec<Segment>,
+    entry: u64,
+    /// Read from the file when code without unwind information is met.
+    functions: OnceCell<Functions>,
 }
+
+/// The rule of a function with a frame pointer.
+const WITH_POINTER: Rule = Rule::Offset { register: BP, cfa: 16, bp: Saved::FromCfa(-16) };
 
 /// `mov $15, %rax; syscall`: what signal handlers return to (`rt_sigreturn`).
 const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
@@ -139,7 +157,7 @@ impl ModuleUnwinder {
         let debug_frame = elf.debug_frame.clone().map(|section| {
             let file = loaded.bytes.clone();
             let load = move || Some(section.decompressed(&file)?.into());
-            Box::new(load) as Box<dyn Fn() -> Option<SectionBytes>>
+            Box::new(load) as Box<dyn Fn() -> Option<SectionBytes> + Send>
         });
         let address = |s: &Option<Section>| s.as_ref().map_or(0, |s| s.address);
         let bases = BaseAddresses::default()
@@ -149,14 +167,36 @@ impl ModuleUnwinder {
             .set_got(address(&elf.got));
         let (frame, hdr) = (elf.eh_frame.as_ref(), elf.eh_frame_hdr.as_ref());
         let tables = Tables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
-        let go = elf.is_go.then(|| loaded.bytes.clone());
-        let segments = elf.segments.clone();
-        ModuleUnwinder { image, tables, sigreturn: sigreturn(path, loaded), go, segments }
+        ModuleUnwinder {
+            image,
+            tables,
+            sigreturn: sigreturn(path, loaded),
+            is_go: elf.is_go,
+            file: loaded.bytes.clone(),
+            segments: elf.segments.clone(),
+            entry: elf.entry,
+            functions: OnceCell::new(),
+        }
+    }
+
+    /// What the tables say of an address, unless the code from `next` on is about to return to an
+    /// exception's handler.
+    fn described(&self, context: &mut UnwindContext<usize>, address: u64, next: u64) -> Rule {
+        let Described { rule, may_deliver } = self.tables.described(context, address);
+        match may_deliver && code::delivers(self.text(), next) {
+            true => {
+                let start = || self.tables.start(address).filter(|&start| start < next);
+                let start = if address == next { None } else { start() };
+                let contexts = start.and_then(|start| code::contexts(self.text(), start, next));
+                Rule::Delivering(contexts.filter(|_| rule == WITH_POINTER))
+            }
+            false => rule,
+        }
     }
 
     /// What the code at an address says in a file of Go's, against its unwind information.
     fn go_rule(&self, address: u64) -> Option<Rule> {
-        let file = self.go.as_ref()?;
+        let file = self.is_go.then_some(&self.file)?;
         let inside = |s: &&Segment| address.wrapping_sub(s.address) < s.size;
         let segment = self.segments.iter().find(inside)?;
         let begin = usize::try_from(segment.offset).ok()?;
@@ -167,7 +207,7 @@ impl ModuleUnwinder {
     }
 
     /// True when the address is where signal handlers return to.
-    fn is_sigreturn(&self, address: u64, is_return: bool) -> bool {
+    pub fn is_sigreturn(&self, address: u64, is_return: bool) -> bool {
         // The two instructions themselves may be running, too.
         let after = |start: u64| address.wrapping_sub(start) <= SIGRETURN.len() as u64;
         self.sigreturn.is_some_and(|s| s == address || (!is_return && after(s)))
@@ -186,8 +226,7 @@ impl ModuleUnwinder {
         if self.is_sigreturn(address, is_return) {
             return interrupted(regs, read);
         }
-        let lookup = address.wrapping_sub(u64::from(is_return));
-        let rule = cache.rule(self, lookup);
+        let rule = cache.rule(self, address, is_return);
         if rule != Rule::Evaluate {
             return by_rule(rule, is_return, regs, read);
         }
@@ -217,8 +256,14 @@ impl ModuleUnwinder {
         }
         let sp = registers.get(SP);
         let lookup = address.wrapping_sub(u64::from(is_return));
-        if self.go.is_some() && cache.rule(self, lookup) == Rule::Switched {
-            return Step::NoCaller;
+        match cache.rule(self, address, is_return) {
+            Rule::Switched => return Step::NoCaller,
+            Rule::Delivering(_) => return Step::Delivering,
+            Rule::Uncovered => {
+                let frame = self.frame(cache, address, is_return);
+                return frame.map_or(Step::Uncovered, |f| f.step(registers, |_| true, read));
+            }
+            _ => {}
         }
         let step = self.tables.step(&mut cache.context, lookup, registers, read);
         // Only the innermost frame may have nothing on the stack (`vfork` pops its own return
@@ -230,15 +275,75 @@ impl ModuleUnwinder {
         }
     }
 
+    fn text(&self) -> Text<'_> {
+        Text { segments: &self.segments, bytes: &self.file }
+    }
+
+    /// The machine code.
+    pub(super) fn code(&self) -> code::File<'_> {
+        let text = self.text();
+        let functions = self
+            .functions
+            .get_or_init(|| caught(|| Functions::new(text, self.entry)).unwrap_or_default());
+        code::File { image: self.image, text, functions, entry: self.entry }
+    }
+
+    /// The frame of code without unwind information, as its instructions say.
+    pub fn frame(
+        &self,
+        cache: &mut RuleCache,
+        address: u64,
+        is_return: bool,
+    ) -> Option<code::Frame> {
+        cache.code.frame(self.code(), address, is_return)
+    }
+
+    /// Where the code at `address`, which moves its stack pointer, has put what that was.
+    pub fn moved(&self, cache: &mut RuleCache, address: u64) -> Option<Moved> {
+        let start = self.tables.start(address)?;
+        cache.code.moved(self.code(), (start, address))
+    }
+
+    /// Where a call returns to that frame pointers leave out.
+    pub fn between(&self, cache: &mut RuleCache, between: Between) -> Option<u64> {
+        let are_one = |a, b| self.tables.are_one(a, b);
+        cache.code.between(self.code(), between, are_one)
+    }
+
+    /// The code is Go's and has no frame, with no frame pointer in it: it has changed to another
+    /// stack, or only calls on.
+    pub fn is_frameless(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
+        let rule = self.is_go.then(|| cache.rule(self, address, is_return));
+        matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: 8, .. }))
+    }
+
+    /// Whether the call before `address` leads to the function that `to` lies in; `None`: that is
+    /// in another image.
+    pub fn leads(&self, cache: &mut RuleCache, address: u64, to: Option<u64>) -> Leads {
+        let are_one = |a, b| self.tables.are_one(a, b);
+        cache.code.leads(self.code(), address, to, are_one)
+    }
+
+    /// A frame pointer leads from the code at `address` to its caller: its unwind information or
+    /// its instructions say so.
+    pub fn keeps_pointer(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
+        match cache.rule(self, address, is_return) {
+            WITH_POINTER => true,
+            Rule::Uncovered => {
+                self.frame(cache, address, is_return).is_some_and(|f| f.has_pointer())
+            }
+            _ => self.is_go_code(address, is_return),
+        }
+    }
+
     /// The code is Go's own, not C's in a program of Go's.
     pub fn is_go_code(&self, address: u64, is_return: bool) -> bool {
-        self.go.is_some() && !self.tables.in_eh_frame(address.wrapping_sub(u64::from(is_return)))
+        self.is_go && !self.tables.in_eh_frame(address.wrapping_sub(u64::from(is_return)))
     }
 
     /// Nothing calls the code at `address`.
     pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
-        let lookup = address.wrapping_sub(u64::from(is_return));
-        cache.rule(self, lookup) == Rule::Outermost
+        cache.rule(self, address, is_return) == Rule::Outermost
     }
 
     /// The unwind information for the code at `address` cannot be read.
@@ -281,6 +386,9 @@ fn by_rule(
         }
         Rule::Outermost => return Step::End,
         Rule::Switched => return Step::NoCaller,
+        Rule::Delivering(contexts) => {
+            return contexts.map_or(Step::Delivering, |c| delivering(c, regs, read));
+        }
         Rule::Uncovered => return Step::Uncovered,
         Rule::Evaluate => return Step::NeedsRegisters,
     };
@@ -308,6 +416,33 @@ fn by_rule(
             Step::Caller(ip)
         }
     }
+}
+
+/// One step up while the registers of a frame with a frame pointer are replaced: the return
+/// address, which is the last of them, is compared with its copy. The caller's `rbp` is known where
+/// it differs from the handler's, or where that one has not changed it.
+fn delivering(
+    contexts: Contexts,
+    regs: &mut Regs,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Step {
+    let at = |offset: i32| regs.bp.wrapping_add_signed(offset.into());
+    let (copy, ip) = (read(at(contexts.copy)), read(at(8)));
+    let Ok(ip) = ip.and_then(|ip| if copy == Ok(ip) && ip != 0 { Ok(ip) } else { Err(()) }) else {
+        return Step::Delivering;
+    };
+    let sp = at(16);
+    let (Ok(bp), Ok(handlers)) = (read(at(0)), read(at(contexts.bp))) else {
+        return Step::Delivering;
+    };
+    if sp <= regs.sp {
+        return Step::Delivering;
+    }
+    // No frame up to the handler's has saved it: it still is where this one has.
+    let is_unchanged = handlers == 0 || handlers == regs.bp;
+    let is_old = is_unchanged || read(handlers).is_ok_and(|new| new != bp);
+    *regs = Regs { ip, sp, bp: if is_old { bp } else { 0 } };
+    if is_old { Step::Caller(ip) } else { Step::CallerOnly(ip) }
 }
 
 /// A signal's frame says where the interrupted registers are in a way that takes many reads, and
@@ -365,70 +500,4 @@ pub fn frame_pointer_step(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reader(start: u64, words: &[u64]) -> impl FnMut(u64) -> Result<u64, ()> {
-        move |a| words.get((a.wrapping_sub(start) / 8) as usize).copied().ok_or(())
-    }
-
-    #[test]
-    fn a_signal_frame_leads_to_what_was_interrupted() {
-        let mut stack = [0u64; 32];
-        stack[15..=21].copy_from_slice(&[7, 3, 0, 0, 0, 0x9000, 0x1234]);
-        let mut read = reader(0x100, &stack);
-        let mut regs = Regs { ip: 1, sp: 0x100, bp: 1 };
-        assert_eq!(interrupted(&mut regs, &mut read), Step::Interrupted(0x1234));
-        assert_eq!(regs, Regs { ip: 0x1234, sp: 0x9000, bp: 7 });
-        let mut all = Registers::NONE;
-        all.set(SP, 0x100);
-        assert_eq!(restored(&mut all, &mut read), Step::Interrupted(0x1234));
-        assert_eq!((all.get(SP), all.get(BP), all.get(3)), (Some(0x9000), Some(7), Some(3)));
-    }
-
-    #[test]
-    fn frame_pointers_are_followed_upwards_only() {
-        let mut read = reader(0x100, &[0x120u64, 0x1111, 0, 0, 0x130, 0x2222, 0, 0]);
-        let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x100 };
-        assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::Caller(0x1111));
-        assert_eq!((regs.sp, regs.bp), (0x110, 0x120));
-        assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::Caller(0x2222));
-        assert_eq!(frame_pointer_step(&mut regs, &mut read), Step::NoCaller);
-        for (bp, step) in
-            [(0x100, Step::Failed), (0, Step::Failed), (0x900, Step::Unreadable(0x908))]
-        {
-            let mut regs = Regs { ip: 0, sp: 0x200, bp };
-            assert_eq!(frame_pointer_step(&mut regs, &mut read), step);
-        }
-    }
-
-    /// gcc keeps the caller's stack pointer of an aligned frame below its frame pointer.
-    #[test]
-    fn a_rule_may_read_where_the_frame_begins() {
-        let mut read = reader(0x100, &[0, 0x138, 0x77, 0, 0, 0, 0x4444, 0]);
-        let (bp, at) = (Saved::FromBp(0), -8);
-        let rule = Rule::Deref { register: BP, at, cfa: 0, bp };
-        let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x110 };
-        assert_eq!(by_rule(rule, true, &mut regs, &mut read), Step::Caller(0x4444));
-        assert_eq!(regs, Regs { ip: 0x4444, sp: 0x138, bp: 0x77 });
-    }
-
-    #[test]
-    fn rules_lead_up_or_nowhere() {
-        let mut read = reader(0x100, &[0x1111, 0, 0x3333]);
-        let offset = |register, cfa| Rule::Offset { register, cfa, bp: Saved::Same };
-        for (rule, step) in [
-            (offset(SP, 8), Step::Caller(0x1111)),
-            (offset(SP, 16), Step::NoCaller),
-            (offset(SP, 0), Step::Failed),
-            (offset(SP, -8), Step::Failed),
-            (offset(SP, 64), Step::Unreadable(0x138)),
-            (offset(10, 8), Step::NeedsRegisters),
-            (Rule::Outermost, Step::End),
-            (Rule::Switched, Step::NoCaller),
-        ] {
-            let mut regs = Regs { ip: 0, sp: 0x100, bp: 0 };
-            assert_eq!(by_rule(rule, false, &mut regs, &mut read), step, "{rule:?}");
-        }
-    }
-}
+mod tests;

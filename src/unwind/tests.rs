@@ -1,7 +1,7 @@
 //! Walks and chains on made-up stacks.
 
 use super::*;
-use crate::sampler::record::{AllRegs, Regs};
+use crate::sampler::record::{AllRegs, Chunk, Regs, Rest};
 use proptest::prelude::*;
 
 use crate::process::maps::Region;
@@ -13,44 +13,63 @@ fn world() -> (Regions, Images) {
     (regions, images)
 }
 
-fn frames(addresses: &[u64]) -> Vec<Frame> {
+/// Splices a stack whose frame pointers lead through `callers`, of which the copy has the first
+/// `copied` frames, innermost first, with the kernel's chain.
+fn spliced(callers: &[(u8, u8)], copied: usize, chain: &[u64]) -> (StackEnd, Vec<u64>) {
     let (regions, mut images) = world();
-    let frame = |(i, &a)| locate(1, &regions, &mut images, a, i > 0).unwrap();
-    addresses.iter().enumerate().map(frame).collect()
+    let (bytes, regs) = stack_of(callers, 0);
+    let size: usize = callers.iter().rev().take(copied).map(|c| usize::from(c.1) * 8 + 16).sum();
+    let (all, full, rest) = (AllRegs::default(), false, Rest::default());
+    let user = UserStack::Native { regs, all, bytes: &bytes[..size], full, rest };
+    let (mut unwinder, mut frames) = (Unwinder::default(), Vec::new());
+    let end = unwinder.unwind((1, 1), &regions, &mut images, user, chain, &mut frames);
+    (end, frames.iter().map(|f| f.address).collect())
 }
 
-fn spliced(f: &mut Vec<Frame>, chain: &[u64]) -> bool {
-    let (regions, mut images) = world();
-    Unwinder::default().splice(1, f, chain, &regions, &mut images)
-}
+/// Outermost first: return addresses and the words of their frames.
+const CALLERS: [(u8, u8); 4] = [(0x40, 0), (0x30, 1), (0x20, 2), (0x12, 0)];
 
 #[test]
-fn a_chain_continues_where_dwarf_stops() {
-    let mut f = frames(&[0x1100, 0x1200]);
-    assert!(spliced(&mut f, &[0x1100, 0x1200, 0x1300, 0x1400]));
-    assert_eq!(f, frames(&[0x1100, 0x1200, 0x1300, 0x1400]));
+fn a_chain_continues_where_the_walk_stops() {
+    let chain = [0x1010, 0x1120, 0x1200, 0x1300, 0x1400];
+    let (end, frames) = spliced(&CALLERS, 2, &chain);
+    assert_eq!((end, frames), (StackEnd::DumpTooSmall, chain.to_vec()));
 }
 
 #[test]
 fn a_chain_through_unmapped_memory_is_cut() {
-    let mut f = frames(&[0x1100, 0x1200]);
-    assert!(spliced(&mut f, &[0x1200, 0x1300, 0x20, 0x1400]));
-    assert_eq!(f, frames(&[0x1100, 0x1200, 0x1300]));
+    let chain = [0x1010, 0x1120, 0x1200, 0x1300, 0x20, 0x1400];
+    assert_eq!(spliced(&CALLERS, 2, &chain).1, chain[..4]);
 }
 
 #[test]
-fn a_chain_that_adds_nothing_is_not_used() {
-    for chain in [&[][..], &[0x1200], &[0x1300, 0x1400], &[0x1200, 0x20]] {
-        let mut f = frames(&[0x1100, 0x1200]);
-        assert!(!spliced(&mut f, chain), "{chain:?}");
-        assert_eq!(f, frames(&[0x1100, 0x1200]));
+fn a_chain_that_adds_nothing_or_is_another_is_not_used() {
+    let walked = [0x1010, 0x1120, 0x1200];
+    let others = [&[][..], &walked, &[0x1010], &[0x1200, 0x1300], &[0x1010, 0x1200, 0x1300]];
+    for chain in others {
+        assert_eq!(spliced(&CALLERS, 2, chain).1, walked, "{chain:x?}");
     }
+}
+
+/// All return addresses of a recursion are equal: where the walk ended is a place in the stack, not
+/// an address.
+#[test]
+fn a_recursion_keeps_its_depth() {
+    let mut callers = vec![(0x40, 0)];
+    callers.extend([(0x20, 3); 10]);
+    let mut chain = vec![0x1010];
+    chain.extend([0x1200; 10]);
+    chain.push(0x1400);
+    assert_eq!(spliced(&callers, 6, &chain).1, chain);
+    // The kernel's chain ended before the walk did.
+    assert_eq!(spliced(&callers, 6, &chain[..4]).1, chain[..7]);
 }
 
 #[test]
 fn reads_stay_within_the_copy() {
     let bytes = [7u8; 20];
-    let s = Stack { start: 0x100, bytes: &bytes, full: true };
+    let (full, rest, beyond) = (true, Rest::default(), Cell::new(false));
+    let s = Stack { start: 0x100, bytes: &bytes, full, rest, beyond: &beyond };
     assert!(s.read(0x100).is_ok() && s.read(0x10c).is_ok());
     for outside in [0xff, 0x10d, 0x114, u64::MAX, 0] {
         assert!(s.read(outside).is_err(), "{outside:x}");
@@ -58,30 +77,28 @@ fn reads_stay_within_the_copy() {
     assert!(s.cut_before(0x114) && !s.cut_before(0x100));
 }
 
-/// In an epilogue, unwind information still names the slots of registers that were popped. The
-/// process's memory is readable there, but no longer what it was.
+/// In an epilogue, unwind information still names the slots of registers that were popped.
 #[test]
-fn memory_below_the_stack_pointer_is_not_asked_for() {
-    let (regions, words) = (Regions::default(), [1u64; 16]);
-    let at = |i: usize| &raw const words[i] as u64;
-    let copy = [2u8; 32];
-    let live = RefCell::new(Live::default());
-    live.borrow_mut().begin(std::process::id() as i32, 0);
-    let stack = Stack { start: at(8), bytes: &copy, full: false };
-    let walk = Walk {
-        regions: &regions,
-        pid: 1,
-        tid: 1,
-        stack,
-        all: AllRegs::default(),
-        chain: &[],
-        live: &live,
-    };
-    assert_eq!(walk.read(at(8)), Ok(0x0202_0202_0202_0202));
-    assert_eq!(walk.read(at(7)), Err(()));
-    assert!(!live.borrow().was_read());
-    assert_eq!(walk.read(at(12)), Ok(1));
-    assert!(live.borrow().was_read());
+fn memory_below_the_stack_pointer_is_not_there() {
+    let bytes = [2u8; 4096];
+    let chunks = [Chunk::new(&bytes, 0)];
+    let (beyond, rest) = (Cell::new(false), Rest::new(0x1000, &chunks));
+    let s = Stack { start: 0x1800, bytes: &bytes[..0x100], full: false, rest, beyond: &beyond };
+    assert!(s.read(0x17f8).is_err());
+    assert!(s.read(0x1800).is_ok() && !beyond.get());
+    assert!(s.read(0x1900).is_ok() && beyond.get());
+    assert!(s.read(0x2000).is_err());
+}
+
+/// The kernel's copy ends at a page that was never written to: the stack goes on behind it.
+#[test]
+fn a_short_copy_is_one_with_a_hole() {
+    let (bytes, beyond) = ([2u8; 320], Cell::new(false));
+    let (full, rest) = (false, Rest::default());
+    let s = Stack { start: 0x1000, bytes: &bytes, full, rest, beyond: &beyond };
+    assert!(s.cut_before(0x1140) && s.cut_before(0x1139) && s.cut_before(0x20000));
+    assert!(!s.cut_before(0x1138) && !s.cut_before(0x7000_0000_0000) && !s.cut_before(0x10));
+    assert_eq!(s.too_small(), StackEnd::DumpTooSmall);
 }
 
 /// A stack whose frame pointers lead through `callers`, each a return address and the bytes
@@ -111,26 +128,32 @@ proptest! {
     #[test]
     fn what_is_remembered_is_what_would_be_found(
         stacks in prop::collection::vec(
-            (prop::collection::vec((0u8..200, 0u8..3), 0..12), 0usize..24, 0i32..3, 0usize..12),
+            (
+                prop::collection::vec((0u8..200, 0u8..3), 0..12),
+                0usize..24,
+                0i32..3,
+                0usize..12,
+                (0usize..300, any::<bool>()),
+            ),
             1..12,
         ),
     ) {
         let (regions, mut images) = world();
         let mut remembering = Unwinder::default();
         let mut before: Vec<(u8, u8)> = Vec::new();
-        for (new, cut, tid, shared) in stacks {
+        for (new, cut, tid, shared, (copied, hole)) in stacks {
             // The outer part is that of the stack before.
             before.truncate(shared);
             before.extend(new);
             let (bytes, regs) = stack_of(&before, if cut < 16 { 0 } else { cut });
-            let user = UserStack::Native {
-                regs,
-                all: AllRegs::default(),
-                bytes: &bytes,
-                full: cut % 2 == 0,
-            };
+            // Of some, the outer part was not in the kernel's copy, or was not there at all.
+            let (bytes, beyond) = bytes.split_at(copied.min(bytes.len()) & !7);
+            let chunks = [Chunk::new(beyond, u8::from(hole))];
+            let rest = Rest::new(regs.sp + bytes.len() as u64, &chunks);
+            let (all, full) = (AllRegs::default(), cut % 2 == 0);
+            let user = UserStack::Native { regs, all, bytes, full, rest };
             let (mut a, mut b) = (Vec::new(), Vec::new());
-            let of = (1, tid, 0);
+            let of = (1, tid);
             let x = remembering.unwind(of, &regions, &mut images, user, &[], &mut a);
             let y = Unwinder::default().unwind(of, &regions, &mut images, user, &[], &mut b);
             prop_assert_eq!((x, a), (y, b));

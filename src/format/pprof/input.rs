@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Chain, Cursor as IoCursor, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use super::error::ReadError;
+use super::legacy::HEAD;
 use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
 
 /// How much a profile may take.
@@ -85,7 +86,7 @@ pub(super) struct Input<'r> {
     base: u64,
     eof: bool,
     /// First bytes of the stream, to guess what a file is that is no profile.
-    head: [u8; 16],
+    head: [u8; HEAD],
     head_len: usize,
 }
 
@@ -115,7 +116,7 @@ impl<'r> Input<'r> {
             end: 0,
             base: 0,
             eof: false,
-            head: [0; 16],
+            head: [0; HEAD],
             head_len: 0,
         })
     }

@@ -12,6 +12,7 @@ mod decode;
 mod error;
 mod ids;
 mod input;
+mod legacy;
 #[cfg(test)]
 mod properties;
 mod read;

@@ -11,6 +11,7 @@ use super::decode::Tables;
 use super::error::ReadError;
 use super::ids::Resolver;
 use super::input::{Input, Limits};
+use super::legacy;
 use super::wire::{Cursor, FIXED64, LEN, Tag, VARINT};
 
 /// Reads a profile: `profile.proto`, with gzip around it or without.
@@ -37,14 +38,10 @@ pub(super) fn read_within(bytes: &mut dyn Read, limits: Limits) -> Result<Profil
 }
 
 /// What a file seems to be that could not be decoded, by its first bytes.
-fn guess(head: &[u8]) -> Option<&'static str> {
-    if head.starts_with(b"--- ") || head.starts_with(b"heap profile:") {
-        return Some(
-            "it is a profile in gperftools' old text format; convert it with pprof -proto",
-        );
-    }
+fn guess(head: &[u8]) -> Option<String> {
     let text = |b: &u8| (0x20..0x7f).contains(b) || matches!(b, b'\n' | b'\r' | b'\t');
-    (head.len() >= 4 && head.iter().all(text)).then_some("it looks like text")
+    let is_text = || head.len() >= 4 && head.iter().take(16).all(text);
+    legacy::guess(head).or_else(|| is_text().then(|| "it looks like text".to_owned()))
 }
 
 /// Everything in a file, before it is checked as a whole.

@@ -1,18 +1,25 @@
 //! The files in which JIT compilers say what their code is, while they grow.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Made, jitdump, perf_map};
 use crate::os;
-use crate::process::procfs;
+use crate::process::foreign::{self, Links, Root};
+use crate::process::{binaries, procfs};
 use crate::profile::{number_of_dump, number_of_map};
 
 /// Most that is read of a file in one look: what is more counts as unknown.
 const MAX_LOOK: u64 = 1 << 20;
+
+/// Most that is read of all files in one look.
+pub(super) const MAX_OF_ALL: u64 = 32 << 20;
+
+/// A record of a jitdump takes as long as two to the power of so many bytes of a perf map.
+const RECORD: u32 = 7;
 
 /// Most marks of a perf map; when there are more, every other is dropped.
 const MAX_MARKS: usize = 1024;
@@ -137,25 +144,29 @@ impl Sources {
         last.filter(|last| last.size != size)
     }
 
-    /// Looks at what is new in the files.
-    pub(super) fn look(&mut self, clock: Clock) -> Look {
+    /// Looks at what is new in the files; `left` are the bytes that may still be read.
+    pub(super) fn look(&mut self, clock: Clock, left: &mut u64) -> Look {
         let mut made = Vec::new();
         if let Some(before) = self.mark(clock) {
             let by = self.marks.last().map_or(before.seen, |mark| mark.by);
-            if !self.new_in_map(before, &mut made) {
+            if !self.new_in_map(before, &mut made, left) {
                 return Look::Unread { after: before.seen, by };
             }
         }
-        self.new_in_dump(&mut made);
+        if *left > 0 {
+            self.new_in_dump(&mut made, left);
+        }
         if made.is_empty() { Look::Nothing } else { Look::New(made) }
     }
 
     /// Adds what came after `before`; returns false when that is not known.
-    fn new_in_map(&self, before: Mark, made: &mut Vec<Made>) -> bool {
+    fn new_in_map(&self, before: Mark, made: &mut Vec<Made>, left: &mut u64) -> bool {
         let (Some(map), Some(now)) = (&self.map, self.marks.last()) else { return true };
         if now.size < before.size || now.size - before.size > MAX_LOOK {
             return false;
         }
+        let Some(after_this) = left.checked_sub(now.size - before.size) else { return false };
+        *left = after_this;
         // From where the line begins that may have been written in two parts.
         let Some(start) = line_start(map, before.size) else { return false };
         let (after, by) = (before.seen, now.by);
@@ -168,7 +179,7 @@ impl Sources {
     }
 
     /// The same for the jitdump, which tells times exactly.
-    fn new_in_dump(&mut self, made: &mut Vec<Made>) {
+    fn new_in_dump(&mut self, made: &mut Vec<Made>, budget: &mut u64) {
         let Some(dump) = &self.dump else { return };
         if self.dump_offset == 0 {
             let Ok(header) = jitdump::header(dump) else { return };
@@ -191,6 +202,7 @@ impl Sources {
             left -= 1;
             left > 0
         });
+        *budget = budget.saturating_sub(((MAX_RECORDS - left) as u64) << RECORD);
         if let Ok(progress) = read {
             self.dump_offset = progress.offset;
         }
@@ -228,15 +240,6 @@ impl Read for At<'_> {
     }
 }
 
-/// Opens a file for reading that anyone may have put there: no pipe that would make us wait, no
-/// link that leads elsewhere.
-fn open(path: &str) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-    let file = options.open(path).ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
-}
-
 /// What stands in the place of a perf map.
 pub(super) enum Found {
     /// A map of the process's.
@@ -250,50 +253,62 @@ pub(super) enum Found {
 /// The jitdump file that a process has mapped.
 pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<File> {
     // This leads to the very file that is mapped; it is no place where links are planted.
-    let exact = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")).ok();
-    let exact = exact.filter(|f| f.metadata().is_ok_and(|m| m.is_file()));
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    exact.or_else(|| open(&format!("/proc/{pid}/root{path}"))).or_else(|| open(path))
+    let exact = Path::new("/proc").join(format!("{pid}/map_files/{start:x}-{end:x}"));
+    let exact = foreign::look_through(&exact).and_then(|found| found.open());
+    let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
+    let named = |root: io::Result<Root>| root?.open(path, Links::Refuse);
+    exact.or_else(|_| named(Root::of(pid))).or_else(|_| named(Root::at(Path::new("/")))).ok()
 }
 
 /// `/tmp/perf-PID.map` of a process, as the process itself sees `/tmp` and its PID; else the
 /// one that tools leave for it outside of its container.
 pub(super) fn open_perf_map(pid: i32, clock: Clock) -> Found {
     let inner = procfs::inner_pid(pid).unwrap_or(pid);
-    let inside = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
-    let outside = format!("/tmp/perf-{pid}.map");
-    let own = |path: String| open(&path).filter(|file| is_of(file, pid, clock));
-    let odd = |path: &String| fs::symlink_metadata(path).is_ok_and(|m| !m.is_file());
-    let refused = odd(&inside) || odd(&outside);
-    match own(inside).or_else(|| own(outside)) {
-        Some(map) => Found::Map(map),
-        None if refused => Found::Refused,
-        None => Found::Nothing,
+    let same_files = binaries::same_root(pid);
+    let ours = std::process::id() as i32;
+    let places = [(pid, inner, same_files), (ours, pid, true)];
+    let mut refused = false;
+    for (of, number, same_files) in places {
+        let path = format!("/tmp/perf-{number}.map");
+        let found = Root::of(of).and_then(|root| root.look(Path::new(&path), Links::Refuse));
+        let Ok(found) = found else { continue };
+        if is_of(&found.metadata, pid, same_files, clock)
+            && let Ok(map) = found.open()
+        {
+            return Found::Map(map);
+        }
+        refused |= !found.metadata.is_file();
     }
+    if refused { Found::Refused } else { Found::Nothing }
 }
 
 /// The perf map is the process's: not left by one that had its number before, nor planted by
 /// another user.
-fn is_of(file: &File, pid: i32, clock: Clock) -> bool {
-    let Ok(metadata) = file.metadata() else { return false };
+///
+/// A process may show any file as its map that lies in its own mount namespace, by mounting that
+/// file there, which takes no right to read it. So there a map must belong to the user of the
+/// process. Where `same_files` says that it sees prof's files, nobody can put a file of root's
+/// into `/tmp`, except by a second name, and what root's tools write there is taken as well.
+fn is_of(metadata: &Metadata, pid: i32, same_files: bool, clock: Clock) -> bool {
     let user = |pid: i32| procfs::owner(pid).map(|(_, uid)| uid);
     let own = user(std::process::id() as i32).unwrap_or(0);
-    let trusted = [Some(0), user(pid), Some(own)];
+    let planted = !same_files || metadata.nlink() != 1;
+    let of_tools = [0, own].contains(&metadata.uid()) && !planted;
     let Ok(changed) = metadata.modified() else { return false };
     // Of a process that has ended only what was written since the recording began.
     let began = procfs::start_time(pid).unwrap_or(clock.began);
-    trusted.contains(&Some(metadata.uid())) && nanos(changed) + 1_000_000_000 >= nanos(began)
+    (of_tools || user(pid) == Some(metadata.uid()))
+        && nanos(changed) + 1_000_000_000 >= nanos(began)
 }
 
 /// The file is that of a recording that ended at this time (nanoseconds since the Unix epoch): it
 /// has not changed since, or the process that it is of still runs and was there before. A later
 /// process with the same number writes the file anew, and leaves it as old as it was.
-pub fn is_as_recorded(path: &Path, end: i64) -> bool {
-    let Ok(metadata) = fs::metadata(path) else { return false };
+pub fn is_as_recorded(path: &Path, metadata: &Metadata, end: i64) -> bool {
     let after = |time: SystemTime| nanos(time) > i128::from(end);
     let changed = metadata.modified().map_or(true, after);
     let made = metadata.created().is_ok_and(after);
-    !made && (!changed || writer(path, &metadata).is_some_and(|began| !after(began)))
+    !made && (!changed || writer(path, metadata).is_some_and(|began| !after(began)))
 }
 
 /// When the process began that a file is named after, if it sees that very file under this path.
@@ -301,7 +316,8 @@ fn writer(path: &Path, metadata: &Metadata) -> Option<SystemTime> {
     let path = path.to_str()?;
     let pid = number_of_map(path).or_else(|| number_of_dump(path.as_bytes()))?;
     let pid = i32::try_from(pid).ok()?;
-    let seen = fs::metadata(format!("/proc/{pid}/root{path}")).ok()?;
+    let seen = Root::of(pid).and_then(|root| root.look(Path::new(path), Links::Refuse));
+    let seen = seen.ok()?.metadata;
     let same = (seen.dev(), seen.ino()) == (metadata.dev(), metadata.ino());
     procfs::start_time(pid).filter(|_| same)
 }
@@ -327,19 +343,19 @@ mod tests {
         let mut sources = Sources::default();
         sources.set_map(file.reopen().unwrap());
         // What is there is new at the first look.
-        assert_eq!(starts(sources.look(clock)).unwrap(), [0x1000]);
-        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x1000]);
+        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         // The line that was not whole is read from its beginning.
         file.write_all(b"bb\n3000 10 c\n4000").unwrap();
-        assert_eq!(starts(sources.look(clock)).unwrap(), [0x2000, 0x3000]);
-        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x2000, 0x3000]);
+        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         assert_eq!(sources.marks.len(), 3);
         assert!(sources.marks.iter().all(|m| m.by <= m.seen));
         // Too much, or written anew: what it says now nobody knows since when.
         file.as_file().set_len(5 << 20).unwrap();
-        assert_eq!(starts(sources.look(clock)), None);
+        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())), None);
         file.as_file().set_len(3).unwrap();
-        assert_eq!(starts(sources.look(clock)), None);
+        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())), None);
         assert_eq!(sources.marks.len(), 1);
     }
 
@@ -350,15 +366,15 @@ mod tests {
         let mut sources = Sources::default();
         sources.set_dump(file.reopen().unwrap(), "jit-77.dump");
         let clock = Clock::default();
-        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         // The header comes late, and a record in two parts.
         file.write_all(&writer::header(0)).unwrap();
         let load = writer::load(5, 0x1000, 0x20, "f");
         file.write_all(&load[..50]).unwrap();
-        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         file.write_all(&load[50..]).unwrap();
         file.write_all(&writer::moved(6, 0x1000, 0x2000, 0x20)).unwrap();
-        assert_eq!(starts(sources.look(clock)).unwrap(), [0x1000, 0x2000]);
-        assert!(starts(sources.look(clock)).unwrap().is_empty());
+        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x1000, 0x2000]);
+        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
     }
 }

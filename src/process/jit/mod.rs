@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use files::{At, Clock, Mark, Sources, is_as_recorded};
-use files::{Found, Look, open_dump, open_perf_map};
+use files::{Found, Look, MAX_OF_ALL, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
 use crate::profile::number_of_dump;
@@ -127,7 +127,7 @@ impl Jit {
         {
             self.programs[program as usize].sources.set_dump(file, path);
             // What is sampled next may be long over.
-            self.look_at(program);
+            self.look_at(program, &mut MAX_OF_ALL.clone());
         }
     }
 
@@ -182,30 +182,31 @@ impl Jit {
         self.programs.push(new);
         self.epochs.push((program, FxHashMap::default()));
         self.by_pid.insert(pid, program);
-        self.look_at(program);
+        self.look_at(program, &mut MAX_OF_ALL.clone());
         Some(program)
     }
 
     /// Looks at the files. To be called before the samples that were taken meanwhile are taken
     /// in; reads a bounded part of what is new.
     pub fn look(&mut self) {
+        let mut left = MAX_OF_ALL;
         for index in 0..self.programs.len() as u32 {
             let program = &mut self.programs[index as usize];
             if std::mem::take(&mut program.sampled) && program.sources.map.is_none() {
                 program.find_map(self.clock);
             }
-            self.look_at(index);
+            self.look_at(index, &mut left);
         }
     }
 
-    fn look_at(&mut self, index: u32) {
+    fn look_at(&mut self, index: u32, left: &mut u64) {
         let program = &mut self.programs[index as usize];
         let last = program.epochs[program.epochs.len() - 1].1;
         let spans = &self.epochs[last as usize].1;
         if spans.is_empty() && program.sources.is_empty() {
             return;
         }
-        let found = program.sources.look(self.clock);
+        let found = program.sources.look(self.clock, left);
         let fresh = (program.epochs.len() < MAX_UNSAMPLED).then_some(&mut program.fresh);
         for from in made_anew(spans, fresh, found) {
             let newer = program.epochs.last().is_none_or(|last| last.0 < from);
@@ -219,11 +220,12 @@ impl Jit {
     /// The recording has ended; looks once more for perf maps, which some programs write late.
     /// The epochs, by their numbers.
     pub fn finish(mut self) -> Vec<Arc<Epoch>> {
+        let mut left = MAX_OF_ALL;
         for program in &mut self.programs {
             if program.sources.map.is_none() {
                 program.find_map(self.clock);
             }
-            program.sources.look(self.clock);
+            program.sources.look(self.clock, &mut left);
         }
         let sources: Vec<Arc<Sources>> =
             self.programs.into_iter().map(|p| Arc::new(p.sources)).collect();

@@ -46,8 +46,8 @@ impl Aggregator {
         let child = self.births.as_ref().and_then(|births| births.child.number(sample.raw));
         let Some(child) = child else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (innermost, later) = self.stack(sample, &mut scratch);
-        let labels = self.labels(sample.pid, sample.tid, later);
+        let innermost = self.stack(sample, &mut scratch);
+        let labels = self.labels(sample.pid, sample.tid);
         if let Some(births) = &mut self.births {
             // No thread was looked at, which the first column counts.
             let values = [(Column(0), 0), (births.created, 1)];

@@ -44,18 +44,10 @@ impl Twins {
 }
 
 impl Aggregator {
-    /// The labels of a sample that stands for others, too, in place of these, or of those that it has
-    /// if its stack was completed later.
-    pub(super) fn twin(
-        &mut self,
-        twins: &mut Twins,
-        labels: LabelSetId,
-        later: Option<LabelSetId>,
-    ) -> LabelSetId {
+    /// The labels of a sample that stands for others, too, in place of these.
+    pub(super) fn twin(&mut self, twins: &mut Twins, labels: LabelSetId) -> LabelSetId {
         let table = &mut self.builder.profile.labels;
-        let mut twin = |of| *twins.0.entry(of).or_insert_with(|| table.twin(of));
-        let plain = twin(labels);
-        later.map_or(plain, twin)
+        *twins.0.entry(labels).or_insert_with(|| table.twin(labels))
     }
 }
 

@@ -64,8 +64,8 @@ impl Aggregator {
     /// A sample of a group's leader.
     pub(super) fn group(&mut self, sample: &Sample<'_>) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack(sample, &mut scratch);
-        let labels = self.labels(sample.pid, sample.tid, later);
+        let leaf = self.stack(sample, &mut scratch);
+        let labels = self.labels(sample.pid, sample.tid);
         let deltas = self.groups.since_last(sample.tid, sample.group);
         self.builder.add_stack(&scratch.callers, leaf, labels, deltas);
         self.scratch = scratch;

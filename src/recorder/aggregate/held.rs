@@ -9,14 +9,12 @@ pub(super) struct Held {
     /// Outermost first.
     pub callers: Vec<LocationId>,
     pub innermost: Option<Innermost>,
-    /// A part of it was read later.
-    pub later: bool,
 }
 
 impl Held {
-    pub fn set(&mut self, scratch: &Scratch, innermost: Option<Innermost>, later: bool) {
+    pub fn set(&mut self, scratch: &Scratch, innermost: Option<Innermost>) {
         self.callers.clone_from(&scratch.callers);
-        (self.innermost, self.later) = (innermost, later);
+        self.innermost = innermost;
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,7 +1,6 @@
 //! The labels of samples.
 
 use super::{Aggregator, ThreadState};
-use crate::process::KINDS;
 use crate::profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable};
 
 /// Keys of labels.
@@ -13,7 +12,6 @@ pub(super) struct Keys {
     cgroup: StrId,
     container: StrId,
     container_id: StrId,
-    unwound: StrId,
     pub state: StrId,
 }
 
@@ -27,19 +25,18 @@ impl Keys {
             cgroup: strings.intern("cgroup"),
             container: strings.intern("container"),
             container_id: strings.intern("container_id"),
-            unwound: strings.intern("unwound"),
             state: strings.intern("state"),
         }
     }
 }
 
 impl Aggregator {
-    pub(super) fn labels(&mut self, pid: i32, tid: i32, later: bool) -> LabelSetId {
+    pub(super) fn labels(&mut self, pid: i32, tid: i32) -> LabelSetId {
         match self.last_labels {
-            Some((last, labels)) if last == (pid, tid) && !later => labels,
+            Some((last, labels)) if last == (pid, tid) => labels,
             _ => {
-                let labels = self.labels_of(pid, tid, later, None);
-                self.last_labels = (!later).then_some(((pid, tid), labels));
+                let labels = self.labels_of(pid, tid, None);
+                self.last_labels = Some(((pid, tid), labels));
                 labels
             }
         }
@@ -49,10 +46,9 @@ impl Aggregator {
         &mut self,
         pid: i32,
         tid: i32,
-        later: bool,
         state: Option<ThreadState>,
     ) -> LabelSetId {
-        let kind = usize::from(later) * KINDS / 2 + state.map_or(0, |s| s as usize + 1);
+        let kind = state.map_or(0, |s| s as usize + 1);
         if let Some(labels) = self.table.thread_mut(pid, tid).labels[kind] {
             return labels;
         }
@@ -73,7 +69,6 @@ impl Aggregator {
             (self.keys.cgroup, cgroup.path.as_deref()),
             (self.keys.container, container.as_ref().map(|c| &*c.0)),
             (self.keys.container_id, container.as_ref().and_then(|c| c.1.as_deref())),
-            (self.keys.unwound, later.then_some("from live memory")),
             (self.keys.state, state.map(ThreadState::name)),
         ];
         self.counts.unlabelled += u64::from(detail != Detail::Thread);

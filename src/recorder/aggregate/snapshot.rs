@@ -6,10 +6,11 @@ use super::{Aggregator, Innermost, Scratch, ThreadState};
 use crate::os;
 use crate::process::procfs;
 use crate::profile::Column;
-use crate::sampler::record::{AllRegs, Regs, Sample, UserStack};
+use crate::sampler::record::{AllRegs, Regs, Rest, Sample, UserStack};
+use crate::unwind::StackEnd;
 
-/// Bytes that are copied at once of the stack of a thread that sleeps.
-const SNAPSHOT: usize = 64 << 10;
+/// Bytes that are copied of the stack of a thread that sleeps: more, if they turn out to be too few.
+const COPIES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// What came of looking at a thread that seemed to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +25,9 @@ impl Aggregator {
     /// Takes in a sample of a thread that runs, once in the first column and in `column`.
     pub fn add_running(&mut self, sample: &Sample<'_>, column: Option<Column>) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack(sample, &mut scratch);
+        let leaf = self.stack(sample, &mut scratch);
         let state = Some(ThreadState::Running);
-        let labels = self.labels_of(sample.pid, sample.tid, later, state);
+        let labels = self.labels_of(sample.pid, sample.tid, state);
         self.builder.add_stack(&scratch.callers, leaf, labels, column.map(|c| (c, 1)).as_slice());
         self.scratch = scratch;
     }
@@ -45,8 +46,8 @@ impl Aggregator {
     ) -> io::Result<Asleep> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let stack = self.stack_of_sleeper(pid, tid, &mut scratch);
-        if let Ok(Some((leaf, later))) = stack {
-            let labels = self.labels_of(pid, tid, later, Some(state));
+        if let Ok(Some(leaf)) = stack {
+            let labels = self.labels_of(pid, tid, Some(state));
             self.builder.add_stack(
                 &scratch.callers,
                 leaf,
@@ -67,13 +68,13 @@ impl Aggregator {
         why: &str,
         column: Option<Column>,
     ) {
-        let labels = self.labels_of(pid, tid, false, Some(state));
+        let labels = self.labels_of(pid, tid, Some(state));
         let nowhere = [self.builder.named_location(why)];
         self.builder.add_stack(&nowhere, None, labels, column.map(|c| (c, 1)).as_slice());
     }
 
     /// The stack of a thread that sleeps in the kernel, which is read without disturbing it;
-    /// `None`: it does not sleep there, or not any more.
+    /// `None`: it does not sleep there, or it may have run while its stack was read.
     ///
     /// # Errors
     ///
@@ -83,28 +84,54 @@ impl Aggregator {
         pid: i32,
         tid: i32,
         scratch: &mut Scratch,
-    ) -> io::Result<Option<(Option<Innermost>, bool)>> {
-        let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(None) };
+    ) -> io::Result<Option<Option<Innermost>>> {
+        for (i, size) in COPIES.into_iter().enumerate() {
+            let before = (self.counts.user_stacks, self.counts.ends);
+            let (leaf, full) = self.stack_of_sleeper_within(pid, tid, size, scratch)?;
+            let more = self.counts.ends[StackEnd::DumpTooSmall as usize]
+                > before.1[StackEnd::DumpTooSmall as usize];
+            if leaf.is_none() || !full || !more || i + 1 == COPIES.len() {
+                return Ok(leaf);
+            }
+            (self.counts.user_stacks, self.counts.ends) = before;
+        }
+        Ok(None)
+    }
+
+    /// The same with a copy of at most this many bytes; whether it has that many.
+    fn stack_of_sleeper_within(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        size: usize,
+        scratch: &mut Scratch,
+    ) -> io::Result<(Option<Option<Innermost>>, bool)> {
+        // A thread that sleeps before and after and was not switched out in between did not run.
+        let switches = procfs::switches(pid, tid);
+        let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok((None, false)) };
         let in_kernel = procfs::kernel_stack(pid, tid);
         let procfs::Asleep { ip, sp, .. } = asleep;
         // No other register is known, nor needed by most functions that enter the kernel.
         let (regs, all) = (Regs { ip, sp, bp: 0 }, AllRegs::default());
-        let mut copy = vec![0; SNAPSHOT];
+        let mut copy = vec![0; size];
         // A thread of the kernel has none.
         let length = if sp == 0 { 0 } else { os::read_memory(pid, sp, &mut copy)? };
-        if procfs::asleep_at(pid, tid)? != Some(asleep) {
-            return Ok(None);
+        let same = procfs::asleep_at(pid, tid)? == Some(asleep);
+        if !same || switches.is_none() || procfs::switches(pid, tid) != switches {
+            return Ok((None, false));
         }
-        let (bytes, full) = (&copy[..length], length == copy.len());
-        let user =
-            if sp == 0 { UserStack::None } else { UserStack::Native { regs, all, bytes, full } };
+        let (bytes, full, rest) = (&copy[..length], length == copy.len(), Rest::default());
+        let user = match sp {
+            0 => UserStack::None,
+            _ => UserStack::Native { regs, all, bytes, full, rest },
+        };
         let time = os::monotonic_nanos();
         let ((callchain, raw, group), (id, kernel), period) =
             (Default::default(), (0, false), None);
         let sample = Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user };
-        let (leaf, later) = self.stack(&sample, scratch);
+        let leaf = self.stack(&sample, scratch);
         if in_kernel.is_empty() {
-            return Ok(Some((leaf, later)));
+            return Ok((Some(leaf), full));
         }
         if let Some((mapping, address)) = leaf.filter(|_| sp != 0) {
             scratch.callers.push(self.builder.location(mapping, address));
@@ -113,6 +140,6 @@ impl Aggregator {
         for name in in_kernel.iter().rev() {
             scratch.callers.push(self.builder.named_location_in(name, Some(kernel)));
         }
-        Ok(Some((None, later)))
+        Ok((Some(None), full))
     }
 }

@@ -174,8 +174,8 @@ impl Aggregator {
     fn held(&mut self, of: usize, sample: &Sample<'_>) -> Held {
         let mut held = self.spans[of].spare.pop().unwrap_or_default();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack(sample, &mut scratch);
-        held.set(&scratch, leaf, later);
+        let leaf = self.stack(sample, &mut scratch);
+        held.set(&scratch, leaf);
         self.scratch = scratch;
         held
     }
@@ -221,7 +221,7 @@ impl Aggregator {
         tags: &Tags,
         values: &[(Column, i64)],
     ) {
-        let base = self.labels_of(pid, tid, stack.later, None);
+        let base = self.labels_of(pid, tid, None);
         let labels = self.tagged(of, base, tags);
         self.add_values(stack, labels, values);
     }
@@ -274,7 +274,7 @@ impl Aggregator {
                     }
                 }
             }
-            Record::Lost(_) => {
+            Record::Lost(_) | Record::LostSamples(_) => {
                 let open = self.spans.iter_mut().flat_map(|spans| spans.open.values_mut());
                 open.for_each(|span| span.doubtful = true);
             }

@@ -17,12 +17,12 @@ impl Scratch {
 
 impl Aggregator {
     /// Takes the stack of a sample: puts its callers, outermost first, into `scratch`, and
-    /// returns its innermost frame, if it has any, and whether a part was read later.
+    /// returns its innermost frame, if it has any.
     pub(super) fn stack(
         &mut self,
         sample: &Sample<'_>,
         scratch: &mut Scratch,
-    ) -> (Option<Innermost>, bool) {
+    ) -> Option<Innermost> {
         scratch.split(sample);
         self.stack_of_chain(sample, scratch)
     }
@@ -32,33 +32,27 @@ impl Aggregator {
         &mut self,
         sample: &Sample<'_>,
         scratch: &mut Scratch,
-    ) -> (Option<Innermost>, bool) {
+    ) -> Option<Innermost> {
         scratch.split(sample);
-        if let Some(tracing) = &mut self.tracing {
+        if let Some(tracing) = &self.tracing {
             tracing.strip(&mut scratch.kernel);
         }
         self.stack_of_chain(sample, scratch)
     }
 
     /// The same with the call chain in `scratch`.
-    fn stack_of_chain(
-        &mut self,
-        sample: &Sample<'_>,
-        scratch: &mut Scratch,
-    ) -> (Option<Innermost>, bool) {
+    fn stack_of_chain(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) -> Option<Innermost> {
         self.counts.of_process(sample.pid);
         self.now = (sample.pid, sample.time);
         if self.stacks == Stacks::None {
             let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
             addresses.push(sample.ip);
         }
-        let later = self.counts.completed_later;
         let in_kernel = scratch.kernel.len();
         let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
-        let later = self.counts.completed_later > later;
         let leaf = self.callers(scratch, end);
         let nothing = scratch.callers.is_empty().then_some((None, sample.ip));
-        (leaf.or(nothing), later)
+        leaf.or(nothing)
     }
 
     /// Puts together the callers of the innermost frame, and returns that.
@@ -133,25 +127,23 @@ impl Aggregator {
         if !dumped && in_kernel + chain.len() >= self.max_chain {
             end = StackEnd::ChainTooDeep;
         }
-        let process = self.table.process(pid);
         let nowhere = |frame: &Frame| frame.place.image.is_none();
-        if process.unread
-            && (end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere))
-        {
-            end = StackEnd::HiddenMappings;
-            self.counts.hidden_mappings |= process.hidden;
+        if end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere) {
+            let process = self.table.process(pid);
+            if process.unread {
+                end = StackEnd::HiddenMappings;
+                self.counts.hidden_mappings |= process.hidden;
+            } else if self.table.may_lack_mappings(pid) {
+                end = StackEnd::LostMappings;
+            }
         }
         if self.stacks == Stacks::None {
             return StackEnd::Complete;
         }
         self.counts.user_stacks += 1;
         self.counts.ends[end as usize] += 1;
-        if matches!(sample.user, UserStack::Native { .. }) {
-            self.taken += 1;
-            self.deep += u32::from(self.unwinder.source != unwind::Source::Copy);
-            let later = self.unwinder.source == unwind::Source::Memory;
-            self.counts.completed_later += u64::from(later);
-        }
+        let native = matches!(sample.user, UserStack::Native { .. });
+        self.counts.deep += u64::from(native && self.unwinder.beyond);
         end
     }
 
@@ -166,7 +158,7 @@ impl Aggregator {
         let (pid, regions) = (sample.pid, &process.regions);
         match sample.user {
             UserStack::Native { .. } => {
-                let of = (pid, sample.tid, sample.time);
+                let of = (pid, sample.tid);
                 self.unwinder.unwind(of, regions, images, sample.user, chain, frames)
             }
             UserStack::Compat | UserStack::None => {

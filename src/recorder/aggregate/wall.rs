@@ -128,8 +128,6 @@ struct Waits {
     sampled: i64,
     /// As those samples say that stand for others, too; they have [`Wall::twins`] of these labels.
     estimated: i64,
-    /// Labels of those whose stack was completed later.
-    later: Option<LabelSetId>,
 }
 
 /// A wait, or a part of one.
@@ -180,7 +178,7 @@ impl Aggregator {
     /// kernel adds up how long it has run.
     pub(super) fn runs(&mut self, sample: &Sample<'_>, period: u64) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack(sample, &mut scratch);
+        let leaf = self.stack(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
             let mut values = [(wall.spec.column, 0); 2];
             let mut count = 0;
@@ -193,7 +191,7 @@ impl Aggregator {
                     false => thread.elapse(sample.time) + std::mem::take(&mut thread.unsampled),
                 };
                 (thread.state, thread.woken) = (Some(ThreadState::Running), None);
-                thread.ran.set(&scratch, leaf, later);
+                thread.ran.set(&scratch, leaf);
                 if running {
                     values[count] = (column, time as i64);
                     count += 1;
@@ -205,9 +203,9 @@ impl Aggregator {
             }
             if count > 0 {
                 let state = Some(ThreadState::Running);
-                let labels = self.labels_of(sample.pid, sample.tid, later, state);
+                let labels = self.labels_of(sample.pid, sample.tid, state);
                 self.builder.add_stack(&scratch.callers, leaf, labels, &values[..count]);
-                self.note_run(sample, (labels, later), values[0]);
+                self.note_run(labels, values[0]);
             }
         }
         self.scratch = scratch;
@@ -219,11 +217,11 @@ impl Aggregator {
             return;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack(sample, &mut scratch);
+        let leaf = self.stack(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
             let state = wall.spec.prev_state.and_then(|field| field.number(sample.raw));
             let thread = wall.thread(sample.pid, sample.tid);
-            thread.off.set(&scratch, leaf, later);
+            thread.off.set(&scratch, leaf);
             thread.sampled = true;
             thread.woken = None;
             thread.why = state.map(ThreadState::of_bits);
@@ -326,30 +324,26 @@ impl Aggregator {
     /// Counts a wait in one state by its stack, if that is known.
     fn wait(&mut self, thread: &Thread, tid: i32, wait: Wait) {
         let Wait { column, nanos, state, nowhere, looked } = wait;
-        let labels = self.labels_of(thread.pid, tid, false, Some(state));
+        let labels = self.labels_of(thread.pid, tid, Some(state));
         if let Some(name) = nowhere {
             let nowhere = [self.builder.named_location(name)];
             self.builder.add_stack(&nowhere, None, labels, &[(column, nanos)]);
-            return self.note_wait(labels, nanos, nanos, None);
+            return self.note_wait(labels, nanos, nanos);
         }
-        let later = ((thread.known || looked) && thread.off.later)
-            .then(|| self.labels_of(thread.pid, tid, true, Some(state)));
         let times = if thread.known { thread.times } else { i64::from(looked) };
         let stands_for = nanos.saturating_mul(times);
         if stands_for > 0 {
             let values = [(column, stands_for)];
-            let labels = later.unwrap_or(labels);
             self.builder.add_stack(&thread.off.callers, thread.off.innermost, labels, &values);
         }
-        self.note_wait(labels, nanos, stands_for, later);
+        self.note_wait(labels, nanos, stands_for);
     }
 
-    fn note_wait(&mut self, labels: LabelSetId, all: i64, sampled: i64, later: Option<LabelSetId>) {
+    fn note_wait(&mut self, labels: LabelSetId, all: i64, sampled: i64) {
         let Some(wall) = &mut self.wall else { return };
         let waits = wall.waits.entry(labels).or_default();
         waits.all += all;
         waits.sampled = waits.sampled.saturating_add(sampled);
-        waits.later = waits.later.or(later);
     }
 
     /// Looks at some of the threads that have waited for long by now with a stack that is not
@@ -371,9 +365,9 @@ impl Aggregator {
         for (pid, tid) in found {
             let mut scratch = std::mem::take(&mut self.scratch);
             let stack = self.stack_of_sleeper(pid, tid, &mut scratch).ok().flatten();
-            if let (Some((leaf, later)), Some(wall)) = (stack, &mut self.wall) {
+            if let (Some(leaf), Some(wall)) = (stack, &mut self.wall) {
                 let thread = wall.thread(pid, tid);
-                thread.off.set(&scratch, leaf, later);
+                thread.off.set(&scratch, leaf);
                 thread.seen = Some(os::monotonic_nanos());
             }
             self.scratch = scratch;
@@ -393,7 +387,7 @@ impl Aggregator {
         // The last sample of it is the nearest to what it did then; a thread that ran for less
         // than a period has none, and stopped somewhere.
         let held = if thread.ran.is_empty() { &thread.off } else { &thread.ran };
-        let labels = self.labels_of(thread.pid, tid, held.later, Some(ThreadState::Running));
+        let labels = self.labels_of(thread.pid, tid, Some(ThreadState::Running));
         let values = [(column, thread.unsampled as i64)];
         if held.is_empty() {
             let nowhere = [self.builder.named_location("[stack not known: it was not sampled]")];
@@ -418,8 +412,8 @@ impl Aggregator {
         if let Some(wall) = &mut self.wall {
             let thread = wall.thread(pid, tid);
             thread.seemed = seemed;
-            if let Some((leaf, later)) = stack {
-                thread.off.set(&scratch, leaf, later);
+            if let Some(leaf) = stack {
+                thread.off.set(&scratch, leaf);
                 thread.seen = Some(os::monotonic_nanos());
             }
         }
@@ -446,16 +440,14 @@ impl Aggregator {
         let twins = std::mem::take(&mut wall.twins);
         waits.retain(|_, waits| waits.all != waits.sampled);
         let mut shares = Shares::default();
-        for (labels, Waits { all, sampled, estimated, later }) in waits {
+        for (labels, Waits { all, sampled, estimated }) in waits {
             if sampled == 0 && estimated == 0 {
                 let nowhere =
                     [self.builder.named_location("[stack not known: it was not sampled]")];
                 self.builder.add_stack(&nowhere, None, labels, &[(column, all)]);
             }
             let known = Known { all, exact: sampled, estimated };
-            for labels in [Some(labels), later].into_iter().flatten() {
-                twins.share(&mut shares, labels, known);
-            }
+            twins.share(&mut shares, labels, known);
         }
         self.shares.push((column, shares));
     }

@@ -14,6 +14,9 @@ use crate::sampler::{Error, Event, EventSpec, MAX_DUMP, Options, Rate, Session, 
 /// The clock that samples threads that run, in nanoseconds.
 const PERIOD: u64 = 100_000;
 
+/// Bytes that are copied of a deep stack: it is sampled for a moment only.
+const DEEPEST: u32 = 512 << 10;
+
 /// How long threads are waited for that get no CPU, and how often it is looked whether they sleep.
 const PATIENCE: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_millis(10);
@@ -197,11 +200,15 @@ fn open(awake: &mut Vec<Thread>, seen: &mut Seen) -> Result<Option<Session>, Err
         let stacks = Stacks::Auto { dump: MAX_DUMP };
         let options = Options {
             events: vec![EventSpec::cpu_clock()],
+            deepest: Some(DEEPEST),
             inherit: false,
             ..Options::new(target, Rate::Period(PERIOD), stacks)
         };
         match Session::open(&options, None) {
-            Ok(session) => return Ok(Some(session)),
+            Ok(mut session) => {
+                session.begin();
+                return Ok(Some(session));
+            }
             // One has ended just now: without it, then.
             Err(_) if awake.iter().any(|&(_, tid)| procfs::stat(tid).is_none()) => {}
             Err(error) => return Err(error),

@@ -263,3 +263,32 @@ fn boxes_have_the_colours_of_their_states() {
     assert!(legend.iter().all(|name| svg.contains(&format!("</tspan> {name}"))), "{svg}");
     assert!(!svg.contains("</tspan> disk"));
 }
+
+/// Names, units, kinds, labels and titles of every sort of character: XML that can be read again,
+/// without any that XML 1.0 forbids or that is not seen.
+#[test]
+fn whatever_strings_say_the_drawing_is_well_formed() {
+    use crate::profile::{Builder, Column, Label, LabelSetId, LabelValue};
+    use crate::report::testing::functions;
+    let every: Vec<char> = ('\0'..='\u{a0}')
+        .chain(['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{fffe}', '\u{ffff}', '🦀'])
+        .collect();
+    for chars in every.chunks(7) {
+        let odd: String = chars.iter().collect();
+        let (kind, unit) = (format!("kind{odd}"), format!("unit{odd}"));
+        let mut b = Builder::new(&[(kind.as_str(), unit.as_str())]);
+        let name = format!("<f & \"{odd}\">");
+        let stack = functions(&mut b, None, 1, &[(&name, "", 0)]);
+        let (key, value) = (b.profile.strings.intern("process"), b.profile.strings.intern(&odd));
+        let labels = b.profile.labels.intern(&[Label { key, value: LabelValue::Str(value) }]);
+        b.add(&[stack], labels, Column(0), 5);
+        b.add(&[stack], LabelSetId::EMPTY, Column(0), 1);
+        let profile = b.finish(None);
+        let options = FlameOptions { title: odd.clone(), subtitle: odd.clone(), ..options() };
+        let svg = drawn(&profile, 0, &["process"], &options);
+        assert!(boxes_of(&svg).len() >= 3, "{odd:?}");
+        let wrong = |c: char| c < ' ' && !"\n\t".contains(c) || ('\x7f'..'\u{a0}').contains(&c);
+        let hidden = "\u{202e}\u{2066}\u{200b}\u{feff}\u{fffe}\u{ffff}";
+        assert!(!svg.contains(|c: char| wrong(c) || hidden.contains(c)), "{odd:?}");
+    }
+}

@@ -6,7 +6,9 @@ use perf_event::Counter;
 
 use super::{Attacher, THINNED, set_filter};
 use crate::process::procfs;
-use crate::sampler::attr::{SHORTEST_CLOCK, Start, Trigger, sampling_event, trigger};
+use crate::sampler::attr::{
+    SHORTEST_CLOCK, Start, Trigger, sampling_event, sideband_event, trigger,
+};
 use crate::sampler::events::Kind;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::refused::{is_denied, is_invalid, is_missing};
@@ -23,6 +25,12 @@ impl Attacher {
             self.notes.push(format!(
                 "{hz} Hz is beyond the kernel's limit; sampling at {max_rate} Hz \
                  (sysctl kernel.perf_event_max_sample_rate)"
+            ));
+        }
+        if self.options.rate == Rate::Max {
+            self.notes.push(format!(
+                "-F max: {max_rate} samples a second and CPU (sysctl \
+                 kernel.perf_event_max_sample_rate)"
             ));
         }
         if self.options.cpu || self.options.switches {
@@ -52,6 +60,15 @@ impl Attacher {
         }
         self.note_short_period();
         Ok(())
+    }
+
+    /// Finds out whether the kernel knows build ids in records about mappings.
+    pub(super) fn resolve_sideband(&mut self) {
+        let mut builder = sideband_event(false, self.features);
+        builder.enabled(false).observe_self().one_cpu(self.cpus[0] as usize);
+        if builder.build().is_err_and(|e| is_invalid(&e)) {
+            self.features.build_id = false;
+        }
     }
 
     /// Tries an event of those that were named, or what takes its place.
@@ -292,13 +309,10 @@ impl Attacher {
                 Ok(counter) => return set_filter(&counter, spec),
                 Err(e) => e,
             };
-            let denied = is_denied(&error);
-            if denied && self.features.kernel && spec.user && !shape.cpu_wide {
+            if is_denied(&error) && self.features.kernel && spec.user && !shape.cpu_wide {
                 self.features.kernel = false;
                 let why = explain(&error, Wanted::Kernel);
                 self.notes.push(format!("kernel frames are left out: {why}"));
-            } else if self.features.build_id && !denied && !is_missing(&error) {
-                self.features.build_id = false;
             } else {
                 return Err(error);
             }

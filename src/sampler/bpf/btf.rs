@@ -12,6 +12,7 @@ const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const TYPEDEF: u32 = 8;
+const FUNCTION: u32 = 12;
 
 /// Anonymous structs within others are looked into so deep.
 const MAX_DEPTH: usize = 8;
@@ -105,6 +106,18 @@ impl Btf {
         })
     }
 
+    /// The number under which programs can call a function of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: this kernel has none of that name.
+    pub fn function(&self, name: &str) -> io::Result<u32> {
+        self.find(FUNCTION, name).map(|(id, _)| id as u32).ok_or_else(|| {
+            let why = format!("this kernel has no function {name} for BPF programs");
+            io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    }
+
     /// Where a field of a struct lies, in bytes; `path` names it, and those within it.
     ///
     /// # Errors
@@ -126,6 +139,19 @@ impl Btf {
         field().ok_or_else(|| {
             let why = format!("this kernel's {of} has no field {}", path.join("."));
             io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    }
+
+    /// Bytes of a struct.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: this kernel has none of that name.
+    pub fn size(&self, of: &str) -> io::Result<i16> {
+        // Behind the name and the kind.
+        let size = || word(&self.bytes, self.types[self.find(STRUCT, of)?.0] + 8);
+        size().and_then(|size| i16::try_from(size).ok()).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("this kernel has no struct {of}"))
         })
     }
 
@@ -190,6 +216,7 @@ mod tests {
         assert!(run > btf.field("task_struct", &["se"]).unwrap());
         // `di` is the fifteenth of its words.
         assert_eq!(btf.field("pt_regs", &["di"]).unwrap(), 14 * 8);
+        assert_eq!(btf.size("k_sigaction").unwrap(), 32);
         assert!(btf.field("task_struct", &["no_such_field"]).is_err());
         assert!(btf.tracepoint("sched_switch").unwrap() > 0 && btf.tracepoint("no_such").is_err());
     }

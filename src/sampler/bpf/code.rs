@@ -68,7 +68,14 @@ pub enum Helper {
     Random = 7,
     PidTgid = 14,
     PerfEventOutput = 25,
+    ProbeReadUser = 112,
+    SendSignalThread = 117,
+    RingReserve = 131,
+    RingSubmit = 132,
+    RingDiscard = 133,
+    RingQuery = 134,
     CurrentTask = 158,
+    TaskRegs = 175,
 }
 
 /// A place in a program.
@@ -87,6 +94,11 @@ const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 /// `BPF_PSEUDO_MAP_FD`.
 const MAP_FD: u8 = 1;
+/// `BPF_PSEUDO_KFUNC_CALL`.
+const KERNEL_FUNCTION: u8 = 2;
+
+/// `BPF_JMP | BPF_JCOND`, with `BPF_MAY_GOTO` as its source.
+const MAY_GOTO: u8 = 0xe5;
 
 /// A program in the making.
 #[derive(Debug, Default)]
@@ -169,6 +181,12 @@ impl Code {
         self.push(CALL, Reg::R0, 0, 0, helper as i32);
     }
 
+    /// Calls a function of the kernel by its number among the kernel's types
+    /// ([`super::btf::Btf::function`]).
+    pub fn call_function(&mut self, function: u32) {
+        self.push(CALL, Reg::R0, KERNEL_FUNCTION, 0, function as i32);
+    }
+
     /// Jumps.
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.instructions.len(), to));
@@ -187,9 +205,21 @@ impl Code {
         self.push(JMP | is as u8, dst, 0, 0, value);
     }
 
+    /// Jumps when a loop has gone round very often (Linux 6.9): for the kernel to see that it ends,
+    /// without following it round for round.
+    pub fn may_jump(&mut self, to: Label) {
+        self.jumps.push((self.instructions.len(), to));
+        self.push(MAY_GOTO, Reg::R0, 0, 0, 0);
+    }
+
     /// Ends the program.
     pub fn exit(&mut self) {
-        self.op_value(Op::Mov, Reg::R0, 0);
+        self.exit_with(0);
+    }
+
+    /// Ends the program with a result.
+    pub fn exit_with(&mut self, result: i32) {
+        self.op_value(Op::Mov, Reg::R0, result);
         self.push(EXIT, Reg::R0, 0, 0, 0);
     }
 
@@ -223,6 +253,7 @@ mod tests {
         c.number(Reg::R3, 0x1_0000_0002);
         c.map(Reg::R1, 5);
         c.call(Helper::MapLookup);
+        c.call_function(0x1234);
         c.put(end);
         c.exit();
         let bytes: Vec<String> = c
@@ -238,13 +269,14 @@ mod tests {
                 "7a071000ffffffff",
                 "0f21000000000000",
                 "7700000020000000",
-                "2d21060000000000",
-                "1500050000000000",
+                "2d21070000000000",
+                "1500060000000000",
                 "1803000002000000",
                 "0000000001000000",
                 "1811000005000000",
                 "0000000000000000",
                 "8500000001000000",
+                "8520000034120000",
                 "b700000000000000",
                 "9500000000000000",
             ]

@@ -8,8 +8,11 @@
 pub mod btf;
 pub mod calls;
 mod code;
+pub mod deep;
+pub mod filter;
 mod members;
 mod steps;
+pub mod stop;
 mod sys;
 pub mod waits;
 

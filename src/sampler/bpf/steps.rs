@@ -28,6 +28,11 @@ const ALWAYS: i32 = 4;
 /// of them are.
 const SHORTEST_INTERVAL: u64 = 1 << 12;
 
+/// The longest interval in nanoseconds, about a second: what lasts longer is never left out, and
+/// the chance of what is shorter comes from a random number of 32 bits. While a ring is full, the
+/// interval would otherwise grow without end.
+const LONGEST_INTERVAL: u64 = 1 << 30;
+
 /// What a CPU's part of the control map has, in words of eight bytes.
 pub mod control {
     /// Until when samples have been forgotten.
@@ -180,6 +185,8 @@ fn adapt(code: &mut Code, now: Reg, control: Reg) {
     code.store_value(Size::Long, control, SAMPLES, BURST - NEXT);
     code.jump_if_value(If::Equal, R4, 0, first);
     code.op_value(Op::Lsh, R4, 2);
+    code.jump_if_value(If::Less, R4, LONGEST_INTERVAL as i32, set);
+    code.op_value(Op::Mov, R4, LONGEST_INTERVAL as i32);
     code.jump(set);
     code.put(first);
     code.op_value(Op::Mov, R4, SHORTEST_INTERVAL as i32);
@@ -195,7 +202,8 @@ fn adapt(code: &mut Code, now: Reg, control: Reg) {
 
 /// Writes `length` bytes at `raw` on the stack, with a sample if the events of `map` have one.
 /// The program's argument is at [`CONTEXT`]. If the ring is full, which the kernel counts, fewer are
-/// told of from then on.
+/// told of from then on. Outside of the recording's window the events are disabled, and nothing is
+/// written.
 pub fn tell(code: &mut Code, map: &Map, (raw, length): (i16, i32), (now, control): (Reg, Reg)) {
     let told = code.label();
     code.load(Size::Long, R1, R10, CONTEXT);
@@ -207,6 +215,7 @@ pub fn tell(code: &mut Code, map: &Map, (raw, length): (i16, i32), (now, control
     code.op_value(Op::Mov, R5, length);
     code.call(Helper::PerfEventOutput);
     code.jump_if_value(If::Equal, R0, 0, told);
+    code.jump_if_value(If::Equal, R0, -libc::EOPNOTSUPP, told);
     // Once for all that meet it full.
     code.load(Size::Long, R1, control, control::CHANGED);
     code.op(Op::Mov, R2, now);
@@ -237,3 +246,6 @@ pub fn losses(map: &Map) -> (u64, u64) {
     let of = |at| values.chunks_exact(control::SIZE).filter_map(move |cpu| number(cpu, at));
     (of(control::LOST).sum(), of(control::LARGEST).max().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use memmap2::{MmapOptions, MmapRaw};
+
 use super::btf::Btf;
 use crate::process::procfs;
 
@@ -18,6 +20,13 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
 
+/// `BPF_PROG_TYPE_PERF_EVENT`.
+const PERF_EVENT: u32 = 7;
+
+/// `BPF_F_NO_PREALLOC`, `BPF_F_MMAPABLE`.
+const NO_PREALLOC: u32 = 1;
+const MMAPABLE: u32 = 1 << 10;
+
 /// The programs may be used under these, as functions of the kernel that they call demand.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
@@ -29,10 +38,14 @@ const LOG: usize = 64 << 10;
 pub enum MapKind {
     /// By any key.
     Hash = 1,
+    /// By index; prof can map it into its own memory.
+    Mapped = 2,
     /// One perf event for each CPU.
     PerfEvents = 4,
     /// By index, a value for each CPU.
     PerCpuArray = 6,
+    /// A ring buffer; its entries are bytes.
+    Ring = 27,
 }
 
 #[repr(C)]
@@ -120,8 +133,12 @@ impl Map {
     ///
     /// `EPERM`: this user may not.
     pub fn new(kind: MapKind, (key, value): (usize, usize), entries: u32) -> io::Result<Map> {
-        // `BPF_F_NO_PREALLOC`: only hashes may.
-        let flags = u32::from(kind == MapKind::Hash);
+        let flags = match kind {
+            // Only hashes may.
+            MapKind::Hash => NO_PREALLOC,
+            MapKind::Mapped => MMAPABLE,
+            _ => 0,
+        };
         let mut attr = MapAttr {
             kind: kind as u32,
             key_size: key as u32,
@@ -139,6 +156,15 @@ impl Map {
         self.fd.as_raw_fd()
     }
 
+    /// The values of a [`MapKind::Mapped`], a page at most.
+    ///
+    /// # Errors
+    ///
+    /// Those of `mmap(2)`.
+    pub fn memory(&self) -> io::Result<MmapRaw> {
+        MmapOptions::new().len(self.value_size).map_raw(self.fd())
+    }
+
     /// Bytes of what [`Map::get`] writes: a value, or one for each CPU.
     fn element(&self, key: &[u8], value: u64) -> ElementAttr {
         assert_eq!(key.len(), self.key_size);
@@ -154,6 +180,18 @@ impl Map {
         assert_eq!(value.len(), self.value_size);
         let mut attr = self.element(key, value.as_ptr() as u64);
         attr.flags = 1;
+        // SAFETY: key and value live, and are as large as the map's.
+        unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
+    }
+
+    /// Sets a value, whether the key has one or not.
+    ///
+    /// # Errors
+    ///
+    /// The map is full (`E2BIG`).
+    pub fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        assert_eq!(value.len(), self.value_size);
+        let mut attr = self.element(key, value.as_ptr() as u64);
         // SAFETY: key and value live, and are as large as the map's.
         unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
     }
@@ -216,6 +254,17 @@ impl Map {
 #[derive(Debug)]
 struct Program(OwnedFd);
 
+/// Loads a program that runs when a perf event is sampled, before the sample is written
+/// (`PERF_EVENT_IOC_SET_BPF`). A result of 0 suppresses the sample.
+///
+/// # Errors
+///
+/// This user may not, or this kernel does not accept it.
+pub fn load_for_samples(name: &str, code: &[u64]) -> io::Result<OwnedFd> {
+    let attr = ProgramAttr { kind: PERF_EVENT, ..ProgramAttr::default() };
+    Program::load_as(name, attr, code).map(|program| program.0)
+}
+
 /// Programs that were loaded together.
 #[derive(Debug, Default)]
 pub struct Programs {
@@ -259,17 +308,21 @@ impl Programs {
 }
 
 impl Program {
-    /// `tracepoint`: as of [`Btf::tracepoint`]. If the kernel does not accept the program, the last
-    /// line of what it says is in the error.
+    /// `tracepoint`: as of [`Btf::tracepoint`].
     fn load(name: &str, tracepoint: u32, code: &[u64]) -> io::Result<Program> {
+        let (attach_type, attach_btf_id) = (TRACE_RAW_TP, tracepoint);
+        let attr = ProgramAttr { kind: TRACING, attach_type, attach_btf_id, ..Default::default() };
+        Program::load_as(name, attr, code)
+    }
+
+    /// The same of any kind, which `attr` says. If the kernel does not accept the program, the last
+    /// line of what it says is in the error.
+    fn load_as(name: &str, attr: ProgramAttr, code: &[u64]) -> io::Result<Program> {
         let mut attr = ProgramAttr {
-            kind: TRACING,
-            attach_type: TRACE_RAW_TP,
-            attach_btf_id: tracepoint,
             instructions: code.len() as u32,
             code: code.as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
-            ..ProgramAttr::default()
+            ..attr
         };
         let short = name.trim_start_matches("sched_").trim_start_matches("process_");
         let shown = format!("prof_{short}");

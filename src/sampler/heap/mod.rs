@@ -7,6 +7,10 @@ pub mod layout;
 mod library;
 mod program;
 #[cfg(test)]
+#[allow(dead_code, reason = "the library alone looks for the shared memory")]
+#[path = "../../preload/queue.rs"]
+mod queue;
+#[cfg(test)]
 #[path = "../../preload/random.rs"]
 mod random;
 mod ring;
@@ -14,6 +18,6 @@ mod ring;
 pub mod table;
 
 pub use exits::{Asked, Exits};
-pub use library::{BYTES, Library};
+pub use library::{BYTES, Library, remove_leftovers};
 pub use program::{privileged, why_not_preloaded};
-pub use ring::{Allocation, HeapStats, Record, Ring};
+pub use ring::{Allocation, HeapStats, Record, Ring, Shared, Writer};

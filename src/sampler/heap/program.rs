@@ -1,6 +1,6 @@
 //! Whether a library can be preloaded into a program.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +11,7 @@ use object::elf::{EM_X86_64, FileHeader32, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::os;
+use crate::process::foreign;
 
 /// Scripts name their interpreter, which may be a script, too; the kernel goes so far.
 const SCRIPTS: usize = 4;
@@ -61,7 +62,7 @@ fn find(command: &str) -> Option<PathBuf> {
 
 fn head(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(HEADERS as u64).read_to_end(&mut bytes).ok()?;
+    foreign::open(path).ok()?.take(HEADERS as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

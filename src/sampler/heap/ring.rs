@@ -1,72 +1,41 @@
 //! The reader's side of the queues in the memory that is shared with the sampled program.
 //!
-//! Nothing there is trusted: the program can write whatever it likes, so every number is checked
-//! or taken for what it is, and bytes are copied before they are looked at.
+//! Nothing there is trusted: the program can write whatever it likes, at any time. Every word is
+//! read once, atomically, and checked; each look is bounded by the size of the memory; and what
+//! contradicts itself ends the reading, with a reason.
+
+mod copied;
+mod frees;
+mod memory;
+mod records;
+mod stacks;
+mod times;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
 
 use memmap2::MmapRaw;
 
-use super::layout::{
-    FILE_SIZE, FREES, FREES_AT, FreeSlot, Head, Header, Kind, LOST, MAGIC, MAX_STACK, STACKS,
-    STACKS_AT, StackSlot, register,
-};
+use self::copied::Copied;
+use self::frees::{Frees, freed_by};
+use self::memory::{Damaged, free_slots, header, memory_file};
+pub use self::records::{Allocation, Record, Shared, Writer};
+use self::stacks::{Stacks, time_at};
+use self::times::{Look, Mark, Times};
+use super::layout::granule;
+use super::layout::{FILE_SIZE, FREES, GRANULES, Header, MAGIC};
 use crate::os;
-use crate::sampler::record::{AllRegs, Regs, UserStack};
 
-/// A writer that takes longer is not waited for any more: its process was killed, or stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// From this interval on, a quarter of the ring is used, and up to the half of that before the
+/// interval is raised; below, where each allocation may be wanted, all and up to three quarters.
+const SPARSE: u64 = 4096;
 
-/// What the library tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record<'a> {
-    /// A sampled allocation.
-    Allocation(Allocation<'a>),
-    /// One has come to its end.
-    Free {
-        /// Its name.
-        id: u64,
-        /// Process.
-        pid: i32,
-        /// It was freed by the thread that allocated it, before that allocated anything else.
-        temporary: bool,
-        /// `CLOCK_MONOTONIC`, nanoseconds.
-        time: u64,
-    },
-    /// A process begins to be sampled, or has become another program.
-    Process {
-        /// The process.
-        pid: i32,
-        /// Pairs of addresses, eight bytes each, where functions begin and end that call the
-        /// allocator for others.
-        wrappers: &'a [u8],
-    },
-}
-
-/// A sampled allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocation<'a> {
-    /// Its name.
-    pub id: u64,
-    /// `CLOCK_MONOTONIC`, nanoseconds.
-    pub time: u64,
-    /// Process.
-    pub pid: i32,
-    /// Thread.
-    pub tid: i32,
-    /// Bytes that were asked for.
-    pub size: u64,
-    /// Its end will be told.
-    pub tracked: bool,
-    /// Where: registers and stack of the call of the allocating function.
-    pub user: UserStack<'a>,
-}
+/// How often the interval can be doubled before the ring is full.
+const DOUBLINGS: u64 = 32;
 
 /// Counters of the library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,148 +56,91 @@ pub struct Ring {
     path: PathBuf,
     /// Keeps the path valid, as long as it is open.
     file: File,
-    stacks: Queue,
-    frees: Queue,
+    inode: u64,
+    stacks: Stacks,
+    frees: Frees,
+    times: Times,
     /// The record that is looked at.
-    copy: Box<StackSlot>,
-}
-
-/// Where a queue is, and how far it is read.
-struct Queue {
-    /// Where the first slot begins, and the bytes and number of them.
-    first: usize,
-    size: usize,
-    slots: usize,
-    head: fn(&Header) -> &Head,
-    position: u64,
-    /// The writer of this position is waited for since then.
-    waiting: Option<Instant>,
-}
-
-impl Queue {
-    fn stacks() -> Queue {
-        let (first, size, slots) = (STACKS_AT, size_of::<StackSlot>(), STACKS);
-        Queue { first, size, slots, head: |header| &header.stacks, position: 0, waiting: None }
-    }
-
-    fn frees() -> Queue {
-        let (first, size, slots) = (FREES_AT, size_of::<FreeSlot>(), FREES);
-        Queue { first, size, slots, head: |header| &header.frees, position: 0, waiting: None }
-    }
-
-    /// The slot of a position.
-    fn slot(&self, memory: &MmapRaw, position: u64) -> *const u8 {
-        let at = self.first + position as usize % self.slots * self.size;
-        // SAFETY: the slots are within the mapping, see `layout`.
-        unsafe { memory.as_ptr().add(at) }
-    }
-
-    fn turn<'a>(&self, memory: &'a MmapRaw, position: u64) -> &'a AtomicU64 {
-        // SAFETY: each slot begins with its turn, which everybody uses as an atomic number.
-        unsafe { &*self.slot(memory, position).cast() }
-    }
-
-    /// Gives every slot its first turn.
-    fn open(&self, memory: &MmapRaw) {
-        for position in 0..self.slots as u64 {
-            self.turn(memory, position).store(position, Relaxed);
-        }
-    }
-
-    /// How many records there are, read ones included.
-    fn written(&self, memory: &MmapRaw) -> u64 {
-        (self.head)(header(memory)).next.load(Acquire)
-    }
-
-    /// The next record, if it is written. A writer that does not come back is given up after a
-    /// while, or at once when all is over.
-    fn next(&mut self, memory: &MmapRaw, over: bool) -> Option<*const u8> {
-        loop {
-            if self.written(memory) <= self.position {
-                self.waiting = None;
-                return None;
-            }
-            let turn = self.turn(memory, self.position);
-            match turn.load(Acquire) {
-                LOST => {}
-                now if now == self.position + 1 => {
-                    self.waiting = None;
-                    return Some(self.slot(memory, self.position));
-                }
-                now => {
-                    let since = self.waiting.get_or_insert_with(Instant::now);
-                    if !over && since.elapsed() < PATIENCE {
-                        return None;
-                    }
-                    // It may come back just now.
-                    if turn.compare_exchange(now, LOST, Acquire, Acquire).is_err() {
-                        continue;
-                    }
-                    (self.head)(header(memory)).lost.fetch_add(1, Relaxed);
-                }
-            }
-            self.waiting = None;
-            self.position += 1;
-        }
-    }
-
-    /// The next record has been read.
-    fn pass(&mut self, memory: &MmapRaw) {
-        let turn = self.position + self.slots as u64;
-        self.turn(memory, self.position).store(turn, Release);
-        self.position += 1;
-    }
-
-    /// How much of it waits to be read: 0 to 1.
-    fn filled(&self, memory: &MmapRaw) -> f64 {
-        self.written(memory).saturating_sub(self.position) as f64 / self.slots as f64
-    }
-}
-
-fn header(memory: &MmapRaw) -> &Header {
-    // SAFETY: the mapping is as large as the layout; what others write meanwhile is atomic.
-    unsafe { &*memory.as_ptr().cast() }
+    copy: Copied,
+    /// Why it is not read any more.
+    damaged: Option<&'static str>,
 }
 
 impl Ring {
     /// Memory for samples of this mean distance in bytes, of anonymous `mappings`, too; nothing is
     /// sampled yet.
     ///
-    /// `folder` is where the file is made if nobody else may look at prof's descriptors.
-    pub fn create(interval: u64, mappings: bool, folder: &Path) -> io::Result<Ring> {
-        let (file, path) = if os::is_dumpable() {
-            let file = memory_file()?;
-            let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-            (file, PathBuf::from(path))
-        } else {
-            let path = folder.join("ring");
-            (File::options().read(true).write(true).create_new(true).open(&path)?, path)
+    /// # Errors
+    ///
+    /// There is no memory.
+    pub fn create(interval: u64, mappings: bool) -> io::Result<Ring> {
+        let file = memory_file()?;
+        // Nobody else may look at the descriptors of a prof that was given rights by its file.
+        let path = match os::is_dumpable() {
+            true => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
+            false => String::new(),
         };
-        Ring::on(file, path, interval, mappings)
+        Ring::on(file, PathBuf::from(path), interval, mappings)
     }
 
-    /// The same on an empty file that the program finds at this path.
+    /// The same on an empty file in memory that the program finds at this path.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory, or the file is another one.
     pub fn on(file: File, path: PathBuf, interval: u64, mappings: bool) -> io::Result<Ring> {
         file.set_len(FILE_SIZE as u64)?;
+        // Who has it could cut it off, and prof would end by SIGBUS. Only files in memory can be sealed.
+        os::seal_size(&file)?;
+        let about = file.metadata()?;
+        if about.len() != FILE_SIZE as u64 {
+            return Err(io::Error::other("it has been replaced"));
+        }
         let memory = MmapRaw::map_raw(&file)?;
-        // SAFETY: the file is as large as the layout, and nobody else has it yet.
+        let (granules, pace_from) = match interval < SPARSE {
+            true => (GRANULES, GRANULES / 4 * 3),
+            false => (GRANULES / 4, GRANULES / 8),
+        };
+        // Names of an earlier recording of the same process mean nothing any more.
+        let first_id = os::monotonic_nanos();
+        // SAFETY: the file is as large as the layout; these fields are only written here.
         unsafe {
             let header = memory.as_mut_ptr().cast::<Header>();
-            (*header).magic = MAGIC;
-            (*header).interval = interval;
-            (*header).mappings = u32::from(mappings);
-            // Names of an earlier recording of the same process mean nothing any more.
-            (*header).next_id = os::monotonic_nanos().into();
+            (&raw mut (*header).magic).write(MAGIC);
+            (&raw mut (*header).interval).write(interval);
+            (&raw mut (*header).mappings).write(u32::from(mappings));
+            (&raw mut (*header).first_id).write(first_id);
+            (&raw mut (*header).granules).write(granules);
+            (&raw mut (*header).pace_from).write(pace_from);
+            (&raw mut (*header).pace).write((granules - pace_from) / DOUBLINGS);
         }
-        let (stacks, frees) = (Queue::stacks(), Queue::frees());
-        stacks.open(&memory);
-        frees.open(&memory);
-        Ok(Ring { memory, path, file, stacks, frees, copy: zeroed_slot() })
+        header(&memory).next_id.store(first_id, Relaxed);
+        for (slot, turn) in free_slots(&memory).iter().zip(0..) {
+            slot.turn.store(turn, Relaxed);
+        }
+        let (stacks, copy) = (Stacks::new(granules), Copied::new());
+        let (frees, inode) = (Frees::default(), about.ino());
+        Ok(Ring {
+            memory,
+            path,
+            file,
+            inode,
+            stacks,
+            frees,
+            times: Times::default(),
+            copy,
+            damaged: None,
+        })
     }
 
     /// Where the program finds it.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A descriptor that programs inherit, with a number that they do not use themselves, as a rule.
+    pub fn inherited(&self) -> Option<OwnedFd> {
+        [900, 200, 50].into_iter().find_map(|least| os::inherited(&self.file, least).ok())
     }
 
     /// Sampling begins or ends.
@@ -252,129 +164,134 @@ impl Ring {
         let header = header(&self.memory);
         HeapStats {
             loaded: header.loaded.load(Relaxed),
-            lost: header.stacks.lost.load(Relaxed),
+            lost: header.stacks.lost.load(Relaxed).saturating_add(self.stacks.late.len() as u64),
             lost_bytes: header.stacks.lost_bytes.load(Relaxed),
-            lost_frees: header.frees.lost.load(Relaxed),
+            lost_frees: header.frees.lost.load(Relaxed).saturating_add(self.frees.lost()),
         }
+    }
+
+    /// So many sampled allocations that were tracked have ended, or will not be heard of.
+    pub fn forget(&self, ended: u64) {
+        header(&self.memory).live.fetch_sub(ended as i64, Relaxed);
     }
 
     /// Gives the memory back, although the program still has it mapped.
     pub fn give_back(&self) {
-        os::punch(&self.file, FILE_SIZE as u64);
+        os::punch(&self.file, 0..FILE_SIZE as u64);
     }
 
     /// How much of the memory waits to be read: 0 to 1.
     pub fn filled(&self) -> f64 {
-        self.stacks.filled(&self.memory).max(self.frees.filled(&self.memory))
+        let header = header(&self.memory);
+        let stacks = header.stacks.next.load(Relaxed).saturating_sub(self.stacks.read);
+        let frees = header.frees.next.load(Relaxed).saturating_sub(self.frees.position);
+        let filled = |of: u64, all: u64| of as f64 / all as f64;
+        filled(stacks, self.stacks.granules / 2).max(filled(frees, FREES as u64)).min(1.0)
+    }
+
+    /// Why the memory is not read any more.
+    pub fn damaged(&self) -> Option<&'static str> {
+        self.damaged
+    }
+
+    /// What tells the shared file from others.
+    pub fn shared(&self) -> Shared {
+        Shared { inode: self.inode }
     }
 
     /// Hands out what happened before `until` (`CLOCK_MONOTONIC`, nanoseconds) in the order of
     /// time, as far as it is known, and an allocation always before its end.
     ///
     /// `over`: nobody writes any more, so nobody is waited for.
-    pub fn take(&mut self, until: u64, over: bool, mut consume: impl FnMut(Record<'_>)) {
-        header(&self.memory).beat.store(os::monotonic_nanos(), Relaxed);
-        let Ring { memory, stacks, frees, copy, .. } = self;
-        // Whatever has ended by now was begun before.
-        let ended = frees.written(memory);
+    pub fn take(&mut self, until: u64, over: bool, consume: impl FnMut(Record<'_>)) {
+        if self.damaged.is_none()
+            && let Err(damaged) = self.take_all(until, over, consume)
+        {
+            self.damaged = Some(damaged);
+            self.set_active(false);
+        }
+    }
+
+    fn take_all(
+        &mut self,
+        until: u64,
+        over: bool,
+        mut consume: impl FnMut(Record<'_>),
+    ) -> Result<(), Damaged> {
+        let before = os::monotonic_nanos();
+        let Ring { memory, stacks, frees, .. } = &*self;
+        let head = header(memory);
+        // Whatever has ended by now was begun before. What comes later is left for the next look.
+        let ended = head.frees.next.load(Acquire);
+        let begun = head.stacks.next.load(Acquire);
+        if ended.checked_sub(frees.position).is_none_or(|n| n > FREES as u64)
+            || begun.checked_sub(stacks.read).is_none_or(|n| n > stacks.granules)
+            || begun < stacks.position
+        {
+            return Err("it says that there is more than there is space for");
+        }
+        let mark = Mark { begun, ended, before, after: os::monotonic_nanos() };
+        let times = self.times.look(until, mark.after);
         loop {
-            let begun = stacks.next(memory, over).map(<*const u8>::cast::<StackSlot>);
-            let freed = if frees.position < ended { frees.next(memory, over) } else { None };
-            // SAFETY: slots that nobody writes to until they are passed on; any bits are a valid
-            // value.
-            let (begun_at, freed) = unsafe {
-                (begun.map(|slot| (*slot).time), freed.map(|slot| slot.cast::<FreeSlot>().read()))
-            };
-            let begun_at = begun_at.filter(|&time| time < until);
-            let freed = freed.filter(|slot| slot.time < until);
-            match (begun, begun_at, freed) {
-                (Some(slot), Some(time), freed)
-                    if freed.as_ref().is_none_or(|f| time <= f.time) =>
-                {
-                    // SAFETY: as above.
-                    unsafe { copy_slot(slot, copy) };
-                    stacks.pass(memory);
-                    tell(copy, &mut consume);
+            self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
+            self.take_in_order((begun, ended), times, &mut consume)?;
+            let blocked = self.stacks.is_blocked() || self.frees.is_blocked();
+            // Where it is blocked, what ended may be among the allocations that are not read yet.
+            if over || !self.stacks.is_blocked() {
+                let consume = |slot: &_| consume(freed_by(slot));
+                self.frees.take_waiting(&self.memory, times, over, consume);
+            }
+            if !(over && blocked) {
+                break;
+            }
+        }
+        if over {
+            self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
+        }
+        self.stacks.tell_read(&self.memory, &self.file);
+        self.times.looked(until, mark);
+        Ok(())
+    }
+
+    /// Hands out what is before both positions, without waiting.
+    fn take_in_order(
+        &mut self,
+        (begun, ended): (u64, u64),
+        times: Look,
+        consume: &mut impl FnMut(Record<'_>),
+    ) -> Result<(), Damaged> {
+        let Ring { memory, stacks, frees, copy, .. } = self;
+        loop {
+            let allocation = stacks.next(memory, begun)?;
+            if allocation.is_none() && stacks.is_blocked() {
+                return Ok(());
+            }
+            let allocated_at = allocation.map(|_| {
+                times.allocated(stacks.position, time_at(memory, stacks.place(stacks.position)))
+            });
+            let freed = frees.next(memory, ended)?;
+            let freed_at = freed.map(|slot| times.freed(frees.position, slot.time.load(Relaxed)));
+            let first = allocated_at.is_some_and(|at| freed_at.is_none_or(|freed| at <= freed));
+            let time = if first { allocated_at } else { freed_at };
+            if time.is_none_or(|time| time >= times.until()) {
+                return Ok(());
+            }
+            match (allocation, freed) {
+                (Some(word), _) if first => {
+                    let count = granule::count(word);
+                    copy.take(memory, stacks.place(stacks.position), count)?;
+                    stacks.position += count;
+                    copy.tell(consume)?;
                 }
-                (_, _, Some(FreeSlot { id, pid, time, temporary, .. })) => {
-                    frees.pass(memory);
-                    consume(Record::Free { id, pid, temporary: temporary != 0, time });
+                (_, Some(slot)) => {
+                    consume(freed_by(slot));
+                    frees.pass(slot);
                 }
-                _ => return,
+                _ => return Ok(()),
             }
         }
     }
 }
 
-/// Copies a record of an allocation.
-///
-/// # Safety
-///
-/// `from` is a slot.
-unsafe fn copy_slot(from: *const StackSlot, to: &mut StackSlot) {
-    let to: *mut StackSlot = &raw mut *to;
-    // SAFETY: all fields are plain numbers; of the stack as much is copied as both can hold.
-    unsafe {
-        let before_stack = std::mem::offset_of!(StackSlot, stack);
-        std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), before_stack);
-        let length = ((*to).length as usize).min(MAX_STACK);
-        let stack = (&raw const (*from).stack).cast::<u8>();
-        std::ptr::copy_nonoverlapping(stack, (&raw mut (*to).stack).cast(), length);
-    }
-}
-
-fn tell(slot: &StackSlot, consume: &mut impl FnMut(Record<'_>)) {
-    const ALLOCATION: u32 = Kind::Allocation as u32;
-    const UNTRACKED: u32 = Kind::Untracked as u32;
-    const PROCESS: u32 = Kind::Process as u32;
-    let stack = &slot.stack[..(slot.length as usize).min(MAX_STACK)];
-    match slot.kind {
-        ALLOCATION | UNTRACKED => {
-            let registers = bytes_of(&slot.registers);
-            let all = AllRegs::new(registers);
-            let regs = Regs {
-                ip: slot.registers[register::IP],
-                sp: slot.registers[register::SP],
-                bp: slot.registers[register::BP],
-            };
-            let full = stack.len() == MAX_STACK;
-            consume(Record::Allocation(Allocation {
-                id: slot.id,
-                time: slot.time,
-                pid: slot.pid,
-                tid: slot.tid,
-                size: slot.size,
-                tracked: slot.kind == ALLOCATION,
-                user: UserStack::Native { regs, all, bytes: stack, full },
-            }));
-        }
-        PROCESS => consume(Record::Process { pid: slot.pid, wrappers: stack }),
-        // Nothing that the library writes.
-        _ => {}
-    }
-}
-
-fn bytes_of(words: &[u64; 17]) -> &[u8] {
-    // SAFETY: eight bytes a word, each of which is a valid byte.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
-}
-
-fn zeroed_slot() -> Box<StackSlot> {
-    let mut slot = Box::<StackSlot>::new_uninit();
-    // SAFETY: the slot is made of plain numbers, for which zero is a valid value.
-    unsafe {
-        slot.as_mut_ptr().write_bytes(0, 1);
-        slot.assume_init()
-    }
-}
-
-/// Memory that is a file without a name.
-fn memory_file() -> io::Result<File> {
-    // SAFETY: the name ends with a NUL; the descriptor is new and ours.
-    unsafe {
-        match libc::memfd_create(c"prof-heap".as_ptr(), libc::MFD_CLOEXEC) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(File::from_raw_fd(fd)),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -224,6 +224,29 @@ fn give(facts: &Facts, capabilities: &str) -> String {
     format!("{}setcap {capabilities}=ep {program}", facts.sudo())
 }
 
+/// Why stacks end where the kernel's own copy does, and the command that helps.
+pub(super) fn deep_stacks(error: &io::Error, facts: &Facts) -> (String, Option<String>) {
+    let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    match denied {
+        true if facts.may_load_programs() => {
+            ("BPF programs are forbidden here (a container, or kernel lockdown)".into(), None)
+        }
+        true => {
+            let why = "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON";
+            (why.into(), Some(give(facts, "cap_bpf,cap_perfmon,cap_sys_ptrace")))
+        }
+        false => (format!("no BPF program can copy more ({error})"), None),
+    }
+}
+
+/// Why stacks end where the kernel's own copy does, and what helps, in one sentence.
+pub fn explain_deep_stacks(error: &io::Error) -> String {
+    match deep_stacks(error, &Facts::read()) {
+        (why, Some(unlock)) => format!("{why}; {unlock}"),
+        (why, None) => why,
+    }
+}
+
 /// Why the mappings of process `pid` cannot be read, and the command that helps.
 pub(super) fn hidden_mappings(pid: &str, facts: &Facts) -> (String, Option<String>) {
     let why = format!("/proc/{pid}/maps cannot be read");

@@ -14,6 +14,7 @@ const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
 
 /// Settings and rights that decide what can be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,11 @@ impl Facts {
     /// The paranoid level does not apply (CAP_PERFMON or CAP_SYS_ADMIN).
     pub fn may_perf(&self) -> bool {
         self.has(CAP_PERFMON) || self.has(CAP_SYS_ADMIN)
+    }
+
+    /// May load BPF programs that read memory (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN).
+    pub fn may_load_programs(&self) -> bool {
+        self.has(CAP_SYS_ADMIN) || (self.has(CAP_BPF) && self.has(CAP_PERFMON))
     }
 
     /// May look into other users' processes (CAP_SYS_PTRACE).

@@ -30,7 +30,7 @@ fn sample_with_everything() {
     s.callchain.split(&mut kernel, &mut user);
     assert_eq!(kernel, [0xffff_8000_0000_0001]);
     assert_eq!(user, [0x1000, 0x2000]);
-    let UserStack::Native { regs, all, bytes, full } = s.user else { panic!("no stack") };
+    let UserStack::Native { regs, all, bytes, full, .. } = s.user else { panic!("no stack") };
     assert_eq!(regs, Regs { ip: 0x1000, sp: 0x50, bp: 0xb0 });
     let want = [0xa, 0xd, 0xc, 0xb, 4, 5, 0xb0, 0x50, 8, 9, 10, 11, 12, 13, 14, 15];
     assert_eq!(all.in_dwarf_order(), Some(want));
@@ -101,11 +101,17 @@ fn a_switch_has_its_thread_behind_it() {
 fn ksymbol() {
     let mut b = words(&[0, 0xffff_ffff_c000_0000, 64 | 1 << 32 | 1 << 48]);
     b.extend(b"bpf_prog_1\0\0\0\0\0\0");
-    b.extend(words(&[0, 77, 0]));
+    b.extend(words(&[5, 77, 9]));
     let header = Header { kind: sys::PERF_RECORD_KSYMBOL, misc: 0, size: b.len() as u16 };
     let name = b"bpf_prog_1";
     let expected = Record::Ksymbol { start: 0xffff_ffff_c000_0000, len: 64, gone: true, name };
     assert_eq!(other(header, &b), Some(expected));
+    assert_eq!(time_of(header, &b), Some(77));
+    // What another recording gets has the trailer's size twice, and no more in it.
+    b.extend(words(&[1, 2, 3]));
+    let header = Header { size: b.len() as u16, ..header };
+    assert_eq!(other(header, &b), Some(expected));
+    assert_eq!(time_of(header, &b), Some(77));
 }
 
 proptest! {

@@ -1,5 +1,9 @@
 //! What programs in the kernel add up and time, in place of events that would be told of each time.
 
+use std::io;
+
+use rustc_hash::FxHashSet;
+
 use super::{Session, explain};
 use crate::os;
 use crate::process::procfs;
@@ -12,6 +16,9 @@ use crate::sampler::events::Kind;
 use crate::sampler::permissions::Wanted;
 use crate::sampler::ring::Ring;
 use crate::sampler::{Error, Options, SpanType, Target};
+
+/// So many threads are looked up without a pause.
+const AT_ONCE: usize = 256;
 
 /// The programs of a recording.
 #[derive(Default)]
@@ -69,41 +76,65 @@ impl Programs {
         (options, pids): (&Options, &[i32]),
         command: Option<i32>,
     ) -> Result<(), Error> {
+        if self.waits.is_none() && self.calls.is_empty() {
+            return Ok(());
+        }
         let refused = |e| Error::other(explain(&e, Wanted::WholeMachine));
-        let of = |kind| attacher.events.iter().position(|e| e.kind == kind);
-        if let (Some(waits), Some(told), Some(ends)) =
-            (&mut self.waits, of(Kind::Waited), of(Kind::Ended))
-        {
-            let (told, ends) = (attacher.descriptors(told), attacher.descriptors(ends));
-            for ((ring, told), ends) in rings.iter().zip(told).zip(ends) {
-                waits.connect(ring.cpu(), told, ends).map_err(refused)?;
-            }
-        }
-        for (of, calls) in &mut self.calls {
-            let event = attacher.events.iter().position(|e| e.name == of.told_event());
-            let told = event.map_or_else(Vec::new, |event| attacher.descriptors(event));
-            for (ring, told) in rings.iter().zip(told) {
-                calls.connect(ring.cpu(), told).map_err(refused)?;
-            }
-        }
-        self.insert(options, pids, command);
+        self.connect(attacher, rings).map_err(refused)?;
+        let mut known = FxHashSet::default();
+        self.insert(options, pids, command, &mut known);
         if let Some(waits) = &mut self.waits {
             waits.attach().map_err(refused)?;
         }
         for (_, calls) in &mut self.calls {
             calls.attach().map_err(refused)?;
         }
-        // Those that were born meanwhile.
-        self.insert(options, pids, None);
+        // Those that were born since; to ask about all again would take longer than the rings last.
+        self.insert(options, pids, None, &mut known);
         Ok(())
     }
 
-    /// Adds the threads of the target that are not known yet. What is known is not added again, and
-    /// what there is no room for is counted by the programs.
-    fn insert(&self, options: &Options, pids: &[i32], command: Option<i32>) {
+    /// Lets the programs write to the events of each CPU.
+    ///
+    /// # Errors
+    ///
+    /// They are not for programs to write to.
+    pub fn connect(&self, attacher: &Attacher, rings: &[Ring]) -> io::Result<()> {
+        let of = |kind| attacher.events.iter().position(|e| e.kind == kind);
+        if let (Some(waits), Some(told), Some(ends)) =
+            (&self.waits, of(Kind::Waited), of(Kind::Ended))
+        {
+            let (told, ends) = (attacher.descriptors(told), attacher.descriptors(ends));
+            for ((ring, told), ends) in rings.iter().zip(told).zip(ends) {
+                waits.connect(ring.cpu(), told, ends)?;
+            }
+        }
+        for (of, calls) in &self.calls {
+            let event = attacher.events.iter().position(|e| e.name == of.told_event());
+            let told = event.map_or_else(Vec::new, |event| attacher.descriptors(event));
+            for (ring, told) in rings.iter().zip(told) {
+                calls.connect(ring.cpu(), told)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the threads of the target that are not `known` yet. What there is no room for is counted
+    /// by the programs.
+    fn insert(
+        &self,
+        options: &Options,
+        pids: &[i32],
+        command: Option<i32>,
+        known: &mut FxHashSet<i32>,
+    ) {
         let mut threads = options.target.threads(pids);
         threads.extend(command.map(|pid| (pid, pid)));
-        for (pid, tid) in threads {
+        threads.retain(|&(_, tid)| known.insert(tid));
+        for (i, (pid, tid)) in threads.into_iter().enumerate() {
+            if i % AT_ONCE == AT_ONCE - 1 {
+                os::pause_briefly();
+            }
             let Some(stat) = procfs::stat(tid) else { continue };
             let doing = match stat.state {
                 'R' => Doing::Unknown,

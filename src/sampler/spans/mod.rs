@@ -202,12 +202,11 @@ pub struct SpanSet {
 }
 
 /// Bytes of stack copied where spans begin: there may be 100,000 a second, and of a copy that ends
-/// at the stack's end the ring holds the whole length all the same. A thread that waits does not
-/// change its stack, so what is deeper is read when the ring is looked at.
+/// at the stack's end the ring holds the whole length all the same.
 const SPAN_DUMP: u32 = 8 << 10;
 
-/// The same where they end: the thread goes on, so little can be read later.
-const TOLD_DUMP: u32 = 16 << 10;
+/// The same where programs in the kernel tell of some of them.
+const TOLD_DUMP: u32 = 32 << 10;
 
 /// An event on the tracepoint `system:name`, and how to read it.
 fn event(

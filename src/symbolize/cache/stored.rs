@@ -348,3 +348,23 @@ impl Merged {
         out
     }
 }
+
+/// For the fuzz target of the same name: reads a file that has this content behind its magic and its
+/// checksum, and uses all that is in it.
+#[cfg(fuzzing)]
+pub fn fuzz_kept_names(content: &[u8]) {
+    let key = Key::for_test("0123456789abcdef");
+    let mut bytes = [&MAGIC[..], &[0; 4], content].concat();
+    let mut crc = Crc::new();
+    crc.update(&bytes[12..]);
+    bytes[8..12].copy_from_slice(&crc.sum().to_le_bytes());
+    let Ok(Some(stored)) = Stored::parse(bytes, &key) else { return };
+    for index in 0..stored.len() {
+        assert_eq!(stored.find(stored.address(index), 0), Some(index));
+        for frame in stored.chain(index) {
+            let _ = stored.function(frame.function).map(|id| stored.string(id).len());
+        }
+    }
+    let again = Merged::new(Some(&stored)).encode(&key);
+    assert!(Stored::parse(again, &key).is_ok_and(|again| again.is_some()), "what was kept is kept");
+}

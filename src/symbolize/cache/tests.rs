@@ -3,13 +3,15 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::symbolize::Options;
 use crate::symbolize::answers::{Answers, Frame};
-use crate::symbolize::source::{Found, Headers, Layer};
+use crate::symbolize::headers::Headers;
+use crate::symbolize::source::{Found, Layer};
 
 fn key(build_id: &str) -> Key {
     Key::for_test(build_id)
@@ -294,7 +296,10 @@ fn the_key_holds_all_that_answers_depend_on() {
     tool(dir.path(), "gcc", &["-g", "-o", "main", "main.c"]);
     let found = |build_id: &str, has_debug_info| {
         let headers = Headers { build_id: build_id.into(), has_debug_info, ..Headers::default() };
-        let layers = vec![Layer::of(&path("main"), &headers)];
+        let (path, split) = (path("main"), false);
+        let file = Arc::new(fs::File::open(&path).unwrap());
+        let debug_info = has_debug_info;
+        let layers = vec![Layer { path, file, debug_info, split, shared: None, unpacked: false }];
         Found { headers, binary: true, layers, stripped: false, flaw: None }
     };
     let options = Options { debug_dirs: vec![path("debug")], ..Options::default() };
@@ -318,29 +323,17 @@ fn the_key_holds_all_that_answers_depend_on() {
     let mut split = found("abcd1234", true);
     split.layers[0].split = true;
     assert_eq!(Key::of(&split, &options), None);
-    // A package of split debug information, as the symbolizer looks for it.
-    fs::write(path("main.dwp"), "").unwrap();
-    assert!(differs(key()));
-    fs::remove_file(path("main.dwp")).unwrap();
-    assert_eq!(Some(&first), key().as_ref());
     // The file is another one, although it says the same.
     fs::copy(path("main"), path("copy")).unwrap();
     fs::rename(path("copy"), path("main")).unwrap();
     assert!(differs(key()));
     let second = key().unwrap();
     // What it shares with others lies elsewhere: without that there may be more names later.
-    fs::write(path("link"), b"shared.debug\0\xab\xcd\xef").unwrap();
-    let add = ["--add-section", ".gnu_debugaltlink=link", "main"];
-    tool(dir.path(), "objcopy", &add);
-    assert_eq!(key(), None);
     fs::write(path("shared.debug"), "").unwrap();
-    let beside = key().unwrap();
+    split.layers[0].shared = Some(Arc::new(fs::File::open(path("shared.debug")).unwrap()));
+    let beside = Key::of(&split, &options).unwrap();
     assert_ne!(beside, second);
-    fs::create_dir_all(path("debug/.build-id/ab")).unwrap();
-    fs::write(path("debug/.build-id/ab/cdef.debug"), "").unwrap();
-    assert_ne!(key().unwrap(), beside);
-    // It stands for another file's debug information.
-    fs::write(path("link"), b"main.debug\0\0\x01\x02\x03\x04").unwrap();
-    tool(dir.path(), "objcopy", &["--add-section", ".gnu_debuglink=link", "main"]);
-    assert_eq!(key(), None);
+    fs::write(path("other.debug"), "").unwrap();
+    split.layers[0].shared = Some(Arc::new(fs::File::open(path("other.debug")).unwrap()));
+    assert_ne!(Key::of(&split, &options).unwrap(), beside);
 }

@@ -1,9 +1,15 @@
 //! Which packages binaries belong to, who made these, and where their debug symbols are.
 
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::os;
 
 /// A package of dpkg's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,10 +77,34 @@ fn owners(files: &[&str]) -> FxHashMap<String, String> {
     files.iter().filter_map(|f| Some((f.to_string(), owner_of(f)?.to_owned()))).collect()
 }
 
-/// What a command says; empty when it cannot be run.
+/// How long a package manager is waited for: what it knows is good to have and no more.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Most bytes of its answer.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// What a command says; empty when it cannot be run, or takes too long.
 fn said(command: &mut Command) -> String {
-    let answer = command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    String::from_utf8_lossy(&answer.map_or_else(|_| Vec::new(), |o| o.stdout)).into_owned()
+    said_within(PATIENCE, command)
+}
+
+fn said_within(time: Duration, command: &mut Command) -> String {
+    command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+    let Ok(mut child) = command.process_group(0).spawn() else { return String::new() };
+    let Some(output) = child.stdout.take() else { return String::new() };
+    let (sender, answer) = mpsc::channel();
+    let read = move || {
+        let mut bytes = Vec::new();
+        let whole = output.take(MAX_ANSWER).read_to_end(&mut bytes);
+        // Nobody waits any more, perhaps.
+        let _ = sender.send(whole.map_or_else(|_| Vec::new(), |_| bytes));
+    };
+    let reads = std::thread::Builder::new().spawn(read).is_ok();
+    let answer = if reads { answer.recv_timeout(time).unwrap_or_default() } else { Vec::new() };
+    // With all that it has started. It has not been waited for, so the number is still its own.
+    let _ = os::kill(-(child.id() as i32), libc::SIGKILL);
+    let _ = child.wait();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// A file and its package in a line such as `libc6:amd64: /lib/x86_64-linux-gnu/libc.so.6`.
@@ -265,6 +295,17 @@ fn has_debug_archive(sources: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_manager_that_hangs_is_ended() {
+        let mut shell = Command::new("sh");
+        let said =
+            said_within(Duration::from_millis(50), shell.args(["-c", "sleep 600 & sleep 600"]));
+        assert_eq!(said, "");
+        let mut shell = Command::new("sh");
+        let said = said_within(Duration::from_secs(60), shell.args(["-c", "echo libc6; exit 1"]));
+        assert_eq!(said, "libc6\n");
+    }
 
     const POLICY: &str = "Package files:
  100 /var/lib/dpkg/status

@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::process::jit::jitdump::writer::{self, load, moved};
@@ -17,7 +18,7 @@ fn span(first: u64, last: u64) -> Span {
 fn ask(sources: Sources, asked: &[(u64, Span)]) -> (Vec<String>, Report) {
     let mut code = RunTime::new(Arc::new(sources));
     let numbers: Vec<u64> = asked.iter().map(|&(a, span)| code.ask(a, span)).collect();
-    let answers = code.resolve(&numbers, true);
+    let answers = code.resolve(&numbers, true, &AtomicU64::new(u64::MAX));
     let names = (0..numbers.len()).map(|i| match answers.get(i) {
         [frame] if frame.line > 0 => {
             let text = |id| answers.strings.get(id);
@@ -206,7 +207,7 @@ fn files_are_found_by_path() {
     std::fs::write(&path, "1000 10 f\n").unwrap();
     let mut code = RunTime::open(&path, 0).unwrap();
     let number = code.ask(0x1000, Span::END);
-    assert_eq!(code.resolve(&[number], false).get(0).len(), 1);
+    assert_eq!(code.resolve(&[number], false, &AtomicU64::new(u64::MAX)).get(0).len(), 1);
     if std::fs::metadata(&path).unwrap().created().is_ok() {
         assert_eq!(RunTime::open(&path, 1).unwrap_err(), Why::PerfMapNewer);
     }

@@ -35,6 +35,7 @@ impl Stripped {
             cache: self.lab.path("cache"),
             timeout: Some(Duration::from_secs(1)),
             max_size: Some(1 << 20),
+            max_time: Some(Duration::from_secs(3)),
         };
         Debuginfod::new(&environment, |_| {})
     }
@@ -122,12 +123,14 @@ fn servers_that_hang_lie_or_break_off_cost_no_more_than_names() {
     let file = case.debug_file();
     let half = file[..file.len() / 2].to_vec();
     type Server = (&'static str, Box<dyn Fn(TcpStream) + Send + Sync>);
-    let cases: [Server; 6] = [
+    let cases: [Server; 8] = [
         ("timeout", Box::new(|s| std::thread::sleep(Duration::from_secs(9 + drop_later(s))))),
         ("another file", Box::new(move |s| reply(s, "200 OK", other.len(), &other))),
         ("another file", Box::new(|s| reply(s, "200 OK", 9, b"no binary"))),
         ("", Box::new(move |s| reply(s, "200 OK", file.len(), &half))),
         ("MiB", Box::new(|s| reply(s, "200 OK", 2 << 20, &[0; 100]))),
+        ("too slow", Box::new(drip)),
+        ("not followed", Box::new(|s| redirect(s, "http://localhost:9/x"))),
         ("500", Box::new(|s| reply(s, "500 Internal Server Error", 0, b""))),
     ];
     for (n, (word, answer)) in cases.into_iter().enumerate() {
@@ -145,6 +148,58 @@ fn servers_that_hang_lie_or_break_off_cost_no_more_than_names() {
     assert_eq!(troubles.len(), 1, "{troubles:?}");
 }
 
+/// Sends a byte every now and then, without end.
+fn drip(mut stream: TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+    let mut sent = stream.write_all(head.as_bytes());
+    while sent.is_ok() {
+        std::thread::sleep(Duration::from_millis(100));
+        sent = stream.write_all(b"x");
+    }
+}
+
+fn redirect(mut stream: TcpStream, to: &str) {
+    let head = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    let _ = stream.write_all(head.as_bytes());
+}
+
+#[test]
+fn links_in_the_cache_are_not_followed() {
+    let case = Stripped::new();
+    let (url, _) = server(|s| reply(s, "404 Not Found", 0, b""));
+    let folder = case.cached().parent().unwrap().to_owned();
+    let away = case.lab.path("nologin");
+    fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(&away, case.cached()).unwrap();
+    assert_eq!(case.ask(std::slice::from_ref(&url)), (vec![], vec![]));
+    assert!(!away.exists(), "a file was made where a link leads to");
+    // A folder that is a link; a FIFO.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir(&away).unwrap();
+    std::os::unix::fs::symlink(&away, &folder).unwrap();
+    case.ask(std::slice::from_ref(&url));
+    assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    case.lab.run("mkfifo", &[case.cached().to_str().unwrap()]);
+    assert_eq!(case.ask(&[url]).0, Vec::<String>::new());
+}
+
+#[test]
+fn a_cache_that_others_can_change_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let case = Stripped::new();
+    let file = case.debug_file();
+    let (url, _) = server(move |s| reply(s, "200 OK", file.len(), &file));
+    let cache = case.lab.path("cache");
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let (names, troubles) = case.ask(&[url]);
+    assert_eq!(names, ALL, "the file is used, but not kept");
+    assert!(troubles[0].contains("not kept"), "{troubles:?}");
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+}
+
 /// Keeps the connection open as long as the process lives.
 fn drop_later(stream: TcpStream) -> u64 {
     std::mem::forget(stream);
@@ -156,7 +211,7 @@ fn odd_build_ids_are_no_paths() {
     let case = Stripped::new();
     let client = case.client(&["http://127.0.0.1:9".to_owned()]);
     for id in ["", "../../etc/passwd", "abc", "ABCDEF0123", &"a".repeat(200)] {
-        assert_eq!(client.debug_file(id), None, "{id}");
+        assert!(client.debug_file(id).is_none(), "{id}");
     }
     assert!(client.troubles().is_empty());
 }

@@ -31,8 +31,6 @@ pub(super) struct Told {
 struct Samples {
     /// How many, and for how many nanoseconds.
     known: [Known; 2],
-    /// Labels of those whose stack was completed later.
-    later: Option<LabelSetId>,
 }
 
 impl Aggregator {
@@ -40,8 +38,8 @@ impl Aggregator {
     pub(super) fn call(&mut self, of: usize, call: &Call, sample: &Sample<'_>) {
         let mut held = self.spans[of].spare.pop().unwrap_or_default();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack_below_program(sample, &mut scratch);
-        held.set(&scratch, leaf, later);
+        let leaf = self.stack_below_program(sample, &mut scratch);
+        held.set(&scratch, leaf);
         self.scratch = scratch;
         self.add_call(of, &held, (sample.pid, sample.tid), call, true);
         self.spans[of].spare(held);
@@ -67,16 +65,12 @@ impl Aggregator {
         let nanos = i64::try_from(stands_for(lasted, lasted, interval)).unwrap_or(i64::MAX);
         let values = [count as i64, nanos];
         let tags = tags_of_call(self.spans[of].set.of, call);
-        let base = self.labels_of(pid, tid, false, None);
+        let base = self.labels_of(pid, tid, None);
         let plain = self.tagged(of, base, &tags);
-        let later = stack.later.then(|| {
-            let base = self.labels_of(pid, tid, true, None);
-            self.tagged(of, base, &tags)
-        });
-        let mut labels = later.unwrap_or(plain);
+        let mut labels = plain;
         if estimate {
             let mut twins = std::mem::take(&mut self.spans[of].told.twins);
-            labels = self.twin(&mut twins, plain, later);
+            labels = self.twin(&mut twins, plain);
             self.spans[of].told.twins = twins;
         }
         self.add_values(stack, labels, &self.columns_of(of, values));
@@ -86,7 +80,6 @@ impl Aggregator {
         }
         told.labels.insert((tid, object, kind), plain);
         let samples = told.samples.entry(plain).or_default();
-        samples.later = samples.later.or(later);
         for (known, value) in samples.known.iter_mut().zip(values) {
             *(if estimate { &mut known.estimated } else { &mut known.exact }) += value;
         }
@@ -138,9 +131,7 @@ impl Aggregator {
             let (told, mut shares) = (&self.spans[of].told, Shares::default());
             // What there was no room for has no sum.
             for (&labels, samples) in told.samples.iter().filter(|(_, s)| s.known[1].all > 0) {
-                for labels in [Some(labels), samples.later].into_iter().flatten() {
-                    told.twins.share(&mut shares, labels, samples.known[i]);
-                }
+                told.twins.share(&mut shares, labels, samples.known[i]);
             }
             self.shares.push((column, shares));
         }

@@ -23,29 +23,22 @@ const STATES: [ThreadState; 5] = [
 
 impl Aggregator {
     /// A sample of a thread that runs was counted, with these labels and the first value.
-    pub(super) fn note_run(
-        &mut self,
-        sample: &Sample<'_>,
-        (labels, later): (LabelSetId, bool),
-        (column, nanos): (Column, i64),
-    ) {
+    pub(super) fn note_run(&mut self, labels: LabelSetId, (column, nanos): (Column, i64)) {
         let counts = |wall: &super::Wall| wall.spec.programs && wall.spec.column == column;
         if !self.wall.as_ref().is_some_and(counts) {
             return;
         }
-        let state = Some(ThreadState::Running);
-        let plain = self.labels_of(sample.pid, sample.tid, false, state);
-        self.note_wait(plain, 0, nanos, later.then_some(labels));
+        self.note_wait(labels, 0, nanos);
     }
 
     /// A wait is over.
     pub(in super::super) fn has_waited(&mut self, sample: &Sample<'_>) {
         let Some(told) = Told::parse(sample.raw) else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (leaf, later) = self.stack_below_program(sample, &mut scratch);
+        let leaf = self.stack_below_program(sample, &mut scratch);
         if let Some(wall) = &mut self.wall {
             let thread = wall.thread(sample.pid, sample.tid);
-            thread.off.set(&scratch, leaf, later);
+            thread.off.set(&scratch, leaf);
         }
         self.scratch = scratch;
         let thread = (sample.pid, sample.tid);
@@ -99,7 +92,7 @@ impl Aggregator {
         let stack = self.stack_of_sleeper(pid, tid, &mut scratch).ok().flatten();
         let mut held = Held::default();
         match stack {
-            Some((leaf, later)) => held.set(&scratch, leaf, later),
+            Some(leaf) => held.set(&scratch, leaf),
             None => held.callers.push(self.builder.named_location(WENT_ON)),
         }
         self.scratch = scratch;
@@ -143,14 +136,12 @@ impl Aggregator {
         else {
             return;
         };
-        let labels = self.labels_of(pid, tid, false, Some(state));
-        let later = stack.is_ok_and(|held| held.later);
-        let later = later.then(|| self.labels_of(pid, tid, true, Some(state)));
-        let mut with = later.unwrap_or(labels);
+        let labels = self.labels_of(pid, tid, Some(state));
+        let mut with = labels;
         if estimate {
-            with = self.note_estimate((labels, later), nanos);
+            with = self.note_estimate(labels, nanos);
         } else {
-            self.note_wait(labels, 0, nanos, later);
+            self.note_wait(labels, 0, nanos);
         }
         let values = [(column, nanos)];
         match stack {
@@ -162,19 +153,13 @@ impl Aggregator {
         }
     }
 
-    /// A sample with these labels (and those if its stack was completed later) stands for others, too.
-    /// Returns the labels that tell it apart.
-    fn note_estimate(
-        &mut self,
-        (labels, later): (LabelSetId, Option<LabelSetId>),
-        nanos: i64,
-    ) -> LabelSetId {
+    /// A sample with these labels stands for others, too. Returns the labels that tell it apart.
+    fn note_estimate(&mut self, labels: LabelSetId, nanos: i64) -> LabelSetId {
         let Some(wall) = &mut self.wall else { return labels };
         let waits = wall.waits.entry(labels).or_default();
         waits.estimated = waits.estimated.saturating_add(nanos);
-        waits.later = waits.later.or(later);
         let mut twins = std::mem::take(&mut wall.twins);
-        let with = self.twin(&mut twins, labels, later);
+        let with = self.twin(&mut twins, labels);
         if let Some(wall) = &mut self.wall {
             wall.twins = twins;
         }
@@ -193,8 +178,8 @@ impl Aggregator {
             self.add_time((pid, tid), stack, ThreadState::Running, (all[0], false));
         }
         for (&state, &nanos) in STATES.iter().zip(&all).skip(skipped).filter(|(_, n)| **n > 0) {
-            let labels = self.labels_of(pid, tid, false, Some(state));
-            self.note_wait(labels, i64::try_from(nanos).unwrap_or(i64::MAX), 0, None);
+            let labels = self.labels_of(pid, tid, Some(state));
+            self.note_wait(labels, i64::try_from(nanos).unwrap_or(i64::MAX), 0);
         }
     }
 }

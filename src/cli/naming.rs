@@ -1,0 +1,237 @@
+//! A recording gets its names. What was recorded is kept before, and no look-up is waited for
+//! longer than the user wants.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::progress::Progress;
+use super::record::{self, Recorded};
+use crate::format::{Output, pprof};
+use crate::os;
+use crate::profile::{Diagnostics, Profile};
+use crate::recorder::{Interrupts, Recording};
+use crate::symbolize::{self, Options, Outcome, Why};
+
+/// How often it is looked whether the user wants to wait any longer.
+const NOTICE: Duration = Duration::from_millis(50);
+
+/// What a look-up that is to end is given for writing down the names that it has.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Looks up the `names` of a recording if they are wanted, and puts the figures into the comments.
+///
+/// Before that the recording goes to `output` if that is a file, so that nothing that happens to
+/// prof loses it.
+///
+/// # Errors
+///
+/// When it cannot be written there.
+pub fn name(
+    recording: Recording,
+    names: Option<Options>,
+    interrupts: &Interrupts,
+    progress: &Progress,
+    output: Option<&mut Output>,
+) -> anyhow::Result<Recorded> {
+    let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
+    let mut profile = aggregated.profile;
+    let (files, run_time) = (aggregated.files, aggregated.run_time);
+    let (changed, images) = (aggregated.changed, aggregated.images);
+    let mut named = names.is_some();
+    progress.recorded();
+    if let Some(names) = names {
+        let bytes = without_names(&mut profile, &diagnostics)?;
+        let file = keep(&bytes, output, interrupts)?;
+        if let Some(server) = names.debuginfod.clone() {
+            interrupts.instead(move || server.abandon());
+        }
+        let stop = interrupts.skip_names();
+        let options = Options { files, run_time, changed, stop: stop.clone(), ..names };
+        let bar = progress.symbols();
+        let look_up = move |profile: &mut Profile| {
+            symbolize::symbolize(profile, &options, &|done, all| bar.set(done, all))
+        };
+        let outcome = match in_background(profile, look_up, &stop) {
+            Ended::Done(named, outcome) => {
+                profile = *named;
+                Some(outcome)
+            }
+            ended => {
+                // The thread may still use their descriptors.
+                std::mem::forget(images);
+                profile = pprof::read(bytes.as_slice())?;
+                if matches!(ended, Ended::Failed) {
+                    diagnostics.notes.push("the look-up of names failed: this is a bug".to_owned());
+                }
+                None
+            }
+        };
+        let all = outcome.as_ref().is_some_and(|outcome| !is_interrupted(outcome));
+        if stop.load(Ordering::SeqCst) && !all {
+            diagnostics.notes.push(interrupted(file));
+            // Why names are missing is known, and no advice is of use.
+            named = false;
+        }
+        take_in(outcome, &profile, &mut diagnostics);
+    } else {
+        diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
+    }
+    progress.finish();
+    interrupts.end_naming();
+    (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
+    set_comments(&mut profile, &diagnostics);
+    Ok(Recorded { profile, diagnostics, names: named, said: 0, exit, running })
+}
+
+/// The recording as it is before its names are looked up.
+fn without_names(profile: &mut Profile, diagnostics: &Diagnostics) -> anyhow::Result<Vec<u8>> {
+    let before = profile.comments.len();
+    let mut known = diagnostics.clone();
+    known.unsymbolized = symbolize::unsymbolized(profile);
+    (known.own_cpu_seconds, known.own_peak_bytes) = os::own_usage();
+    set_comments(profile, &known);
+    let mut bytes = Vec::new();
+    pprof::write(profile, &mut bytes)?;
+    profile.comments.truncate(before);
+    Ok(bytes)
+}
+
+fn set_comments(profile: &mut Profile, diagnostics: &Diagnostics) {
+    let comments = diagnostics.to_comments();
+    profile.comments.extend(comments.iter().map(|c| profile.strings.intern(c)));
+}
+
+/// Puts it into its file. The file, if it is one.
+fn keep(
+    bytes: &[u8],
+    output: Option<&mut Output>,
+    interrupts: &Interrupts,
+) -> anyhow::Result<Option<PathBuf>> {
+    let Some(output) = output else { return Ok(None) };
+    if !output.keep(bytes)? {
+        return Ok(None);
+    }
+    let file = output.path().to_owned();
+    interrupts.kept(file.clone());
+    Ok(Some(file))
+}
+
+/// How a look-up ended.
+enum Ended {
+    /// With these names.
+    Done(Box<Profile>, Outcome),
+    /// Nobody waits for it any more.
+    Abandoned,
+    /// In a panic.
+    Failed,
+}
+
+/// Does this in a thread of its own, which may hang: when `stop` becomes true, it has a moment to
+/// end by itself and is left alone then.
+fn in_background(
+    mut profile: Profile,
+    look_up: impl FnOnce(&mut Profile) -> Outcome + Send + 'static,
+    stop: &AtomicBool,
+) -> Ended {
+    let (sender, answer) = mpsc::channel();
+    let work = move || {
+        let outcome = look_up(&mut profile);
+        // Nobody may wait any more.
+        let _ = sender.send((profile, outcome));
+    };
+    if std::thread::Builder::new().name("names".to_owned()).spawn(work).is_err() {
+        return Ended::Failed;
+    }
+    let mut stopped: Option<Instant> = None;
+    loop {
+        match answer.recv_timeout(NOTICE) {
+            Ok((profile, outcome)) => return Ended::Done(Box::new(profile), outcome),
+            Err(RecvTimeoutError::Disconnected) => return Ended::Failed,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop.load(Ordering::SeqCst)
+            && stopped.get_or_insert_with(Instant::now).elapsed() >= GRACE
+        {
+            return Ended::Abandoned;
+        }
+    }
+}
+
+fn is_interrupted(outcome: &Outcome) -> bool {
+    outcome.binaries.iter().any(|binary| binary.why == Some(Why::Interrupted))
+}
+
+/// Says that names are missing, and how to get them.
+fn interrupted(file: Option<PathBuf>) -> String {
+    let file =
+        file.map_or("FILE".into(), |file| super::shell_word(&file.to_string_lossy()).into_owned());
+    format!("interrupted: names are missing; `prof symbolize {file}` looks them up")
+}
+
+/// What the look-up found goes into the figures.
+fn take_in(outcome: Option<Outcome>, profile: &Profile, diagnostics: &mut Diagnostics) {
+    diagnostics.unsymbolized = symbolize::unsymbolized(profile);
+    let Some(outcome) = outcome else { return };
+    let hint = record::run_time_code(profile, diagnostics.samples);
+    let why = record::reasons(&outcome, diagnostics, hint.is_some());
+    diagnostics.reasons = outcome.reasons();
+    let waits = outcome.waits.sentences();
+    let said = why.into_iter().chain(hint).chain(waits).chain(outcome.troubles);
+    diagnostics.notes.extend(said);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Builder;
+
+    fn profile() -> Profile {
+        Builder::new(&[("cpu", "nanoseconds")]).finish(None)
+    }
+
+    /// As one that waits in a system call for ever.
+    #[test]
+    fn a_look_up_that_hangs_is_left_alone() {
+        let (hang, never) = mpsc::channel::<()>();
+        let stop = AtomicBool::new(true);
+        let look_up = move |_: &mut Profile| {
+            let _ = never.recv();
+            Outcome::default()
+        };
+        assert!(matches!(in_background(profile(), look_up, &stop), Ended::Abandoned));
+        drop(hang);
+    }
+
+    #[test]
+    fn a_look_up_that_panics_loses_nothing_but_names() {
+        let look_up = |_: &mut Profile| panic!("a look-up that panics: this is a test");
+        let stop = AtomicBool::new(false);
+        assert!(matches!(in_background(profile(), look_up, &stop), Ended::Failed));
+    }
+
+    #[test]
+    fn names_that_were_found_in_time_are_taken() {
+        let look_up = |profile: &mut Profile| {
+            profile.strings.intern("found");
+            Outcome::default()
+        };
+        let ended = in_background(profile(), look_up, &AtomicBool::new(true));
+        let Ended::Done(profile, _) = ended else { panic!("it ended") };
+        assert!(profile.strings.find("found").is_some());
+    }
+
+    #[test]
+    fn what_is_kept_reads_as_the_recording_without_names() {
+        let mut recorded = profile();
+        let diagnostics = Diagnostics { samples: 7, lost: 3, ..Diagnostics::default() };
+        let bytes = without_names(&mut recorded, &diagnostics).unwrap();
+        assert!(recorded.comments.is_empty(), "they are added when it is complete");
+        let read = pprof::read(bytes.as_slice()).unwrap();
+        let comments: Vec<&str> = read.comments.iter().map(|&c| read.str(c)).collect();
+        for (key, value) in [("samples", "7"), ("lost", "3")] {
+            assert!(comments.iter().any(|c| c.contains(key) && c.contains(value)), "{comments:?}");
+        }
+    }
+}
