@@ -1,0 +1,24 @@
+//! Mangled names, and the files in which names are kept from one recording to the next.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use prof::profile::{Function, Profile};
+use prof::report::folded;
+use prof::symbolize::{self, Style};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, data)) = data.split_first() else { return };
+    if kind % 4 == 0 {
+        return symbolize::fuzz_kept_names(data);
+    }
+    let name = String::from_utf8_lossy(data);
+    std::hint::black_box(symbolize::demangle(&name));
+    for style in [Style::Short, Style::Templates, Style::Full] {
+        let mut profile = Profile::default();
+        let name = profile.strings.intern(&name);
+        let function = Function { name, system_name: name, filename: name, start_line: 0 };
+        profile.functions.push(function);
+        symbolize::restyle(&mut profile, style);
+    }
+    std::hint::black_box(folded::folded_name(&name));
+});

@@ -1,0 +1,74 @@
+//! A pprof file that somebody else wrote: every view of it, and writing it again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use prof::format::pprof;
+use prof::report::colors::Scheme;
+use prof::report::model::{
+    Coverage, Cut, Direction, Filter, Granularity, Quality, Sort, Top, TopOptions, Tree, View,
+};
+use prof::report::{flame, folded, json, summary, text};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(profile) = pprof::read(data) else { return };
+    let mut out = Vec::new();
+    let filter = Filter::default();
+    let of = profile.default_type_index();
+    let _ = text::write_header(&mut out, &profile);
+    {
+        let view = View::new(&profile, of, Granularity::FUNCTION, &filter);
+        let _ = text::write_summary(&mut out, &view);
+        let labels = vec!["process".to_owned()];
+        let options = TopOptions {
+            sort: Sort::SelfValue,
+            labels: labels.clone(),
+            limit: 20,
+            min_percent: 0.0,
+            self_only: false,
+        };
+        let top = Top::new(&view, &options);
+        let look = text::TableOptions {
+            granularity: Granularity::FUNCTION,
+            children: true,
+            labels,
+            ratio: None,
+        };
+        let _ = text::write_table(&mut out, &view, &top, &look);
+        let mut table = Vec::new();
+        let _ = json::write_table(&mut table, &view, &top, &look);
+        assert!(std::str::from_utf8(&table).is_ok(), "JSON is UTF-8");
+        let _ = json::write_quality(&mut out, &view, &Quality::new(&view, &options));
+        let _ = Coverage::new(&view);
+    }
+    let mut view = View::new(&profile, of, Granularity::FUNCTION, &filter);
+    view.leave_out_negative();
+    if view.kept_total != 0 {
+        let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Width(0.05));
+        if tree.nodes.len() > 1 {
+            draw(&view, &tree, &mut out);
+        }
+    }
+    drop(view);
+    let mut again = Vec::new();
+    if pprof::write(&profile, &mut again).is_ok() {
+        assert!(pprof::read(&again[..]).is_ok(), "what was written is read");
+    }
+});
+
+fn draw(view: &View<'_>, tree: &Tree, out: &mut Vec<u8>) {
+    let options = flame::FlameOptions {
+        title: "fuzz".into(),
+        subtitle: summary::subtitle(view),
+        inverted: false,
+        width: Some(1200),
+        min_width: 0.05,
+        scheme: Scheme::default(),
+    };
+    let mut svg = Vec::new();
+    if flame::write(&mut svg, view, tree, &options).is_ok() {
+        let svg = std::str::from_utf8(&svg).expect("SVG is UTF-8");
+        let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+        assert!(!svg.contains(forbidden), "a control character makes XML ill-formed");
+    }
+    let _ = folded::write(out, view, tree);
+}

@@ -1,0 +1,62 @@
+//! An ELF file with unwind information, as a target may have mapped it, and a stack to unwind.
+#![no_main]
+
+use std::io::Write;
+
+use libfuzzer_sys::fuzz_target;
+use prof::process::image::{Hit, Images, State};
+use prof::process::maps::{Region, Regions};
+use prof::sampler::record::{AllRegs, Regs, Rest, UserStack};
+use prof::unwind::Unwinder;
+
+/// Where the file is mapped, and where the stack lies.
+const BASE: u64 = 0x5000_0000_0000;
+const STACK: u64 = 0x7fff_0000_0000;
+
+/// No process has it.
+const PID: i32 = i32::MAX - 1;
+
+fuzz_target!(|data: &[u8]| {
+    if data.len() < 64 {
+        return;
+    }
+    let mut file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a temporary file");
+    file.write_all(data).expect("room for it");
+    let mut images = Images::default();
+    let path = file.path().to_str().expect("an ASCII path");
+    let image = images.intern(1, path, &[], Default::default());
+    let size = (data.len() as u64).next_multiple_of(4096);
+    let mut regions = Regions::default();
+    regions.insert(Region { start: BASE, end: BASE + size, offset: 0, image });
+    let image = images.load(image, Hit { pid: PID, start: 0, end: 0 });
+    let segments: Vec<(u64, u64)> = match &images.get(image).state {
+        State::Elf(loaded) => loaded.elf.segments.iter().map(|s| (s.offset, s.size)).collect(),
+        _ => return,
+    };
+    let mut all = [0; 136];
+    all.iter_mut().enumerate().for_each(|(i, byte)| *byte = data[i % data.len()]);
+    let (mut unwinder, mut frames) = (Unwinder::default(), Vec::new());
+    for (offset, length) in segments.into_iter().take(3) {
+        for i in 0..24 {
+            let offset = offset.wrapping_add(length / 24 * i) % size;
+            let (ip, stack) = (BASE + offset, stack(offset, size));
+            let regs = Regs { ip, sp: STACK, bp: STACK + 64 };
+            for all in [AllRegs::default(), AllRegs::new(&all)] {
+                let (rest, full) = (Rest::default(), i % 2 == 0);
+                let user = UserStack::Native { regs, all, bytes: &stack, full, rest };
+                let chain = [ip, BASE + 100];
+                let of = (PID, 1);
+                let _ = unwinder.unwind(of, &regions, &mut images, user, &chain, &mut frames);
+            }
+        }
+    }
+});
+
+/// Words that point into the stack and into the file.
+fn stack(offset: u64, size: u64) -> Vec<u8> {
+    let word = |i: u64| match i % 3 {
+        0 => STACK + i * 8 + 32,
+        _ => BASE + (offset + 37 * i) % size,
+    };
+    (0..512).flat_map(|i| word(i).to_le_bytes()).collect()
+}
