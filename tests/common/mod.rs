@@ -3,7 +3,10 @@
 // Each test file is a crate of its own and uses its part of this.
 #![allow(dead_code, unused_imports)]
 
+pub mod edges;
 pub mod go;
+pub mod injected;
+pub mod llvm;
 pub mod pprof;
 pub mod recorded;
 pub mod recorders;
@@ -21,14 +24,25 @@ pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
 pub use statistics::{ChiSquared, Counts, Random, distance_of_equals, manhattan};
 pub use system::{needs, skip};
-pub use targets::{Build, target};
+pub use targets::{Build, copy_program, target};
 pub use unnamed::{unnamed, write};
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A fresh folder for one test, removed when dropped.
 pub fn temp_dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary folder")
+}
+
+/// Waits until something is so, a minute at most.
+#[track_caller]
+pub fn until(condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < end, "it never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Reads a recording with the tests' own decoder.

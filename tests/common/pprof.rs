@@ -245,10 +245,14 @@ impl Pprof {
         self.names(sample.locations.iter().filter(|l| !self.is_kernel(l)))
     }
 
-    /// The location lies in the kernel or a module of it.
+    /// The location lies in the kernel, a module of it or a BPF program.
     pub fn is_kernel(&self, location: &u64) -> bool {
         let mapping = self.mapping_of.get(location).map(|&m| &self.mappings[m]);
-        mapping.is_some_and(|m| m.file.starts_with("[kernel"))
+        let upper = self.addresses.get(location).is_some_and(|address| address >> 63 == 1);
+        mapping.is_some_and(|m| {
+            m.file.starts_with("[kernel")
+                || upper && m.file.starts_with('[') && m.file != "[vsyscall]"
+        })
     }
 
     fn names<'a>(&self, locations: impl Iterator<Item = &'a u64>) -> Vec<&str> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use linux_perf_data::linux_perf_event_reader::{EventRecord, Mmap2FileId};
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use prof::process::ProcessTable;
-use prof::sampler::record::{AllRegs, FileId, Mmap, Record, Regs, UserStack};
+use prof::sampler::record::{AllRegs, FileId, Mmap, Record, Regs, Rest, UserStack};
 use prof::unwind::{Frame, StackEnd, Unwinder};
 
 /// `PROT_EXEC` of `mmap(2)`.
@@ -135,9 +135,10 @@ impl Replay {
             all: AllRegs::new(&sample.registers),
             bytes: &sample.stack,
             full: sample.full,
+            rest: Rest::default(),
         };
         let (process, images) = self.table.split(sample.pid);
-        let of = (sample.pid, tid, 0);
+        let of = (sample.pid, tid);
         self.unwinder.unwind(of, &process.regions, images, user, &[], &mut self.frames)
     }
 

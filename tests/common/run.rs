@@ -37,6 +37,13 @@ impl Output {
         self
     }
 
+    /// Fails unless the program exited with this code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Output {
+        assert_eq!(self.status.code(), Some(code), "{}\n{}", self.text(), self.stderr);
+        self
+    }
+
     /// Fails unless prof refused with this code and one line that holds all `words`, and
     /// neither panicked nor printed anything on standard output.
     #[track_caller]

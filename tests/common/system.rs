@@ -51,6 +51,19 @@ pub fn has_kernel_programs() -> bool {
     check["ok"].as_bool().expect("yes or no")
 }
 
+/// True when stacks beyond the kernel's own copy are copied, as `prof doctor` says; else says so.
+#[track_caller]
+pub fn has_deep_stacks() -> bool {
+    let out = run::Prof::new(std::env::temp_dir(), "doctor --json").run().text();
+    let checks: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+    let check = checks.iter().find(|c| c["name"] == "deep stacks").expect("such a check");
+    let has = check["ok"].as_bool().expect("yes or no");
+    if !has {
+        skip(&format!("no deep stacks here: {}", check["why"]));
+    }
+    has
+}
+
 /// How long this virtual machine's CPUs were another's, since it started (`proc(5)`).
 pub fn stolen_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();

@@ -96,3 +96,13 @@ pub fn package(name: &str) -> Option<PathBuf> {
     }
     Some(target.join("release").join(name))
 }
+
+/// Copies a program that is to be executed. A process of its own does it: a child that another test
+/// starts meanwhile would inherit our descriptor, and what is open for writing cannot be executed
+/// ("Text file busy").
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let status = Command::new("cp").arg(from).arg(to).status().expect("cp");
+    assert!(status.success(), "cp {} {}: {status}", from.display(), to.display());
+}

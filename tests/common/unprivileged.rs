@@ -16,7 +16,7 @@ pub fn open_dir() -> tempfile::TempDir {
     open(dir.path(), 0o777);
     let known = target("known", Build::C);
     for (program, name) in [(Path::new(env!("CARGO_BIN_EXE_prof")), "prof"), (&known, "known")] {
-        std::fs::copy(program, dir.path().join(name)).unwrap();
+        super::copy_program(program, dir.path().join(name));
         open(&dir.path().join(name), 0o755);
     }
     dir

@@ -1,0 +1,24 @@
+//! The heap library in processes that run already.
+
+use std::time::Duration;
+
+use super::{Running, until};
+
+/// prof has put its library into a process, and samples.
+#[track_caller]
+pub fn wait_for_library(prof: &Running, pid: i32) {
+    until(|| samples(prof, pid));
+    std::thread::sleep(Duration::from_millis(500));
+}
+
+/// What prof writes to is mapped there, and prof waits for records.
+pub fn samples(prof: &Running, pid: i32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{}/syscall", prof.pid()));
+    let polls = call.unwrap_or_default().starts_with(&format!("{} ", libc::SYS_poll));
+    polls && maps(pid).contains("memfd:prof-heap-ring")
+}
+
+/// What a process has mapped.
+pub fn maps(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
