@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use common::whole::{self, Share};
-use common::{Build, Pprof, Prof, needs, read, target, temp_dir};
+use common::{Build, Pprof, Prof, needs, read, target, targets, temp_dir};
 
 /// perf's share: stacks by DWARF with the default size of the dump, or by frame pointers.
 fn perf(dir: &Path, mode: &str, program: &Path, args: &[&str]) -> Share {
@@ -34,8 +34,14 @@ static RECORDING: RwLock<()> = RwLock::new(());
 /// percent.
 #[track_caller]
 fn row(name: &str, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
+    row_at(name, 999, at_least, program, args)
+}
+
+/// The same at a rate.
+#[track_caller]
+fn row_at(name: &str, hertz: u32, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
     let dir = temp_dir();
-    let mut prof = Prof::new(&dir, "record -F 999").target(program, "");
+    let mut prof = Prof::new(&dir, &format!("record -F {hertz}")).target(program, "");
     prof.command.args(args);
     let reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
     let out = prof.run().ok();
@@ -83,39 +89,49 @@ fn cpp_deep_recursion() {
     assert!(deepest > 1000, "{deepest} frames");
 }
 
-/// Megabytes of stack, of which a sample has a copy of 64 KiB. The last samples of a process may
-/// come too late to read the rest.
+/// More stack than the kernel copies: how much, depends on the rate. A copy is cut where prof cannot
+/// keep up.
 #[test]
-fn megabytes_of_stack() {
-    const OFTEN_ENOUGH: f64 = 90.0;
+fn stacks_of_more_than_64_kib() {
+    const OFTEN_ENOUGH: f64 = 75.0;
+    if !common::system::has_deep_stacks() {
+        return;
+    }
     let program = target("large_frames", Build::C);
-    for (name, depth, bytes) in
-        [("2.7 MB of stack", 5000, "540"), ("7.9 MB of stack", 1880, "4200")]
-    {
-        let p = row(name, OFTEN_ENOUGH, &program, &[&depth.to_string(), bytes, "0", "1"]);
+    for (name, rate, depth, bytes, seconds) in [
+        ("1.3 MB of stack", 99, 2400, "540", "2.5"),
+        ("1.3 MB of large frames", 99, 310, "4200", "2.5"),
+        ("220 KB of stack", 999, 400, "540", "1"),
+    ] {
+        let args = [&depth.to_string(), bytes, "0", seconds];
+        let p = row_at(name, rate, OFTEN_ENOUGH, &program, &args);
         let deepest = p.samples.iter().map(|s| s.locations.len()).max().unwrap();
         assert!(deepest > depth, "{name}: {deepest} frames");
     }
     let args = ["1000", "540", "500", "1.2"];
-    row("busy all along 540 KB", OFTEN_ENOUGH, &program, &args);
+    row_at("busy all along 540 KB", 499, OFTEN_ENOUGH, &program, &args);
 }
 
-/// A process that ends takes with it what no copy holds of its last stacks; and there is a limit.
+/// There is a limit to what is copied, and to what is shown.
 #[test]
 fn stacks_that_are_cut_say_why() {
     let dir = temp_dir();
     let by_dwarf = target("large_frames", Build::C);
     let by_pointers = target("large_frames", Build::CFramePointers);
-    let largest = "the rest had changed, or was not readable, a moment later";
+    let largest = "(prof doctor, deep stacks)";
     for (options, depth, why, advice) in [
         ("-F 4999 -g dwarf,1024", 300, "dump smaller than 65528 bytes ", "-g dwarf,65528"),
-        ("-F 4999 -g dwarf,65528", 300, "dump too small ", largest),
-        ("-F 999", 9000, "too deep ", "user stacks truncated"),
+        ("-F 4999 -g dwarf,65528", 1000, "dump too small ", largest),
+        // So many frames that all of them are copied at this rate.
+        ("-F 99", 9000, "too deep ", "user stacks truncated"),
         ("-F 999 -g fp", 300, "deeper than kernel.perf_event_max_stack ", "max_stack=1024"),
     ] {
         let program = if options.ends_with("fp") { &by_pointers } else { &by_dwarf };
         let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
-        let args = format!("{depth} 540 0 0.2");
+        let args = match depth {
+            9000 => format!("{depth} 60 0 0.5"),
+            _ => format!("{depth} 540 0 0.2"),
+        };
         let out = Prof::new(&dir, &format!("record {options}")).target(program, &args).run().ok();
         out.says(&[why, advice]);
     }
@@ -209,7 +225,8 @@ fn go_with_goroutines_and_c() {
     if !needs(&["go", "gcc"]) {
         return;
     }
-    let p = row("Go with cgo", 99.0, &target("stacks", Build::Go), &["3"]);
+    // See below.
+    let p = row("Go with cgo", 98.0, &target("stacks", Build::Go), &["3"]);
     assert!(p.total_share("c_work") > 3.0);
 }
 
@@ -220,7 +237,11 @@ fn go_on_its_own_stacks() {
     if !needs(&["go"]) {
         return;
     }
-    let p = row("Go, goroutines", 98.0, &target("goroutines", Build::Go), &["2"]);
+    // A goroutine that was parked may run elsewhere, and its stack be another, while the scheduler
+    // runs on the stack of the thread that parked it.
+    let p = row("Go, goroutines", 97.0, &target("goroutines", Build::Go), &["2"]);
+    // What handlers return to has no caller, and stands right behind this function.
+    assert_eq!(p.total_share("runtime.cgoSigtramp"), 0.0);
     let plain = |f: &str| f.trim_end_matches(".abi0").to_owned();
     let mut seen = 0;
     for frames in p.samples.iter().map(|s| p.user_frames(s)) {
@@ -231,6 +252,13 @@ fn go_on_its_own_stacks() {
         seen += usize::from(outer.any(switch));
     }
     assert!(seen > 20, "{seen} stacks of Go's run-time code");
+    // Frame pointers leave out who called `systemstack`; it is put in.
+    let left_out = |callee: &str, caller: &str| {
+        callee.starts_with("runtime.systemstack") && !caller.starts_with("runtime.goexit")
+    };
+    let mut wrong = common::edges::check(&p).wrong;
+    wrong.retain(|(callee, caller), _| left_out(callee, caller));
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
@@ -244,13 +272,20 @@ fn signal_handlers_and_vfork() {
         frames.contains(&"handler_work") && frames.contains(&"main")
     });
     assert!(handled > 5.0 && handled - through < 0.1, "{handled} % and {through} %");
-    // No copy holds the stack that was interrupted: it is read a moment later, and where it has
-    // changed by then, its end is marked.
-    let p = row("on another stack", 90.0, &program, &["altstack", "1"]);
+    // No copy holds the stack that was interrupted: where the handler runs, its end is marked. That
+    // is a tenth of the time.
+    let p = row("on another stack", 80.0, &program, &["altstack", "1"]);
     for s in p.samples.iter().map(|s| p.user_frames(s)).filter(|f| !f.is_empty()) {
         let last = s[s.len() - 1];
-        assert!(last == "_start" || last.starts_with("[truncated: "), "{s:?}");
+        // The second: while the dynamic linker still loads the program.
+        let entries = ["_start", "_dl_start_user"];
+        let end = "[truncated: signal handler on a stack of its own]";
+        assert!(entries.contains(&last) || last == end, "{s:?}");
     }
+    let bare = ["-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-pthread"];
+    let bare = targets::built("switches_bare", "switches.c", "gcc", &bare);
+    let p = row("signal handlers, no tables", 99.0, &bare, &["signals", "1"]);
+    assert!(p.total_share("handler_work") > 5.0);
     let p = row("vfork children", 99.9, &program, &["vfork", "1"]);
     assert!(p.total_share("child_work") > 10.0);
 }

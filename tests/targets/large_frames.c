@@ -1,4 +1,4 @@
-/* DEPTH frames of about BYTES each (540 or 4,200) above `main`. With MICROSECONDS of 0, all work is
+/* DEPTH frames of about BYTES each (60, 540 or 4,200) above `main`. With MICROSECONDS of 0, all work is
  * done at the deepest; else so much is done in each frame on the way back, again and again.
  *
  * usage: large_frames DEPTH BYTES MICROSECONDS SECONDS
@@ -39,6 +39,7 @@ __attribute__((noinline, noclone)) static uint64_t spin(uint64_t x, double until
         return x + kept[depth % words];                                        \
     }
 
+RECURSE(tiny, 4)
 RECURSE(small, 64)
 RECURSE(large, 520)
 
@@ -47,9 +48,10 @@ int main(int argc, char **argv) {
     long depth = atol(argv[1]);
     each = atof(argv[3]) * 1e-6;
     seconds = atof(argv[4]);
+    long bytes = atol(argv[2]);
     uint64_t x = 0;
     do {
-        x += atol(argv[2]) > 1000 ? large(depth) : small(depth);
+        x += bytes > 1000 ? large(depth) : bytes > 100 ? small(depth) : tiny(depth);
     } while (cpu_seconds() < seconds);
     if (x == 1) puts("never");
 }

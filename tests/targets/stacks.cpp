@@ -1,6 +1,6 @@
 // C++ whose stacks are hard to unwind in one way each; every thread is busy for SECONDS.
 //
-// usage: stacks inlined|deep|exceptions|copies|aligned|plugin SECONDS [PLUGIN.so]
+// usage: stacks inlined|deep|exceptions|storm|copies|aligned|plugin SECONDS [PLUGIN.so]
 //
 // The work of each thread is done below its own function; main's thread works, too.
 
@@ -62,9 +62,6 @@ __attribute__((noinline, noclone)) uint64_t deep(Random &random, int depth) {
 }
 
 // Exceptions, amid work: thrown through a few frames with destructors, caught, thrown on, caught.
-// (Not nothing but exceptions: just before it returns to a handler, libgcc puts that one's
-// registers into its own frame, in the place of those that lead to its caller. For that moment,
-// nobody can find the way up.)
 __attribute__((noinline)) void thrower(Random &random, int depth) {
     std::string text(20 + random.next() % 20, 'x');
     if (depth == 0) throw std::runtime_error(text);
@@ -88,6 +85,21 @@ uint64_t exceptions(Random &random) {
     uint64_t caught = 0;
     for (int i = 0; i < 10; i++) {
         for (int k = 0; k < 20; k++) caught += inlined(random) & 1;
+        try {
+            caught += rethrower(random);
+        } catch (const std::exception &e) {
+            caught += strlen(e.what());
+        }
+    }
+    return caught;
+}
+
+// A storm: nothing but exceptions. Just before it returns to a handler, libgcc puts that one's
+// registers into its own frame, in the place of those that lead to its caller. For that moment,
+// nobody can find the way up.
+uint64_t storm(Random &random) {
+    uint64_t caught = 0;
+    for (int i = 0; i < 200; i++) {
         try {
             caught += rethrower(random);
         } catch (const std::exception &e) {
@@ -150,6 +162,7 @@ uint64_t once(const std::string &mode, Random &random) {
     if (mode == "inlined") return inlined(random);
     if (mode == "deep") return deep(random, 1000);
     if (mode == "exceptions") return exceptions(random);
+    if (mode == "storm") return storm(random);
     if (mode == "copies") return copies(random);
     if (mode == "aligned") return aligned(random, 20);
 #if !defined(WITHOUT_PLUGINS)
