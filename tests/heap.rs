@@ -311,6 +311,33 @@ fn a_window_within_the_program_s_life() {
     unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
 }
 
+/// A command that goes into the background: what it allocated until then is recorded, and who goes on
+/// is named.
+#[test]
+fn a_command_that_becomes_a_daemon() {
+    let dir = temp_dir();
+    for mode in ["daemon", "idle_daemon"] {
+        let mut prof = Prof::new(&dir, "record -T heap --heap-interval 1K");
+        prof.command.env("TMPDIR", dir.path());
+        let out = prof.target(target("heap", Build::C), mode).run().ok();
+        let out = out.says(&["the recording ended with the command", "(heap), which it started"]);
+        let pid = out.stderr.split("--inject -p ").nth(1).unwrap();
+        let pid: i32 = pid.lines().next().unwrap().parse().unwrap();
+        if mode == "daemon" {
+            let p = read(dir.path().join("profile.pb.gz"));
+            assert_eq!(all_of(&p, "in_parent"), [16, 16 * MIB, 16, 16 * MIB], "{}", out.stderr);
+            // What is advised works.
+            let args = format!("record -T heap --inject --heap-interval 1K -d 1s -p {pid}");
+            Prof::new(&dir, &args).run().ok();
+            assert!(of(&read(dir.path().join("profile.pb.gz")), "breathes", "alloc_space") > 0);
+        } else {
+            out.says(&["no allocation was sampled: the command ended before"]);
+        }
+        // SAFETY: kill takes two numbers; the process is the command's child that prof named.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}
+
 /// Nothing is left behind.
 #[test]
 fn the_library_is_removed() {
@@ -349,7 +376,7 @@ fn without_rights() {
     let dir = open_dir();
     let copy = |name: &str, mode| {
         let to = dir.path().join(name);
-        std::fs::copy(target("heap", Build::C), &to).unwrap();
+        common::copy_program(target("heap", Build::C), &to);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(&to, mode).unwrap();
         to

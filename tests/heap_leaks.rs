@@ -21,7 +21,8 @@ fn program(size: u32) -> PathBuf {
 /// Records `leaks_SIZE MODE`.
 #[track_caller]
 fn record(dir: &Path, args: &str, size: u32, mode: &str) -> (Output, Pprof) {
-    let out = Prof::new(dir, args).target(program(size), mode).run().ok();
+    let out = Prof::new(dir, args).target(program(size), mode).run();
+    let out = out.exits(if mode == "killed" { 128 + 9 } else { 0 });
     (out, read(dir.join("profile.pb.gz")))
 }
 
@@ -110,6 +111,8 @@ fn threads_that_still_run() {
             ("kept_by_register", 0, 2),
         ];
         assert_leaks(&p, "lost", &expected);
+        // Not what the C library and the dynamic linker keep of threads that have ended.
+        assert_eq!(p.total(p.column("leaked_objects")), 26, "{size}");
     }
 }
 
@@ -243,6 +246,52 @@ fn programs_in_other_languages() {
     assert_eq!(of("kept_leaked"), (0, 21));
     assert_eq!(of("kept_texts"), (0, 21));
     assert_eq!(of("freed").0, 0);
+}
+
+/// What LeakSanitizer says of a program: bytes and blocks; `None`: it is not installed.
+fn sanitized(dir: &Path, source: &str, flags: &[&str], mode: &str) -> Option<(i64, i64)> {
+    let program = dir.join("sanitized");
+    let mut compile = std::process::Command::new("g++");
+    let c = if source.ends_with(".c") { "c" } else { "c++" };
+    compile.args(["-fsanitize=leak", "-x", c]).args(flags).arg(common::targets::source(source));
+    if !compile.arg("-o").arg(&program).output().is_ok_and(|out| out.status.success()) {
+        return None;
+    }
+    let mut run = std::process::Command::new(program);
+    let out = run.args(mode.split_whitespace()).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    let line = text.lines().find(|line| line.starts_with("SUMMARY: LeakSanitizer"));
+    let words = line.unwrap_or_default().split_whitespace();
+    let numbers: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();
+    let [bytes, blocks] = numbers[..] else { panic!("{text}") };
+    Some((bytes, blocks))
+}
+
+/// The same blocks as LeakSanitizer says.
+#[test]
+fn equal_to_leak_sanitizer() {
+    if !needs(&["g++"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let sizes = ["-DSIZE=64", "-DSIZE=4096", "-DSIZE=1048576"];
+    let threads = sizes.map(|size| ("leaks.c", size, "threads"));
+    for (source, size, mode) in
+        threads.into_iter().chain([("leaks.cpp", "-w", ""), ("leaks_kinds.cpp", "-w", "")])
+    {
+        let flags = ["-O1", "-fno-optimize-sibling-calls", "-pthread", size];
+        let Some(expected) = sanitized(dir.path(), source, &flags, mode) else {
+            return skip("LeakSanitizer is not installed");
+        };
+        let compiler = if source.ends_with(".c") { "gcc" } else { "g++" };
+        let name = format!("plain_{}_{size}", source.replace('.', "_"));
+        let program = built(&name, source, compiler, &flags);
+        let out = Prof::new(&dir, ALL).target(program, mode).run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let total = |kind: &str| p.total(p.column(kind));
+        let got = (total("leaked_space"), total("leaked_objects"));
+        assert_eq!(got, expected, "{source} {size} {mode}\n{}", out.stderr);
+    }
 }
 
 #[test]

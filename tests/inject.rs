@@ -7,9 +7,10 @@ use std::io::{PipeWriter, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::injected::{maps, samples, wait_for_library};
 use common::targets::built;
 use common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir};
+use common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
 
 /// A program that takes words and answers them, see `inject.cpp`.
 struct Checked {
@@ -48,17 +49,6 @@ impl Checked {
     }
 }
 
-/// prof has put its library into a process, and samples.
-fn wait_for_library(pid: i32) {
-    // It is mapped just before the first allocation is seen.
-    until(|| maps(pid).contains("memfd:prof-heap-ring"));
-    std::thread::sleep(Duration::from_millis(500));
-}
-
-fn maps(pid: i32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
-}
-
 /// Objects or bytes below a function.
 #[track_caller]
 fn of(p: &Pprof, function: &str, kind: &str) -> i64 {
@@ -80,7 +70,7 @@ fn each_allocation_since_the_library_came() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
-    wait_for_library(target.pid());
+    wait_for_library(&prof, target.pid());
     let target = target.says("go");
     prof.signal(libc::SIGINT);
     let out = prof.finish().ok().says(&["since prof's library was put into it", "stood still for"]);
@@ -101,7 +91,7 @@ fn libraries_that_are_loaded_meanwhile() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
-    wait_for_library(target.pid());
+    wait_for_library(&prof, target.pid());
     let target = target.says("load");
     prof.signal(libc::SIGINT);
     prof.finish().ok();
@@ -137,6 +127,16 @@ fn in_and_out_twenty_times_under_load() {
     target.says("go").ends_well();
 }
 
+/// What each thread does, for a failure.
+fn states(pid: i32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let state = |thread: std::io::Result<std::fs::DirEntry>| {
+        let read = |name| std::fs::read_to_string(thread.as_ref().unwrap().path().join(name));
+        ["stat", "syscall", "wchan", "schedstat"].map(|name| read(name).unwrap_or_default())
+    };
+    threads.map(|thread| state(thread).join(" ") + "\n").collect()
+}
+
 /// prof may be killed at any moment: the target does not notice, and can be recorded again.
 #[test]
 fn prof_is_killed_in_the_middle() {
@@ -149,9 +149,162 @@ fn prof_is_killed_in_the_middle() {
         prof.finish();
     }
     let args = format!("record -T heap --inject -d 500ms -p {}", target.pid());
-    Prof::new(&dir, &args).run().ok().says(&["stays there without effect"]);
+    let out = Prof::new(&dir, &args).run();
+    if !out.status.success() {
+        eprintln!("{}", states(target.pid()));
+    }
+    out.ok().says(&["stays there without effect"]);
     assert!(of(&read(dir.path().join("profile.pb.gz")), "fills", "alloc_space") > 0);
     target.says("go").ends_well();
+}
+
+/// A program whose threads check that no call of theirs is broken off, see `interrupted.c`.
+struct Waits {
+    running: Running,
+    words: PipeWriter,
+}
+
+impl Waits {
+    fn start(call: &str) -> Waits {
+        let (theirs, words) = std::io::pipe().unwrap();
+        let mut command = Command::new(target("interrupted", Build::C));
+        command.args([call, "30"]).stdin(Stdio::from(theirs));
+        let (running, _) = Running::start(&mut command).wait_for("ready");
+        Waits { running, words }
+    }
+
+    /// Puts the library in and takes it out again.
+    #[track_caller]
+    fn is_recorded(&self, dir: &tempfile::TempDir) {
+        let pid = self.running.pid();
+        let args = format!("record -T heap --inject -d 20ms --no-symbolize -p {pid}");
+        let out = Prof::new(dir, &args).run().ok();
+        // Or nobody could be stopped in time, which is said; the next recording uses it again.
+        let said = ["stays there without effect", "the next prof record --inject tries again"];
+        assert!(said.iter().any(|s| out.stderr.contains(s)), "{}", out.stderr);
+    }
+
+    /// Each call has waited as long as it should, and has not failed.
+    #[track_caller]
+    fn ends_well(self) {
+        drop(self.words);
+        let out = self.running.finish();
+        assert_eq!(out.stderr, "");
+        let text = out.ok().text();
+        assert!(text.ends_with(" calls, 0 wrong\n") && !text.starts_with("0 "), "{text}");
+    }
+}
+
+/// Processes that take the CPUs away from everybody else, until this is dropped.
+fn load(programs: usize) -> Vec<Running> {
+    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    (0..programs).map(|_| busy()).collect()
+}
+
+const CALLS: [&str; 19] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect",
+    "nanosleep",
+    "clock_nanosleep",
+    "futex",
+    "sem_timedwait",
+    "condition",
+    "sigtimedwait",
+    "any_signal",
+    "recv",
+    "accept",
+    "semtimedop",
+    "io_getevents",
+    "children",
+    "read",
+];
+
+/// Also those that fail with `EINTR` whenever a thread is interrupted, and those whose time-out
+/// would begin from the start; where one thread has nothing else to do, too.
+#[test]
+fn no_call_is_broken_off() {
+    let dir = temp_dir();
+    let all = Waits::start("all");
+    (0..10).for_each(|_| all.is_recorded(&dir));
+    all.ends_well();
+    // A thread that sleeps nearly always can be stopped by programs in the kernel only.
+    if !common::system::needs_root() {
+        return;
+    }
+    for call in CALLS {
+        let alone = Waits::start(call);
+        eprintln!("{call} alone");
+        alone.is_recorded(&dir);
+        alone.ends_well();
+    }
+}
+
+#[test]
+fn no_call_is_broken_off_where_cpus_are_scarce() {
+    let (dir, _load) = (temp_dir(), load(8));
+    let all = Waits::start("all");
+    (0..8).for_each(|_| all.is_recorded(&dir));
+    all.ends_well();
+}
+
+/// Whatever moment prof is killed at: no call fails, no file stays open, and no memory of prof's stays
+/// mapped but the library and what it writes to.
+#[test]
+fn nothing_is_left_in_a_process_when_prof_is_killed() {
+    let (dir, _load) = (temp_dir(), load(2));
+    let all = Waits::start("all");
+    let pid = all.running.pid();
+    all.is_recorded(&dir);
+    let before = (open_files(pid), maps(pid).lines().count());
+    for round in 0..60u64 {
+        let prof = endless(&dir, pid, "--no-symbolize");
+        std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 7 % 61)));
+        prof.signal(libc::SIGKILL);
+        prof.finish();
+    }
+    // What the last one left a thread at takes it a moment.
+    until(|| !open_files(pid).iter().any(|file| file.contains("prof-heap")));
+    all.is_recorded(&dir);
+    let after = (open_files(pid), maps(pid).lines().count());
+    assert!(after.0.len() <= before.0.len() + 1, "{before:?} {after:?}");
+    assert!(after.1 <= before.1 + 4, "{} mappings, {} before", after.1, before.1);
+    all.ends_well();
+}
+
+fn open_files(pid: i32) -> Vec<String> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let names = files.filter_map(|f| std::fs::read_link(f.ok()?.path()).ok());
+    names.map(|name| name.display().to_string()).collect()
+}
+
+/// A program that is stopped where it is in the allocator all the time is not led out of it: a thread
+/// that runs one instruction at a time would die if prof were killed.
+#[test]
+fn prof_is_killed_beside_a_program_that_only_allocates() {
+    let dir = temp_dir();
+    let target = Checked::start(1);
+    for round in 0..40u64 {
+        let prof = endless(&dir, target.pid(), "--no-symbolize");
+        std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 11 % 61)));
+        prof.signal(libc::SIGKILL);
+        prof.finish();
+        assert_ne!(status(target.pid(), "State").chars().next(), Some('t'), "it is stopped");
+    }
+    target.says("go").ends_well();
+}
+
+/// A thread that sleeps is not woken; the reason is said, and nothing has happened to it.
+#[test]
+fn a_process_that_sleeps_all_the_time_is_refused() {
+    let (dir, sleeps) = (temp_dir(), Running::start(Command::new("sleep").arg("1000")));
+    until(|| status(sleeps.pid(), "State").starts_with('S'));
+    let args = format!("record -T heap --inject -d 1s -p {}", sleeps.pid());
+    let out = Prof::new(&dir, &args).run();
+    out.refused(1, &["goes on as it was", "none of its threads ran within 5s"]);
 }
 
 /// A program that prints a line every now and then works on while and after it is recorded, and
@@ -222,11 +375,11 @@ fn redis() {
         command.arg("-s").arg(&socket).args(words).stdin(Stdio::null());
         common::run::run(command).ok().text()
     };
-    let args = format!("record -T heap --inject -d 2s -p {} --heap-interval 64K", server.pid());
-    let prof = Prof::new(&dir, &args).start();
-    wait_for_library(server.pid());
+    let prof = endless(&dir, server.pid(), "--heap-interval 64K");
+    wait_for_library(&prof, server.pid());
     let fill = "for i = 1, 20000 do redis.call('set', 'key' .. i, string.rep('x', 1000)) end";
     asks(&["eval", fill, "0"]);
+    prof.signal(libc::SIGINT);
     prof.finish().ok().says(&["stays there without effect"]);
     let p = read(dir.path().join("profile.pb.gz"));
     // 20 MB, of which one in 64 KiB is sampled.
@@ -285,9 +438,17 @@ fn postgresql() {
     let (mut session, pid) = session.wait_for("there");
     let backend: i32 = pid[0].parse().unwrap();
     for (pid, works) in [(backend, true), (server.pid(), false), (backend, true)] {
-        let args = format!("record -T heap --inject -d 3s -p {pid} --heap-interval 64K");
-        let prof = Prof::new(&dir, &args).start();
-        wait_for_library(pid);
+        let mut prof = endless(&dir, pid, "--heap-interval 64K");
+        // Nobody is stopped that sleeps: they have something to do, again and again.
+        let end = Instant::now() + Duration::from_secs(60);
+        while !samples(&prof, pid) {
+            assert!(answers());
+            if Instant::now() > end || !prof.is_running() {
+                panic!("{}", prof.finish().stderr);
+            }
+            writeln!(words, "select 'awake';").unwrap();
+            session = session.wait_for("awake").0;
+        }
         let sort = "select count(*) from (select md5(i::text) from generate_series(1, 100000) i \
                     order by 1) sorted; select 'sorted';";
         writeln!(words, "{sort}").unwrap();
@@ -295,6 +456,13 @@ fn postgresql() {
         (session, count) = session.wait_for("sorted");
         assert_eq!(count, ["100000"]);
         assert!(answers());
+        prof.signal(libc::SIGINT);
+        // A thread has to run for the library to be taken out of use, too.
+        while prof.is_running() {
+            assert!(answers());
+            writeln!(words, "select 'awake';").unwrap();
+            session = session.wait_for("awake").0;
+        }
         prof.finish().ok().says(&["stays there without effect"]);
         let p = read(dir.path().join("profile.pb.gz"));
         assert!(!works || p.total(p.column("alloc_space")) > 1 << 20);
@@ -354,15 +522,6 @@ fn status(pid: i32, field: &str) -> String {
     line.trim_start_matches(':').trim().to_owned()
 }
 
-#[track_caller]
-fn until(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "it never came");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn other_users_processes() {
     if !can_drop_rights() {
@@ -375,7 +534,7 @@ fn other_users_processes() {
     target.ends_well();
     // Their own, as nobody in particular.
     let program = dir.path().join("program");
-    std::fs::copy(common::target("inject", Build::Cpp), &program).unwrap();
+    common::copy_program(common::target("inject", Build::Cpp), &program);
     let (theirs, words) = std::io::pipe().unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
@@ -412,7 +571,7 @@ fn processes_that_end_meanwhile() {
 #[test]
 fn page_faults_instead() {
     let dir = temp_dir();
-    let grows = Running::start(Command::new(target("heap", Build::C)).arg("steps"));
+    let grows = Running::start(Command::new(target("heap", Build::C)).arg("long"));
     let args = format!("record -T heap -d 1s -p {}", grows.pid());
     let out = Prof::new(&dir, &args).run().ok();
     out.says(&["page faults", "add --inject", "prof record -T heap -- COMMAND"]);

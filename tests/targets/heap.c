@@ -284,6 +284,14 @@ int main(int argc, char **argv) {
     // Whoever waits for the end of what it says does not wait for its own end.
     if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) abort();
     steps(100000);
+  } else if (!strcmp(mode, "daemon")) {
+    void *p[16];
+    in_parent(p);
+    if (daemon(1, 0)) abort();
+    steps(100000);
+  } else if (!strcmp(mode, "idle_daemon")) {
+    if (daemon(1, 0)) abort();
+    pause();
   } else if (!strcmp(mode, "sizes")) {
     medium_kept();
     aligned();

@@ -166,8 +166,8 @@ __attribute__((noinline)) static void gives_back() {
 static void loads() {
     void *plugin = dlopen(getenv("PLUGIN"), RTLD_NOW);
     check(plugin, "dlopen");
-    // What put itself into the program has a moment to see it.
-    usleep(1500000);
+    // What put itself into the program has time to see it, also where CPUs are scarce.
+    usleep(6000000);
     auto run = (void (*)())dlsym(plugin, "plugin_allocates");
     check(run, "dlsym");
     if (run) run();
