@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::system::{Cgroup, MachineLock, Sysctl, needs_root};
-use common::{Build, Pprof, Prof, Running, assert_share, needs, read, skip, target, temp_dir};
+use common::{
+    Build, Pprof, Prof, ProfRecording, Running, assert_share, needs, read, skip, target, temp_dir,
+};
 
 /// Records a shell script in `dir`.
 #[track_caller]
@@ -87,7 +89,7 @@ fn a_binary_that_is_written_over_gives_no_names() {
     let mut prof = Prof::new(&dir, "record -F 999 --no-symbolize -- sh -c").arg(script);
     prof.command.env("SOURCE", &source);
     prof.run().ok();
-    std::fs::copy(known(), dir.path().join("known-y")).unwrap();
+    common::copy_program(known(), dir.path().join("known-y"));
     Prof::new(&dir, "symbolize").run().ok().says(&["changed or replaced since it was recorded"]);
     assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("bar"), 0.0);
 }
@@ -213,10 +215,11 @@ fn bpf_programs_have_names_whenever_they_were_loaded() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("bpf", Build::C);
-    let out = Prof::new(&dir, "record -F 999").target(&program, "400").run().ok();
-    if out.stderr.contains("exited with 3") {
+    let out = Prof::new(&dir, "record -F 999").target(&program, "400").run();
+    if out.status.code() == Some(3) {
         return skip("BPF programs cannot be loaded here");
     }
+    let out = out.ok();
     let p = read(dir.path().join("profile.pb.gz"));
     let part = |end: &str| {
         p.share(|s| {
@@ -225,9 +228,11 @@ fn bpf_programs_have_names_whenever_they_were_loaded() {
         })
     };
     let (first, second) = (part("_first"), part("_second"));
-    assert!(first > 20.0 && second > 40.0, "{first} % {second} %\n{}", out.stderr);
+    let mut leaves: BTreeMap<&str, usize> = BTreeMap::new();
+    p.samples.iter().for_each(|s| *leaves.entry(p.frames(s)[0]).or_default() += 1);
+    assert!(first > 20.0 && second > 40.0, "{first} % {second} %\n{leaves:?}\n{}", out.stderr);
     let ratio = second / first;
-    assert!((1.6..2.5).contains(&ratio), "{first} % {second} %");
+    assert!((1.6..2.5).contains(&ratio), "{first} % {second} %\n{leaves:?}\n{}", out.stderr);
     assert!(p.mappings.iter().any(|m| m.file == "[bpf]"), "{:?}", p.mappings);
 
     let running = Running::start(Command::new(&program).arg("for-ever"));
@@ -240,6 +245,42 @@ fn bpf_programs_have_names_whenever_they_were_loaded() {
     assert!(p.mappings.iter().any(|m| m.file == "[bpf]"), "{:?}", p.mappings);
     let text = Prof::new(&dir, "report --sort binary").run().ok().text();
     assert!(text.contains("[bpf]"), "{text}");
+}
+
+/// The kernel tells each recording of a new program, in records of different sizes.
+#[test]
+fn bpf_programs_have_names_beside_other_recordings() {
+    if !needs_root() {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let dir = temp_dir();
+    let program = target("bpf", Build::C);
+    let begun = ["first", "last"]
+        .map(|file| ProfRecording::start(dir.path(), &format!("{file}.pb.gz"), "-a -F 999 -d 4s"));
+    let out = Prof::new(&dir, "record -F 999").target(&program, "400").run();
+    if out.status.code() == Some(3) {
+        return skip("BPF programs cannot be loaded here");
+    }
+    out.ok();
+    let mut profiles = Vec::from(begun.map(ProfRecording::finish));
+    profiles.push(read(dir.path().join("profile.pb.gz")));
+    for p in &profiles {
+        let mut leaves: BTreeMap<&str, i64> = BTreeMap::new();
+        let of_target =
+            |s: &&common::pprof::Sample| s.labels.get("process").is_some_and(|n| n == "bpf");
+        for s in p.samples.iter().filter(of_target) {
+            *leaves.entry(p.frames(s)[0]).or_default() += s.values[0];
+        }
+        let all: i64 = leaves.values().sum();
+        let part = |end: &str| {
+            let named =
+                leaves.iter().filter(|(f, _)| f.starts_with("bpf_prog_") && f.ends_with(end));
+            100.0 * named.map(|(_, n)| n).sum::<i64>() as f64 / all as f64
+        };
+        let (first, second) = (part("_first"), part("_second"));
+        assert!(first > 28.0 && second > 60.0, "{first} % {second} % {leaves:?}");
+    }
 }
 
 #[test]

@@ -147,4 +147,7 @@ func main() {
 		fmt.Println(kinds[kind].name, sum)
 	}
 	fmt.Println("process", process)
+	var usage syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	fmt.Println("switches", usage.Nvcsw+usage.Nivcsw)
 }

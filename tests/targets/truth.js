@@ -122,18 +122,25 @@ function processNanos() {
   return (usage.user + usage.system) * 1000;
 }
 
+function switches() {
+  const usage = process.resourceUsage();
+  return usage.voluntaryContextSwitches + usage.involuntaryContextSwitches;
+}
+
 function start() {
   console.log('ready');
   fs.readFileSync(0);
-  return processNanos();
+  return { nanos: processNanos(), switches: switches() };
 }
 
 function finish(before, all) {
-  const used = processNanos() - before;
+  const used = processNanos() - before.nanos;
+  const switched = switches() - before.switches;
   names.forEach((name, kind) => {
     console.log(name, all.reduce((sum, one) => sum + one[kind], 0));
   });
   console.log('process', used);
+  console.log('switches', switched);
 }
 
 async function main(threads, quota) {
