@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use common::{Prof, needs, temp_dir};
+use common::{Prof, Running, needs, read, temp_dir};
 
 const SUBCOMMANDS: &[&str] = &["record", "report", "flame", "symbolize", "doctor"];
 
@@ -134,4 +134,156 @@ fn a_closed_pipe_is_no_failure() {
         Prof::new(&dir, "completions bash").command_with(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
+}
+
+/// The code is the command's, as a shell has it.
+#[test]
+fn a_commands_exit_code_is_profs() {
+    let dir = temp_dir();
+    let codes = [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -KILL $$", 137)];
+    for (script, code) in codes {
+        let prof = Prof::new(&dir, "record -q").target("sh", "-c").arg(script);
+        prof.run().exits(code);
+        read(dir.path().join("profile.pb.gz"));
+    }
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 4";
+    let out = Prof::new(&dir, "flame -F 999").target("sh", "-c").arg(script).run().exits(4);
+    assert!(out.text().contains("<svg"), "{}", out.stderr);
+    // What failed is the recording, not the command.
+    Prof::new(&dir, "record -o no/folder").target("sh", "-c").arg("exit 3").run().exits(1);
+}
+
+#[test]
+fn exit_codes_are_documented() {
+    let dir = temp_dir();
+    for args in ["--help", "record --help", "flame --help"] {
+        let text = Prof::new(&dir, args).run().ok().text();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("128 + N if signal N ended it"), "prof {args}: {text}");
+    }
+    let page = Prof::new(&dir, "man").run().ok().text();
+    for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES"] {
+        assert!(page.contains(section), "{section} is not in the man page");
+    }
+}
+
+/// perf's idiom for a time.
+#[test]
+fn sleep_says_how_long_others_are_recorded() {
+    let dir = temp_dir();
+    let sleeper = Running::start(Command::new("sleep").arg("60"));
+    let pid = sleeper.pid().to_string();
+    let prof = Prof::new(&dir, "record -F 99 -g -p").arg(&pid).target("sleep", "0.3");
+    prof.run().ok().says(&["as -d 0.3 does"]);
+    let nanos = read(dir.path().join("profile.pb.gz")).duration_nanos;
+    assert!((300_000_000..60_000_000_000).contains(&nanos), "{nanos}");
+    let refused = |args: &str, words: &[&str]| {
+        Prof::new(&dir, args).run().refused(2, words);
+    };
+    let instead = format!("to record for 5 seconds: prof record -p {pid} -d 5s");
+    refused(&format!("record -p {pid} -- ls"), &["-p and a COMMAND exclude each other", &instead]);
+    refused("record -a -- make", &["-a and a COMMAND exclude each other", "record -a -d 5s"]);
+    refused("flame -a -- make", &["-a and a COMMAND exclude each other"]);
+    refused("record -a -d 1s -- sleep 5", &["both say how long"]);
+    // No tip leads to what is refused.
+    let tip = |args: &str| Prof::new(&dir, args).run().exits(2).stderr;
+    let said = tip(&format!("record -p {pid} sleep 1"));
+    assert!(said.contains(&format!("prof record -p {pid} -- sleep 1\n")), "{said}");
+    let said = tip(&format!("record -p {pid} ls"));
+    assert!(said.contains(&instead) && !said.contains("-- ls"), "{said}");
+    let said = tip("record --timeout 5 -- true");
+    assert!(said.contains("-d 5s") && !said.contains("-- --timeout"), "{said}");
+}
+
+#[test]
+fn a_tree_is_a_processs() {
+    let dir = temp_dir();
+    for args in ["record --tree -a", "record --tree -- true", "threads --tree -a"] {
+        let out = Prof::new(&dir, args).run();
+        assert_eq!(out.code(), 2, "prof {args}: {}", out.stderr);
+        assert!(out.stderr.contains("-p"), "prof {args}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_are_a_failure() {
+    let dir = temp_dir();
+    Prof::new(&dir, "record -q").target("true", "").run().ok();
+    for args in ["report", "report --json", "--help", "record --help", "doctor", "man", "list"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Prof::new(&dir, args).command_with(full.into());
+        let out = command.stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "prof {args}: {said}");
+        let line = "prof: cannot write standard output: no space left on the device";
+        assert!(said.starts_with(line), "prof {args}: {said}");
+    }
+}
+
+/// Names and paths of others reach neither the terminal nor a document as they are.
+#[test]
+fn no_escape_sequence_comes_out() {
+    let dir = temp_dir();
+    let evil = "s\u{1b}[31mY\u{1b}]0;P\u{7}\u{202e}\u{9b}2J\nprof: forged";
+    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let copy = dir.path().join(format!("{evil}2"));
+    assert!(Command::new("cp").arg("/bin/sh").arg(&copy).status().unwrap().success());
+    let clean = |what: &str, bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
+        let bad = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
+        assert!(!text.contains(bad), "{what}: {text:?}");
+        assert!(!text.lines().any(|l| l.starts_with("prof: forged")), "{what}: {text}");
+    };
+    let out = Prof::new(&dir, "record -F 999").target(&copy, "-c").arg(script).run().ok();
+    clean("record", out.stderr.as_bytes());
+    for args in [
+        "report",
+        "report --json",
+        "report --header",
+        "report -g",
+        "report --coverage",
+        "report --lines --sort binary",
+        "flame",
+        "flame --folded",
+        "symbolize --force",
+    ] {
+        let out = Prof::new(&dir, args).run().ok();
+        clean(args, &out.stdout);
+        clean(args, out.stderr.as_bytes());
+    }
+    let wrong: [&[&str]; 6] = [
+        &["report", evil],
+        &["report", "--type", evil],
+        &["record", "--", evil],
+        &["record", evil],
+        &["list", evil],
+        &[evil],
+    ];
+    for args in wrong {
+        let mut prof = Prof::new(&dir, "");
+        prof.command.args(args);
+        let out = prof.run();
+        assert_ne!(out.code(), 0, "{args:?}");
+        clean("an error", out.stderr.as_bytes());
+    }
+}
+
+/// No progress bar is drawn between its lines.
+#[test]
+fn a_command_has_the_terminal_to_itself() {
+    if !needs(&["script"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let lines = "for i in 1 2 3 4; do echo line $i; sleep 0.3; done";
+    std::fs::write(dir.path().join("lines.sh"), lines).unwrap();
+    let mut script = Command::new("script");
+    let command = format!("{} record -- sh lines.sh", env!("CARGO_BIN_EXE_prof"));
+    script.args(["-q", "-e", "-c", &command, "/dev/null"]).current_dir(&dir);
+    script.env("PROF_CACHE_SIZE", "0").stdin(Stdio::null());
+    let text = common::run::run(script).ok().text();
+    assert!(text.contains("line 1\r\nline 2\r\nline 3\r\nline 4\r\n"), "{text:?}");
+    // A bar has a spinner of Braille patterns.
+    let spinner = |c: char| ('\u{2800}'..='\u{28ff}').contains(&c);
+    assert!(!text.contains(spinner), "{text:?}");
 }

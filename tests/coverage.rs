@@ -25,9 +25,9 @@ fn what_a_stripped_binary_lacks_and_what_its_symbols_give() {
     let symbols = dir.path().join("symbols");
     fs::create_dir(&symbols).unwrap();
     let known = target("known", Build::CDebug);
-    fs::copy(&known, symbols.join("known")).unwrap();
+    common::copy_program(&known, symbols.join("known"));
     let stripped = dir.path().join("known");
-    fs::copy(&known, &stripped).unwrap();
+    common::copy_program(&known, &stripped);
     common::run::tool("strip", &[stripped.as_ref()]);
     let out = Prof::new(&dir, "record -F 999").target(&stripped, "1").run().ok();
     let before = row(&dir, "/known");
@@ -75,10 +75,10 @@ fn options_about_names_are_for_recordings() {
 fn of_a_replaced_binary_the_recorded_build_is_asked_for() {
     let dir = temp_dir();
     let program = dir.path().join("known");
-    fs::copy(target("known", Build::CDebug), &program).unwrap();
+    common::copy_program(target("known", Build::CDebug), &program);
     Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "0.2").run().ok();
     fs::remove_file(&program).unwrap();
-    fs::copy(target("known", Build::CFramePointers), &program).unwrap();
+    common::copy_program(target("known", Build::CFramePointers), &program);
     Prof::new(&dir, "symbolize").run().ok();
     let row = row(&dir, "/known");
     let why = row["why_without_names"].as_str().unwrap();

@@ -48,7 +48,7 @@ fn an_unprivileged_user_is_told_what_unlocks_the_rest() {
     let dir = temp_dir();
     // The build folder may be closed to others.
     let prof = dir.path().join("prof");
-    std::fs::copy(env!("CARGO_BIN_EXE_prof"), &prof).unwrap();
+    common::copy_program(env!("CARGO_BIN_EXE_prof"), &prof);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
     let mut command = Command::new("setpriv");

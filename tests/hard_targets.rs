@@ -24,7 +24,9 @@ fn each_type(mode: &str, check: impl Fn(&str, &Pprof, &str)) {
     for types in TYPES.iter().chain([&all]) {
         let dir = temp_dir();
         let prof = Prof::new(&dir, &format!("record -F 499 -T {types}"));
-        let out = prof.target(&program, mode).run().ok();
+        // The code of the command, as a shell has it.
+        let code = if mode == "dies" { 128 + libc::SIGKILL } else { 0 };
+        let out = prof.target(&program, mode).run().exits(code);
         let p = read(dir.path().join("profile.pb.gz"));
         check(types, &p, &out.stderr);
     }
@@ -138,15 +140,15 @@ fn a_setuid_program() {
     }
     let dir = open_dir();
     let program = dir.path().join("setuid");
-    std::fs::copy(target("hardship", Build::C), &program).unwrap();
+    common::copy_program(target("hardship", Build::C), &program);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&program, mode).unwrap();
-    let out = unprivileged(dir.path(), "record -F 499").target("./setuid", "dies").run().ok();
+    let out = unprivileged(dir.path(), "record -F 499").target("./setuid", "dies").run().exits(137);
     assert!(out.stderr.contains("./setuid is setuid"), "{}", out.stderr);
     assert!(out.stderr.contains("run prof as root"), "{}", out.stderr);
     // For root it is a program like any other.
     let prof = Prof::new(dir.path(), "record -F 499 -o root.pb.gz").target(&program, "dies");
-    let out = prof.run().ok();
+    let out = prof.run().exits(137);
     assert!(!out.stderr.contains("setuid:"), "{}", out.stderr);
     sees("cpu", &read(dir.path().join("root.pb.gz")), "works_before");
 }
@@ -160,7 +162,7 @@ fn the_locks_and_the_heap_of_a_setuid_program() {
     }
     let dir = open_dir();
     let program = dir.path().join("setuid");
-    std::fs::copy(target("locks", Build::C), &program).unwrap();
+    common::copy_program(target("locks", Build::C), &program);
     let setuid =
         || std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755));
     setuid().unwrap();

@@ -109,7 +109,7 @@ fn what_is_not_permitted() {
     }
     let dir = open_dir();
     let program = dir.path().join("known");
-    std::fs::copy(target("known", Build::C), &program).unwrap();
+    common::copy_program(target("known", Build::C), &program);
     let prof = unprivileged(dir.path(), "record -F 499 -e cpu-clock:u,sched:sched_switch --filter");
     let prof = prof.arg("prev_prio < 100").args("-e page-faults:u");
     let out = prof.target(&program, "0.4").run().ok();

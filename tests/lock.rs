@@ -277,7 +277,7 @@ fn children_are_recorded_and_the_killed_have_waited() {
         lock.acquire()";
     let mut prof = Prof::new(&dir, "record -T lock -- python3 -c");
     prof.command.arg(killed);
-    let out = prof.run().ok().says(&["the command was killed by signal 9"]);
+    let out = prof.run().exits(137).says(&["the command was killed by signal 9"]);
     let p = read(dir.path().join("profile.pb.gz"));
     let main = |s: &Sample| label(s, "tid") == label(s, "pid") && label(s, "kind") == "python lock";
     let (seconds, _) = waits(&p, main);

@@ -2,12 +2,14 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::OpenOptions;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::system::SmallDisk;
-use common::{Build, Pprof, Prof, Running, read, skip, system, target, temp_dir};
+use common::{Build, Pprof, Prof, Running, needs, read, skip, system, target, temp_dir};
 
 fn names(dir: impl AsRef<Path>) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
@@ -65,7 +67,7 @@ fn an_output_folder_without_permission() {
     let dir = temp_dir();
     std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
     let prof = dir.path().join("prof");
-    std::fs::copy(env!("CARGO_BIN_EXE_prof"), &prof).unwrap();
+    common::copy_program(env!("CARGO_BIN_EXE_prof"), &prof);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(prof);
     command.args(["record", "--", "true"]).current_dir(&dir);
@@ -191,4 +193,153 @@ fn quiet_says_nothing() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -q -e cpu-clock").target("true", "").run().ok();
     assert_eq!(out.stderr, "");
+}
+
+/// A recording whose look-up of names waits for a debuginfod server that never answers.
+struct Waiting {
+    dir: tempfile::TempDir,
+    prof: Running,
+    _connection: TcpStream,
+}
+
+impl Waiting {
+    fn start(output: &str) -> Waiting {
+        let dir = temp_dir();
+        let program = dir.path().join("program");
+        common::copy_program(target("known", Build::C), &program);
+        assert!(Command::new("strip").arg(&program).status().unwrap().success());
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let prof = Prof::new(&dir, "record -F 999 -o")
+            .arg(output)
+            .env("DEBUGINFOD_TIMEOUT", "170")
+            .env("XDG_CACHE_HOME", dir.path().join("cache"))
+            .args(&format!("--debuginfod=http://{}", silent.local_addr().unwrap()))
+            .target(&program, "1")
+            .start();
+        let (connection, _) = silent.accept().unwrap();
+        Waiting { dir, prof, _connection: connection }
+    }
+}
+
+#[test]
+fn a_recording_is_on_the_disk_before_its_names_are_looked_up() {
+    if !needs(&["strip"]) {
+        return;
+    }
+    let Waiting { dir, prof, _connection } = Waiting::start("profile.pb.gz");
+    let file = dir.path().join("profile.pb.gz");
+    assert!(read(&file).figure("samples") > 20);
+    prof.signal(libc::SIGKILL);
+    prof.finish();
+    assert!(read(&file).figure("samples") > 20);
+    let left = names(&dir);
+    assert!(!left.iter().any(|name| name.starts_with(".prof-")), "{left:?}");
+    // The names can be had afterwards.
+    Prof::new(&dir, "symbolize").run().ok();
+    assert!(!read(&file).samples.is_empty());
+}
+
+#[test]
+fn an_interrupted_look_up_loses_nothing_that_goes_elsewhere() {
+    if !needs(&["strip"]) {
+        return;
+    }
+    let Waiting { prof, _connection, .. } = Waiting::start("-");
+    prof.signal(libc::SIGINT);
+    let out = prof.finish().ok();
+    assert!(Pprof::decode(&out.stdout).figure("samples") > 20, "{}", out.stderr);
+}
+
+/// A FIFO beside the binary, where its debug information may be: who opens it waits for ever.
+#[test]
+fn a_look_up_that_hangs_is_ended_by_the_first_interrupt() {
+    if !needs(&["mkfifo"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = dir.path().join("program");
+    common::copy_program(target("known", Build::CDebug), &program);
+    let fifo = dir.path().join("program.dwp");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let file = dir.path().join("profile.pb.gz");
+    let mut prof = Prof::new(&dir, "record -F 999").target(&program, "0.5").start();
+    while prof.is_running() && !file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // What hangs now would hang for ever; what does not, may end by itself.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    if prof.is_running() {
+        prof.signal(libc::SIGINT);
+    }
+    let out = prof.finish().ok();
+    assert!(read(&file).figure("samples") > 20, "{}", out.stderr);
+}
+
+#[test]
+fn words_that_cannot_be_written_cost_no_recording() {
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for closed in [false, true] {
+        let dir = temp_dir();
+        let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock");
+        prof = prof.target(target("known", Build::C), "0.2");
+        let mut command = prof.command;
+        if closed {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "exec \"$@\" 2>&-", "sh"]).arg(command.get_program());
+            shell.args(command.get_args()).current_dir(&dir);
+            command = shell;
+        }
+        let status = command.stdin(Stdio::null()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(0), "closed: {closed}");
+        assert!(read(dir.path().join("profile.pb.gz")).figure("samples") > 20);
+    }
+}
+
+#[test]
+fn only_its_owner_may_read_a_recording() {
+    let dir = temp_dir();
+    Prof::new(&dir, "record").target("true", "").run().ok();
+    let about = std::fs::metadata(dir.path().join("profile.pb.gz")).unwrap();
+    assert_eq!(about.mode() & 0o777, 0o600);
+}
+
+/// `sudo prof record` and then `prof report`.
+#[test]
+fn with_sudo_a_recording_belongs_to_the_user_in_their_folder() {
+    if !system::needs_root() {
+        return;
+    }
+    let record = |dir: &Path| {
+        let prof = Prof::new(dir, "record").env("SUDO_UID", "65534").env("SUDO_GID", "65533");
+        prof.target("true", "").run().ok();
+        let about = std::fs::metadata(dir.join("profile.pb.gz")).unwrap();
+        (about.uid(), about.gid(), about.mode() & 0o777)
+    };
+    let dir = temp_dir();
+    assert_eq!(record(dir.path()), (0, std::fs::metadata(&dir).unwrap().gid(), 0o600));
+    let theirs = temp_dir();
+    chown(&theirs, Some(65534), Some(65534)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(record(theirs.path()), (65534, 65533, 0o600));
+    }
+}
+
+/// As the kernel has it with `fs.protected_symlinks`, whatever this machine's setting is.
+#[test]
+fn a_link_of_another_user_in_a_shared_folder_is_not_followed() {
+    if !system::needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let shared = dir.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o1777)).unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "secret").unwrap();
+    symlink(&secret, shared.join("profile.pb.gz")).unwrap();
+    lchown(shared.join("profile.pb.gz"), Some(65534), Some(65534)).unwrap();
+    let out = Prof::new(&shared, "record").target("touch", "RAN").run();
+    out.refused(1, &["profile.pb.gz", "a symbolic link of another user"]);
+    assert_eq!(std::fs::read(&secret).unwrap(), b"secret");
+    assert_eq!(names(&shared), ["profile.pb.gz"]);
 }

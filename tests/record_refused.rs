@@ -314,7 +314,7 @@ fn no_locked_memory_at_all() {
 /// 300 threads and an unprivileged prof on them, with limits of open files as prlimit has them.
 fn with_open_files(limits: &str) -> (tempfile::TempDir, common::Output) {
     let dir = open_dir();
-    std::fs::copy(target("threads", Build::C), dir.path().join("threads")).unwrap();
+    common::copy_program(target("threads", Build::C), dir.path().join("threads"));
     let mut threads = Command::new("setpriv");
     threads.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     threads.args(["./threads", "300", "0", "0", "100"]).current_dir(&dir);

@@ -196,21 +196,22 @@ fn a_deep_recursion_is_cut_and_said_so() {
     assert!(cut > 900, "{:?}", p.comments);
 }
 
-/// Beyond the copy, the stack is read from the process; the samples say so.
+/// Beyond the kernel's copy, the stack is copied by a program at the same moment.
 #[test]
-fn a_stack_deeper_than_its_copy_is_completed() {
+fn a_stack_deeper_than_its_copy_is_whole() {
+    if !system::has_deep_stacks() {
+        return;
+    }
     let dir = temp_dir();
     let recurse = target("recurse", Build::C);
-    Prof::new(&dir, "record -F 999 -g dwarf,2048").target(&recurse, "1000 3").run().ok();
+    Prof::new(&dir, "record -F 499 -g dwarf,2048").target(&recurse, "1000 3").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    // Not those of its last moments: then there is nothing to read any more.
     let whole = p.share(|s| {
-        s.labels.get("unwound").is_some_and(|l| l == "from live memory")
-            && p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
+        p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
             && p.frames(s).last().is_some_and(|f| *f == "_start")
     });
     assert!(whole > 90.0, "{whole} %: {:?}", p.comments);
-    assert!(p.figure("completed-later") > 2500, "{:?}", p.comments);
+    assert!(p.figure("deep-stacks") > 1000, "{:?}", p.comments);
 }
 
 #[test]
@@ -237,6 +238,7 @@ fn the_whole_machine() {
     // A CPU's clock runs on while it idles: no samples are missed then.
     assert!(!out.stderr.contains("the samples cover"), "{}", out.stderr);
     let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.comment("covered").is_some(), "{:?}", p.comments);
     let pid = known.pid().to_string();
     let of_known = p.label_share("pid", &pid);
     assert!(of_known > 10.0, "{of_known} %");

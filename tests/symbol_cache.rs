@@ -21,7 +21,7 @@ impl Lab {
     fn new() -> Lab {
         let dir = temp_dir();
         let program = dir.path().join("program");
-        fs::copy(target("known", Build::CDebug), &program).unwrap();
+        common::copy_program(target("known", Build::CDebug), &program);
         let lab = Lab { dir, program };
         lab.record("half.pb.gz", 4);
         lab.record("all.pb.gz", 2);
@@ -169,7 +169,7 @@ fn another_build_has_answers_of_its_own() {
     let lab = Lab::new();
     lab.symbolize("all.pb.gz", "");
     fs::remove_file(&lab.program).unwrap();
-    fs::copy(target("known", Build::CFramePointers), &lab.program).unwrap();
+    common::copy_program(target("known", Build::CFramePointers), &lab.program);
     // The recorded build is gone: its names come from the binary, which is not there.
     let (_, output) = lab.symbolize("all.pb.gz", "");
     output.says(&["0 of ", "another build than the recorded one"]);

@@ -69,12 +69,12 @@ fn another_output_leaves_the_recording_alone() {
 fn a_replaced_binary_gives_no_names() {
     let dir = temp_dir();
     let program = dir.path().join("program");
-    std::fs::copy(known(), &program).unwrap();
+    common::copy_program(known(), &program);
     let file = dir.path().join("profile.pb.gz");
     write(&recording(&program, &["main"]), &file);
     std::fs::remove_file(&program).unwrap();
     Prof::new(&dir, "symbolize").run().ok().says(&["program", "the file is not there"]);
-    std::fs::copy(target("known", Build::CFramePointers), &program).unwrap();
+    common::copy_program(target("known", Build::CFramePointers), &program);
     Prof::new(&dir, "symbolize").run().ok().says(&["another build than the recorded one"]);
     assert_eq!(names(&file), Vec::<String>::new());
 }
@@ -88,7 +88,7 @@ fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
     let flags = ["-O1", "-g", "-Wl,--build-id=none"];
     let built = common::targets::built("known-no-id", source.to_str().unwrap(), "cc", &flags);
     let program = dir.path().join("program");
-    std::fs::copy(built, &program).unwrap();
+    common::copy_program(built, &program);
     let file = dir.path().join("profile.pb.gz");
     let recorded = || {
         let mut p = recording(&program, &["main"]);
@@ -104,7 +104,7 @@ fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
     recorded();
     // An older file comes to its place.
     let older = dir.path().join("older");
-    std::fs::copy(known(), &older).unwrap();
+    common::copy_program(known(), &older);
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
     std::fs::File::open(&older).unwrap().set_modified(long_ago).unwrap();
     std::fs::rename(&older, &program).unwrap();
@@ -135,7 +135,7 @@ fn bad_input_is_one_line() {
 fn an_interrupt_ends_the_waiting_and_the_recording_is_kept() {
     let dir = temp_dir();
     let program = dir.path().join("program");
-    std::fs::copy(known(), &program).unwrap();
+    common::copy_program(known(), &program);
     assert!(Command::new("strip").arg(&program).status().unwrap().success());
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());

@@ -200,7 +200,7 @@ fn without_root_the_software_event_tells_it() {
     std::fs::set_permissions(dir.path(), everyone).unwrap();
     let inside = |path: &Path, name: &str| {
         let to = dir.path().join(name);
-        std::fs::copy(path, &to).unwrap();
+        common::copy_program(path, &to);
         to
     };
     let prof = inside(Path::new(env!("CARGO_BIN_EXE_prof")), "prof");

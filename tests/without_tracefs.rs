@@ -37,6 +37,9 @@ fn record(args: &str) -> Option<(Output, Option<Pprof>)> {
     Some((out, profile))
 }
 
+/// The COMMAND kills itself.
+const KILLED: i32 = 128 + 9;
+
 const HINT: &str = "tracefs is not mounted; try: mount -t tracefs nodev /sys/kernel/tracing";
 
 #[test]
@@ -103,7 +106,7 @@ fn what_programs_in_the_kernel_tell_is_recorded() {
     }
     for (args, kind) in [("-T wall", "wall"), ("-T lock", "delay"), ("-T syscalls", "syscalls")] {
         let Some((out, profile)) = record(args) else { return };
-        let out = out.ok();
+        let out = out.exits(KILLED);
         let p = profile.expect("a profile");
         assert!(kind == "delay" || p.total(p.column(kind)) > 0, "{args}: {}", out.stderr);
         assert!(!out.stderr.contains("left out"), "{args}: {}", out.stderr);
@@ -121,7 +124,7 @@ fn what_does_not_need_it_is_recorded() {
         ("-e probe:works_before --no-inherit", "probe:works_before"),
     ] {
         let Some((out, profile)) = record(args) else { return };
-        let out = out.ok();
+        let out = out.exits(KILLED);
         let p = profile.expect("a profile");
         assert!(p.total(p.column(kind)) > 0, "{args}: {}", out.stderr);
         assert!(!out.stderr.contains("left out"), "{args}: {}", out.stderr);
