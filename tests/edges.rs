@@ -59,14 +59,19 @@ fn of_exceptions_on_their_way() {
     assert!(edges.wrong.is_empty(), "{:#?}", edges.wrong);
     let share = whole::of_profile(&p, |_| true);
     println!("storm: {:.2} % of {} whole", share.percent(), share.all);
-    assert!(share.all > 1000 && share.percent() >= 97.0, "{share:#?}");
-    let marked = p.samples.iter().map(|s| p.user_frames(s)).filter(|f| f.last() == Some(&MARK));
-    let mut seen = 0;
-    for frames in marked {
-        assert!(frames.iter().any(|f| f.starts_with("_Unwind_")), "{frames:?}");
-        seen += 1;
+    let mut marked = 0;
+    for sample in &p.samples {
+        let frames = p.user_frames(sample);
+        if frames.last() == Some(&MARK) {
+            assert!(frames.iter().any(|f| f.starts_with("_Unwind_")), "{frames:?}");
+            marked += sample.values[0] as u64;
+        }
     }
-    assert!(seen > 0, "no sample of such a moment");
+    // How long libgcc takes to replace its frame is the CPU's: 2 % of the time of this program on
+    // one, 5 % on another, of which most is one `rep movs`. All else is whole.
+    let marked = 100.0 * marked as f64 / share.all as f64;
+    assert!(share.all > 1000 && share.percent() + marked >= 99.0, "{marked:.2} % {share:#?}");
+    assert!((0.1..8.0).contains(&marked), "{marked:.2} % of such moments");
 }
 
 /// The checker sees what is wrong: turned round, stacks are full of edges that cannot be.

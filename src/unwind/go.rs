@@ -2,17 +2,22 @@
 //! another stack: Go's unwind information says neither, its machine code does
 //! (`runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`).
 
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+
 use super::cfi::Rule;
 use super::code;
 
 /// Most bytes before an address that are looked at.
-pub const BEFORE: usize = 48;
+pub const BEFORE: usize = 96;
 
 /// Most bytes from an address on.
-pub const AFTER: usize = 16;
+pub const AFTER: usize = 48;
 
 /// From where the stack pointer is set to the end of the call: `asmcgocall` has the most between.
 const SWITCH: usize = 40;
+
+/// Offset of `sched.sp` in `runtime.g`: where the stack of a goroutine was left.
+const SCHED_SP: u8 = 56;
 
 /// `mov $111, %edi; mov $60, %eax; syscall`: what `clone` does in a new thread when its function
 /// returns.
@@ -33,37 +38,115 @@ pub fn rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
         return Some(Rule::Outermost);
     }
     if !code::ends_with_call(before) {
-        return None;
+        return is_away(before, after).then_some(Rule::Switched);
     }
     if after.starts_with(&EXIT) {
         return Some(Rule::Outermost);
     }
     let before = &before[before.len().saturating_sub(SWITCH)..];
-    before.windows(7).any(switches).then_some(Rule::Switched)
+    (0..before.len()).any(|i| switch_length(&before[i..]).is_some()).then_some(Rule::Switched)
 }
 
-/// `mov sched.sp(%g), %rsp`, or the same by way of another register: at 56 in `runtime.g` lies
-/// where its stack was left.
-fn switches(code: &[u8]) -> bool {
-    const SCHED_SP: u8 = 56;
-    let [prefix, 0x8b, operand, SCHED_SP, then @ ..] = code else { return false };
+/// The instruction whose first byte `before` ends with runs on another stack: the stack pointer has
+/// been set and the call is still to come, or it has returned and the stack pointer is still to be
+/// set back.
+fn is_away(before: &[u8], after: &[u8]) -> bool {
+    let Some(at) = before.len().checked_sub(1) else { return false };
+    if !before.windows(4).any(|code| code[1] == 0x8b && code[3] == SCHED_SP) {
+        return false;
+    }
+    let code = [before, after].concat();
+    let switched = (0..at).filter_map(|i| Some(i + switch_length(&code[i..])?));
+    { switched }.any(|start| lies_between(&code, start, at))
+}
+
+/// The code goes straight on from `start` to `at`, and there is one call, before it or behind it; if
+/// before, the stack pointer is not set until there.
+fn lies_between(code: &[u8], start: usize, at: usize) -> bool {
+    let mut decoder = Decoder::new(64, &code[start..], DecoderOptions::NONE);
+    let (mut is_reached, mut is_called) = (false, false);
+    while decoder.can_decode() {
+        let here = start + decoder.position();
+        is_reached |= here == at;
+        if sets_stack(&code[here..]) || (here > at && !is_reached) {
+            return is_reached && is_called;
+        }
+        match decoder.decode().flow_control() {
+            FlowControl::Next => {}
+            FlowControl::Call | FlowControl::IndirectCall if is_reached || is_called => {
+                return !is_called;
+            }
+            FlowControl::Call | FlowControl::IndirectCall => is_called = true,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// `mov` from a register or from memory to `%rsp`.
+fn sets_stack(code: &[u8]) -> bool {
+    match code {
+        [0x48 | 0x4c, 0x89, operand, ..] => operand & 0xc7 == 0xc4,
+        [0x48 | 0x49, 0x8b, operand, ..] => operand >> 3 & 7 == 4,
+        _ => false,
+    }
+}
+
+/// `mov sched.sp(%g), %rsp`, or the same by way of another register: its length in bytes.
+fn switch_length(code: &[u8]) -> Option<usize> {
+    let [prefix, 0x8b, operand, SCHED_SP, then @ ..] = code else { return None };
     let (prefix, operand) = (*prefix, *operand);
     // A 64-bit register from memory with a displacement of one byte.
     if prefix & 0xf8 != 0x48 || operand >> 6 != 1 || operand & 7 == 4 {
-        return false;
+        return None;
     }
     let to = (operand >> 3 & 7) | (prefix & 4) << 1;
     match to {
-        4 => true,
+        4 => Some(4),
         // `mov %reg, %rsp`.
-        0..8 => matches!(then, [0x48, 0x89, m] if *m == 0xc4 | to << 3),
-        _ => false,
+        0..8 => matches!(then, [0x48, 0x89, m, ..] if *m == 0xc4 | to << 3).then_some(7),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Which bytes of this code, from its beginning on, are run on another stack; those that begin an
+    /// instruction are asked for.
+    fn away(code: &[u8], instructions: &[usize]) -> Vec<usize> {
+        let at = |&&i: &&usize| rule(0x1000, &code[..=i], &code[i + 1..]) == Some(Rule::Switched);
+        instructions.iter().filter(at).copied().collect()
+    }
+
+    #[test]
+    fn between_stacks_no_caller_is_read() {
+        // mov %rsi,%r14; mov 0x38(%r14),%rsp; push %rax; mov (%rdx),%r12; call *%r12; pop %rax; jmp
+        let mcall = [
+            0x49, 0x89, 0xf6, 0x49, 0x8b, 0x66, 0x38, 0x50, 0x4c, 0x8b, 0x22, 0x41, 0xff, 0xd4,
+            0x58, 0xe9, 0x37, 0x45, 0, 0,
+        ];
+        assert_eq!(away(&mcall, &[0, 3, 7, 8, 11]), [7, 8, 11]);
+        // mov 0x38(%rdx),%rbx; mov %rbx,%rsp; mov %rdi,%rdx; mov (%rdi),%rdi; call *%rdi;
+        // mov %fs:-8,%rax; mov 0x38(%rax),%rsp; movq $0,0x38(%rax); ret
+        let systemstack = [
+            0x48, 0x8b, 0x5a, 0x38, 0x48, 0x89, 0xdc, 0x48, 0x89, 0xfa, 0x48, 0x8b, 0x3f, 0xff,
+            0xd7, 0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff, 0x48, 0x8b, 0x60, 0x38,
+            0x48, 0xc7, 0x40, 0x38, 0, 0, 0, 0, 0xc3, 0x90,
+        ];
+        let instructions = [0, 4, 7, 10, 13, 15, 24, 28, 36];
+        assert_eq!(away(&systemstack, &instructions), [7, 10, 13, 15, 24]);
+        // asmcgocall: mov 0x38(%rsi),%rsp; sub $64,%rsp; and $-16,%rsp; mov %rdi,48(%rsp);
+        // call *%rax; mov 48(%rsp),%rdi; mov %rsi,%rsp; ret
+        let asmcgocall = [
+            0x48, 0x8b, 0x66, 0x38, 0x48, 0x83, 0xec, 0x40, 0x48, 0x83, 0xe4, 0xf0, 0x48, 0x89,
+            0x7c, 0x24, 0x30, 0xff, 0xd0, 0x48, 0x8b, 0x7c, 0x24, 0x30, 0x48, 0x89, 0xf4, 0xc3,
+        ];
+        assert_eq!(away(&asmcgocall, &[0, 4, 8, 12, 17, 19, 24, 27]), [4, 8, 12, 17, 19, 24]);
+        // A jump in between, or no call at all.
+        assert!(away(&[0x49, 0x8b, 0x66, 0x38, 0x90, 0xff, 0xe3], &[4, 5]).is_empty());
+    }
 
     #[test]
     fn go_s_code_says_where_stacks_begin_and_end() {
@@ -90,7 +173,7 @@ mod tests {
         for switch in [&mcall[..], &systemstack, &morestack, &newer] {
             assert_eq!(of(0x1000, switch, &[0x58]), Some(Rule::Switched), "{switch:x?}");
             assert_eq!(of(0x1000, &switch[1..], &[0x58]), None, "{switch:x?}");
-            // Before the call.
+            // Before the call there is none that it returns from.
             assert_eq!(of(0x1000, &switch[..4], &[0x58]), None, "{switch:x?}");
         }
         // Something else is read, or put elsewhere.
