@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use common::system::{has_kernel_programs, needs_root};
+use common::system::{MachineLock, has_kernel_programs, needs_root};
 use common::{Build, Pprof, Prof, Running, read, skip, target, temp_dir};
 
 /// Processes that want all CPUs, in sessions of their own. They do not outlive the test.
@@ -58,6 +58,7 @@ fn can_promise() -> bool {
 /// Attaching to so many takes longer than the rings last.
 #[test]
 fn nothing_is_lost_while_2000_threads_are_attached() {
+    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -77,6 +78,7 @@ fn nothing_is_lost_while_2000_threads_are_attached() {
 
 #[test]
 fn neighbours_fill_no_ring() {
+    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -97,6 +99,7 @@ fn neighbours_fill_no_ring() {
 
 #[test]
 fn a_storm_of_forks_loses_nothing() {
+    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -112,6 +115,7 @@ fn a_storm_of_forks_loses_nothing() {
 /// The kernel lets prof have a larger ring only when each CPU has left what the target is in.
 #[test]
 fn nothing_is_lost_while_a_ring_is_replaced_beside_a_bpf_program() {
+    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -133,6 +137,7 @@ fn nothing_is_lost_while_a_ring_is_replaced_beside_a_bpf_program() {
 /// prof stands still for most of the time that the target runs.
 #[test]
 fn what_was_lost_is_said_as_a_share_of_the_target_s_time() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let script = format!("{} 3; echo over", target("known", Build::C).display());
     let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock -g dwarf,65528").target("sh", "");
@@ -161,6 +166,7 @@ fn what_was_lost_is_said_as_a_share_of_the_target_s_time() {
 /// not count that.
 #[test]
 fn samples_that_the_kernel_skips_are_said() {
+    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
