@@ -28,7 +28,9 @@ impl Share {
         let middle = (measured + z2 / 2.0) / (1.0 + z2);
         let spread = measured * (1.0 - measured) / samples + z2 / (4.0 * samples);
         let half = Z * spread.max(0.0).sqrt() / (1.0 + z2);
-        Share { measured, low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
+        // At 0 and 1 an end is the measured share itself, which rounding may miss.
+        let (low, high) = (middle - half, middle + half);
+        Share { measured, low: low.min(measured).max(0.0), high: high.max(measured).min(1.0) }
     }
 }
 
@@ -214,6 +216,19 @@ mod tests {
         let s = Share::of(0.0, 20.0);
         assert!(s.low == 0.0 && (s.high - 0.1611).abs() < 5e-5, "{s:?}");
         assert_eq!(Share::of(0.3, 0.0), Share { measured: 0.3, low: 0.0, high: 1.0 });
+    }
+
+    #[test]
+    fn intervals_hold_what_was_measured() {
+        for samples in 1..5000 {
+            for share in [0.0, 1.0 / f64::from(samples), 1.0] {
+                let s = Share::of(share, f64::from(samples));
+                assert!(
+                    0.0 <= s.low && s.low <= share && share <= s.high && s.high <= 1.0,
+                    "{s:?}"
+                );
+            }
+        }
     }
 
     #[test]
