@@ -149,9 +149,9 @@ impl Rings {
         }
     }
 
-    /// Those that can be waited for. A ring that events are being redirected to is locked until no
-    /// CPU reads memory that it must not lose (an RCU grace period: 200 ms beside a BPF program that
-    /// is tested), and to ask whether it is readable waits for that lock. It can be read, though.
+    /// Those that can be waited for. While events are redirected to a ring, the kernel holds its
+    /// mutex for an RCU grace period (200 ms beside `BPF_PROG_TEST_RUN`), and `poll` waits for the
+    /// mutex. Reading the ring takes no lock.
     pub fn pollable(&self) -> &[Ring] {
         let locked = usize::from(self.is_redirecting());
         &self.all[..self.all.len() - locked]

@@ -56,8 +56,8 @@ fn is_away(before: &[u8], after: &[u8]) -> bool {
         return false;
     }
     let code = [before, after].concat();
-    let switched = (0..at).filter_map(|i| Some(i + switch_length(&code[i..])?));
-    { switched }.any(|start| lies_between(&code, start, at))
+    let switched = |i: usize| Some(i + switch_length(&code[i..])?);
+    (0..at).filter_map(switched).any(|start| lies_between(&code, start, at))
 }
 
 /// The code goes straight on from `start` to `at`, and there is one call, before it or behind it; if
