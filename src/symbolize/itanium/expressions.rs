@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
             }
             self.at += 1;
         }
-        let value = std::str::from_utf8(&self.text[start..self.at]).ok()?;
+        let value = std::str::from_utf8(self.text.get(start..self.at)?).ok()?;
         self.at += 1;
         Some(self.add(Node::Integer(of, value)))
     }
@@ -184,8 +184,8 @@ impl<'a> Parser<'a> {
 
     /// Expressions that are no operators' names.
     fn word_of_code(&mut self) -> Option<Option<Id>> {
-        let code: &[u8] = &self.text[self.at..(self.at + 2).min(self.text.len())];
-        Some(match code {
+        let code = [self.look(0), self.look(1)];
+        Some(match &code {
             b"cv" => {
                 self.at += 2;
                 self.conversion()

@@ -37,7 +37,7 @@ pub enum Mangled {
 pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
     let mut parser = Parser::new(name);
     let whole = parser.mangled().ok_or(Mangled::Not)?;
-    let suffix = &parser.text[parser.at..];
+    let suffix = parser.rest();
     // Compilers add `.constprop.0`, `.cold` and the like, linkers `@VERSION`: still that function.
     if !matches!(suffix.first(), None | Some(b'.' | b'@')) {
         return Err(Mangled::Not);

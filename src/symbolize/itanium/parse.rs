@@ -75,8 +75,13 @@ impl<'a> Parser<'a> {
         self.text.get(self.at + ahead).copied().unwrap_or(0)
     }
 
+    /// What is not read yet; empty also where more than the text was passed over.
+    pub fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
     pub fn eat(&mut self, what: &str) -> bool {
-        let found = self.text[self.at..].starts_with(what.as_bytes());
+        let found = self.rest().starts_with(what.as_bytes());
         if found {
             self.at += what.len();
         }
@@ -118,21 +123,22 @@ impl<'a> Parser<'a> {
             self.at += 1;
         }
         let text = self.text;
-        (self.at > digits).then(|| std::str::from_utf8(&text[start..self.at]).ok())?
+        let read = text.get(start..self.at).filter(|_| self.at > digits)?;
+        std::str::from_utf8(read).ok()
     }
 
     fn small_number(&mut self) -> Option<usize> {
         self.number(false)?.parse().ok()
     }
 
-    /// `_` is 0, `0_` is 1, `1_` is 2.
+    /// `_` is 0, `0_` is 1, `1_` is 2; no more than a C++ compiler can count.
     pub fn index(&mut self) -> Option<usize> {
         if self.eat("_") {
             return Some(0);
         }
         let n = self.small_number()?;
         self.expect("_")?;
-        n.checked_add(1)
+        n.checked_add(1).filter(|&n| n < i32::MAX as usize)
     }
 
     /// The whole: a function, a variable or something special.
@@ -459,7 +465,8 @@ impl<'a> Parser<'a> {
         let kind = self.look(0);
         self.at += 1;
         let inherited = kind == b'C' && self.eat("I");
-        self.at += 1;
+        // Which of its kinds: complete, base, deleting.
+        self.look(0).is_ascii_digit().then(|| self.at += 1)?;
         if let Some(seen) = seen {
             seen.no_result = true;
         }

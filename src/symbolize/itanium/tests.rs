@@ -161,6 +161,30 @@ fn what_a_name_stands_for_is_bounded() {
 }
 
 #[test]
+fn names_that_end_early_are_no_names() {
+    for name in ["_ZNeqCI", "_Z1fIXf", "_ZN1AC", "_Z1fDF16", "_ZN1ACI", "_Z1fLi"] {
+        assert_eq!(demangle(name, true), Err(Mangled::Not), "{name}");
+    }
+    let whole = "_ZN1AIXLi3EEZ1fIJifEEDTcl1gfp_fL0p_EET_EUlvE_E1BCI11CEDp3foo";
+    for end in 0..whole.len() {
+        let _ = demangle(&whole[..end], true);
+    }
+}
+
+#[test]
+fn numbers_that_no_compiler_writes_are_no_names() {
+    let huge = ["2147483647", "4294967294", "18446744073709551614", "99999999999999999999"];
+    for (before, behind) in
+        [("_ZUt", "_"), ("_ZUlvE", "_"), ("_Z1fIiEDTfp", "_ET_"), ("_Z1fITL", "__E")]
+    {
+        for n in huge {
+            let name = format!("{before}{n}{behind}");
+            assert_eq!(demangle(&name, true), Err(Mangled::Not), "{name}");
+        }
+    }
+}
+
+#[test]
 fn deep_names_neither_overflow_the_stack_nor_take_long() {
     for deep in
         ["P", "N", "Z1f", "DTnt", "1AI", "FPF", "St6vectorI", "U1a", "M1A", "Dp", "XL_Z1fI", "Ul"]
@@ -197,9 +221,58 @@ proptest::proptest! {
     }
 }
 
-const PIECES: [&str; 48] = [
-    "N", "E", "I", "J", "S_", "S0_", "S1_", "St", "Sa", "Ss", "T_", "T0_", "Dp", "DT", "L", "X",
-    "i", "j", "v", "P", "R", "O", "K", "F", "M", "A3_", "1A", "3foo", "6vector", "C1", "D0", "cv",
-    "cl", "Z", "Ul", "Ut", "_", "0_", "B3abi", "fp_", "fL0p_", "fl", "pl", "sr", "sZ", "sp", "tl",
+const PIECES: [&str; 53] = [
+    "N",
+    "E",
+    "I",
+    "J",
+    "S_",
+    "S0_",
+    "S1_",
+    "St",
+    "Sa",
+    "Ss",
+    "T_",
+    "T0_",
+    "Dp",
+    "DT",
+    "L",
+    "X",
+    "i",
+    "j",
+    "v",
+    "P",
+    "R",
+    "O",
+    "K",
+    "F",
+    "M",
+    "A3_",
+    "1A",
+    "3foo",
+    "6vector",
+    "C1",
+    "D0",
+    "cv",
+    "cl",
+    "Z",
+    "Ul",
+    "Ut",
+    "_",
+    "0_",
+    "B3abi",
+    "fp_",
+    "fL0p_",
+    "fl",
+    "pl",
+    "sr",
+    "sZ",
+    "sp",
+    "tl",
     "il",
+    "CI",
+    "eq",
+    "f",
+    "DF16",
+    "18446744073709551614_",
 ];
