@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use prof::format;
-use prof::profile::{Builder, Column, LabelSetId, Mapping, Profile};
 use prof::symbolize::{self, Options};
+use profile::{Builder, Column, LabelSetId, Mapping, Profile};
 use support::{Busy, PROF, Usage, claim, measure, median, option};
 
 /// Rounds of the program that are timed to find how many make a second, and seconds that perf

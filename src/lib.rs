@@ -21,7 +21,6 @@ mod near;
 pub mod os;
 pub mod printed;
 pub mod process;
-pub mod profile;
 pub mod recorder;
 pub mod report;
 pub mod sampler;

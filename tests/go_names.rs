@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use common::{Prof, needs, targets, temp_dir, unnamed};
 use object::{Object, ObjectSymbol, SymbolKind};
-use prof::profile::LocationId;
 use prof::symbolize::{self, Options};
+use profile::LocationId;
 
 fn program(flags: &[&str]) -> PathBuf {
     let flags: Vec<&str> = ["build"].into_iter().chain(flags.iter().copied()).collect();

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::{Prof, needs, temp_dir};
 use prof::format::{Output, read_file};
-use prof::profile::{
+use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, Mapping, Profile,
     StrId,
 };

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use common::{Build, Prof, needs, target, temp_dir, unnamed, write};
 use object::{Object, ObjectSymbol};
-use prof::profile::Profile;
+use profile::Profile;
 
 /// The program with known answers, built once: these tests run side by side.
 fn known() -> PathBuf {

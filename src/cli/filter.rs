@@ -4,9 +4,9 @@ use regex::Regex;
 
 use super::usage;
 use crate::printed::Stderr;
-use crate::profile::Profile;
 use crate::report::model::Filter;
 use crate::symbolize::{Style, refused, restyle};
+use profile::Profile;
 
 /// Which samples and frames a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]

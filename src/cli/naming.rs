@@ -10,9 +10,9 @@ use super::progress::Progress;
 use super::record::{self, Recorded};
 use crate::format::{Output, pprof};
 use crate::os;
-use crate::profile::{Diagnostics, Profile};
 use crate::recorder::{Interrupts, Recording};
 use crate::symbolize::{self, Options, Outcome, Why};
+use profile::{Diagnostics, Profile};
 
 /// How often it is looked whether the user wants to wait any longer.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -185,7 +185,7 @@ fn take_in(outcome: Option<Outcome>, profile: &Profile, diagnostics: &mut Diagno
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Builder;
+    use profile::Builder;
 
     fn profile() -> Profile {
         Builder::new(&[("cpu", "nanoseconds")]).finish(None)

@@ -11,10 +11,10 @@ use super::target::TargetArgs;
 use crate::format::Output;
 use crate::os;
 use crate::printed::Stderr;
-use crate::profile::{Diagnostics, Profile};
 use crate::recorder::{self, Interrupts};
 use crate::sampler::Target;
 use crate::symbolize::{self, Why};
+use profile::{Diagnostics, Profile};
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]

@@ -9,12 +9,12 @@ use anyhow::Context;
 use super::filter::FilterArgs;
 use super::{trust, usage};
 use crate::printed;
-use crate::profile::Profile;
 use crate::report::model::{
     Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
 };
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
+use profile::Profile;
 
 /// File that is read when none is named.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
@@ -51,7 +51,7 @@ fn load_as_it_is(files: &[PathBuf]) -> anyhow::Result<Profile> {
     if profiles.len() == 1 {
         return Ok(profiles.remove(0));
     }
-    crate::profile::merge(profiles).context("the profiles cannot be merged")
+    profile::merge(profiles).context("the profiles cannot be merged")
 }
 
 /// Arguments of `prof report`.

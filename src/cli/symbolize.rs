@@ -7,8 +7,8 @@ use super::progress::Bar;
 use super::symbols::SymbolArgs;
 use crate::format;
 use crate::printed::Stderr;
-use crate::profile::set_unsymbolized;
 use crate::symbolize::{self, Options, Outcome, Why};
+use profile::set_unsymbolized;
 
 /// Arguments of `prof symbolize`.
 #[derive(Debug, clap::Args)]
@@ -93,8 +93,8 @@ fn summary(outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::MappingId;
     use crate::symbolize::Binary;
+    use profile::MappingId;
 
     #[test]
     fn the_summary_says_why_names_are_missing() {

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashSet;
 
-use crate::profile::Profile;
 use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 use crate::report::{coverage, json, quality};
 use crate::symbolize::{Advisor, Missing};
+use profile::Profile;
 
 /// Binaries that are told of after a recording, and their least share of the samples.
 const SUMMARY_ROWS: usize = 4;

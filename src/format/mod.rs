@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 
-use crate::profile::Profile;
+use profile::Profile;
 
 pub use output::Output;
 
@@ -85,7 +85,7 @@ mod tests {
     fn a_written_file_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.pb.gz");
-        let profile = crate::profile::Builder::new(&[("cpu", "nanoseconds")]).finish(None);
+        let profile = profile::Builder::new(&[("cpu", "nanoseconds")]).finish(None);
         Output::create(&path).unwrap().write(&profile).unwrap();
         let read = read_file(&path).unwrap();
         assert_eq!(read.str(read.sample_types[0].kind), "cpu");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 
 use crate::printed::Clean;
-use crate::profile::Profile;
+use profile::Profile;
 
 use super::{plain, pprof};
 use place::{Found, Place, Refused};

@@ -13,8 +13,8 @@ use super::image::Images;
 use super::jit::Jit;
 use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
-use crate::profile::LabelSetId;
 use crate::sampler::record::{Mmap, Record};
+use profile::LabelSetId;
 
 /// Processes that have ended are kept until so many have: samples of theirs may still come.
 const MAX_ENDED: usize = 512;

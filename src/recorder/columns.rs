@@ -1,10 +1,10 @@
 //! What a recording counts: its sample types, and what becomes of each event's samples.
 
 use super::{Spans, Taker, Types, Weight};
-use crate::profile::Column;
 use crate::sampler::events::Kind;
 use crate::sampler::spans::SpanSet;
 use crate::sampler::{EventSpec, Field, Options, Rate, Session};
+use profile::Column;
 
 /// What there is to count, and who does it.
 pub struct Columns {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::Aggregator;
 use crate::process::image::{Hit, Images, State};
 use crate::process::jit;
-use crate::profile::{MappingId, Profile};
 use crate::unwind::{Frame, Place};
+use profile::{MappingId, Profile};
 
 /// The profile of a recording, before symbolization.
 pub struct Aggregated {

@@ -14,8 +14,8 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::exits::Looked;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};
-use crate::profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
 use crate::sampler::heap::layout::LIVE;
+use profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
 
 /// Sampled allocations whose end is waited for at most (48 bytes each); the library does not track
 /// more.

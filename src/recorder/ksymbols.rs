@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{
+use profile::{
     Builder, Function, FunctionId, Line, Location, LocationId, Mapping, MappingId, Profile,
 };
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::exits::Looked;
 use super::heap::{Live, Row, Sum};
 use crate::leaks::Verdict;
-use crate::profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
+use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
 /// The label of what is listed.
 const LABEL: &str = "leak";

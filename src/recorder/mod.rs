@@ -32,10 +32,10 @@ pub use threads::ThreadsSpec;
 
 use crate::os;
 use crate::process::procfs;
-use crate::profile::{Column, Diagnostics, Profile, ValueType, WHOLE_MACHINE};
 use crate::sampler::bpf::Told;
 use crate::sampler::{Error, Options, Session, SpanType, Stats, Stopped, Target};
 use preloaded::Preloaded;
+use profile::{Column, Diagnostics, Profile, ValueType, WHOLE_MACHINE};
 use threads::Snapshots;
 use tracing::Tracing;
 use watch::Watch;

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::model::{ByState, Frame, Name, STATES};
-use crate::profile::{Profile, is_compilers_file};
+use profile::{Profile, is_compilers_file};
 
 /// What the colour of a box means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -371,16 +371,16 @@ pub fn package(profile: &Profile, frame: &Frame) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Builder, LabelSetId};
     use crate::report::model::{Filter, Frames, Granularity};
     use crate::report::testing::{functions, mapping};
+    use profile::{Builder, LabelSetId};
 
     /// Language and package of a function of this name in this file of this binary.
     fn of(name: &str, file: &str, binary: &str) -> (Language, String) {
         let mut b = Builder::new(&[("samples", "count")]);
         let m = mapping(&mut b, binary, 0);
         let l = functions(&mut b, Some(m), 1, &[(name, file, 1)]);
-        b.add(&[l], LabelSetId::EMPTY, crate::profile::Column(0), 1);
+        b.add(&[l], LabelSetId::EMPTY, profile::Column(0), 1);
         let p = b.finish(None);
         let frames = Frames::new(&p, Granularity::FUNCTION, &Filter::default());
         let frame = *frames.get(frames.of(l)[0]);

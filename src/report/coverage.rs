@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::model::{Coverage, Covered, View, percent};
 use super::text::clean;
-use crate::profile::Profile;
 use crate::unwind::StackEnd;
+use profile::Profile;
 
 /// What would help a binary, one sentence each.
 pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;

@@ -54,9 +54,9 @@ pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
     use crate::report::model::{Cut, Direction, Filter, Granularity};
     use crate::report::testing::{answers, odd_names, processes};
+    use profile::Profile;
 
     fn folded(p: &Profile, direction: Direction, roots: &[&str]) -> String {
         let mut view = View::new(p, 0, Granularity::SYMBOL, &Filter::default());

@@ -32,7 +32,7 @@ use serde_json::{Map, Value, json};
 use super::coverage::Remedies;
 use super::model::{Coverage, Frame, Granularity, Name, Quality, Share, Top, Tree, View};
 use super::text::TableOptions;
-use crate::profile::{LabelValue, Profile, ValueType};
+use profile::{LabelValue, Profile, ValueType};
 
 /// Version of the shape.
 pub const VERSION: u32 = 1;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::colors::{self, Group, Scheme};
 use super::model::Frame;
-use crate::profile::Profile;
+use profile::Profile;
 
 /// Coloured squares with their meaning, as SVG within a text; empty where all is of one group, or
 /// colours have no names.

@@ -2,7 +2,7 @@
 
 use super::model::{STATES, States, View, base_name, percent};
 use super::units;
-use crate::profile::Profile;
+use profile::Profile;
 
 /// The lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
@@ -231,7 +231,7 @@ pub fn header(profile: &Profile) -> Vec<String> {
         let (kind, unit) = (profile.str(t.kind), profile.str(t.unit));
         out.push(format!("total {kind}: {}", units::format(profile.total(i), unit)));
     }
-    if profile.doc_url != crate::profile::StrId::EMPTY {
+    if profile.doc_url != profile::StrId::EMPTY {
         out.push(format!("documentation: {}", profile.str(profile.doc_url)));
     }
     out.extend(profile.comments.iter().map(|&c| format!("comment: {}", profile.str(c))));
@@ -291,7 +291,7 @@ mod tests {
         p.duration_nanos = 1_150_000_000;
         p.period = 2_004_008;
         let (kind, unit) = (p.strings.intern("cpu"), p.strings.intern("nanoseconds"));
-        p.period_type = crate::profile::ValueType { kind, unit };
+        p.period_type = profile::ValueType { kind, unit };
         assert_eq!(
             whole(&p),
             "18 samples in 1.15 s at 499 Hz · 1,200 samples lost · 19.2% of the stacks truncated"
@@ -304,7 +304,7 @@ mod tests {
         let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION, &filter));
         assert!(filtered.ends_with("truncated · filtered: 33.33% of 9.00 s"), "{filtered}");
         let (kind, unit) = (p.strings.intern("cycles"), p.strings.intern("count"));
-        p.period_type = crate::profile::ValueType { kind, unit };
+        p.period_type = profile::ValueType { kind, unit };
         p.period = 1000;
         assert!(
             whole(&p).starts_with("18 samples in 1.15 s every 1,000 cycles ·"),
@@ -349,7 +349,7 @@ mod tests {
         p.time_nanos = 1_000_000_000;
         p.period = 10_000_000;
         let (kind, unit) = (p.strings.intern("cpu"), p.strings.intern("nanoseconds"));
-        p.period_type = crate::profile::ValueType { kind, unit };
+        p.period_type = profile::ValueType { kind, unit };
         let header = header(&p).join("\n");
         for part in [
             "time: 1970-01-01 00:00:01 UTC",

@@ -1,7 +1,7 @@
 //! Small profiles with known answers, for the tests of this room.
 
 use super::model::Frames;
-use crate::profile::{
+use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
     Mapping, Profile,
 };
@@ -9,7 +9,7 @@ use crate::profile::{
 /// Adds a location of `mapping` that stands for these functions, innermost first.
 pub fn functions(
     b: &mut Builder,
-    mapping: Option<crate::profile::MappingId>,
+    mapping: Option<profile::MappingId>,
     address: u64,
     lines: &[(&str, &str, i64)],
 ) -> LocationId {
@@ -31,7 +31,7 @@ pub fn functions(
 }
 
 /// A mapping of the file `path`.
-pub fn mapping(b: &mut Builder, path: &str, start: u64) -> crate::profile::MappingId {
+pub fn mapping(b: &mut Builder, path: &str, start: u64) -> profile::MappingId {
     let file = b.profile.strings.intern(path);
     let build_id = b.profile.strings.intern("abc123");
     b.add_mapping(Mapping { start, limit: start + 0x10000, file, build_id, ..Mapping::default() })
@@ -76,7 +76,7 @@ pub fn frames_profile() -> Profile {
     let c = b.location(Some(lib), 0x21234);
     let d = b.location(None, 0xdead);
     let e = functions(&mut b, Some(app), 0x1020, &[("_mangled", "", 0)]);
-    b.profile.functions[2].name = crate::profile::StrId::EMPTY;
+    b.profile.functions[2].name = profile::StrId::EMPTY;
     let f = functions(&mut b, Some(app), 0x1030, &[("inner", "src/inner.c", 9)]);
     for (i, l) in [a, c, d, e, f].into_iter().enumerate() {
         assert_eq!(l.0, i as u32);

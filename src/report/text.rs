@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::model::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
 use super::{summary, units};
-use crate::profile::LabelValue;
+use profile::LabelValue;
 
 /// Widest that a text column other than the last is padded to.
 const MAX_PAD: usize = 40;
@@ -50,7 +50,7 @@ pub fn write_summary(out: &mut dyn Write, view: &View) -> io::Result<()> {
 }
 
 /// Writes everything that the file says about itself.
-pub fn write_header(out: &mut dyn Write, profile: &crate::profile::Profile) -> io::Result<()> {
+pub fn write_header(out: &mut dyn Write, profile: &profile::Profile) -> io::Result<()> {
     for line in summary::header(profile) {
         writeln!(out, "# {}", clean(&line))?;
     }
@@ -289,9 +289,9 @@ fn write_node(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
     use crate::report::model::{Filter, TopOptions};
     use crate::report::testing::{answers, odd_names, processes};
+    use profile::Profile;
 
     fn table(p: &Profile, options: &TableOptions, top: &TopOptions) -> String {
         let view = View::new(p, p.default_type_index(), options.granularity, &Filter::default());

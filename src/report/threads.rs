@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::model::{View, base_name, label_text};
 use super::text::clean;
-use crate::profile::{LabelSetId, LabelValue};
+use profile::{LabelSetId, LabelValue};
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

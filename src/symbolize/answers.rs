@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
+use profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
 
 use super::Why;
 use super::cache::Stored;

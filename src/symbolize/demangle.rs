@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::itanium::{self, MAX_NAME, Mangled};
-use crate::profile::{Profile, StrId, StringTable};
+use profile::{Profile, StrId, StringTable};
 
 /// Readable names of the strings of one table.
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub fn full(name: &str) -> Option<String> {
 
 /// The functions of `profile` that keep their mangled names because these stand for too much.
 pub fn refused(profile: &Profile) -> usize {
-    let refused = |f: &&crate::profile::Function| {
+    let refused = |f: &&profile::Function| {
         let name = profile.str(f.name);
         f.name == f.system_name && with(name, false) == Err(Mangled::TooMuch)
     };
@@ -160,7 +160,7 @@ mod tests {
             let id = p.strings.intern(name);
             let readable = Demangler::default().readable(&mut p.strings, id);
             let function =
-                crate::profile::Function { name: readable, system_name: id, ..Default::default() };
+                profile::Function { name: readable, system_name: id, ..Default::default() };
             p.functions.push(function);
         }
         assert_eq!(p.str(p.functions[0].name), itanium::explosive(30));

@@ -15,7 +15,7 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
 use crate::caught::caught;
-use crate::profile::{StrId, StringTable};
+use profile::{StrId, StringTable};
 
 use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Frame};
 use crate::process::mapped;
-use crate::profile::StrId;
+use profile::StrId;
 
 type Header = FileHeader64<LittleEndian>;
 

@@ -50,7 +50,7 @@ pub use waits::Waits;
 pub use worker::run_if_started as run_if_worker;
 
 use crate::process::jit::Epoch;
-use crate::profile::Profile;
+use profile::Profile;
 
 /// How to symbolize.
 #[derive(Clone, Debug)]

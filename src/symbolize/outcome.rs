@@ -5,7 +5,7 @@ use std::fmt;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Waits;
-use crate::profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId};
+use profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId};
 
 /// What a reason says of a file that is not the recorded binary.
 pub const ANOTHER_BUILD: &str = "another build than the recorded one";
@@ -242,9 +242,8 @@ pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
     let mut shares: FxHashMap<StrId, u64> = FxHashMap::default();
     for (i, sample) in profile.samples.iter().enumerate() {
         let Some(&leaf) = profile.stacks.get(sample.stack).first() else { continue };
-        let named = |l: &crate::profile::Line| {
-            profile.functions[l.function.0 as usize].name != StrId::EMPTY
-        };
+        let named =
+            |l: &profile::Line| profile.functions[l.function.0 as usize].name != StrId::EMPTY;
         if profile.lines_of(leaf).iter().any(named) {
             continue;
         }
@@ -309,7 +308,7 @@ fn weight(profile: &Profile, row: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Builder, Column, Label, LabelSetId, Mapping};
+    use profile::{Builder, Column, Label, LabelSetId, Mapping};
 
     #[test]
     fn samples_without_a_leaf_name_are_counted_by_binary() {

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
 use crate::os;
-use crate::profile::is_compilers_file;
 use packages::{Distribution, Package};
+use profile::is_compilers_file;
 
 /// What a binary lacks.
 #[derive(Clone, Debug, Default)]

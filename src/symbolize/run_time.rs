@@ -21,8 +21,8 @@ use crate::process::foreign;
 use crate::process::jit::jitdump::{self, LinesAt, Record};
 use crate::process::jit::perf_map::{self, NameAt};
 use crate::process::jit::{At, Mark, Sources, Span, is_as_recorded};
-use crate::profile::{StrId, number_of_dump};
 use lines::Lines;
+use profile::{StrId, number_of_dump};
 
 /// Most bytes of a perf map that are read (Node and Java write some megabytes).
 const MAX_MAP: u64 = 1 << 30;

@@ -14,7 +14,7 @@ use object::read::ReadCache;
 use object::{Endian, Endianness, Object, ObjectSection};
 use typed_arena::Arena;
 
-use crate::profile::StrId;
+use profile::StrId;
 
 use super::answers::{Answers, Frame};
 use super::source::Layer;

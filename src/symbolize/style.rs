@@ -1,6 +1,6 @@
 //! How the names of functions are written.
 
-use crate::profile::{Profile, StrId};
+use profile::{Profile, StrId};
 
 use super::demangle;
 
@@ -121,7 +121,7 @@ fn bracketed(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Function;
+    use profile::Function;
 
     #[test]
     fn short_names_have_no_arguments() {

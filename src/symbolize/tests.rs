@@ -11,7 +11,7 @@ use std::process::Command;
 use object::{Object, ObjectSegment, ObjectSymbol};
 
 use super::*;
-use crate::profile::{Builder, LocationId, Mapping};
+use profile::{Builder, LocationId, Mapping};
 
 const C: &str = r#"
 #define MARK(name) __asm__ volatile(".globl " #name "\n" #name ": nop")
@@ -300,8 +300,8 @@ fn lines_that_are_there_stay_unless_forced() {
     let binary = lab.compile("prog", C, &["-g"]);
     let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("mark_outer")]);
     let mine = p.strings.intern("mine");
-    p.functions.push(crate::profile::Function { name: mine, ..Default::default() });
-    let line = crate::profile::Line { function: crate::profile::FunctionId(0), line: 1, column: 0 };
+    p.functions.push(profile::Function { name: mine, ..Default::default() });
+    let line = profile::Line { function: profile::FunctionId(0), line: 1, column: 0 };
     p.set_lines(LocationId(0), &[line]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
     assert_eq!((names(&p, 0), outcome.asked()), (vec!["mine".to_owned()], 0));

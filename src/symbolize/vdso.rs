@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use object::{Object, ObjectSymbol};
 
-use crate::profile::{StrId, StringTable};
+use profile::{StrId, StringTable};
 
 use super::Why;
 use super::answers::Answers;

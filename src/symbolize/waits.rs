@@ -10,7 +10,7 @@ mod rules;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{
+use profile::{
     FunctionId, LIKELY_MUTEX, Label, LabelSetId, LabelValue, Line, LocationId, Profile, Sample,
     StackId, StrId, UNKNOWN_WAIT,
 };

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{
-    LocationId, Mapping, MappingId, Profile, StrId, is_compilers_file, number_of_dump,
-};
+use profile::{LocationId, Mapping, MappingId, Profile, StrId, is_compilers_file, number_of_dump};
 
 use super::answers::{Answers, FunctionIndex, StoredWriter, Unwritten};
 use super::cache::{Key, Merged, Stored};

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use iced_x86::{Decoder, DecoderOptions};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
-use prof::profile::{Line, LocationId, Profile};
 use prof::symbolize::{self, Options};
+use profile::{Line, LocationId, Profile};
 
 /// A function at an address: its linkage name, file and line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSegment};
 use prof::format::Output;
-use prof::profile::{Builder, Column, LabelSetId, Mapping, Profile};
+use profile::{Builder, Column, LabelSetId, Mapping, Profile};
 
 /// A recording of `program` with a sample at each of `addresses` (link-time ones); the first one
 /// weighs 1 ms, the second 2 ms and so on.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use prof::profile::{
+use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
     Mapping, MappingId, Profile,
 };

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
-use crate::profile::Builder;
+use profile::Builder;
 
 fn profile() -> Profile {
     Builder::new(&[("cpu", "nanoseconds")]).finish(None)

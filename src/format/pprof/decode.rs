@@ -3,7 +3,7 @@
 //! Ids and string indexes stay as the file has them until all has been read; `read` resolves
 //! them.
 
-use crate::profile::{
+use profile::{
     Function, FunctionId, Label, LabelSetId, LabelTable, LabelValue, Line, Location, LocationId,
     Mapping, MappingId, Sample, StackId, StrId, ValueType,
 };

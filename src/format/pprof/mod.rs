@@ -6,7 +6,7 @@
 //! in the file. [`write()`] writes what `go tool pprof` and `protoc` read.
 //!
 //! The stream is decoded piece by piece while it is unpacked and never held as a whole, straight
-//! into the flat tables of a [`Profile`](crate::profile::Profile).
+//! into the flat tables of a [`Profile`](profile::Profile).
 
 mod decode;
 mod error;

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::profile::*;
+use profile::*;
 
 use super::{read, write};
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use crate::profile::{
+use profile::{
     FunctionId, Label, LabelSetId, LabelTable, LabelValue, LocationId, MappingId, Profile,
     StackTable, StrId, ValueType,
 };

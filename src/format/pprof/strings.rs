@@ -3,7 +3,7 @@
 //! Other messages name strings by index, mostly before the table comes. Until then an index is
 //! kept as if it were a [`StrId`], which it turns out to be when the file's strings are distinct.
 
-use crate::profile::{StrId, StringTable};
+use profile::{StrId, StringTable};
 
 use super::error::ReadError;
 

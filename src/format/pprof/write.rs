@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::profile::{LabelValue, Profile, StrId, ValueType};
+use profile::{LabelValue, Profile, StrId, ValueType};
 
 use super::wire::{LEN, put_bytes, put_number, put_tag, put_varint};
 

@@ -10,7 +10,7 @@ use super::{Made, jitdump, perf_map};
 use crate::os;
 use crate::process::foreign::{self, Links, Root};
 use crate::process::{binaries, procfs};
-use crate::profile::{number_of_dump, number_of_map};
+use profile::{number_of_dump, number_of_map};
 
 /// Most that is read of a file in one look: what is more counts as unknown.
 const MAX_LOOK: u64 = 1 << 20;

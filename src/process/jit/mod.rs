@@ -18,8 +18,8 @@ pub use files::{At, Clock, Mark, Sources, is_as_recorded};
 use files::{Found, Look, MAX_OF_ALL, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
-use crate::profile::number_of_dump;
 use crate::sampler::record::Mmap;
+use profile::number_of_dump;
 
 /// Most epochs of one process: what is made anew more often has locations that stand for more
 /// than one piece of code, and such are not named.

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Aggregator, Shares};
-use crate::profile::LabelSetId;
+use profile::LabelSetId;
 
 /// What samples with the same labels say in one column, and what is known of all.
 #[derive(Clone, Copy, Default)]

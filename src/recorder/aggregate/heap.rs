@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 
 use super::{Aggregator, Scratch};
-use crate::profile::LocationId;
 use crate::recorder::exits::Looked;
 use crate::recorder::heap::{Allocated, Heap};
 use crate::recorder::writers::Writers;
@@ -11,6 +10,7 @@ use crate::sampler::heap::{Allocation, Record, Shared};
 use crate::sampler::record::{Sample, UserStack};
 use crate::sampler::{Stacks, record};
 use crate::unwind::Frame;
+use profile::LocationId;
 
 /// Processes whose functions that call the allocator are known at most.
 const MAX_PROCESSES: usize = 4096;

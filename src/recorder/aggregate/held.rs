@@ -1,7 +1,7 @@
 //! Stacks that are counted later than they are taken.
 
 use super::{Innermost, Scratch};
-use crate::profile::LocationId;
+use profile::LocationId;
 
 /// A stack that will be counted when it is known for how long.
 #[derive(Default)]

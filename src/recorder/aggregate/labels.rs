@@ -1,7 +1,7 @@
 //! The labels of samples.
 
 use super::{Aggregator, ThreadState};
-use crate::profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable};
+use profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable};
 
 /// Keys of labels.
 pub(super) struct Keys {

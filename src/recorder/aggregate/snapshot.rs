@@ -5,9 +5,9 @@ use std::io;
 use super::{Aggregator, Innermost, Scratch, ThreadState};
 use crate::os;
 use crate::process::procfs;
-use crate::profile::Column;
 use crate::sampler::record::{AllRegs, Regs, Rest, Sample, UserStack};
 use crate::unwind::StackEnd;
+use profile::Column;
 
 /// Bytes that are copied of the stack of a thread that sleeps: more, if they turn out to be too few.
 const COPIES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];

@@ -1,10 +1,10 @@
 //! From a sample to the locations of its stack.
 
 use super::{Aggregator, Innermost, Scratch};
-use crate::profile::LocationId;
 use crate::sampler::Stacks;
 use crate::sampler::record::{Sample, UserStack};
 use crate::unwind::{self, Frame, StackEnd};
+use profile::LocationId;
 
 impl Scratch {
     /// The call chain of a sample.

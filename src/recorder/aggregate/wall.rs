@@ -14,10 +14,10 @@ use super::held::Held;
 use super::{Aggregator, Shares, ThreadState};
 use crate::os;
 use crate::process::procfs;
-use crate::profile::{Column, LabelSetId};
 use crate::sampler::Field;
 use crate::sampler::bpf::waits::{Last, Times};
 use crate::sampler::record::{Record, Sample};
+use profile::{Column, LabelSetId};
 
 /// What a thread does since when.
 struct Thread {

@@ -1,10 +1,10 @@
 //! Drawings read back as XML.
 
 use super::*;
-use crate::profile::Profile;
 use crate::report::colors::Rgb;
 use crate::report::model::{Filter, Granularity, States, Top, TopOptions};
 use crate::report::testing::{answers, odd_names, processes, states};
+use profile::Profile;
 
 /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ fn labels_are_boxes_below_the_stacks() {
 
 #[test]
 fn processes_of_one_name_are_one_box() {
-    use crate::profile::{Builder, Column, Label, LabelValue, StrId};
+    use profile::{Builder, Column, Label, LabelValue, StrId};
     let mut b = Builder::new(&[("samples", "count")]);
     let work = b.named_location("work");
     let (pid, process) = (b.profile.strings.intern("pid"), b.profile.strings.intern("process"));
@@ -224,10 +224,10 @@ fn nothing_to_draw_is_an_error() {
 
 #[test]
 fn a_deep_recursion_is_drawn() {
-    let mut b = crate::profile::Builder::new(&[("samples", "count")]);
+    let mut b = profile::Builder::new(&[("samples", "count")]);
     let f = b.named_location("f");
     let stack = vec![f; 3000];
-    b.add(&stack, Default::default(), crate::profile::Column(0), 1);
+    b.add(&stack, Default::default(), profile::Column(0), 1);
     let seen = boxes_of(&drawn(&b.finish(None), 0, &[], &options()));
     assert_eq!(seen.len(), 3001);
 }
@@ -268,8 +268,8 @@ fn boxes_have_the_colours_of_their_states() {
 /// without any that XML 1.0 forbids or that is not seen.
 #[test]
 fn whatever_strings_say_the_drawing_is_well_formed() {
-    use crate::profile::{Builder, Column, Label, LabelSetId, LabelValue};
     use crate::report::testing::functions;
+    use profile::{Builder, Column, Label, LabelSetId, LabelValue};
     let every: Vec<char> = ('\0'..='\u{a0}')
         .chain(['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{fffe}', '\u{ffff}', '🦀'])
         .collect();

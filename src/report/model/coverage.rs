@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use crate::profile::{BinaryNotes, LocationId, Profile, StrId};
+use profile::{BinaryNotes, LocationId, Profile, StrId};
 
 /// What a name begins with that stands where a stack ends early: `[truncated: REASON]`.
 const TRUNCATED: &str = "[truncated: ";
@@ -138,7 +138,7 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
     let kinds = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
         let location = &profile.locations[id.0 as usize];
         let lines = profile.lines_of(id);
-        let name = |l: &crate::profile::Line| profile.functions[l.function.0 as usize].name;
+        let name = |l: &profile::Line| profile.functions[l.function.0 as usize].name;
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
         if mapping.is_none()
             && let Some(line) = lines.first()
@@ -165,9 +165,9 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Builder, Column, LabelSetId};
     use crate::report::model::{Filter, Granularity};
     use crate::report::testing::{functions, mapping};
+    use profile::{Builder, Column, LabelSetId};
 
     #[test]
     fn binaries_are_told_by_what_is_known_of_their_frames() {

@@ -3,7 +3,7 @@
 use regex::Regex;
 
 use super::Frames;
-use crate::profile::{Line, MappingId, Profile, StrId};
+use profile::{Line, MappingId, Profile, StrId};
 
 /// What to show of a profile. A frame matches a regular expression when its function's name, its
 /// source file or its binary's path does.
@@ -49,7 +49,7 @@ impl<'a> Matcher<'a> {
     /// Which locations have a frame that matches.
     fn locations(&mut self, profile: &Profile) -> Vec<bool> {
         let mut matches = |i: usize| {
-            let lines = profile.lines_of(crate::profile::LocationId(i as u32));
+            let lines = profile.lines_of(profile::LocationId(i as u32));
             self.mapping(profile, profile.locations[i].mapping)
                 || lines.iter().any(|l| self.line(profile, l))
         };
@@ -87,7 +87,7 @@ impl Filter {
         let focus = self.focus.as_ref().map(locations);
         let ignore = self.ignore.as_ref().map(locations);
         let keep = |i: usize| {
-            let stack = profile.stacks.get(crate::profile::StackId(i as u32));
+            let stack = profile.stacks.get(profile::StackId(i as u32));
             let any = |set: &Vec<bool>| stack.iter().any(|l| set[l.0 as usize]);
             focus.as_ref().is_none_or(any)
                 && !ignore.as_ref().is_some_and(any)

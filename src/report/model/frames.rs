@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use rustc_hash::FxHashMap;
 
 use super::Filter;
-use crate::profile::{LabelValue, Line, LocationId, MappingId, Profile, StrId};
+use profile::{LabelValue, Line, LocationId, MappingId, Profile, StrId};
 
 /// Which properties tell two frames apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ pub use states::{ByState, STATES, States};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 
-use crate::profile::{LabelSetId, LocationId, Profile, StrId};
+use profile::{LabelSetId, LocationId, Profile, StrId};
 
 /// One sample type of a profile, seen at one granularity and through one filter.
 ///

@@ -1,7 +1,7 @@
 //! How sure a profile is of what it says: samples are a sample.
 
 use super::{Row, Top, TopOptions, View};
-use crate::profile::{INTERVAL_COMMENT, Profile};
+use profile::{INTERVAL_COMMENT, Profile};
 
 /// Standard deviations on each side of an interval of 95 %.
 const Z: f64 = 1.959_963_985;
@@ -176,9 +176,9 @@ fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{LabelSetId, Sample, StackId, ValueType};
     use crate::report::model::{Filter, Granularity, Sort};
     use crate::report::testing::answers;
+    use profile::{LabelSetId, Sample, StackId, ValueType};
 
     #[test]
     fn the_heap_is_as_sure_as_its_chances() {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_profile_without_samples_is_sure_of_nothing() {
-        let p = crate::profile::Builder::new(&[("samples", "count")]).finish(None);
+        let p = profile::Builder::new(&[("samples", "count")]).finish(None);
         let view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
         let quality = Quality::new(&view, &TopOptions::default());
         assert_eq!((quality.samples, quality.effective, quality.entropy), (0.0, 0.0, 0.0));

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Filter, Granularity, Row, Top, TopOptions, View};
-use crate::profile::{LabelValue, Profile};
+use profile::{LabelValue, Profile};
 
 /// Values of two sample types in the rows of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,7 +100,7 @@ fn key(top: &Top, row: &Row) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Builder, Column, LabelSetId};
+    use profile::{Builder, Column, LabelSetId};
 
     /// `slow` has four cycles an instruction, `fast` half a one; `idle` has no instructions.
     fn counted() -> Profile {

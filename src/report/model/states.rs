@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use crate::profile::{LabelSetId, LabelValue};
+use profile::{LabelSetId, LabelValue};
 
 /// The states that are told apart, in the order in which they are shown.
 pub const STATES: [&str; 5] = ["running", "runnable", "sleeping", "disk", "stopped"];

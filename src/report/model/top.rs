@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use rustc_hash::FxHashMap;
 
 use super::{View, key_ids};
-use crate::profile::LabelValue;
+use profile::LabelValue;
 
 /// Order of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,9 +211,9 @@ fn compare(view: &View, groups: &Groups, sort: Sort, a: &Row, b: &Row) -> Orderi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
     use crate::report::model::{Filter, Granularity};
     use crate::report::testing::{answers, frames_profile, processes};
+    use profile::Profile;
 
     fn view<'a>(p: &'a Profile, g: Granularity, filter: &Filter) -> View<'a> {
         View::new(p, p.default_type_index(), g, filter)
@@ -279,7 +279,7 @@ mod tests {
     fn an_empty_stack_is_a_row() {
         let mut p = answers();
         let stack = p.stacks.push(&[]);
-        p.samples.push(crate::profile::Sample { stack, labels: Default::default() });
+        p.samples.push(profile::Sample { stack, labels: Default::default() });
         p.values.extend([1, 7]);
         let rows = table(&p, Granularity::FUNCTION, &TopOptions::default());
         assert!(rows.contains(&row("[no stack]", 7, 7)));

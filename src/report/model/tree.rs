@@ -3,7 +3,7 @@
 mod grow;
 
 use super::{ByState, States, View};
-use crate::profile::StrId;
+use profile::StrId;
 
 /// Which end of the stacks the tree grows from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,9 +129,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::profile::{Column, Label, LabelSetId, LabelValue, Profile};
     use crate::report::model::{Filter, Granularity, Sort, Top, TopOptions};
     use crate::report::testing::{answers, frames_profile, functions, processes};
+    use profile::{Column, Label, LabelSetId, LabelValue, Profile};
 
     /// The tree as `name total self`, one line a node, indented.
     fn drawn(p: &Profile, direction: Direction, roots: &[&str]) -> Vec<String> {
@@ -234,7 +234,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % below
         };
-        let mut b = crate::profile::Builder::new(&[("samples", "count")]);
+        let mut b = profile::Builder::new(&[("samples", "count")]);
         let names = ["a", "b", "c", "d", "hidden"];
         let locations: Vec<_> = (0..8)
             .map(|i| {

@@ -9,8 +9,8 @@
 use super::{
     Error, Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
 };
-use crate::profile::{LIKELY_MUTEX, UNKNOWN_WAIT};
 use crate::sampler::bpf::calls::{Call, MARKED};
+use profile::{LIKELY_MUTEX, UNKNOWN_WAIT};
 
 /// `linux/futex.h`: without the flags for a private word and for the clock.
 const FUTEX_CMD_MASK: u64 = !(128 | 256);

@@ -9,8 +9,8 @@ use std::ops::Range;
 use flate2::Crc;
 use rustc_hash::FxHashMap;
 
-use crate::profile::{StrId, StringTable};
 use crate::symbolize::answers::{Answers, Frame};
+use profile::{StrId, StringTable};
 
 use super::Key;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::profile::{Builder, Column};
+use profile::{Builder, Column};
 
 const LOCK: Option<Rule> = Some(Rule::Lock("mutex"));
 

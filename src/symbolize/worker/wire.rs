@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::os;
-use crate::profile::StrId;
 use crate::symbolize::answers::{Answers, Frame};
 use crate::symbolize::source::Layer;
 use crate::symbolize::{Options, Why};
+use profile::StrId;
 
 /// Longest message.
 const MAX_LENGTH: u32 = 1 << 30;

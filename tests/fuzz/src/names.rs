@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use prof::profile::{Function, Profile};
+use profile::{Function, Profile};
 use prof::report::folded;
 use prof::symbolize::{self, Style};
 

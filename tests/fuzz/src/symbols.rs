@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
-use prof::profile::{Builder, Mapping};
+use profile::{Builder, Mapping};
 use prof::symbolize::{self, Options};
 
 fuzz_target!(|data: &[u8]| {

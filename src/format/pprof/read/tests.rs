@@ -5,7 +5,7 @@ use flate2::write::GzEncoder;
 
 use super::super::wire::{put_bytes, put_number, put_tag, put_varint};
 use super::*;
-use crate::profile::LocationId;
+use profile::LocationId;
 
 /// A message: numbers by field.
 fn message(numbers: &[(u32, u64)]) -> Vec<u8> {

@@ -4,9 +4,9 @@
 
 use super::{Aggregator, Held, Thread, ThreadState};
 use crate::process::procfs;
-use crate::profile::{Column, LabelSetId};
 use crate::sampler::bpf::waits::{Doing, Last, Sums, Times, Wait as Told};
 use crate::sampler::record::Sample;
+use profile::{Column, LabelSetId};
 
 const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 const WENT_ON: &str = "[stack not known: it went on as the recording ended]";

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{ByState, Cut, Direction, Node, States, Tree, View};
-use crate::profile::{LabelSetId, LocationId, StrId};
+use profile::{LabelSetId, LocationId, StrId};
 
 /// See [`Tree::new`], [`Tree::with_states`].
 pub(super) fn grow(

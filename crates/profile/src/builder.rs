@@ -462,12 +462,12 @@ mod tests {
         for n in 0..SAMPLES {
             let stack: Vec<LocationId> =
                 (0..4).map(|i| b.location(None, (n >> (4 * i)) + 7 * i)).collect();
-            let value = crate::profile::LabelValue::Num { value: n as i64, unit: StrId::EMPTY };
+            let value = crate::LabelValue::Num { value: n as i64, unit: StrId::EMPTY };
             let labels = match b.detail() {
                 Detail::Names => LabelSetId::EMPTY,
                 _ => {
                     let key = b.profile.strings.intern("tid");
-                    b.profile.labels.intern(&[crate::profile::Label { key, value }])
+                    b.profile.labels.intern(&[crate::Label { key, value }])
                 }
             };
             b.add(&stack, labels, Column(1), 3);

@@ -1,7 +1,9 @@
-//! The one model: [`Profile`], which is pprof's model with interned stacks, labels and strings.
+//! pprof's model in memory: [`Profile`], with interned stacks, labels and strings; the [`Builder`]
+//! that aggregates weighted stacks into it; [`merge`]; and the [`Diagnostics`] that travel with it.
 //!
-//! Pure data. Nothing here opens a file, reads a clock or prints. The names are those of
-//! [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
+//! Pure data: nothing here opens a file, reads a clock or prints, and no other crate of prof's is
+//! used. (The builder puts what exceeds its limits into a file that it is given.) The names are those
+//! of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
 
 mod builder;
 mod comments;

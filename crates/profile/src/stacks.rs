@@ -17,7 +17,7 @@ pub struct StackTable {
 impl StackTable {
     /// A table of the stacks that end at `ends` in `frames`; each begins where the one before it
     /// ends. `ends` must not fall, and its last must be the number of frames.
-    pub(crate) fn from_parts(frames: Vec<LocationId>, ends: Vec<usize>) -> StackTable {
+    pub fn from_parts(frames: Vec<LocationId>, ends: Vec<usize>) -> StackTable {
         debug_assert!(ends.is_sorted() && ends.last().copied().unwrap_or(0) == frames.len());
         StackTable { frames, ends }
     }

@@ -267,7 +267,7 @@ mod tests {
         );
         assert!(BinaryNotes::all(&p).is_empty(), "there is no such mapping");
         let file = p.strings.intern("/b");
-        p.mappings.push(crate::profile::Mapping { file, ..Default::default() });
+        p.mappings.push(crate::Mapping { file, ..Default::default() });
         let no_unwind_info = p.strings.intern("no-unwind-information: /b");
         p.comments.push(no_unwind_info);
         let notes = BinaryNotes {

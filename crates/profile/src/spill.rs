@@ -128,7 +128,7 @@ fn read_part(from: &mut impl Read, nodes: usize, rows: usize, width: usize) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{Column, Label, LabelValue, Limits, Profile, StrId};
+    use crate::{Column, Label, LabelValue, Limits, Profile, StrId};
 
     /// Every sample of a profile as text, sorted.
     fn told(p: &Profile) -> Vec<String> {
