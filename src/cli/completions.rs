@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::printed;
+use sys::printed;
 
 /// Arguments of `prof completions`.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::printed;
 use crate::sampler::permissions::{self, Check, MAIN_CHECK};
+use sys::printed;
 
 /// Arguments of `prof doctor`.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,10 @@
 use regex::Regex;
 
 use super::usage;
-use crate::printed::Stderr;
 use crate::report::model::Filter;
 use crate::symbolize::{Style, refused, restyle};
 use profile::Profile;
+use sys::printed::Stderr;
 
 /// Which samples and frames a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]

@@ -11,12 +11,12 @@ use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use super::usage;
 use crate::format::Output;
-use crate::printed::{self, Stderr};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::model::{Cut, Direction, Granularity, States, Tree, View};
 use crate::report::{folded, summary, units};
 use profile::{Profile, StrId};
+use sys::printed::{self, Stderr};
 
 /// Arguments of `prof flame`.
 #[derive(Debug, clap::Args)]

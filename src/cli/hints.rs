@@ -3,7 +3,7 @@
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::printed;
+use sys::printed;
 
 use super::{Cli, Command, shell_word, target::TargetArgs};
 

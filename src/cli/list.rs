@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use super::probes::{Places, markers_of};
 use super::usage;
-use crate::printed;
-use crate::process::binaries::Binary;
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
+use sys::binaries::Binary;
+use sys::printed;
 
 /// Arguments of `prof list`.
 #[derive(Debug, clap::Args)]

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::printed::{self, Stderr};
+use sys::printed::{self, Stderr};
 
 /// What `--help` says of them.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage. With a COMMAND: its own \
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return explain(&hints::with_hint(error)),
     };
-    crate::process::mapped::outlive_cut_files();
+    sys::mmap::outlive_cut_files();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),

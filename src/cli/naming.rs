@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::progress::Progress;
 use super::record::{self, Recorded};
 use crate::format::{Output, pprof};
-use crate::os;
 use crate::recorder::{Interrupts, Recording};
 use crate::symbolize::{self, Options, Outcome, Why};
 use profile::{Diagnostics, Profile};
+use sys::os;
 
 /// How often it is looked whether the user wants to wait any longer.
 const NOTICE: Duration = Duration::from_millis(50);

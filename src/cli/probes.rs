@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::usage;
-use crate::near;
-use crate::process::binaries::{self, Binary};
-use crate::process::markers::{Marker, markers};
-use crate::process::{foreign, mapped};
 use crate::sampler::EventSpec;
 use crate::symbolize::functions::{Function, NoFunction, functions};
 use crate::symbolize::instructions::{self, At};
+use sys::binaries::{self, Binary};
+use sys::suggest;
+use sys::usdt::{Marker, markers};
+use sys::{foreign, mmap};
 
 /// Prefixes of a probe's name: the kind, and whether it is of a return.
 const KINDS: &[(&str, Kind, bool)] = &[
@@ -292,7 +292,7 @@ fn kernel(event: &str, place: &Place<'_>) -> anyhow::Result<Vec<EventSpec>> {
     let names: Vec<&str> = functions.collect();
     if !names.is_empty() && !names.contains(&place.function) {
         let why = NoFunction::Unknown(
-            near::similar(place.function, names.into_iter(), SHOWN)
+            suggest::similar(place.function, names.into_iter(), SHOWN)
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
@@ -330,7 +330,7 @@ fn no_marker(files: &[Binary], provider: &str, name: &str, mut others: Vec<Strin
         _ => "the target's binaries".to_owned(),
     };
     let wanted = format!("{provider}:{name}");
-    let near = near::similar(&wanted, others.iter().map(String::as_str), SHOWN);
+    let near = suggest::similar(&wanted, others.iter().map(String::as_str), SHOWN);
     if !near.is_empty() {
         let near: Vec<String> = near.into_iter().map(str::to_owned).collect();
         return format!("{file}: no marker '{wanted}'; did you mean {}?", or(&near));
@@ -354,7 +354,7 @@ fn paths(files: &[Binary]) -> String {
 
 /// The markers of the file at `path`.
 pub fn markers_of(path: &Path) -> Vec<Marker> {
-    let map = foreign::open(path).and_then(|file| mapped::map(&file));
+    let map = foreign::open(path).and_then(|file| mmap::map(&file));
     map.map(|data| markers(&data)).unwrap_or_default()
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::printed::{self, Stderr};
 use crate::recorder::Tick;
+use sys::printed::{self, Stderr};
 
 /// A line that is drawn again and again; does nothing where there is no terminal.
 #[derive(Clone, Debug)]

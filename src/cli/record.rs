@@ -9,12 +9,12 @@ use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use crate::format::Output;
-use crate::os;
-use crate::printed::Stderr;
 use crate::recorder::{self, Interrupts};
 use crate::sampler::Target;
 use crate::symbolize::{self, Why};
 use profile::{Diagnostics, Profile};
+use sys::os;
+use sys::printed::Stderr;
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]
@@ -272,7 +272,7 @@ pub fn command_end(err: &mut impl Write, recorded: &Recorded) -> std::io::Result
 }
 
 fn is_running(pid: i32) -> bool {
-    crate::process::procfs::stat(pid).is_some_and(|s| s.state != 'Z')
+    sys::procfs::stat(pid).is_some_and(|s| s.state != 'Z')
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use super::progress::Bar;
 use super::symbols::SymbolArgs;
 use crate::format;
-use crate::printed::Stderr;
 use crate::symbolize::{self, Options, Outcome, Why};
 use profile::set_unsymbolized;
+use sys::printed::Stderr;
 
 /// Arguments of `prof symbolize`.
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,10 @@ use super::events::EventArgs;
 use super::heap::HeapArgs;
 use super::probes::Places;
 use super::{Exit, usage};
-use crate::process::{binaries, procfs};
 use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
 use crate::sampler::events::Kind;
 use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Refused, Stacks, Target};
+use sys::{binaries, procfs};
 
 /// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It
 /// copies no more than there is, so only deep stacks cost more.

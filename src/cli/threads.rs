@@ -8,11 +8,11 @@ use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::{record, usage};
 use crate::format::Output;
-use crate::printed::{self, Stderr};
 use crate::recorder::{self, Interrupts};
 use crate::report::model::{Filter, Granularity, View};
 use crate::report::threads;
 use crate::sampler::{self, Target};
+use sys::printed::{self, Stderr};
 
 /// Arguments of `prof threads`.
 #[derive(Debug, clap::Args)]

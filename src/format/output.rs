@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 
-use crate::printed::Clean;
 use profile::Profile;
+use sys::printed::Clean;
 
 use super::{plain, pprof};
 use place::{Found, Place, Refused};

@@ -12,11 +12,11 @@ use super::objects::{Objects, Role};
 use super::refuse;
 use super::restart;
 use super::trace::{Registers, Tracee};
-use crate::os;
-use crate::process::{ProcessTable, procfs};
 use crate::sampler::Error;
-use crate::sampler::record::{AllRegs, Regs, Rest, UserStack};
 use crate::unwind::{Frame, Unwinder};
+use sys::os;
+use sys::record::{AllRegs, Regs, Rest, UserStack};
+use sys::{processes::ProcessTable, procfs};
 
 /// Between two threads that are looked at, at first and at most: it is their time.
 const PAUSE: Duration = Duration::from_micros(100);

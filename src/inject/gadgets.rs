@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn all_are_in_our_own_c_library() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let mut lines = maps.lines().filter_map(crate::process::maps::parse_line);
+        let mut lines = maps.lines().filter_map(sys::maps::parse_line);
         let line = lines.find(|l| l.executable && l.path.contains("libc.so.6")).unwrap();
         let file = std::fs::read(line.path).unwrap();
         let size = (line.end - line.start) as usize;

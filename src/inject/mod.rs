@@ -26,8 +26,8 @@ use near::Stopped;
 pub use refuse::is_unconfined;
 pub use visit::Visit;
 
-use crate::process::maps::parse_line;
 use crate::sampler::Error;
+use sys::maps::parse_line;
 
 /// How long a thread is sought.
 const PATIENCE: Duration = Duration::from_secs(5);

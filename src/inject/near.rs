@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use super::refuse::field;
 use super::restart;
 use super::trace::{Stop, Tracee};
-use crate::process::procfs;
 use crate::sampler::Error;
 use crate::sampler::bpf::stop::Stopper;
 use crate::sampler::stops;
+use sys::procfs;
 
 /// Nanoseconds of a thread's CPU time between two looks at whether it is in user code: of one that is
 /// busy, and of one that runs for moments.

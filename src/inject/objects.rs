@@ -9,9 +9,9 @@ use rustc_hash::FxHashMap;
 
 use super::call;
 use super::gadgets::Gadgets;
-use crate::process::ProcessTable;
-use crate::process::image::{Hit, State};
-use crate::process::maps::Region;
+use sys::image::{Hit, State};
+use sys::maps::Region;
+use sys::processes::ProcessTable;
 
 /// What an image is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

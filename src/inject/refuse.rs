@@ -3,9 +3,9 @@
 use std::io;
 
 use super::objects::Objects;
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::Error;
+use sys::os;
+use sys::procfs;
 
 /// A field of a `status` file in `/proc`.
 pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {

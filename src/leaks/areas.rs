@@ -5,7 +5,7 @@ use std::io;
 use super::memory::Memory;
 use super::threads::Seen;
 use super::{Failure, memory::PAGE};
-use crate::process::maps::{MapsLine, parse_line};
+use sys::maps::{MapsLine, parse_line};
 
 /// Below its stack pointer, a function may use so many bytes (System V ABI, AMD64).
 const RED_ZONE: u64 = 128;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use super::Failure;
-use crate::os;
+use sys::os;
 
 /// The kernel's pages.
 pub const PAGE: u64 = 4096;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Failure;
 use crate::inject::restart::for_the_kernel;
 use crate::inject::trace::{Registers, Stop, Tracee};
-use crate::process::procfs;
+use sys::procfs;
 
 /// Threads that start others meanwhile are looked for so often.
 const ROUNDS: usize = 8;

@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::Aggregator;
 use super::aggregate::cpu_ticks;
 use super::coverage::Coverage;
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::events::Kind;
 use crate::sampler::heap::privileged;
 use crate::sampler::{
     CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stacks, Stats, Target, permissions,
 };
 use crate::unwind::StackEnd;
+use sys::os;
+use sys::procfs;
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
@@ -98,7 +98,7 @@ pub fn advice(
              ones: samples in them have no names"
         ));
     }
-    if crate::process::mapped::cut_pages() > 0 {
+    if sys::mmap::cut_pages() > 0 {
         notes.push(
             "a program's or library's file was cut off while it was read: stacks through it may \
              be truncated, names in it missing"

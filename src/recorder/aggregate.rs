@@ -18,19 +18,19 @@ use rustc_hash::FxHashMap;
 use super::ksymbols::Ksymbols;
 use super::tracing::Tracing;
 use super::{Taker, Weight};
-use crate::process::elf::{build_id_in_notes, hex};
-use crate::process::image::{Image, State};
-use crate::process::{ProcessTable, procfs};
-use crate::sampler::record::{Record, Sample};
 use crate::sampler::{Event, Stacks};
 use crate::unwind::{self, Frame, StackEnd, Unwinder};
 pub use births::Births;
 pub use groups::Groups;
-use labels::Keys;
+use labels::{Keys, LabelCache};
 use profile::{Builder, Column, LabelSetId, LocationId, Mapping, MappingId};
 pub use snapshot::Asleep;
 pub use spans::Spans;
 pub use state::ThreadState;
+use sys::elf::{build_id_in_notes, hex};
+use sys::image::{Image, State};
+use sys::record::{Record, Sample};
+use sys::{processes::ProcessTable, procfs};
 pub use wall::{Wall, WallSpec};
 
 /// First address of the kernel's half.
@@ -101,6 +101,7 @@ pub struct Aggregator {
     trails: [Vec<LocationId>; unwind::SLOTS],
     /// Labels of the last sample, with its pid and tid; `None` since a record came.
     last_labels: Option<((i32, i32), LabelSetId)>,
+    label_cache: LabelCache,
     /// The column of threads, if they are looked at.
     pub threads: Option<Column>,
     /// Events that are counted together.
@@ -156,6 +157,7 @@ impl Aggregator {
             scratch: Scratch::default(),
             trails: Default::default(),
             last_labels: None,
+            label_cache: LabelCache::default(),
             groups: Groups::default(),
             wall: None,
             births: None,

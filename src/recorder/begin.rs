@@ -2,10 +2,10 @@
 
 use super::columns::Columns;
 use super::{Aggregator, Births, Groups, Heap, Taker, Types, Wall, WallSpec};
-use crate::os;
 use crate::sampler::events::Kind;
 use crate::sampler::{Options, Session};
 use profile::{Builder, Column, INTERVAL_COMMENT, Profile, ValueType};
+use sys::os;
 
 /// An aggregator for what is `wanted` and what the session has of it.
 pub fn aggregator(options: &Options, wanted: Types, session: &mut Session) -> Aggregator {

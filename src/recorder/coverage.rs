@@ -3,10 +3,10 @@
 use std::time::{Instant, SystemTime};
 
 use super::Aggregator;
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::events::Kind;
 use crate::sampler::{Session, Target};
+use sys::os;
+use sys::procfs;
 
 /// Most processes whose CPU time is read from `/proc`.
 const MAX_PROCESSES: usize = 1024;

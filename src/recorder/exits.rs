@@ -15,11 +15,11 @@ use rustc_hash::FxHashMap;
 use super::Aggregator;
 use crate::inject::is_unconfined;
 use crate::leaks::{self, Failure, Verdict};
-use crate::os;
-use crate::process::maps::parse_line;
-use crate::process::procfs;
 use crate::sampler::heap::layout::exit::PATIENCE;
 use crate::sampler::heap::{Asked, Exits};
+use sys::maps::parse_line;
+use sys::os;
+use sys::procfs;
 
 /// How long a process waits for prof to see it, at most.
 const LOOK: Duration = Duration::from_millis(1);

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Aggregator;
-use crate::process::image::{Hit, Images, State};
-use crate::process::jit;
 use crate::unwind::{Frame, Place};
 use profile::{MappingId, Profile};
+use sys::image::{Hit, Images, State};
+use sys::jit;
 
 /// The profile of a recording, before symbolization.
 pub struct Aggregated {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{Aggregator, HeapSpec};
 use crate::inject::{Injection, Inside, Library};
-use crate::process::procfs;
 use crate::sampler::Error;
 use crate::sampler::heap::{BYTES, Ring};
+use sys::procfs;
 
 /// How often it is looked whether the process has loaded something.
 const LOOK: Duration = Duration::from_millis(250);
@@ -165,7 +165,7 @@ impl Injected {
 /// What tells binaries that are mapped executable from others: device, inode, and where they are.
 fn binaries(pid: i32) -> Vec<u64> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let lines = maps.lines().filter_map(crate::process::maps::parse_line);
+    let lines = maps.lines().filter_map(sys::maps::parse_line);
     let files = lines.filter(|l| l.executable && l.file.inode != 0);
     files.flat_map(|l| [l.file.device, l.file.inode, l.start]).collect()
 }

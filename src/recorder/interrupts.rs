@@ -14,8 +14,8 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 
-use crate::os;
-use crate::printed::Stderr;
+use sys::os;
+use sys::printed::Stderr;
 
 /// `timeout(1)` and some shells signal a process and then its group, so that one wish for an end
 /// arrives twice.

@@ -30,12 +30,12 @@ pub use interrupts::Interrupts;
 pub use snapshot::snapshot;
 pub use threads::ThreadsSpec;
 
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::bpf::Told;
 use crate::sampler::{Error, Options, Session, SpanType, Stats, Stopped, Target};
 use preloaded::Preloaded;
 use profile::{Column, Diagnostics, Profile, ValueType, WHOLE_MACHINE};
+use sys::os;
+use sys::procfs;
 use threads::Snapshots;
 use tracing::Tracing;
 use watch::Watch;

@@ -11,12 +11,12 @@ use std::time::{Instant, SystemTime};
 use rustc_hash::FxHashSet;
 
 use super::{Aggregator, Recording};
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::{Error, MAX_DUMP, Stacks, Target};
 use profile::{Builder, Diagnostics};
 pub use round::{Round, Seen, Thread};
+use sys::os;
+use sys::procfs;
 
 /// The threads of the target, each once: sample type `threads/count`, with the label `state`.
 ///

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Aggregator;
 use super::snapshot::{Round, Seen, told};
-use crate::process::procfs;
 use crate::sampler::{Target, cgroup_folder, cgroup_processes};
 use profile::Column;
+use sys::procfs;
 
 /// Between two looks where nobody knows how long the recording will last.
 const EVERY: Duration = Duration::from_secs(1);

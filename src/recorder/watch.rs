@@ -4,9 +4,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::Child;
 
 use super::Aggregator;
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::Target;
+use sys::os;
+use sys::procfs;
 
 /// Processes whose end is waited for by descriptor; more are looked at one by one.
 const MAX_DESCRIPTORS: usize = 256;

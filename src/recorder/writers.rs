@@ -6,9 +6,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::process::procfs;
 use crate::sampler::heap::{Shared, Writer};
-use crate::sampler::record::Record;
+use sys::procfs;
+use sys::record::Record;
 
 /// Processes and threads that are known at most.
 const MAX: usize = 1 << 16;

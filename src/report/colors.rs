@@ -5,7 +5,8 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use super::model::{ByState, Frame, Name, STATES};
-use profile::{Profile, is_compilers_file};
+use profile::Profile;
+use sys::jit::file_names::is_compilers_file;
 
 /// What the colour of a box means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -15,7 +15,7 @@ use inferno::flamegraph::{self, Options};
 use super::colors::{self, Scheme};
 use super::model::{Cut, Direction, Name, Node, Tree, View};
 use super::{legend, units};
-use crate::printed::{self, Clean};
+use sys::printed::{self, Clean};
 
 #[cfg(test)]
 mod tests;

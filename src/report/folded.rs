@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use super::model::{Tree, View};
-use crate::printed;
+use sys::printed;
 
 /// A name that cannot be mistaken for two.
 pub fn folded_name(name: &str) -> String {

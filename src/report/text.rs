@@ -133,7 +133,7 @@ fn or_unknown(text: &str) -> String {
 
 /// Text for one line of a terminal.
 pub(super) fn clean(text: &str) -> String {
-    crate::printed::line(text).into_owned()
+    sys::printed::line(text).into_owned()
 }
 
 fn write_columns(out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {

@@ -20,13 +20,13 @@ use super::bpf::filter::Filter;
 use super::definitions::Definitions;
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
-use super::record::{self, Record};
 use super::ring::Ring;
 use super::rings::{Outputs, Rings};
 use super::spans::SpanSet;
 use super::{Error, EventSpec, Options, Refused};
-use crate::os;
-use crate::process::procfs;
+use sys::os;
+use sys::procfs;
+use sys::record::{self, Record};
 
 /// Descriptors that are needed besides those of events.
 const OTHER_FILES: u64 = 128;

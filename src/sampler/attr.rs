@@ -2,11 +2,11 @@
 
 use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag};
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 
 use super::events::{EventSpec, Kind};
-use super::record::Layout;
 use super::{Rate, Stacks};
+use sys::record::Layout;
 
 /// `CLOCK_MONOTONIC` of `clock_gettime(2)`.
 const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
@@ -101,7 +101,7 @@ pub fn ring_owner<'a>(watermark: u32) -> Builder<'a> {
     builder
 }
 
-fn common(attr: &mut sys::perf_event_attr) {
+fn common(attr: &mut abi::perf_event_attr) {
     attr.sample_type = (SampleFlag::IDENTIFIER | SampleFlag::TID | SampleFlag::TIME).bits();
     attr.set_sample_id_all(1);
     attr.set_use_clockid(1);
@@ -208,7 +208,7 @@ pub fn sideband_event<'a>(inherit: bool, features: Features) -> Builder<'a> {
     builder
 }
 
-fn set_stacks(attr: &mut sys::perf_event_attr, stacks: Stacks, features: Features) {
+fn set_stacks(attr: &mut abi::perf_event_attr, stacks: Stacks, features: Features) {
     let dump = match stacks {
         Stacks::None => return,
         Stacks::FramePointer => None,

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use super::tracefs;
-use crate::process::{foreign, procfs};
+use sys::{foreign, procfs};
 
 /// Group of the definitions of a process: its number and when it began stand behind this, since
 /// numbers are used again.

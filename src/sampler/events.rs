@@ -8,7 +8,7 @@ mod probe;
 use std::io;
 
 use perf_event::events::Event;
-use perf_event_open_sys::bindings::{self as sys, perf_event_attr};
+use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::permissions::{Wanted, explain, tracefs_is_mounted, tracepoint_id};
 use super::tracepoint::{Field, Tracepoint};
@@ -93,12 +93,12 @@ pub struct EventSpec {
 impl EventSpec {
     /// The default event where there is a PMU.
     pub fn cycles() -> EventSpec {
-        EventSpec::hardware("cycles", sys::PERF_COUNT_HW_CPU_CYCLES)
+        EventSpec::hardware("cycles", abi::PERF_COUNT_HW_CPU_CYCLES)
     }
 
     /// The default event where there is none.
     pub fn cpu_clock() -> EventSpec {
-        let (type_, config) = (sys::PERF_TYPE_SOFTWARE, sys::PERF_COUNT_SW_CPU_CLOCK);
+        let (type_, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_CPU_CLOCK);
         EventSpec::plain("cpu-clock", Kind::Clock, type_, u64::from(config))
     }
 
@@ -114,9 +114,9 @@ impl EventSpec {
     /// did, without a stack. A thread whose wait is over does not leave its stack as it is to be read
     /// later, so copies are long, but not so long that some hundred of them fill a ring.
     pub fn told_by_programs() -> [EventSpec; 2] {
-        let config = u64::from(sys::PERF_COUNT_SW_BPF_OUTPUT);
+        let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
         [("waits", Kind::Waited), ("ends", Kind::Ended)].map(|(name, kind)| {
-            let spec = EventSpec::plain(name, kind, sys::PERF_TYPE_SOFTWARE, config);
+            let spec = EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, config);
             let stack = kind == Kind::Waited;
             EventSpec { raw: true, anywhere: true, stack, most_dump: 32 << 10, ..spec }
         })
@@ -145,28 +145,28 @@ impl EventSpec {
         let found = Tracepoint::find(system, name)?;
         let field = Some(found.field(field)?);
         let name = format!("{system}:{name}");
-        let spec = EventSpec::plain(&name, kind, sys::PERF_TYPE_TRACEPOINT, found.id);
+        let spec = EventSpec::plain(&name, kind, abi::PERF_TYPE_TRACEPOINT, found.id);
         Ok(EventSpec { raw: true, field, ..spec })
     }
 
     /// The software event, for those who may not use tracepoints.
     pub fn software_switches() -> EventSpec {
-        let config = u64::from(sys::PERF_COUNT_SW_CONTEXT_SWITCHES);
-        EventSpec::plain("context-switches", Kind::Switch, sys::PERF_TYPE_SOFTWARE, config)
+        let config = u64::from(abi::PERF_COUNT_SW_CONTEXT_SWITCHES);
+        EventSpec::plain("context-switches", Kind::Switch, abi::PERF_TYPE_SOFTWARE, config)
     }
 
     /// Never happens, but brings along the records of what processes do.
     pub fn bookkeeping() -> EventSpec {
-        let config = u64::from(sys::PERF_COUNT_SW_DUMMY);
-        let event = EventSpec::plain("dummy", Kind::Software, sys::PERF_TYPE_SOFTWARE, config);
+        let config = u64::from(abi::PERF_COUNT_SW_DUMMY);
+        let event = EventSpec::plain("dummy", Kind::Software, abi::PERF_TYPE_SOFTWARE, config);
         // So that everybody may open it.
         EventSpec { kernel: false, stack: false, ..event }
     }
 
     /// It is [`EventSpec::bookkeeping`].
     pub fn is_bookkeeping(&self) -> bool {
-        let dummy = u64::from(sys::PERF_COUNT_SW_DUMMY);
-        (self.type_, self.config) == (sys::PERF_TYPE_SOFTWARE, dummy)
+        let dummy = u64::from(abi::PERF_COUNT_SW_DUMMY);
+        (self.type_, self.config) == (abi::PERF_TYPE_SOFTWARE, dummy)
     }
 
     /// Nobody asked for its samples: it brings other records along, or tells who starts threads.
@@ -200,7 +200,7 @@ impl EventSpec {
     }
 
     fn hardware(name: &str, config: u32) -> EventSpec {
-        EventSpec::plain(name, Kind::Hardware, sys::PERF_TYPE_HARDWARE, u64::from(config))
+        EventSpec::plain(name, Kind::Hardware, abi::PERF_TYPE_HARDWARE, u64::from(config))
     }
 
     /// Parses one event with its modifiers.
@@ -276,7 +276,7 @@ fn split_modifiers(text: &str) -> (&str, Option<&str>) {
 fn raw_event(name: &str) -> Option<EventSpec> {
     let digits = name.strip_prefix('r').filter(|d| !d.is_empty() && d.len() <= 16)?;
     let config = u64::from_str_radix(digits, 16).ok()?;
-    Some(EventSpec::plain(name, Kind::Hardware, sys::PERF_TYPE_RAW, config))
+    Some(EventSpec::plain(name, Kind::Hardware, abi::PERF_TYPE_RAW, config))
 }
 
 fn named_event(name: &str, text: &str) -> Result<EventSpec, Error> {
@@ -310,7 +310,7 @@ fn tracepoint(system: &str, event: &str, text: &str) -> Result<EventSpec, Error>
         )),
         _ => Error::other(explain(&e, Wanted::Tracefs(text.to_owned()))),
     })?;
-    Ok(EventSpec::plain(text, Kind::Tracepoint, sys::PERF_TYPE_TRACEPOINT, id))
+    Ok(EventSpec::plain(text, Kind::Tracepoint, abi::PERF_TYPE_TRACEPOINT, id))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 use rustc_hash::FxHashSet;
 
 use super::Event;
-use super::record::Record;
-use crate::process::procfs;
+use sys::procfs;
+use sys::record::Record;
 
 /// The processes of a target, kept up to date by the records of births.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl ProcessFilter {
             Event::Other(
                 Record::Fork { pid, .. }
                 | Record::Comm { pid, .. }
-                | Record::Mmap(super::record::Mmap { pid, .. })
+                | Record::Mmap(sys::record::Mmap { pid, .. })
                 | Record::Exit { pid, .. }
                 | Record::Switch { pid, .. },
             ) => self.pids.contains(&pid),

@@ -12,7 +12,7 @@ use perf_event::Counter;
 
 use super::attach;
 use super::ring::Ring;
-use crate::os;
+use sys::os;
 
 /// Work that a thread does.
 struct Work<T> {

@@ -16,7 +16,6 @@ mod grow;
 pub mod heap;
 mod modifiers;
 pub mod permissions;
-pub mod record;
 mod refused;
 pub mod ring;
 pub mod rings;
@@ -139,8 +138,8 @@ pub enum Event<'a> {
         /// What it weighs, in units of the event.
         weight: u64,
         /// The sample.
-        sample: record::Sample<'a>,
+        sample: sys::record::Sample<'a>,
     },
     /// Anything else.
-    Other(record::Record<'a>),
+    Other(sys::record::Record<'a>),
 }

@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 use probe::Event;
 
 use super::bpf::Whose;
@@ -137,9 +137,9 @@ fn whole_machine(facts: &Facts) -> Check {
 
 fn hardware_events(facts: &Facts) -> Check {
     let name = "hardware events";
-    let cycles = u64::from(sys::PERF_COUNT_HW_CPU_CYCLES);
+    let cycles = u64::from(abi::PERF_COUNT_HW_CPU_CYCLES);
     let event = Event {
-        kind: sys::PERF_TYPE_HARDWARE,
+        kind: abi::PERF_TYPE_HARDWARE,
         config: cycles,
         exclude_kernel: true,
         ..Event::cpu_clock()
@@ -163,7 +163,7 @@ fn tracepoints(facts: &Facts) -> Check {
     let tried = "sched:sched_switch";
     match tracepoint_id("sched", "sched_switch") {
         Ok(id) => {
-            let kind = sys::PERF_TYPE_TRACEPOINT;
+            let kind = abi::PERF_TYPE_TRACEPOINT;
             let event = Event { kind, config: id, period: 1, ..Event::cpu_clock() };
             let wanted = Wanted::Tracepoint(tried.into());
             opened(facts, name, event, &format!("{tried} was tried"), &wanted)

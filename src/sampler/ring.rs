@@ -12,7 +12,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
-use super::record::{HEADER, Header, time_of};
+use sys::record::{HEADER, Header, time_of};
 
 /// Size of a page, which precedes the data.
 const PAGE: usize = 4096;

@@ -6,7 +6,7 @@ mod targets;
 
 use std::time::{Duration, Instant};
 
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 
 use super::attach::{Attacher, THINNED, Who};
 use super::attr::{self, Trigger};
@@ -16,14 +16,14 @@ use super::bpf::filter::Filter;
 use super::events::Kind;
 use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
-use super::record::{self, Header, Layout, Record};
 use super::ring::{self, Ring};
 use super::rings::Rings;
 use super::spans::SpanSet;
 use super::{Error, Event, EventSpec, Options, Target};
-use crate::os;
 use hotplug::Hotplug;
 use programs::Programs;
+use sys::os;
+use sys::record::{self, Header, Layout, Record};
 use targets::{attach, cpus, filter, new_attacher};
 
 /// Records newer than this may still be overtaken by older ones of another CPU.
@@ -366,7 +366,7 @@ impl Session {
         let mut samples = 0;
         for ring in self.rings.samples() {
             ring.refresh();
-            ring.scan(|header, _| samples += u32::from(header.kind == sys::PERF_RECORD_SAMPLE));
+            ring.scan(|header, _| samples += u32::from(header.kind == abi::PERF_RECORD_SAMPLE));
         }
         let rate = f64::from(samples) / self.drained.elapsed().as_secs_f64().max(1e-6);
         rate > MOST_SWITCHES || self.rings.samples().iter().any(used(2))
@@ -450,7 +450,7 @@ fn decode<'a>(
     header: Header,
     bytes: &'a [u8],
 ) -> Option<Event<'a>> {
-    if header.kind != sys::PERF_RECORD_SAMPLE {
+    if header.kind != abi::PERF_RECORD_SAMPLE {
         return record::other(header, bytes).map(Event::Other);
     }
     let event = usize::from(attacher.ids.get(&record::sample_id(bytes)?)?.event);

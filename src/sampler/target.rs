@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use crate::process::procfs;
+use sys::procfs;
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

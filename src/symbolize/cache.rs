@@ -19,7 +19,7 @@ pub use key::Key;
 pub use stored::fuzz_kept_names;
 pub use stored::{Merged, Stored};
 
-use crate::os::uid;
+use sys::os::uid;
 
 /// Bytes that all files of a cache may have together, unless `PROF_CACHE_SIZE` says otherwise.
 pub const DEFAULT_SIZE: u64 = 512 << 20;

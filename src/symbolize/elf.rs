@@ -14,15 +14,15 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
-use crate::caught::caught;
 use profile::{StrId, StringTable};
+use sys::catch_panic;
 
 use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};
 use super::plt::Code;
 use super::source::Layer;
 use super::{Options, Why, go, intact, split};
-use crate::process::mapped;
+use sys::mmap;
 
 /// Addresses asked at a time: progress is told in between.
 const BATCH: usize = 512;
@@ -50,19 +50,19 @@ pub fn resolve(
         told.set(told.get() + n);
         done(n);
     };
-    let cut_before = mapped::cut_pages();
+    let cut_before = mmap::cut_pages();
     let plain: Vec<Layer> =
         layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
     // Damaged debug information can make its parser panic; the symbol table may still be good.
-    let answers = caught(|| all_layers(layers, addresses, options, &tell))
+    let answers = catch_panic(|| all_layers(layers, addresses, options, &tell))
         .or_else(|| {
-            let answers = caught(|| all_layers(&plain, addresses, options, &tell))?;
+            let answers = catch_panic(|| all_layers(&plain, addresses, options, &tell))?;
             Some(answers.map(|a| a.doubted(Why::Damaged("it cannot be parsed".into()))))
         })
         .unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into())));
     tell(addresses.len());
     // Names that come from zeros instead of the file would be wrong.
-    if mapped::cut_pages() > cut_before { Err(Why::Cut) } else { answers }
+    if mmap::cut_pages() > cut_before { Err(Why::Cut) } else { answers }
 }
 
 fn all_layers(
@@ -266,7 +266,7 @@ fn forget(symbols: &[Symbolized<'_>], file: &File) {
         _ => None,
     });
     if let (Some(name), Ok(meta)) = (mapped, file.metadata()) {
-        mapped::forget_pages(name.as_bytes(), &meta);
+        mmap::forget_pages(name.as_bytes(), &meta);
     }
 }
 

@@ -9,9 +9,9 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolFlags, elf}
 use super::headers::Headers;
 use super::source::find;
 use super::{Options, Why, demangle};
-use crate::caught::caught;
-use crate::near;
-use crate::process::mapped;
+use sys::catch_panic;
+use sys::mmap;
+use sys::suggest;
 
 /// Most names that are suggested or listed.
 const SHOWN: usize = 5;
@@ -61,7 +61,7 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
     let mut symbols = Vec::new();
     for layer in &found.layers {
         // What a damaged table does to its parser must not end prof.
-        let read = caught(|| read_symbols(&layer.file)).flatten();
+        let read = catch_panic(|| read_symbols(&layer.file)).flatten();
         symbols.extend(read.unwrap_or_default());
     }
     if symbols.is_empty() {
@@ -141,11 +141,11 @@ fn similar(symbols: &[Symbol], name: &str) -> Vec<String> {
         .map(|s| demangle::demangle(&s.name).map_or(Cow::Borrowed(s.name.as_str()), Cow::Owned))
         .collect();
     let names = readable.iter().filter_map(|name| name.split('@').next());
-    near::similar(name, names, SHOWN).into_iter().map(str::to_owned).collect()
+    suggest::similar(name, names, SHOWN).into_iter().map(str::to_owned).collect()
 }
 
 fn read_symbols(file: &File) -> Option<Vec<Symbol>> {
-    let map = mapped::map(file).ok()?;
+    let map = mmap::map(file).ok()?;
     let file = object::File::parse(&*map).ok()?;
     let mut symbols = Vec::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {

@@ -13,8 +13,8 @@ use object::read::elf::{FileHeader, Rela, SectionHeader};
 use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Frame};
-use crate::process::mapped;
 use profile::StrId;
+use sys::mmap;
 
 type Header = FileHeader64<LittleEndian>;
 
@@ -39,7 +39,7 @@ enum Version {
 /// The frames of link-time `addresses` in `file`, as far as its Go table knows them;
 /// `None`: it has none, or one of an unknown kind.
 pub fn resolve(file: &File, addresses: &[u64]) -> Option<Answers> {
-    let map = mapped::map(file).ok()?;
+    let map = mmap::map(file).ok()?;
     let table = read(&map)?;
     let mut answers = Answers::default();
     for &address in addresses {

@@ -10,8 +10,8 @@ use object::read::elf::{
 use object::{Endian, Endianness, FileKind, ReadRef};
 
 use super::{Why, split};
-use crate::process::elf::hex;
-use crate::process::mapped;
+use sys::elf::hex;
+use sys::mmap;
 
 /// A loaded segment: which bytes of the file stand at which addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,14 +180,14 @@ impl<S> Default for DebugSections<'_, S> {
 ///
 /// It cannot be read, or is no intact ELF file.
 pub fn read_headers(file: &File) -> Result<Headers, Why> {
-    let cut_before = mapped::cut_pages();
-    let map = mapped::map(file).map_err(|_| Why::NotElf)?;
+    let cut_before = mmap::cut_pages();
+    let map = mmap::map(file).map_err(|_| Why::NotElf)?;
     let headers = match FileKind::parse(&*map) {
         Ok(FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>>(&map),
         Ok(FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>>(&map),
         _ => Err(Why::NotElf),
     };
-    if mapped::cut_pages() > cut_before { Err(Why::Cut) } else { headers }
+    if mmap::cut_pages() > cut_before { Err(Why::Cut) } else { headers }
 }
 
 fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Why> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
-use crate::process::foreign;
+use sys::foreign;
 
 /// Longest part of a function that is decoded.
 const MAX_BYTES: u64 = 1 << 20;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use super::Why;
 use super::answers::Answers;
-use crate::process::elf::{build_id_in_notes, hex};
+use sys::elf::{build_id_in_notes, hex};
 
 /// Farthest that an address may lie behind its symbol: no kernel function is that long.
 const MAX_DISTANCE: u64 = 1 << 20;

@@ -9,7 +9,7 @@ use liblzma::stream::Stream;
 
 use super::headers::read_headers;
 use super::source::{Candidate, Layer};
-use crate::process::jit::At;
+use sys::jit::At;
 
 /// The symbols of a binary, if it has some that are intact and its own.
 pub fn unpack(binary: &Candidate) -> Option<Layer> {

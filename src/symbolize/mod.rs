@@ -49,8 +49,8 @@ pub use style::{Style, restyle};
 pub use waits::Waits;
 pub use worker::run_if_started as run_if_worker;
 
-use crate::process::jit::Epoch;
 use profile::Profile;
+use sys::jit::Epoch;
 
 /// How to symbolize.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, Symb
 use object::{LittleEndian, SymbolIndex};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::process::mapped;
+use sys::mmap;
 
 type Header = FileHeader64<LittleEndian>;
 type Cache = [u8];
@@ -45,7 +45,7 @@ pub struct Code {
 impl Code {
     /// Reads what a file knows of `addresses`; empty when it is no x86-64 file or has no sections.
     pub fn read(file: &File, addresses: &[u64]) -> Code {
-        let Ok(map) = mapped::map(file) else { return Code::default() };
+        let Ok(map) = mmap::map(file) else { return Code::default() };
         let code = parse(&map, addresses).unwrap_or_default();
         Code { map: Some(map), ..code }
     }

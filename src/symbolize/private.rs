@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::os;
-use crate::process::foreign;
+use sys::foreign;
+use sys::os;
 
 const NO_LINKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 

@@ -5,9 +5,9 @@ mod packages;
 use rustc_hash::FxHashMap;
 
 use super::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
-use crate::os;
 use packages::{Distribution, Package};
-use profile::is_compilers_file;
+use sys::jit::file_names::is_compilers_file;
+use sys::os;
 
 /// What a binary lacks.
 #[derive(Clone, Debug, Default)]

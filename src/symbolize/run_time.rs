@@ -17,12 +17,13 @@ use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Frame};
 use super::{Why, demangle};
-use crate::process::foreign;
-use crate::process::jit::jitdump::{self, LinesAt, Record};
-use crate::process::jit::perf_map::{self, NameAt};
-use crate::process::jit::{At, Mark, Sources, Span, is_as_recorded};
 use lines::Lines;
-use profile::{StrId, number_of_dump};
+use profile::StrId;
+use sys::foreign;
+use sys::jit::file_names::number_of_dump;
+use sys::jit::jitdump::{self, LinesAt, Record};
+use sys::jit::perf_map::{self, NameAt};
+use sys::jit::{At, Mark, Sources, Span, is_as_recorded};
 
 /// Most bytes of a perf map that are read (Node and Java write some megabytes).
 const MAX_MAP: u64 = 1 << 30;

@@ -5,7 +5,7 @@ use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
 
 use super::source::Layer;
-use crate::process::mapped;
+use sys::mmap;
 
 /// Fewest addresses of one file that are worth a thread of their own.
 const MIN_SHARE: usize = 16_384;
@@ -66,7 +66,7 @@ fn unit_of(units: &[(gimli::Range, Unit)], address: u64) -> Unit {
 /// Where the code of each unit lies, in ascending order; `None`: that cannot be told without
 /// unpacking.
 fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
-    let map = mapped::map(&layer.file).ok()?;
+    let map = mmap::map(&layer.file).ok()?;
     let object = object::File::parse(&*map).ok()?;
     let endian = match object.is_little_endian() {
         true => RunTimeEndian::Little,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
 use super::{Options, Why, mini};
-use crate::process::foreign;
-use crate::process::jit::At;
+use sys::foreign;
+use sys::jit::At;
 
 /// A file to ask for names.
 #[derive(Clone, Debug)]

@@ -78,7 +78,7 @@ fn mapping_of(binary: &Path, bias: u64) -> (u64, u64, String) {
     let elf = object::File::parse(&*data).unwrap();
     let code = elf.segments().find(|s| matches!(s.permissions(), p if p.executable())).unwrap();
     let page = |n: u64| n & !4095;
-    let id = elf.build_id().unwrap().map(crate::process::elf::hex).unwrap_or_default();
+    let id = elf.build_id().unwrap().map(sys::elf::hex).unwrap_or_default();
     (page(code.address()) + bias, page(code.file_range().0), id)
 }
 

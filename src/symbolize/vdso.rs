@@ -10,7 +10,7 @@ use profile::{StrId, StringTable};
 
 use super::Why;
 use super::answers::Answers;
-use crate::process::elf::hex;
+use sys::elf::hex;
 
 /// Largest image that is read (it has a few pages).
 const MAX_BYTES: u64 = 1 << 20;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use profile::{LocationId, Mapping, MappingId, Profile, StrId, is_compilers_file, number_of_dump};
+use profile::{LocationId, Mapping, MappingId, Profile, StrId};
+use sys::jit::file_names::{is_compilers_file, number_of_dump};
 
 use super::answers::{Answers, FunctionIndex, StoredWriter, Unwritten};
 use super::cache::{Key, Merged, Stored};
@@ -19,8 +20,8 @@ use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
 use super::worker::{Limits, Worker};
 use super::{Binary, Options, Outcome, Why, demangle, elf, shares};
-use crate::process::foreign;
-use crate::process::jit::{Epoch, Span};
+use sys::foreign;
+use sys::jit::{Epoch, Span};
 
 /// First address of the kernel's half.
 const KERNEL: u64 = 1 << 63;

@@ -4,7 +4,7 @@
 //! file makes them. In a process with limits that costs no more than the names of that file: it is
 //! ended when it exceeds its memory or its time, the reason is kept, and a new one goes on with the
 //! next file. It is handed open files and can ask for further ones by name, which are opened here
-//! (see [`crate::process::foreign`]). Each thread that symbolizes has one such process, and keeps it
+//! (see [`sys::foreign`]). Each thread that symbolizes has one such process, and keeps it
 //! from one file to the next.
 
 mod child;
@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use super::answers::Answers;
 use super::source::Layer;
 use super::{Options, Why};
-use crate::os;
-use crate::process::{foreign, procfs};
 pub use child::{open, run_if_started};
+use sys::os;
+use sys::{foreign, procfs};
 use wire::{Inbox, Kind, Message};
 
 /// CPU time that the names of one file may take, and so much more for each GiB of the file.

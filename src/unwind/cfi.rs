@@ -15,8 +15,8 @@ mod machine;
 
 use super::code::Contexts;
 use super::module::{SectionBytes, Step};
-use crate::caught::caught;
 use machine::Machine;
+use sys::catch_panic;
 
 /// `rax` and `rdx`.
 const AX: u8 = 0;
@@ -147,7 +147,9 @@ impl Tables {
         };
         let hdr = eh_frame_hdr.filter(searchable);
         let (eh_index, eh_whole) = match (&eh_frame, &hdr) {
-            (Some(frame), None) => caught(|| index(&eh_section(frame), &bases)).unwrap_or_default(),
+            (Some(frame), None) => {
+                catch_panic(|| index(&eh_section(frame), &bases)).unwrap_or_default()
+            }
             _ => (Vec::new(), true),
         };
         let eh_frame = eh_frame.map(|frame| (frame, hdr));
@@ -204,7 +206,7 @@ impl Tables {
         address: u64,
         visitor: V,
     ) -> Option<V::Output> {
-        caught(|| self.look_up(context, address, visitor)).flatten()
+        catch_panic(|| self.look_up(context, address, visitor)).flatten()
     }
 
     fn look_up<V: Visitor>(
@@ -221,7 +223,7 @@ impl Tables {
             .debug_index
             .get_or_init(|| {
                 let bytes = load()?;
-                let (index, _) = caught(|| index(&debug_section(&bytes), &self.bases))?;
+                let (index, _) = catch_panic(|| index(&debug_section(&bytes), &self.bases))?;
                 Some((bytes, index))
             })
             .as_ref()?;
@@ -233,7 +235,7 @@ impl Tables {
     /// `.eh_frame` has an entry for the address that cannot be read, or is so damaged that it
     /// may have had one.
     pub fn is_damaged(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
-        caught(|| self.is_damaged_at(context, address)).unwrap_or(true)
+        catch_panic(|| self.is_damaged_at(context, address)).unwrap_or(true)
     }
 
     fn is_damaged_at(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
@@ -257,13 +259,13 @@ impl Tables {
 
     /// Where the function begins that an address lies in, as `.eh_frame` says.
     pub fn start(&self, address: u64) -> Option<u64> {
-        caught(|| self.eh_entry(address).map(|(_, fde)| fde.initial_address())).flatten()
+        catch_panic(|| self.eh_entry(address).map(|(_, fde)| fde.initial_address())).flatten()
     }
 
     /// An entry says that the addresses lie in one function.
     pub fn are_one(&self, a: u64, b: u64) -> bool {
         let in_one = || self.eh_entry(a).is_some_and(|(_, fde)| fde.contains(b));
-        caught(in_one).unwrap_or(false)
+        catch_panic(in_one).unwrap_or(false)
     }
 
     /// `.eh_frame` has an entry for the address.

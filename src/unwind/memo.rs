@@ -7,7 +7,7 @@
 //! compare a word costs a nanosecond or two, a step a hundred.
 
 use super::Frame;
-use crate::sampler::record::Regs;
+use sys::record::Regs;
 
 /// Threads remembered.
 pub const SLOTS: usize = 16;
@@ -68,7 +68,7 @@ pub struct Visited {
 #[derive(Default)]
 struct Last {
     tid: i32,
-    /// [`crate::process::maps::Regions::version`] at that time.
+    /// [`sys::maps::Regions::version`] at that time.
     version: u64,
     /// Outermost frame first.
     steps: Vec<Visited>,

@@ -18,9 +18,9 @@ mod walk;
 
 use std::cell::Cell;
 
-use crate::process::image::{Hit, Images, State};
-use crate::process::maps::Regions;
-use crate::sampler::record::UserStack;
+use sys::image::{Hit, Images, State};
+use sys::maps::Regions;
+use sys::record::UserStack;
 
 use memo::Memo;
 pub use memo::{Kept, SLOTS};

@@ -9,10 +9,10 @@ use gimli::{BaseAddresses, UnwindContext};
 use super::cfi::{BP, Described, Registers, Rule, SP, Saved, Tables};
 use super::code::{self, Between, Contexts, Functions, Leads, Moved, Text};
 use super::go;
-use crate::caught::caught;
-use crate::process::elf::{Section, Segment};
-use crate::process::image::{Bytes, Loaded};
-use crate::sampler::record::Regs;
+use sys::catch_panic;
+use sys::elf::{Section, Segment};
+use sys::image::{Bytes, Loaded};
+use sys::record::Regs;
 
 /// What one step up a stack gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,7 +284,7 @@ impl ModuleUnwinder {
         let text = self.text();
         let functions = self
             .functions
-            .get_or_init(|| caught(|| Functions::new(text, self.entry)).unwrap_or_default());
+            .get_or_init(|| catch_panic(|| Functions::new(text, self.entry)).unwrap_or_default());
         code::File { image: self.image, text, functions, entry: self.entry }
     }
 

@@ -4,9 +4,9 @@
 use super::code::{Between, Leads};
 use super::walk::{Walk, is_run_time_code, module_of};
 use super::{Frame, MAX_FRAMES, Place, Unwinder, locate};
-use crate::process::image::Images;
-use crate::process::maps::Regions;
-use crate::sampler::record::Regs;
+use sys::image::Images;
+use sys::maps::Regions;
+use sys::record::Regs;
 
 /// Only the last few frames are looked at: what the walk found beyond the common frame is dropped,
 /// and it must not be much.

@@ -1,10 +1,10 @@
 //! Walks and chains on made-up stacks.
 
 use super::*;
-use crate::sampler::record::{AllRegs, Chunk, Regs, Rest};
 use proptest::prelude::*;
+use sys::record::{AllRegs, Chunk, Regs, Rest};
 
-use crate::process::maps::Region;
+use sys::maps::Region;
 
 fn world() -> (Regions, Images) {
     let (mut regions, mut images) = (Regions::default(), Images::default());

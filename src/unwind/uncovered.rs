@@ -6,9 +6,9 @@ use super::memo::Reads;
 use super::module::{self, Step};
 use super::walk::{Walk, is_run_time_code, loaded, module_of};
 use super::{Frame, Unwinder, locate};
-use crate::process::image::{Images, State};
-use crate::process::maps::Regions;
-use crate::sampler::record::Regs;
+use sys::image::{Images, State};
+use sys::maps::Regions;
+use sys::record::Regs;
 
 impl Unwinder {
     /// One step up from code without unwind information (assembly, stubs, other compilers), as

@@ -1,5 +1,5 @@
 //! pprof's model in memory: [`Profile`], with interned stacks, labels and strings; the [`Builder`]
-//! that aggregates weighted stacks into it; [`merge`]; and the [`Diagnostics`] that travel with it.
+//! that aggregates weighted stacks into it; [`merge()`]; and the [`Diagnostics`] that travel with it.
 //!
 //! Pure data: nothing here opens a file, reads a clock or prints, and no other crate of prof's is
 //! used. (The builder puts what exceeds its limits into a file that it is given.) The names are those
@@ -12,7 +12,6 @@ mod labels;
 mod limits;
 mod merge;
 mod recent;
-mod run_time;
 mod scale;
 mod spill;
 mod stacks;
@@ -26,7 +25,6 @@ pub use diagnostics::{
 pub use labels::{LIKELY_MUTEX, Label, LabelSetId, LabelTable, LabelValue, UNKNOWN_WAIT};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
-pub use run_time::{is_compilers_file, number_of_dump, number_of_map};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
 

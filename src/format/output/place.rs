@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self as sys, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{self as unix, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 
 use super::temporary::Temporary;
-use crate::os;
+use sys::os;
 
 /// Most symbolic links that are followed, as the kernel does.
 const MAX_LINKS: usize = 40;
@@ -75,10 +75,10 @@ impl Place {
     pub fn temporary(&self) -> io::Result<Temporary> {
         let file = Temporary::create(&self.folder, self.mode)?;
         if let Some((user, group)) = self.owner {
-            sys::fchown(file.file(), Some(user), Some(group))?;
+            unix::fchown(file.file(), Some(user), Some(group))?;
         }
         if self.exact {
-            sys::fchmod(file.file(), Mode::from_raw_mode(self.mode))?;
+            unix::fchmod(file.file(), Mode::from_raw_mode(self.mode))?;
         }
         Ok(file)
     }
@@ -140,9 +140,9 @@ impl Walk {
         }
         let base = self.base.as_ref().map_or(CWD, |(base, _)| base.as_fd());
         let how = OFlags::PATH | OFlags::CLOEXEC;
-        let folder = sys::openat(base, &path, how | OFlags::DIRECTORY, Mode::empty())?;
-        let about_folder = sys::fstat(&folder)?;
-        let existing = match sys::openat(&folder, name, how | OFlags::NOFOLLOW, Mode::empty()) {
+        let folder = unix::openat(base, &path, how | OFlags::DIRECTORY, Mode::empty())?;
+        let about_folder = unix::fstat(&folder)?;
+        let existing = match unix::openat(&folder, name, how | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(file) => Some(file),
             Err(rustix::io::Errno::NOENT) => None,
             Err(e) => return Err(e.into()),
@@ -150,7 +150,7 @@ impl Walk {
         let Some(existing) = existing else {
             return Ok(Step::Found(place(folder, &about_folder, name, shown, None, mode)));
         };
-        let about = sys::fstat(&existing)?;
+        let about = unix::fstat(&existing)?;
         match FileType::from_raw_mode(about.st_mode) {
             FileType::Directory => Err(ErrorKind::IsADirectory.into()),
             FileType::Symlink => {
@@ -158,11 +158,11 @@ impl Walk {
                     return Err(others("a symbolic link"));
                 }
                 // Its links lead to open files and not to names.
-                if sys::fstatfs(&existing)?.f_type == sys::PROC_SUPER_MAGIC {
+                if unix::fstatfs(&existing)?.f_type == unix::PROC_SUPER_MAGIC {
                     let through = PathBuf::from(of_descriptor(&folder)).join(name);
                     return OpenOptions::new().write(true).open(through).map(Step::Through);
                 }
-                let target = sys::readlinkat(&existing, c"", Vec::new())?;
+                let target = unix::readlinkat(&existing, c"", Vec::new())?;
                 let path = PathBuf::from(OsStr::from_bytes(target.as_bytes()));
                 Ok(Step::Link(Walk { base: Some((folder, shown.clone())), path }))
             }
@@ -172,7 +172,7 @@ impl Walk {
             FileType::RegularFile => {
                 // Says whether an existing file may be written to.
                 let how = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                sys::openat(&folder, name, how, Mode::empty())?;
+                unix::openat(&folder, name, how, Mode::empty())?;
                 let found = place(folder, &about_folder, name, shown, Some(&about), mode);
                 Ok(Step::Found(found))
             }

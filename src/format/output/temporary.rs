@@ -9,11 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{self as sys, AtFlags, CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{self as unix, AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::of_descriptor;
-use crate::os;
+use sys::os;
 
 /// Temporary names of a file before it is renamed.
 const PREFIX: &str = ".prof-";
@@ -45,7 +45,7 @@ struct Named {
 impl Drop for Named {
     fn drop(&mut self) {
         // It may have been renamed.
-        let _ = sys::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty());
+        let _ = unix::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty());
     }
 }
 
@@ -54,7 +54,7 @@ impl Temporary {
     pub fn create(folder: &OwnedFd, mode: u32) -> io::Result<Temporary> {
         let mode = Mode::from_raw_mode(mode);
         let how = OFlags::RDWR | OFlags::CLOEXEC;
-        match sys::openat(folder, ".", how | OFlags::TMPFILE, mode) {
+        match unix::openat(folder, ".", how | OFlags::TMPFILE, mode) {
             Ok(file) => Ok(Temporary { file: file.into(), named: None }),
             // The file system, or the kernel, has no such files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
@@ -68,9 +68,9 @@ impl Temporary {
     pub fn with_name(folder: &OwnedFd, mode: Mode) -> io::Result<Temporary> {
         remove_stale(folder);
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (file, name) = with_free_name(|name| sys::openat(folder, name, how, mode))?;
+        let (file, name) = with_free_name(|name| unix::openat(folder, name, how, mode))?;
         // Without locks, its age alone protects it.
-        let _ = sys::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let _ = unix::flock(&file, FlockOperation::NonBlockingLockExclusive);
         let named = Named { folder: folder.try_clone()?, name };
         Ok(Temporary { file: file.into(), named: Some(named) })
     }
@@ -97,7 +97,7 @@ impl Temporary {
             None => {
                 let link = |to: &OsStr| {
                     let from = of_descriptor(&self.file);
-                    sys::linkat(CWD, from, folder, to, AtFlags::SYMLINK_FOLLOW)
+                    unix::linkat(CWD, from, folder, to, AtFlags::SYMLINK_FOLLOW)
                 };
                 match link(name) {
                     Ok(()) => return Ok(()),
@@ -106,12 +106,12 @@ impl Temporary {
                 }
                 remove_stale(folder);
                 // For the moment until it is renamed.
-                let _ = sys::flock(&self.file, FlockOperation::NonBlockingLockExclusive);
+                let _ = unix::flock(&self.file, FlockOperation::NonBlockingLockExclusive);
                 let ((), name) = with_free_name(|name| link(OsStr::new(name)))?;
                 Named { folder: folder.try_clone()?, name }
             }
         };
-        Ok(sys::renameat(&named.folder, named.name.as_str(), folder, name)?)
+        Ok(unix::renameat(&named.folder, named.name.as_str(), folder, name)?)
     }
 }
 
@@ -144,12 +144,12 @@ pub fn remove_stale(folder: &OwnedFd) {
 
 fn remove_if_stale(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(sys::openat(folder, name, how, Mode::empty())?);
+    let file = File::from(unix::openat(folder, name, how, Mode::empty())?);
     let about = file.metadata()?;
     let age = SystemTime::now().duration_since(about.modified()?).unwrap_or_default();
     if about.is_file() && about.uid() == os::uid() && age > STALE {
-        sys::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
-        sys::unlinkat(folder, name, AtFlags::empty())?;
+        unix::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
+        unix::unlinkat(folder, name, AtFlags::empty())?;
     }
     Ok(())
 }

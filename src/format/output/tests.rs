@@ -53,7 +53,7 @@ fn only_the_user_may_read_a_new_profile() {
     fs::write(&other, "").unwrap();
     let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&ours), 0o600);
-    let root = crate::os::uid() == 0;
+    let root = sys::os::uid() == 0;
     assert_eq!(mode(&drawing), if root { 0o600 } else { mode(&other) });
 }
 

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Aggregator, Innermost};
 use crate::sampler::Field;
-use crate::sampler::record::{Record, Sample};
 use profile::{Column, LabelSetId, LocationId};
+use sys::record::{Record, Sample};
 
 /// Most threads that are told from which stack they come, while they live.
 const MAX_ALIVE: usize = 1 << 16;

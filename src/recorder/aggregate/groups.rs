@@ -4,8 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use super::Aggregator;
-use crate::sampler::record::{GroupCounts, Sample};
 use profile::Column;
+use sys::record::{GroupCounts, Sample};
 
 /// What was counted by the last sample of each thread.
 #[derive(Debug, Default)]

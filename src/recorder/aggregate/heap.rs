@@ -6,11 +6,12 @@ use super::{Aggregator, Scratch};
 use crate::recorder::exits::Looked;
 use crate::recorder::heap::{Allocated, Heap};
 use crate::recorder::writers::Writers;
+use crate::sampler::Stacks;
 use crate::sampler::heap::{Allocation, Record, Shared};
-use crate::sampler::record::{Sample, UserStack};
-use crate::sampler::{Stacks, record};
 use crate::unwind::Frame;
 use profile::LocationId;
+use sys::record;
+use sys::record::{Sample, UserStack};
 
 /// Processes whose functions that call the allocator are known at most.
 const MAX_PROCESSES: usize = 4096;

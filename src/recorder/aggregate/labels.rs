@@ -1,5 +1,7 @@
 //! The labels of samples.
 
+use rustc_hash::FxHashMap;
+
 use super::{Aggregator, ThreadState};
 use profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable};
 
@@ -30,6 +32,40 @@ impl Keys {
     }
 }
 
+/// Sets of labels of a thread: without a state, and one for each state.
+const SETS: usize = 1 + ThreadState::COUNT;
+
+/// Most threads whose sets of labels are kept. Threads that have ended are not looked for: beyond
+/// this, all are made again as they are needed.
+const MAX_THREADS: usize = 1 << 16;
+
+/// The labels of threads, once they have been made.
+#[derive(Default)]
+pub(super) struct LabelCache {
+    threads: FxHashMap<i32, Cached>,
+}
+
+struct Cached {
+    /// [`Thread::version`](sys::processes::Thread::version) at that time.
+    version: u64,
+    sets: [Option<LabelSetId>; SETS],
+}
+
+impl LabelCache {
+    /// The place of one of a thread's sets; empty if the thread has changed since.
+    fn slot(&mut self, tid: i32, version: u64, set: usize) -> &mut Option<LabelSetId> {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
+            self.threads.clear();
+        }
+        let cached =
+            self.threads.entry(tid).or_insert_with(|| Cached { version, sets: [None; SETS] });
+        if cached.version != version {
+            *cached = Cached { version, sets: [None; SETS] };
+        }
+        &mut cached.sets[set]
+    }
+}
+
 impl Aggregator {
     pub(super) fn labels(&mut self, pid: i32, tid: i32) -> LabelSetId {
         match self.last_labels {
@@ -48,12 +84,14 @@ impl Aggregator {
         tid: i32,
         state: Option<ThreadState>,
     ) -> LabelSetId {
-        let kind = state.map_or(0, |s| s as usize + 1);
-        if let Some(labels) = self.table.thread_mut(pid, tid).labels[kind] {
+        let set = state.map_or(0, |s| s as usize + 1);
+        let thread = self.table.thread_mut(pid, tid);
+        let slot = self.label_cache.slot(tid, thread.version, set);
+        if let Some(labels) = *slot {
             return labels;
         }
         let detail = self.builder.detail();
-        let thread = self.table.thread_mut(pid, tid).name.clone();
+        let thread = thread.name.clone();
         let name = self.table.process(pid).name.clone();
         let cgroup = self.table.cgroup(pid);
         let container = cgroup.container.as_ref().map(|c| self.table.container(pid, c));
@@ -85,7 +123,7 @@ impl Aggregator {
             }
         }
         let id = profile.labels.intern(&set);
-        self.table.thread_mut(pid, tid).labels[kind] = Some(id);
+        *slot = Some(id);
         id
     }
 }

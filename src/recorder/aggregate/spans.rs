@@ -12,12 +12,12 @@ use rustc_hash::FxHashMap;
 
 use super::Aggregator;
 use super::held::Held;
-use crate::process::procfs;
 use crate::sampler::SpanType;
-use crate::sampler::record::{Record, Sample};
 use crate::sampler::spans::{Key, Mark, SpanSet, Tag, TagValue, Tags};
 use calls::Told;
 use profile::{Column, Label, LabelSetId, LabelValue};
+use sys::procfs;
+use sys::record::{Record, Sample};
 
 /// Most spans of a type that are open at once; and most objects that somebody has let others go on
 /// with lately.

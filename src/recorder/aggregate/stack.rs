@@ -2,9 +2,9 @@
 
 use super::{Aggregator, Innermost, Scratch};
 use crate::sampler::Stacks;
-use crate::sampler::record::{Sample, UserStack};
 use crate::unwind::{self, Frame, StackEnd};
 use profile::LocationId;
+use sys::record::{Sample, UserStack};
 
 impl Scratch {
     /// The call chain of a sample.

@@ -16,6 +16,9 @@ pub enum ThreadState {
 }
 
 impl ThreadState {
+    /// How many states there are.
+    pub const COUNT: usize = 5;
+
     /// As the label says it.
     pub fn name(self) -> &'static str {
         match self {

@@ -12,12 +12,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::estimates::{Known, Twins};
 use super::held::Held;
 use super::{Aggregator, Shares, ThreadState};
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::Field;
 use crate::sampler::bpf::waits::{Last, Times};
-use crate::sampler::record::{Record, Sample};
 use profile::{Column, LabelSetId};
+use sys::os;
+use sys::procfs;
+use sys::record::{Record, Sample};
 
 /// What a thread does since when.
 struct Thread {

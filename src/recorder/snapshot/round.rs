@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use crate::process::procfs;
 use crate::recorder::aggregate::Asleep;
 use crate::recorder::{Aggregator, ThreadState};
 use crate::sampler::{Error, Event, EventSpec, MAX_DUMP, Options, Rate, Session, Stacks, Target};
 use profile::Column;
+use sys::procfs;
 
 /// The clock that samples threads that run, in nanoseconds.
 const PERIOD: u64 = 100_000;

@@ -5,7 +5,6 @@ use std::io;
 use perf_event::Counter;
 
 use super::{Attacher, THINNED, set_filter};
-use crate::process::procfs;
 use crate::sampler::attr::{
     SHORTEST_CLOCK, Start, Trigger, sampling_event, sideband_event, trigger,
 };
@@ -14,6 +13,7 @@ use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::refused::{is_denied, is_invalid, is_missing};
 use crate::sampler::spans::{Scope, SpanSet, SpanType};
 use crate::sampler::{Error, EventSpec, Options, Rate, Refused, Target};
+use sys::procfs;
 
 impl Attacher {
     pub(super) fn resolve_events(&mut self) -> Result<(), Error> {

@@ -10,9 +10,9 @@ use super::btf::Btf;
 use super::members::{Fields, Members, Whose};
 use super::number;
 use super::steps::{self, control};
-use super::sys::{Map, MapKind, Programs};
-use crate::process::procfs;
+use super::syscall::{Map, MapKind, Programs};
 use programs::Writer;
+use sys::procfs;
 
 /// Most threads whose calls are timed.
 const MAX_THREADS: u32 = 1 << 17;

@@ -19,12 +19,12 @@ use perf_event_open_sys::ioctls;
 use super::btf::Btf;
 use super::filter::Filter;
 use super::number;
-use super::sys::{self, Map, MapKind};
-use crate::process::procfs;
-use crate::sampler::record::{Chunk, Rest, Sample, UserStack};
+use super::syscall::{self, Map, MapKind};
 use program::{Kernel, LoopEnd, Writer};
 use ring::{Ring, State};
 pub use session::DeepStacks;
+use sys::procfs;
+use sys::record::{Chunk, Rest, Sample, UserStack};
 
 /// Bytes of a stack in one record of the ring.
 const CHUNK: u32 = 32 << 10;
@@ -187,8 +187,9 @@ impl Deep {
             Some(at) => at,
             None => {
                 let processes = of.map(Filter::processes);
-                let load =
-                    |end| sys::load_for_samples("prof_deep", &self.program(dump, processes, end));
+                let load = |end| {
+                    syscall::load_for_samples("prof_deep", &self.program(dump, processes, end))
+                };
                 let program = load(LoopEnd::MayGoto).or_else(|_| load(LoopEnd::Counter))?;
                 self.programs.push((dump, program));
                 self.programs.len() - 1
@@ -327,7 +328,7 @@ impl Deep {
 pub fn check() -> io::Result<()> {
     let deep = Deep::new(DEEPEST)?;
     let load = |end| {
-        sys::load_for_samples("prof_deep", &deep.program(crate::sampler::MAX_DUMP, None, end))
+        syscall::load_for_samples("prof_deep", &deep.program(crate::sampler::MAX_DUMP, None, end))
             .map(drop)
     };
     load(LoopEnd::MayGoto).or_else(|_| load(LoopEnd::Counter))

@@ -16,7 +16,7 @@ use perf_event_open_sys::ioctls;
 use super::btf::Btf;
 use super::code::{Code, Helper, If, Op, Reg, Size};
 use super::steps::{self, KEY};
-use super::sys::{self, Map, MapKind, Programs};
+use super::syscall::{self, Map, MapKind, Programs};
 
 use Reg::{R0, R1, R2, R6, R10};
 
@@ -56,7 +56,7 @@ impl Filter {
         processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
         let births = is_born(&processes, kernel.field("task_struct", &["tgid"])?);
         let mut births = Programs::load(kernel, &[("sched_process_fork", births)])?;
-        let program = sys::load_for_samples("prof_filter", &alone(&processes))?;
+        let program = syscall::load_for_samples("prof_filter", &alone(&processes))?;
         births.attach()?;
         Ok(Filter { processes, _births: births, program })
     }

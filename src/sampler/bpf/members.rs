@@ -6,7 +6,7 @@ use std::io;
 use super::btf::Btf;
 use super::code::{Code, Helper, If, Reg, Size};
 use super::steps::{self, CONTEXT, KEY};
-use super::sys::Map;
+use super::syscall::Map;
 
 use Reg::{R0, R1, R6, R8, R10};
 

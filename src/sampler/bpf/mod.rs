@@ -13,7 +13,7 @@ pub mod filter;
 mod members;
 mod steps;
 pub mod stop;
-mod sys;
+mod syscall;
 pub mod waits;
 
 pub use members::Whose;

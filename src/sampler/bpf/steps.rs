@@ -2,8 +2,8 @@
 
 use super::code::{Code, Helper, If, Label, Op, Reg, Size};
 use super::number;
-use super::sys::Map;
-use crate::process::procfs;
+use super::syscall::Map;
+use sys::procfs;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R10};
 

@@ -21,7 +21,7 @@ use memmap2::MmapRaw;
 use super::btf::Btf;
 use super::code::{Code, Helper, If, Label, Op, Reg, Size};
 use super::steps::{self, KEY};
-use super::sys::{Map, MapKind, Programs, load_for_samples};
+use super::syscall::{Map, MapKind, Programs, load_for_samples};
 use crate::sampler::stops;
 
 use Reg::{R0, R1, R2, R6, R7, R8, R9, R10};
@@ -281,7 +281,7 @@ mod tests {
     /// The kernel takes the programs, where this user may load any.
     #[test]
     fn the_kernel_accepts_the_programs() {
-        if crate::os::uid() != 0 || super::super::btf::Btf::of_kernel().is_err() {
+        if sys::os::uid() != 0 || super::super::btf::Btf::of_kernel().is_err() {
             eprintln!("skipped: programs are for root, on a kernel that describes its types");
             return;
         }
@@ -297,7 +297,7 @@ mod tests {
         // It is not traced, so it is only seen; its calls come back.
         while stopper.near().is_none() {
             assert!(began.elapsed().as_secs() < 20, "never seen");
-            std::hint::black_box(crate::os::uid());
+            std::hint::black_box(sys::os::uid());
         }
         drop(watched);
         stopper.end();

@@ -14,10 +14,10 @@ use super::btf::Btf;
 use super::members::{Fields, Members, Whose};
 use super::number;
 use super::steps::{self, control};
-use super::sys::{Map, MapKind, Programs};
-use crate::os;
-use crate::process::procfs;
+use super::syscall::{Map, MapKind, Programs};
 use programs::Writer;
+use sys::os;
+use sys::procfs;
 
 /// Most threads whose time is added up.
 const MAX_THREADS: u32 = 1 << 17;

@@ -2,59 +2,59 @@
 
 use std::fs;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 
 use super::{EventSpec, Kind};
-use crate::near::nearest;
+use sys::suggest::nearest;
 
 /// Events of any CPU's counters (`perf_event_open(2)`, `PERF_TYPE_HARDWARE`).
 pub const HARDWARE: &[(&[&str], u32)] = &[
-    (&["cycles", "cpu-cycles"], sys::PERF_COUNT_HW_CPU_CYCLES),
-    (&["instructions"], sys::PERF_COUNT_HW_INSTRUCTIONS),
-    (&["cache-references"], sys::PERF_COUNT_HW_CACHE_REFERENCES),
-    (&["cache-misses"], sys::PERF_COUNT_HW_CACHE_MISSES),
-    (&["branches", "branch-instructions"], sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
-    (&["branch-misses"], sys::PERF_COUNT_HW_BRANCH_MISSES),
-    (&["bus-cycles"], sys::PERF_COUNT_HW_BUS_CYCLES),
+    (&["cycles", "cpu-cycles"], abi::PERF_COUNT_HW_CPU_CYCLES),
+    (&["instructions"], abi::PERF_COUNT_HW_INSTRUCTIONS),
+    (&["cache-references"], abi::PERF_COUNT_HW_CACHE_REFERENCES),
+    (&["cache-misses"], abi::PERF_COUNT_HW_CACHE_MISSES),
+    (&["branches", "branch-instructions"], abi::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
+    (&["branch-misses"], abi::PERF_COUNT_HW_BRANCH_MISSES),
+    (&["bus-cycles"], abi::PERF_COUNT_HW_BUS_CYCLES),
     (
         &["stalled-cycles-frontend", "idle-cycles-frontend"],
-        sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
+        abi::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
     ),
-    (&["stalled-cycles-backend", "idle-cycles-backend"], sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
-    (&["ref-cycles"], sys::PERF_COUNT_HW_REF_CPU_CYCLES),
+    (&["stalled-cycles-backend", "idle-cycles-backend"], abi::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+    (&["ref-cycles"], abi::PERF_COUNT_HW_REF_CPU_CYCLES),
 ];
 
 /// Events that the kernel counts itself.
 pub const SOFTWARE: &[(&[&str], u32)] = &[
-    (&["cpu-clock"], sys::PERF_COUNT_SW_CPU_CLOCK),
-    (&["task-clock"], sys::PERF_COUNT_SW_TASK_CLOCK),
-    (&["page-faults", "faults"], sys::PERF_COUNT_SW_PAGE_FAULTS),
-    (&["context-switches", "cs"], sys::PERF_COUNT_SW_CONTEXT_SWITCHES),
-    (&["cpu-migrations", "migrations"], sys::PERF_COUNT_SW_CPU_MIGRATIONS),
-    (&["minor-faults"], sys::PERF_COUNT_SW_PAGE_FAULTS_MIN),
-    (&["major-faults"], sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
-    (&["alignment-faults"], sys::PERF_COUNT_SW_ALIGNMENT_FAULTS),
-    (&["emulation-faults"], sys::PERF_COUNT_SW_EMULATION_FAULTS),
-    (&["cgroup-switches"], sys::PERF_COUNT_SW_CGROUP_SWITCHES),
+    (&["cpu-clock"], abi::PERF_COUNT_SW_CPU_CLOCK),
+    (&["task-clock"], abi::PERF_COUNT_SW_TASK_CLOCK),
+    (&["page-faults", "faults"], abi::PERF_COUNT_SW_PAGE_FAULTS),
+    (&["context-switches", "cs"], abi::PERF_COUNT_SW_CONTEXT_SWITCHES),
+    (&["cpu-migrations", "migrations"], abi::PERF_COUNT_SW_CPU_MIGRATIONS),
+    (&["minor-faults"], abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
+    (&["major-faults"], abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
+    (&["alignment-faults"], abi::PERF_COUNT_SW_ALIGNMENT_FAULTS),
+    (&["emulation-faults"], abi::PERF_COUNT_SW_EMULATION_FAULTS),
+    (&["cgroup-switches"], abi::PERF_COUNT_SW_CGROUP_SWITCHES),
 ];
 
 const CACHES: &[(&str, u32)] = &[
-    ("L1-dcache", sys::PERF_COUNT_HW_CACHE_L1D),
-    ("L1-icache", sys::PERF_COUNT_HW_CACHE_L1I),
-    ("LLC", sys::PERF_COUNT_HW_CACHE_LL),
-    ("dTLB", sys::PERF_COUNT_HW_CACHE_DTLB),
-    ("iTLB", sys::PERF_COUNT_HW_CACHE_ITLB),
-    ("branch", sys::PERF_COUNT_HW_CACHE_BPU),
-    ("node", sys::PERF_COUNT_HW_CACHE_NODE),
+    ("L1-dcache", abi::PERF_COUNT_HW_CACHE_L1D),
+    ("L1-icache", abi::PERF_COUNT_HW_CACHE_L1I),
+    ("LLC", abi::PERF_COUNT_HW_CACHE_LL),
+    ("dTLB", abi::PERF_COUNT_HW_CACHE_DTLB),
+    ("iTLB", abi::PERF_COUNT_HW_CACHE_ITLB),
+    ("branch", abi::PERF_COUNT_HW_CACHE_BPU),
+    ("node", abi::PERF_COUNT_HW_CACHE_NODE),
 ];
 
 const CACHE_OPS: &[(&str, u32, u32)] = &[
-    ("loads", sys::PERF_COUNT_HW_CACHE_OP_READ, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
-    ("load-misses", sys::PERF_COUNT_HW_CACHE_OP_READ, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
-    ("stores", sys::PERF_COUNT_HW_CACHE_OP_WRITE, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
-    ("store-misses", sys::PERF_COUNT_HW_CACHE_OP_WRITE, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
-    ("prefetches", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
-    ("prefetch-misses", sys::PERF_COUNT_HW_CACHE_OP_PREFETCH, sys::PERF_COUNT_HW_CACHE_RESULT_MISS),
+    ("loads", abi::PERF_COUNT_HW_CACHE_OP_READ, abi::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    ("load-misses", abi::PERF_COUNT_HW_CACHE_OP_READ, abi::PERF_COUNT_HW_CACHE_RESULT_MISS),
+    ("stores", abi::PERF_COUNT_HW_CACHE_OP_WRITE, abi::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    ("store-misses", abi::PERF_COUNT_HW_CACHE_OP_WRITE, abi::PERF_COUNT_HW_CACHE_RESULT_MISS),
+    ("prefetches", abi::PERF_COUNT_HW_CACHE_OP_PREFETCH, abi::PERF_COUNT_HW_CACHE_RESULT_ACCESS),
+    ("prefetch-misses", abi::PERF_COUNT_HW_CACHE_OP_PREFETCH, abi::PERF_COUNT_HW_CACHE_RESULT_MISS),
 ];
 
 /// Names that mean the same on any CPU, and what they stand for here.
@@ -95,7 +95,7 @@ pub fn find(name: &str) -> Option<EventSpec> {
     if let Some(config) = find(SOFTWARE) {
         let clock = matches!(name, "cpu-clock" | "task-clock");
         let kind = if clock { Kind::Clock } else { Kind::Software };
-        return Some(EventSpec::plain(name, kind, sys::PERF_TYPE_SOFTWARE, u64::from(config)));
+        return Some(EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, u64::from(config)));
     }
     if let Some((_, generic)) = GENERIC.iter().find(|(n, _)| *n == name) {
         return Some(EventSpec { name: name.to_owned(), ..generic.resolve() });
@@ -109,7 +109,7 @@ fn cache(name: &str) -> Option<EventSpec> {
         .find_map(|(cache, id)| Some((id, name.strip_prefix(cache)?.strip_prefix('-')?)))?;
     let (_, op, result) = CACHE_OPS.iter().find(|(op, ..)| *op == rest)?;
     let config = u64::from(cache | (op << 8) | (result << 16));
-    Some(EventSpec::plain(name, Kind::Hardware, sys::PERF_TYPE_HW_CACHE, config))
+    Some(EventSpec::plain(name, Kind::Hardware, abi::PERF_TYPE_HW_CACHE, config))
 }
 
 impl Generic {
@@ -156,12 +156,12 @@ fn l2_misses(cpuinfo: &str) -> Option<EventSpec> {
     let number = |name: &str| field(name)?.parse::<u32>().ok();
     match (field("vendor_id")?, number("cpu family")?, number("model")?) {
         ("GenuineIntel", 6, model) if L2_RQSTS_MISS.iter().any(|&m| u32::from(m) == model) => {
-            Some(EventSpec::plain("l2-misses", Kind::Hardware, sys::PERF_TYPE_RAW, 0x3f24))
+            Some(EventSpec::plain("l2-misses", Kind::Hardware, abi::PERF_TYPE_RAW, 0x3f24))
         }
         // Zen's generic cache misses are those of the second level, event 0x64 with mask 0x09
         // (`amd_zen1_perfmon_event_map` in arch/x86/events/amd/core.c).
         ("AuthenticAMD", 0x17.., _) => {
-            Some(EventSpec::hardware("l2-misses", sys::PERF_COUNT_HW_CACHE_MISSES))
+            Some(EventSpec::hardware("l2-misses", abi::PERF_COUNT_HW_CACHE_MISSES))
         }
         _ => None,
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn generic_names_are_events_of_the_cpu() {
         let of = |name: &str| find(name).map(|e| (e.kind, e.type_, e.config));
-        let cache = |config| Some((Kind::Hardware, sys::PERF_TYPE_HW_CACHE, config));
+        let cache = |config| Some((Kind::Hardware, abi::PERF_TYPE_HW_CACHE, config));
         assert_eq!(of("l1-misses"), cache(0x1_0000));
         assert_eq!(of("llc-misses"), cache(0x1_0002));
         assert_eq!(of("dtlb-misses"), cache(0x1_0003));
@@ -202,8 +202,8 @@ mod tests {
             );
             l2_misses(&text).map(|e| (e.type_, e.config))
         };
-        assert_eq!(cpu("GenuineIntel", 6, 0x55), Some((sys::PERF_TYPE_RAW, 0x3f24)));
-        assert_eq!(cpu("AuthenticAMD", 0x19, 1), Some((sys::PERF_TYPE_HARDWARE, 3)));
+        assert_eq!(cpu("GenuineIntel", 6, 0x55), Some((abi::PERF_TYPE_RAW, 0x3f24)));
+        assert_eq!(cpu("AuthenticAMD", 0x19, 1), Some((abi::PERF_TYPE_HARDWARE, 3)));
         assert_eq!(cpu("AuthenticAMD", 0x10, 1), None);
         assert_eq!(cpu("GenuineIntel", 6, 0x5c), None, "an Atom");
         assert_eq!(l2_misses(""), None);

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use perf_event_open_sys::bindings::{self as sys, perf_event_attr};
+use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::{EventSpec, Kind};
 use crate::sampler::Error;
@@ -59,7 +59,7 @@ impl EventSpec {
             returns: self.config & RETURN != 0,
             counter: self.config >> COUNTER_SHIFT,
         })?;
-        (self.type_, self.config, self.probe) = (sys::PERF_TYPE_TRACEPOINT, config, None);
+        (self.type_, self.config, self.probe) = (abi::PERF_TYPE_TRACEPOINT, config, None);
         Ok(())
     }
 

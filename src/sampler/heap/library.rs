@@ -15,9 +15,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::Ring;
 use super::layout::VARIABLE;
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::Error;
+use sys::os;
+use sys::procfs;
 
 /// The library, see `src/preload/`.
 pub const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libprof_heap.so"));

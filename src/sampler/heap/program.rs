@@ -10,8 +10,8 @@ use object::LittleEndian;
 use object::elf::{EM_X86_64, FileHeader32, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::os;
-use crate::process::foreign;
+use sys::foreign;
+use sys::os;
 
 /// Scripts name their interpreter, which may be a script, too; the kernel goes so far.
 const SCRIPTS: usize = 4;

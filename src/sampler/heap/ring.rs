@@ -28,7 +28,7 @@ use self::stacks::{Stacks, time_at};
 use self::times::{Look, Mark, Times};
 use super::layout::granule;
 use super::layout::{FILE_SIZE, FREES, GRANULES, Header, MAGIC};
-use crate::os;
+use sys::os;
 
 /// From this interval on, a quarter of the ring is used, and up to the half of that before the
 /// interval is raised; below, where each allocation may be wanted, all and up to three quarters.

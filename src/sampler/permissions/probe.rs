@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 
 /// An event to try, never enabled.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,8 @@ impl Event {
     /// The software clock on this process, kernel included.
     pub fn cpu_clock() -> Event {
         Event {
-            kind: sys::PERF_TYPE_SOFTWARE,
-            config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
+            kind: abi::PERF_TYPE_SOFTWARE,
+            config: u64::from(abi::PERF_COUNT_SW_CPU_CLOCK),
             period: 10_000_000,
             pid: 0,
             cpu: -1,
@@ -38,17 +38,17 @@ impl Event {
     ///
     /// Those of `perf_event_open(2)`.
     pub fn open(&self) -> io::Result<File> {
-        let mut attr = sys::perf_event_attr::default();
+        let mut attr = abi::perf_event_attr::default();
         attr.type_ = self.kind;
-        attr.size = size_of::<sys::perf_event_attr>() as u32;
+        attr.size = size_of::<abi::perf_event_attr>() as u32;
         attr.config = self.config;
-        attr.sample_type = u64::from(sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_CALLCHAIN);
+        attr.sample_type = u64::from(abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_CALLCHAIN);
         attr.__bindgen_anon_1.sample_period = self.period;
         attr.set_disabled(1);
         attr.set_exclude_hv(1);
         attr.set_exclude_kernel(self.exclude_kernel.into());
         attr.set_exclude_callchain_kernel(self.exclude_kernel.into());
-        let flags = u64::from(sys::PERF_FLAG_FD_CLOEXEC);
+        let flags = u64::from(abi::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: `attr` is a valid attribute of the size it states, and outlives the call.
         let fd = unsafe {
             perf_event_open_sys::perf_event_open(&mut attr, self.pid, self.cpu, -1, flags as _)

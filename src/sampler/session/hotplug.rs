@@ -3,8 +3,8 @@
 use std::fs::File;
 
 use super::Session;
-use crate::process::procfs;
 use crate::sampler::{Options, Target};
+use sys::procfs;
 
 /// Which CPUs are there.
 pub struct Hotplug {

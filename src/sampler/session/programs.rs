@@ -5,8 +5,6 @@ use std::io;
 use rustc_hash::FxHashSet;
 
 use super::{Session, explain};
-use crate::os;
-use crate::process::procfs;
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::calls::{Calls, Open, Sum, Which};
@@ -16,6 +14,8 @@ use crate::sampler::events::Kind;
 use crate::sampler::permissions::Wanted;
 use crate::sampler::ring::Ring;
 use crate::sampler::{Error, Options, SpanType, Target};
+use sys::os;
+use sys::procfs;
 
 /// So many threads are looked up without a pause.
 const AT_ONCE: usize = 256;

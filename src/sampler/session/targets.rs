@@ -1,6 +1,5 @@
 //! Which CPUs are sampled, and how a session's events get on its target.
 
-use crate::process::procfs;
 use crate::sampler::attach::{Attacher, Who};
 use crate::sampler::bpf::Told;
 use crate::sampler::bpf::filter::Filter;
@@ -9,6 +8,7 @@ use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::rings::Rings;
 use crate::sampler::{Error, Options, Rate, Target, target};
+use sys::procfs;
 
 use super::CPU_WIDE_PERIOD;
 

@@ -2,8 +2,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::process::procfs;
 use crate::sampler::{Rate, Stacks};
+use sys::procfs;
 
 /// Killed at the end of a test.
 struct Busy(Child);

@@ -11,15 +11,15 @@ mod syscalls;
 
 use std::io;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 
 use super::bpf::Told;
 use super::bpf::calls::Call;
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
-use super::record::Sample;
 use super::tracepoint::Tracepoint;
 use super::{Error, EventSpec};
+use sys::record::Sample;
 
 /// The labels of a call that programs in the kernel have told of.
 pub fn tags_of_call(of: SpanType, call: &Call) -> Tags {
@@ -221,7 +221,7 @@ fn event(
     };
     let found = Tracepoint::find(system, name).map_err(refused)?;
     let read = reader(&found).map_err(refused)?;
-    let spec = EventSpec::plain(&full, Kind::Span, sys::PERF_TYPE_TRACEPOINT, found.id);
+    let spec = EventSpec::plain(&full, Kind::Span, abi::PERF_TYPE_TRACEPOINT, found.id);
     Ok(SpanEvent {
         spec: EventSpec {
             raw: true,
@@ -245,8 +245,8 @@ fn ending(
 
 /// The event to which programs in the kernel write of system calls that are over.
 fn told(of: SpanType) -> SpanEvent {
-    let config = u64::from(sys::PERF_COUNT_SW_BPF_OUTPUT);
-    let spec = EventSpec::plain(of.told_event(), Kind::Span, sys::PERF_TYPE_SOFTWARE, config);
+    let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
+    let spec = EventSpec::plain(of.told_event(), Kind::Span, abi::PERF_TYPE_SOFTWARE, config);
     let spec = EventSpec { raw: true, anywhere: true, most_dump: TOLD_DUMP, ..spec };
     SpanEvent { spec, read: Box::new(|sample| Call::parse(sample.raw).map(Mark::Call)) }
 }

@@ -7,7 +7,7 @@ use super::{
     Error, Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
 };
 use crate::sampler::bpf::calls::{Call, MARKED};
-use crate::sampler::record::UserStack;
+use sys::record::UserStack;
 
 /// The events.
 pub fn events(of: &Scope) -> Result<Vec<SpanEvent>, Error> {

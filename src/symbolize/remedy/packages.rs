@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::os;
+use sys::os;
 
 /// A package of dpkg's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use rustc_hash::FxHashMap;
 
 use super::{Code, Found};
-use crate::process::jit::jitdump::{self, LineEntry};
-use crate::process::jit::perf_map::NameAt;
+use sys::jit::jitdump::{self, LineEntry};
+use sys::jit::perf_map::NameAt;
 
 /// The source lines of what was found in a jitdump.
 #[derive(Default)]

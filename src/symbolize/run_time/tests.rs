@@ -2,7 +2,7 @@ use std::io::Write;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::process::jit::jitdump::writer::{self, load, moved};
+use sys::jit::jitdump::writer::{self, load, moved};
 
 fn map_file(text: &str) -> File {
     let mut file = tempfile::tempfile().unwrap();

@@ -168,9 +168,9 @@ fn the_user_s_folders_are_looked_into() {
 /// Somebody overwrites the file in place while its names are looked up.
 #[test]
 fn a_file_that_is_cut_off_meanwhile_gives_no_wrong_names() {
-    crate::process::mapped::outlive_cut_files();
+    sys::mmap::outlive_cut_files();
     let case = Case::new(&["-g"]);
-    let before = crate::process::mapped::cut_pages();
+    let before = sys::mmap::cut_pages();
     let options = case.lab.options();
     let layers = source::find(case.binary.to_str().unwrap(), "", None, &options).unwrap().layers;
     // The first answer is told before the second address is asked for.
@@ -181,7 +181,7 @@ fn a_file_that_is_cut_off_meanwhile_gives_no_wrong_names() {
     match answers {
         Err(why) => assert_eq!(why, Why::Cut),
         Ok(answers) => {
-            assert_eq!(crate::process::mapped::cut_pages(), before, "zeros were taken for names");
+            assert_eq!(sys::mmap::cut_pages(), before, "zeros were taken for names");
             assert_eq!(answers.len(), addresses.len());
         }
     }

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock};
 
 use super::wire::{self, Inbox, Kind, Writer};
-use crate::os;
-use crate::process::{foreign, mapped};
 use crate::symbolize::elf;
 use crate::symbolize::work::STACK;
+use sys::os;
+use sys::{foreign, mmap};
 
 /// The name by which the program knows that it is a worker.
 pub const NAME: &str = "prof-symbolizer";
@@ -38,7 +38,7 @@ pub fn run_if_started() -> Option<ExitCode> {
 fn work(bytes: Option<OsString>) -> io::Result<()> {
     let bytes = bytes.and_then(|text| text.to_str()?.parse().ok());
     os::confine(bytes.ok_or(io::ErrorKind::InvalidInput)?);
-    mapped::outlive_cut_files();
+    mmap::outlive_cut_files();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let _ = PARENT.set(Mutex::new(socket.try_clone()?));
     let mut inbox = Inbox::default();

@@ -11,11 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::os;
 use crate::symbolize::answers::{Answers, Frame};
 use crate::symbolize::source::Layer;
 use crate::symbolize::{Options, Why};
 use profile::StrId;
+use sys::os;
 
 /// Longest message.
 const MAX_LENGTH: u32 = 1 << 30;

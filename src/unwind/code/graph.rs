@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::effect::{self, Effect, Next, Op};
 use super::functions::Functions;
-use crate::process::elf::Segment;
+use sys::elf::Segment;
 
 /// The machine code of a file.
 #[derive(Clone, Copy)]

@@ -5,9 +5,9 @@ use super::frame::{At, Frame, Proof};
 use super::functions::Functions;
 use super::graph::{Graph, Text};
 use super::{Between, Leads};
-use crate::process::elf::Segment;
 use crate::unwind::cfi::{BP, Registers, SP};
 use crate::unwind::module::Step;
+use sys::elf::Segment;
 
 const BASE: u64 = 0x1000;
 
@@ -209,13 +209,13 @@ fn hostile_code_costs_a_bounded_time() {
 /// name the same register.
 #[test]
 fn frames_from_code_are_those_of_the_unwind_information() {
-    use crate::process::image::{Hit, Images, State};
     use crate::unwind::cfi::Rule;
     use crate::unwind::module::{ModuleUnwinder, RuleCache};
+    use sys::image::{Hit, Images, State};
 
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let exe = std::fs::read_link("/proc/self/exe").unwrap();
-    let mut lines = maps.lines().filter_map(crate::process::maps::parse_line);
+    let mut lines = maps.lines().filter_map(sys::maps::parse_line);
     let line = lines.find(|m| m.executable && m.path == exe.to_str().unwrap()).unwrap();
     let (mut images, pid) = (Images::default(), std::process::id() as i32);
     let image = images.intern(pid, line.path, &[], line.file);

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use prof::process::{elf, maps, markers};
-use prof::sampler::record::{self, Header, Layout};
+use sys::{elf, maps, markers};
+use sys::record::{self, Header, Layout};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, data)) = data.split_first() else { return };

@@ -4,7 +4,7 @@
 use std::io::{BufReader, Write};
 
 use libfuzzer_sys::fuzz_target;
-use prof::process::jit::{jitdump, perf_map};
+use sys::jit::{jitdump, perf_map};
 
 /// Entries taken of one file.
 const MOST: usize = 4096;

@@ -4,9 +4,9 @@
 use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
-use prof::process::image::{Hit, Images, State};
-use prof::process::maps::{Region, Regions};
-use prof::sampler::record::{AllRegs, Regs, Rest, UserStack};
+use sys::image::{Hit, Images, State};
+use sys::maps::{Region, Regions};
+use sys::record::{AllRegs, Regs, Rest, UserStack};
 use prof::unwind::Unwinder;
 
 /// Where the file is mapped, and where the stack lies.

@@ -6,13 +6,13 @@ use rustc_hash::FxHashMap;
 use super::super::estimates::{Known, Twins};
 use super::super::held::Held;
 use super::super::{Aggregator, Shares};
-use crate::process::procfs;
 use crate::sampler::SpanType;
 use crate::sampler::bpf::calls::{Call, MAX_SUMS, Open, Sum};
 use crate::sampler::bpf::stands_for;
-use crate::sampler::record::Sample;
 use crate::sampler::spans::tags_of_call;
 use profile::{Column, LabelSetId};
+use sys::procfs;
+use sys::record::Sample;
 
 /// What was told of.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 use super::*;
 use crate::recorder::Taker;
-use crate::sampler::record::{Callchain, UserStack};
 use crate::sampler::{Event, Field, Stacks};
 use profile::{Builder, LabelValue};
+use sys::record::{Callchain, UserStack};
 
 const PID: i32 = i32::MAX;
 const TID: i32 = i32::MAX - 1;

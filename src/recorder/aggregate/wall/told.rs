@@ -3,10 +3,10 @@
 //! each state at the end. Samples are scaled to that.
 
 use super::{Aggregator, Held, Thread, ThreadState};
-use crate::process::procfs;
 use crate::sampler::bpf::waits::{Doing, Last, Sums, Times, Wait as Told};
-use crate::sampler::record::Sample;
 use profile::{Column, LabelSetId};
+use sys::procfs;
+use sys::record::Sample;
 
 const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 const WENT_ON: &str = "[stack not known: it went on as the recording ended]";

@@ -5,7 +5,7 @@ use std::io;
 use super::{CHUNK, header};
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{Code, Helper, If, Label, Op, Reg, Size};
-use crate::sampler::bpf::sys::Map;
+use crate::sampler::bpf::syscall::Map;
 use crate::sampler::bpf::{filter, steps};
 
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};

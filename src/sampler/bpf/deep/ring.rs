@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::sampler::bpf::sys::Map;
+use crate::sampler::bpf::syscall::Map;
 
 const PAGE: usize = 4096;
 

@@ -7,8 +7,8 @@ use super::{Counts, Deep, MAX_CHUNKS, cap};
 use crate::sampler::attr::Trigger;
 use crate::sampler::bpf::filter::Filter;
 use crate::sampler::events::Kind;
-use crate::sampler::record::{Chunk, Sample, UserStack};
 use crate::sampler::{Event, EventSpec, Options, Stacks};
+use sys::record::{Chunk, Sample, UserStack};
 
 /// What a recording has of deep stacks.
 #[derive(Debug, Default)]

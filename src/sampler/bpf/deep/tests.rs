@@ -36,7 +36,7 @@ fn the_kernel_accepts_the_program_with_each_end_of_the_loop() {
     let deep = Deep::new(DEEPEST).unwrap();
     let load = |end| {
         let program = deep.program(crate::sampler::MAX_DUMP, None, end);
-        sys::load_for_samples("prof_deep", &program)
+        syscall::load_for_samples("prof_deep", &program)
     };
     load(LoopEnd::Counter).unwrap();
     if let Err(why) = load(LoopEnd::MayGoto) {

@@ -9,7 +9,7 @@ use super::super::layout::{GRANULE, Kind, MAX_STACK, StackRecord, register};
 use super::memory::{Damaged, bytes_of, ring};
 use super::records::{Allocation, Record, Writer};
 use super::stacks::Stacks;
-use crate::sampler::record::{AllRegs, Regs, Rest, UserStack};
+use sys::record::{AllRegs, Regs, Rest, UserStack};
 
 /// A record that was copied out of the ring.
 pub struct Copied {

@@ -1,8 +1,8 @@
 //! What the library writes for prof to read.
 
 use super::super::layout::{FILE_NAME, PAGE, PROCESS_PAGES, PROCESSES_AT};
-use crate::process::maps::parse_line;
-use crate::sampler::record::{Mmap, UserStack};
+use sys::maps::parse_line;
+use sys::record::{Mmap, UserStack};
 
 /// What the library tells.
 #[derive(Clone, Copy, Debug, PartialEq)]

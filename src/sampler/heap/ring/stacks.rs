@@ -9,7 +9,7 @@ use memmap2::MmapRaw;
 use super::super::layout::granule::{self, DONE, LATE, READY, RESERVED, RETIRED, SKIPPED, STATE};
 use super::super::layout::{GRANULE, GRANULES, MAX_STACK, RING_AT, StackRecord};
 use super::memory::{Damaged, header, ring, words};
-use crate::os;
+use sys::os;
 
 /// What is behind the record of a writer that takes longer is used again, but not its own place; it is
 /// counted as lost when it has not come back at the end.

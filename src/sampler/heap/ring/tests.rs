@@ -5,7 +5,7 @@ use super::super::layout::{Kind, LIVE, MAX_STACK, StackRecord};
 use super::super::queue::{self, Place};
 use super::memory::words;
 use super::*;
-use crate::sampler::record::UserStack;
+use sys::record::UserStack;
 
 fn ring(interval: u64) -> Ring {
     let ring = Ring::create(interval, false).unwrap();

@@ -3,8 +3,8 @@
 use gimli::{BaseAddresses, UnwindContext};
 
 use super::*;
-use crate::process::elf::{Elf, Segment};
 use crate::unwind::cfi::Tables;
+use sys::elf::{Elf, Segment};
 
 const BASE: u64 = 0x1000;
 

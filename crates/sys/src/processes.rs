@@ -13,8 +13,7 @@ use super::image::Images;
 use super::jit::Jit;
 use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
-use crate::sampler::record::{Mmap, Record};
-use profile::LabelSetId;
+use crate::record::{Mmap, Record};
 
 /// Processes that have ended are kept until so many have: samples of theirs may still come.
 const MAX_ENDED: usize = 512;
@@ -27,9 +26,6 @@ const MANY_REGIONS: usize = 4096;
 
 /// Threads and processes that are kept when their ends may have been lost.
 const MANY_THREADS: usize = 1 << 14;
-
-/// Kinds of samples that a thread has labels of their own for.
-pub const KINDS: usize = 6;
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -81,9 +77,9 @@ pub struct Thread {
     pub pid: i32,
     /// Its name.
     pub name: Arc<str>,
-    /// Its labels, once they have been made, by the kind of sample: those of the states that it
-    /// may be in.
-    pub labels: [Option<LabelSetId>; KINDS],
+    /// Changes whenever the name of the thread or of its process may have: what was derived from
+    /// them is valid for this number only. No two threads of a table ever have the same one.
+    pub version: u64,
 }
 
 /// All processes and threads that records have named.
@@ -106,6 +102,8 @@ pub struct ProcessTable {
     containers: FxHashMap<String, Arc<str>>,
     /// How many threads and processes there may be before those are sought that have ended.
     many: usize,
+    /// The last [`Thread::version`] that was given out.
+    last_version: u64,
     /// Threads that were born minus those that ended, of processes born while recording.
     alive: FxHashMap<i32, i64>,
 }
@@ -157,13 +155,14 @@ impl ProcessTable {
 
     /// A thread; read from `/proc` when no record has named it before.
     pub fn thread_mut(&mut self, pid: i32, tid: i32) -> &mut Thread {
-        let processes = &self.processes;
+        let (processes, last_version) = (&self.processes, &mut self.last_version);
         self.threads.entry(tid).or_insert_with(|| {
             // One that has ended before anything was known of it: the name that threads have
             // unless they choose another.
             let name = procfs::comm(pid, tid).map(Arc::from);
             let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
-            Thread { pid, name: name.unwrap_or_default(), labels: [None; KINDS] }
+            *last_version += 1;
+            Thread { pid, name: name.unwrap_or_default(), version: *last_version }
         })
     }
 
@@ -310,13 +309,21 @@ impl ProcessTable {
             self.process_mut(pid).name = name.clone();
         }
         if tid == pid {
-            self.forget_labels(pid);
+            self.renew_versions(pid);
         }
-        self.threads.insert(tid, Thread { pid, name, labels: [None; KINDS] });
+        self.insert(tid, pid, name);
     }
 
-    fn forget_labels(&mut self, pid: i32) {
-        self.threads.values_mut().filter(|t| t.pid == pid).for_each(|t| t.labels = [None; KINDS]);
+    fn renew_versions(&mut self, pid: i32) {
+        for thread in self.threads.values_mut().filter(|t| t.pid == pid) {
+            self.last_version += 1;
+            thread.version = self.last_version;
+        }
+    }
+
+    fn insert(&mut self, tid: i32, pid: i32, name: Arc<str>) {
+        self.last_version += 1;
+        self.threads.insert(tid, Thread { pid, name, version: self.last_version });
     }
 
     fn fork(&mut self, pid: i32, parent: i32, tid: i32, parent_tid: i32) {
@@ -332,7 +339,7 @@ impl ProcessTable {
         }
         // Until it is named, a thread has the name of the thread that cloned it.
         let name = self.thread_mut(parent, parent_tid).name.clone();
-        self.threads.insert(tid, Thread { pid, name, labels: [None; KINDS] });
+        self.insert(tid, pid, name);
     }
 
     fn exit(&mut self, pid: i32, tid: i32) {
@@ -387,7 +394,7 @@ fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::record::FileId;
+    use crate::record::FileId;
 
     #[test]
     fn an_unknown_process_comes_from_proc() {
@@ -459,6 +466,10 @@ mod tests {
         assert!(table.process(child).regions.find(0x1800).is_none());
         assert!(table.process(parent).regions.find(0x1800).is_some());
         assert_eq!(&*table.thread_mut(child, child).name, "ls");
+        let before = table.thread_mut(child, child).version;
+        assert_eq!(table.thread_mut(child, child).version, before);
+        table.apply(&Record::Comm { pid: child, tid: child, exec: false, name: b"renamed" });
+        assert_ne!(table.thread_mut(child, child).version, before);
         table.apply(&Record::Exit { pid: child, tid: child, time: 2 });
         assert_eq!(table.born_alive().count(), 0);
     }

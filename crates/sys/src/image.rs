@@ -15,9 +15,9 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::elf::Elf;
 use super::foreign::{self, Links, Looked, Root};
-use super::mapped;
+use super::mmap;
 use super::room::{ANONYMOUS, Room};
-use crate::sampler::record::FileId;
+use crate::record::FileId;
 
 /// Bytes of an image.
 pub enum Bytes {
@@ -385,7 +385,7 @@ fn open_file(found: Looked, image: &Image, sure: Sure) -> Option<State> {
         return Some(State::Anonymous);
     }
     let file = found.open().ok()?;
-    let Ok(map) = mapped::map(&file) else { return Some(State::Anonymous) };
+    let Ok(map) = mmap::map(&file) else { return Some(State::Anonymous) };
     // The devices of overlayfs and btrfs are others in mappings than in `stat(2)`.
     if sure == Sure::Device
         && image.id.inode != 0

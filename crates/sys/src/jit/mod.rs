@@ -5,6 +5,7 @@
 //! by themselves when. A location stands for one piece of code as long as the files tell of no
 //! other at its address: then an *epoch* of the process ends, and its locations with it.
 
+pub mod file_names;
 mod files;
 pub mod jitdump;
 pub mod perf_map;
@@ -18,8 +19,8 @@ pub use files::{At, Clock, Mark, Sources, is_as_recorded};
 use files::{Found, Look, MAX_OF_ALL, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
-use crate::sampler::record::Mmap;
-use profile::number_of_dump;
+use crate::record::Mmap;
+use file_names::number_of_dump;
 
 /// Most epochs of one process: what is made anew more often has locations that stand for more
 /// than one piece of code, and such are not named.

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 /// Runs `f`; `None` if it panicked, about which nothing is printed.
-pub fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
+pub fn catch_panic<T>(f: impl FnOnce() -> T) -> Option<T> {
     thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_no_answer() {
-        assert_eq!(caught(|| 1), Some(1));
-        assert_eq!(caught(|| [1, 2][std::hint::black_box(7)]), None);
+        assert_eq!(catch_panic(|| 1), Some(1));
+        assert_eq!(catch_panic(|| [1, 2][std::hint::black_box(7)]), None);
     }
 }

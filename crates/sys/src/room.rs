@@ -129,8 +129,8 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::image::{Hit, Images, State};
-    use crate::sampler::record::FileId;
+    use crate::image::{Hit, Images, State};
+    use crate::record::FileId;
 
     fn intern(images: &mut Images, n: usize) -> u32 {
         images.intern(1, &format!("/{n:0500}"), &[], FileId { device: 1, inode: 7 })

@@ -21,7 +21,7 @@ fn sample_bytes() -> Vec<u8> {
 #[test]
 fn sample_with_everything() {
     let bytes = sample_bytes();
-    let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
+    let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
     let s = sample(header, &bytes, FULL).unwrap();
     assert_eq!((s.id, s.ip, s.pid, s.tid, s.time), (42, 0x1000, 5, 7, 99));
     assert_eq!((s.period, s.kernel), (Some(3), false));
@@ -46,7 +46,7 @@ fn a_sample_of_a_group() {
     let read = |group: &[u64]| {
         let mut bytes = words(&[0, 42, 0x1000, (7 << 32) | 5, 99]);
         bytes.extend(words(group));
-        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
+        let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
         sample(header, &bytes, layout).map(|s| s.group.iter().collect::<Vec<_>>())
     };
     let counts = read(&[2, 9, 9, 1_000_000, 42, 0, 2_500_000, 43, 0]);
@@ -58,7 +58,7 @@ fn a_sample_of_a_group() {
 
 #[test]
 fn a_length_that_lies_is_refused() {
-    let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 2, size: 0 };
+    let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc: 2, size: 0 };
     for (word, lie) in [(6, u64::MAX), (6, 1 << 20), (30, u64::MAX), (35, 33)] {
         let mut bytes = sample_bytes();
         bytes[word * 8..word * 8 + 8].copy_from_slice(&lie.to_ne_bytes());
@@ -74,8 +74,8 @@ fn mmap2_with_build_id() {
     b.extend(b"/bin/true\0\0\0\0\0\0\0");
     b.extend(words(&[0, 77, 0]));
     let header = Header {
-        kind: sys::PERF_RECORD_MMAP2,
-        misc: sys::PERF_RECORD_MISC_MMAP_BUILD_ID as u16,
+        kind: abi::PERF_RECORD_MMAP2,
+        misc: abi::PERF_RECORD_MISC_MMAP_BUILD_ID as u16,
         size: b.len() as u16,
     };
     let Some(Record::Mmap(m)) = other(header, &b) else { panic!("no mmap") };
@@ -88,13 +88,13 @@ fn mmap2_with_build_id() {
 #[test]
 fn a_switch_has_its_thread_behind_it() {
     let b = words(&[0, (7 << 32) | 5, 99, 42]);
-    let misc = (sys::PERF_RECORD_MISC_SWITCH_OUT | sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) as u16;
+    let misc = (abi::PERF_RECORD_MISC_SWITCH_OUT | abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) as u16;
     let header = |kind, misc| Header { kind, misc, size: 0 };
     let preempted = Record::Switch { pid: 5, tid: 7, time: 99, out: true, preempted: true };
-    assert_eq!(other(header(sys::PERF_RECORD_SWITCH, misc), &b), Some(preempted));
+    assert_eq!(other(header(abi::PERF_RECORD_SWITCH, misc), &b), Some(preempted));
     let b = words(&[0, (1 << 32) | 1, (7 << 32) | 5, 99, 42]);
     let came = Record::Switch { pid: 5, tid: 7, time: 99, out: false, preempted: false };
-    assert_eq!(other(header(sys::PERF_RECORD_SWITCH_CPU_WIDE, 0), &b), Some(came));
+    assert_eq!(other(header(abi::PERF_RECORD_SWITCH_CPU_WIDE, 0), &b), Some(came));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn ksymbol() {
     let mut b = words(&[0, 0xffff_ffff_c000_0000, 64 | 1 << 32 | 1 << 48]);
     b.extend(b"bpf_prog_1\0\0\0\0\0\0");
     b.extend(words(&[5, 77, 9]));
-    let header = Header { kind: sys::PERF_RECORD_KSYMBOL, misc: 0, size: b.len() as u16 };
+    let header = Header { kind: abi::PERF_RECORD_KSYMBOL, misc: 0, size: b.len() as u16 };
     let name = b"bpf_prog_1";
     let expected = Record::Ksymbol { start: 0xffff_ffff_c000_0000, len: 64, gone: true, name };
     assert_eq!(other(header, &b), Some(expected));
@@ -137,7 +137,7 @@ proptest! {
         let mut bytes = sample_bytes();
         if let Some(b) = bytes.get_mut(at) { *b = to; }
         bytes.truncate(cut);
-        let header = Header { kind: sys::PERF_RECORD_SAMPLE, misc: 1, size: 0 };
+        let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc: 1, size: 0 };
         let _ = sample(header, &bytes, FULL);
     }
 }

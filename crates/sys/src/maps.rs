@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sampler::record::FileId;
+use crate::record::FileId;
 
 /// An executable region of a process's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 mod rest;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event_open_sys::bindings as abi;
 pub use rest::{CHUNK, Chunk, Rest};
 
 /// Bytes of a record's header (`struct perf_event_header`).
@@ -336,8 +336,8 @@ impl<'a> Reader<'a> {
 /// `CLOCK_MONOTONIC` of a record (header included), in nanoseconds.
 pub fn time_of(header: Header, record: &[u8]) -> Option<u64> {
     let at = match header.kind {
-        sys::PERF_RECORD_SAMPLE => HEADER + 24,
-        sys::PERF_RECORD_KSYMBOL => ksymbol_end(record)? + 8,
+        abi::PERF_RECORD_SAMPLE => HEADER + 24,
+        abi::PERF_RECORD_KSYMBOL => ksymbol_end(record)? + 8,
         _ => record.len().checked_sub(TRAILER - 8)?,
     };
     Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk::<8>()?))
@@ -375,7 +375,7 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
     let raw = if layout.raw { raw(&mut r)? } else { &[] };
     let user = if layout.user_stack { user_stack(&mut r)? } else { UserStack::None };
     let kernel =
-        u32::from(header.misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK == sys::PERF_RECORD_MISC_KERNEL;
+        u32::from(header.misc) & abi::PERF_RECORD_MISC_CPUMODE_MASK == abi::PERF_RECORD_MISC_KERNEL;
     Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user })
 }
 
@@ -398,7 +398,7 @@ fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
     let abi = r.u64()? as u32;
     let mut all = AllRegs::default();
     let mut regs = Regs::default();
-    if abi != sys::PERF_SAMPLE_REGS_ABI_NONE {
+    if abi != abi::PERF_SAMPLE_REGS_ABI_NONE {
         all = AllRegs(r.bytes(REGISTERS as u64 * 8)?);
         regs = all.regs();
     }
@@ -410,8 +410,8 @@ fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
         bytes = dump.get(..usize::try_from(used).ok()?)?;
     }
     Some(match abi {
-        sys::PERF_SAMPLE_REGS_ABI_NONE => UserStack::None,
-        sys::PERF_SAMPLE_REGS_ABI_32 => UserStack::Compat,
+        abi::PERF_SAMPLE_REGS_ABI_NONE => UserStack::None,
+        abi::PERF_SAMPLE_REGS_ABI_32 => UserStack::Compat,
         _ => {
             let full = bytes.len() as u64 == size && size > 0;
             UserStack::Native { regs, all, bytes, full, rest: Rest::default() }
@@ -424,44 +424,44 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
     let body_end = record.len().checked_sub(TRAILER)?;
     let mut r = Reader(record.get(HEADER..body_end)?);
     Some(match header.kind {
-        sys::PERF_RECORD_MMAP2 => Record::Mmap(mmap2(header, r)?),
-        sys::PERF_RECORD_COMM => {
+        abi::PERF_RECORD_MMAP2 => Record::Mmap(mmap2(header, r)?),
+        abi::PERF_RECORD_COMM => {
             let (pid, tid) = r.pair()?;
-            let exec = u32::from(header.misc) & sys::PERF_RECORD_MISC_COMM_EXEC != 0;
+            let exec = u32::from(header.misc) & abi::PERF_RECORD_MISC_COMM_EXEC != 0;
             Record::Comm { pid, tid, exec, name: r.text() }
         }
-        sys::PERF_RECORD_FORK => {
+        abi::PERF_RECORD_FORK => {
             let (pid, parent) = r.pair()?;
             let (tid, parent_tid) = r.pair()?;
             Record::Fork { pid, parent, tid, parent_tid, time: r.u64()? }
         }
-        sys::PERF_RECORD_EXIT => {
+        abi::PERF_RECORD_EXIT => {
             let (pid, _) = r.pair()?;
             let (tid, _) = r.pair()?;
             Record::Exit { pid, tid, time: r.u64()? }
         }
-        sys::PERF_RECORD_LOST => {
+        abi::PERF_RECORD_LOST => {
             r.u64()?;
             Record::Lost(r.u64()?)
         }
-        sys::PERF_RECORD_LOST_SAMPLES => Record::LostSamples(r.u64()?),
-        sys::PERF_RECORD_KSYMBOL => {
+        abi::PERF_RECORD_LOST_SAMPLES => Record::LostSamples(r.u64()?),
+        abi::PERF_RECORD_KSYMBOL => {
             let start = r.u64()?;
             let (len, kind) = r.two_u32()?;
             let flags = kind >> 16;
-            let gone = flags & sys::PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0;
+            let gone = flags & abi::PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0;
             Record::Ksymbol { start, len: len.into(), gone, name: r.text() }
         }
-        sys::PERF_RECORD_SWITCH | sys::PERF_RECORD_SWITCH_CPU_WIDE => {
+        abi::PERF_RECORD_SWITCH | abi::PERF_RECORD_SWITCH_CPU_WIDE => {
             // Who it is stands behind what all records have.
             let mut trailer = Reader(record.get(body_end..)?);
             let ((pid, tid), time) = (trailer.pair()?, trailer.u64()?);
             let is = |bit: u32| u32::from(header.misc) & bit != 0;
-            let out = is(sys::PERF_RECORD_MISC_SWITCH_OUT);
-            let preempted = out && is(sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT);
+            let out = is(abi::PERF_RECORD_MISC_SWITCH_OUT);
+            let preempted = out && is(abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT);
             Record::Switch { pid, tid, time, out, preempted }
         }
-        sys::PERF_RECORD_THROTTLE => Record::Throttle,
+        abi::PERF_RECORD_THROTTLE => Record::Throttle,
         _ => Record::Other,
     })
 }
@@ -472,7 +472,7 @@ fn mmap2<'a>(header: Header, mut r: Reader<'a>) -> Option<Mmap<'a>> {
     let mut identity = Reader(r.bytes(24)?);
     let (prot, _flags) = r.two_u32()?;
     let (mut build_id, mut file) = (None, FileId::default());
-    if u32::from(header.misc) & sys::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+    if u32::from(header.misc) & abi::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
         let (size, id) = identity.0.split_first()?;
         build_id = Some(id.get(3..3 + usize::from(*size))?);
     } else {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, elf};
 
-use super::{foreign, mapped, maps, procfs};
+use super::{foreign, maps, mmap, procfs};
 
 /// Most libraries that are followed from one to the next.
 const MAX_LIBRARIES: usize = 1000;
@@ -152,7 +152,7 @@ fn needed(path: &Path) -> Vec<String> {
 }
 
 fn read_needed(path: &Path) -> Option<Vec<String>> {
-    let map = mapped::map(&foreign::open(path).ok()?).ok()?;
+    let map = mmap::map(&foreign::open(path).ok()?).ok()?;
     let cache = &*map;
     let header = elf::FileHeader64::<Endianness>::parse(cache).ok()?;
     let endian = header.endian().ok()?;

@@ -250,7 +250,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Writes jitdump files, for tests.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod writer {
     use super::*;
 

@@ -6,11 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::file_names::{number_of_dump, number_of_map};
 use super::{Made, jitdump, perf_map};
+use crate::foreign::{self, Links, Root};
 use crate::os;
-use crate::process::foreign::{self, Links, Root};
-use crate::process::{binaries, procfs};
-use profile::{number_of_dump, number_of_map};
+use crate::{binaries, procfs};
 
 /// Most that is read of a file in one look: what is more counts as unknown.
 const MAX_LOOK: u64 = 1 << 20;

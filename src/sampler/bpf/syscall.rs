@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::btf::Btf;
-use crate::process::procfs;
+use sys::procfs;
 
 /// `enum bpf_cmd` of `linux/bpf.h`.
 const MAP_CREATE: libc::c_int = 0;

@@ -2,7 +2,7 @@
 //!
 //! Names of functions, files and processes come from programs and files that prof does not trust.
 //! All of prof's output passes through here, so nothing of it moves the cursor, changes the
-//! terminal or hides what stands beside it: [`stdout`] and [`Clean`] replace such characters in a
+//! terminal or hides what stands beside it: [`stdout()`] and [`Clean`] replace such characters in a
 //! stream, [`Stderr`] in whole lines, [`line`](fn@line) in a name. Nothing else in prof opens
 //! standard output or standard error for text.
 

@@ -1,0 +1,27 @@
+//! The machine below prof: the kernel's records and `/proc`, processes with their threads, mappings
+//! and binaries, the files of run-time compilers, system calls that the standard library lacks, and
+//! the way of all text to a terminal.
+//!
+//! What it reads belongs to others and may be hostile: files are opened through [`foreign`] only,
+//! sizes are bounded, and text is cleaned by [`printed`]. It never opens a perf event, names a
+//! function or knows a profile, and uses no other crate of prof's.
+
+pub mod binaries;
+mod catch_panic;
+pub mod container;
+pub mod elf;
+pub mod foreign;
+pub mod image;
+pub mod jit;
+pub mod maps;
+pub mod mmap;
+pub mod os;
+pub mod printed;
+pub mod processes;
+pub mod procfs;
+pub mod record;
+mod room;
+pub mod suggest;
+pub mod usdt;
+
+pub use catch_panic::catch_panic;

@@ -1,0 +1,45 @@
+//! Tests of what is replaced.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What comes out when these pieces are written one after the other.
+fn written(pieces: &[&[u8]]) -> String {
+    let mut out = Clean::new(Vec::new());
+    pieces.iter().for_each(|piece| out.write_all(piece).unwrap());
+    String::from_utf8(out.inner().clone()).unwrap()
+}
+
+#[test]
+fn hidden_characters_are_replaced_visibly() {
+    assert_eq!(line("s\x1b[31mY\x1b]0;P\x07"), "s␛[31mY␛]0;P␇");
+    assert_eq!(line("a\u{9b}31m"), "a�31m");
+    assert_eq!(line("admin\u{202e}x\u{2066}\u{2069}\u{200b}\u{feff}"), "admin�x����");
+    assert_eq!(line("two\nlines\tand\rmore\x7f"), "two lines and␍more␡");
+    for plain in ["operator<< <int>", "größe", "файл", "関数", "│ …", "🦀"] {
+        assert_eq!(line(plain), plain);
+        assert_eq!(written(&[plain.as_bytes()]), plain);
+    }
+    assert_eq!(written(&[b"a\n\tb\x1b[2J"]), "a\n\tb␛[2J");
+    assert_eq!(written(&[b"latin \xe9, C1 \x9b31m"]), "latin �, C1 �31m");
+}
+
+proptest! {
+    /// Wherever the pieces are cut, no hidden character comes out and none is lost.
+    #[test]
+    fn streams_may_be_cut_anywhere(text in "\\PC*[\\x00-\\x1f\u{80}-\u{9f}\u{202a}-\u{202e}a-z]*", at in 0usize..64) {
+        let bytes = text.as_bytes();
+        let (before, after) = bytes.split_at(at.min(bytes.len()));
+        let out = written(&[before, after]);
+        prop_assert!(!out.contains(|c| is_hidden(c) && c != '\n' && c != '\t'), "{out:?}");
+        prop_assert_eq!(out.chars().count(), text.chars().count());
+        prop_assert_eq!(line(&text), line(&out));
+    }
+
+    #[test]
+    fn bytes_are_never_passed_on_as_they_are(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        let out = written(&[&bytes]);
+        prop_assert!(!out.contains(|c| is_hidden(c) && c != '\n' && c != '\t'), "{out:?}");
+    }
+}
