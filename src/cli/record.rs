@@ -192,7 +192,8 @@ pub fn truncated(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<Optio
     if d.truncated_total() == 0 {
         return Ok(None);
     }
-    let why: Vec<String> = d.truncated.iter().map(|(why, n)| format!("{why} {n}")).collect();
+    let why: Vec<String> =
+        d.truncated.iter().map(|(why, n)| format!("{} {n}", why.code())).collect();
     writeln!(
         err,
         "prof: {} of {} user stacks truncated ({}): {}",
@@ -202,7 +203,7 @@ pub fn truncated(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<Optio
         why.join(", ")
     )?;
     let most = d.truncated.iter().max_by_key(|(_, n)| n);
-    let whole = most.and_then(|(why, _)| symbolize::whole_stacks(why));
+    let whole = most.and_then(|(why, _)| symbolize::whole_stacks(*why));
     whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
     Ok(whole)
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 use crate::report::{coverage, json, quality};
 use crate::symbolize::{Advisor, Missing};
-use profile::Profile;
+use profile::{Profile, Truncation};
 
 /// Binaries that are told of after a recording, and their least share of the samples.
 const SUMMARY_ROWS: usize = 4;
@@ -111,7 +111,7 @@ fn lacks(b: &Covered) -> (bool, bool) {
 
 fn remedies(view: &View, b: &Covered, advisor: &Advisor) -> Vec<String> {
     let (names, lines) = lacks(b);
-    let ends = b.ends().0.iter().map(|(why, _)| why.as_str()).collect();
+    let ends = b.ends().0.iter().filter_map(|(code, _)| Truncation::from_code(code)).collect();
     let why = [&b.why, &b.why_no_lines].into_iter().flatten().map(String::as_str).collect();
     let missing = Missing { names, lines, ends, why };
     advisor.remedies(view.profile.str(b.file), view.profile.str(b.build_id), &missing)

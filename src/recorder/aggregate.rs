@@ -23,7 +23,7 @@ use crate::unwind::{self, Frame, StackEnd, Unwinder};
 pub use births::Births;
 pub use groups::Groups;
 use labels::{Keys, LabelCache};
-use profile::{Builder, Column, LabelSetId, LocationId, Mapping, MappingId};
+use profile::{Builder, Column, LabelSetId, LocationId, Mapping, MappingId, Truncation};
 pub use snapshot::Asleep;
 pub use spans::Spans;
 pub use state::ThreadState;
@@ -57,11 +57,10 @@ impl Counts {
     /// Most processes that are told apart.
     const MAX_PROCESSES: usize = 1 << 16;
 
-    /// Stacks that end early, by the reason.
-    pub fn truncated(&self) -> Vec<(String, u64)> {
-        let ends = StackEnd::ALL.iter().zip(self.ends);
-        ends.filter_map(|(end, n)| end.reason().filter(|_| n > 0).map(|why| (why.to_owned(), n)))
-            .collect()
+    /// Truncated stacks, by why.
+    pub fn truncated(&self) -> Vec<(Truncation, u64)> {
+        let ends = StackEnd::ALL.into_iter().zip(self.ends).filter(|&(_, n)| n > 0);
+        ends.filter_map(|(end, n)| Some((stack::truncation(end)?, n))).collect()
     }
 
     fn of_process(&mut self, pid: i32) {

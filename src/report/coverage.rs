@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use super::model::{Coverage, Covered, View, percent};
 use super::text::clean;
-use crate::unwind::StackEnd;
-use profile::Profile;
+use profile::{Profile, Truncation};
 
 /// What would help a binary, one sentence each.
 pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;
@@ -104,14 +103,13 @@ fn flaws(binary: &Covered) -> Vec<String> {
 
 /// Whether there is unwind information.
 fn unwind(binary: &Covered) -> &'static str {
-    let damaged = StackEnd::DamagedUnwindInfo.reason();
-    let ends = |reason: Option<&str>| {
-        let of_reason = binary.truncated.iter().filter(|(why, _)| Some(why.as_str()) == reason);
+    let ends = |why: Truncation| {
+        let of_reason = binary.truncated.iter().filter(|(code, _)| code == why.code());
         of_reason.map(|(_, value)| value).sum::<i64>()
     };
     // More than a few stacks end in code that it has none for.
-    let lacks = ends(StackEnd::Uncovered.reason()).saturating_mul(100) > binary.total;
-    match ends(damaged) > 0 {
+    let lacks = ends(Truncation::Uncovered).saturating_mul(100) > binary.total;
+    match ends(Truncation::DamagedUnwindInfo) > 0 {
         true => "broken",
         false if binary.no_unwind_info => "no",
         false if lacks => "part",

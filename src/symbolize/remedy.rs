@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
 use packages::{Distribution, Package};
+use profile::Truncation;
 use sys::jit::file_names::is_compilers_file;
 use sys::os;
 
@@ -16,8 +17,8 @@ pub struct Missing<'a> {
     pub names: bool,
     /// Some of its frames have no source line.
     pub lines: bool,
-    /// Why stacks end in it, as [`crate::unwind::StackEnd::reason`] says.
-    pub ends: Vec<&'a str>,
+    /// Why stacks end in it.
+    pub ends: Vec<Truncation>,
     /// What is known of why there are no names or lines, in the words of [`super::Outcome`].
     pub why: Vec<&'a str>,
 }
@@ -121,7 +122,7 @@ impl Advisor {
             out.extend(before.into_iter().chain(ways));
         }
         out.extend(missing.ends.iter().find_map(|why| match *why {
-            RUN_TIME_CODE => Some(self.run_time_stacks()),
+            Truncation::RunTimeCode => Some(self.run_time_stacks()),
             why => whole_stacks(why),
         }));
         out
@@ -237,48 +238,45 @@ fn with(option: &str) -> String {
     if option.is_empty() { String::new() } else { format!(" with{option}") }
 }
 
-/// Code made at run time, as [`crate::unwind::StackEnd::reason`] says it.
-const RUN_TIME_CODE: &str = "run-time code without frame pointers";
-
 /// What helps against stacks that end there, whatever has made it.
 const KEEP_POINTERS: &str = "let the compiler of the run-time code keep frame pointers (java: \
                              -XX:+PreserveFramePointer), or run without it";
 
-/// What helps against stacks that end for this reason ([`crate::unwind::StackEnd::reason`]), as a
-/// sentence.
-pub fn whole_stacks(why: &str) -> Option<String> {
+/// What helps against stacks that are truncated for this reason, as a sentence.
+pub fn whole_stacks(why: Truncation) -> Option<String> {
     let how = match why {
-        "dump smaller than 65528 bytes" => "prof record -g dwarf,65528 (up to -F 999, the default)",
-        "dump too small" => too_small(os::uid()),
-        "stack not readable" => {
+        Truncation::SmallDump => "prof record -g dwarf,65528 (up to -F 999, the default)",
+        Truncation::DumpTooSmall => too_small(os::uid()),
+        Truncation::Unreadable => {
             "record again: it was paged out, not yet grown into, or taken down by execve or exit"
         }
-        "no caller on this stack" => {
+        Truncation::NoCaller => {
             "nothing: the stack is a coroutine's, or of Go's run-time code, and what called it \
              stands on another one"
         }
-        "exception being delivered" => {
+        Truncation::ExceptionDelivery => {
             "nothing: to return to a handler, the C++ library's unwinder (libgcc) puts that one's \
              registers where those were that led to the caller"
         }
-        "no unwind information" => {
+        Truncation::NoUnwindInfo => {
             "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer (Go: without \
              -ldflags=-w)"
         }
-        "damaged unwind information" => "build or install it anew: its .eh_frame cannot be read",
-        "no unwind information for this address" => {
+        Truncation::DamagedUnwindInfo => "build or install it anew: its .eh_frame cannot be read",
+        Truncation::Uncovered => {
             "build what ends them with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
              (assembly: with .cfi_* directives; Go: without -ldflags=-w)"
         }
-        "signal handler on a stack of its own" => {
+        Truncation::AlternateStack => {
             "nothing: what the handler interrupted is on a stack that was not copied"
         }
-        RUN_TIME_CODE => KEEP_POINTERS,
-        "deeper than kernel.perf_event_max_stack" => {
-            "as root: sysctl kernel.perf_event_max_stack=1024"
-        }
-        "mappings not readable" => hidden_mappings(os::uid()),
-        _ => return None,
+        Truncation::RunTimeCode => KEEP_POINTERS,
+        Truncation::ChainTooDeep => "as root: sysctl kernel.perf_event_max_stack=1024",
+        Truncation::HiddenMappings => hidden_mappings(os::uid()),
+        Truncation::BadReturnAddress
+        | Truncation::LostMappings
+        | Truncation::TooDeep
+        | Truncation::Compat => return None,
     };
     Some(format!("for whole stacks: {how}"))
 }
@@ -329,7 +327,7 @@ mod tests {
         let missing = Missing {
             names: true,
             lines: true,
-            ends: vec!["dump smaller than 65528 bytes"],
+            ends: vec![Truncation::SmallDump],
             why: Vec::new(),
         };
         let own = of("/no/such/program", &missing);
@@ -376,7 +374,8 @@ mod tests {
 
     #[test]
     fn each_compiler_of_run_time_code_has_its_own_advice() {
-        let missing = Missing { names: true, ends: vec![RUN_TIME_CODE], ..Missing::default() };
+        let missing =
+            Missing { names: true, ends: vec![Truncation::RunTimeCode], ..Missing::default() };
         let of = |binary: &str, memory: &str| {
             Advisor::new(&[binary], None).remedies(memory, "", &missing).join("; ")
         };
@@ -399,8 +398,7 @@ mod tests {
 
     #[test]
     fn code_without_unwind_information_is_built_with_it() {
-        let missing =
-            Missing { ends: vec!["no unwind information for this address"], ..Missing::default() };
+        let missing = Missing { ends: vec![Truncation::Uncovered], ..Missing::default() };
         let all = of("/no/such/program", &missing);
         assert!(all[0].contains("-fasynchronous-unwind-tables"), "{all:?}");
     }

@@ -74,29 +74,6 @@ pub enum StackEnd {
 }
 
 impl StackEnd {
-    /// The reason in words; `None` for a complete stack.
-    pub fn reason(self) -> Option<&'static str> {
-        Some(match self {
-            StackEnd::Complete => return None,
-            StackEnd::SmallDump => "dump smaller than 65528 bytes",
-            StackEnd::DumpTooSmall => "dump too small",
-            StackEnd::Unreadable => "stack not readable",
-            StackEnd::NoUnwindInfo => "no unwind information",
-            StackEnd::Uncovered => "no unwind information for this address",
-            StackEnd::DamagedUnwindInfo => "damaged unwind information",
-            StackEnd::RuntimeCode => "run-time code without frame pointers",
-            StackEnd::BadReturnAddress => "bad return address",
-            StackEnd::NoCaller => "no caller on this stack",
-            StackEnd::OtherStack => "signal handler on a stack of its own",
-            StackEnd::Delivering => "exception being delivered",
-            StackEnd::HiddenMappings => "mappings not readable",
-            StackEnd::LostMappings => "mapping records lost",
-            StackEnd::TooDeep => "too deep",
-            StackEnd::ChainTooDeep => "deeper than kernel.perf_event_max_stack",
-            StackEnd::Compat => "32-bit process",
-        })
-    }
-
     /// All reasons.
     pub const ALL: [StackEnd; 17] = [
         StackEnd::Complete,

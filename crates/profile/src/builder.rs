@@ -10,7 +10,7 @@ use super::spill::{Open, Spill};
 use super::tables::{Leaf, NO_NODE, Node, PATHS, Row, Tables, hash2};
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
-    MappingId, Profile, Sample, StackTable, StrId, ValueType,
+    MappingId, Profile, Sample, StackTable, StrId, Truncation, ValueType,
 };
 
 /// Index of a value in a sample: which of the profile's sample types it belongs to.
@@ -30,7 +30,7 @@ pub struct Builder {
     pub(super) spill: Option<Spill>,
     location_index: HashTable<u32>,
     synthetic_index: FxHashMap<StrId, LocationId>,
-    truncations: Vec<(&'static str, LocationId)>,
+    truncations: Vec<(Truncation, LocationId)>,
     limits: Limits,
     folded: u64,
 }
@@ -125,17 +125,14 @@ impl Builder {
         id
     }
 
-    /// Id of the location that stands where a stack ends early, for one of a few fixed reasons;
-    /// allocates nothing when it is there already.
-    pub fn truncation(&mut self, reason: &'static str) -> LocationId {
-        match self.truncations.iter().find(|(r, _)| *r == reason) {
-            Some(&(_, id)) => id,
-            None => {
-                let id = self.named_location(&format!("[truncated: {reason}]"));
-                self.truncations.push((reason, id));
-                id
-            }
+    /// Id of the location that ends truncated stacks; allocates nothing when it is there already.
+    pub fn truncation(&mut self, why: Truncation) -> LocationId {
+        if let Some(&(_, id)) = self.truncations.iter().find(|(known, _)| *known == why) {
+            return id;
         }
+        let id = self.named_location(&why.frame_name());
+        self.truncations.push((why, id));
+        id
     }
 
     /// Which labels a new set may have, so that there are not too many.

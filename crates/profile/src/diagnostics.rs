@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Profile, StrId};
+use super::{Profile, StrId, Truncation};
 
 /// Comment of a recording of everything that ran.
 pub const WHOLE_MACHINE: &str = "target: whole machine";
@@ -68,7 +68,7 @@ impl Reason {
 /// | `covered` | nanoseconds of CPU time that the samples stand for, `of` those that the target used |
 /// | `throttled` | times that the kernel throttled an event |
 /// | `truncated` | user stacks that do not reach the thread's entry |
-/// | `truncated: REASON` | the same, by reason |
+/// | `truncated: CODE` | the same, by [`Truncation`] |
 /// | `deep-stacks` | user stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment |
 /// | `folded` | samples whose stack was cut because the stack table was full |
 /// | `unsymbolized` | samples whose leaf frame has no name |
@@ -98,8 +98,8 @@ pub struct Diagnostics {
     pub throttled: u64,
     /// User stacks seen (the base of the share that is truncated).
     pub user_stacks: u64,
-    /// Truncated user stacks by reason.
-    pub truncated: Vec<(String, u64)>,
+    /// Truncated user stacks, by why.
+    pub truncated: Vec<(Truncation, u64)>,
     /// User stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment.
     pub deep: u64,
     /// Samples whose stack was cut because the stack table was full.
@@ -146,7 +146,7 @@ impl Diagnostics {
         if let Some((sampled, used)) = self.covered {
             out.push(format!("covered: {sampled} of {used}"));
         }
-        out.extend(self.truncated.iter().map(|(why, n)| format!("truncated: {why}: {n}")));
+        out.extend(self.truncated.iter().map(|(why, n)| format!("truncated: {}: {n}", why.code())));
         out.push(format!("deep-stacks: {}", self.deep));
         out.push(format!("folded: {}", self.folded));
         out.extend(unsymbolized_comments(&self.unsymbolized));
@@ -289,7 +289,7 @@ mod tests {
             lost_records: 3,
             covered: Some((60, 100)),
             user_stacks: 9,
-            truncated: vec![("dump too small".into(), 2)],
+            truncated: vec![(Truncation::DumpTooSmall, 2)],
             ..Diagnostics::default()
         };
         let comments = d.to_comments();

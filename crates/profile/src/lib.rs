@@ -17,6 +17,7 @@ mod spill;
 mod stacks;
 mod strings;
 mod tables;
+mod truncation;
 
 pub use builder::{Builder, Column};
 pub use diagnostics::{
@@ -27,6 +28,7 @@ pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
+pub use truncation::Truncation;
 
 /// Begins the comment that says the heap's sampling interval in bytes, where the period is another
 /// type's.

@@ -3,7 +3,7 @@
 use super::{Aggregator, Innermost, Scratch};
 use crate::sampler::Stacks;
 use crate::unwind::{self, Frame, StackEnd};
-use profile::LocationId;
+use profile::{LocationId, Truncation};
 use sys::record::{Sample, UserStack};
 
 impl Scratch {
@@ -59,8 +59,8 @@ impl Aggregator {
     pub(super) fn callers(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
         let Scratch { kernel, frames, callers, trail, .. } = scratch;
         callers.clear();
-        if let Some(reason) = end.reason() {
-            callers.push(self.builder.truncation(reason));
+        if let Some(why) = truncation(end) {
+            callers.push(self.builder.truncation(why));
         }
         let user_leaf = frames.first().filter(|_| kernel.is_empty());
         let user_callers = &frames[usize::from(user_leaf.is_some())..];
@@ -167,4 +167,27 @@ impl Aggregator {
             }
         }
     }
+}
+
+/// Why a stack with this end is truncated, if it is.
+pub fn truncation(end: StackEnd) -> Option<Truncation> {
+    Some(match end {
+        StackEnd::Complete => return None,
+        StackEnd::SmallDump => Truncation::SmallDump,
+        StackEnd::DumpTooSmall => Truncation::DumpTooSmall,
+        StackEnd::Unreadable => Truncation::Unreadable,
+        StackEnd::NoUnwindInfo => Truncation::NoUnwindInfo,
+        StackEnd::Uncovered => Truncation::Uncovered,
+        StackEnd::DamagedUnwindInfo => Truncation::DamagedUnwindInfo,
+        StackEnd::RuntimeCode => Truncation::RunTimeCode,
+        StackEnd::BadReturnAddress => Truncation::BadReturnAddress,
+        StackEnd::NoCaller => Truncation::NoCaller,
+        StackEnd::OtherStack => Truncation::AlternateStack,
+        StackEnd::Delivering => Truncation::ExceptionDelivery,
+        StackEnd::HiddenMappings => Truncation::HiddenMappings,
+        StackEnd::LostMappings => Truncation::LostMappings,
+        StackEnd::TooDeep => Truncation::TooDeep,
+        StackEnd::ChainTooDeep => Truncation::ChainTooDeep,
+        StackEnd::Compat => Truncation::Compat,
+    })
 }

@@ -3,10 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use profile::{BinaryNotes, LocationId, Profile, StrId};
-
-/// What a name begins with that stands where a stack ends early: `[truncated: REASON]`.
-const TRUNCATED: &str = "[truncated: ";
+use profile::{BinaryNotes, LocationId, Profile, StrId, Truncation};
 
 /// One binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,7 +141,7 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
             && let Some(line) = lines.first()
         {
             let text = profile.str(name(line));
-            let reason = text.strip_prefix(TRUNCATED).and_then(|t| t.strip_suffix(']'));
+            let reason = Truncation::code_of_frame(text);
             return reason.map_or(Kind::Other, Kind::End);
         }
         let (file, build_id) = mapping.map_or_else(Default::default, |m| (m.file, m.build_id));
@@ -180,7 +177,7 @@ mod tests {
         let exported = functions(&mut b, Some(lib), 0x20000, &[("exported", "", 0)]);
         let nameless = b.location(Some(lib), 0x20010);
         let nowhere = b.location(None, 0xdead);
-        let end = b.truncation("dump too small");
+        let end = b.truncation(Truncation::DumpTooSmall);
         let stacks: [(&[LocationId], i64); 5] = [
             (&[main, other], 10),
             (&[exported, main], 20),

@@ -1,0 +1,122 @@
+//! Why stacks are truncated.
+
+/// Why a stack does not reach the entry of its thread.
+///
+/// A truncated stack ends in a frame named `[truncated: CODE]`, and the number of such stacks is in a
+/// comment `truncated: CODE: N`. Codes that are not listed here come from other versions of prof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Truncation {
+    /// The stack is deeper than the copy of it, which the user limited.
+    SmallDump,
+    /// The stack is deeper than what was copied of it.
+    DumpTooSmall,
+    /// The kernel could copy nothing of the stack.
+    Unreadable,
+    /// The binary has no unwind information, and its frames could not be derived from its code.
+    NoUnwindInfo,
+    /// The binary has unwind information, but none for this code (mostly assembly).
+    Uncovered,
+    /// The binary's unwind information for this code cannot be read.
+    DamagedUnwindInfo,
+    /// Run-time code without frame pointers.
+    RunTimeCode,
+    /// A return address lies in no executable mapping.
+    BadReturnAddress,
+    /// The first function on this stack is not the entry of a thread: a coroutine's stack, or that of
+    /// Go's runtime.
+    NoCaller,
+    /// A signal handler on an alternate stack; the stack that it interrupted was not copied.
+    AlternateStack,
+    /// An exception was being delivered: the registers of its handler had replaced those that lead to
+    /// the caller.
+    ExceptionDelivery,
+    /// The mappings of the process could not be read.
+    HiddenMappings,
+    /// Records about mappings were lost, and the process ended before `/proc` was read again.
+    LostMappings,
+    /// The stack has more frames than prof unwinds.
+    TooDeep,
+    /// The stack has more frames than the kernel follows along frame pointers.
+    ChainTooDeep,
+    /// A 32-bit process.
+    Compat,
+}
+
+/// What the names of frames begin with that end truncated stacks.
+const FRAME: &str = "[truncated: ";
+
+impl Truncation {
+    /// All of them.
+    pub const ALL: [Truncation; 16] = [
+        Truncation::SmallDump,
+        Truncation::DumpTooSmall,
+        Truncation::Unreadable,
+        Truncation::NoUnwindInfo,
+        Truncation::Uncovered,
+        Truncation::DamagedUnwindInfo,
+        Truncation::RunTimeCode,
+        Truncation::BadReturnAddress,
+        Truncation::NoCaller,
+        Truncation::AlternateStack,
+        Truncation::ExceptionDelivery,
+        Truncation::HiddenMappings,
+        Truncation::LostMappings,
+        Truncation::TooDeep,
+        Truncation::ChainTooDeep,
+        Truncation::Compat,
+    ];
+
+    /// Its code in files. Part of the file format: it never changes.
+    pub fn code(self) -> &'static str {
+        match self {
+            Truncation::SmallDump => "dump smaller than 65528 bytes",
+            Truncation::DumpTooSmall => "dump too small",
+            Truncation::Unreadable => "stack not readable",
+            Truncation::NoUnwindInfo => "no unwind information",
+            Truncation::Uncovered => "no unwind information for this address",
+            Truncation::DamagedUnwindInfo => "damaged unwind information",
+            Truncation::RunTimeCode => "run-time code without frame pointers",
+            Truncation::BadReturnAddress => "bad return address",
+            Truncation::NoCaller => "no caller on this stack",
+            Truncation::AlternateStack => "signal handler on a stack of its own",
+            Truncation::ExceptionDelivery => "exception being delivered",
+            Truncation::HiddenMappings => "mappings not readable",
+            Truncation::LostMappings => "mapping records lost",
+            Truncation::TooDeep => "too deep",
+            Truncation::ChainTooDeep => "deeper than kernel.perf_event_max_stack",
+            Truncation::Compat => "32-bit process",
+        }
+    }
+
+    /// The reason with this code.
+    pub fn from_code(code: &str) -> Option<Truncation> {
+        Truncation::ALL.into_iter().find(|t| t.code() == code)
+    }
+
+    /// Name of the frame that ends such a stack.
+    pub fn frame_name(self) -> String {
+        format!("{FRAME}{}]", self.code())
+    }
+
+    /// The code in the name of a frame that ends a truncated stack; `None` for any other frame. It
+    /// may be one that this version does not know.
+    pub fn code_of_frame(name: &str) -> Option<&str> {
+        name.strip_prefix(FRAME)?.strip_suffix(']')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_read_back() {
+        for truncation in Truncation::ALL {
+            let name = truncation.frame_name();
+            let code = Truncation::code_of_frame(&name).unwrap();
+            assert_eq!(Truncation::from_code(code), Some(truncation), "{code}");
+        }
+        assert_eq!(Truncation::code_of_frame("main"), None);
+        assert_eq!(Truncation::from_code("another version's"), None);
+    }
+}
