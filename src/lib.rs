@@ -19,4 +19,3 @@ pub mod recorder;
 pub mod report;
 pub mod sampler;
 pub mod symbolize;
-pub mod unwind;

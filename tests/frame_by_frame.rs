@@ -71,7 +71,7 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
         let Some(theirs) = theirs.get(&(sample.tid, sample.time)) else { continue };
         let ours = replay.offsets(sample.pid);
         if !ROOTS.contains(&theirs.outermost.as_str()) {
-            more += usize::from(end == Some(prof::unwind::StackEnd::Complete));
+            more += usize::from(end == Some(unwind::StackEnd::Complete));
             continue;
         }
         roots += 1;

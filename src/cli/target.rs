@@ -11,7 +11,8 @@ use super::probes::Places;
 use super::{Exit, usage};
 use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
 use crate::sampler::events::Kind;
-use crate::sampler::{self, EventSpec, MAX_DUMP, Options, Rate, Refused, Stacks, Target};
+use crate::sampler::{self, EventSpec, Options, Rate, Refused, Stacks, Target};
+use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
 
 /// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It

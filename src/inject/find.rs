@@ -13,10 +13,10 @@ use super::refuse;
 use super::restart;
 use super::trace::{Registers, Tracee};
 use crate::sampler::Error;
-use crate::unwind::{Frame, Unwinder};
 use sys::os;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 use sys::{processes::ProcessTable, procfs};
+use unwind::{Frame, Unwinder};
 
 /// Between two threads that are looked at, at first and at most: it is their time.
 const PAUSE: Duration = Duration::from_micros(100);

@@ -5,7 +5,7 @@
 //! harmless: a system call that sleeps, what calls back (`qsort`), what started the thread.
 
 use super::objects::{Harmless, Role};
-use crate::unwind::StackEnd;
+use unwind::StackEnd;
 
 /// A frame, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

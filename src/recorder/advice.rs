@@ -10,9 +10,9 @@ use crate::sampler::heap::privileged;
 use crate::sampler::{
     CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stacks, Stats, Target, permissions,
 };
-use crate::unwind::StackEnd;
 use sys::os;
 use sys::procfs;
+use unwind::StackEnd;
 
 /// CPU time so far of a target's existing descendants, which are not sampled without `--tree`.
 pub fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {

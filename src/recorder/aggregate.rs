@@ -19,7 +19,6 @@ use super::ksymbols::Ksymbols;
 use super::tracing::Tracing;
 use super::{Taker, Weight};
 use crate::sampler::{Event, Stacks};
-use crate::unwind::{self, Frame, StackEnd, Unwinder};
 pub use births::Births;
 pub use groups::Groups;
 use labels::{Keys, LabelCache};
@@ -31,6 +30,7 @@ use sys::elf::{build_id_in_notes, hex};
 use sys::image::{Image, State};
 use sys::record::{Record, Sample};
 use sys::{processes::ProcessTable, procfs};
+use unwind::{self, Frame, StackEnd, Unwinder};
 pub use wall::{Wall, WallSpec};
 
 /// First address of the kernel's half.

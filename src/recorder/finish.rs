@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Aggregator;
-use crate::unwind::{Frame, Place};
 use profile::{MappingId, Profile};
 use sys::image::{Hit, Images, State};
 use sys::jit;
+use unwind::{Frame, Place};
 
 /// The profile of a recording, before symbolization.
 pub struct Aggregated {

@@ -12,11 +12,12 @@ use rustc_hash::FxHashSet;
 
 use super::{Aggregator, Recording};
 use crate::sampler::permissions::{Wanted, explain};
-use crate::sampler::{Error, MAX_DUMP, Stacks, Target};
+use crate::sampler::{Error, Stacks, Target};
 use profile::{Builder, Diagnostics};
 pub use round::{Round, Seen, Thread};
 use sys::os;
 use sys::procfs;
+use sys::record::MAX_DUMP;
 
 /// The threads of the target, each once: sample type `threads/count`, with the label `state`.
 ///

@@ -7,6 +7,7 @@ use perf_event_open_sys::bindings as abi;
 use super::events::{EventSpec, Kind};
 use super::{Rate, Stacks};
 use sys::record::Layout;
+use sys::record::MAX_DUMP;
 
 /// `CLOCK_MONOTONIC` of `clock_gettime(2)`.
 const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
@@ -14,9 +15,6 @@ const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
 /// x86-64: ax to ip (0 to 8) and r8 to r15 (16 to 23) of `asm/perf_regs.h`, which the kernel dumps
 /// in this order: the general registers, as unwind information may begin at any of them.
 const USER_REGS: u64 = 0x1ff | 0xff << 16;
-
-/// The longest stack copy: a multiple of eight below 64 KiB (perf's limit too).
-pub const MAX_DUMP: u32 = 65_528;
 
 /// The kernel's shortest period of a clock, in nanoseconds (`perf_swevent_start_hrtimer`).
 pub const SHORTEST_CLOCK: u64 = 10_000;

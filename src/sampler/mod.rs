@@ -26,7 +26,6 @@ mod target;
 pub mod tracefs;
 mod tracepoint;
 
-pub use attr::MAX_DUMP;
 pub use command::Stopped;
 pub use definitions::remove_leftovers as remove_leftover_probes;
 pub use error::{Error, Refused};

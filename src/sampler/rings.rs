@@ -210,7 +210,7 @@ pub fn largest_ring(cpus: usize) -> usize {
 fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
     let most = largest_ring(cpus);
     let dump = match stacks {
-        Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(attr::MAX_DUMP) as usize,
+        Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(sys::record::MAX_DUMP) as usize,
         Stacks::FramePointer | Stacks::None => 0,
     };
     let samples = match pace {

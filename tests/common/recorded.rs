@@ -7,9 +7,9 @@ use std::path::Path;
 
 use linux_perf_data::linux_perf_event_reader::{EventRecord, Mmap2FileId};
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
-use prof::unwind::{Frame, StackEnd, Unwinder};
 use sys::processes::ProcessTable;
 use sys::record::{AllRegs, FileId, Mmap, Record, Regs, Rest, UserStack};
+use unwind::{Frame, StackEnd, Unwinder};
 
 /// `PROT_EXEC` of `mmap(2)`.
 const EXECUTABLE: u32 = 4;

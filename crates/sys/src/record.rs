@@ -9,6 +9,10 @@ mod rest;
 use perf_event_open_sys::bindings as abi;
 pub use rest::{CHUNK, Chunk, Rest};
 
+/// Bytes of the longest stack copy in a record: a multiple of eight below 64 KiB (perf's limit,
+/// too).
+pub const MAX_DUMP: u32 = 65_528;
+
 /// Bytes of a record's header (`struct perf_event_header`).
 pub const HEADER: usize = 8;
 

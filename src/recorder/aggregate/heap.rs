@@ -8,10 +8,10 @@ use crate::recorder::heap::{Allocated, Heap};
 use crate::recorder::writers::Writers;
 use crate::sampler::Stacks;
 use crate::sampler::heap::{Allocation, Record, Shared};
-use crate::unwind::Frame;
 use profile::LocationId;
 use sys::record;
 use sys::record::{Sample, UserStack};
+use unwind::Frame;
 
 /// Processes whose functions that call the allocator are known at most.
 const MAX_PROCESSES: usize = 4096;

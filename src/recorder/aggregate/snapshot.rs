@@ -3,11 +3,11 @@
 use std::io;
 
 use super::{Aggregator, Innermost, Scratch, ThreadState};
-use crate::unwind::StackEnd;
 use profile::Column;
 use sys::os;
 use sys::procfs;
 use sys::record::{AllRegs, Regs, Rest, Sample, UserStack};
+use unwind::StackEnd;
 
 /// Bytes that are copied of the stack of a thread that sleeps: more, if they turn out to be too few.
 const COPIES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];

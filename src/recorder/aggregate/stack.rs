@@ -2,9 +2,9 @@
 
 use super::{Aggregator, Innermost, Scratch};
 use crate::sampler::Stacks;
-use crate::unwind::{self, Frame, StackEnd};
 use profile::{LocationId, Truncation};
 use sys::record::{Sample, UserStack};
+use unwind::{self, Frame, StackEnd};
 
 impl Scratch {
     /// The call chain of a sample.

@@ -7,9 +7,10 @@ use rustc_hash::FxHashSet;
 
 use crate::recorder::aggregate::Asleep;
 use crate::recorder::{Aggregator, ThreadState};
-use crate::sampler::{Error, Event, EventSpec, MAX_DUMP, Options, Rate, Session, Stacks, Target};
+use crate::sampler::{Error, Event, EventSpec, Options, Rate, Session, Stacks, Target};
 use profile::Column;
 use sys::procfs;
+use sys::record::MAX_DUMP;
 
 /// The clock that samples threads that run, in nanoseconds.
 const PERIOD: u64 = 100_000;

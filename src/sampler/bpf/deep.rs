@@ -328,7 +328,7 @@ impl Deep {
 pub fn check() -> io::Result<()> {
     let deep = Deep::new(DEEPEST)?;
     let load = |end| {
-        syscall::load_for_samples("prof_deep", &deep.program(crate::sampler::MAX_DUMP, None, end))
+        syscall::load_for_samples("prof_deep", &deep.program(sys::record::MAX_DUMP, None, end))
             .map(drop)
     };
     load(LoopEnd::MayGoto).or_else(|_| load(LoopEnd::Counter))

@@ -29,7 +29,7 @@ impl Drop for Busy {
 
 fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
     let target = Target::Processes { pids: vec![pid], tree: false };
-    let stacks = Stacks::Dwarf { dump: attr::MAX_DUMP };
+    let stacks = Stacks::Dwarf { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options { events, ..Options::new(target, rate, stacks) };
     Session::open(&options, None)
@@ -38,7 +38,7 @@ fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
 /// With the time that threads wait.
 fn open_wall(pid: i32) -> Result<Session, Error> {
     let target = Target::Processes { pids: vec![pid], tree: false };
-    let stacks = Stacks::Auto { dump: attr::MAX_DUMP };
+    let stacks = Stacks::Auto { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options::new(target, Rate::Frequency(99), stacks);
     Session::open(&Options { events, switches: true, ..options }, None)

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use sys::image::{Hit, Images, State};
 use sys::maps::{Region, Regions};
 use sys::record::{AllRegs, Regs, Rest, UserStack};
-use prof::unwind::Unwinder;
+use unwind::Unwinder;
 
 /// Where the file is mapped, and where the stack lies.
 const BASE: u64 = 0x5000_0000_0000;

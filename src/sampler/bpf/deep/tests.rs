@@ -35,7 +35,7 @@ fn the_kernel_accepts_the_program_with_each_end_of_the_loop() {
     }
     let deep = Deep::new(DEEPEST).unwrap();
     let load = |end| {
-        let program = deep.program(crate::sampler::MAX_DUMP, None, end);
+        let program = deep.program(sys::record::MAX_DUMP, None, end);
         syscall::load_for_samples("prof_deep", &program)
     };
     load(LoopEnd::Counter).unwrap();

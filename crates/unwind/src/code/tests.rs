@@ -5,8 +5,8 @@ use super::frame::{At, Frame, Proof};
 use super::functions::Functions;
 use super::graph::{Graph, Text};
 use super::{Between, Leads};
-use crate::unwind::cfi::{BP, Registers, SP};
-use crate::unwind::module::Step;
+use crate::cfi::{BP, Registers, SP};
+use crate::module::Step;
 use sys::elf::Segment;
 
 const BASE: u64 = 0x1000;
@@ -209,8 +209,8 @@ fn hostile_code_costs_a_bounded_time() {
 /// name the same register.
 #[test]
 fn frames_from_code_are_those_of_the_unwind_information() {
-    use crate::unwind::cfi::Rule;
-    use crate::unwind::module::{ModuleUnwinder, RuleCache};
+    use crate::cfi::Rule;
+    use crate::module::{ModuleUnwinder, RuleCache};
     use sys::image::{Hit, Images, State};
 
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -225,7 +225,8 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     let mut rules = RuleCache::default();
     let (mut same, mut other, mut unknown) = (0, Vec::new(), 0);
     let code = module.code();
-    for &(start, end) in code.functions.sized().iter().step_by(97).take(600) {
+    let functions = code.functions.sized();
+    for &(start, end) in functions.iter().step_by((functions.len() / 600).max(1)).take(600) {
         let graph = Graph::new(code.text, code.functions, start, 2000, &mut |_| false);
         let inside = |a: &u64| (start..end).contains(a);
         for address in graph.addresses().filter(inside) {

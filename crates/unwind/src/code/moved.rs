@@ -2,7 +2,7 @@
 //! depends on how often a loop went round (OpenSSL's hashes for AVX2). What the stack pointer was
 //! at the beginning lies at a fixed distance from where it was aligned.
 
-use crate::unwind::cfi::SP;
+use crate::cfi::SP;
 
 use super::flow::{Base, Flow, State, Value};
 

@@ -3,8 +3,8 @@
 use super::effect::AX;
 use super::flow::{Base, Flow, Return, State, Value, Words, returned};
 use super::graph::Graph;
-use crate::unwind::cfi::{BP, Registers, SP};
-use crate::unwind::module::Step;
+use crate::cfi::{BP, Registers, SP};
+use crate::module::Step;
 
 /// Registers that a function gives back as they were: rbx, rbp, r12 to r15.
 const KEPT: [u8; 6] = [3, BP, 12, 13, 14, 15];

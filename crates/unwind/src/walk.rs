@@ -6,9 +6,9 @@ use super::cfi::{BP, Registers, SP};
 use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Step};
 use super::{Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate, unmapped};
-use crate::sampler::MAX_DUMP;
 use sys::image::{Images, Loaded, State};
 use sys::maps::Regions;
+use sys::record::MAX_DUMP;
 use sys::record::{AllRegs, Regs, Rest};
 
 /// Bytes below the stack pointer that functions may use (System V ABI, AMD64 supplement, 3.2.2).

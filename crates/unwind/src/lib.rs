@@ -1,9 +1,13 @@
-//! From registers and stack bytes (or a frame-pointer chain) to code addresses, and why a stack
-//! ended.
+//! From registers and stack bytes (or a frame-pointer chain) to the addresses of the callers, and why
+//! a stack ended.
 //!
-//! Each image has an unwinder of its own, in the address space that its file states, so that all
-//! processes share one and starting a process costs nothing. gimli reads the unwind information;
-//! the rules that it gives are kept ([`module::RuleCache`]).
+//! Each image has one unwinder, in the address space that its file states, shared by all processes:
+//! a new process costs nothing. gimli reads the unwind information; the rules made of it are cached
+//! ([`module::RuleCache`]). Code without unwind information is left by what its instructions do
+//! ([`mod@code`]).
+//!
+//! It never reads memory that was not copied at the moment of the sample, never guesses a caller,
+//! names no function and opens no perf event.
 
 mod cfi;
 mod code;

@@ -3,7 +3,7 @@
 use gimli::{BaseAddresses, UnwindContext};
 
 use super::*;
-use crate::unwind::cfi::Tables;
+use crate::cfi::Tables;
 use sys::elf::{Elf, Segment};
 
 const BASE: u64 = 0x1000;

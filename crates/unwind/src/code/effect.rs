@@ -4,7 +4,7 @@ use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use crate::unwind::cfi::SP;
+use crate::cfi::SP;
 
 /// DWARF's number of `rax`.
 pub const AX: u8 = 0;

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::effect::{AX, Effect, Next, Op, SCRATCH};
 use super::graph::{Graph, NONE};
-use crate::unwind::cfi::{BP, SP};
+use crate::cfi::{BP, SP};
 
 /// Instructions whose effects are computed, for each one of a graph: a state changes a few times
 /// until all paths agree.
