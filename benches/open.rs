@@ -57,7 +57,7 @@ fn main() {
 }
 
 fn read_alone(file: &str) {
-    let profile = prof::format::read_file(Path::new(file)).expect("a profile");
+    let profile = formats::read_file(Path::new(file)).expect("a profile");
     println!("{} samples, total {}", profile.samples.len(), profile.total(1));
 }
 
@@ -190,8 +190,9 @@ fn make(file: &Path, wanted: u64, locations: u32) {
     let samples = wanted.saturating_sub(u64::from(locations) * LOCATION) / SAMPLE;
     let profile = large_profile(samples.max(1000) as usize, locations.max(1000));
     let start = Instant::now();
-    let output = prof::format::Output::create(file).expect("a writable folder");
-    let packed = output.write(&profile).expect("enough disk");
+    let output = std::fs::File::create(file).expect("a writable directory");
+    formats::pprof::write(&profile, &output).expect("enough disk");
+    let packed = output.metadata().expect("a file").len();
     let took = start.elapsed().as_secs_f64();
     println!(
         "{:.1} MiB ({:.1} MiB packed, written in {took:.2} s): {} samples, {} locations, {} functions",

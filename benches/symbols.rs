@@ -16,7 +16,6 @@ use std::process::{Command, Stdio};
 
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
-use prof::format;
 use prof::symbolize::{self, Options};
 use profile::{Builder, Column, LabelSetId, Mapping, Profile};
 use support::{Busy, PROF, Usage, claim, measure, median, option};
@@ -253,7 +252,7 @@ fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Option<f64
 
 /// Prints CPU and wall-clock seconds of the symbolization in this process.
 fn symbolize_only(input: &Path, cached: bool) {
-    let mut profile = format::read_file(input).expect("a recording");
+    let mut profile = formats::read_file(input).expect("a recording");
     let cache = symbolize::Cache::of_user().expect("a size").filter(|_| cached).map(Into::into);
     let options = Options { cache, ..Options::default() };
     let cpu = || {
@@ -283,8 +282,8 @@ fn main() {
     let code = pick(&program, count);
     let size = program.metadata().map_or(0, |m| m.len()) as f64 / 1e6;
     println!("{} distinct addresses in a Rust program of {size:.0} MB", code.addresses.len());
-    let output = format::Output::create(&dir.path().join("raw.pb.gz")).expect("a file");
-    output.write(&recording(&program, &code)).expect("the disk takes it");
+    let output = std::fs::File::create(dir.path().join("raw.pb.gz")).expect("a file");
+    formats::pprof::write(&recording(&program, &code), output).expect("the disk takes it");
     let ours = bench.ours();
     let ratio = |name: &str, theirs: f64| println!("ratio to {name} {:.1}x", theirs / ours);
     if support::has("llvm-symbolizer") {

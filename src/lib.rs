@@ -8,11 +8,10 @@
 //! 4. [`mod@profile`] aggregates weighted stacks; [`recorder`] drives 1 to 4 for the length of a
 //!    recording.
 //! 5. [`symbolize`] gives addresses their functions, files and lines.
-//! 6. [`mod@format`] reads and writes files; [`report`] shows them.
+//! 6. [`formats`] reads and writes files; [`report`] shows them.
 //! 7. [`cli`] is one file a subcommand, and knows all of the above.
 
 pub mod cli;
-pub mod format;
 pub mod inject;
 pub mod leaks;
 pub mod recorder;

@@ -55,9 +55,9 @@ fn offences(breaks: impl Fn(&Source, &str) -> bool) -> Vec<String> {
 
 /// Files that open others by name without `sys::foreign`, and whose names these are.
 const OPENS: &[(&str, &str)] = &[
-    ("src/format/mod.rs", "the user's: a profile to read"),
-    ("src/format/output", "the user's: a profile to write"),
-    ("src/format/output.rs", "the user's: a profile to write"),
+    ("crates/formats/src/file.rs", "the user's: a profile to read"),
+    ("src/cli/output", "the user's: a profile to write"),
+    ("src/cli/output.rs", "the user's: a profile to write"),
     ("src/inject/refuse.rs", "the kernel's, below /proc"),
     ("crates/sys/src/foreign.rs", "the module that checks"),
     ("src/sampler/definitions.rs", "the kernel's, in tracefs"),
@@ -91,7 +91,7 @@ fn files_that_others_name_are_opened_in_one_place() {
 #[test]
 fn all_text_is_printed_in_one_place() {
     /// Profiles are bytes; the command gets the descriptor itself.
-    const BYTES: [&str; 2] = ["src/format/output.rs", "src/sampler/command.rs"];
+    const BYTES: [&str; 2] = ["src/cli/output.rs", "src/sampler/command.rs"];
     let found = offences(|source, line| {
         let prints = ["println!(", "print!(", "dbg!("].iter().any(|p| line.contains(p));
         let opens = line.contains("io::stderr()") || line.contains("io::stdout()");

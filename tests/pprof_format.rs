@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Prof, needs, temp_dir};
-use prof::format::{Output, read_file};
+use formats::{pprof, read_file};
 use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, Mapping, Profile,
     StrId,
@@ -72,7 +72,7 @@ fn everything() -> Profile {
 }
 
 fn save(profile: &Profile, path: PathBuf) -> PathBuf {
-    Output::create(&path).unwrap().write(profile).unwrap();
+    pprof::write(profile, std::fs::File::create(&path).unwrap()).unwrap();
     path
 }
 

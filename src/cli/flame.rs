@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::filter::FilterArgs;
+use super::output::Output;
 use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
 use super::usage;
-use crate::format::Output;
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::model::{Cut, Direction, Granularity, States, Tree, View};

@@ -9,6 +9,7 @@ mod heap;
 mod hints;
 mod list;
 mod naming;
+mod output;
 mod probes;
 mod progress;
 mod record;

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use super::output::Output;
 use super::progress::Progress;
 use super::record::{self, Recorded};
-use crate::format::{Output, pprof};
 use crate::recorder::{Interrupts, Recording};
 use crate::symbolize::{self, Options, Outcome, Why};
+use formats::pprof;
 use profile::{Diagnostics, Profile};
 use sys::os;
 

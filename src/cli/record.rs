@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
+use super::output::Output;
 use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::target::TargetArgs;
-use crate::format::Output;
 use crate::recorder::{self, Interrupts};
 use crate::sampler::Target;
 use crate::symbolize::{self, Why};

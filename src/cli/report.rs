@@ -42,11 +42,11 @@ fn load_as_it_is(files: &[PathBuf]) -> anyhow::Result<Profile> {
                 "there is no {DEFAULT_FILE} here; name a FILE, or make one with prof record"
             );
         }
-        return crate::format::read_file(default);
+        return Ok(formats::read_file(default)?);
     }
     let mut profiles = Vec::with_capacity(files.len());
     for file in files {
-        profiles.push(crate::format::read_file(file)?);
+        profiles.push(formats::read_file(file)?);
     }
     if profiles.len() == 1 {
         return Ok(profiles.remove(0));

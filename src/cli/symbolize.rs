@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::output::Output;
 use super::progress::Bar;
 use super::symbols::SymbolArgs;
-use crate::format;
 use crate::symbolize::{self, Options, Outcome, Why};
 use profile::set_unsymbolized;
 use sys::printed::Stderr;
@@ -36,9 +36,9 @@ pub struct Args {
 
 /// Runs `prof symbolize`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut profile = format::read_file(&args.file)?;
+    let mut profile = formats::read_file(&args.file)?;
     // Before the work: a path that cannot be written should not cost it.
-    let output = format::Output::create(args.output.as_ref().unwrap_or(&args.file))?;
+    let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
     let mut options = Options { force: args.force, ..args.symbols.options()? };
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();

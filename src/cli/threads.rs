@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::output::Output;
 use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::{record, usage};
-use crate::format::Output;
 use crate::recorder::{self, Interrupts};
 use crate::report::model::{Filter, Granularity, View};
 use crate::report::threads;

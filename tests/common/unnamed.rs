@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use formats::pprof;
 use object::{Object, ObjectSegment};
-use prof::format::Output;
 use profile::{Builder, Column, LabelSetId, Mapping, Profile};
 
 /// A recording of `program` with a sample at each of `addresses` (link-time ones); the first one
@@ -34,5 +34,5 @@ pub fn unnamed(program: &Path, addresses: &[u64]) -> Profile {
 
 /// Writes a recording.
 pub fn write(profile: &Profile, path: &Path) {
-    Output::create(path).unwrap().write(profile).unwrap();
+    pprof::write(profile, std::fs::File::create(path).unwrap()).unwrap();
 }

@@ -36,7 +36,7 @@ fn location(b: &mut Builder, mapping: MappingId, address: u64, names: &[&str]) -
 }
 
 fn save(profile: &Profile, path: PathBuf) -> PathBuf {
-    prof::format::pprof::write(profile, File::create(&path).unwrap()).unwrap();
+    formats::pprof::write(profile, File::create(&path).unwrap()).unwrap();
     path
 }
 

@@ -11,6 +11,15 @@ use std::time::{Duration, Instant};
 pub use apart::{confine, count_as_own, cpu_time_of, receive_files, send_files};
 pub use files::{file_system, link, openat2};
 
+/// An I/O error in the system's words, without Rust's ` (os error N)`.
+pub fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
+
 /// Raises the soft limit of open files so that `needed` further ones can be had.
 ///
 /// Returns the old and the new limit when it was raised. Errors: the hard limit is too low.

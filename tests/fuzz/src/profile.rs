@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use prof::format::pprof;
+use formats::pprof;
 use prof::report::colors::Scheme;
 use prof::report::model::{
     Coverage, Cut, Direction, Filter, Granularity, Quality, Sort, Top, TopOptions, Tree, View,

@@ -34,9 +34,8 @@ fn named(e: io::Error) -> io::Error {
              elsewhere",
         ),
         kind => {
-            let text = e.to_string();
-            let plain = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-            io::Error::new(kind, format!("cannot write standard output: {plain}"))
+            let what = crate::os::describe(&e);
+            io::Error::new(kind, format!("cannot write standard output: {what}"))
         }
     }
 }

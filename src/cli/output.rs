@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 
 use profile::Profile;
+use sys::os;
 use sys::printed::Clean;
 
-use super::{plain, pprof};
+use formats::pprof;
 use place::{Found, Place, Refused};
 use temporary::Temporary;
 
@@ -222,7 +223,7 @@ fn cannot_write(path: &Path, e: io::Error) -> anyhow::Error {
         ErrorKind::StorageFull => anyhow!(
             "cannot write {shown}: no space left on the device; free some, or name another with -o"
         ),
-        _ => anyhow!("cannot write {shown}: {}", plain(&e)),
+        _ => anyhow!("cannot write {shown}: {}", os::describe(&e)),
     }
 }
 
@@ -244,10 +245,10 @@ fn cannot_create(path: &Path, Refused { folder, error }: &Refused) -> anyhow::Er
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             anyhow!(
                 "cannot write {shown}: {}; name a file in a folder of yours with -o",
-                plain(error)
+                os::describe(error)
             )
         }
-        _ => anyhow!("cannot write {shown}: {}", plain(error)),
+        _ => anyhow!("cannot write {shown}: {}", os::describe(error)),
     }
 }
 

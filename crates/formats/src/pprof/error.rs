@@ -88,6 +88,12 @@ impl ReadError {
     }
 }
 
+impl From<io::Error> for ReadError {
+    fn from(source: io::Error) -> ReadError {
+        ReadError::io(source)
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {

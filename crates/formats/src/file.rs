@@ -1,0 +1,109 @@
+//! Profiles in files.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use profile::Profile;
+use sys::os;
+
+use super::{ReadError, read};
+
+/// Why a file is not read; its `Display` is one line that names the file, says what is wrong with it
+/// and, where there is one, what to do.
+#[derive(Debug)]
+pub enum FileError {
+    /// It cannot be opened.
+    Open(PathBuf, io::Error),
+    /// It is a directory.
+    Directory(PathBuf),
+    /// What is in it cannot be read, or is no profile. Without a path it is standard input.
+    Read(Option<PathBuf>, ReadError),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileError::Open(path, error) => {
+                write!(f, "cannot read {}: ", path.display())?;
+                match error.kind() {
+                    ErrorKind::NotFound => {
+                        f.write_str("no such file; record one with `prof record`, or name another")
+                    }
+                    ErrorKind::PermissionDenied => {
+                        f.write_str("permission denied; run as its owner, or ask for read access")
+                    }
+                    _ => f.write_str(&os::describe(error)),
+                }
+            }
+            FileError::Directory(path) => {
+                let path = path.display();
+                write!(f, "cannot read {path}: it is a directory; name a pprof file")
+            }
+            FileError::Read(None, error) => write!(f, "standard input: {error}"),
+            FileError::Read(Some(path), error) if error.is_malformed() => {
+                write!(f, "{}: {error}", path.display())
+            }
+            FileError::Read(Some(path), error) => {
+                write!(f, "cannot read {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// Reads a profile of any format; `-` is standard input.
+///
+/// # Errors
+///
+/// When the file cannot be opened or read, or is no profile.
+pub fn read_file(path: &Path) -> Result<Profile, FileError> {
+    if path == Path::new("-") {
+        return read(&mut io::stdin().lock()).map_err(|e| FileError::Read(None, e));
+    }
+    let named = || path.to_owned();
+    let mut file = File::open(path).map_err(|e| FileError::Open(named(), e))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(FileError::Directory(named()));
+    }
+    read(&mut file).map_err(|e| FileError::Read(Some(named()), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(path: &Path) -> String {
+        read_file(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn unreadable_files_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing.pb.gz");
+        assert!(
+            error(&missing).starts_with(&format!("cannot read {}: no such", missing.display()))
+        );
+        assert!(error(dir.path()).contains("it is a directory"));
+        let text = dir.path().join("text");
+        std::fs::write(&text, "main;foo 3\n").unwrap();
+        assert_eq!(
+            error(&text),
+            format!("{}: not a pprof file: it looks like text", text.display())
+        );
+        let below = text.join("below");
+        assert!(error(&below).ends_with("not a directory"), "{}", error(&below));
+    }
+
+    #[test]
+    fn a_written_file_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.pb.gz");
+        let profile = profile::Builder::new(&[("cpu", "nanoseconds")]).finish(None);
+        crate::pprof::write(&profile, File::create(&path).unwrap()).unwrap();
+        let read = read_file(&path).unwrap();
+        assert_eq!(read.str(read.sample_types[0].kind), "cpu");
+    }
+}

@@ -1,0 +1,123 @@
+//! Profiles as bytes: one module a file format, behind the trait [`Format`], and [`FORMATS`], where
+//! all of them are listed. [`read_file`] finds out by itself which one a file has.
+//!
+//! Nothing here trusts a length, an index or a size that it read, and nothing knows who recorded a
+//! profile or how it is shown.
+
+mod file;
+pub mod pprof;
+
+use std::io::{self, Cursor, Read, Write};
+
+use profile::Profile;
+
+pub use file::{FileError, read_file};
+pub use pprof::ReadError;
+
+/// A file format of profiles.
+pub trait Format: Sync {
+    /// Its name, as messages show it.
+    fn name(&self) -> &'static str;
+
+    /// Whether a stream that begins with `head` (its first [`HEAD`] bytes, or all of a shorter one)
+    /// has this format.
+    fn detect(&self, head: &[u8]) -> bool;
+
+    /// Reads a profile.
+    ///
+    /// # Errors
+    ///
+    /// When the stream cannot be read, is no whole and valid profile of this format, or would take
+    /// unreasonably much memory.
+    fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError>;
+
+    /// Writes a profile.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// All formats. The first that detects its own reads a stream; what none of them does is for the
+/// first of the list, which says what is wrong with it.
+pub const FORMATS: &[&dyn Format] = &[&pprof::Pprof];
+
+/// Bytes of a stream that [`Format::detect`] sees.
+pub const HEAD: usize = 64;
+
+/// Reads a profile of any format.
+///
+/// # Errors
+///
+/// As [`Format::read`].
+pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
+    read_as(FORMATS, input)
+}
+
+fn read_as(formats: &[&dyn Format], input: &mut dyn Read) -> Result<Profile, ReadError> {
+    let mut head = Vec::with_capacity(HEAD);
+    Read::take(&mut *input, HEAD as u64).read_to_end(&mut head)?;
+    let own = formats.iter().find(|format| format.detect(&head)).unwrap_or(&formats[0]);
+    own.read(&mut Cursor::new(head).chain(input))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `name value`, a line each: what a new format needs is this and its line in [`FORMATS`].
+    struct Lines;
+
+    impl Format for Lines {
+        fn name(&self) -> &'static str {
+            "lines"
+        }
+
+        fn detect(&self, head: &[u8]) -> bool {
+            head.starts_with(b"lines\n")
+        }
+
+        fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
+            let mut text = String::new();
+            input.read_to_string(&mut text)?;
+            let mut builder = profile::Builder::new(&[("lines", "count")]);
+            for line in text.lines().skip(1) {
+                let name = builder.named_location(line);
+                builder.add_stack(
+                    &[name],
+                    None,
+                    profile::LabelSetId::EMPTY,
+                    &[(profile::Column(0), 1)],
+                );
+            }
+            Ok(builder.finish(None))
+        }
+
+        fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+            writeln!(out, "lines")?;
+            profile.functions.iter().try_for_each(|f| writeln!(out, "{}", profile.str(f.name)))
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read_by_the_format_that_detects_it() {
+        let formats: &[&dyn Format] = &[&pprof::Pprof, &Lines];
+        let profile = read_as(formats, &mut &b"lines\nmain\nwork\n"[..]).unwrap();
+        for format in formats {
+            let mut bytes = Vec::new();
+            format.write(&profile, &mut bytes).unwrap();
+            assert!(format.detect(&bytes[..bytes.len().min(HEAD)]), "{}", format.name());
+            let again = read_as(formats, &mut &*bytes).unwrap();
+            let names: Vec<_> = again.functions.iter().map(|f| again.str(f.name)).collect();
+            assert_eq!(names, ["main", "work"], "{}", format.name());
+        }
+    }
+
+    #[test]
+    fn a_stream_that_nobody_detects_is_explained() {
+        let error = read(&mut &b"main;foo 3\n"[..]).unwrap_err();
+        assert_eq!(error.to_string(), "not a pprof file: it looks like text");
+        assert_eq!(read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");
+    }
+}

@@ -1,0 +1,59 @@
+//! pprof: `profile.proto`, with gzip around it or without.
+//!
+//! [`read`] takes what any writer made of the format: ids are arbitrary numbers, repeated fields
+//! are packed or not, fields come in any order, old profiles have no functions or mappings. It
+//! trusts nothing: every index is checked, and memory stays within a multiple of what was really
+//! in the file. [`write()`] writes what `go tool pprof` and `protoc` read.
+//!
+//! The stream is decoded piece by piece while it is unpacked and never held as a whole, straight
+//! into the flat tables of a [`Profile`](profile::Profile).
+
+mod decode;
+mod error;
+mod ids;
+mod input;
+mod legacy;
+#[cfg(test)]
+mod properties;
+mod read;
+mod strings;
+mod wire;
+mod write;
+
+use std::io::{self, Read, Write};
+
+use profile::Profile;
+
+pub use error::ReadError;
+pub use read::read;
+pub use write::write;
+
+use super::Format;
+
+/// The format [`mod@self`] is about.
+#[derive(Debug)]
+pub struct Pprof;
+
+impl Format for Pprof {
+    fn name(&self) -> &'static str {
+        "pprof"
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        /// Fields of `Profile` are length-delimited or numbers: field number << 3 | wire type.
+        const FIELDS: u8 = 15;
+        match head {
+            [0x1f, 0x8b, ..] => true,
+            [tag, ..] => (1..=FIELDS).contains(&(tag >> 3)) && matches!(tag & 7, 0 | 2),
+            [] => false,
+        }
+    }
+
+    fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
+        read(input)
+    }
+
+    fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+        write(profile, out)
+    }
+}
