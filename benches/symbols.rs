@@ -16,9 +16,9 @@ use std::process::{Command, Stdio};
 
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
-use prof::symbolize::{self, Options};
 use profile::{Builder, Column, LabelSetId, Mapping, Profile};
 use support::{Busy, PROF, Usage, claim, measure, median, option};
+use symbols::Options;
 
 /// Rounds of the program that are timed to find how many make a second, and seconds that perf
 /// records it: thousands of distinct addresses.
@@ -253,7 +253,7 @@ fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Option<f64
 /// Prints CPU and wall-clock seconds of the symbolization in this process.
 fn symbolize_only(input: &Path, cached: bool) {
     let mut profile = formats::read_file(input).expect("a recording");
-    let cache = symbolize::Cache::of_user().expect("a size").filter(|_| cached).map(Into::into);
+    let cache = symbols::Cache::of_user().expect("a size").filter(|_| cached).map(Into::into);
     let options = Options { cache, ..Options::default() };
     let cpu = || {
         // SAFETY: rusage is plain numbers, for which zero is a valid value.
@@ -264,7 +264,7 @@ fn symbolize_only(input: &Path, cached: bool) {
         seconds(usage.ru_utime) + seconds(usage.ru_stime)
     };
     let (before, since) = (cpu(), std::time::Instant::now());
-    let outcome = symbolize::symbolize(&mut profile, &options, &|_, _| {});
+    let outcome = symbols::symbolize(&mut profile, &options, &|_, _| {});
     println!("{} {}", cpu() - before, since.elapsed().as_secs_f64());
     assert!(outcome.named() * 100 > outcome.asked() * 99, "{outcome:?}");
 }

@@ -7,7 +7,7 @@
 //! 3. [`unwind`] turns registers and stack bytes (or a frame-pointer chain) into addresses.
 //! 4. [`mod@profile`] aggregates weighted stacks; [`recorder`] drives 1 to 4 for the length of a
 //!    recording.
-//! 5. [`symbolize`] gives addresses their functions, files and lines.
+//! 5. [`symbols`] gives addresses their functions, files and lines.
 //! 6. [`formats`] reads and writes files; [`report`] shows them.
 //! 7. [`cli`] is one file a subcommand, and knows all of the above.
 
@@ -17,4 +17,3 @@ pub mod leaks;
 pub mod recorder;
 pub mod report;
 pub mod sampler;
-pub mod symbolize;

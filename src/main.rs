@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    prof::symbolize::run_if_worker().unwrap_or_else(prof::cli::main)
+    symbols::run_if_worker().unwrap_or_else(prof::cli::main)
 }

@@ -67,10 +67,10 @@ const OPENS: &[(&str, &str)] = &[
     ("src/sampler/target.rs", "the kernel's, in a cgroup"),
     ("src/sampler/tracefs.rs", "the kernel's, in tracefs"),
     ("src/sampler/tracepoint.rs", "the kernel's, in tracefs"),
-    ("src/symbolize/cache.rs", "in a folder that only the user can change"),
-    ("src/symbolize/kernel.rs", "the kernel's, in sysfs"),
-    ("src/symbolize/private.rs", "in a folder that only the user can change"),
-    ("src/symbolize/remedy/packages.rs", "root's, in /etc"),
+    ("crates/symbols/src/cache.rs", "in a folder that only the user can change"),
+    ("crates/symbols/src/kernel.rs", "the kernel's, in sysfs"),
+    ("crates/symbols/src/private.rs", "in a folder that only the user can change"),
+    ("src/report/advice/packages.rs", "root's, in /etc"),
 ];
 
 /// What a target, a profile or a binary names must not be opened in any other way: whoever adds a

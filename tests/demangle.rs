@@ -101,7 +101,7 @@ fn full_names_are_those_of_c_plus_plus_filt() {
         assert_eq!(names.len(), theirs.len());
         let mut different = Vec::new();
         for (name, theirs) in names.iter().zip(&theirs) {
-            let ours = prof::symbolize::demangle_full(name).unwrap_or_else(|| name.clone());
+            let ours = symbols::demangle_full(name).unwrap_or_else(|| name.clone());
             if normal(&ours) != normal(theirs) {
                 different.push((name, ours, theirs));
             }

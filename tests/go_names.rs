@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use common::{Prof, needs, targets, temp_dir, unnamed};
 use object::{Object, ObjectSymbol, SymbolKind};
-use prof::symbolize::{self, Options};
 use profile::LocationId;
+use symbols::Options;
 
 fn program(flags: &[&str]) -> PathBuf {
     let flags: Vec<&str> = ["build"].into_iter().chain(flags.iter().copied()).collect();
@@ -18,7 +18,7 @@ fn program(flags: &[&str]) -> PathBuf {
 /// Name of the outermost function, and the line where nothing is inlined, at each address.
 fn names(program: &Path, addresses: &[u64]) -> Vec<(String, i64)> {
     let mut p = unnamed(program, addresses);
-    symbolize::symbolize(&mut p, &Options::default(), &|_, _| {});
+    symbols::symbolize(&mut p, &Options::default(), &|_, _| {});
     let name = |i| {
         let lines = p.lines_of(LocationId(i));
         let name = lines.last().map_or("", |l| p.str(p.functions[l.function.0 as usize].name));

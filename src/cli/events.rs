@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::probes::{Places, is_probe};
 use super::usage;
+use crate::sampler::probes::{Places, is_probe};
 use crate::sampler::{Error, EventSpec, Refused, events::Kind};
 
 /// One of the options, as it was given.
@@ -63,7 +63,7 @@ fn denied(why: anyhow::Error) -> anyhow::Result<Error> {
 
 fn parse(event: &str, places: &Places) -> anyhow::Result<Vec<EventSpec>> {
     if is_probe(event) {
-        return places.events(event);
+        return Ok(places.events(event)?);
     }
     if let Some(rest) = event.strip_prefix('{') {
         return group(event, rest);

@@ -4,8 +4,9 @@ use regex::Regex;
 
 use super::usage;
 use crate::report::model::Filter;
-use crate::symbolize::{Style, refused, restyle};
+use crate::report::style::{Style, restyle};
 use profile::Profile;
+use symbols::refused;
 use sys::printed::Stderr;
 
 /// Which samples and frames a view shows; the names are pprof's.

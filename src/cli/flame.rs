@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::filter::FilterArgs;
 use super::output::Output;
-use super::symbols::SymbolArgs;
+use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::usage;
 use crate::report::colors::Scheme;

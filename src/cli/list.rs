@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::probes::{Places, markers_of};
 use super::usage;
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
+use crate::sampler::probes::{Places, markers_of};
 use sys::binaries::Binary;
 use sys::printed;
 

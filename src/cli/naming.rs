@@ -10,9 +10,10 @@ use super::output::Output;
 use super::progress::Progress;
 use super::record::{self, Recorded};
 use crate::recorder::{Interrupts, Recording};
-use crate::symbolize::{self, Options, Outcome, Why};
+use crate::report::locks::{self, LockWaits};
 use formats::pprof;
 use profile::{Diagnostics, Profile};
+use symbols::{Options, Outcome, Why};
 use sys::os;
 
 /// How often it is looked whether the user wants to wait any longer.
@@ -52,12 +53,12 @@ pub fn name(
         let options = Options { files, run_time, changed, stop: stop.clone(), ..names };
         let bar = progress.symbols();
         let look_up = move |profile: &mut Profile| {
-            symbolize::symbolize(profile, &options, &|done, all| bar.set(done, all))
+            Named::look_up(profile, &options, &|done, all| bar.set(done, all))
         };
-        let outcome = match in_background(profile, look_up, &stop) {
-            Ended::Done(named, outcome) => {
-                profile = *named;
-                Some(outcome)
+        let found = match in_background(profile, look_up, &stop) {
+            Ended::Done(with_names, found) => {
+                profile = *with_names;
+                Some(found)
             }
             ended => {
                 // The thread may still use their descriptors.
@@ -69,15 +70,15 @@ pub fn name(
                 None
             }
         };
-        let all = outcome.as_ref().is_some_and(|outcome| !is_interrupted(outcome));
+        let all = found.as_ref().is_some_and(|found| !is_interrupted(&found.outcome));
         if stop.load(Ordering::SeqCst) && !all {
             diagnostics.notes.push(interrupted(file));
             // Why names are missing is known, and no advice is of use.
             named = false;
         }
-        take_in(outcome, &profile, &mut diagnostics);
+        take_in(found, &profile, &mut diagnostics);
     } else {
-        diagnostics.unsymbolized = symbolize::unsymbolized(&profile);
+        diagnostics.unsymbolized = symbols::unsymbolized(&profile);
     }
     progress.finish();
     interrupts.end_naming();
@@ -90,7 +91,7 @@ pub fn name(
 fn without_names(profile: &mut Profile, diagnostics: &Diagnostics) -> anyhow::Result<Vec<u8>> {
     let before = profile.comments.len();
     let mut known = diagnostics.clone();
-    known.unsymbolized = symbolize::unsymbolized(profile);
+    known.unsymbolized = symbols::unsymbolized(profile);
     (known.own_cpu_seconds, known.own_peak_bytes) = os::own_usage();
     set_comments(profile, &known);
     let mut bytes = Vec::new();
@@ -119,10 +120,31 @@ fn keep(
     Ok(Some(file))
 }
 
+/// What was found for a profile's addresses.
+#[derive(Default)]
+pub struct Named {
+    /// Names, and why some are missing.
+    pub outcome: Outcome,
+    /// Which waits are waits for locks: known by the functions that wait.
+    pub waits: LockWaits,
+}
+
+impl Named {
+    /// Looks up the names of `profile`, and classifies its waits by them.
+    pub fn look_up(
+        profile: &mut Profile,
+        options: &Options,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Named {
+        let outcome = symbols::symbolize(profile, options, progress);
+        Named { outcome, waits: locks::classify(profile) }
+    }
+}
+
 /// How a look-up ended.
 enum Ended {
     /// With these names.
-    Done(Box<Profile>, Outcome),
+    Done(Box<Profile>, Named),
     /// Nobody waits for it any more.
     Abandoned,
     /// In a panic.
@@ -133,14 +155,14 @@ enum Ended {
 /// end by itself and is left alone then.
 fn in_background(
     mut profile: Profile,
-    look_up: impl FnOnce(&mut Profile) -> Outcome + Send + 'static,
+    look_up: impl FnOnce(&mut Profile) -> Named + Send + 'static,
     stop: &AtomicBool,
 ) -> Ended {
     let (sender, answer) = mpsc::channel();
     let work = move || {
-        let outcome = look_up(&mut profile);
+        let found = look_up(&mut profile);
         // Nobody may wait any more.
-        let _ = sender.send((profile, outcome));
+        let _ = sender.send((profile, found));
     };
     if std::thread::Builder::new().name("names".to_owned()).spawn(work).is_err() {
         return Ended::Failed;
@@ -148,7 +170,7 @@ fn in_background(
     let mut stopped: Option<Instant> = None;
     loop {
         match answer.recv_timeout(NOTICE) {
-            Ok((profile, outcome)) => return Ended::Done(Box::new(profile), outcome),
+            Ok((profile, found)) => return Ended::Done(Box::new(profile), found),
             Err(RecvTimeoutError::Disconnected) => return Ended::Failed,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -172,14 +194,13 @@ fn interrupted(file: Option<PathBuf>) -> String {
 }
 
 /// What the look-up found goes into the figures.
-fn take_in(outcome: Option<Outcome>, profile: &Profile, diagnostics: &mut Diagnostics) {
-    diagnostics.unsymbolized = symbolize::unsymbolized(profile);
-    let Some(outcome) = outcome else { return };
+fn take_in(found: Option<Named>, profile: &Profile, diagnostics: &mut Diagnostics) {
+    diagnostics.unsymbolized = symbols::unsymbolized(profile);
+    let Some(Named { outcome, waits }) = found else { return };
     let hint = record::run_time_code(profile, diagnostics.samples);
     let why = record::reasons(&outcome, diagnostics, hint.is_some());
     diagnostics.reasons = outcome.reasons();
-    let waits = outcome.waits.sentences();
-    let said = why.into_iter().chain(hint).chain(waits).chain(outcome.troubles);
+    let said = why.into_iter().chain(hint).chain(waits.sentences()).chain(outcome.troubles);
     diagnostics.notes.extend(said);
 }
 
@@ -199,7 +220,7 @@ mod tests {
         let stop = AtomicBool::new(true);
         let look_up = move |_: &mut Profile| {
             let _ = never.recv();
-            Outcome::default()
+            Named::default()
         };
         assert!(matches!(in_background(profile(), look_up, &stop), Ended::Abandoned));
         drop(hang);
@@ -216,7 +237,7 @@ mod tests {
     fn names_that_were_found_in_time_are_taken() {
         let look_up = |profile: &mut Profile| {
             profile.strings.intern("found");
-            Outcome::default()
+            Named::default()
         };
         let ended = in_background(profile(), look_up, &AtomicBool::new(true));
         let Ended::Done(profile, _) = ended else { panic!("it ended") };

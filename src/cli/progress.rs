@@ -152,8 +152,8 @@ mod tests {
             "recording {bar:30} {prefix}  {msg}",
             "recording {spinner} {prefix}  {msg}",
             "symbols   {bar:30} {pos}/{len} addresses",
-            super::super::symbols::ASKING,
-            super::super::symbols::FETCHING,
+            super::super::symbol_args::ASKING,
+            super::super::symbol_args::FETCHING,
             super::super::symbolize::BAR,
         ] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");

@@ -7,12 +7,13 @@ use std::process::{ExitCode, ExitStatus};
 
 use super::output::Output;
 use super::progress::Progress;
-use super::symbols::SymbolArgs;
+use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use crate::recorder::{self, Interrupts};
+use crate::report::advice;
 use crate::sampler::Target;
-use crate::symbolize::{self, Why};
 use profile::{Diagnostics, Profile};
+use symbols::Why;
 use sys::os;
 use sys::printed::Stderr;
 
@@ -118,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Errors: whatever is in the way of the recording, in one line.
 pub fn record(
     target: &TargetArgs,
-    names: Option<symbolize::Options>,
+    names: Option<symbols::Options>,
     quiet: bool,
     output: &mut Output,
 ) -> anyhow::Result<Recorded> {
@@ -203,7 +204,7 @@ pub fn truncated(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<Optio
         why.join(", ")
     )?;
     let most = d.truncated.iter().max_by_key(|(_, n)| n);
-    let whole = most.and_then(|(why, _)| symbolize::whole_stacks(*why));
+    let whole = most.and_then(|(why, _)| advice::whole_stacks(*why));
     whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
     Ok(whole)
 }
@@ -282,7 +283,7 @@ fn percent(part: u64, whole: u64) -> String {
 
 /// Sentences about the binaries that most samples without a name are of; without those about
 /// code made at run time if that is `explained`.
-pub fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -> Vec<String> {
+pub fn reasons(outcome: &symbols::Outcome, d: &Diagnostics, explained: bool) -> Vec<String> {
     const SHOWN: usize = 3;
     let much = |n: u64| n * 100 >= d.samples;
     let worst = d.unsymbolized.iter().take(SHOWN).filter(|b| much(b.samples));
@@ -300,7 +301,7 @@ pub fn reasons(outcome: &symbolize::Outcome, d: &Diagnostics, explained: bool) -
 /// How the process with most of it gives names to code that it makes at run time, when more
 /// than 5 % of the samples go through such code.
 pub fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
-    let (process, pid, share) = symbolize::run_time_code(profile).into_iter().next()?;
+    let (process, pid, share) = symbols::run_time_code(profile).into_iter().next()?;
     if share * 20 <= samples {
         return None;
     }

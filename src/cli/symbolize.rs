@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::naming::Named;
 use super::output::Output;
 use super::progress::Bar;
-use super::symbols::SymbolArgs;
-use crate::symbolize::{self, Options, Outcome, Why};
+use super::symbol_args::SymbolArgs;
 use profile::set_unsymbolized;
+use symbols::{Options, Why};
 use sys::printed::Stderr;
 
 /// Arguments of `prof symbolize`.
@@ -44,12 +45,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         options.jobs = jobs.into();
     }
     let bar = Bar::new(BAR, true);
-    let outcome = symbolize::symbolize(&mut profile, &options, &|done, total| bar.set(done, total));
+    let named = Named::look_up(&mut profile, &options, &|done, total| bar.set(done, total));
     bar.finish();
-    let shares = symbolize::unsymbolized(&profile);
-    set_unsymbolized(&mut profile, &shares, &outcome.reasons());
+    let shares = symbols::unsymbolized(&profile);
+    set_unsymbolized(&mut profile, &shares, &named.outcome.reasons());
     output.write(&profile)?;
-    summary(&outcome).iter().for_each(|line| Stderr::line(line));
+    summary(&named).iter().for_each(|line| Stderr::line(line));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,11 +58,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub const BAR: &str = "symbolizing {wide_bar} {pos}/{len}";
 
 /// What got names, and for each binary what did not, and why.
-fn summary(outcome: &Outcome) -> Vec<String> {
+fn summary(named: &Named) -> Vec<String> {
+    let outcome = &named.outcome;
     if outcome.asked() == 0 {
         return vec!["nothing to do: every address has its name".into()];
     }
-    let told = outcome.waits.sentences();
+    let waits = named.waits.sentences();
     let mut out = vec![format!(
         "{} of {} addresses have names now, {} of them with source lines",
         outcome.named(),
@@ -82,7 +84,7 @@ fn summary(outcome: &Outcome) -> Vec<String> {
             out.push(format!("  {file}: {} lines are no perf map's", binary.bad_lines));
         }
     }
-    out.extend(told.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}")));
+    out.extend(waits.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}")));
     if outcome.homeless > 0 {
         let belong = if outcome.homeless == 1 { "address belongs" } else { "addresses belong" };
         out.push(format!("  {} {belong} to no binary", outcome.homeless));
@@ -93,8 +95,8 @@ fn summary(outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbolize::Binary;
     use profile::MappingId;
+    use symbols::{Binary, Outcome};
 
     #[test]
     fn the_summary_says_why_names_are_missing() {
@@ -115,15 +117,14 @@ mod tests {
             ],
             homeless: 1,
             troubles: vec!["http://x: timed out".into()],
-            ..Outcome::default()
         };
         assert_eq!(
-            summary(&outcome).join("\n"),
+            summary(&Named { outcome, ..Named::default() }).join("\n"),
             "5 of 10 addresses have names now, 5 of them with source lines\n  \
              /bin/gone: 4 of 4 without: the file is not there\n  \
              http://x: timed out\n  \
              1 address belongs to no binary"
         );
-        assert!(summary(&Outcome::default())[0].starts_with("nothing to do"));
+        assert!(summary(&Named::default())[0].starts_with("nothing to do"));
     }
 }

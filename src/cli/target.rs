@@ -7,10 +7,10 @@ use clap::Args;
 
 use super::events::EventArgs;
 use super::heap::HeapArgs;
-use super::probes::Places;
 use super::{Exit, usage};
 use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
 use crate::sampler::events::Kind;
+use crate::sampler::probes::Places;
 use crate::sampler::{self, EventSpec, Options, Rate, Refused, Stacks, Target};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};

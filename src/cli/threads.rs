@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::output::Output;
 use super::progress::Progress;
-use super::symbols::SymbolArgs;
+use super::symbol_args::SymbolArgs;
 use super::{record, usage};
 use crate::recorder::{self, Interrupts};
 use crate::report::model::{Filter, Granularity, View};

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashSet;
 
+use crate::report::advice::{Advisor, Missing};
 use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 use crate::report::{coverage, json, quality};
-use crate::symbolize::{Advisor, Missing};
 use profile::{Profile, Truncation};
 
 /// Binaries that are told of after a recording, and their least share of the samples.

@@ -16,6 +16,7 @@ mod grow;
 pub mod heap;
 mod modifiers;
 pub mod permissions;
+pub mod probes;
 mod refused;
 pub mod ring;
 pub mod rings;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use prof::symbolize::debuginfod::{Debuginfod, Environment};
+use symbols::debuginfod::{Debuginfod, Environment};
 
 /// Most bytes of a file.
 const MAX_SIZE: u64 = 1 << 16;

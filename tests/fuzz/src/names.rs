@@ -4,21 +4,21 @@
 use libfuzzer_sys::fuzz_target;
 use profile::{Function, Profile};
 use prof::report::folded;
-use prof::symbolize::{self, Style};
+use prof::report::style::{Style, restyle};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, data)) = data.split_first() else { return };
     if kind % 4 == 0 {
-        return symbolize::fuzz_kept_names(data);
+        return symbols::fuzz_kept_names(data);
     }
     let name = String::from_utf8_lossy(data);
-    std::hint::black_box(symbolize::demangle(&name));
+    std::hint::black_box(symbols::demangle(&name));
     for style in [Style::Short, Style::Templates, Style::Full] {
         let mut profile = Profile::default();
         let name = profile.strings.intern(&name);
         let function = Function { name, system_name: name, filename: name, start_line: 0 };
         profile.functions.push(function);
-        symbolize::restyle(&mut profile, style);
+        restyle(&mut profile, style);
     }
     std::hint::black_box(folded::folded_name(&name));
 });

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
 use profile::{Builder, Mapping};
-use prof::symbolize::{self, Options};
+use symbols::Options;
 
 fuzz_target!(|data: &[u8]| {
     if data.len() < 64 {
@@ -26,5 +26,5 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut profile = builder.finish(None);
     let options = Options { jobs: 1, debug_dirs: Vec::new(), ..Options::default() };
-    let _ = symbolize::symbolize(&mut profile, &options, &|_, _| {});
+    let _ = symbols::symbolize(&mut profile, &options, &|_, _| {});
 });

@@ -226,7 +226,7 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     let (mut same, mut other, mut unknown) = (0, Vec::new(), 0);
     let code = module.code();
     let functions = code.functions.sized();
-    for &(start, end) in functions.iter().step_by((functions.len() / 600).max(1)).take(600) {
+    for &(start, end) in functions.iter().step_by((functions.len() / 200).max(1)).take(200) {
         let graph = Graph::new(code.text, code.functions, start, 2000, &mut |_| false);
         let inside = |a: &u64| (start..end).contains(a);
         for address in graph.addresses().filter(inside) {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Waits;
 use profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId};
 
 /// What a reason says of a file that is not the recorded binary.
@@ -181,8 +180,6 @@ pub struct Outcome {
     pub homeless: usize,
     /// What went wrong with servers of debug files and with the cache, one sentence each.
     pub troubles: Vec<String>,
-    /// Which waits are waits for locks.
-    pub waits: Waits,
 }
 
 impl Outcome {

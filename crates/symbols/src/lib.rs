@@ -1,4 +1,8 @@
-//! Addresses get their functions, source files and lines, and the functions inlined there.
+//! From addresses of a profile to functions, source files and lines, and the functions inlined there;
+//! and from a function's name to its place in a file.
+//!
+//! It never takes a name from a file of another build, shows nothing to a user, and does not know who
+//! recorded the profile.
 //!
 //! Each distinct address is asked once, after the recording (or later, or on another machine).
 //! Sources: ELF files and their DWARF (`elf`), found and checked by build id (`source`),
@@ -13,24 +17,20 @@ mod elf;
 pub mod functions;
 mod go;
 mod headers;
-pub mod instructions;
 mod intact;
 mod itanium;
 mod kernel;
 mod mini;
-mod outcome;
+pub mod outcome;
 mod plt;
 mod private;
-mod remedy;
 mod run_time;
 mod shares;
 mod source;
 mod split;
-mod style;
 #[cfg(test)]
 mod tests;
 mod vdso;
-mod waits;
 mod work;
 mod worker;
 
@@ -44,9 +44,6 @@ pub use cache::Cache;
 pub use cache::fuzz_kept_names;
 pub use demangle::{demangle, full as demangle_full, refused};
 pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
-pub use remedy::{Advisor, Missing, whole_stacks};
-pub use style::{Style, restyle};
-pub use waits::Waits;
 pub use worker::run_if_started as run_if_worker;
 
 use profile::Profile;
@@ -107,14 +104,12 @@ impl Default for Options {
 
 /// Gives the locations of `profile` that have no lines their names, as far as they can be found.
 ///
-/// Waits for locks are told from others then. A binary whose build id differs from the recorded one
-/// gives no names. `progress` is called
-/// with addresses done and addresses to do, from several threads.
+/// A binary whose build id differs from the recorded one gives no names. `progress` is called with
+/// addresses done and addresses to do, from several threads.
 pub fn symbolize(
     profile: &mut Profile,
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
-    let outcome = work::symbolize(profile, options, progress);
-    Outcome { waits: waits::tell(profile), ..outcome }
+    work::symbolize(profile, options, progress)
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use flate2::Crc;
 use rustc_hash::FxHashMap;
 
-use crate::symbolize::answers::{Answers, Frame};
+use crate::answers::{Answers, Frame};
 use profile::{StrId, StringTable};
 
 use super::Key;

@@ -4,9 +4,9 @@ mod packages;
 
 use rustc_hash::FxHashMap;
 
-use super::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
 use packages::{Distribution, Package};
 use profile::Truncation;
+use symbols::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
 use sys::jit::file_names::is_compilers_file;
 use sys::os;
 
@@ -19,7 +19,7 @@ pub struct Missing<'a> {
     pub lines: bool,
     /// Why stacks end in it.
     pub ends: Vec<Truncation>,
-    /// What is known of why there are no names or lines, in the words of [`super::Outcome`].
+    /// What is known of why there are no names or lines, in the words of [`symbols::Outcome`].
     pub why: Vec<&'a str>,
 }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::symbolize::Options;
-use crate::symbolize::answers::{Answers, Frame};
-use crate::symbolize::headers::Headers;
-use crate::symbolize::source::{Found, Layer};
+use crate::Options;
+use crate::answers::{Answers, Frame};
+use crate::headers::Headers;
+use crate::source::{Found, Layer};
 
 fn key(build_id: &str) -> Key {
     Key::for_test(build_id)

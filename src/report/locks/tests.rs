@@ -80,14 +80,14 @@ fn the_innermost_function_decides_and_what_is_no_lock_is_counted() {
         &["__new_sem_wait_slow64", "enough_room", "main"],
         &["syscall", "own_lock", "main"],
     ]);
-    let waits = tell(&mut p);
+    let waits = classify(&mut p);
     assert_eq!(waits.left_out, [("condition variables", 2, 20), ("parked threads", 1, 10)]);
     assert_eq!(waits.unknown, (1, 10));
     assert_eq!(kinds(&p), ["mutex", "mutex", "monitor", "semaphore", "unknown"]);
     assert_eq!((p.total(0), p.total(1)), (5, 50));
     assert!(p.comments.iter().any(|&c| p.str(c) == "waits-left-out: condition variables: 2"));
     // A second time changes nothing.
-    assert_eq!(tell(&mut p).left_out, []);
+    assert_eq!(classify(&mut p).left_out, []);
     assert_eq!((kinds(&p).len(), p.comments.len()), (5, 2));
     let said = waits.sentences().join("\n");
     assert!(said.contains("2 at condition variables") && said.contains("1 waits"), "{said}");
@@ -121,7 +121,7 @@ fn a_condition_variable_of_python_s_own_is_its_global_lock() {
         builder.add(&stack, labels, Column(1), delay);
     }
     let mut p = builder.finish(None);
-    assert_eq!(tell(&mut p).left_out, [("condition variables", 4, 60)]);
+    assert_eq!(classify(&mut p).left_out, [("condition variables", 4, 60)]);
     assert_eq!((kinds(&p), p.total(1)), (vec!["gil", "gil"], 3));
 }
 
@@ -132,6 +132,6 @@ fn profiles_of_others_stay_as_they_are() {
     let wait = builder.named_location("pthread_cond_wait");
     builder.add(&[wait], LabelSetId::EMPTY, Column(1), 10);
     let mut p = builder.finish(None);
-    assert_eq!(tell(&mut p), Waits::default());
+    assert_eq!(classify(&mut p), LockWaits::default());
     assert_eq!(p.total(1), 10);
 }

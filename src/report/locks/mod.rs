@@ -24,7 +24,7 @@ const COMMENT: &str = "waits-left-out: ";
 
 /// What was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct LockWaits {
     /// What is no lock, with how often and how long (in nanoseconds) it was waited for.
     pub left_out: Vec<(&'static str, i64, i64)>,
     /// How often and how long it was waited for what is not known.
@@ -32,8 +32,8 @@ pub struct Waits {
 }
 
 /// Tells the waits of a profile apart, as far as they have not been and have names.
-pub fn tell(profile: &mut Profile) -> Waits {
-    let mut waits = Waits::default();
+pub fn classify(profile: &mut Profile) -> LockWaits {
+    let mut waits = LockWaits::default();
     let Some(columns) = Columns::of(profile) else { return waits };
     let mut teller = Teller { profile, rules: FxHashMap::default(), told: FxHashMap::default() };
     let width = teller.profile.sample_types.len();
@@ -81,7 +81,7 @@ pub fn tell(profile: &mut Profile) -> Waits {
     waits
 }
 
-impl Waits {
+impl LockWaits {
     fn leave_out(&mut self, what: &'static str, count: i64, delay: i64) {
         match self.left_out.iter_mut().find(|(known, ..)| *known == what) {
             Some(known) => (known.1, known.2) = (known.1 + count, known.2 + delay),

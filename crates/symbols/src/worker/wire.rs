@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::symbolize::answers::{Answers, Frame};
-use crate::symbolize::source::Layer;
-use crate::symbolize::{Options, Why};
+use crate::answers::{Answers, Frame};
+use crate::source::Layer;
+use crate::{Options, Why};
 use profile::StrId;
 use sys::os;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::progress::Bar;
-use crate::symbolize::debuginfod::{self, Debuginfod, Download, Environment};
-use crate::symbolize::{Cache, Options};
+use symbols::debuginfod::{self, Debuginfod, Download, Environment};
+use symbols::{Cache, Options};
 
 /// Where names are looked for, and what they look like.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use profile::{Profile, StrId};
 
-use super::demangle;
+use symbols::{demangle, demangle_full};
 
 /// How to write names of C++ and Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +27,16 @@ pub fn restyle(profile: &mut Profile, style: Style) {
         let new = match style {
             Style::None if system.is_empty() => continue,
             Style::None => system.to_owned(),
-            Style::Templates => match demangle::demangle(system) {
+            Style::Templates => match demangle(system) {
                 Some(name) => name,
                 None => continue,
             },
-            Style::Full => match demangle::full(system) {
+            Style::Full => match demangle_full(system) {
                 Some(name) => name,
                 None => continue,
             },
             Style::Short => {
-                let readable = demangle::demangle(system);
+                let readable = demangle(system);
                 let name = strings.get(function.name);
                 let new = short(readable.as_deref().unwrap_or(name));
                 function.system_name = StrId::EMPTY;

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 
 use rustc_hash::FxHasher;
 
-use crate::symbolize::Options;
-use crate::symbolize::source::{Found, Layer};
+use crate::Options;
+use crate::source::{Found, Layer};
 
 /// Changes with the format of the files.
 const VERSION: &str = "prof names 2";

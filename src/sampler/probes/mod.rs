@@ -1,15 +1,16 @@
 //! Probes by name: `probe:/usr/lib/libssl.so.3:SSL_write%return`, `kprobe:do_sys_openat2`,
 //! `sdt:python:function__entry`.
 
+mod instructions;
+
 use std::cell::OnceCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::usage;
-use crate::sampler::EventSpec;
-use crate::symbolize::functions::{Function, NoFunction, functions};
-use crate::symbolize::instructions::{self, At};
+use super::{Error, EventSpec};
+use instructions::At;
+use symbols::functions::{Function, NoFunction, functions};
 use sys::binaries::{self, Binary};
 use sys::suggest;
 use sys::usdt::{Marker, markers};
@@ -82,8 +83,8 @@ impl Places {
     /// The events of a probe: one for each place in code that its name stands for.
     ///
     /// Errors: there is no such place; the line names what is like it.
-    pub fn events(&self, event: &str) -> anyhow::Result<Vec<EventSpec>> {
-        let failed = |why: String| usage(format!("event '{event}': {why}"));
+    pub fn events(&self, event: &str) -> Result<Vec<EventSpec>, Error> {
+        let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
         match kind(event) {
             Some((Kind::Kernel, returns, rest)) => {
                 let place = place(rest, returns).map_err(failed)?;
@@ -276,9 +277,9 @@ fn place(text: &str, returns: bool) -> Result<Place<'_>, String> {
     Ok(Place { file, function, into, returns })
 }
 
-fn kernel(event: &str, place: &Place<'_>) -> anyhow::Result<Vec<EventSpec>> {
+fn kernel(event: &str, place: &Place<'_>) -> Result<Vec<EventSpec>, Error> {
     let spec = EventSpec::kprobe(event, place.function, place.into, place.returns)?;
-    let failed = |why: String| usage(format!("event '{event}': {why}"));
+    let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
     if place.file.is_some() {
         return Err(failed("the kernel's functions have no file: write kprobe:FUNCTION".into()));
     }
