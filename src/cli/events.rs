@@ -4,7 +4,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::usage;
 use crate::sampler::probes::{Places, is_probe};
-use crate::sampler::{Error, EventSpec, Refused, events::Kind};
+use crate::sampler::{EventSpec, LeftOut, events::Kind};
+use sys::{Error, ErrorKind};
 
 /// One of the options, as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl EventArgs {
     /// probes among them are looked for.
     ///
     /// Errors: an unknown event, or one that is not there; a filter behind none that takes one.
-    pub fn specs(&self, places: &Places) -> anyhow::Result<(Vec<EventSpec>, Vec<Refused>)> {
+    pub fn specs(&self, places: &Places) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
         let (mut specs, mut refused) = (Vec::new(), Vec::new());
         let mut have_it = false;
         for given in &self.0 {
@@ -38,7 +39,7 @@ impl EventArgs {
                         have_it = parsed.is_ok();
                         match parsed {
                             Ok(events) => specs.extend(events),
-                            Err(why) => refused.push(Refused::event(event, denied(why)?)),
+                            Err(why) => refused.push(LeftOut::event(event, denied(why)?)),
                         }
                     }
                 }
@@ -56,7 +57,7 @@ impl EventArgs {
 /// Why an event cannot be had, rather than what is wrong with its name.
 fn denied(why: anyhow::Error) -> anyhow::Result<Error> {
     match why.downcast::<Error>()? {
-        why if why.code() == 1 => Ok(why),
+        why if why.kind() == ErrorKind::Failed => Ok(why),
         why => Err(why.into()),
     }
 }

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use sys::printed::{self, Stderr};
+use sys::{Error, ErrorKind};
 
 /// What `--help` says of them.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage. With a COMMAND: its own \
@@ -151,8 +152,18 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     }
     Stderr::line(&format!("prof: {error:#}"));
     let own = error.downcast_ref::<Exit>().map(|e| e.code);
-    let sampler = error.downcast_ref::<crate::sampler::Error>().map(crate::sampler::Error::code);
-    ExitCode::from(own.or(sampler).unwrap_or(1))
+    let by_kind = || error.downcast_ref::<Error>().map(|e| exit_code(e.kind()));
+    ExitCode::from(own.or_else(by_kind).unwrap_or(1))
+}
+
+/// As a shell's, where a command cannot be started.
+fn exit_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Failed => 1,
+        ErrorKind::Usage => 2,
+        ErrorKind::CommandNotExecutable => 126,
+        ErrorKind::CommandNotFound => 127,
+    }
 }
 
 /// `prof report | head` is no failure.

@@ -11,7 +11,7 @@ use super::{Exit, usage};
 use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
 use crate::sampler::events::Kind;
 use crate::sampler::probes::Places;
-use crate::sampler::{self, EventSpec, Options, Rate, Refused, Stacks, Target};
+use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, Stacks, Target};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
 
@@ -225,7 +225,7 @@ impl TargetArgs {
         Ok(of_types || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
     }
 
-    fn events(&self) -> anyhow::Result<(Vec<EventSpec>, Vec<Refused>)> {
+    fn events(&self) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
         self.event.specs(&self.places())
     }
 

@@ -12,7 +12,7 @@ use super::objects::{Objects, Role};
 use super::refuse;
 use super::restart;
 use super::trace::{Registers, Tracee};
-use crate::sampler::Error;
+use sys::Error;
 use sys::os;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 use sys::{processes::ProcessTable, procfs};
@@ -100,7 +100,7 @@ impl Finder {
 
     /// Why none was found.
     pub fn nobody(&self, patience: Duration) -> Error {
-        Error::other(match self.last {
+        Error::failed(match self.last {
             Some(last) => format!(
                 "none of its threads came to a point where it could load a library within \
                  {patience:?}; the last one was {}",

@@ -26,7 +26,7 @@ use near::Stopped;
 pub use refuse::is_unconfined;
 pub use visit::Visit;
 
-use crate::sampler::Error;
+use sys::Error;
 use sys::maps::parse_line;
 
 /// How long a thread is sought.
@@ -184,13 +184,13 @@ impl Inside<'_, '_> {
     /// There is none of that name; the thread does not come back from it.
     pub fn call(&mut self, function: &str, arguments: &[u64]) -> Result<u64, Error> {
         let at = objects::exported(self.library.bytes, function)
-            .ok_or_else(|| Error::other(format!("there is no {function} in the library")))?;
+            .ok_or_else(|| Error::failed(format!("there is no {function} in the library")))?;
         self.visit.call(self.base + at, arguments)
     }
 
     /// Loads it.
     fn load(&mut self) -> Result<(), Error> {
-        let dlopen = self.dlopen.ok_or_else(|| Error::other("there is no dlopen in it"))?;
+        let dlopen = self.dlopen.ok_or_else(|| Error::failed("there is no dlopen in it"))?;
         let (fd, _) = self.visit.memory_file(self.file_name, self.library.bytes)?;
         let path = self.visit.text(&format!("/proc/self/fd/{fd}"))?;
         let handle = self.visit.call(dlopen, &[path, libc::RTLD_NOW as u64]);
@@ -201,10 +201,10 @@ impl Inside<'_, '_> {
         self.visit.close()?;
         handle?;
         if let Some(why) = why {
-            return Err(Error::other(format!("its dlopen refuses: {why}")));
+            return Err(Error::failed(format!("its dlopen refuses: {why}")));
         }
         self.base = find(self.pid, self.file_name).ok_or_else(|| {
-            Error::other(
+            Error::failed(
                 "its dlopen says that the library is there, but it is not: one of another build \
                  of prof is, perhaps",
             )

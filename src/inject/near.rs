@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use super::refuse::field;
 use super::restart;
 use super::trace::{Stop, Tracee};
-use crate::sampler::Error;
 use crate::sampler::bpf::stop::Stopper;
 use crate::sampler::stops;
+use sys::Error;
 use sys::procfs;
 
 /// Nanoseconds of a thread's CPU time between two looks at whether it is in user code: of one that is
@@ -75,12 +75,12 @@ impl Stops {
     /// It handles the signals; the kernel would be late to send them.
     pub fn new(pid: i32) -> Result<Stops, Error> {
         if fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1") {
-            return Err(Error::other(
+            return Err(Error::failed(
                 "a kernel with PREEMPT_RT delays signals, which might break off a system call",
             ));
         }
         let Some(signal) = choose(&used(pid)) else {
-            return Err(Error::other(
+            return Err(Error::failed(
                 "it handles both SIGURG and SIGWINCH, one of which prof needs to stop a thread",
             ));
         };

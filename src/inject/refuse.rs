@@ -3,7 +3,7 @@
 use std::io;
 
 use super::objects::Objects;
-use crate::sampler::Error;
+use sys::Error;
 use sys::os;
 use sys::procfs;
 
@@ -23,11 +23,11 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
     let status = std::fs::read_to_string(path).map_err(|e| refused(pid, &e))?;
     match field(&status, "State").and_then(|s| s.chars().next()) {
         Some('T') => {
-            return Err(Error::other(format!(
+            return Err(Error::failed(format!(
                 "it is stopped by a signal; let it go on first: kill -CONT {pid}"
             )));
         }
-        Some('Z' | 'X') => return Err(Error::other("it has ended")),
+        Some('Z' | 'X') => return Err(Error::failed("it has ended")),
         _ => {}
     }
     // A thread of prof's that has just ended may still be named.
@@ -35,26 +35,26 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
     if let Some(tracer) = field(&status, "TracerPid").filter(|t| *t != "0" && *t != own) {
         let name = tracer.parse().ok().and_then(|tracer| procfs::comm(tracer, tracer));
         let name = name.map_or(String::new(), |name| format!(" ({name})"));
-        return Err(Error::other(format!(
+        return Err(Error::failed(format!(
             "process {tracer}{name} traces it already; end that first"
         )));
     }
     if field(&status, "x86_Thread_features").is_some_and(|f| f.contains("shstk")) {
-        return Err(Error::other(
+        return Err(Error::failed(
             "its shadow stack (CET) does not let it be led to other code; start it with \
              prof record -T heap -- COMMAND instead",
         ));
     }
     // Each thread has its own, but a filter is there to keep the whole process from something.
     if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
-        return Err(Error::other(
+        return Err(Error::failed(
             "it is confined by seccomp, which may end it when it loads a library; start it with \
              prof record -T heap -- COMMAND instead",
         ));
     }
     let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo"));
     if mounts.is_ok_and(|mounts| !has_proc(&mounts)) {
-        return Err(Error::other(
+        return Err(Error::failed(
             "its root directory has no /proc, through which it would open prof's library; mount \
              one there: mount -t proc proc ROOT/proc",
         ));
@@ -81,19 +81,19 @@ pub fn is_unconfined(pid: i32, tid: i32) -> bool {
 /// What is missing.
 pub fn check_objects(objects: &Objects) -> Result<(), Error> {
     if objects.is_go {
-        return Err(Error::other(
+        return Err(Error::failed(
             "it is a Go program, which does not allocate by malloc; its own heap profile \
              (net/http/pprof) tells, and prof report reads that",
         ));
     }
     if !objects.has_c_library() {
-        return Err(Error::other(
+        return Err(Error::failed(
             "it is linked statically (or a 32-bit program): there is no dlopen in it; start it \
              with a shared C library",
         ));
     }
     if objects.dlopen().is_none() {
-        return Err(Error::other(
+        return Err(Error::failed(
             "its C library gives no dlopen (older than glibc 2.34 and libdl.so.2 is not loaded)",
         ));
     }
@@ -104,17 +104,17 @@ pub fn check_objects(objects: &Objects) -> Result<(), Error> {
 pub fn refused(pid: i32, error: &io::Error) -> Error {
     let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     match error.raw_os_error() {
-        Some(libc::ESRCH | libc::ENOENT) => Error::other("it has ended"),
+        Some(libc::ESRCH | libc::ENOENT) => Error::failed("it has ended"),
         // The kernel refuses to trace what ends before it is gone.
-        _ if denied && !lives(pid) => Error::other("it has ended"),
-        _ if denied && os::uid() == 0 => Error::other(format!(
+        _ if denied && !lives(pid) => Error::failed("it has ended"),
+        _ if denied && os::uid() == 0 => Error::failed(format!(
             "tracing it is not permitted, even as root ({error}): prof lacks CAP_SYS_PTRACE, or a \
              security module forbids it"
         )),
         _ if denied => {
             let own = procfs::owner(pid).is_some_and(|(_, user)| user == os::uid());
             let scope = procfs::sysctl("kernel/yama/ptrace_scope").unwrap_or(0);
-            Error::other(match (own, scope) {
+            Error::failed(match (own, scope) {
                 (true, 1..) => format!(
                     "tracing is restricted (kernel.yama.ptrace_scope is {scope}); run prof as root"
                 ),
@@ -124,7 +124,7 @@ pub fn refused(pid: i32, error: &io::Error) -> Error {
                 (false, _) => "it is another user's; run prof as root".to_owned(),
             })
         }
-        _ => Error::other(error.to_string()),
+        _ => Error::failed(error.to_string()),
     }
 }
 

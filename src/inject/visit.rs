@@ -13,7 +13,7 @@ use super::locks;
 use super::objects::Objects;
 use super::restart;
 use super::trace::{Registers, Stop, Tracee};
-use crate::sampler::Error;
+use sys::Error;
 
 /// Memory that functions run on: the thread's own stack may be small.
 const STACK: u64 = 256 << 10;
@@ -78,10 +78,10 @@ impl<'a> Visit<'a> {
         objects: &'a Objects,
     ) -> Result<Visit<'a>, Error> {
         let Some(way) = objects.gadgets.way() else {
-            return Err(Error::other("its C library is of a kind that prof does not know"));
+            return Err(Error::failed("its C library is of a kind that prof does not know"));
         };
         let Some(tid) = locks::inner_tid(pid, tracee.tid) else {
-            return Err(Error::other("it ended meanwhile"));
+            return Err(Error::failed("it ended meanwhile"));
         };
         let back = Back { tid, signal };
         let (registers, xstate) = (tracee.registers().map_err(failed)?, tracee.xstate());
@@ -198,7 +198,7 @@ impl<'a> Visit<'a> {
     /// It cannot be made or written; there is one already.
     pub fn memory_file(&mut self, name: &str, content: &[u8]) -> Result<(u64, File), Error> {
         if self.open.is_some() {
-            return Err(Error::other("only one file may be open at a time"));
+            return Err(Error::failed("only one file may be open at a time"));
         }
         let name = self.text(name)?;
         let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
@@ -299,7 +299,7 @@ impl<'a> Visit<'a> {
                         return Ok(());
                     }
                     if self.tracee.is_fault() {
-                        return Err(Error::other(format!(
+                        return Err(Error::failed(format!(
                             "what prof called in it failed with signal {signal} at {:#x}; the \
                              thread is back where it was, but may have left something locked",
                             now.rip
@@ -320,14 +320,14 @@ impl<'a> Visit<'a> {
         let stopped = self.tracee.wait(Instant::now() + PATIENCE).map_err(|e| self.lost(e))?;
         let waited = began.elapsed();
         if stopped == Some(Stop::Interrupt) && self.waits_in_vain() {
-            return Err(Error::other(format!(
+            return Err(Error::failed(format!(
                 "the dynamic loader was held by another thread for {:.0} s",
                 waited.as_secs_f64()
             )));
         }
         if waited > LAST_PATIENCE {
             self.state = Place::Lost;
-            return Err(Error::other(format!(
+            return Err(Error::failed(format!(
                 "what prof called in thread {} has not come back for {:.0} s; the thread does when \
                  it has",
                 self.tracee.tid,
@@ -407,7 +407,7 @@ fn initial(xstate: &[u8]) -> Vec<u8> {
 }
 
 fn failed(error: io::Error) -> Error {
-    Error::other(match error.raw_os_error() {
+    Error::failed(match error.raw_os_error() {
         Some(libc::ESRCH) => "it ended meanwhile".to_owned(),
         _ => error.to_string(),
     })

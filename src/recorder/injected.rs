@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Aggregator, HeapSpec};
 use crate::inject::{Injection, Inside, Library};
-use crate::sampler::Error;
 use crate::sampler::heap::{BYTES, Ring};
+use sys::Error;
 use sys::procfs;
 
 /// How often it is looked whether the process has loaded something.
@@ -42,7 +42,7 @@ impl Injected {
     pub fn load(pid: i32, spec: HeapSpec) -> Result<Injected, Error> {
         let HeapSpec { interval, mappings, .. } = spec;
         let failed = |e: Error| {
-            Error::other(format!(
+            Error::failed(format!(
                 "prof's library cannot be put into process {pid}, which goes on as it was: {e}"
             ))
         };
@@ -51,13 +51,13 @@ impl Injected {
             let (fd, file) = inside.visit.memory_file(RING, &[])?;
             let path = format!("/proc/self/fd/{fd}");
             let ring = Ring::on(file, PathBuf::from(&path), interval, mappings);
-            let ring = ring.map_err(|e| Error::other(e.to_string()))?;
+            let ring = ring.map_err(|e| Error::failed(e.to_string()))?;
             let path = inside.visit.text(&path)?;
             let started = inside.call("prof_heap_start", &[path])? as i32;
             inside.visit.close()?;
             if started != 0 {
                 let error = std::io::Error::from_raw_os_error(-started);
-                return Err(Error::other(format!("it cannot map the shared memory: {error}")));
+                return Err(Error::failed(format!("it cannot map the shared memory: {error}")));
             }
             shared = Some(ring);
             Ok(())
@@ -88,7 +88,7 @@ impl Injected {
             Ok(())
         });
         begun.map_err(|e| {
-            Error::other(format!("allocations of process {} cannot be sampled: {e}", self.pid))
+            Error::failed(format!("allocations of process {} cannot be sampled: {e}", self.pid))
         })
     }
 

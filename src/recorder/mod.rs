@@ -31,9 +31,10 @@ pub use snapshot::snapshot;
 pub use threads::ThreadsSpec;
 
 use crate::sampler::bpf::Told;
-use crate::sampler::{Error, Options, Session, SpanType, Stats, Stopped, Target};
+use crate::sampler::{Options, Session, SpanType, Stats, Stopped, Target};
 use preloaded::Preloaded;
 use profile::{Column, Diagnostics, Profile, ValueType, WHOLE_MACHINE};
+use sys::Error;
 use sys::os;
 use sys::procfs;
 use threads::Snapshots;
@@ -306,7 +307,7 @@ fn wait_for_delay(
             break;
         }
         if child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(Some(_)))) {
-            return Err(Error::other(format!(
+            return Err(Error::failed(format!(
                 "the command ended before the delay of {delay:?} was over: nothing was recorded; \
                  give a shorter -D"
             )));

@@ -8,7 +8,8 @@ use super::heap::HeapCounts;
 use super::injected::Injected;
 use super::{Aggregator, HeapSpec, Interrupts, Types};
 use crate::sampler::heap::{HeapStats, Library, Ring, why_not_preloaded};
-use crate::sampler::{Error, EventSpec, Options, Target};
+use crate::sampler::{EventSpec, Options, Target};
+use sys::Error;
 
 /// Milliseconds between two looks at the shared memory: the first, the least and the most.
 const FIRST_MS: i64 = 2;
@@ -126,7 +127,7 @@ impl Preloaded {
                 if let Some(spec) = types.heap.filter(|spec| spec.leaks) {
                     let start = |file: &_| Watcher::start(file, spec.mappings);
                     let watcher = library.ring.watch_exits(start).map_err(|e| {
-                        Error::other(format!("nobody can look for leaks on exit: {e}"))
+                        Error::failed(format!("nobody can look for leaks on exit: {e}"))
                     })?;
                     self.exits = Some(watcher);
                 }
@@ -330,7 +331,7 @@ fn put(spec: HeapSpec, target: &Target) -> Result<Way, Error> {
         }
     };
     if let Some(why) = words.first().and_then(|name| why_not_preloaded(name)) {
-        return Err(Error::other(format!(
+        return Err(Error::failed(format!(
             "allocations cannot be sampled: {why}; -e page-faults tells where memory grows"
         )));
     }

@@ -12,9 +12,10 @@ use rustc_hash::FxHashSet;
 
 use super::{Aggregator, Recording};
 use crate::sampler::permissions::{Wanted, explain};
-use crate::sampler::{Error, Stacks, Target};
+use crate::sampler::{Stacks, Target};
 use profile::{Builder, Diagnostics};
 pub use round::{Round, Seen, Thread};
+use sys::Error;
 use sys::os;
 use sys::procfs;
 use sys::record::MAX_DUMP;
@@ -52,11 +53,11 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
 /// Why no thread at all could be looked at.
 fn nothing(seen: &Seen, threads: &[Thread]) -> Error {
     if seen.refused == 0 {
-        return Error::other("all threads ended before they could be looked at");
+        return Error::failed("all threads ended before they could be looked at");
     }
     let denied = std::io::Error::from_raw_os_error(libc::EACCES);
     let pid = threads.first().map_or(0, |t| t.0);
-    Error::other(explain(&denied, Wanted::OtherProcess(pid as u32)))
+    Error::failed(explain(&denied, Wanted::OtherProcess(pid as u32)))
 }
 
 /// All threads of the target that live, each once.

@@ -23,7 +23,8 @@ use super::permissions::{Wanted, explain};
 use super::ring::Ring;
 use super::rings::{Outputs, Rings};
 use super::spans::SpanSet;
-use super::{Error, EventSpec, Options, Refused};
+use super::{EventSpec, LeftOut, Options};
+use sys::Error;
 use sys::os;
 use sys::procfs;
 use sys::record::{self, Record};
@@ -85,7 +86,7 @@ pub struct Attacher {
     /// Sentences for the user about fallbacks.
     pub notes: Vec<String>,
     /// What was asked for and is left out.
-    refused: Vec<Refused>,
+    refused: Vec<LeftOut>,
     /// Outlive the events that use them.
     definitions: Definitions,
     options: Options,
@@ -177,7 +178,7 @@ impl Attacher {
                 ));
                 Ok(())
             }
-            Err(_) => Err(Error::other(format!(
+            Err(_) => Err(Error::failed(format!(
                 "too few file descriptors: {threads} threads on {} CPUs need {needed}; run \
                  'ulimit -n {needed}' first (as root, if the hard limit is in the way), or \
                  record with -a",
@@ -217,7 +218,7 @@ impl Attacher {
             if self.events[event].anywhere {
                 // None of these is a member of a group.
                 let opened = self.open_event(event, Who::Cpu, outputs, 0);
-                opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+                opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
             }
         }
         Ok(())
@@ -427,7 +428,7 @@ impl Attacher {
 
     fn not_attached(&self, tid: i32, error: &io::Error) -> Error {
         let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
-        Error::other(explain(error, Wanted::OtherProcess(pid as u32)))
+        Error::failed(explain(error, Wanted::OtherProcess(pid as u32)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
-use super::Error;
+use sys::{Error, ErrorKind};
 
 /// A child that waits to become the command.
 pub struct Stopped {
@@ -31,7 +31,7 @@ impl Stopped {
         ignored: &[i32],
     ) -> Result<Stopped, Error> {
         let (name, args) = words.split_first().ok_or_else(|| Error::usage("no COMMAND given"))?;
-        let failed = |e: io::Error| Error::other(format!("cannot start a process: {e}"));
+        let failed = |e: io::Error| Error::failed(format!("cannot start a process: {e}"));
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
         let (go_reader, go) = io::pipe().map_err(failed)?;
         let mut command = Command::new(name);
@@ -112,17 +112,20 @@ fn wait_for_go(pid_fd: i32, go_fd: i32, go_writer_fd: i32) -> io::Result<()> {
     }
 }
 
-/// The shell's exit codes: 127 for what does not exist, 126 for what cannot be executed.
 fn not_started(name: &str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            Error::with_code(format!("command '{name}' does not exist (not in PATH?)"), 127)
+            let message = format!("command '{name}' does not exist (not in PATH?)");
+            Error::new(ErrorKind::CommandNotFound, message)
         }
-        io::ErrorKind::PermissionDenied => Error::with_code(
+        io::ErrorKind::PermissionDenied => Error::new(
+            ErrorKind::CommandNotExecutable,
             format!("command '{name}' cannot be executed: permission denied; chmod +x?"),
-            126,
         ),
-        _ => Error::with_code(format!("command '{name}' cannot be executed: {error}"), 126),
+        _ => Error::new(
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: {error}"),
+        ),
     }
 }
 
@@ -156,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_are_the_shells() {
+    fn a_command_that_cannot_be_started_is_known_from_one_that_does_not_exist() {
         let start = |name: &str| Stopped::start(&words(&[name]), false, vec![], &[]).unwrap();
-        let code = |name: &str| start(name).go().unwrap_err().code();
-        assert_eq!(code("/nonexistent/command"), 127);
-        assert_eq!(code("/etc/passwd"), 126);
+        let kind = |name: &str| start(name).go().unwrap_err().kind();
+        assert_eq!(kind("/nonexistent/command"), ErrorKind::CommandNotFound);
+        assert_eq!(kind("/etc/passwd"), ErrorKind::CommandNotExecutable);
     }
 }

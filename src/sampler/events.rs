@@ -10,11 +10,12 @@ use std::io;
 use perf_event::events::Event;
 use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
+use super::modifiers;
 use super::permissions::{Wanted, explain, tracefs_is_mounted, tracepoint_id};
 use super::tracepoint::{Field, Tracepoint};
-use super::{Error, modifiers};
 use names::near;
 pub use probe::Probe;
+use sys::Error;
 
 /// What kind of event it is; decides how it is sampled and what its values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,7 +309,7 @@ fn tracepoint(system: &str, event: &str, text: &str) -> Result<EventSpec, Error>
         io::ErrorKind::NotFound if tracefs_is_mounted() => Error::usage(format!(
             "this kernel has no tracepoint '{text}'; /sys/kernel/tracing/available_events lists all"
         )),
-        _ => Error::other(explain(&e, Wanted::Tracefs(text.to_owned()))),
+        _ => Error::failed(explain(&e, Wanted::Tracefs(text.to_owned()))),
     })?;
     Ok(EventSpec::plain(text, Kind::Tracepoint, abi::PERF_TYPE_TRACEPOINT, id))
 }

@@ -9,11 +9,11 @@ pub mod bpf;
 pub mod catalogue;
 mod command;
 mod definitions;
-mod error;
 pub mod events;
 mod filter;
 mod grow;
 pub mod heap;
+mod left_out;
 mod modifiers;
 pub mod permissions;
 pub mod probes;
@@ -29,8 +29,8 @@ mod tracepoint;
 
 pub use command::Stopped;
 pub use definitions::remove_leftovers as remove_leftover_probes;
-pub use error::{Error, Refused};
 pub use events::EventSpec;
+pub use left_out::{LeftOut, Subject};
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use spans::SpanType;
 pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};
@@ -79,7 +79,7 @@ pub struct Options {
     /// More events.
     pub events: Vec<EventSpec>,
     /// Events that were asked for and cannot be had, and why.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<LeftOut>,
     /// Profile types that are made of spans; their events come behind those above.
     pub spans: Vec<SpanType>,
     /// Also sample each thread when it stops running, and tell who runs when. The events for

@@ -5,7 +5,8 @@ use std::io;
 use super::attach::Attacher;
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
-use super::{Error, EventSpec, tracefs};
+use super::{EventSpec, tracefs};
+use sys::Error;
 
 impl Attacher {
     /// What the refusal of an event means.
@@ -19,14 +20,14 @@ impl Attacher {
             ));
         }
         if spec.kind == Kind::Probe && (invalid || is_missing(error)) {
-            return Error::other(format!(
+            return Error::failed(format!(
                 "event '{}': the kernel cannot put a probe there ({error}); not every instruction, \
                  and not every function of the kernel's, can be probed",
                 spec.name
             ));
         }
         if is_missing(error) {
-            return Error::other(format!(
+            return Error::failed(format!(
                 "event '{}' does not exist on this machine{}; nearest that works: {}",
                 spec.name,
                 if spec.kind == Kind::Hardware {
@@ -38,7 +39,7 @@ impl Attacher {
             ));
         }
         if spec.kind == Kind::Hardware && invalid {
-            return Error::other(format!(
+            return Error::failed(format!(
                 "event '{}' cannot be sampled (its PMU counts without interrupts, or has no such \
                  event); perhaps it can be counted with another: -e '{{cpu-clock,{}}}'; nearest \
                  that works: {}",
@@ -54,7 +55,7 @@ impl Attacher {
             _ if !spec.user => Wanted::Kernel,
             _ => Wanted::OwnProcess,
         };
-        Error::other(explain(error, wanted))
+        Error::failed(explain(error, wanted))
     }
 }
 

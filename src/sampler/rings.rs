@@ -11,7 +11,8 @@ use super::events::Kind;
 use super::grow::Growing;
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
-use super::{Error, EventSpec, Options, Rate, Stacks};
+use super::{EventSpec, Options, Rate, Stacks};
+use sys::Error;
 
 /// Samples that a ring should hold: half a second at 999 Hz, and what as long takes at lower rates;
 /// at higher ones, half of that.
@@ -252,9 +253,9 @@ fn open_rings(
             }
             Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
             Err((e, Wanted::Ring(_))) => {
-                return Err(Error::other(explain(&e, Wanted::Ring(wanted as u64))));
+                return Err(Error::failed(explain(&e, Wanted::Ring(wanted as u64))));
             }
-            Err((e, refused)) => return Err(Error::other(explain(&e, refused))),
+            Err((e, refused)) => return Err(Error::failed(explain(&e, refused))),
         }
     }
 }

@@ -19,9 +19,10 @@ use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::rings::Rings;
 use super::spans::SpanSet;
-use super::{Error, Event, EventSpec, Options, Target};
+use super::{Event, EventSpec, Options, Target};
 use hotplug::Hotplug;
 use programs::Programs;
+use sys::Error;
 use sys::os;
 use sys::record::{self, Header, Layout, Record};
 use targets::{attach, cpus, filter, new_attacher};
@@ -109,7 +110,7 @@ impl Session {
             // Where it is not to be had, the samples of others fill the rings, too.
             attacher.filter = Btf::of_kernel().and_then(|kernel| Filter::load(&kernel)).ok();
             let opened = attacher.open(Who::Cpu, rings.outputs());
-            opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+            opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
             filter(options, command, attacher.filter.as_ref())?
         } else {
             (None, attach(&mut attacher, options, command, &mut rings)?)

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use sys::Error;
 use sys::procfs;
 
 /// What the user asked for.
@@ -61,7 +61,7 @@ pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
                 )));
             }
             Some(_) if procfs::stat(pid).is_some_and(|s| s.state == 'Z') => {
-                return Err(Error::other(format!(
+                return Err(Error::failed(format!(
                     "process {pid} has ended already (it is a zombie); nothing to record"
                 )));
             }
@@ -98,7 +98,7 @@ fn list(numbers: &[i32]) -> String {
 
 /// The line for a process or thread that is not there.
 pub fn gone(what: &str, id: i32) -> Error {
-    Error::other(format!("no {what} {id}: it has ended or never was; 'ps -eLf' lists all"))
+    Error::failed(format!("no {what} {id}: it has ended or never was; 'ps -eLf' lists all"))
 }
 
 /// Folder of a cgroup (v2), from a path as `/proc/PID/cgroup` has it or a full one.
@@ -115,7 +115,7 @@ pub fn cgroup_folder(path: &Path) -> Result<PathBuf, Error> {
         })
         .collect();
     if roots.is_empty() {
-        return Err(Error::other("no cgroup v2 hierarchy is mounted; -G needs one"));
+        return Err(Error::failed("no cgroup v2 hierarchy is mounted; -G needs one"));
     }
     let below = path.strip_prefix("/").unwrap_or(path);
     let candidates = roots.iter().map(|r| Path::new(r).join(below));
@@ -136,12 +136,12 @@ pub fn cgroup_folder(path: &Path) -> Result<PathBuf, Error> {
 pub fn open_cgroup(path: &Path) -> Result<File, Error> {
     let folder = cgroup_folder(path)?;
     if !populated(&folder) {
-        return Err(Error::other(format!(
+        return Err(Error::failed(format!(
             "cgroup '{}' holds no process; nothing to record",
             path.display()
         )));
     }
-    File::open(&folder).map_err(|e| Error::other(format!("cgroup {}: {e}", folder.display())))
+    File::open(&folder).map_err(|e| Error::failed(format!("cgroup {}: {e}", folder.display())))
 }
 
 /// `cgroup.events` of the root has no `populated` line; the root is never empty.

@@ -10,6 +10,7 @@ pub mod binaries;
 mod catch_panic;
 pub mod container;
 pub mod elf;
+mod error;
 pub mod foreign;
 pub mod image;
 pub mod jit;
@@ -25,3 +26,4 @@ pub mod suggest;
 pub mod usdt;
 
 pub use catch_panic::catch_panic;
+pub use error::{Error, ErrorKind};

@@ -7,8 +7,9 @@ use rustc_hash::FxHashSet;
 
 use crate::recorder::aggregate::Asleep;
 use crate::recorder::{Aggregator, ThreadState};
-use crate::sampler::{Error, Event, EventSpec, Options, Rate, Session, Stacks, Target};
+use crate::sampler::{Event, EventSpec, Options, Rate, Session, Stacks, Target};
 use profile::Column;
+use sys::Error;
 use sys::procfs;
 use sys::record::MAX_DUMP;
 

@@ -12,8 +12,9 @@ use crate::sampler::events::Kind;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::refused::{is_denied, is_invalid, is_missing};
 use crate::sampler::spans::{Scope, SpanSet, SpanType};
-use crate::sampler::{Error, EventSpec, Options, Rate, Refused, Target};
+use crate::sampler::{EventSpec, LeftOut, Options, Rate, Target};
 use sys::procfs;
+use sys::{Error, ErrorKind};
 
 impl Attacher {
     pub(super) fn resolve_events(&mut self) -> Result<(), Error> {
@@ -48,7 +49,7 @@ impl Attacher {
             let first = event == 0 && (self.options.cpu || self.options.switches);
             match self.or_as_before(|attacher| attacher.resolve_event(event, max_rate)) {
                 Ok(()) => event += 1,
-                Err(why) if first || why.code() != 1 => return Err(why),
+                Err(why) if first || why.kind() != ErrorKind::Failed => return Err(why),
                 Err(why) => event = self.leave_out(event, why),
             }
         }
@@ -128,7 +129,7 @@ impl Attacher {
             [one] => one.clone(),
             several => format!("{{{}}}", several.join(",")),
         };
-        self.refused.push(Refused::event(&name, why));
+        self.refused.push(LeftOut::event(name, why));
         from
     }
 
@@ -145,14 +146,14 @@ impl Attacher {
         for of in self.options.spans.clone() {
             match self.resolve_spans(of) {
                 Ok(()) => others = true,
-                Err(why) => self.refused.push(Refused { name: of.name().to_owned(), why }),
+                Err(why) => self.refused.push(LeftOut::profile_type(of.subject(), why)),
             }
         }
         if self.options.switches {
             match self.resolve_switches() {
                 Ok(()) => others = true,
                 Err(why) => {
-                    self.refused.push(Refused { name: "wall time".to_owned(), why });
+                    self.refused.push(LeftOut::profile_type("wall time is", why));
                     self.options.switches = false;
                 }
             }
@@ -160,7 +161,7 @@ impl Attacher {
         match self.refused.first() {
             Some(first) if !others => Err(first.why.clone()),
             _ => {
-                self.notes.extend(self.refused.iter().map(Refused::to_string));
+                self.notes.extend(self.refused.iter().map(LeftOut::to_string));
                 Ok(())
             }
         }
@@ -209,8 +210,8 @@ impl Attacher {
         let mut spec = self.events[event].clone();
         spec.define(&mut self.definitions).map_err(|e| match e.raw_os_error() {
             Some(libc::EINVAL | libc::ENOENT) => self.refused(&spec, &e),
-            Some(_) => Error::other(explain(&e, Wanted::Probe(spec.name.clone()))),
-            None => Error::other(explain(&e, Wanted::Tracefs(spec.name.clone()))),
+            Some(_) => Error::failed(explain(&e, Wanted::Probe(spec.name.clone()))),
+            None => Error::failed(explain(&e, Wanted::Tracefs(spec.name.clone()))),
         })?;
         self.events[event] = spec;
         Ok(())
@@ -218,7 +219,7 @@ impl Attacher {
 
     fn resolve_births(&mut self) -> Result<(), Error> {
         let name = "task:task_newtask";
-        let denied = |e: &io::Error| Error::other(explain(e, Wanted::Tracefs(name.to_owned())));
+        let denied = |e: &io::Error| Error::failed(explain(e, Wanted::Tracefs(name.to_owned())));
         let spec = EventSpec::births().map_err(|e| denied(&e))?;
         self.or_as_before(|attacher| {
             let tried = attacher.try_event(&spec, Trigger::Period(1));
@@ -243,7 +244,7 @@ impl Attacher {
         if !self.features.kernel {
             // That is where they happen.
             let denied = io::Error::from_raw_os_error(libc::EACCES);
-            return Err(Error::other(explain(&denied, Wanted::Kernel)));
+            return Err(Error::failed(explain(&denied, Wanted::Kernel)));
         }
         let mut spec = EventSpec::switches();
         let traced = self.or_as_before(|attacher| {

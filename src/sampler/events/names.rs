@@ -119,7 +119,7 @@ impl Generic {
             Generic::L2Misses => {
                 let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
                 l2_misses(&cpu).unwrap_or_else(|| {
-                    // Refused as what the machine lacks.
+                    // LeftOut as what the machine lacks.
                     EventSpec::plain("l2-misses", Kind::Hardware, NO_TYPE, 0)
                 })
             }

@@ -4,7 +4,7 @@ use perf_event::events::{Dynamic, Event};
 use perf_event_open_sys::bindings::perf_event_attr;
 
 use super::{EventSpec, Kind, unknown};
-use crate::sampler::Error;
+use sys::Error;
 
 /// `cpu/cache-misses/` or `cpu/event=0x3c,umask=1/`, from what sysfs says of the PMU.
 pub fn event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::{EventSpec, Kind};
-use crate::sampler::Error;
 use crate::sampler::definitions::{Definition, Definitions};
+use sys::Error;
 
 /// Bit of `config` that asks for returns (`PERF_PROBE_CONFIG_IS_RETPROBE`).
 const RETURN: u64 = 1;
@@ -77,7 +77,7 @@ impl EventSpec {
     ) -> Result<EventSpec, Error> {
         let counter = counter.unwrap_or(0);
         if counter > u64::from(u32::MAX) {
-            return Err(Error::other(format!("event '{name}': its counter is beyond 4 GiB")));
+            return Err(Error::failed(format!("event '{name}': its counter is beyond 4 GiB")));
         }
         let config = (u64::from(returns) * RETURN) | (counter << COUNTER_SHIFT);
         let probe = Probe::new(file.as_os_str().as_bytes(), offset, false)?;
@@ -106,7 +106,7 @@ impl EventSpec {
 fn probe_type(pmu: &str, name: &str) -> Result<u32, Error> {
     let text = fs::read_to_string(format!("/sys/bus/event_source/devices/{pmu}/type"));
     text.ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
-        Error::other(format!(
+        Error::failed(format!(
             "event '{name}': this kernel has no {pmu}s (it was built without CONFIG_{}_EVENTS)",
             pmu.to_uppercase()
         ))

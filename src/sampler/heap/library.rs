@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::Ring;
 use super::layout::VARIABLE;
-use crate::sampler::Error;
+use sys::Error;
 use sys::os;
 use sys::procfs;
 
@@ -55,7 +55,7 @@ impl Library {
     pub fn unpack(interval: u64, mappings: bool) -> Result<Library, Error> {
         let parent = std::env::temp_dir();
         let failed = |e: io::Error| {
-            Error::other(format!(
+            Error::failed(format!(
                 "the library that samples allocations cannot be unpacked in {}: {e}; TMPDIR says \
                  where else",
                 parent.display()
@@ -77,7 +77,7 @@ impl Library {
             fs::set_permissions(path, permissions).map_err(failed)?;
         }
         let ring = Ring::create(interval, mappings).map_err(|e| {
-            Error::other(format!("there is no memory to share with the command: {e}"))
+            Error::failed(format!("there is no memory to share with the command: {e}"))
         })?;
         let inherited = ring.inherited();
         Ok(Library { folder: Some(folder), path, _file: file, ring, inherited })

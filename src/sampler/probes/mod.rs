@@ -8,9 +8,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Error, EventSpec};
+use super::EventSpec;
 use instructions::At;
 use symbols::functions::{Function, NoFunction, functions};
+use sys::Error;
 use sys::binaries::{self, Binary};
 use sys::suggest;
 use sys::usdt::{Marker, markers};

@@ -13,7 +13,8 @@ use crate::sampler::bpf::{Told, Whose};
 use crate::sampler::events::Kind;
 use crate::sampler::permissions::Wanted;
 use crate::sampler::ring::Ring;
-use crate::sampler::{Error, Options, SpanType, Target};
+use crate::sampler::{Options, SpanType, Target};
+use sys::Error;
 use sys::os;
 use sys::procfs;
 
@@ -79,7 +80,7 @@ impl Programs {
         if self.waits.is_none() && self.calls.is_empty() {
             return Ok(());
         }
-        let refused = |e| Error::other(explain(&e, Wanted::WholeMachine));
+        let refused = |e| Error::failed(explain(&e, Wanted::WholeMachine));
         self.connect(attacher, rings).map_err(refused)?;
         let mut known = FxHashSet::default();
         self.insert(options, pids, command, &mut known);

@@ -7,7 +7,8 @@ use crate::sampler::events::Kind;
 use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::rings::Rings;
-use crate::sampler::{Error, Options, Rate, Target, target};
+use crate::sampler::{Options, Rate, Target, target};
+use sys::Error;
 use sys::procfs;
 
 use super::CPU_WIDE_PERIOD;
@@ -108,21 +109,21 @@ pub(super) fn attach(
     match &options.target {
         Target::Everything => {
             let opened = attacher.open(Who::Cpu, rings.outputs());
-            opened.map_err(|e| Error::other(explain(&e, Wanted::WholeMachine)))?;
+            opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
             Ok(Vec::new())
         }
         Target::Cgroup(path) => {
             let cgroup = target::open_cgroup(path)?;
             let opened = attacher.open(Who::Cgroup(&cgroup), rings.outputs());
             let wanted = Wanted::Cgroup(path.display().to_string());
-            opened.map_err(|e| Error::other(explain(&e, wanted)))?;
+            opened.map_err(|e| Error::failed(explain(&e, wanted)))?;
             Ok(Vec::new())
         }
         Target::Threads(tids) => attach_threads(attacher, tids, rings),
         Target::Command(_) => {
             let pid = command.expect("a command was started before");
             let opened = attacher.open(Who::Thread(pid), rings.outputs());
-            opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))?;
+            opened.map_err(|e| Error::failed(explain(&e, Wanted::OtherProcess(pid as u32))))?;
             Ok(vec![pid])
         }
         Target::Processes { pids, tree } => {
@@ -151,7 +152,7 @@ fn attach_threads(
     for &tid in tids {
         let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
         let opened = attacher.open(Who::Thread(tid), rings.outputs());
-        if !opened.map_err(|e| Error::other(explain(&e, Wanted::OtherProcess(pid as u32))))? {
+        if !opened.map_err(|e| Error::failed(explain(&e, Wanted::OtherProcess(pid as u32))))? {
             return Err(target::gone("thread", tid));
         }
         if !pids.contains(&pid) {

@@ -4,8 +4,9 @@
 //! writes past the cache itself; a worker of the kernel for what is written back later, and for
 //! requests that had to queue.
 
-use super::{Error, Mark, SpanEvent, Tag, TagValue, ending, event};
+use super::{Mark, SpanEvent, Tag, TagValue, ending, event};
 use crate::sampler::EventSpec;
+use sys::Error;
 
 /// The events. A request completes wherever the device's interrupt comes, whoever runs there.
 pub fn events() -> Result<Vec<SpanEvent>, Error> {

@@ -7,10 +7,11 @@
 //! (`symbolize::waits`). A label says what is known until then.
 
 use super::{
-    Error, Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
+    Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
 };
 use crate::sampler::bpf::calls::{Call, MARKED};
 use profile::{LIKELY_MUTEX, UNKNOWN_WAIT};
+use sys::Error;
 
 /// `linux/futex.h`: without the flags for a private word and for the clock.
 const FUTEX_CMD_MASK: u64 = !(128 | 256);

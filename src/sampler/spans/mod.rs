@@ -13,12 +13,13 @@ use std::io;
 
 use perf_event_open_sys::bindings as abi;
 
+use super::EventSpec;
 use super::bpf::Told;
 use super::bpf::calls::Call;
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
 use super::tracepoint::Tracepoint;
-use super::{Error, EventSpec};
+use sys::Error;
 use sys::record::Sample;
 
 /// The labels of a call that programs in the kernel have told of.
@@ -50,6 +51,15 @@ impl SpanType {
             SpanType::Lock { .. } => "lock contention",
             SpanType::Io => "block I/O",
             SpanType::Syscalls => "system calls",
+        }
+    }
+
+    /// It as the subject of a sentence, with its verb.
+    pub fn subject(self) -> &'static str {
+        match self {
+            SpanType::Lock { .. } => "lock contention is",
+            SpanType::Io => "block I/O is",
+            SpanType::Syscalls => "system calls are",
         }
     }
 
@@ -216,8 +226,8 @@ fn event(
 ) -> Result<SpanEvent, Error> {
     let full = format!("{system}:{name}");
     let refused = |e: io::Error| match e.kind() {
-        io::ErrorKind::InvalidData => Error::other(format!("{full}: {e}")),
-        _ => Error::other(explain(&e, Wanted::Tracefs(full.clone()))),
+        io::ErrorKind::InvalidData => Error::failed(format!("{full}: {e}")),
+        _ => Error::failed(explain(&e, Wanted::Tracefs(full.clone()))),
     };
     let found = Tracepoint::find(system, name).map_err(refused)?;
     let read = reader(&found).map_err(refused)?;

@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 
 use super::syscall_names::names;
 use super::{
-    Error, Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
+    Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
 };
 use crate::sampler::bpf::calls::{Call, MARKED};
+use sys::Error;
 use sys::record::UserStack;
 
 /// The events.
