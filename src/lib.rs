@@ -12,8 +12,6 @@
 //! 7. [`cli`] is one file a subcommand, and knows all of the above.
 
 pub mod cli;
-pub mod inject;
-pub mod leaks;
 pub mod recorder;
 pub mod report;
 pub mod sampler;

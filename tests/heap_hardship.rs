@@ -11,7 +11,7 @@ use common::statistics::assert_estimate;
 use common::system::needs_root;
 use common::targets::built;
 use common::{Build, Output, Pprof, Prof, needs, read, target, temp_dir};
-use prof::sampler::heap::layout;
+use heap::layout;
 
 const MIB: i64 = 1 << 20;
 

@@ -6,10 +6,10 @@ use super::Aggregator;
 use super::aggregate::cpu_ticks;
 use super::coverage::Coverage;
 use crate::sampler::events::Kind;
-use crate::sampler::heap::privileged;
 use crate::sampler::{
     CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stacks, Stats, Target, permissions,
 };
+use heap::privileged;
 use sys::os;
 use sys::procfs;
 use unwind::StackEnd;

@@ -13,10 +13,10 @@ use std::{fs::File, io};
 use rustc_hash::FxHashMap;
 
 use super::Aggregator;
-use crate::inject::is_unconfined;
-use crate::leaks::{self, Failure, Verdict};
-use crate::sampler::heap::layout::exit::PATIENCE;
-use crate::sampler::heap::{Asked, Exits};
+use heap::inject::is_unconfined;
+use heap::layout::exit::PATIENCE;
+use heap::leaks::{self, Failure, Verdict};
+use heap::{Asked, Exits};
 use sys::maps::parse_line;
 use sys::os;
 use sys::procfs;

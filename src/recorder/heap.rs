@@ -14,7 +14,8 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::exits::Looked;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};
-use crate::sampler::heap::layout::LIVE;
+use ::heap::layout::LIVE;
+use ::heap::weight;
 use profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
 
 /// Sampled allocations whose end is waited for at most (48 bytes each); the library does not track
@@ -72,14 +73,6 @@ impl HeapSpec {
     /// What becomes of allocations must be known.
     fn follows(&self) -> bool {
         self.in_use || self.peak || self.temporary || self.leaks
-    }
-}
-
-/// How many allocations of a size one stands for that was sampled with this interval.
-pub fn weight(size: u64, interval: u64) -> f64 {
-    match interval {
-        0 | 1 => 1.0,
-        _ => -1.0 / (-(size.max(1) as f64) / interval as f64).exp_m1(),
     }
 }
 

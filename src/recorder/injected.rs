@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::{Aggregator, HeapSpec};
-use crate::inject::{Injection, Inside, Library};
-use crate::sampler::heap::{BYTES, Ring};
+use crate::sampler::stops::KernelEvents;
+use heap::inject::{Injection, Inside, Library};
+use heap::{BYTES, Ring};
 use sys::Error;
 use sys::procfs;
 
@@ -47,7 +48,7 @@ impl Injected {
             ))
         };
         let mut shared = None;
-        let load = Injection::new(pid, LIBRARY, |inside| {
+        let load = Injection::new(pid, LIBRARY, &KernelEvents, |inside| {
             let (fd, file) = inside.visit.memory_file(RING, &[])?;
             let path = format!("/proc/self/fd/{fd}");
             let ring = Ring::on(file, PathBuf::from(&path), interval, mappings);

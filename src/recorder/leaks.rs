@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::exits::Looked;
 use super::heap::{Live, Row, Sum};
-use crate::leaks::Verdict;
+use heap::leaks::Verdict;
 use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
 /// The label of what is listed.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use aggregate::{Aggregator, Births, Counts, Groups, Spans, ThreadState, Wall, WallSpec};
 pub use finish::Aggregated;
-pub use heap::{Heap, HeapCounts, HeapSpec, weight};
+pub use heap::{Heap, HeapCounts, HeapSpec};
 pub use interrupts::Interrupts;
 pub use snapshot::snapshot;
 pub use threads::ThreadsSpec;
@@ -185,7 +185,7 @@ pub fn record(
 ) -> Result<Recording, Error> {
     // Of recordings that were killed.
     crate::sampler::remove_leftover_probes();
-    crate::sampler::heap::remove_leftovers();
+    ::heap::remove_leftovers();
     let (cpu, switches, spans) = (types.cpu, types.wall.is_some(), types.spans());
     let births = types.threads.is_some() && window.duration.is_none_or(|d| !d.is_zero());
     let mut options = Options { cpu, switches, births, spans, ..options.clone() };

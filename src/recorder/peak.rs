@@ -11,7 +11,8 @@
 //! have seen, and an allocation of many intervals, which is certain to be sampled, is in both. Where
 //! each allocation is recorded, both halves are the whole, and the peak is exact.
 
-use super::heap::{Live, Sum, weight};
+use super::heap::{Live, Sum};
+use ::heap::weight;
 
 /// A half, by number.
 const HALVES: [usize; 2] = [0, 1];

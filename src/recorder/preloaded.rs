@@ -7,8 +7,8 @@ use super::exits::Watcher;
 use super::heap::HeapCounts;
 use super::injected::Injected;
 use super::{Aggregator, HeapSpec, Interrupts, Types};
-use crate::sampler::heap::{HeapStats, Library, Ring, why_not_preloaded};
 use crate::sampler::{EventSpec, Options, Target};
+use heap::{HeapStats, Library, Ring, why_not_preloaded};
 use sys::Error;
 
 /// Milliseconds between two looks at the shared memory: the first, the least and the most.

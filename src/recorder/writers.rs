@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::sampler::heap::{Shared, Writer};
+use heap::{Shared, Writer};
 use sys::procfs;
 use sys::record::Record;
 

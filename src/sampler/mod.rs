@@ -12,7 +12,6 @@ mod definitions;
 pub mod events;
 mod filter;
 mod grow;
-pub mod heap;
 mod left_out;
 mod modifiers;
 pub mod permissions;

@@ -6,12 +6,29 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use perf_event_open_sys::ioctls;
 
+use heap::inject::{StopEvents, StopPrograms};
+
+use super::bpf::stop::Stopper;
 use super::permissions::probe::Event;
 
 /// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` (linux/fcntl.h).
 const SET_SIGNAL: i32 = 10;
 const SET_OWNER: i32 = 15;
 const OWNER_TID: i32 = 0;
+
+/// How threads are stopped to put a library into their process.
+#[derive(Debug)]
+pub struct KernelEvents;
+
+impl StopEvents for KernelEvents {
+    fn programs(&self, signal: i32) -> io::Result<Box<dyn StopPrograms>> {
+        Ok(Box::new(Stopper::load(signal)?))
+    }
+
+    fn signal(&self, tid: i32, period: u64, signal: i32) -> io::Result<File> {
+        with_signal(tid, period, signal)
+    }
+}
 
 #[repr(C)]
 struct Owner {
@@ -37,7 +54,7 @@ pub fn with_program(tid: i32, period: u64, program: RawFd) -> io::Result<File> {
 /// # Errors
 ///
 /// Those of `perf_event_open(2)`.
-pub fn with_signal(tid: i32, period: u64, signal: i32) -> io::Result<File> {
+fn with_signal(tid: i32, period: u64, signal: i32) -> io::Result<File> {
     let event = open(tid, period)?;
     let owner = Owner { kind: OWNER_TID, id: tid };
     // SAFETY: the calls take numbers, and the kernel reads `owner`, which is of its layout.

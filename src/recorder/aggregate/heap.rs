@@ -7,7 +7,7 @@ use crate::recorder::exits::Looked;
 use crate::recorder::heap::{Allocated, Heap};
 use crate::recorder::writers::Writers;
 use crate::sampler::Stacks;
-use crate::sampler::heap::{Allocation, Record, Shared};
+use heap::{Allocation, Record, Shared};
 use profile::LocationId;
 use sys::record;
 use sys::record::{Sample, UserStack};

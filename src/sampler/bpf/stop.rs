@@ -23,6 +23,7 @@ use super::code::{Code, Helper, If, Label, Op, Reg, Size};
 use super::steps::{self, KEY};
 use super::syscall::{Map, MapKind, Programs, load_for_samples};
 use crate::sampler::stops;
+use heap::inject::{Near, StopPrograms};
 
 use Reg::{R0, R1, R2, R6, R7, R8, R9, R10};
 
@@ -74,15 +75,6 @@ pub struct Stopper {
     _map: Map,
 }
 
-/// A thread that could be traced now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Near {
-    /// Its number.
-    pub tid: i32,
-    /// It waits for it.
-    pub held: bool,
-}
-
 impl Stopper {
     /// Loads the programs, which stop threads with this signal.
     ///
@@ -103,13 +95,10 @@ impl Stopper {
         // SAFETY: within the mapping, aligned, and used by both sides as a number of eight bytes.
         unsafe { &*self.memory.as_ptr().add(at as usize).cast() }
     }
+}
 
-    /// Looks for threads of a process from now on.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses.
-    pub fn begin(&mut self, pid: i32) -> io::Result<()> {
+impl StopPrograms for Stopper {
+    fn begin(&mut self, pid: i32) -> io::Result<()> {
         for at in [shared::WANTED, shared::HELD, shared::SEEN, shared::SINCE] {
             self.word(at).store(0, SeqCst);
         }
@@ -117,25 +106,17 @@ impl Stopper {
         self.at_exit.attach()
     }
 
-    /// Does nothing any more.
-    pub fn end(&mut self) {
+    fn end(&mut self) {
         self.word(shared::PROCESS).store(0, SeqCst);
         self.word(shared::WANTED).store(0, SeqCst);
         self.at_exit.detach();
     }
 
-    /// Looks at a thread whenever it has run for so many nanoseconds and is in user code then, until
-    /// the file is dropped.
-    ///
-    /// # Errors
-    ///
-    /// It has ended; no permission.
-    pub fn watch(&self, tid: i32, period: u64) -> io::Result<File> {
+    fn watch(&self, tid: i32, period: u64) -> io::Result<File> {
         stops::with_program(tid, period, self.at_sample.as_raw_fd())
     }
 
-    /// A thread that was near since this was last asked.
-    pub fn near(&self) -> Option<Near> {
+    fn near(&self) -> Option<Near> {
         let of = |at| self.word(at).load(SeqCst) as i32;
         match of(shared::HELD) {
             0 => match self.word(shared::SEEN).swap(0, SeqCst) as i32 {
@@ -146,8 +127,7 @@ impl Stopper {
         }
     }
 
-    /// Stops this thread once it is traced and comes by.
-    pub fn want(&self, tid: i32) {
+    fn want(&self, tid: i32) {
         self.word(shared::WANTED).store(tid as u64, SeqCst);
     }
 }

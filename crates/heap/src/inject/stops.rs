@@ -1,6 +1,6 @@
 //! How threads come to stop for prof: where no system call of theirs can be broken off.
 //!
-//! As root, programs in the kernel see to it ([`Stopper`]). Otherwise perf events send the thread a
+//! As root, programs in the kernel see to it ([`StopPrograms`]). Otherwise perf events send the thread a
 //! signal while it runs its own code. No thread is ever interrupted by `ptrace(2)`, since it may be
 //! asleep then, and one that has not stopped is let go by ending the thread that traces it, which the
 //! target does not notice.
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 use super::refuse::field;
 use super::restart;
 use super::trace::{Stop, Tracee};
-use crate::sampler::bpf::stop::Stopper;
-use crate::sampler::stops;
 use sys::Error;
 use sys::procfs;
 
@@ -42,6 +40,61 @@ const FOR_OTHERS: Duration = Duration::from_millis(300);
 /// Signals that are ignored by default, and that hardly any program uses.
 const SIGNALS: [i32; 2] = [libc::SIGURG, libc::SIGWINCH];
 
+/// A thread that could be traced now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Its number.
+    pub tid: i32,
+    /// It waits to be traced.
+    pub held: bool,
+}
+
+/// The kernel's events that stop threads. Whoever opens perf events provides them.
+pub trait StopEvents: Sync {
+    /// Programs in the kernel that stop threads with this signal.
+    ///
+    /// # Errors
+    ///
+    /// This kernel is too old, or this user may not.
+    fn programs(&self, signal: i32) -> io::Result<Box<dyn StopPrograms>>;
+
+    /// Sends a signal to a thread each time that it has run for `period` nanoseconds and is in user
+    /// code then, until the file is dropped. The thread may block or handle the signal when it comes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `perf_event_open(2)`.
+    fn signal(&self, tid: i32, period: u64, signal: i32) -> io::Result<File>;
+}
+
+/// Programs in the kernel that stop a thread where no system call can be broken off: while it runs
+/// its own code, or when a call of its has just ended.
+pub trait StopPrograms: Send + Sync {
+    /// Looks for threads of a process from now on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    fn begin(&mut self, pid: i32) -> io::Result<()>;
+
+    /// Does nothing any more.
+    fn end(&mut self);
+
+    /// Looks at a thread each time that it has run for `period` nanoseconds and is in user code then,
+    /// until the file is dropped.
+    ///
+    /// # Errors
+    ///
+    /// It has ended; no permission.
+    fn watch(&self, tid: i32, period: u64) -> io::Result<File>;
+
+    /// A thread that was near since the last call.
+    fn near(&self) -> Option<Near>;
+
+    /// Stops this thread once it is traced and comes by; 0: none.
+    fn want(&self, tid: i32);
+}
+
 /// A thread that stands still.
 pub struct Stopped {
     /// The thread.
@@ -57,7 +110,8 @@ pub struct Stops {
     pid: i32,
     /// What a thread is stopped by.
     pub signal: i32,
-    kernel: Option<Stopper>,
+    events: &'static dyn StopEvents,
+    programs: Option<Box<dyn StopPrograms>>,
     /// CPU time of the threads when they were last looked at.
     ran: Vec<(i32, u64)>,
     turn: usize,
@@ -73,7 +127,7 @@ impl Stops {
     /// # Errors
     ///
     /// It handles the signals; the kernel would be late to send them.
-    pub fn new(pid: i32) -> Result<Stops, Error> {
+    pub fn new(pid: i32, events: &'static dyn StopEvents) -> Result<Stops, Error> {
         if fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1") {
             return Err(Error::failed(
                 "a kernel with PREEMPT_RT delays signals, which might break off a system call",
@@ -84,11 +138,12 @@ impl Stops {
                 "it handles both SIGURG and SIGWINCH, one of which prof needs to stop a thread",
             ));
         };
-        let kernel = Stopper::load(signal).ok();
+        let programs = events.programs(signal).ok();
         Ok(Stops {
             pid,
             signal,
-            kernel,
+            events,
+            programs,
             ran: Vec::new(),
             turn: 0,
             since: Instant::now(),
@@ -101,16 +156,16 @@ impl Stops {
         // What it has done before does not count.
         (self.any_ran, self.since) = (false, Instant::now());
         self.ran.clear();
-        if let Some(kernel) = &mut self.kernel
-            && kernel.begin(self.pid).is_err()
+        if let Some(programs) = &mut self.programs
+            && programs.begin(self.pid).is_err()
         {
-            self.kernel = None;
+            self.programs = None;
         }
     }
 
     /// Nobody is looked for any more.
     pub fn end(&mut self) {
-        self.kernel.iter_mut().for_each(Stopper::end);
+        self.programs.iter_mut().for_each(|programs| programs.end());
     }
 
     /// Stops a thread, if one comes by. If none does, the calling thread, which has to be one for this
@@ -121,8 +176,8 @@ impl Stops {
     /// The process has ended, or may not be traced.
     pub fn stop_one(&mut self, until: Instant) -> io::Result<Option<Stopped>> {
         let threads = self.look()?;
-        let stopped = match &self.kernel {
-            Some(kernel) => self.stop_near(kernel, &threads, until),
+        let stopped = match &self.programs {
+            Some(programs) => self.stop_near(&**programs, &threads, until),
             None => self.stop_blindly(&threads),
         };
         self.any_ran |= matches!(stopped, Ok(Some(_)));
@@ -158,15 +213,15 @@ impl Stops {
     /// Waits for a thread that is near, and traces it.
     fn stop_near(
         &self,
-        kernel: &Stopper,
+        programs: &dyn StopPrograms,
         threads: &[(i32, bool)],
         until: Instant,
     ) -> io::Result<Option<Stopped>> {
         let watched = threads.iter().take(WATCHED);
         let watched: Vec<File> =
-            watched.filter_map(|&(tid, _)| kernel.watch(tid, BUSY).ok()).collect();
+            watched.filter_map(|&(tid, _)| programs.watch(tid, BUSY).ok()).collect();
         let near = loop {
-            if let Some(near) = kernel.near().filter(|near| self.may_trace(near.tid, threads)) {
+            if let Some(near) = programs.near().filter(|near| self.may_trace(near.tid, threads)) {
                 break near;
             }
             if Instant::now() >= until {
@@ -175,14 +230,14 @@ impl Stops {
             std::thread::sleep(LOOK);
         };
         let since = Instant::now();
-        kernel.want(near.tid);
+        programs.want(near.tid);
         let mut tracee = match Tracee::seize(near.tid) {
             Ok(tracee) => tracee,
             Err(e) => return self.not_seized(near.tid, e),
         };
         let waited = schedstat(self.pid, near.tid).map_or(0, |s| s.1);
         let stopped = self.wait(&mut tracee, (ASLEEP, RUNNABLE));
-        kernel.want(0);
+        programs.want(0);
         drop(watched);
         Ok(stopped.then_some(Stopped { tracee, since, waited }))
     }
@@ -200,7 +255,7 @@ impl Stops {
             Err(e) => return self.not_seized(tid, e),
         };
         let waited = schedstat(self.pid, tid).map_or(0, |s| s.1);
-        let event = stops::with_signal(tid, if busy { BUSY } else { RARE }, self.signal)?;
+        let event = self.events.signal(tid, if busy { BUSY } else { RARE }, self.signal)?;
         let patience = if busy { BLIND_BUSY } else { BLIND_RARE };
         let mut stopped = self.wait(&mut tracee, (patience, patience));
         drop(event);

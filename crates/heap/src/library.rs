@@ -19,7 +19,7 @@ use sys::Error;
 use sys::os;
 use sys::procfs;
 
-/// The library, see `src/preload/`.
+/// The library, see `preload/`.
 pub const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libprof_heap.so"));
 
 const NAME: &str = "libprof_heap.so";

@@ -1,11 +1,11 @@
-//! Compiles the library that prof preloads, beside the crate, so that prof can carry it along.
+//! Compiles the library that prof preloads, for prof to carry it along.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
 /// Where its sources are; they are no module of the crate.
-const SOURCES: &str = "src/preload";
+const SOURCES: &str = "preload";
 
 fn main() {
     println!("cargo::rerun-if-changed={SOURCES}");

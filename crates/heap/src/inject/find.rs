@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::frame::Frame as SignalFrame;
 use super::judge::{Seen, Unsafe, judge};
-use super::near::{Stopped, Stops};
 use super::objects::{Objects, Role};
 use super::refuse;
 use super::restart;
+use super::stops::{StopEvents, Stopped, Stops};
 use super::trace::{Registers, Tracee};
 use sys::Error;
 use sys::os;
@@ -57,13 +57,13 @@ impl Finder {
     /// # Errors
     ///
     /// It has ended, or is not for this user to trace; it has nothing that could load a library.
-    pub fn new(pid: i32) -> Result<Finder, Error> {
+    pub fn new(pid: i32, events: &'static dyn StopEvents) -> Result<Finder, Error> {
         refuse::check_state(pid)?;
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|e| refuse::refused(pid, &e))?;
         let (mapped, (table, objects)) = (executable(pid), look(pid)?);
         let (unwinder, read) = (Unwinder::default(), Instant::now());
-        let (stops, last, pause) = (Stops::new(pid)?, None, PAUSE);
+        let (stops, last, pause) = (Stops::new(pid, events)?, None, PAUSE);
         let warm = false;
         let mut finder = Finder {
             pid,

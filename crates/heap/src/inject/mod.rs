@@ -11,10 +11,10 @@ mod frame;
 mod gadgets;
 mod judge;
 mod locks;
-mod near;
 mod objects;
 mod refuse;
 pub mod restart;
+mod stops;
 pub mod trace;
 mod visit;
 
@@ -22,8 +22,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use find::Finder;
-use near::Stopped;
 pub use refuse::is_unconfined;
+use stops::Stopped;
+pub use stops::{Near, StopEvents, StopPrograms};
 pub use visit::Visit;
 
 use sys::Error;
@@ -72,9 +73,10 @@ impl<'a> Injection<'a> {
     pub fn new(
         pid: i32,
         library: Library<'a>,
+        events: &'static dyn StopEvents,
         then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<Injection<'a>, Error> {
-        let finder = Finder::new(pid)?;
+        let finder = Finder::new(pid, events)?;
         let mut hasher = DefaultHasher::new();
         library.bytes.hash(&mut hasher);
         let file_name = format!("{}-{:016x}", library.name, hasher.finish());
@@ -143,7 +145,7 @@ impl<'a> Injection<'a> {
         let Stopped { tracee, since, waited } = stopped;
         let (pid, tid) = (self.pid, tracee.tid);
         let stands = || {
-            let waits = near::schedstat(pid, tid).map_or(0, |now| now.1.saturating_sub(waited));
+            let waits = stops::schedstat(pid, tid).map_or(0, |now| now.1.saturating_sub(waited));
             since.elapsed().saturating_sub(Duration::from_nanos(waits))
         };
         let (memory, objects) = (&self.finder.memory, &self.finder.objects);

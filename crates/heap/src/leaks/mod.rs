@@ -24,8 +24,8 @@ use blocks::Blocks;
 use memory::Memory;
 use threads::{Held, Seen};
 
-use crate::sampler::heap::Asked;
-use crate::sampler::heap::table::copy::{FEW_AT, MANY_AT, OVERFLOWN_AT, entries};
+use crate::Asked;
+use crate::table::copy::{FEW_AT, MANY_AT, OVERFLOWN_AT, entries};
 
 /// Addresses that a program can have.
 const LOWEST: u64 = memory::PAGE;
@@ -110,7 +110,7 @@ pub fn look(asked: &Asked, mappings: bool, until: Instant) -> Result<Vec<(u64, V
 
 /// Bytes of the table of sampled addresses.
 fn table_size() -> u64 {
-    size_of::<crate::sampler::heap::table::Process>() as u64
+    size_of::<crate::table::Process>() as u64
 }
 
 /// What was sampled and not freed.

@@ -141,7 +141,7 @@ fn the_ring_never_becomes_full() {
             }
             ring.take(u64::MAX, look == 2, |record| {
                 let Record::Allocation(a) = record else { panic!("{record:?}") };
-                estimate += crate::recorder::weight(a.size, a.interval) * a.size as f64;
+                estimate += crate::weight(a.size, a.interval) * a.size as f64;
             });
         }
         let off = (estimate / written - 1.0).abs();
