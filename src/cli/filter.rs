@@ -3,11 +3,11 @@
 use regex::Regex;
 
 use super::usage;
-use crate::report::model::Filter;
 use crate::report::style::{Style, restyle};
 use profile::Profile;
 use symbols::refused;
 use sys::printed::Stderr;
+use view::Filter;
 
 /// Which samples and frames a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]

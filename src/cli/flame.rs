@@ -13,10 +13,10 @@ use super::target::TargetArgs;
 use super::usage;
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::model::{Cut, Direction, Granularity, States, Tree, View};
 use crate::report::{folded, summary, units};
 use profile::{Profile, StrId};
 use sys::printed::{self, Stderr};
+use view::{Cut, Direction, Granularity, States, Tree, View};
 
 /// Arguments of `prof flame`.
 #[derive(Debug, clap::Args)]

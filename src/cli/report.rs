@@ -8,13 +8,13 @@ use anyhow::Context;
 
 use super::filter::FilterArgs;
 use super::{trust, usage};
-use crate::report::model::{
-    Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
-};
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
 use profile::Profile;
 use sys::printed;
+use view::{
+    Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
+};
 
 /// File that is read when none is named.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";

@@ -9,10 +9,10 @@ use super::progress::Progress;
 use super::symbol_args::SymbolArgs;
 use super::{record, usage};
 use crate::recorder::{self, Interrupts};
-use crate::report::model::{Filter, Granularity, View};
 use crate::report::threads;
 use crate::sampler::{self, Target};
 use sys::printed::{self, Stderr};
+use view::{Filter, Granularity, View};
 
 /// Arguments of `prof threads`.
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use rustc_hash::FxHashSet;
 
 use crate::report::advice::{Advisor, Missing};
-use crate::report::model::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 use crate::report::{coverage, json, quality};
 use profile::{Profile, Truncation};
+use view::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 
 /// Binaries that are told of after a recording, and their least share of the samples.
 const SUMMARY_ROWS: usize = 4;

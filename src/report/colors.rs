@@ -4,9 +4,9 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::model::{ByState, Frame, Name, STATES};
 use profile::Profile;
 use sys::jit::file_names::is_compilers_file;
+use view::{ByState, Frame, Name, STATES};
 
 /// What the colour of a box means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -372,9 +372,9 @@ pub fn package(profile: &Profile, frame: &Frame) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Frames, Granularity};
-    use crate::report::testing::{functions, mapping};
     use profile::{Builder, LabelSetId};
+    use view::testing::{functions, mapping};
+    use view::{Filter, Frames, Granularity};
 
     /// Language and package of a function of this name in this file of this binary.
     fn of(name: &str, file: &str, binary: &str) -> (Language, String) {

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::model::{Coverage, Covered, View, percent};
 use super::text::clean;
 use profile::{Profile, Truncation};
+use view::{Coverage, Covered, View, percent};
 
 /// What would help a binary, one sentence each.
 pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;

@@ -13,9 +13,9 @@ use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
 use super::colors::{self, Scheme};
-use super::model::{Cut, Direction, Name, Node, Tree, View};
 use super::{legend, units};
 use sys::printed::{self, Clean};
+use view::{Cut, Direction, Name, Node, Tree, View};
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@
 
 use std::io::{self, Write};
 
-use super::model::{Tree, View};
 use sys::printed;
+use view::{Tree, View};
 
 /// A name that cannot be mistaken for two.
 pub fn folded_name(name: &str) -> String {
@@ -17,7 +17,7 @@ pub fn folded_name(name: &str) -> String {
     if trimmed.is_empty() { "[no name]".to_string() } else { trimmed.to_string() }
 }
 
-/// Writes the stacks of `tree` (a whole one, see [`super::model::Cut`]) that have a value of their own, ordered by name.
+/// Writes the stacks of `tree` (a whole one, see [`view::Cut`]) that have a value of their own, ordered by name.
 pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
     let names: Vec<String> = (0..view.frames.len() as u32)
         .map(|f| folded_name(&view.frames.get(f).display(view.profile)))
@@ -54,9 +54,9 @@ pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Cut, Direction, Filter, Granularity};
-    use crate::report::testing::{answers, odd_names, processes};
     use profile::Profile;
+    use view::testing::{answers, odd_names, processes};
+    use view::{Cut, Direction, Filter, Granularity};
 
     fn folded(p: &Profile, direction: Direction, roots: &[&str]) -> String {
         let mut view = View::new(p, 0, Granularity::SYMBOL, &Filter::default());

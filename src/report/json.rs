@@ -30,9 +30,9 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::coverage::Remedies;
-use super::model::{Coverage, Frame, Granularity, Name, Quality, Share, Top, Tree, View};
 use super::text::TableOptions;
 use profile::{LabelValue, Profile, ValueType};
+use view::{Coverage, Frame, Granularity, Name, Quality, Share, Top, Tree, View};
 
 /// Version of the shape.
 pub const VERSION: u32 = 1;
@@ -212,8 +212,8 @@ fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Va
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Cut, Direction, Filter, TopOptions};
-    use crate::report::testing::{answers, odd_names, processes};
+    use view::testing::{answers, odd_names, processes};
+    use view::{Cut, Direction, Filter, TopOptions};
 
     #[test]
     fn a_table_has_exact_values() {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::colors::{self, Group, Scheme};
-use super::model::Frame;
 use profile::Profile;
+use view::Frame;
 
 /// Coloured squares with their meaning, as SVG within a text; empty where all is of one group, or
 /// colours have no names.
@@ -39,8 +39,8 @@ pub fn squares(groups: &[Group]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Frames, Granularity};
-    use crate::report::testing::answers;
+    use view::testing::answers;
+    use view::{Filter, Frames, Granularity};
 
     #[test]
     fn groups_are_named_once_where_there_are_several() {

@@ -1,7 +1,5 @@
-//! What users look at: [`model`]s of a profile, and thin renderers over them.
-//!
-//! A model holds numbers, order and hierarchy and is tested without a terminal; a renderer only
-//! decides how that looks: [`text`], [`json`], [`flame`] (SVG) and [`folded`].
+//! The reading side: thin renderers over the models of [`view`], which only decide how they look
+//! ([`text`], [`json`], [`flame`] (SVG) and [`folded`]), and advice.
 
 pub mod advice;
 pub mod colors;
@@ -11,12 +9,9 @@ pub mod folded;
 pub mod json;
 pub mod legend;
 pub mod locks;
-pub mod model;
 pub mod quality;
 pub mod style;
 pub mod summary;
-#[cfg(test)]
-pub(crate) mod testing;
 pub mod text;
 pub mod threads;
 pub mod units;

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::model::{Quality, Share, View};
 use super::text::clean;
 use super::units;
+use view::{Quality, Share, View};
 
 /// Writes samples, entropy, and an interval for each function.
 pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {

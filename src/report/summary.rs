@@ -1,8 +1,8 @@
 //! What a profile is: its type, time, size, and how far to trust it.
 
-use super::model::{STATES, States, View, base_name, percent};
 use super::units;
 use profile::Profile;
+use view::{STATES, States, View, base_name, percent};
 
 /// The lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
@@ -255,8 +255,8 @@ pub fn header(profile: &Profile) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Granularity};
-    use crate::report::testing::answers;
+    use view::testing::answers;
+    use view::{Filter, Granularity};
 
     fn with_comments(comments: &[&str]) -> Profile {
         let mut p = answers();

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::model::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
 use super::{summary, units};
 use profile::LabelValue;
+use view::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
 
 /// Widest that a text column other than the last is padded to.
 const MAX_PAD: usize = 40;
@@ -289,9 +289,9 @@ fn write_node(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, TopOptions};
-    use crate::report::testing::{answers, odd_names, processes};
     use profile::Profile;
+    use view::testing::{answers, odd_names, processes};
+    use view::{Filter, TopOptions};
 
     fn table(p: &Profile, options: &TableOptions, top: &TopOptions) -> String {
         let view = View::new(p, p.default_type_index(), options.granularity, &Filter::default());

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-use super::model::{View, base_name, label_text};
 use super::text::clean;
 use profile::{LabelSetId, LabelValue};
+use view::{View, base_name, label_text};
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

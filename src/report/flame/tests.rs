@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::report::colors::Rgb;
-use crate::report::model::{Filter, Granularity, States, Top, TopOptions};
-use crate::report::testing::{answers, odd_names, processes, states};
 use profile::Profile;
+use view::testing::{answers, odd_names, processes, states};
+use view::{Filter, Granularity, States, Top, TopOptions};
 
 /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
 #[derive(Debug)]
@@ -268,8 +268,8 @@ fn boxes_have_the_colours_of_their_states() {
 /// without any that XML 1.0 forbids or that is not seen.
 #[test]
 fn whatever_strings_say_the_drawing_is_well_formed() {
-    use crate::report::testing::functions;
     use profile::{Builder, Column, Label, LabelSetId, LabelValue};
+    use view::testing::functions;
     let every: Vec<char> = ('\0'..='\u{a0}')
         .chain(['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{fffe}', '\u{ffff}', '🦀'])
         .collect();

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use formats::pprof;
 use prof::report::colors::Scheme;
-use prof::report::model::{
+use view::{
     Coverage, Cut, Direction, Filter, Granularity, Quality, Sort, Top, TopOptions, Tree, View,
 };
 use prof::report::{flame, folded, json, summary, text};

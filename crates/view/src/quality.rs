@@ -176,8 +176,8 @@ fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Granularity, Sort};
-    use crate::report::testing::answers;
+    use crate::testing::answers;
+    use crate::{Filter, Granularity, Sort};
     use profile::{LabelSetId, Sample, StackId, ValueType};
 
     #[test]

@@ -162,8 +162,8 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Granularity};
-    use crate::report::testing::{functions, mapping};
+    use crate::testing::{functions, mapping};
+    use crate::{Filter, Granularity};
     use profile::{Builder, Column, LabelSetId};
 
     #[test]

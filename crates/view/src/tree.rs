@@ -129,8 +129,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::report::model::{Filter, Granularity, Sort, Top, TopOptions};
-    use crate::report::testing::{answers, frames_profile, functions, processes};
+    use crate::testing::{answers, frames_profile, functions, processes};
+    use crate::{Filter, Granularity, Sort, Top, TopOptions};
     use profile::{Column, Label, LabelSetId, LabelValue, Profile};
 
     /// The tree as `name total self`, one line a node, indented.

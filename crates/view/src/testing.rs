@@ -1,6 +1,6 @@
 //! Small profiles with known answers, for the tests of this room.
 
-use super::model::Frames;
+use super::Frames;
 use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
     Mapping, Profile,

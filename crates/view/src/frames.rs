@@ -349,7 +349,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing::{frames_profile, names_of};
+    use crate::testing::{frames_profile, names_of};
 
     #[test]
     fn inlined_lines_are_frames_and_unknown_frames_stay() {

@@ -1,4 +1,9 @@
-//! What is shown, apart from how: one sample type of a profile, filtered, with its frames.
+//! Models of what is shown of a profile: a [`View`] is one sample type, filtered, with its frames; all
+//! else ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`]) is computed from one, so that no two
+//! of them can disagree.
+//!
+//! Numbers, order and hierarchy, tested without a terminal. Nothing here knows how any of it looks, or
+//! where the profile comes from.
 
 mod coverage;
 mod filter;
@@ -6,6 +11,8 @@ mod frames;
 mod quality;
 mod ratio;
 mod states;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod top;
 mod tree;
 

@@ -211,8 +211,8 @@ fn compare(view: &View, groups: &Groups, sort: Sort, a: &Row, b: &Row) -> Orderi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Filter, Granularity};
-    use crate::report::testing::{answers, frames_profile, processes};
+    use crate::testing::{answers, frames_profile, processes};
+    use crate::{Filter, Granularity};
     use profile::Profile;
 
     fn view<'a>(p: &'a Profile, g: Granularity, filter: &Filter) -> View<'a> {
