@@ -1,5 +1,6 @@
 //! The rules of `ARCHITECTURE.md` that the source itself can be held against.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A source file of prof's: its path below the repository, and its text without unit tests.
@@ -107,4 +108,127 @@ fn progress_is_drawn_in_one_place() {
         line.contains("indicatif::") && source.path != "src/cli/progress.rs"
     });
     assert!(found.is_empty(), "draw these in cli::progress:\n{}", found.join("\n"));
+}
+
+/// Files outside of `crates/heap/preload` that may use `unsafe`.
+const UNSAFE: &[&str] = &[
+    "crates/heap/src/exits.rs",
+    "crates/heap/src/inject/objects.rs",
+    "crates/heap/src/inject/trace.rs",
+    "crates/heap/src/ring.rs",
+    "crates/heap/src/ring/copied.rs",
+    "crates/heap/src/ring/memory.rs",
+    "crates/sys/src/image.rs",
+    "crates/sys/src/mmap.rs",
+    "crates/sys/src/os.rs",
+    "crates/sys/src/os/apart.rs",
+    "crates/sys/src/os/files.rs",
+    "src/sampler/attach.rs",
+    "src/sampler/bpf/deep.rs",
+    "src/sampler/bpf/deep/ring.rs",
+    "src/sampler/bpf/filter.rs",
+    "src/sampler/bpf/stop.rs",
+    "src/sampler/bpf/syscall.rs",
+    "src/sampler/command.rs",
+    "src/sampler/events/pmu.rs",
+    "src/sampler/permissions/probe.rs",
+    "src/sampler/ring.rs",
+    "src/sampler/stops.rs",
+];
+
+/// The lint `unsafe_code` is denied for the workspace; these files allow it.
+#[test]
+fn only_the_listed_files_allow_unsafe_code() {
+    let mut allow: Vec<String> = sources()
+        .into_iter()
+        .filter(|source| source.text.contains("allow(unsafe_code"))
+        .map(|source| source.path)
+        .collect();
+    allow.sort();
+    assert_eq!(allow, UNSAFE);
+}
+
+/// The table of `ARCHITECTURE.md`: each part with the parts that it uses.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let text = include_str!("../ARCHITECTURE.md");
+    let rows = text.lines().filter(|l| l.starts_with("| `crates/") || l.starts_with("| `src/"));
+    let quoted = |text: &str| -> BTreeSet<String> {
+        text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let part = quoted(cells[0]).pop_first().unwrap();
+        (part, quoted(cells[cells.len() - 1]))
+    })
+    .collect()
+}
+
+/// `crates/sys` as Cargo names it.
+const PREFIX: &str = "prof-";
+
+/// Dependencies between the packages of the workspace, by the names of their directories.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let own = |name: &str| name.strip_prefix(PREFIX).map(str::to_owned);
+    let uses = |package: &serde_json::Value| -> BTreeSet<String> {
+        let all = package["dependencies"].as_array().unwrap();
+        let normal = all.iter().filter(|d| d["kind"].is_null());
+        normal.filter_map(|d| own(d["name"].as_str().unwrap())).collect()
+    };
+    let named = |package: &serde_json::Value| own(package["name"].as_str().unwrap());
+    packages.iter().filter_map(|p| Some((named(p)?, uses(p)))).collect()
+}
+
+#[test]
+fn crates_depend_on_each_other_as_architecture_says() {
+    let table = table();
+    let documented: BTreeMap<String, BTreeSet<String>> = table
+        .iter()
+        .filter_map(|(part, uses)| Some((part.strip_prefix("crates/")?.to_owned(), uses.clone())))
+        .collect();
+    assert_eq!(dependencies(), documented);
+}
+
+/// Whether code names a part by its path: `part::…`, or `crate::part::…` for one below `src/`.
+fn names_part(text: &str, path: &str) -> bool {
+    text.match_indices(path).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
+    })
+}
+
+#[test]
+fn rooms_import_each_other_as_architecture_says() {
+    let table = table();
+    let crates = dependencies();
+    let rooms: Vec<&str> = table.keys().filter_map(|part| part.strip_prefix("src/")).collect();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources() {
+        let Some(room) = source.path.strip_prefix("src/").and_then(|p| p.split_once('/')) else {
+            continue;
+        };
+        let code: String = source.code().map(|line| format!("{line}\n")).collect();
+        let uses = found.entry(format!("src/{}", room.0)).or_default();
+        // A room may have modules with names of crates: `use heap::…` below its `mod heap`.
+        let own = |name: &str| code.contains(&format!("mod {name};"));
+        let others = rooms.iter().filter(|r| names_part(&code, &format!("crate::{r}::")));
+        uses.extend(others.filter(|r| **r != room.0).map(|r| (*r).to_owned()));
+        let of_crates = crates.keys().filter(|c| {
+            names_part(&code, &format!("::{c}::"))
+                || !own(c) && names_part(&code, &format!("{c}::"))
+        });
+        uses.extend(of_crates.cloned());
+    }
+    for (part, uses) in &table {
+        if part.starts_with("src/") && part != "src/cli" {
+            assert_eq!(found.get(part), Some(uses), "{part}");
+        }
+    }
 }

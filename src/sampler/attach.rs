@@ -1,5 +1,7 @@
 //! Opens the events of a session: on every thread of processes, or on CPUs.
 
+#![allow(unsafe_code)]
+
 mod counts;
 mod precise;
 mod resolve;

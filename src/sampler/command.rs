@@ -1,5 +1,7 @@
 //! Starts a command stopped, so that it is sampled from its first instruction.
 
+#![allow(unsafe_code)]
+
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;

@@ -4,6 +4,8 @@
 //! "MMAP layout". Records are looked at in place; only one that wraps around the end of the
 //! buffer is copied.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,7 @@
 //! Perf events that fire while a thread runs user code, to run a program or send a signal there.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,5 +1,7 @@
 //! Processes that exit, and wait for prof to have looked at their memory: prof's side.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

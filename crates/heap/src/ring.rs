@@ -4,6 +4,8 @@
 //! read once, atomically, and checked; each look is bounded by the size of the memory; and what
 //! contradicts itself ends the reading, with a reason.
 
+#![allow(unsafe_code)]
+
 mod copied;
 mod frees;
 mod memory;

@@ -1,6 +1,8 @@
 //! Images: what regions of address spaces are mapped from. A file is opened when the first
 //! sample hits it, while its process most likely still lives, and only once for all processes.
 
+#![allow(unsafe_code)]
+
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;

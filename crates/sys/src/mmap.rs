@@ -1,6 +1,8 @@
 //! Mapped files: what happens when they are cut off meanwhile, as a library is that somebody
 //! overwrites in place, and giving back their memory.
 
+#![allow(unsafe_code)]
+
 use std::cell::Cell;
 use std::fs::{File, Metadata};
 use std::io;

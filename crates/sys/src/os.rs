@@ -1,5 +1,7 @@
 //! The few system calls that std does not have: limits, clocks, signals, waiting.
 
+#![allow(unsafe_code)]
+
 mod apart;
 mod files;
 

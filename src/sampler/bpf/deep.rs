@@ -7,6 +7,8 @@
 //! equal the kernel's copy where both have the same bytes; else it is not used. There is no other
 //! way: memory that is read after the interrupt has changed, and nothing in it says so.
 
+#![allow(unsafe_code)]
+
 mod program;
 mod ring;
 mod session;

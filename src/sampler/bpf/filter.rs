@@ -8,6 +8,8 @@
 //! process, all samples are written from then on, since
 //! [`ProcessFilter`](crate::sampler::filter::ProcessFilter) looks at them again.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 

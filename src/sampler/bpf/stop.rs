@@ -10,6 +10,8 @@
 //! A thread that wakes up for microseconds would be asleep again before prof traces it. The program
 //! at the end of a call therefore waits a moment for that.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

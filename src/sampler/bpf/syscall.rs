@@ -1,5 +1,7 @@
 //! The calls of `bpf(2)` that prof needs.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 

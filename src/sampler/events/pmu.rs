@@ -1,5 +1,7 @@
 //! Events of the PMUs that sysfs describes (`Documentation/ABI/testing/sysfs-bus-event_source-*`).
 
+#![allow(unsafe_code)]
+
 use perf_event::events::{Dynamic, Event};
 use perf_event_open_sys::bindings::perf_event_attr;
 

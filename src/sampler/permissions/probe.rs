@@ -1,5 +1,7 @@
 //! Opens perf events only to see whether that works.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -9,13 +11,17 @@ use perf_event_open_sys::bindings as abi;
 /// An event to try, never enabled.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
+    /// `perf_event_attr.type`.
     pub kind: u32,
+    /// `perf_event_attr.config`.
     pub config: u64,
+    /// `perf_event_attr.sample_period`.
     pub period: u64,
     /// 0: this process; -1: all, on one CPU.
     pub pid: i32,
     /// -1: any.
     pub cpu: i32,
+    /// `perf_event_attr.exclude_kernel`: user code only.
     pub exclude_kernel: bool,
 }
 

@@ -1,5 +1,7 @@
 //! What is mapped in the target, as far as it matters: its C library, dynamic loader and allocator.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 
 use object::LittleEndian;

@@ -1,6 +1,7 @@
 //! A thread that is held by `ptrace(2)`: stopped without a signal that it could see, its registers
 //! read and written, and let go again.
 
+#![allow(unsafe_code)]
 // musl's requests are signed.
 #![allow(clippy::unnecessary_cast)]
 

@@ -1,5 +1,7 @@
 //! A record of an allocation, copied out of the ring and checked.
 
+#![allow(unsafe_code)]
+
 use std::sync::atomic::Ordering::Relaxed;
 
 use memmap2::MmapRaw;

@@ -1,5 +1,7 @@
 //! The shared memory as words that others may write to at any time.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;

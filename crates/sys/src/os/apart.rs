@@ -1,6 +1,8 @@
 //! What a process of prof's needs that is to have few rights: open files that come through a socket,
 //! and limits.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};

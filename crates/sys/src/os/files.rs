@@ -1,5 +1,7 @@
 //! Opening and naming files in ways that std does not have.
 
+#![allow(unsafe_code)]
+
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

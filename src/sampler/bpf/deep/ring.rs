@@ -2,6 +2,8 @@
 //! says how far it was read, the page that says how far it was written, and the data, mapped twice
 //! in a row so that no record wraps around.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
