@@ -10,7 +10,6 @@ mod labels;
 mod snapshot;
 mod spans;
 mod stack;
-mod state;
 mod wall;
 
 use rustc_hash::FxHashMap;
@@ -25,7 +24,6 @@ use labels::{Keys, LabelCache};
 use profile::{Builder, Column, LabelSetId, LocationId, Mapping, MappingId, Truncation};
 pub use snapshot::Asleep;
 pub use spans::Spans;
-pub use state::ThreadState;
 use sys::elf::{build_id_in_notes, hex};
 use sys::image::{Image, State};
 use sys::record::{Record, Sample};

@@ -9,7 +9,7 @@ use heap::leaks::Verdict;
 use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
 /// The label of what is listed.
-const LABEL: &str = "leak";
+const LABEL: &str = profile::label::LEAK;
 
 /// What is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

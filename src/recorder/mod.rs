@@ -23,7 +23,7 @@ mod writers;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use aggregate::{Aggregator, Births, Counts, Groups, Spans, ThreadState, Wall, WallSpec};
+pub use aggregate::{Aggregator, Births, Counts, Groups, Spans, Wall, WallSpec};
 pub use finish::Aggregated;
 pub use heap::{Heap, HeapCounts, HeapSpec};
 pub use interrupts::Interrupts;

@@ -4,9 +4,9 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use profile::Profile;
+use profile::{Profile, ThreadState};
 use sys::jit::file_names::is_compilers_file;
-use view::{ByState, Frame, Name, STATES};
+use view::{ByState, Frame, Name};
 
 /// What the colour of a box means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -110,7 +110,7 @@ pub fn groups_of_states(by_state: &ByState) -> Vec<Group> {
 
 /// Warm for what runs or could, cold for what waits. The index is that of [`ByState`].
 fn by_index(state: usize) -> Group {
-    const HUES: [(f64, f64, f64); STATES.len()] = [
+    const HUES: [(f64, f64, f64); ThreadState::ALL.len()] = [
         (18.0, 0.86, 0.64),
         (48.0, 0.90, 0.62),
         (212.0, 0.55, 0.74),
@@ -119,7 +119,7 @@ fn by_index(state: usize) -> Group {
     ];
     match HUES.get(state) {
         Some(&(hue, saturation, lightness)) => {
-            Group::new(STATES[state], (hue, 0.0), saturation, lightness)
+            Group::new(ThreadState::ALL[state].name(), (hue, 0.0), saturation, lightness)
         }
         None => Group { name: "without a state", ..Group::UNKNOWN },
     }

@@ -1,8 +1,8 @@
 //! What a profile is: its type, time, size, and how far to trust it.
 
 use super::units;
-use profile::Profile;
-use view::{STATES, States, View, base_name, percent};
+use profile::{Profile, ThreadState};
+use view::{States, View, base_name, percent};
 
 /// The lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
@@ -36,7 +36,7 @@ pub fn lines(view: &View) -> Vec<String> {
 fn states_line(view: &View) -> Option<String> {
     let values = States::of(view)?.values(view);
     let all: i64 = values.iter().fold(0, |sum, &v| sum.saturating_add(v));
-    let names = STATES.iter().copied().chain(["other"]);
+    let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
     let spent = names.zip(values).filter(|(_, value)| *value > 0);
     let words: Vec<String> =
         spent.map(|(name, value)| format!("{name} {:.1}%", percent(value, all))).collect();

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 
 use super::text::clean;
-use profile::{LabelSetId, LabelValue};
+use profile::{LabelSetId, LabelValue, label};
 use view::{View, base_name, label_text};
 
 /// A thread.
@@ -36,7 +36,7 @@ pub fn groups(view: &View) -> Vec<Group> {
     let mut found: FxHashMap<(String, Vec<u32>), Vec<Thread>> = FxHashMap::default();
     for sample in view.samples() {
         let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l)).copied().collect();
-        let state = text(view, sample.labels, "state");
+        let state = text(view, sample.labels, label::STATE);
         found.entry((state, frames)).or_default().push(thread(view, sample.labels));
     }
     let mut groups: Vec<Group> = found
@@ -71,9 +71,9 @@ fn thread(view: &View, labels: LabelSetId) -> Thread {
         _ => 0,
     };
     Thread {
-        process: (text(view, labels, "process"), number("pid")),
-        name: text(view, labels, "thread"),
-        tid: number("tid"),
+        process: (text(view, labels, label::PROCESS), number(label::PID)),
+        name: text(view, labels, label::THREAD),
+        tid: number(label::TID),
     }
 }
 

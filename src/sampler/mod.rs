@@ -23,6 +23,7 @@ mod session;
 pub mod spans;
 pub mod stops;
 mod target;
+pub mod thread_state;
 pub mod tracefs;
 mod tracepoint;
 

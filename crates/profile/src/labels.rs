@@ -21,13 +21,6 @@ pub enum LabelValue {
     },
 }
 
-/// Values of the label `kind` of waits that may be waits for locks, until that is told by their
-/// stacks' names: nothing is known, or that they wait for the value that mutexes of glibc, Rust
-/// and Go have when there are several who want them.
-pub const UNKNOWN_WAIT: &str = "unknown";
-/// See [`UNKNOWN_WAIT`].
-pub const LIKELY_MUTEX: &str = "mutex?";
-
 /// A key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {

@@ -8,6 +8,7 @@
 mod builder;
 mod comments;
 mod diagnostics;
+pub mod label;
 mod labels;
 mod limits;
 mod merge;
@@ -17,17 +18,19 @@ mod spill;
 mod stacks;
 mod strings;
 mod tables;
+mod thread_state;
 mod truncation;
 
 pub use builder::{Builder, Column};
 pub use diagnostics::{
     BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, WHOLE_MACHINE, set_unsymbolized,
 };
-pub use labels::{LIKELY_MUTEX, Label, LabelSetId, LabelTable, LabelValue, UNKNOWN_WAIT};
+pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
 pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
+pub use thread_state::ThreadState;
 pub use truncation::Truncation;
 
 /// Begins the comment that says the heap's sampling interval in bytes, where the period is another

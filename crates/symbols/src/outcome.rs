@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId};
+use profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId, label};
 
 /// What a reason says of a file that is not the recorded binary.
 pub const ANOTHER_BUILD: &str = "another build than the recorded one";
@@ -272,7 +272,7 @@ pub fn run_time_code(profile: &Profile) -> Vec<(String, Option<i64>, u64)> {
         let made = ["//anon", "[anon:", "/memfd:"].iter().any(|start| file.starts_with(start));
         *nameless = made && location.line_count == 0;
     }
-    let (key, pid_key) = (profile.strings.find("process"), profile.strings.find("pid"));
+    let (key, pid_key) = (profile.strings.find(label::PROCESS), profile.strings.find(label::PID));
     let mut shares: FxHashMap<String, (Option<i64>, u64)> = FxHashMap::default();
     for (i, sample) in profile.samples.iter().enumerate() {
         if !profile.stacks.get(sample.stack).iter().any(|l| nameless[l.0 as usize]) {

@@ -21,7 +21,7 @@ pub use filter::Filter;
 pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
 pub use quality::{Quality, Share, Sure};
 pub use ratio::{Quotient, Ratio};
-pub use states::{ByState, STATES, States};
+pub use states::{ByState, States};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 

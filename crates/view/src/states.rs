@@ -3,13 +3,13 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use profile::{LabelSetId, LabelValue};
+use profile::{LabelSetId, LabelValue, ThreadState, label};
 
-/// The states that are told apart, in the order in which they are shown.
-pub const STATES: [&str; 5] = ["running", "runnable", "sleeping", "disk", "stopped"];
+/// Index in [`ByState`] of what has no known state.
+const OTHER: usize = ThreadState::ALL.len();
 
-/// A value by state; what has none of [`STATES`] comes last.
-pub type ByState = [i64; STATES.len() + 1];
+/// A value by [`ThreadState`]; that of what has none comes last.
+pub type ByState = [i64; OTHER + 1];
 
 /// The state of each set of labels, as an index of [`ByState`].
 pub struct States(FxHashMap<LabelSetId, usize>);
@@ -18,18 +18,17 @@ impl States {
     /// Of the samples of `view`; `None`: no sample says what its thread did.
     pub fn of(view: &View) -> Option<States> {
         let profile = view.profile;
-        let key = profile.strings.find("state")?;
+        let key = profile.strings.find(label::STATE)?;
         let mut states = FxHashMap::default();
         let mut known = false;
         for sample in view.samples() {
             states.entry(sample.labels).or_insert_with(|| {
                 let state = match profile.labels.value(sample.labels, key) {
-                    Some(LabelValue::Str(name)) => profile.str(name),
-                    _ => "",
+                    Some(LabelValue::Str(name)) => ThreadState::from_name(profile.str(name)),
+                    _ => None,
                 };
-                let state = STATES.iter().position(|name| *name == state);
                 known |= state.is_some();
-                state.unwrap_or(STATES.len())
+                state.map_or(OTHER, |state| state as usize)
             });
         }
         known.then_some(States(states))
@@ -37,7 +36,7 @@ impl States {
 
     /// The state of samples with these labels.
     pub fn get(&self, labels: LabelSetId) -> usize {
-        self.0.get(&labels).copied().unwrap_or(STATES.len())
+        self.0.get(&labels).copied().unwrap_or(OTHER)
     }
 
     /// The values of all samples of `view` by state.

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Aggregator, ThreadState};
-use profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable};
+use super::Aggregator;
+use profile::{Detail, Label, LabelSetId, LabelValue, StrId, StringTable, ThreadState, label};
 
 /// Keys of labels.
 pub(super) struct Keys {
@@ -20,20 +20,20 @@ pub(super) struct Keys {
 impl Keys {
     pub fn new(strings: &mut StringTable) -> Keys {
         Keys {
-            pid: strings.intern("pid"),
-            tid: strings.intern("tid"),
-            process: strings.intern("process"),
-            thread: strings.intern("thread"),
-            cgroup: strings.intern("cgroup"),
-            container: strings.intern("container"),
-            container_id: strings.intern("container_id"),
-            state: strings.intern("state"),
+            pid: strings.intern(label::PID),
+            tid: strings.intern(label::TID),
+            process: strings.intern(label::PROCESS),
+            thread: strings.intern(label::THREAD),
+            cgroup: strings.intern(label::CGROUP),
+            container: strings.intern(label::CONTAINER),
+            container_id: strings.intern(label::CONTAINER_ID),
+            state: strings.intern(label::STATE),
         }
     }
 }
 
 /// Sets of labels of a thread: without a state, and one for each state.
-const SETS: usize = 1 + ThreadState::COUNT;
+const SETS: usize = 1 + ThreadState::ALL.len();
 
 /// Most threads whose sets of labels are kept. Threads that have ended are not looked for: beyond
 /// this, all are made again as they are needed.

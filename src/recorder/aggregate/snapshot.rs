@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::{Aggregator, Innermost, Scratch, ThreadState};
-use profile::Column;
+use super::{Aggregator, Innermost, Scratch};
+use profile::{Column, ThreadState};
 use sys::os;
 use sys::procfs;
 use sys::record::{AllRegs, Regs, Rest, Sample, UserStack};

@@ -11,10 +11,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::estimates::{Known, Twins};
 use super::held::Held;
-use super::{Aggregator, Shares, ThreadState};
+use super::{Aggregator, Shares};
 use crate::sampler::Field;
 use crate::sampler::bpf::waits::{Last, Times};
-use profile::{Column, LabelSetId};
+use crate::sampler::thread_state;
+use profile::{Column, LabelSetId, ThreadState};
 use sys::os;
 use sys::procfs;
 use sys::record::{Record, Sample};
@@ -224,7 +225,7 @@ impl Aggregator {
             thread.off.set(&scratch, leaf);
             thread.sampled = true;
             thread.woken = None;
-            thread.why = state.map(ThreadState::of_bits);
+            thread.why = state.map(thread_state::of_bits);
         }
         self.scratch = scratch;
     }
@@ -403,7 +404,7 @@ impl Aggregator {
         let Some(stat) = procfs::stat(tid).filter(|stat| !matches!(stat.state, 'Z' | 'X')) else {
             return;
         };
-        let seemed = ThreadState::of_letter(stat.state);
+        let seemed = thread_state::of_letter(stat.state);
         let mut scratch = std::mem::take(&mut self.scratch);
         let stack = match seemed {
             ThreadState::Runnable => None,

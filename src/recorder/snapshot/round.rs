@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
+use crate::recorder::Aggregator;
 use crate::recorder::aggregate::Asleep;
-use crate::recorder::{Aggregator, ThreadState};
+use crate::sampler::thread_state;
 use crate::sampler::{Event, EventSpec, Options, Rate, Session, Stacks, Target};
-use profile::Column;
+use profile::{Column, ThreadState};
 use sys::Error;
 use sys::procfs;
 use sys::record::MAX_DUMP;
@@ -168,7 +169,7 @@ fn sleepers(
             seen.gone += 1;
             continue;
         };
-        let state = ThreadState::of_letter(stat.state);
+        let state = thread_state::of_letter(stat.state);
         let asleep = match state {
             // Whether it may be sampled is found out here, too.
             ThreadState::Runnable => procfs::asleep_at(pid, tid).map(|_| Asleep::MovedOn),

@@ -11,8 +11,8 @@ mod rules;
 use rustc_hash::FxHashMap;
 
 use profile::{
-    FunctionId, LIKELY_MUTEX, Label, LabelSetId, LabelValue, Line, LocationId, Profile, Sample,
-    StackId, StrId, UNKNOWN_WAIT,
+    FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, Sample, StackId, StrId,
+    label,
 };
 use rules::{Role, Rule};
 
@@ -120,9 +120,11 @@ impl LockWaits {
         if self.unknown.0 > 0 {
             said.push(format!(
                 "{} waits ({:.3} s) may be for locks or not: no function in their stacks tells \
-                 (label kind={UNKNOWN_WAIT}; {LIKELY_MUTEX} where the value waited for is a mutex's)",
+                 (label kind={}; {} where the value waited for is a mutex's)",
                 self.unknown.0,
-                seconds(self.unknown.1)
+                seconds(self.unknown.1),
+                label::UNKNOWN_WAIT,
+                label::LIKELY_MUTEX
             ));
         }
         said
@@ -135,7 +137,7 @@ struct Columns {
     delay: usize,
     holder: Option<usize>,
     kind: StrId,
-    /// [`UNKNOWN_WAIT`] and [`LIKELY_MUTEX`].
+    /// [`label::UNKNOWN_WAIT`] and [`label::LIKELY_MUTEX`].
     provisional: [Option<StrId>; 2],
 }
 
@@ -144,8 +146,15 @@ impl Columns {
         let count = profile.type_index("contentions/count")?;
         let delay = profile.type_index("delay/nanoseconds")?;
         let holder = profile.type_index("holder_contentions/count");
-        let provisional = [UNKNOWN_WAIT, LIKELY_MUTEX].map(|text| profile.strings.find(text));
-        Some(Columns { count, delay, holder, kind: profile.strings.find("kind")?, provisional })
+        let provisional =
+            [label::UNKNOWN_WAIT, label::LIKELY_MUTEX].map(|text| profile.strings.find(text));
+        Some(Columns {
+            count,
+            delay,
+            holder,
+            kind: profile.strings.find(label::KIND)?,
+            provisional,
+        })
     }
 
     /// Where among the labels the kind is, of what has still to be told.

@@ -48,8 +48,10 @@ fn the_functions_of_libraries_are_known() {
 fn profile(stacks: &[&[&str]]) -> Profile {
     let mut builder = Builder::new(&[("contentions", "count"), ("delay", "nanoseconds")]);
     let strings = &mut builder.profile.strings;
-    let label =
-        Label { key: strings.intern("kind"), value: LabelValue::Str(strings.intern(UNKNOWN_WAIT)) };
+    let label = Label {
+        key: strings.intern("kind"),
+        value: LabelValue::Str(strings.intern(label::UNKNOWN_WAIT)),
+    };
     let labels = builder.profile.labels.intern(&[label]);
     for stack in stacks {
         let stack: Vec<_> = stack.iter().map(|name| builder.named_location(name)).collect();
@@ -98,8 +100,10 @@ fn the_innermost_function_decides_and_what_is_no_lock_is_counted() {
 fn a_condition_variable_of_python_s_own_is_its_global_lock() {
     let mut builder = Builder::new(&[("contentions", "count"), ("delay", "nanoseconds")]);
     let strings = &mut builder.profile.strings;
-    let label =
-        Label { key: strings.intern("kind"), value: LabelValue::Str(strings.intern(UNKNOWN_WAIT)) };
+    let label = Label {
+        key: strings.intern("kind"),
+        value: LabelValue::Str(strings.intern(label::UNKNOWN_WAIT)),
+    };
     let labels = builder.profile.labels.intern(&[label]);
     let [python, module] = [0, 1].map(|_| Some(builder.add_mapping(Default::default())));
     let waits = builder.named_location("pthread_cond_timedwait");

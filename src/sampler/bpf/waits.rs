@@ -15,6 +15,7 @@ use super::members::{Fields, Members, Whose};
 use super::number;
 use super::steps::{self, control};
 use super::syscall::{Map, MapKind, Programs};
+use profile::ThreadState;
 use programs::Writer;
 use sys::os;
 use sys::procfs;
@@ -22,36 +23,13 @@ use sys::procfs;
 /// Most threads whose time is added up.
 const MAX_THREADS: u32 = 1 << 17;
 
-/// What a thread does, in the order of [`Times::all`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
-    /// It runs.
-    Running = 0,
-    /// It waits for a CPU.
-    Runnable = 1,
-    /// It waits for something, and signals wake it.
-    Sleeping = 2,
-    /// It waits for something; signals do not wake it.
-    Disk = 3,
-    /// It was stopped.
-    Stopped = 4,
-    /// Nothing has been heard of it, but that it runs or could.
-    Unknown = 5,
-}
+/// Stands for a thread's [`ThreadState`] (its number) where nothing has been heard of it, but that it
+/// runs or could.
+const UNKNOWN: i32 = 5;
 
-impl Doing {
-    const ALL: [Doing; 6] = [
-        Doing::Running,
-        Doing::Runnable,
-        Doing::Sleeping,
-        Doing::Disk,
-        Doing::Stopped,
-        Doing::Unknown,
-    ];
-
-    fn of(number: u64) -> Option<Doing> {
-        Doing::ALL.get(usize::try_from(number).ok()?).copied()
-    }
+/// The state with this number.
+fn state_of(number: u64) -> Option<ThreadState> {
+    ThreadState::ALL.get(usize::try_from(number).ok()?).copied()
 }
 
 /// What the programs know of a thread, in bytes from the beginning of its value.
@@ -60,13 +38,13 @@ mod thread {
     pub const SINCE: i16 = 0;
     /// When it was woken; 0: it was not.
     pub const WOKEN: i16 = 8;
-    /// [`super::Doing`].
+    /// Number of its [`super::ThreadState`], or [`super::UNKNOWN`].
     pub const DOES: i16 = 16;
     /// `BORN`, or [`super::steps::AWAITED`].
     pub const FLAGS: i16 = 20;
     /// Its process.
     pub const PROCESS: i16 = 24;
-    /// Nanoseconds, by [`super::Doing`].
+    /// Nanoseconds, by [`super::ThreadState`].
     pub const ALL: i16 = 32;
     /// Bytes of all.
     pub const SIZE: usize = 72;
@@ -75,7 +53,7 @@ mod thread {
 /// The idle thread, of which nothing is recorded: its value tells when the recording began.
 const NOBODY: i32 = 0;
 
-/// Nanoseconds, by [`Doing`].
+/// Nanoseconds, by [`ThreadState`].
 pub type Sums = [u64; 5];
 
 /// A thread's time.
@@ -108,8 +86,8 @@ impl Times {
 /// A wait that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// What for; [`Doing::Runnable`]: it was for a CPU alone.
-    pub doing: Doing,
+    /// What for; [`ThreadState::Runnable`]: it was for a CPU alone.
+    pub state: ThreadState,
     /// Nanoseconds that it lasted.
     pub waited: u64,
     /// Nanoseconds that it then waited for a CPU.
@@ -123,7 +101,7 @@ impl Wait {
     pub fn parse(raw: &[u8]) -> Option<Wait> {
         let number = |at| number(raw, at);
         Some(Wait {
-            doing: Doing::of(number(0)?)?,
+            state: state_of(number(0)?)?,
             waited: number(8)?,
             queued: number(16)?,
             interval: number(24)?,
@@ -139,8 +117,8 @@ impl Wait {
 /// What a thread does at the end of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// What.
-    pub doing: Doing,
+    /// What; `None`: it runs or could.
+    pub state: Option<ThreadState>,
     /// Since when (`CLOCK_MONOTONIC`, nanoseconds).
     pub since: u64,
     /// When it was woken; 0: it was not.
@@ -196,7 +174,7 @@ impl Waits {
         &self,
         (pid, tid): (i32, i32),
         since: u64,
-        doing: Doing,
+        state: Option<ThreadState>,
         awaited: bool,
     ) -> io::Result<()> {
         let mut value = [0; thread::SIZE];
@@ -204,7 +182,7 @@ impl Waits {
             value[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         };
         set(thread::SINCE, &since.to_ne_bytes());
-        set(thread::DOES, &(doing as u32).to_ne_bytes());
+        set(thread::DOES, &state.map_or(UNKNOWN, |s| s as i32).to_ne_bytes());
         set(thread::FLAGS, &(i32::from(awaited) * steps::AWAITED).to_ne_bytes());
         set(thread::PROCESS, &pid.to_ne_bytes());
         self.threads.insert(&tid.to_ne_bytes(), &value)
@@ -227,7 +205,7 @@ impl Waits {
     ///
     /// The kernel refuses.
     pub fn attach(&mut self) -> io::Result<()> {
-        self.insert((NOBODY, NOBODY), os::monotonic_nanos(), Doing::Unknown, false)?;
+        self.insert((NOBODY, NOBODY), os::monotonic_nanos(), None, false)?;
         self.programs.attach()
     }
 
@@ -247,8 +225,8 @@ impl Waits {
             if tid == NOBODY || flags as i32 & steps::AWAITED != 0 {
                 continue;
             }
-            let doing = Doing::of(does.into()).unwrap_or(Doing::Unknown);
-            let last = Last { doing, since: number(thread::SINCE), woken: number(thread::WOKEN) };
+            let state = state_of(does.into());
+            let last = Last { state, since: number(thread::SINCE), woken: number(thread::WOKEN) };
             found.push((Times { tid, ..times }, last));
         }
         found

@@ -8,12 +8,12 @@ use super::{Session, explain};
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::calls::{Calls, Open, Sum, Which};
-use crate::sampler::bpf::waits::{Doing, Last, Times, Waits};
+use crate::sampler::bpf::waits::{Last, Times, Waits};
 use crate::sampler::bpf::{Told, Whose};
 use crate::sampler::events::Kind;
 use crate::sampler::permissions::Wanted;
 use crate::sampler::ring::Ring;
-use crate::sampler::{Options, SpanType, Target};
+use crate::sampler::{Options, SpanType, Target, thread_state};
 use sys::Error;
 use sys::os;
 use sys::procfs;
@@ -137,16 +137,15 @@ impl Programs {
                 os::pause_briefly();
             }
             let Some(stat) = procfs::stat(tid) else { continue };
-            let doing = match stat.state {
-                'R' => Doing::Unknown,
-                'D' => Doing::Disk,
-                'T' | 't' => Doing::Stopped,
+            let state = match stat.state {
+                // Or running.
+                'R' => None,
                 'Z' | 'X' => continue,
-                _ => Doing::Sleeping,
+                letter => Some(thread_state::of_letter(letter)),
             };
             let awaited = command.is_some();
             if let Some(waits) = &self.waits {
-                let _ = waits.insert((pid, tid), os::monotonic_nanos(), doing, awaited);
+                let _ = waits.insert((pid, tid), os::monotonic_nanos(), state, awaited);
             }
             for (_, calls) in &self.calls {
                 let _ = calls.insert(tid, awaited);

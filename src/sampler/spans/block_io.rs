@@ -16,8 +16,8 @@ pub fn events() -> Result<Vec<SpanEvent>, Error> {
         Ok(Box::new(move |sample| {
             let number = device.number(sample.raw)?;
             let tags = [
-                Tag::some("device", TagValue::Device(number as u32)),
-                Tag::some("rw", TagValue::Word(direction(what.text(sample.raw)?))),
+                Tag::some(profile::label::DEVICE, TagValue::Device(number as u32)),
+                Tag::some(profile::label::RW, TagValue::Word(direction(what.text(sample.raw)?))),
                 None,
             ];
             let key = (number, sector.number(sample.raw)?);

@@ -10,7 +10,7 @@ use super::{
     Mark, Scope, SpanEvent, SpanType, Tag, TagValue, Tags, ending, event, of_thread, told,
 };
 use crate::sampler::bpf::calls::{Call, MARKED};
-use profile::{LIKELY_MUTEX, UNKNOWN_WAIT};
+use profile::label::{self, LIKELY_MUTEX, UNKNOWN_WAIT};
 use sys::Error;
 
 /// `linux/futex.h`: without the flags for a private word and for the clock.
@@ -104,8 +104,8 @@ fn begins(sample: &super::Sample<'_>, object: u64, kind: &'static str) -> Mark {
 }
 
 fn labels(object: u64, kind: &'static str) -> Tags {
-    let lock = Tag::some("lock", TagValue::Address(object));
-    [lock, Tag::some("kind", TagValue::Word(kind)), None]
+    let lock = Tag::some(label::LOCK, TagValue::Address(object));
+    [lock, Tag::some(label::KIND, TagValue::Word(kind)), None]
 }
 
 /// The labels of a wait that is over.
@@ -148,9 +148,9 @@ fn kernel() -> Option<SpanEvent> {
             let object = address.number(sample.raw)?;
             let flags = flags.number(sample.raw)? as u32;
             let tags = [
-                Tag::some("lock", TagValue::Address(object)),
-                Tag::some("kind", TagValue::Word(kernel_kind(flags))),
-                Tag::some("flags", TagValue::LockFlags(flags)),
+                Tag::some(label::LOCK, TagValue::Address(object)),
+                Tag::some(label::KIND, TagValue::Word(kernel_kind(flags))),
+                Tag::some(label::FLAGS, TagValue::LockFlags(flags)),
             ];
             Some(Mark::Begin { key: kernel_key(sample, object), tags, amount: 0, object })
         }))

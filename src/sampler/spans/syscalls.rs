@@ -45,7 +45,7 @@ fn labels(names: &[&'static str], number: u32, compat: bool) -> Tags {
         Some(name) => TagValue::Word(name),
         None => TagValue::Number(number),
     };
-    [Tag::some("syscall", value), None, None]
+    [Tag::some(profile::label::SYSCALL, value), None, None]
 }
 
 /// The labels of a call that is over.

@@ -197,7 +197,7 @@ fn a_thread_that_was_not_sampled_ran_where_it_stopped() {
     let mut a = with(vec![Taker::Clock, Taker::Waited, Taker::Ended], true);
     a.event(&told(1, 0xb, &[3, 700, 0, 0]));
     let times_of = |sums: [u64; 5]| Times { pid: PID, tid: TID, all: sums };
-    let last = Last { doing: crate::sampler::bpf::waits::Doing::Running, since: 900, woken: 0 };
+    let last = Last { state: Some(profile::ThreadState::Running), since: 900, woken: 0 };
     a.end_of_wall(1000, vec![(times_of([50, 0, 0, 700, 0]), last)]);
     let found = times(a, 1000);
     assert_eq!(found, [("disk".to_owned(), 0xb, 700), running(0xb, 150)]);

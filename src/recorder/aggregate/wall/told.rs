@@ -2,24 +2,15 @@
 //! their stacks when they are over, of some for all where there are many, and each thread's time in
 //! each state at the end. Samples are scaled to that.
 
-use super::{Aggregator, Held, Thread, ThreadState};
-use crate::sampler::bpf::waits::{Doing, Last, Sums, Times, Wait as Told};
-use profile::{Column, LabelSetId};
+use super::{Aggregator, Held, Thread};
+use crate::sampler::bpf::waits::{Last, Sums, Times, Wait as Told};
+use profile::{Column, LabelSetId, ThreadState};
 use sys::procfs;
 use sys::record::Sample;
 
 const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 const WENT_ON: &str = "[stack not known: it went on as the recording ended]";
 const SHORT: &str = "[waits shorter than --min-block]";
-
-/// In the order of the sums.
-const STATES: [ThreadState; 5] = [
-    ThreadState::Running,
-    ThreadState::Runnable,
-    ThreadState::Sleeping,
-    ThreadState::Disk,
-    ThreadState::Stopped,
-];
 
 impl Aggregator {
     /// A sample of a thread that runs was counted, with these labels and the first value.
@@ -59,19 +50,21 @@ impl Aggregator {
         for (mut times, last) in told {
             let since = last.since.min(time);
             let lasted = time - since;
-            let (tid, doing) = (times.tid, last.doing);
-            match doing {
-                Doing::Running | Doing::Unknown => times.all[Doing::Running as usize] += lasted,
-                _ if procfs::stat(tid).is_none() && times.all == Sums::default() => continue,
-                _ => {
-                    let queued = match (doing, last.woken) {
-                        (Doing::Runnable, _) => lasted,
+            let tid = times.tid;
+            match last.state {
+                Some(ThreadState::Running) | None => {
+                    times.all[ThreadState::Running as usize] += lasted;
+                }
+                Some(_) if procfs::stat(tid).is_none() && times.all == Sums::default() => continue,
+                Some(state) => {
+                    let queued = match (state, last.woken) {
+                        (ThreadState::Runnable, _) => lasted,
                         (_, 0) => 0,
                         (_, woken) => time.saturating_sub(woken).min(lasted),
                     };
-                    let wait = Told { doing, waited: lasted - queued, queued, interval: 0 };
-                    times.all[doing as usize] += wait.waited;
-                    times.all[Doing::Runnable as usize] += queued;
+                    let wait = Told { state, waited: lasted - queued, queued, interval: 0 };
+                    times.all[state as usize] += wait.waited;
+                    times.all[ThreadState::Runnable as usize] += queued;
                     self.waits_on((times.pid, tid), &wait);
                 }
             }
@@ -117,10 +110,10 @@ impl Aggregator {
     fn add_wait(&mut self, thread: (i32, i32), stack: Result<&Held, &'static str>, told: &Told) {
         let min_block = self.wall.as_ref().map_or(0, |wall| wall.spec.min_block);
         let stack = if told.waited + told.queued < min_block { Err(SHORT) } else { stack };
-        for (nanos, doing) in [(told.waited, told.doing), (told.queued, Doing::Runnable)] {
+        for (nanos, state) in [(told.waited, told.state), (told.queued, ThreadState::Runnable)] {
             let estimate = told.waited + told.queued < told.interval;
             let time = (told.stands_for(nanos), estimate);
-            self.add_time(thread, stack, STATES[doing as usize], time);
+            self.add_time(thread, stack, state, time);
         }
     }
 
@@ -177,7 +170,8 @@ impl Aggregator {
             let stack = if thread.off.is_empty() { Err(NOT_SAMPLED) } else { Ok(&thread.off) };
             self.add_time((pid, tid), stack, ThreadState::Running, (all[0], false));
         }
-        for (&state, &nanos) in STATES.iter().zip(&all).skip(skipped).filter(|(_, n)| **n > 0) {
+        let by_state = ThreadState::ALL.into_iter().zip(all).skip(skipped);
+        for (state, nanos) in by_state.filter(|&(_, nanos)| nanos > 0) {
             let labels = self.labels_of(pid, tid, Some(state));
             self.note_wait(labels, i64::try_from(nanos).unwrap_or(i64::MAX), 0);
         }

@@ -1,16 +1,18 @@
 //! The programs themselves.
 
-use super::{Doing, NOBODY, Waits, thread};
+use super::{NOBODY, UNKNOWN, Waits, thread};
 use crate::sampler::bpf::code::{Code, Helper, If, Label, Op, Reg, Size};
 use crate::sampler::bpf::members::{Members, Set, Whose};
 use crate::sampler::bpf::steps::{self, CONTEXT, KEY};
+use crate::sampler::thread_state;
+use profile::ThreadState;
 
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
-/// Bits of `task_struct.__state` (`include/linux/sched.h`).
-const INTERRUPTIBLE: i32 = 1;
-const UNINTERRUPTIBLE: i32 = 2;
-const STOPPED: i32 = 4 | 8;
+/// Bits of `task_struct.__state`.
+const INTERRUPTIBLE: i32 = thread_state::INTERRUPTIBLE as i32;
+const UNINTERRUPTIBLE: i32 = thread_state::UNINTERRUPTIBLE as i32;
+const STOPPED: i32 = thread_state::STOPPED as i32;
 /// `PF_EXITING` of `task_struct.flags`.
 const EXITING: i32 = 4;
 
@@ -26,10 +28,10 @@ pub struct Writer<'a> {
 }
 
 /// The value of a thread that begins at a time that is in a register, as its process is.
-fn born(since: Reg, pid: Reg, doing: Doing, flags: i32) -> [Set; 4] {
+fn born(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
     [
         (thread::SINCE, Size::Long, Ok(since)),
-        (thread::DOES, Size::Word, Err(doing as i32)),
+        (thread::DOES, Size::Word, Err(state as i32)),
         (thread::FLAGS, Size::Word, Err(flags)),
         (thread::PROCESS, Size::Word, Ok(pid)),
     ]
@@ -49,7 +51,7 @@ impl Writer<'_> {
             ("sched_wakeup", self.is_woken()),
             ("sched_process_exec", self.becomes_another()),
             ("sched_process_exit", self.ends()),
-            ("sched_wakeup_new", self.members.is_born(&born(R8, R1, Doing::Runnable, BORN))),
+            ("sched_wakeup_new", self.members.is_born(&born(R8, R1, ThreadState::Runnable, BORN))),
         ]
     }
 
@@ -60,7 +62,7 @@ impl Writer<'_> {
         c.op(Op::Mov, R6, R1);
         steps::this_thread(&mut c);
         c.op(Op::Mov, R9, R0);
-        self.find(&mut c, known, out, Doing::Running);
+        self.find(&mut c, known, out, ThreadState::Running);
         c.put(known);
         self.now(&mut c, out);
         c.load(Size::Word, R1, R7, thread::FLAGS);
@@ -81,7 +83,7 @@ impl Writer<'_> {
         c.put(state);
         c.store(Size::Long, R7, thread::SINCE, R8);
         c.store_value(Size::Long, R7, thread::WOKEN, 0);
-        c.op_value(Op::Mov, R2, Doing::Runnable as i32);
+        c.op_value(Op::Mov, R2, ThreadState::Runnable as i32);
         c.load(Size::Long, R1, R6, 0);
         c.op_value(Op::And, R1, 0xff);
         c.jump_if_value(If::Differ, R1, 0, set);
@@ -89,14 +91,14 @@ impl Writer<'_> {
         c.op_value(Op::And, R1, STOPPED | INTERRUPTIBLE | UNINTERRUPTIBLE);
         c.jump_if_value(If::Equal, R1, 0, set);
         c.jump_if_value(If::Both, R1, STOPPED, stopped);
-        c.op_value(Op::Mov, R2, Doing::Sleeping as i32);
+        c.op_value(Op::Mov, R2, ThreadState::Sleeping as i32);
         c.jump_if_value(If::Both, R1, INTERRUPTIBLE, set);
         c.jump(disk);
         c.put(stopped);
-        c.op_value(Op::Mov, R2, Doing::Stopped as i32);
+        c.op_value(Op::Mov, R2, ThreadState::Stopped as i32);
         c.jump(set);
         c.put(disk);
-        c.op_value(Op::Mov, R2, Doing::Disk as i32);
+        c.op_value(Op::Mov, R2, ThreadState::Uninterruptible as i32);
         c.put(set);
         c.store(Size::Word, R7, thread::DOES, R2);
         c.put(out);
@@ -111,17 +113,17 @@ impl Writer<'_> {
         c.store(Size::Long, R10, CONTEXT, R1);
         steps::this_thread(&mut c);
         c.op(Op::Mov, R9, R0);
-        self.find(&mut c, known, out, Doing::Sleeping);
+        self.find(&mut c, known, out, ThreadState::Sleeping);
         c.put(known);
         c.load(Size::Word, R6, R7, thread::DOES);
-        c.jump_if_value(If::Equal, R6, Doing::Running as i32, out);
+        c.jump_if_value(If::Equal, R6, ThreadState::Running as i32, out);
         self.now(&mut c, out);
-        c.jump_if_value(If::Differ, R6, Doing::Unknown as i32, heard);
-        c.op_value(Op::Mov, R6, Doing::Runnable as i32);
+        c.jump_if_value(If::Differ, R6, UNKNOWN, heard);
+        c.op_value(Op::Mov, R6, ThreadState::Runnable as i32);
         c.put(heard);
         // `R2`: nanoseconds that it has waited for a CPU.
         c.op(Op::Mov, R2, R9);
-        c.jump_if_value(If::Equal, R6, Doing::Runnable as i32, sum);
+        c.jump_if_value(If::Equal, R6, ThreadState::Runnable as i32, sum);
         c.load(Size::Long, R1, R7, thread::WOKEN);
         c.jump_if_value(If::Differ, R1, 0, woken);
         c.op_value(Op::Mov, R2, 0);
@@ -138,14 +140,14 @@ impl Writer<'_> {
         c.store(Size::Long, R10, RAW + 8, R1);
         c.store(Size::Long, R10, RAW + 16, R2);
         // What it did, as an offset that is known to be within the value.
-        c.jump_if_value(If::Greater, R6, Doing::Stopped as i32, out);
+        c.jump_if_value(If::Greater, R6, ThreadState::Stopped as i32, out);
         c.op_value(Op::Lsh, R6, 3);
         c.op(Op::Add, R6, R7);
         c.add_to(R6, thread::ALL, R1, R3);
         c.add_to(R7, thread::ALL + 8, R2, R3);
         c.store(Size::Long, R7, thread::SINCE, R8);
         c.store_value(Size::Long, R7, thread::WOKEN, 0);
-        c.store_value(Size::Word, R7, thread::DOES, Doing::Running as i32);
+        c.store_value(Size::Word, R7, thread::DOES, ThreadState::Running as i32);
         steps::choose(&mut c, &self.maps.control, (R8, R9, R6), None, out);
         c.store(Size::Long, R10, RAW + 24, R4);
         steps::tell(&mut c, &self.maps.waits, (RAW, 32), (R8, R6));
@@ -165,7 +167,7 @@ impl Writer<'_> {
         c.op(Op::Mov, R7, R0);
         // Before it has quite stopped it runs on.
         c.load(Size::Word, R1, R7, thread::DOES);
-        c.jump_if_value(If::Equal, R1, Doing::Running as i32, out);
+        c.jump_if_value(If::Equal, R1, ThreadState::Running as i32, out);
         c.load(Size::Long, R1, R7, thread::WOKEN);
         c.jump_if_value(If::Differ, R1, 0, out);
         c.call(Helper::KtimeGetNs);
@@ -201,13 +203,13 @@ impl Writer<'_> {
         c.store(Size::Word, R10, KEY, R0);
         c.op(Op::Mov, R9, R0);
         c.op_value(Op::Rsh, R9, 32);
-        self.members.add(&mut c, &born(R8, R9, Doing::Running, 0));
+        self.members.add(&mut c, &born(R8, R9, ThreadState::Running, 0));
         c.jump(out);
         c.put(here);
         c.load(Size::Word, R1, R7, thread::FLAGS);
         c.jump_if_value(If::Differ, R1, steps::AWAITED, out);
         c.store_value(Size::Word, R7, thread::FLAGS, 0);
-        c.store_value(Size::Word, R7, thread::DOES, Doing::Running as i32);
+        c.store_value(Size::Word, R7, thread::DOES, ThreadState::Running as i32);
         c.call(Helper::KtimeGetNs);
         c.store(Size::Long, R7, thread::SINCE, R0);
         c.put(out);
@@ -257,7 +259,7 @@ impl Writer<'_> {
     /// `R7` = the value of the thread that runs, whose number is at [`KEY`], and in `R9` with that of
     /// its process. If it has none: jumps to `out`, or gives it one, by which it was `doing` that
     /// since the beginning.
-    fn find(&self, c: &mut Code, known: Label, out: Label, doing: Doing) {
+    fn find(&self, c: &mut Code, known: Label, out: Label, state: ThreadState) {
         let [unknown, found] = [(); 2].map(|()| c.label());
         if self.members.whose != Whose::Everybodys {
             steps::look_up(c, &self.maps.threads, out);
@@ -279,7 +281,7 @@ impl Writer<'_> {
         steps::look_up(c, &self.maps.threads, out);
         c.load(Size::Long, R8, R0, thread::SINCE);
         c.store(Size::Word, R10, KEY, R7);
-        self.members.add(c, &born(R8, R9, doing, 0));
+        self.members.add(c, &born(R8, R9, state, 0));
         steps::look_up(c, &self.maps.threads, out);
         c.put(found);
         c.op(Op::Mov, R7, R0);

@@ -1,0 +1,39 @@
+//! Keys of the labels that prof writes. Part of the file format (`docs/file-format.md`): a key never
+//! changes its meaning.
+
+/// Id of the process, a number.
+pub const PID: &str = "pid";
+/// Id of the thread, a number.
+pub const TID: &str = "tid";
+/// Name of the process.
+pub const PROCESS: &str = "process";
+/// Name of the thread.
+pub const THREAD: &str = "thread";
+/// Path of the cgroup.
+pub const CGROUP: &str = "cgroup";
+/// Name of the container.
+pub const CONTAINER: &str = "container";
+/// Id of the container.
+pub const CONTAINER_ID: &str = "container_id";
+/// State of the thread: the name of a [`ThreadState`](super::ThreadState).
+pub const STATE: &str = "state";
+/// Address of the lock.
+pub const LOCK: &str = "lock";
+/// Kind of the lock.
+pub const KIND: &str = "kind";
+/// Flags of a lock of the kernel.
+pub const FLAGS: &str = "flags";
+/// Name of the block device.
+pub const DEVICE: &str = "device";
+/// Direction of a request to a block device.
+pub const RW: &str = "rw";
+/// Name of the system call.
+pub const SYSCALL: &str = "syscall";
+/// Whether memory that was not freed is a leak.
+pub const LEAK: &str = "leak";
+
+/// Value of [`KIND`] of a wait for what is not known, until it has been decided by names.
+pub const UNKNOWN_WAIT: &str = "unknown";
+/// Value of [`KIND`] of a wait for what looks like a contended mutex, until it has been decided by
+/// names.
+pub const LIKELY_MUTEX: &str = "mutex?";

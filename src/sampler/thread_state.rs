@@ -1,0 +1,53 @@
+//! How the kernel says what a thread does.
+
+use profile::ThreadState;
+
+/// Bits of `task_struct.__state` (`include/linux/sched.h`).
+pub const INTERRUPTIBLE: u64 = 1;
+/// See [`INTERRUPTIBLE`].
+pub const UNINTERRUPTIBLE: u64 = 2;
+/// `__TASK_STOPPED` and `__TASK_TRACED`.
+pub const STOPPED: u64 = 4 | 8;
+
+/// From `prev_state` of `sched:sched_switch`.
+pub fn of_bits(bits: u64) -> ThreadState {
+    /// No state, but that the thread was preempted.
+    const PREEMPTED: u64 = 0x100;
+    match bits {
+        0 => ThreadState::Runnable,
+        _ if bits & PREEMPTED != 0 => ThreadState::Runnable,
+        _ if bits & STOPPED != 0 => ThreadState::Stopped,
+        _ if bits & INTERRUPTIBLE != 0 => ThreadState::Sleeping,
+        _ if bits & UNINTERRUPTIBLE != 0 => ThreadState::Uninterruptible,
+        _ => ThreadState::Sleeping,
+    }
+}
+
+/// From the letter in `/proc/PID/task/TID/stat`.
+pub fn of_letter(letter: char) -> ThreadState {
+    match letter {
+        'R' => ThreadState::Runnable,
+        'D' => ThreadState::Uninterruptible,
+        'T' | 't' => ThreadState::Stopped,
+        _ => ThreadState::Sleeping,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_and_letters_mean_the_same_states() {
+        use ThreadState::{Runnable, Sleeping, Stopped, Uninterruptible};
+        for (bits, letter, state) in
+            [(0, 'R', Runnable), (1, 'S', Sleeping), (2, 'D', Uninterruptible), (4, 'T', Stopped)]
+        {
+            assert_eq!(of_bits(bits), state);
+            assert_eq!(of_letter(letter), state);
+        }
+        // Preempted while it was about to sleep; an idle kernel thread.
+        assert_eq!(of_bits(0x101), Runnable);
+        assert_eq!(of_bits(0x402), Uninterruptible);
+    }
+}
