@@ -197,8 +197,9 @@ fn interrupted(file: Option<PathBuf>) -> String {
 fn take_in(found: Option<Named>, profile: &Profile, diagnostics: &mut Diagnostics) {
     diagnostics.unsymbolized = symbols::unsymbolized(profile);
     let Some(Named { outcome, waits }) = found else { return };
-    let hint = record::run_time_code(profile, diagnostics.samples);
-    let why = record::reasons(&outcome, diagnostics, hint.is_some());
+    let all = symbols::counted(profile);
+    let hint = record::run_time_code(profile, all);
+    let why = record::reasons(&outcome, diagnostics, all, hint.is_some());
     diagnostics.reasons = outcome.reasons();
     let said = why.into_iter().chain(hint).chain(waits.sentences()).chain(outcome.troubles);
     diagnostics.notes.extend(said);

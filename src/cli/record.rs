@@ -169,7 +169,7 @@ pub fn summary(
         writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
     }
     if recorded.names {
-        unsymbolized(err, d)?;
+        unsymbolized(err, d, symbols::counted(profile))?;
         super::trust::summary(err, profile, file, whole)?;
     }
     notes(err, recorded)?;
@@ -239,12 +239,13 @@ fn written(
     writeln!(err, "prof:   or a picture: prof flame{arg} > out.svg")
 }
 
-fn unsymbolized(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<()> {
+/// The share of `all` samples that have no name, and where most of them are.
+fn unsymbolized(err: &mut impl Write, d: &Diagnostics, all: u64) -> std::io::Result<()> {
     const SHOWN: usize = 3;
     if d.unsymbolized.is_empty() {
         return Ok(());
     }
-    let share = |n| percent(n, d.samples);
+    let share = |n| percent(n, all);
     let mut binaries: Vec<String> = d.unsymbolized[..d.unsymbolized.len().min(SHOWN)]
         .iter()
         .map(|b| format!("{} {}", b.binary, share(b.samples)))
@@ -252,8 +253,8 @@ fn unsymbolized(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<()> {
     if d.unsymbolized.len() > SHOWN {
         binaries.push(format!("{} more", d.unsymbolized.len() - SHOWN));
     }
-    let all = share(d.unsymbolized_total());
-    writeln!(err, "prof: {all} of the samples have no function name: {}", binaries.join(", "))
+    let nameless = share(d.unsymbolized_total());
+    writeln!(err, "prof: {nameless} of the samples have no function name: {}", binaries.join(", "))
 }
 
 /// How the COMMAND ended, in words.
@@ -283,9 +284,14 @@ fn percent(part: u64, whole: u64) -> String {
 
 /// Sentences about the binaries that most samples without a name are of; without those about
 /// code made at run time if that is `explained`.
-pub fn reasons(outcome: &symbols::Outcome, d: &Diagnostics, explained: bool) -> Vec<String> {
+pub fn reasons(
+    outcome: &symbols::Outcome,
+    d: &Diagnostics,
+    all: u64,
+    explained: bool,
+) -> Vec<String> {
     const SHOWN: usize = 3;
-    let much = |n: u64| n * 100 >= d.samples;
+    let much = |n: u64| n.saturating_mul(100) >= all;
     let worst = d.unsymbolized.iter().take(SHOWN).filter(|b| much(b.samples));
     worst
         .filter_map(|b| {
@@ -302,7 +308,7 @@ pub fn reasons(outcome: &symbols::Outcome, d: &Diagnostics, explained: bool) -> 
 /// than 5 % of the samples go through such code.
 pub fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
     let (process, pid, share) = symbols::run_time_code(profile).into_iter().next()?;
-    if share * 20 <= samples {
+    if share.saturating_mul(20) <= samples {
         return None;
     }
     let is = |names: &[&str]| names.iter().any(|n| process.starts_with(n));

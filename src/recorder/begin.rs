@@ -4,7 +4,7 @@ use super::columns::Columns;
 use super::{Aggregator, Births, Groups, Heap, Taker, Types, Wall, WallSpec};
 use crate::sampler::events::Kind;
 use crate::sampler::{Options, Session};
-use profile::{Builder, Column, INTERVAL_COMMENT, Profile, ValueType};
+use profile::{Builder, Column, Profile, ValueType, comment};
 use sys::os;
 
 /// An aggregator for what is `wanted` and what the session has of it.
@@ -74,7 +74,7 @@ fn describe(profile: &mut Profile, columns: &Columns, wanted: Types, session: &S
         profile.period_type = ValueType { kind, unit };
         profile.period = i64::try_from(spec.interval).unwrap_or(i64::MAX);
     } else {
-        let comment = format!("{INTERVAL_COMMENT}{}", spec.interval);
+        let comment = format!("{}: {}", comment::HEAP_INTERVAL, spec.interval);
         profile.comments.push(profile.strings.intern(&comment));
     }
 }

@@ -33,7 +33,7 @@ pub use threads::ThreadsSpec;
 use crate::sampler::bpf::Told;
 use crate::sampler::{Options, Session, SpanType, Stats, Stopped, Target};
 use preloaded::Preloaded;
-use profile::{Column, Diagnostics, Profile, ValueType, WHOLE_MACHINE};
+use profile::{Column, Diagnostics, Profile, ValueType, comment};
 use sys::Error;
 use sys::os;
 use sys::procfs;
@@ -459,7 +459,8 @@ fn finish(
     let mut aggregated = aggregator.finish(main);
     if let Target::Everything = options.target {
         let profile = &mut aggregated.profile;
-        profile.comments.push(profile.strings.intern(WHOLE_MACHINE));
+        let target = format!("{}: {}", comment::TARGET, comment::WHOLE_MACHINE);
+        profile.comments.push(profile.strings.intern(&target));
     }
     set_time(&mut aggregated.profile, began, lasted);
     aggregated

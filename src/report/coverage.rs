@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::text::clean;
-use profile::{Profile, Truncation};
+use profile::{Profile, Truncation, comment};
 use view::{Coverage, Covered, View, percent};
 
 /// What would help a binary, one sentence each.
@@ -59,8 +59,7 @@ pub fn write_text(
 /// Writes what else was told when the profile was recorded: what was not permitted, which server
 /// did not answer.
 pub fn write_notes(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
-    let comments = profile.comments.iter().map(|&c| profile.str(c));
-    let notes: Vec<&str> = comments.filter_map(|c| c.strip_prefix("note: ")).collect();
+    let notes: Vec<&str> = comment::values(profile, comment::NOTE).collect();
     if !notes.is_empty() {
         writeln!(out)?;
     }

@@ -1,7 +1,7 @@
 //! What a profile is: its type, time, size, and how far to trust it.
 
 use super::units;
-use profile::{Profile, ThreadState};
+use profile::{Diagnostics, Profile, ThreadState, comment};
 use view::{States, View, base_name, percent};
 
 /// The lines above every text view: type, time and total of `view`, after a warning if needed.
@@ -9,7 +9,7 @@ pub fn lines(view: &View) -> Vec<String> {
     let profile = view.profile;
     let mut out = Vec::new();
     out.extend(warning(profile));
-    if let Some(target) = comments(profile, "target").next() {
+    if let Some(target) = comment::values(profile, comment::TARGET).next() {
         out.push(format!("Target: {target}"));
     } else if let Some(main) = main_binary(profile) {
         out.push(format!("File: {main}"));
@@ -129,31 +129,35 @@ fn share_of_duration(view: &View) -> Option<String> {
         .then(|| format!("{:.1}% of the duration", percent(view.total, duration)))
 }
 
+/// A share in percent.
+fn share(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole as f64
+}
+
 /// One line when a recording is to be taken with care: samples lost, stacks truncated.
 pub fn warning(profile: &Profile) -> Option<String> {
+    let figures = Diagnostics::from_comments(profile);
+    let thousands = |n: u64| units::thousands(i64::try_from(n).unwrap_or(i64::MAX));
     let mut what = Vec::new();
-    let lost = comment_sum(profile, "lost");
-    if lost > 0 {
-        let (sampled, used) = (comment_sum(profile, "covered"), comment_of(profile, "covered"));
-        let share = match used {
-            1.. => format!(" (the others cover {:.1}% of the CPU time)", percent(sampled, used)),
+    if figures.lost > 0 {
+        let share = match figures.covered {
+            Some((sampled, used)) if used > 0 => {
+                format!(" (the others cover {:.1}% of the CPU time)", share(sampled, used))
+            }
             _ => String::new(),
         };
-        what.push(format!("{} samples were lost{share}", units::thousands(lost)));
+        what.push(format!("{} samples were lost{share}", thousands(figures.lost)));
     }
-    let truncated = comment_sum(profile, "truncated");
+    let truncated = figures.truncated_total();
     if truncated > 0 {
-        let stacks = comment_of(profile, "truncated");
-        let share = if stacks > 0 {
-            format!(" ({:.1}%)", percent(truncated, stacks))
-        } else {
-            String::new()
+        let of_all = match figures.user_stacks {
+            0 => String::new(),
+            stacks => format!(" ({:.1}%)", share(truncated, stacks)),
         };
-        what.push(format!("{} stacks are truncated{share}", units::thousands(truncated)));
+        what.push(format!("{} stacks are truncated{of_all}", thousands(truncated)));
     }
-    let folded = comment_sum(profile, "folded");
-    if folded > 0 {
-        what.push(format!("{} stacks were cut (too many)", units::thousands(folded)));
+    if figures.folded > 0 {
+        what.push(format!("{} stacks were cut (too many)", thousands(figures.folded)));
     }
     (!what.is_empty()).then(|| format!("Warning: {}; see prof report --header", what.join(", ")))
 }
@@ -179,13 +183,14 @@ pub fn subtitle(view: &View) -> String {
     if !taken.is_empty() {
         parts.push(taken.join(" "));
     }
-    let (lost, truncated) = (comment_sum(profile, "lost"), comment_sum(profile, "truncated"));
-    if lost > 0 {
+    let figures = Diagnostics::from_comments(profile);
+    if figures.lost > 0 {
+        let lost = i64::try_from(figures.lost).unwrap_or(i64::MAX);
         parts.push(format!("{} samples lost", units::thousands(lost)));
     }
-    let stacks = comment_of(profile, "truncated");
+    let (truncated, stacks) = (figures.truncated_total(), figures.user_stacks);
     if truncated > 0 && stacks > 0 {
-        parts.push(format!("{:.1}% of the stacks truncated", percent(truncated, stacks)));
+        parts.push(format!("{:.1}% of the stacks truncated", share(truncated, stacks)));
     }
     if view.kept_total != view.total {
         let percent = view.percent(view.kept_total);
@@ -193,26 +198,6 @@ pub fn subtitle(view: &View) -> String {
         parts.push(format!("filtered: {percent:.2}% of {all}"));
     }
     parts.join(" · ")
-}
-
-/// Values of the comments `key: value`; a file merged by others may have several of a key.
-fn comments<'a>(profile: &'a Profile, key: &'a str) -> impl Iterator<Item = &'a str> {
-    profile
-        .comments
-        .iter()
-        .filter_map(move |&c| profile.str(c).strip_prefix(key)?.strip_prefix(": ").map(str::trim))
-}
-
-/// Sum of the numbers N of `key: N` and `key: N of M`.
-fn comment_sum(profile: &Profile, key: &str) -> i64 {
-    let first = |v: &str| v.split(" of ").next()?.parse::<i64>().ok();
-    comments(profile, key).filter_map(first).fold(0, i64::saturating_add)
-}
-
-/// Sum of the numbers M of `key: N of M`.
-fn comment_of(profile: &Profile, key: &str) -> i64 {
-    let second = |v: &str| v.split_once(" of ")?.1.parse::<i64>().ok();
-    comments(profile, key).filter_map(second).fold(0, i64::saturating_add)
 }
 
 /// Everything that the file says about itself (`--header`), one fact a line.

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Profile, StrId};
+use super::{Profile, StrId, comment};
 
 /// How the figures of prof's own comments go together (see [`super::Diagnostics`]).
 #[derive(Clone, Copy)]
@@ -14,11 +14,21 @@ enum Rule {
 /// The rule for comments of this key; `None`: it is free text, or not prof's.
 fn rule(key: &str) -> Option<Rule> {
     match key {
-        "samples" | "distinct-stacks" | "lost" | "throttled" | "truncated" | "deep-stacks"
-        | "completed-later" | "folded" | "unsymbolized" | "own-cpu-seconds" | "waits-left-out" => {
-            Some(Rule::Sum)
-        }
-        "own-peak-memory" => Some(Rule::Largest),
+        comment::SAMPLES
+        | comment::DISTINCT_STACKS
+        | comment::LOST
+        | comment::LOST_RECORDS
+        | comment::COVERED
+        | comment::THROTTLED
+        | comment::TRUNCATED
+        | comment::DEEP_STACKS
+        | comment::COMPLETED_LATER
+        | comment::FOLDED
+        | comment::UNSYMBOLIZED
+        | comment::OWN_CPU_SECONDS
+        | comment::RECORDING_CPU_SECONDS
+        | comment::WAITS_LEFT_OUT => Some(Rule::Sum),
+        comment::OWN_PEAK_MEMORY => Some(Rule::Largest),
         _ => None,
     }
 }
@@ -37,7 +47,7 @@ fn split(comment: &str) -> Option<(&str, Rule, Figures)> {
     let (name, text) = comment.rsplit_once(": ")?;
     let figures = match text.split_once(" of ") {
         Some((n, all)) => Figures::Share(n.parse().ok()?, all.parse().ok()?),
-        None if name == "own-cpu-seconds" => {
+        None if [comment::OWN_CPU_SECONDS, comment::RECORDING_CPU_SECONDS].contains(&name) => {
             Figures::Seconds(text.parse().ok().filter(|s: &f64| s.is_finite())?)
         }
         None => Figures::Count(text.parse().ok()?),
@@ -106,6 +116,25 @@ mod tests {
             add(&mut out, &p);
         }
         out.comments.iter().map(|&c| out.str(c).to_string()).collect()
+    }
+
+    #[test]
+    fn every_figure_of_a_recording_is_merged() {
+        let figures = super::super::Diagnostics {
+            lost_records: 1,
+            covered: Some((1, 2)),
+            ..Default::default()
+        };
+        let comments = figures.to_comments();
+        let comments: Vec<&str> = comments.iter().map(String::as_str).collect();
+        let keys = |all: &[String]| -> Vec<String> {
+            all.iter().map(|c| c.rsplit_once(": ").unwrap().0.to_owned()).collect()
+        };
+        let merged = merged(&[&comments, &comments, &comments]);
+        assert_eq!(keys(&merged), keys(&figures.to_comments()));
+        for sum in ["covered: 3 of 6", "lost-records: 3", "recording-cpu-seconds: 0.000"] {
+            assert!(merged.iter().any(|c| c == sum), "{sum} is not in {merged:?}");
+        }
     }
 
     #[test]

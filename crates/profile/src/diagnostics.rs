@@ -1,11 +1,10 @@
 //! What a user needs to judge how far to trust a recording.
 
+use std::fmt;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Profile, StrId, Truncation};
-
-/// Comment of a recording of everything that ran.
-pub const WHOLE_MACHINE: &str = "target: whole machine";
+use super::{Profile, StrId, Truncation, comment};
 
 /// Samples of one binary that have no function name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +32,9 @@ impl Lack {
     /// Key of its comment.
     fn key(self) -> &'static str {
         match self {
-            Lack::Names => "no-names",
-            Lack::Lines => "no-lines",
-            Lack::Input => "bad-input",
+            Lack::Names => comment::NO_NAMES,
+            Lack::Lines => comment::NO_LINES,
+            Lack::Input => comment::BAD_INPUT,
         }
     }
 }
@@ -100,6 +99,8 @@ pub struct Diagnostics {
     pub user_stacks: u64,
     /// Truncated user stacks, by why.
     pub truncated: Vec<(Truncation, u64)>,
+    /// Truncated user stacks for reasons that this version does not know; only in what was read.
+    pub truncated_otherwise: u64,
     /// User stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment.
     pub deep: u64,
     /// Samples whose stack was cut because the stack table was full.
@@ -123,7 +124,8 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Sum of the truncated stacks.
     pub fn truncated_total(&self) -> u64 {
-        self.truncated.iter().map(|(_, n)| n).sum()
+        let known = self.truncated.iter().map(|(_, n)| *n);
+        known.fold(self.truncated_otherwise, u64::saturating_add)
     }
 
     /// Sum of the samples without a name.
@@ -133,35 +135,104 @@ impl Diagnostics {
 
     /// The figures as pprof comments.
     pub fn to_comments(&self) -> Vec<String> {
-        let mut out = vec![
-            format!("samples: {}", self.samples),
-            format!("distinct-stacks: {}", self.distinct),
-            format!("lost: {}", self.lost),
-            format!("throttled: {}", self.throttled),
-            format!("truncated: {} of {}", self.truncated_total(), self.user_stacks),
-        ];
+        let mut out = Vec::new();
+        let mut add = |key: &str, value: &dyn fmt::Display| out.push(format!("{key}: {value}"));
+        add(comment::SAMPLES, &self.samples);
+        add(comment::DISTINCT_STACKS, &self.distinct);
+        add(comment::LOST, &self.lost);
+        add(comment::THROTTLED, &self.throttled);
+        let truncated = format!("{} of {}", self.truncated_total(), self.user_stacks);
+        add(comment::TRUNCATED, &truncated);
         if self.lost_records > 0 {
-            out.push(format!("lost-records: {}", self.lost_records));
+            add(comment::LOST_RECORDS, &self.lost_records);
         }
         if let Some((sampled, used)) = self.covered {
-            out.push(format!("covered: {sampled} of {used}"));
+            add(comment::COVERED, &format!("{sampled} of {used}"));
         }
-        out.extend(self.truncated.iter().map(|(why, n)| format!("truncated: {}: {n}", why.code())));
-        out.push(format!("deep-stacks: {}", self.deep));
-        out.push(format!("folded: {}", self.folded));
+        for (why, n) in &self.truncated {
+            add(comment::TRUNCATED, &format!("{}: {n}", why.code()));
+        }
+        add(comment::DEEP_STACKS, &self.deep);
+        add(comment::FOLDED, &self.folded);
         out.extend(unsymbolized_comments(&self.unsymbolized));
         out.extend(self.reasons.iter().map(Reason::comment));
-        out.extend(self.no_unwind_info.iter().map(|b| format!("{NO_UNWIND_INFO}: {b}")));
-        out.push(format!("own-cpu-seconds: {:.3}", self.own_cpu_seconds));
-        out.push(format!("recording-cpu-seconds: {:.3}", self.recording_cpu_seconds));
-        out.push(format!("own-peak-memory: {}", self.own_peak_bytes));
-        out.extend(self.notes.iter().map(|n| format!("note: {n}")));
+        let mut add = |key: &str, value: &dyn fmt::Display| out.push(format!("{key}: {value}"));
+        for binary in &self.no_unwind_info {
+            add(comment::NO_UNWIND_INFORMATION, binary);
+        }
+        add(comment::OWN_CPU_SECONDS, &format!("{:.3}", self.own_cpu_seconds));
+        add(comment::RECORDING_CPU_SECONDS, &format!("{:.3}", self.recording_cpu_seconds));
+        add(comment::OWN_PEAK_MEMORY, &self.own_peak_bytes);
+        for note in &self.notes {
+            add(comment::NOTE, note);
+        }
         out
+    }
+
+    /// The figures in the comments of a profile; of a key that is there several times, as in files
+    /// that others merged, the sum. What the comments do not say is 0 or empty.
+    ///
+    /// Reasons for missing names are of binaries: see [`BinaryNotes`].
+    pub fn from_comments(profile: &Profile) -> Diagnostics {
+        let count = |key| {
+            let all = comment::values(profile, key).filter_map(|v| v.parse::<u64>().ok());
+            all.fold(0, u64::saturating_add)
+        };
+        let seconds = |key| {
+            let all = comment::values(profile, key).filter_map(|v| v.parse::<f64>().ok());
+            all.filter(|seconds| seconds.is_finite()).sum()
+        };
+        let by_name = |key| {
+            let all = comment::values(profile, key).filter_map(|v| v.rsplit_once(": "));
+            all.filter_map(|(name, n)| Some((name, n.parse::<u64>().ok()?)))
+        };
+        let texts = |key| comment::values(profile, key).map(str::to_owned).collect();
+        let truncated = by_name(comment::TRUNCATED);
+        let known = truncated.filter_map(|(code, n)| Some((Truncation::from_code(code)?, n)));
+        let mut known_codes: Vec<(Truncation, u64)> = Vec::new();
+        for (why, n) in known {
+            match known_codes.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, sum)) => *sum = sum.saturating_add(n),
+                None => known_codes.push((why, n)),
+            }
+        }
+        let (all_truncated, user_stacks) = share(profile, comment::TRUNCATED).unwrap_or_default();
+        let of_codes = known_codes.iter().map(|(_, n)| n).fold(0, |a: u64, n| a.saturating_add(*n));
+        let shares = by_name(comment::UNSYMBOLIZED);
+        Diagnostics {
+            samples: count(comment::SAMPLES),
+            distinct: count(comment::DISTINCT_STACKS),
+            lost: count(comment::LOST),
+            lost_records: count(comment::LOST_RECORDS),
+            covered: share(profile, comment::COVERED),
+            throttled: count(comment::THROTTLED),
+            user_stacks,
+            truncated: known_codes,
+            truncated_otherwise: all_truncated.saturating_sub(of_codes),
+            deep: count(comment::DEEP_STACKS),
+            folded: count(comment::FOLDED),
+            unsymbolized: shares
+                .map(|(binary, samples)| BinaryShare { binary: binary.to_owned(), samples })
+                .collect(),
+            reasons: Vec::new(),
+            no_unwind_info: texts(comment::NO_UNWIND_INFORMATION),
+            own_cpu_seconds: seconds(comment::OWN_CPU_SECONDS),
+            recording_cpu_seconds: seconds(comment::RECORDING_CPU_SECONDS),
+            own_peak_bytes: count(comment::OWN_PEAK_MEMORY),
+            notes: texts(comment::NOTE),
+        }
     }
 }
 
-/// Keys of comments that are read again.
-const NO_UNWIND_INFO: &str = "no-unwind-information";
+/// Sums of the numbers N and M of `key: N of M`, if there are any.
+fn share(profile: &Profile, key: &str) -> Option<(u64, u64)> {
+    let parse = |v: &str| {
+        let (n, all) = v.split_once(" of ")?;
+        Some((n.parse::<u64>().ok()?, all.parse::<u64>().ok()?))
+    };
+    let shares = comment::values(profile, key).filter_map(parse);
+    shares.reduce(|a, b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
+}
 
 /// What the comments of a profile say of one of its binaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,7 +255,7 @@ impl<'p> BinaryNotes<'p> {
         let mut all: FxHashMap<StrId, BinaryNotes<'p>> = FxHashMap::default();
         for &comment in &profile.comments {
             let Some((key, text)) = profile.str(comment).split_once(": ") else { continue };
-            if key == NO_UNWIND_INFO
+            if key == comment::NO_UNWIND_INFORMATION
                 && let Some(file) = known(text)
             {
                 all.entry(file).or_default().no_unwind_info = true;
@@ -216,8 +287,9 @@ fn total(shares: &[BinaryShare]) -> u64 {
 }
 
 fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String> {
-    let each = shares.iter().map(|b| format!("unsymbolized: {}: {}", b.binary, b.samples));
-    std::iter::once(format!("unsymbolized: {}", total(shares))).chain(each)
+    let each =
+        shares.iter().map(|b| format!("{}: {}: {}", comment::UNSYMBOLIZED, b.binary, b.samples));
+    std::iter::once(format!("{}: {}", comment::UNSYMBOLIZED, total(shares))).chain(each)
 }
 
 /// Replaces the figures about samples without a name in the comments of a profile of prof's, as
@@ -225,8 +297,9 @@ fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String>
 pub fn set_unsymbolized(profile: &mut Profile, shares: &[BinaryShare], reasons: &[Reason]) {
     let Profile { strings, comments, .. } = profile;
     let key = |c: &StrId| strings.get(*c).split_once(": ").map_or("", |(key, _)| key);
-    let Some(at) = comments.iter().position(|c| key(c) == "unsymbolized") else { return };
-    let old = |key: &str| key == "unsymbolized" || Lack::ALL.iter().any(|lack| lack.key() == key);
+    let Some(at) = comments.iter().position(|c| key(c) == comment::UNSYMBOLIZED) else { return };
+    let old =
+        |key: &str| key == comment::UNSYMBOLIZED || Lack::ALL.iter().any(|lack| lack.key() == key);
     comments.retain(|c| !old(key(c)));
     let new = unsymbolized_comments(shares).chain(reasons.iter().map(Reason::comment));
     let new: Vec<StrId> = new.map(|c| strings.intern(&c)).collect();
@@ -299,5 +372,40 @@ mod tests {
         assert!(comments.contains(&"covered: 60 of 100".to_string()));
         assert!(comments.contains(&"truncated: dump too small: 2".to_string()));
         assert!(comments.iter().all(|c| c.contains(": ")));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let d = Diagnostics {
+            samples: 10,
+            distinct: 4,
+            lost: 2,
+            lost_records: 3,
+            covered: Some((60, 100)),
+            throttled: 1,
+            user_stacks: 9,
+            truncated: vec![(Truncation::DumpTooSmall, 2), (Truncation::Compat, 1)],
+            deep: 5,
+            folded: 6,
+            unsymbolized: vec![BinaryShare { binary: "/lib/a: b.so".into(), samples: 3 }],
+            no_unwind_info: vec!["/bin/x".into()],
+            own_cpu_seconds: 0.25,
+            recording_cpu_seconds: 0.125,
+            own_peak_bytes: 1 << 20,
+            notes: vec!["a: note".into()],
+            ..Diagnostics::default()
+        };
+        let mut p = Profile::default();
+        let keep = |p: &mut Profile, comments: &[String]| {
+            p.comments.extend(comments.iter().map(|c| p.strings.intern(c)));
+        };
+        keep(&mut p, &d.to_comments());
+        assert_eq!(Diagnostics::from_comments(&p), d);
+        // Merged by others: the same keys twice, and a code of a later version.
+        keep(&mut p, &["lost: 1".into(), "truncated: 7 of 8".into(), "truncated: new: 7".into()]);
+        let read = Diagnostics::from_comments(&p);
+        assert_eq!((read.lost, read.truncated_total(), read.user_stacks), (3, 10, 17));
+        let others = Diagnostics::from_comments(&Profile::default());
+        assert_eq!(others, Diagnostics::default());
     }
 }

@@ -6,6 +6,7 @@
 //! of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
 
 mod builder;
+pub mod comment;
 mod comments;
 mod diagnostics;
 pub mod label;
@@ -22,9 +23,7 @@ mod thread_state;
 mod truncation;
 
 pub use builder::{Builder, Column};
-pub use diagnostics::{
-    BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, WHOLE_MACHINE, set_unsymbolized,
-};
+pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
@@ -32,10 +31,6 @@ pub use stacks::{StackId, StackTable};
 pub use strings::{StrId, StringTable};
 pub use thread_state::ThreadState;
 pub use truncation::Truncation;
-
-/// Begins the comment that says the heap's sampling interval in bytes, where the period is another
-/// type's.
-pub const INTERVAL_COMMENT: &str = "heap-interval: ";
 
 /// Index of a [`Mapping`] in [`Profile::mappings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

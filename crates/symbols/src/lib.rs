@@ -43,7 +43,7 @@ pub use cache::Cache;
 #[cfg(fuzzing)]
 pub use cache::fuzz_kept_names;
 pub use demangle::{demangle, full as demangle_full, refused};
-pub use outcome::{Binary, Outcome, Why, run_time_code, unsymbolized};
+pub use outcome::{Binary, Outcome, Why, counted, run_time_code, unsymbolized};
 pub use worker::run_if_started as run_if_worker;
 
 use profile::Profile;

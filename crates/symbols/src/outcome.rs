@@ -261,6 +261,11 @@ pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
     shares
 }
 
+/// All samples, counted as [`unsymbolized`] counts them: what its shares are of.
+pub fn counted(profile: &Profile) -> u64 {
+    (0..profile.samples.len()).map(|row| weight(profile, row)).fold(0, u64::saturating_add)
+}
+
 /// Samples with code on their stack that was made at run time and has no name, by the names of
 /// processes, most first, with the number of one process of that name. Counted as
 /// [`unsymbolized`] does.
@@ -335,6 +340,19 @@ mod tests {
             unsymbolized(&b.finish(None)),
             [share("/two", 5), share("/one", 2), share("[unknown]", 1)]
         );
+    }
+
+    /// Of allocations, one sample stands for many objects: shares are of objects then.
+    #[test]
+    fn shares_without_names_are_of_what_they_are_counted_in() {
+        let mut b = Builder::new(&[("alloc_objects", "count"), ("alloc_space", "bytes")]);
+        let (named, nameless) = (b.named_location("main"), b.location(None, 1));
+        let values = |objects| [(Column(0), objects), (Column(1), objects * 64)];
+        b.add_stack(&[named, nameless], None, LabelSetId::EMPTY, &values(300));
+        b.add_stack(&[named], None, LabelSetId::EMPTY, &values(100));
+        let p = b.finish(None);
+        let nameless: u64 = unsymbolized(&p).iter().map(|share| share.samples).sum();
+        assert_eq!((nameless, counted(&p)), (300, 400));
     }
 
     #[test]

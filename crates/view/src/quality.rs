@@ -1,7 +1,7 @@
 //! How sure a profile is of what it says: samples are a sample.
 
 use super::{Row, Top, TopOptions, View};
-use profile::{INTERVAL_COMMENT, Profile};
+use profile::{Profile, comment};
 
 /// Standard deviations on each side of an interval of 95 %.
 const Z: f64 = 1.959_963_985;
@@ -113,12 +113,10 @@ impl Heap {
         let period_type = profile.period_type;
         let own = profile.str(period_type.kind) == "space";
         let own = (own && profile.str(period_type.unit) == "bytes").then_some(profile.period);
-        // Beside other types, the period is theirs.
-        let told = || {
-            let mut comments = profile.comments.iter().map(|&c| profile.str(c));
-            comments.find_map(|c| c.strip_prefix(INTERVAL_COMMENT)?.parse().ok())
-        };
-        let interval = own.or_else(told).filter(|&n: &i64| n > 0)?;
+        // With other types in the file, the period is theirs.
+        let commented =
+            || comment::values(profile, comment::HEAP_INTERVAL).find_map(|v| v.parse().ok());
+        let interval = own.or_else(commented).filter(|&n: &i64| n > 0)?;
         Some(Heap { objects, space, interval: interval as f64 })
     }
 

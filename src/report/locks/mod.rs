@@ -12,15 +12,12 @@ use rustc_hash::FxHashMap;
 
 use profile::{
     FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, Sample, StackId, StrId,
-    label,
+    comment, label,
 };
 use rules::{Role, Rule};
 
 /// Functions that are looked at, from the innermost one on: a lock's own.
 const DEPTH: usize = 24;
-
-/// Begins the comments that count what was left out; the name of what it was and the number follow.
-const COMMENT: &str = "waits-left-out: ";
 
 /// What was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +89,7 @@ impl LockWaits {
     /// Counts what was left out in the profile's comments.
     fn comment(&self, profile: &mut Profile) {
         for (what, count, _) in &self.left_out {
-            let name = format!("{COMMENT}{what}: ");
+            let name = format!("{}: {what}: ", comment::WAITS_LEFT_OUT);
             let before = |id: &StrId| profile.str(*id).strip_prefix(&name)?.parse::<i64>().ok();
             let known = profile.comments.iter().enumerate();
             let known = known.into_iter().find_map(|(i, id)| Some((i, before(id)?)));
