@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profile::{Function, Profile};
 use prof::report::folded;
 use prof::report::style::{Style, restyle};
+use profile::{Function, Profile};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, data)) = data.split_first() else { return };

@@ -1,13 +1,13 @@
 //! A pprof file that somebody else wrote: every view of it, and writing it again.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use formats::pprof;
+use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
+use prof::report::{flame, folded, json, summary, text};
 use view::{
     Coverage, Cut, Direction, Filter, Granularity, Quality, Sort, Top, TopOptions, Tree, View,
 };
-use prof::report::{flame, folded, json, summary, text};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(profile) = pprof::read(data) else { return };

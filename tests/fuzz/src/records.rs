@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sys::{elf, maps, markers};
 use sys::record::{self, Header, Layout};
+use sys::{elf, maps, usdt};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, data)) = data.split_first() else { return };
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
             text.lines().for_each(|line| drop(maps::parse_line(line)));
         }
         _ => {
-            let _ = markers::markers(data);
+            let _ = usdt::markers(data);
             let _ = elf::build_id_in_notes(data);
         }
     }
