@@ -8,7 +8,7 @@ use super::Aggregator;
 use profile::{MappingId, Profile};
 use sys::image::{Hit, Images, State};
 use sys::jit;
-use unwind::{Frame, Place};
+use unwind::{AddressKind, Frame, Place};
 
 /// The profile of a recording, before symbolization.
 pub struct Aggregated {
@@ -92,6 +92,6 @@ impl Aggregator {
         let State::Elf(loaded) = &self.table.images.get(image).state else { return None };
         let first = loaded.elf.segments.first()?.address;
         let place = Place { image: Some(image), segment: Some(0), address: first };
-        self.mapping_of(&Frame { address: first, is_return: false, place })
+        self.mapping_of(&Frame { address: first, kind: AddressKind::Instruction, place })
     }
 }

@@ -147,7 +147,7 @@ impl Replay {
     pub fn offsets(&mut self, pid: i32) -> Vec<u64> {
         let regions = self.table.process(pid).regions.clone();
         let offset = |f: &Frame| {
-            let at = f.address - u64::from(f.is_return);
+            let at = f.kind.lookup(f.address);
             regions.find(at).map_or(at, |r| at - r.start + r.offset)
         };
         self.frames.iter().map(offset).collect()

@@ -117,15 +117,36 @@ pub struct Place {
 pub struct Frame {
     /// Instruction pointer or return address, in the process's address space.
     pub address: u64,
-    /// It is a return address: the call is just before it.
-    pub is_return: bool,
+    /// Which of them it is.
+    pub kind: AddressKind,
     /// Where the instruction lies (the call, for a return address).
     pub place: Place,
 }
 
-/// Address of the instruction itself: for a return address, one within the call.
-fn lookup(address: u64, is_return: bool) -> u64 {
-    address.wrapping_sub(u64::from(is_return))
+/// What an address in code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddressKind {
+    /// The instruction that was about to be executed.
+    Instruction,
+    /// Where a call returns to: the call is just before it.
+    Return,
+}
+
+impl AddressKind {
+    /// It is a return address.
+    pub fn is_return(self) -> bool {
+        self == AddressKind::Return
+    }
+
+    /// How far before such an address the address lies that is looked up.
+    pub fn offset(self) -> u64 {
+        u64::from(self.is_return())
+    }
+
+    /// Address of the instruction itself: for a return address, one within the call.
+    pub fn lookup(self, address: u64) -> u64 {
+        address.wrapping_sub(self.offset())
+    }
 }
 
 /// Frame of an address, or `None` when no executable mapping holds it.
@@ -136,9 +157,9 @@ pub fn locate(
     regions: &Regions,
     images: &mut Images,
     address: u64,
-    is_return: bool,
+    kind: AddressKind,
 ) -> Option<Frame> {
-    let at = lookup(address, is_return);
+    let at = kind.lookup(address);
     let region = regions.find(at)?;
     let image = images.load(region.image, Hit { pid, start: region.start, end: region.end });
     let offset = at - region.start + region.offset;
@@ -150,12 +171,16 @@ pub fn locate(
         State::Anonymous => (None, at),
         _ => (None, offset),
     };
-    Some(Frame { address, is_return, place: Place { image: Some(image), segment, address: at } })
+    Some(Frame { address, kind, place: Place { image: Some(image), segment, address: at } })
 }
 
 /// Frame of an address that no mapping holds.
 pub fn unmapped(address: u64) -> Frame {
-    Frame { address, is_return: false, place: Place { image: None, segment: None, address } }
+    Frame {
+        address,
+        kind: AddressKind::Instruction,
+        place: Place { image: None, segment: None, address },
+    }
 }
 
 /// The kernel's walk along frame pointers as frames (leaf first; what `frames` holds is cleared).
@@ -169,7 +194,8 @@ pub fn chain_frames(
 ) {
     frames.clear();
     for (i, &address) in chain.iter().enumerate() {
-        match locate(pid, regions, images, address, i > 0) {
+        let kind = if i > 0 { AddressKind::Return } else { AddressKind::Instruction };
+        match locate(pid, regions, images, address, kind) {
             Some(frame) => frames.push(frame),
             None if i == 0 => frames.push(unmapped(address)),
             None => return,

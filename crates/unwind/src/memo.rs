@@ -7,6 +7,7 @@
 //! compare a word costs a nanosecond or two, a step a hundred.
 
 use super::Frame;
+use crate::AddressKind;
 use sys::record::Regs;
 
 /// Threads remembered.
@@ -127,7 +128,7 @@ impl Memo {
     pub fn follow(
         &mut self,
         regs: Regs,
-        is_return: bool,
+        kind: AddressKind,
         read: impl Fn(u64) -> Result<u64, ()>,
         frames: &mut Vec<Frame>,
         max: usize,
@@ -139,7 +140,7 @@ impl Memo {
         }
         let Some(met) = self.left.checked_sub(1) else { return Lead::None };
         let here = &last.steps[met];
-        if here.regs != regs || here.frame.is_return != is_return || frames.len() + met >= max {
+        if here.regs != regs || here.frame.kind != kind || frames.len() + met >= max {
             return Lead::None;
         }
         // The step of the outermost frame led nowhere, unless that is the thread's entry.

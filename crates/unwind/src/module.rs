@@ -9,6 +9,7 @@ use gimli::{BaseAddresses, UnwindContext};
 use super::cfi::{BP, Described, Registers, Rule, SP, Saved, Tables};
 use super::code::{self, Between, Contexts, Functions, Leads, Moved, Text};
 use super::go;
+use crate::AddressKind;
 use sys::catch_panic;
 use sys::elf::{Section, Segment};
 use sys::image::{Bytes, Loaded};
@@ -96,9 +97,9 @@ impl Default for RuleCache {
 
 impl RuleCache {
     /// The rule of an address in an image, or of what called from before it.
-    pub(super) fn rule(&mut self, module: &ModuleUnwinder, next: u64, is_return: bool) -> Rule {
+    pub(super) fn rule(&mut self, module: &ModuleUnwinder, next: u64, kind: AddressKind) -> Rule {
         // The byte before a return address is no instruction's first: none has the other's rule.
-        let (image, address) = (module.image, next.wrapping_sub(u64::from(is_return)));
+        let (image, address) = (module.image, kind.lookup(next));
         // Code is dense and aligned, and the multiplication spreads its addresses.
         let key = (address ^ u64::from(image) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &mut self.entries[(key >> (64 - ENTRIES.ilog2())) as usize];
@@ -207,10 +208,10 @@ impl ModuleUnwinder {
     }
 
     /// True when the address is where signal handlers return to.
-    pub fn is_sigreturn(&self, address: u64, is_return: bool) -> bool {
+    pub fn is_sigreturn(&self, address: u64, kind: AddressKind) -> bool {
         // The two instructions themselves may be running, too.
         let after = |start: u64| address.wrapping_sub(start) <= SIGRETURN.len() as u64;
-        self.sigreturn.is_some_and(|s| s == address || (!is_return && after(s)))
+        self.sigreturn.is_some_and(|s| s == address || (!kind.is_return() && after(s)))
     }
 
     /// One step up from `address` (in the image's own address space).
@@ -219,22 +220,22 @@ impl ModuleUnwinder {
         &self,
         cache: &mut RuleCache,
         address: u64,
-        is_return: bool,
+        kind: AddressKind,
         regs: &mut Regs,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        if self.is_sigreturn(address, is_return) {
+        if self.is_sigreturn(address, kind) {
             return interrupted(regs, read);
         }
-        let rule = cache.rule(self, address, is_return);
+        let rule = cache.rule(self, address, kind);
         if rule != Rule::Evaluate {
-            return by_rule(rule, is_return, regs, read);
+            return by_rule(rule, kind, regs, read);
         }
         let mut registers = Registers::NONE;
         registers.set_ip(regs.ip);
         registers.set(SP, regs.sp);
         registers.set(BP, regs.bp);
-        let step = self.step_with(cache, address, is_return, &mut registers, read);
+        let step = self.step_with(cache, address, kind, &mut registers, read);
         if let Step::Caller(ip) = step {
             let sp = registers.get(SP).unwrap_or(regs.sp);
             *regs = Regs { ip, sp, bp: registers.get(BP).unwrap_or(0) };
@@ -247,20 +248,20 @@ impl ModuleUnwinder {
         &self,
         cache: &mut RuleCache,
         address: u64,
-        is_return: bool,
+        kind: AddressKind,
         registers: &mut Registers,
         mut read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        if self.is_sigreturn(address, is_return) {
+        if self.is_sigreturn(address, kind) {
             return restored(registers, &mut read);
         }
         let sp = registers.get(SP);
-        let lookup = address.wrapping_sub(u64::from(is_return));
-        match cache.rule(self, address, is_return) {
+        let lookup = kind.lookup(address);
+        match cache.rule(self, address, kind) {
             Rule::Switched => return Step::NoCaller,
             Rule::Delivering(_) => return Step::Delivering,
             Rule::Uncovered => {
-                let frame = self.frame(cache, address, is_return);
+                let frame = self.frame(cache, address, kind);
                 return frame.map_or(Step::Uncovered, |f| f.step(registers, |_| true, read));
             }
             _ => {}
@@ -270,7 +271,7 @@ impl ModuleUnwinder {
         // address).
         match step {
             Step::Caller(_) if registers.get(SP) < sp => Step::Failed,
-            Step::Caller(_) if is_return && registers.get(SP) == sp => Step::Failed,
+            Step::Caller(_) if kind.is_return() && registers.get(SP) == sp => Step::Failed,
             step => step,
         }
     }
@@ -293,9 +294,9 @@ impl ModuleUnwinder {
         &self,
         cache: &mut RuleCache,
         address: u64,
-        is_return: bool,
+        kind: AddressKind,
     ) -> Option<code::Frame> {
-        cache.code.frame(self.code(), address, is_return)
+        cache.code.frame(self.code(), address, kind)
     }
 
     /// Where the code at `address`, which moves its stack pointer, has put what that was.
@@ -312,8 +313,8 @@ impl ModuleUnwinder {
 
     /// The code is Go's and has no frame, with no frame pointer in it: it has changed to another
     /// stack, or only calls on.
-    pub fn is_frameless(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
-        let rule = self.is_go.then(|| cache.rule(self, address, is_return));
+    pub fn is_frameless(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
+        let rule = self.is_go.then(|| cache.rule(self, address, kind));
         matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: 8, .. }))
     }
 
@@ -326,29 +327,27 @@ impl ModuleUnwinder {
 
     /// A frame pointer leads from the code at `address` to its caller: its unwind information or
     /// its instructions say so.
-    pub fn keeps_pointer(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
-        match cache.rule(self, address, is_return) {
+    pub fn keeps_pointer(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
+        match cache.rule(self, address, kind) {
             WITH_POINTER => true,
-            Rule::Uncovered => {
-                self.frame(cache, address, is_return).is_some_and(|f| f.has_pointer())
-            }
-            _ => self.is_go_code(address, is_return),
+            Rule::Uncovered => self.frame(cache, address, kind).is_some_and(|f| f.has_pointer()),
+            _ => self.is_go_code(address, kind),
         }
     }
 
     /// The code is Go's own, not C's in a program of Go's.
-    pub fn is_go_code(&self, address: u64, is_return: bool) -> bool {
-        self.is_go && !self.tables.in_eh_frame(address.wrapping_sub(u64::from(is_return)))
+    pub fn is_go_code(&self, address: u64, kind: AddressKind) -> bool {
+        self.is_go && !self.tables.in_eh_frame(kind.lookup(address))
     }
 
     /// Nothing calls the code at `address`.
-    pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
-        cache.rule(self, address, is_return) == Rule::Outermost
+    pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
+        cache.rule(self, address, kind) == Rule::Outermost
     }
 
     /// The unwind information for the code at `address` cannot be read.
-    pub fn is_damaged(&self, cache: &mut RuleCache, address: u64, is_return: bool) -> bool {
-        let lookup = address.wrapping_sub(u64::from(is_return));
+    pub fn is_damaged(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
+        let lookup = kind.lookup(address);
         self.tables.is_damaged(&mut cache.context, lookup)
     }
 
@@ -362,7 +361,7 @@ impl ModuleUnwinder {
 /// One step up by a rule.
 fn by_rule(
     rule: Rule,
-    is_return: bool,
+    kind: AddressKind,
     regs: &mut Regs,
     read: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Step {
@@ -405,7 +404,7 @@ fn by_rule(
         Some((_, Ok(word))) => word,
         // In epilogues, unwind information may still name the slots of registers that have been
         // popped, and nobody keeps what is below the stack pointer.
-        Some((slot, Err(()))) if !is_return && slot < regs.sp => regs.bp,
+        Some((slot, Err(()))) if !kind.is_return() && slot < regs.sp => regs.bp,
         Some((slot, Err(()))) => return Step::Unreadable(slot),
     };
     match read(cfa - 8) {

@@ -4,6 +4,7 @@
 use super::code::{Between, Leads};
 use super::walk::{Walk, is_run_time_code, module_of};
 use super::{Frame, MAX_FRAMES, Place, Unwinder, locate};
+use crate::AddressKind;
 use sys::image::Images;
 use sys::maps::Regions;
 use sys::record::Regs;
@@ -62,7 +63,7 @@ impl Unwinder {
         address: u64,
         images: &mut Images,
     ) -> Option<(Option<Frame>, Frame)> {
-        let next = locate(pid, regions, images, address, true)?;
+        let next = locate(pid, regions, images, address, AddressKind::Return)?;
         if self.is_outermost(next, images) {
             return Some((None, next));
         }
@@ -83,17 +84,20 @@ impl Unwinder {
     ) -> Option<Frame> {
         let Unwinder { modules, rules, .. } = self;
         let (module, to) = module_of(modules, inner, images)?;
-        if inner.place.image != next.place.image || !module.is_frameless(rules, to, inner.is_return)
-        {
+        if inner.place.image != next.place.image || !module.is_frameless(rules, to, inner.kind) {
             return None;
         }
-        let after = next.place.address + u64::from(next.is_return);
+        let after = next.place.address + next.kind.offset();
         let argument = within.filter(|f| f.place.image == inner.place.image);
         let argument = argument.map(|f| f.place.address);
         let found = module.between(rules, Between { after, to, argument })?;
         let address = next.address.wrapping_add(found).wrapping_sub(after);
         let place = Place { address: found.checked_sub(1)?, ..next.place };
-        (place.segment == inner.place.segment).then_some(Frame { address, is_return: true, place })
+        (place.segment == inner.place.segment).then_some(Frame {
+            address,
+            kind: AddressKind::Return,
+            place,
+        })
     }
 
     /// Goes on where C was called by Go: Go's functions call C's on another stack, and its unwind
@@ -108,7 +112,7 @@ impl Unwinder {
     ) -> bool {
         let modules = &mut self.modules;
         let mut in_go = |f: &Frame| {
-            module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(at, f.is_return))
+            module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(at, f.kind))
         };
         let Some(switch) = frames.iter().position(&mut in_go).filter(|&i| i > 0) else {
             return false;
@@ -139,7 +143,7 @@ impl Unwinder {
     fn keeps_pointer(&mut self, frame: Frame, images: &Images) -> bool {
         let Unwinder { modules, rules, .. } = self;
         match module_of(modules, frame, images) {
-            Some((module, at)) => module.keeps_pointer(rules, at, frame.is_return),
+            Some((module, at)) => module.keeps_pointer(rules, at, frame.kind),
             None => is_run_time_code(&frame, images),
         }
     }
@@ -153,7 +157,7 @@ impl Unwinder {
             return (frames.len() == 1 && frame.address == regs.ip).then_some(0);
         }
         let steps = self.memo.last_steps();
-        if !frame.is_return || steps.len() != frames.len() {
+        if !frame.kind.is_return() || steps.len() != frames.len() {
             return None;
         }
         let slot = steps[steps.len() - 1 - i].regs.sp.checked_sub(8)?;

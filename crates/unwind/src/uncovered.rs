@@ -6,6 +6,7 @@ use super::memo::Reads;
 use super::module::{self, Step};
 use super::walk::{Walk, is_run_time_code, loaded, module_of};
 use super::{Frame, Unwinder, locate};
+use crate::AddressKind;
 use sys::image::{Images, State};
 use sys::maps::Regions;
 use sys::record::Regs;
@@ -24,14 +25,14 @@ impl Unwinder {
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
             return Step::Uncovered;
         };
-        let Some(found) = module.frame(&mut self.rules, at, frame.is_return) else {
-            let ends = regs.bp == 0 && frame.is_return && ends_the_thread(&frame, images);
+        let Some(found) = module.frame(&mut self.rules, at, frame.kind) else {
+            let ends = regs.bp == 0 && frame.kind.is_return() && ends_the_thread(&frame, images);
             return if ends { Step::End } else { Step::Uncovered };
         };
         if matches!(found, code::Frame::Inner { proof: Proof::Maker, .. }) {
             // What the step depends on is more than the memo knows of.
             reads.void();
-            let is_innermost = self.memo.steps().is_empty() && !frame.is_return;
+            let is_innermost = self.memo.steps().is_empty() && !frame.kind.is_return();
             let all = is_innermost.then(|| walk.all.in_dwarf_order()).flatten();
             match all.and_then(|all| all.into_iter().next()) {
                 None => return Step::Uncovered,
@@ -96,7 +97,7 @@ impl Unwinder {
             word
         };
         let mut caller = *regs;
-        let step = module.step(rules, at, false, &mut caller, &mut read);
+        let step = module.step(rules, at, AddressKind::Instruction, &mut caller, &mut read);
         let Step::Caller(address) = step else { return step };
         if self.leads((walk.pid, walk.regions), frame, address, images) == Leads::Elsewhere {
             return Step::Unreadable(slot);
@@ -135,7 +136,7 @@ impl Unwinder {
         images: &mut Images,
     ) -> Leads {
         let Unwinder { modules, rules, .. } = self;
-        let Some(caller) = locate(pid, regions, images, address, true) else {
+        let Some(caller) = locate(pid, regions, images, address, AddressKind::Return) else {
             return Leads::Elsewhere;
         };
         let Some((module, at)) = module_of(modules, caller, images) else {
@@ -146,11 +147,11 @@ impl Unwinder {
             };
         };
         // The kernel put it there: no call leads to a signal handler.
-        if module.is_sigreturn(at, true) {
+        if module.is_sigreturn(at, AddressKind::Return) {
             return Leads::Somewhere;
         }
         let same = caller.place.image == frame.place.image && frame.place.segment.is_some();
-        let to = same.then(|| frame.place.address + u64::from(frame.is_return));
+        let to = same.then(|| frame.place.address + frame.kind.offset());
         module.leads(rules, at, to)
     }
 }
@@ -160,7 +161,7 @@ fn code_at(frame: &Frame, images: &Images) -> Option<usize> {
     let (image, segment) = (frame.place.image?, frame.place.segment?);
     let State::Elf(loaded) = &images.get(image).state else { return None };
     let segment = loaded.elf.segments.get(usize::from(segment))?;
-    let after = frame.place.address + u64::from(frame.is_return);
+    let after = frame.place.address + frame.kind.offset();
     let offset = after.checked_sub(segment.address)?.checked_add(segment.offset)?;
     usize::try_from(offset).ok()
 }

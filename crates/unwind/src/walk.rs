@@ -6,6 +6,7 @@ use super::cfi::{BP, Registers, SP};
 use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Step};
 use super::{Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate, unmapped};
+use crate::AddressKind;
 use sys::image::{Images, Loaded, State};
 use sys::maps::Regions;
 use sys::record::MAX_DUMP;
@@ -109,17 +110,17 @@ impl Unwinder {
         images: &mut Images,
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        let (mut address, mut is_return) = (regs.ip, false);
+        let (mut address, mut kind) = (regs.ip, AddressKind::Instruction);
         loop {
             regs.ip = address;
             let read = |address| walk.read(address);
-            let frame = match self.memo.follow(regs, is_return, read, frames, MAX_FRAMES) {
+            let frame = match self.memo.follow(regs, kind, read, frames, MAX_FRAMES) {
                 Lead::Entry => return StackEnd::Complete,
                 Lead::To(there, frame) => {
                     regs = there;
                     frame
                 }
-                Lead::None => match locate(walk.pid, walk.regions, images, address, is_return) {
+                Lead::None => match locate(walk.pid, walk.regions, images, address, kind) {
                     Some(frame) => {
                         frames.push(frame);
                         frame
@@ -139,12 +140,14 @@ impl Unwinder {
             };
             self.memo.note(Visited { regs: here, frame, reads });
             match step {
-                Step::Caller(caller) => (address, is_return) = (caller, true),
+                Step::Caller(caller) => (address, kind) = (caller, AddressKind::Return),
                 Step::CallerOnly(caller) => {
                     self.blind = true;
-                    (address, is_return) = (caller, true);
+                    (address, kind) = (caller, AddressKind::Return);
                 }
-                Step::Interrupted(interrupted) => (address, is_return) = (interrupted, false),
+                Step::Interrupted(interrupted) => {
+                    (address, kind) = (interrupted, AddressKind::Instruction)
+                }
                 Step::End => return StackEnd::Complete,
                 Step::Delivering => return StackEnd::Delivering,
                 Step::Unreadable(address) if walk.stack.cut_before(address) => {
@@ -176,7 +179,7 @@ impl Unwinder {
                 false => Step::Uncovered,
             };
         };
-        match module.step(&mut self.rules, at, frame.is_return, regs, &mut read) {
+        match module.step(&mut self.rules, at, frame.kind, regs, &mut read) {
             Step::Uncovered => {
                 let mut caller = *regs;
                 let step = self.by_code(walk, frame, &mut caller, images, reads);
@@ -191,7 +194,7 @@ impl Unwinder {
                 self.step_from_the_leaf(walk, frame, regs, images)
             }
             Step::Unreadable(slot)
-                if !frame.is_return && regs.sp.wrapping_sub(slot) <= RED_ZONE =>
+                if !frame.kind.is_return() && regs.sp.wrapping_sub(slot) <= RED_ZONE =>
             {
                 self.by_moved(walk, (frame, slot), regs, images, reads)
             }
@@ -210,11 +213,11 @@ impl Unwinder {
     ) -> Step {
         let Unwinder { modules, rules, memo, .. } = self;
         let walked = memo.steps();
-        let signal = walked.iter().rposition(|s| !s.frame.is_return).filter(|&i| i > 0);
+        let signal = walked.iter().rposition(|s| !s.frame.kind.is_return()).filter(|&i| i > 0);
         let mut registers = Registers::NONE;
-        let first = match signal.filter(|_| frame.is_return) {
+        let first = match signal.filter(|_| frame.kind.is_return()) {
             Some(interrupted) => interrupted - 1,
-            None if !frame.is_return && !walked.is_empty() => walked.len() - 1,
+            None if !frame.kind.is_return() && !walked.is_empty() => walked.len() - 1,
             None => {
                 let Some(values) = walk.all.in_dwarf_order() else { return Step::Failed };
                 (0..).zip(values).for_each(|(number, value)| registers.set(number, value));
@@ -235,7 +238,7 @@ impl Unwinder {
                 return Step::Failed;
             }
             let read = &mut |address| walk.read(address);
-            last = module.step_with(rules, address, at.frame.is_return, &mut registers, read);
+            last = module.step_with(rules, address, at.frame.kind, &mut registers, read);
             if !matches!(last, Step::Caller(_) | Step::Interrupted(_)) {
                 return if last == Step::NeedsRegisters { Step::Failed } else { last };
             }
@@ -251,7 +254,7 @@ impl Unwinder {
         let Unwinder { modules, rules, .. } = self;
         is_entry(&frame, images)
             || module_of(modules, frame, images)
-                .is_some_and(|(module, at)| module.is_outermost(rules, at, frame.is_return))
+                .is_some_and(|(module, at)| module.is_outermost(rules, at, frame.kind))
     }
 
     /// Why a walk ends at this frame, whose step went so.
@@ -262,23 +265,23 @@ impl Unwinder {
         let Unwinder { modules, rules, .. } = self;
         match frame.place.image.map(|i| &images.get(i).state) {
             Some(State::Elf(loaded)) if loaded.elf.can_unwind() => {
-                let by_hand = frame.is_return
+                let by_hand = frame.kind.is_return()
                     && module_of(modules, frame, images)
                         .is_some_and(|(module, at)| module.begins_alone(rules, at));
-                let handler = frames.iter().skip(1).any(|f| !f.is_return);
+                let handler = frames.iter().skip(1).any(|f| !f.kind.is_return());
                 match (step, frames.last_mut()) {
                     // Of the stack that a signal handler has interrupted, nothing was copied.
                     (Step::Unreadable(_), _) if handler => StackEnd::OtherStack,
                     // `makecontext` writes the address of a function where a return address is.
                     (_, Some(last)) if by_hand => {
-                        last.is_return = false;
+                        last.kind = AddressKind::Instruction;
                         last.place.address += 1;
                         StackEnd::NoCaller
                     }
                     (Step::NoCaller, _) => StackEnd::NoCaller,
                     (Step::Uncovered, _) => {
                         let damaged = module_of(modules, frame, images)
-                            .is_some_and(|(m, at)| m.is_damaged(rules, at, frame.is_return));
+                            .is_some_and(|(m, at)| m.is_damaged(rules, at, frame.kind));
                         match damaged {
                             true => StackEnd::DamagedUnwindInfo,
                             false => StackEnd::Uncovered,
@@ -296,7 +299,8 @@ impl Unwinder {
 /// A signal handler returns to a place that the kernel chose: its code is what comes there, not
 /// the call before it, which there is none of.
 fn put_by_the_kernel(frames: &mut [Frame], mut frame: Frame) -> Frame {
-    if std::mem::take(&mut frame.is_return) {
+    if frame.kind.is_return() {
+        frame.kind = AddressKind::Instruction;
         frame.place.address += 1;
         frames.last_mut().into_iter().for_each(|last| *last = frame);
     }
@@ -319,7 +323,7 @@ pub(super) fn module_of<'m>(
     }
     let module =
         modules[at].get_or_insert_with(|| Box::new(ModuleUnwinder::new(image, &of.path, loaded)));
-    Some((module, address + u64::from(frame.is_return)))
+    Some((module, address + frame.kind.offset()))
 }
 
 pub(super) fn loaded<'i>(frame: &Frame, images: &'i Images) -> Option<&'i Loaded> {

@@ -53,7 +53,7 @@ impl HeapTaker {
     /// An address, of the call for a return address, lies in a function that calls the allocator
     /// for another.
     fn is_wrapper(&self, pid: i32, frame: &Frame) -> bool {
-        let at = frame.address.wrapping_sub(u64::from(frame.is_return));
+        let at = frame.kind.lookup(frame.address);
         let wrappers = self.wrappers.get(&pid).map_or(&[][..], Vec::as_slice);
         wrappers.iter().any(|&(begin, end)| (begin..end).contains(&at))
     }

@@ -264,7 +264,7 @@ impl Finder {
         let objects = &self.objects;
         let role = |frame: &Frame| frame.place.image.map_or(Role::Program, |i| objects.role(i));
         let called = |caller: &Frame| {
-            let by_program = caller.is_return && role(caller) == Role::Program;
+            let by_program = caller.kind.is_return() && role(caller) == Role::Program;
             by_program.then(|| objects.calls(&self.memory, caller.address)).flatten()
         };
         let seen = frames.iter().enumerate().map(|(i, frame)| {

@@ -9,6 +9,7 @@ use super::functions::{Functions, Start};
 use super::graph::{Graph, Text};
 use super::moved::Moved;
 use super::{Call, call_before};
+use crate::AddressKind;
 
 /// Most instructions of a function that are looked at.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
@@ -61,7 +62,7 @@ struct Analysed {
 
 /// What was found out.
 pub struct Cache {
-    frames: FxHashMap<(u32, u64, bool), Option<Frame>>,
+    frames: FxHashMap<(u32, u64, AddressKind), Option<Frame>>,
     leads: FxHashMap<(u32, u64, Option<u64>), Leads>,
     moved: FxHashMap<(u32, u64), Option<Moved>>,
     between: FxHashMap<(u32, Between), Option<u64>>,
@@ -95,8 +96,8 @@ impl Cache {
 
     /// The frame of the code at an address, or of what called from before it; `None`: its
     /// instructions do not say.
-    pub fn frame(&mut self, file: File<'_>, address: u64, is_return: bool) -> Option<Frame> {
-        let key = (file.image, address, is_return);
+    pub fn frame(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<Frame> {
+        let key = (file.image, address, kind);
         self.budget = (self.budget + REFILL).min(BUDGET);
         if let Some(known) = self.frames.get(&key) {
             return *known;
@@ -104,7 +105,7 @@ impl Cache {
         if self.budget < 0 {
             return None;
         }
-        let frame = self.derive(file, address, is_return);
+        let frame = self.derive(file, address, kind);
         if self.frames.len() >= MAX_FRAMES {
             self.frames.clear();
         }
@@ -112,8 +113,8 @@ impl Cache {
         frame
     }
 
-    fn derive(&mut self, file: File<'_>, address: u64, is_return: bool) -> Option<Frame> {
-        let start = file.functions.start(address.wrapping_sub(u64::from(is_return)));
+    fn derive(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<Frame> {
+        let start = file.functions.start(kind.lookup(address));
         let (begin, is_known) = match start {
             Some(Start::Known(at)) => (Some(at), true),
             Some(Start::Likely(at)) => (Some(at), false),
@@ -124,13 +125,13 @@ impl Cache {
         let state = function
             .as_mut()
             .filter(|f| holds(f))
-            .and_then(|f| frame::state_at(&f.graph, &mut f.flow, address, is_return));
+            .and_then(|f| frame::state_at(&f.graph, &mut f.flow, address, kind));
         let frame = if state.is_some() && begin == Some(file.entry) && file.entry != 0 {
             Some(Frame::Outermost)
         } else {
             {
                 let function = function.as_ref().filter(|f| holds(f));
-                self.both_ways(file, (address, is_return), function, state.as_ref(), is_known)
+                self.both_ways(file, (address, kind), function, state.as_ref(), is_known)
             }
         };
         if let (Some(at), Some(function)) = (begin, function) {
@@ -205,7 +206,7 @@ impl Cache {
     fn both_ways(
         &mut self,
         file: File<'_>,
-        (address, is_return): (u64, bool),
+        (address, kind): (u64, AddressKind),
         function: Option<&Analysed>,
         state: Option<&State>,
         is_known: bool,
@@ -219,7 +220,8 @@ impl Cache {
             let call = f.graph.call_before(address);
             call.is_some_and(|call| f.flow.dead.contains(&call) || f.graph.is_end(call))
         };
-        let is_end = is_return && (file.functions.is_border(address) || function.is_some_and(ends));
+        let is_end =
+            kind.is_return() && (file.functions.is_border(address) || function.is_some_and(ends));
         let mut onward = (!is_end).then(|| self.onward(file, address, function)).flatten();
         let up = match &onward {
             Some(flow) => frame::to_return(flow).ok()?,
@@ -246,7 +248,7 @@ impl Cache {
             (None, Some(up)) if is_known || up.is_certain => Some(up.frame),
             (None, Some(up)) => Some(frame::by_call(up.frame)),
             (None, None) => {
-                let begins = is_return && state.is_some_and(|s| s.cloned);
+                let begins = kind.is_return() && state.is_some_and(|s| s.cloned);
                 begins.then_some(Frame::Outermost)
             }
         }

@@ -3,6 +3,7 @@
 use super::effect::AX;
 use super::flow::{Base, Flow, Return, State, Value, Words, returned};
 use super::graph::Graph;
+use crate::AddressKind;
 use crate::cfi::{BP, Registers, SP};
 use crate::module::Step;
 
@@ -275,9 +276,9 @@ pub fn by_call(frame: Frame) -> Frame {
 }
 
 /// What holds at an address of a graph, before the instruction there, or after the call before it.
-pub fn state_at(graph: &Graph, flow: &mut Flow, address: u64, is_return: bool) -> Option<State> {
-    match is_return {
-        false => flow.before(graph, graph.at(address)?),
-        true => flow.before(graph, graph.call_before(address)?).map(returned),
+pub fn state_at(graph: &Graph, flow: &mut Flow, address: u64, kind: AddressKind) -> Option<State> {
+    match kind {
+        AddressKind::Instruction => flow.before(graph, graph.at(address)?),
+        AddressKind::Return => flow.before(graph, graph.call_before(address)?).map(returned),
     }
 }

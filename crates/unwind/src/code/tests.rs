@@ -5,6 +5,7 @@ use super::frame::{At, Frame, Proof};
 use super::functions::Functions;
 use super::graph::{Graph, Text};
 use super::{Between, Leads};
+use crate::AddressKind::{self, Instruction, Return};
 use crate::cfi::{BP, Registers, SP};
 use crate::module::Step;
 use sys::elf::Segment;
@@ -48,13 +49,13 @@ impl World {
         f(cache, File { image: 0, text: Text { segments, bytes }, functions, entry: 0 })
     }
 
-    fn frame(&mut self, at: u64, is_return: bool) -> Option<Frame> {
-        self.with(|cache, file| cache.frame(file, BASE + at, is_return))
+    fn frame(&mut self, at: u64, kind: AddressKind) -> Option<Frame> {
+        self.with(|cache, file| cache.frame(file, BASE + at, kind))
     }
 
     /// Base, word and number of the frame, which is certain.
-    fn cfa(&mut self, at: u64, is_return: bool) -> Option<(u8, Option<i32>, i32)> {
-        match self.frame(at, is_return)? {
+    fn cfa(&mut self, at: u64, kind: AddressKind) -> Option<(u8, Option<i32>, i32)> {
+        match self.frame(at, kind)? {
             Frame::Inner { base, at, add, proof: Proof::Code, .. } => Some((base, at, add)),
             _ => None,
         }
@@ -76,14 +77,14 @@ fn each_instruction_has_its_frame() {
     for (at, add) in
         [(0, 8), (1, 16), (2, 24), (6, 48), (0xf, 48), (0x13, 24), (0x14, 16), (0x15, 8)]
     {
-        assert_eq!(w.cfa(at, false), sp(add), "{at:#x}");
+        assert_eq!(w.cfa(at, Instruction), sp(add), "{at:#x}");
     }
     // After the calls, the last of which never returns.
     for at in [0xf, 0x1b] {
-        assert_eq!(w.cfa(at, true), sp(48), "{at:#x}");
+        assert_eq!(w.cfa(at, Return), sp(48), "{at:#x}");
     }
     for (at, add) in [(0x1c, 8), (0x20, 24), (0x23, 24), (0x28, 24), (0x2c, 8)] {
-        assert_eq!(w.cfa(at, false), sp(add), "{at:#x}");
+        assert_eq!(w.cfa(at, Instruction), sp(add), "{at:#x}");
     }
 }
 
@@ -98,22 +99,22 @@ fn frame_pointers_are_used_from_where_they_are_set_up_to_where_they_are_given_ba
         (0x3c, Some((BP, None, 16))),
         (0x3e, sp(8)),
     ] {
-        assert_eq!(w.cfa(at, false), cfa, "{at:#x}");
+        assert_eq!(w.cfa(at, Instruction), cfa, "{at:#x}");
     }
-    let Some(Frame::Inner { kept, .. }) = w.frame(0x35, false) else { panic!("no frame") };
+    let Some(Frame::Inner { kept, .. }) = w.frame(0x35, Instruction) else { panic!("no frame") };
     assert_eq!(kept, [At::Same, At::Cfa(-16), At::Same, At::Same, At::Same, At::Same]);
 }
 
 #[test]
 fn an_aligned_stack_is_left_by_the_word_that_was_put_aside() {
     let mut w = World::new(&CODE, &FUNCTIONS);
-    assert_eq!(w.cfa(0x42, false), sp(8));
-    assert_eq!(w.cfa(0x46, false), sp(72));
-    assert_eq!(w.cfa(0x4a, false), Some((0, None, 8)));
+    assert_eq!(w.cfa(0x42, Instruction), sp(8));
+    assert_eq!(w.cfa(0x46, Instruction), sp(72));
+    assert_eq!(w.cfa(0x4a, Instruction), Some((0, None, 8)));
     for at in [0x51, 0x52] {
-        assert_eq!(w.cfa(at, false), Some((SP, Some(48), 8)), "{at:#x}");
+        assert_eq!(w.cfa(at, Instruction), Some((SP, Some(48), 8)), "{at:#x}");
     }
-    assert_eq!(w.cfa(0x57, false), sp(8));
+    assert_eq!(w.cfa(0x57, Instruction), sp(8));
 }
 
 /// Where no symbol says where functions begin, the way to the return alone is certain only where
@@ -121,16 +122,16 @@ fn an_aligned_stack_is_left_by_the_word_that_was_put_aside() {
 #[test]
 fn without_symbols_calls_leave_a_doubt() {
     let mut w = World::new(&CODE, &[]);
-    assert_eq!(w.cfa(0x23, false), sp(24));
-    assert_eq!(w.cfa(0xf, true), sp(48));
-    let f1_before_its_call = w.frame(6, false).unwrap();
+    assert_eq!(w.cfa(0x23, Instruction), sp(24));
+    assert_eq!(w.cfa(0xf, Return), sp(48));
+    let f1_before_its_call = w.frame(6, Instruction).unwrap();
     assert!(matches!(f1_before_its_call, Frame::Inner { proof: Proof::Call, .. }));
 }
 
 #[test]
 fn a_step_gives_back_what_was_saved() {
     let mut w = World::new(&CODE, &FUNCTIONS);
-    let frame = w.frame(0x35, false).unwrap();
+    let frame = w.frame(0x35, Instruction).unwrap();
     let stack = [0, 0, 0x66, 0x1234u64];
     let mut read = |a: u64| stack.get((a.wrapping_sub(0x8000) / 8) as usize).copied().ok_or(());
     let mut registers = Registers::NONE;
@@ -172,10 +173,10 @@ fn a_thread_begins_where_it_was_made() {
         0xf4, 0xc3,
     ];
     let mut w = World::new(&code, &[(0, 18)]);
-    assert_eq!(w.frame(16, true), Some(Frame::Outermost));
+    assert_eq!(w.frame(16, Return), Some(Frame::Outermost));
     // Before the answer is looked at, it may be either, and where it was it is told by that, too.
     for at in [6, 17] {
-        let found = w.frame(at, false);
+        let found = w.frame(at, Instruction);
         let is_maker = matches!(
             found,
             Some(Frame::Inner { base: SP, at: None, add: 8, proof: Proof::Maker, .. })
@@ -197,7 +198,7 @@ fn hostile_code_costs_a_bounded_time() {
         w.cache = Cache::with_budget(1 << 18);
         let mut least = i64::MAX;
         for at in 0..1000 {
-            w.frame(at * 2, false);
+            w.frame(at * 2, Instruction);
             least = least.min(w.cache.budget());
         }
         // What was begun is ended: two graphs, each gone through sixteen times.
@@ -232,10 +233,11 @@ fn frames_from_code_are_those_of_the_unwind_information() {
         let graph = Graph::new(code.text, code.functions, start, 2000, &mut |_| false);
         let inside = |a: &u64| (start..end).contains(a);
         for address in graph.addresses().filter(inside) {
-            let Rule::Offset { register, cfa, .. } = rules.rule(&module, address, false) else {
+            let Rule::Offset { register, cfa, .. } = rules.rule(&module, address, Instruction)
+            else {
                 continue;
             };
-            match module.frame(&mut rules, address, false) {
+            match module.frame(&mut rules, address, Instruction) {
                 Some(Frame::Inner { base, at: None, add, proof: Proof::Code, .. })
                     if base == register =>
                 {
@@ -267,7 +269,7 @@ fn padding_behind_a_call_ends_no_function() {
         let mut w = World::new(&code, functions);
         w.functions.begin_at(&[BASE, BASE + 0x1b]);
         for at in [8, 0x15] {
-            let found = w.frame(at, true);
+            let found = w.frame(at, Return);
             assert!(
                 matches!(found, Some(Frame::Inner { base: SP, at: None, add: 16, .. })),
                 "{at:#x}: {found:?}"
@@ -287,8 +289,8 @@ fn what_returns_with_another_stack_pointer_is_another_function() {
     ];
     let mut w = World::new(&code, &[]);
     w.functions.begin_at(&[BASE, BASE + 0x16]);
-    for (at, is_return) in [(3, false), (12, true)] {
-        let found = w.frame(at, is_return);
+    for (at, kind) in [(3, Instruction), (12, Return)] {
+        let found = w.frame(at, kind);
         assert!(
             matches!(found, Some(Frame::Inner { base: SP, at: None, add: 16, .. })),
             "{at:#x}: {found:?}"
@@ -306,7 +308,7 @@ fn a_stack_pointer_that_goes_on_moving_is_found_by_where_it_was_put() {
         0xc3,
     ];
     let mut w = World::new(&code, &[(0, code.len() as u64)]);
-    assert_eq!(w.frame(0x1a, false), None);
+    assert_eq!(w.frame(0x1a, Instruction), None);
     let moved = w.with(|cache, file| cache.moved(file, (BASE, BASE + 0x1a))).unwrap();
     let began = 0x7fff_1238;
     let at = ((began - 0x40) & !0xff) + 0x18;

@@ -41,7 +41,7 @@ fn a_rule_may_read_where_the_frame_begins() {
     let (bp, at) = (Saved::FromBp(0), -8);
     let rule = Rule::Deref { register: BP, at, cfa: 0, bp };
     let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x110 };
-    assert_eq!(by_rule(rule, true, &mut regs, &mut read), Step::Caller(0x4444));
+    assert_eq!(by_rule(rule, AddressKind::Return, &mut regs, &mut read), Step::Caller(0x4444));
     assert_eq!(regs, Regs { ip: 0x4444, sp: 0x138, bp: 0x77 });
 }
 
@@ -60,6 +60,6 @@ fn rules_lead_up_or_nowhere() {
         (Rule::Switched, Step::NoCaller),
     ] {
         let mut regs = Regs { ip: 0, sp: 0x100, bp: 0 };
-        assert_eq!(by_rule(rule, false, &mut regs, &mut read), step, "{rule:?}");
+        assert_eq!(by_rule(rule, AddressKind::Instruction, &mut regs, &mut read), step, "{rule:?}");
     }
 }
