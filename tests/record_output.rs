@@ -39,7 +39,7 @@ fn an_output_folder_that_does_not_exist() {
 fn an_output_in_a_folder_that_takes_no_files() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -o /proc/x.pb.gz").target("true", "").run();
-    out.refused(1, &["/proc takes no new files"]);
+    out.refused(1, &["no file can be created in /proc"]);
 }
 
 #[test]

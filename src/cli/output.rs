@@ -1,4 +1,4 @@
-//! Where a profile is written to: checked before a recording, replaced at its end.
+//! The file that a profile is written to: checked before a recording, replaced at its end.
 
 mod place;
 mod temporary;
@@ -17,47 +17,47 @@ use formats::pprof;
 use place::{Found, Place, Refused};
 use temporary::Temporary;
 
-/// A place for a profile, known to be writable.
+/// A destination for a profile that was checked to be writable.
 ///
-/// A regular file is written without a name and put in its place when it is complete, so that what
-/// was there before stays whole until then, whatever happens. Dropping an unused `Output` leaves no
+/// A regular file is written without a name and gets its name when it is complete, so that an
+/// existing file stays intact until then, even after a crash. Dropping an unused `Output` leaves no
 /// trace.
 #[derive(Debug)]
 pub struct Output {
-    /// The path as the user named it.
+    /// The path in the arguments.
     shown: PathBuf,
     sink: Sink,
-    /// What is written there is a profile.
+    /// Whether a profile is written there.
     profile: bool,
 }
 
 #[derive(Debug)]
 enum Sink {
     Stdout,
-    /// A device or a FIFO: what is written goes through.
+    /// A device or a FIFO, written to directly.
     Direct(File),
-    /// The next file, and the place that it gets.
+    /// The new file, and its place.
     Replace(Temporary, Place),
 }
 
 impl Output {
-    /// Finds out whether a profile can be written to `path`, and prepares to. `-` is standard
+    /// Checks that a profile can be written to `path`, and prepares to. `-` is standard
     /// output. Opening a FIFO waits for its reader, as a shell's redirection does. A new file can
-    /// be read by the user alone, as perf's.
+    /// be read by its owner only, as those of perf.
     ///
     /// # Errors
     ///
-    /// When `path` is a directory, its folder is missing or may not be written to, an existing
+    /// When `path` is a directory, its parent is missing or may not be written to, an existing
     /// file may not be written to, or standard output is a terminal.
     pub fn create(path: &Path) -> anyhow::Result<Output> {
         if path == Path::new("-") && io::stdout().is_terminal() {
-            bail!("a profile is binary and not for the terminal; redirect it, or use -o FILE");
+            bail!("will not write a binary profile to the terminal; redirect it, or use -o FILE");
         }
         Output::open(path, true)
     }
 
-    /// The same for what may go to a terminal. A new file has the permissions that the umask
-    /// leaves, but root's can be read by root alone.
+    /// The same for text, which may go to a terminal. A new file has the permissions that the umask
+    /// leaves, but one of root can be read by root only.
     ///
     /// # Errors
     ///
@@ -76,32 +76,32 @@ impl Output {
         Ok(Output { shown, sink, profile })
     }
 
-    /// It is standard output.
+    /// Whether it is standard output.
     pub fn is_stdout(&self) -> bool {
         matches!(self.sink, Sink::Stdout)
     }
 
-    /// It is a file that can be read again later.
+    /// Whether it is a regular file, which can be read later.
     pub fn stays(&self) -> bool {
         matches!(self.sink, Sink::Replace(..))
     }
 
-    /// The path as it was named.
+    /// The path in the arguments.
     pub fn path(&self) -> &Path {
         &self.shown
     }
 
-    /// The temporary file, if it has a name: what has to be removed if the program gives up
-    /// without dropping this.
+    /// The temporary file, if it has a name: to be removed if the program exits without dropping
+    /// this.
     pub fn temporary(&self) -> Option<PathBuf> {
         match &self.sink {
-            Sink::Replace(file, place) => Some(place.folder().join(file.name()?)),
+            Sink::Replace(file, place) => Some(place.directory().join(file.name()?)),
             Sink::Stdout | Sink::Direct(_) => None,
         }
     }
 
-    /// Puts the bytes of a profile in its place if it is a profile's file that stays; what is written
-    /// afterwards takes their place. Whether it is.
+    /// Writes the bytes of a profile if this is a profile in a regular file; later writes replace
+    /// them. Returns whether it is.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Sink {
             Found::Device(file) => Ok(Sink::Direct(file)),
             Found::Place(place) => match place.temporary() {
                 Ok(file) => Ok(Sink::Replace(file, place)),
-                Err(error) => Err(Refused { folder: place.folder().to_owned(), error }),
+                Err(error) => Err(Refused { directory: place.directory().to_owned(), error }),
             },
         }
     }
@@ -186,7 +186,7 @@ impl Sink {
     }
 }
 
-/// Counts what goes through.
+/// Counts the bytes written.
 struct Counted<W> {
     inner: W,
     bytes: u64,
@@ -214,37 +214,38 @@ fn write_to<W: Write>(
     Ok(out.get_ref().bytes)
 }
 
-/// The sentence about what went wrong when it was written.
+/// The message for an error while writing.
 fn cannot_write(path: &Path, e: io::Error) -> anyhow::Error {
     let shown = name(path);
     match e.kind() {
-        // A closed pipe is for the caller to judge.
+        // The caller handles a closed pipe.
         ErrorKind::BrokenPipe => anyhow::Error::new(e).context("cannot write"),
         ErrorKind::StorageFull => anyhow!(
-            "cannot write {shown}: no space left on the device; free some, or name another with -o"
+            "cannot write {shown}: no space left on the device; free some, or choose another file \
+             with -o"
         ),
         _ => anyhow!("cannot write {shown}: {}", os::describe(&e)),
     }
 }
 
-/// The sentence about what is in the way before anything is written.
-fn cannot_create(path: &Path, Refused { folder, error }: &Refused) -> anyhow::Error {
+/// The message for an error before anything is written.
+fn cannot_create(path: &Path, Refused { directory, error }: &Refused) -> anyhow::Error {
     let shown = name(path);
     match error.kind() {
         ErrorKind::IsADirectory => {
-            anyhow!("cannot write {shown}: it is a directory; name a file with -o")
+            anyhow!("cannot write {shown}: it is a directory; choose a file with -o")
         }
-        ErrorKind::NotFound if folder.is_dir() => anyhow!(
-            "cannot write {shown}: {} takes no new files; name another folder with -o",
-            folder.display()
+        ErrorKind::NotFound if directory.is_dir() => anyhow!(
+            "cannot write {shown}: no file can be created in {}; choose another directory with -o",
+            directory.display()
         ),
         ErrorKind::NotFound => anyhow!(
-            "cannot write {shown}: there is no folder {}; create it, or name another with -o",
-            folder.display()
+            "cannot write {shown}: there is no directory {}; create it, or choose another with -o",
+            directory.display()
         ),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             anyhow!(
-                "cannot write {shown}: {}; name a file in a folder of yours with -o",
+                "cannot write {shown}: {}; choose a directory of your own with -o",
                 os::describe(error)
             )
         }

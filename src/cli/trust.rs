@@ -14,8 +14,8 @@ use view::{Coverage, Covered, Filter, Granularity, Quality, TopOptions, View};
 const SUMMARY_ROWS: usize = 4;
 const SUMMARY_PERCENT: f64 = 1.0;
 
-/// Prints what is known of each binary with at least so many percent (0 `rows`: of all), and
-/// what would help, in terms of the profile `file`.
+/// Prints the coverage of each binary with at least `min_percent`, at most `rows` (0: all), and the
+/// remedies, as commands for the profile `file`.
 pub fn coverage(
     view: &View,
     file: Option<&str>,
@@ -44,7 +44,7 @@ pub fn coverage(
     Ok(())
 }
 
-/// Prints how sure the shares of the top functions are.
+/// Prints the confidence intervals of the top functions.
 pub fn quality(
     view: &View,
     rows: &TopOptions,

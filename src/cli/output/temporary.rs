@@ -19,11 +19,11 @@ use sys::os;
 const PREFIX: &str = ".prof-";
 const SUFFIX: &str = ".tmp";
 
-/// A file that a killed prof left is removed when it is older than this. Until a new one is
+/// Files that a killed prof left are removed when they are older than this. Until a new one is
 /// locked, its age protects it.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Most entries of a folder that are looked at for such files.
+/// Limit of directory entries that are searched for such files.
 const MOST_ENTRIES: usize = 4096;
 
 /// A temporary file. Without a name, where the file system has such files (`O_TMPFILE`): then
@@ -38,40 +38,41 @@ pub struct Temporary {
 /// A name that is removed when dropped.
 #[derive(Debug)]
 struct Named {
-    folder: OwnedFd,
+    directory: OwnedFd,
     name: String,
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
         // It may have been renamed.
-        let _ = unix::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty());
+        let _ = unix::unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
     }
 }
 
 impl Temporary {
-    /// A new file in this folder.
-    pub fn create(folder: &OwnedFd, mode: u32) -> io::Result<Temporary> {
+    /// A new file in this directory.
+    pub fn create(directory: &OwnedFd, mode: u32) -> io::Result<Temporary> {
         let mode = Mode::from_raw_mode(mode);
-        let how = OFlags::RDWR | OFlags::CLOEXEC;
-        match unix::openat(folder, ".", how | OFlags::TMPFILE, mode) {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        match unix::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
             Ok(file) => Ok(Temporary { file: file.into(), named: None }),
             // The file system, or the kernel, has no such files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
-                Temporary::with_name(folder, mode)
+                Temporary::with_name(directory, mode)
             }
             Err(e) => Err(e.into()),
         }
     }
 
     /// A new file that has a temporary name.
-    pub fn with_name(folder: &OwnedFd, mode: Mode) -> io::Result<Temporary> {
-        remove_stale(folder);
-        let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (file, name) = with_free_name(|name| unix::openat(folder, name, how, mode))?;
+    pub fn with_name(directory: &OwnedFd, mode: Mode) -> io::Result<Temporary> {
+        remove_stale(directory);
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (file, name) = with_free_name(|name| unix::openat(directory, name, flags, mode))?;
         // Without locks, its age alone protects it.
         let _ = unix::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        let named = Named { folder: folder.try_clone()?, name };
+        let named = Named { directory: directory.try_clone()?, name };
         Ok(Temporary { file: file.into(), named: Some(named) })
     }
 
@@ -85,37 +86,37 @@ impl Temporary {
         &mut self.file
     }
 
-    /// Its name in the folder, if it has one already.
+    /// Its name in the directory, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.named.as_ref().map(|named| named.name.as_str())
     }
 
-    /// Gives it this name, in the place of what had it before.
-    pub fn put(mut self, folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    /// Gives it this name; replaces an existing file.
+    pub fn put(mut self, directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
         let named = match self.named.take() {
             Some(named) => named,
             None => {
                 let link = |to: &OsStr| {
                     let from = of_descriptor(&self.file);
-                    unix::linkat(CWD, from, folder, to, AtFlags::SYMLINK_FOLLOW)
+                    unix::linkat(CWD, from, directory, to, AtFlags::SYMLINK_FOLLOW)
                 };
                 match link(name) {
                     Ok(()) => return Ok(()),
                     Err(Errno::EXIST) => {}
                     Err(e) => return Err(e.into()),
                 }
-                remove_stale(folder);
+                remove_stale(directory);
                 // For the moment until it is renamed.
                 let _ = unix::flock(&self.file, FlockOperation::NonBlockingLockExclusive);
                 let ((), name) = with_free_name(|name| link(OsStr::new(name)))?;
-                Named { folder: folder.try_clone()?, name }
+                Named { directory: directory.try_clone()?, name }
             }
         };
-        Ok(unix::renameat(&named.folder, named.name.as_str(), folder, name)?)
+        Ok(unix::renameat(&named.directory, named.name.as_str(), directory, name)?)
     }
 }
 
-/// Makes something under a name that is free.
+/// Creates something under an unused name.
 fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, String), Errno> {
     let mut left = 100;
     loop {
@@ -129,27 +130,27 @@ fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, Stri
     }
 }
 
-/// Removes what a prof of this user left in this folder that was killed.
-pub fn remove_stale(folder: &OwnedFd) {
-    let Ok(entries) = fs::read_dir(of_descriptor(folder)) else { return };
+/// Removes what killed processes of prof of this user left in this directory.
+pub fn remove_stale(directory: &OwnedFd) {
+    let Ok(entries) = fs::read_dir(of_descriptor(directory)) else { return };
     for entry in entries.take(MOST_ENTRIES).flatten() {
         let name = entry.file_name();
         let bytes = name.as_bytes();
         if bytes.starts_with(PREFIX.as_bytes()) && bytes.ends_with(SUFFIX.as_bytes()) {
             // Another prof may have removed it.
-            let _ = remove_if_stale(folder, &name);
+            let _ = remove_if_stale(directory, &name);
         }
     }
 }
 
-fn remove_if_stale(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(unix::openat(folder, name, how, Mode::empty())?);
+fn remove_if_stale(directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(unix::openat(directory, name, flags, Mode::empty())?);
     let about = file.metadata()?;
     let age = SystemTime::now().duration_since(about.modified()?).unwrap_or_default();
     if about.is_file() && about.uid() == os::uid() && age > STALE {
         unix::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
-        unix::unlinkat(folder, name, AtFlags::empty())?;
+        unix::unlinkat(directory, name, AtFlags::empty())?;
     }
     Ok(())
 }

@@ -93,7 +93,7 @@ fn an_unfinished_file_has_no_name() {
 #[test]
 fn what_a_killed_prof_left_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = fs::File::open(dir.path()).unwrap().into();
+    let directory = fs::File::open(dir.path()).unwrap().into();
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let leave = |name: &str| {
         let file = File::create(dir.path().join(name)).unwrap();
@@ -105,27 +105,28 @@ fn what_a_killed_prof_left_is_removed() {
     File::create(dir.path().join(".prof-young.tmp")).unwrap();
     let used = leave(".prof-used.tmp");
     used.lock().unwrap();
-    temporary::remove_stale(&folder);
+    temporary::remove_stale(&directory);
     assert_eq!(entries(dir.path()), [".prof-other", ".prof-used.tmp", ".prof-young.tmp"]);
 }
 
 #[test]
 fn a_file_with_a_temporary_name_gets_its_own_or_none() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = fs::File::open(dir.path()).unwrap().into();
-    let create = || Temporary::with_name(&folder, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let directory = fs::File::open(dir.path()).unwrap().into();
+    let create =
+        || Temporary::with_name(&directory, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
     let file = create();
     assert_eq!(entries(dir.path()), [file.name().unwrap()]);
     drop(file);
     assert!(entries(dir.path()).is_empty());
     for _ in 0..2 {
-        create().put(&folder, "p".as_ref()).unwrap();
+        create().put(&directory, "p".as_ref()).unwrap();
         assert_eq!(entries(dir.path()), ["p"]);
     }
 }
 
-/// A folder like `/tmp`: all may write to it, only owners may remove.
-fn shared_folder(dir: &Path) -> PathBuf {
+/// A directory like `/tmp`: all may write to it, only owners may remove.
+fn shared_directory(dir: &Path) -> PathBuf {
     let shared = dir.join("shared");
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
@@ -141,7 +142,7 @@ fn give_away(path: &Path) -> bool {
 #[test]
 fn what_others_put_into_a_shared_folder_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
-    let shared = shared_folder(dir.path());
+    let shared = shared_directory(dir.path());
     let (secret, missing) = (dir.path().join("secret"), dir.path().join("missing"));
     fs::write(&secret, "secret").unwrap();
     let link = |name: &str, to: &Path| {
@@ -151,13 +152,13 @@ fn what_others_put_into_a_shared_folder_is_not_used() {
     let (theirs, dangling) = (link("p.pb.gz", &secret), link("dangling", &missing));
     let file = shared.join("file");
     fs::write(&file, "").unwrap();
-    // What is our own, or the folder's owner's, is used.
+    // What is our own, or the directory's owner's, is used.
     for ours in [link("ours", &secret), file.clone()] {
         drop(Output::create(&ours).unwrap());
     }
     let given = [&theirs, &dangling, &file].map(|path| give_away(path));
     if given != [true; 3] {
-        return println!("SKIPPED: what_others_put_into_a_shared_folder: not root");
+        return println!("SKIPPED: what_others_put_into_a_shared_directory: not root");
     }
     assert!(error(&theirs).contains("it is a symbolic link of another user"), "{}", error(&theirs));
     assert!(error(&dangling).contains("a symbolic link of another user"), "{}", error(&dangling));
@@ -168,7 +169,7 @@ fn what_others_put_into_a_shared_folder_is_not_used() {
     let ours = dir.path().join("link");
     std::os::unix::fs::symlink("shared/p.pb.gz", &ours).unwrap();
     assert!(error(&ours).contains("of another user"), "{}", error(&ours));
-    // The folder's owner may put there what they like.
+    // The directory's owner may put there what they like.
     assert!(give_away(&shared));
     drop(Output::create(&theirs).unwrap());
 }
@@ -190,14 +191,14 @@ fn the_permissions_of_another_users_file_are_not_roots() {
 #[test]
 fn a_link_stays_and_its_target_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("folder");
-    fs::create_dir(&folder).unwrap();
+    let directory = dir.path().join("directory");
+    fs::create_dir(&directory).unwrap();
     for there_before in [false, true] {
         let link = dir.path().join(format!("link-{there_before}"));
-        std::os::unix::fs::symlink("folder/target", &link).unwrap();
+        std::os::unix::fs::symlink("directory/target", &link).unwrap();
         Output::create(&link).unwrap().write(&profile()).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(entries(&folder), ["target"]);
+        assert_eq!(entries(&directory), ["target"]);
     }
     let ring = dir.path().join("ring");
     std::os::unix::fs::symlink("ring", &ring).unwrap();
@@ -210,12 +211,12 @@ fn what_cannot_be_written_is_said_before() {
     assert!(error(dir.path()).contains("it is a directory"));
     let missing = dir.path().join("missing");
     let text = error(&missing.join("p.pb.gz"));
-    assert!(text.contains(&format!("there is no folder {}", missing.display())), "{text}");
+    assert!(text.contains(&format!("there is no directory {}", missing.display())), "{text}");
     let text = error(Path::new("/proc/x.pb.gz"));
-    assert!(text.contains("/proc takes no new files"), "{text}");
+    assert!(text.contains("no file can be created in /proc"), "{text}");
     let link = dir.path().join("link");
     std::os::unix::fs::symlink("gone/x.pb.gz", &link).unwrap();
-    let gone = format!("there is no folder {}", dir.path().join("gone").display());
+    let gone = format!("there is no directory {}", dir.path().join("gone").display());
     assert!(error(&link).contains(&gone), "{}", error(&link));
     assert!(error(&dir.path().join("new/")).contains("it is a directory"));
     let file = dir.path().join("file");
