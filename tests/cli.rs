@@ -181,10 +181,10 @@ fn sleep_says_how_long_others_are_recorded() {
         Prof::new(&dir, args).run().refused(2, words);
     };
     let instead = format!("to record for 5 seconds: prof record -p {pid} -d 5s");
-    refused(&format!("record -p {pid} -- ls"), &["-p and a COMMAND exclude each other", &instead]);
-    refused("record -a -- make", &["-a and a COMMAND exclude each other", "record -a -d 5s"]);
-    refused("flame -a -- make", &["-a and a COMMAND exclude each other"]);
-    refused("record -a -d 1s -- sleep 5", &["both say how long"]);
+    refused(&format!("record -p {pid} -- ls"), &["-p cannot be combined with a COMMAND", &instead]);
+    refused("record -a -- make", &["-a cannot be combined with a COMMAND", "record -a -d 5s"]);
+    refused("flame -a -- make", &["-a cannot be combined with a COMMAND"]);
+    refused("record -a -d 1s -- sleep 5", &["both set the length"]);
     // No tip leads to what is refused.
     let tip = |args: &str| Prof::new(&dir, args).run().exits(2).stderr;
     let said = tip(&format!("record -p {pid} sleep 1"));

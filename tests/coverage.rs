@@ -48,7 +48,7 @@ fn what_a_stripped_binary_lacks_and_what_its_symbols_give() {
     let text = Prof::new(&dir, "report --coverage").run().ok().text();
     assert!(text.contains(remedy) && text.contains("build id"), "{text}");
 
-    Prof::new(&dir, "symbolize --symbol-path none").run().refused(2, &["none", "no folder"]);
+    Prof::new(&dir, "symbolize --symbol-path none").run().refused(2, &["none", "not a directory"]);
     Prof::new(&dir, "symbolize --symbol-path symbols").run().ok();
     let after = row(&dir, "/known");
     let most = |row: &serde_json::Value, part: &str| {
@@ -67,7 +67,7 @@ fn what_a_stripped_binary_lacks_and_what_its_symbols_give() {
 fn options_about_names_are_for_recordings() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "flame --no-inlines some.pb.gz").run();
-    out.refused(2, &["--no-inlines", "for recordings"]);
+    out.refused(2, &["--no-inlines", "applies to recordings"]);
 }
 
 /// What helps is not to build the program once more: the names would be another build's.

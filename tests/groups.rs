@@ -119,9 +119,9 @@ fn what_is_no_group_is_refused_in_one_line() {
         out.refused(code, words);
         assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
     };
-    refused("{cpu-clock,page-faults", 2, &["ends with a brace"]);
+    refused("{cpu-clock,page-faults", 2, &["closing brace is missing"]);
     refused("{cpu-clock,nosuch}", 2, &["'nosuch'"]);
-    refused("{cpu-clock,{cs}}", 2, &["cannot be a group's"]);
+    refused("{cpu-clock,{cs}}", 2, &["cannot be in a group"]);
     let out = Prof::new(&dir, "record -e {cycles,instructions}:u").target("true", "").run();
     if !out.status.success() {
         out.refused(1, &["'cycles:u' does not exist on this machine"]);

@@ -587,7 +587,7 @@ fn nonsense() {
     let refused = |args: &str, words: &[&str]| {
         Prof::new(&dir, args).run().refused(2, words);
     };
-    refused(&format!("record --inject -p {own} -d 1s"), &["--inject is for -T heap"]);
+    refused(&format!("record --inject -p {own} -d 1s"), &["--inject needs -T heap"]);
     refused("record -T heap --inject -a -d 1s", &["-p"]);
     refused(&format!("record -T heap --inject -p {own},1 -d 1s"), &["one process"]);
 }

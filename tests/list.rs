@@ -53,7 +53,7 @@ fn words_and_patterns_choose() {
     assert_eq!(record.text(), software);
     assert!(!dir.path().join("profile.pb.gz").exists());
     let out = Prof::new(&dir, "list nosuchthing").run();
-    out.refused(2, &["nothing here is called 'nosuchthing'"]);
+    out.refused(2, &["no event matches 'nosuchthing'"]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn markers_of_a_file_and_of_a_process() {
     let pid = waiting.pid().to_string();
     let text = list(&["-p", &pid, "app:*", "*app:step"]);
     assert_eq!(group(&text, "Markers of"), markers[1..]);
-    assert!(list(&["/bin/true"]).contains("not here: it has none"));
+    assert!(list(&["/bin/true"]).contains("not available: no section .note.stapsdt"));
     let dir = temp_dir();
     Prof::new(&dir, "list -p 999999999").run().refused(1, &["999999999"]);
 }
@@ -92,6 +92,6 @@ fn without_rights_it_says_what_is_in_the_way() {
     let dir = open_dir();
     let text = unprivileged(dir.path(), "list").run().ok().text();
     let line = text.lines().find(|l| l.starts_with("Tracepoints")).unwrap();
-    assert!(line.contains("not here") && line.contains("root only"), "{line}");
+    assert!(line.contains("not available") && line.contains("root only"), "{line}");
     assert!(group(&text, "Software").contains(&"  page-faults"), "{text}");
 }

@@ -274,8 +274,8 @@ fn precision_falls_back_and_says_so() {
     assert!(lines(&out.stderr) <= 1, "{}", out.stderr);
     let out = record("-e cpu-clock:P").ok().says(&["cpu-clock:P is no hardware event"]);
     assert_eq!(lines(&out.stderr), 1, "{}", out.stderr);
-    refused("--precise -e page-faults", 2, &["--precise is for hardware events"]);
-    refused("--precise -T wall,cpu", 2, &["--precise is for hardware events"]);
+    refused("--precise -e page-faults", 2, &["--precise applies to hardware events"]);
+    refused("--precise -T wall,cpu", 2, &["--precise applies to hardware events"]);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn unknown_events() {
 
 #[test]
 fn nonsense_rates_and_windows() {
-    refused("-F 0", 2, &["--freq", "0 samples"]);
+    refused("-F 0", 2, &["--freq", "at least 1"]);
     refused("-F -5", 2, &["-5"]);
     refused("-F often", 2, &["often"]);
     refused("-c 0", 2, &["0"]);

@@ -173,7 +173,7 @@ fn an_empty_profile_is_no_failure() {
     let dir = temp_dir();
     views::empty(&dir);
     let text = Prof::new(&dir, "report empty.pb.gz").run().ok().text();
-    assert!(text.contains("The profile holds no samples."), "{text}");
+    assert!(text.contains("The profile contains no samples."), "{text}");
     assert!(functions(&dir, "empty.pb.gz").is_empty());
 }
 

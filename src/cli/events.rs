@@ -1,4 +1,4 @@
-//! `-e` and `--filter`: from words to events.
+//! `-e` and `--filter`: parsing of events.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -7,7 +7,7 @@ use crate::sampler::probes::{Places, is_probe};
 use crate::sampler::{EventSpec, LeftOut, events::Kind};
 use sys::{Error, ErrorKind};
 
-/// One of the options, as it was given.
+/// An option and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Given {
     Event(String),
@@ -19,43 +19,43 @@ enum Given {
 pub struct EventArgs(Vec<Given>);
 
 impl EventArgs {
-    /// Neither was given.
+    /// Whether neither was given.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The events, and those that this user or this machine cannot have; `places` says where the
-    /// probes among them are looked for.
+    /// The events, and those that this user or this machine cannot have. Probes are searched for in
+    /// `places`.
     ///
-    /// Errors: an unknown event, or one that is not there; a filter behind none that takes one.
+    /// Errors: an unknown event, or one that does not exist; a filter after no tracepoint.
     pub fn specs(&self, places: &Places) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
-        let (mut specs, mut refused) = (Vec::new(), Vec::new());
-        let mut have_it = false;
+        let (mut specs, mut left_out) = (Vec::new(), Vec::new());
+        let mut recorded = false;
         for given in &self.0 {
             match given {
                 Given::Event(list) => {
                     for event in split(list) {
                         let parsed = parse(event, places);
-                        have_it = parsed.is_ok();
+                        recorded = parsed.is_ok();
                         match parsed {
                             Ok(events) => specs.extend(events),
-                            Err(why) => refused.push(LeftOut::event(event, denied(why)?)),
+                            Err(why) => left_out.push(LeftOut::event(event, unavailable(why)?)),
                         }
                     }
                 }
-                Given::Filter(filter) if have_it || refused.is_empty() => {
+                Given::Filter(filter) if recorded || left_out.is_empty() => {
                     set_filter(specs.last_mut(), filter)?;
                 }
-                // Of one that is left out.
+                // Its event is left out.
                 Given::Filter(_) => {}
             }
         }
-        Ok((specs, refused))
+        Ok((specs, left_out))
     }
 }
 
-/// Why an event cannot be had, rather than what is wrong with its name.
-fn denied(why: anyhow::Error) -> anyhow::Result<Error> {
+/// The reason why a valid event is unavailable; any other error is passed on.
+fn unavailable(why: anyhow::Error) -> anyhow::Result<Error> {
     match why.downcast::<Error>()? {
         why if why.kind() == ErrorKind::Failed => Ok(why),
         why => Err(why.into()),
@@ -73,16 +73,18 @@ fn parse(event: &str, places: &Places) -> anyhow::Result<Vec<EventSpec>> {
 }
 
 /// `{cycles,instructions}:u`: the first is sampled, the others are counted with it. The modifiers
-/// are those of all; perf's `S` asks for what is done anyway.
+/// apply to all; perf's `S` (sample_read) is always on.
 fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
     let (members, modifiers) = rest.rsplit_once('}').ok_or_else(|| {
-        usage(format!("event '{event}': a group ends with a brace: '{{cycles,instructions}}'"))
+        usage(format!(
+            "event '{event}': the closing brace is missing; write '{{cycles,instructions}}'"
+        ))
     })?;
     let modifiers = modifiers.trim_start_matches(':').replace('S', "");
     let mut specs = Vec::new();
     for member in split(members) {
         if is_probe(member) || member.starts_with('{') {
-            return Err(usage(format!("event '{event}': {member} cannot be a group's")));
+            return Err(usage(format!("event '{event}': {member} cannot be in a group")));
         }
         let of_all = match member.contains(':') || modifiers.is_empty() {
             true => member.to_owned(),
@@ -93,20 +95,20 @@ fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
         let first = specs.is_empty();
         specs.push(EventSpec { leader: first, member: !first, ..spec });
     }
-    if let [alone] = specs.as_mut_slice() {
-        alone.leader = false;
+    if let [only] = specs.as_mut_slice() {
+        only.leader = false;
     }
     Ok(specs)
 }
 
-/// Several filters of one event have to be true all, as perf has it.
+/// Of several filters of an event, all have to be true, as with perf.
 fn set_filter(event: Option<&mut EventSpec>, filter: &str) -> anyhow::Result<()> {
     let Some(event) = event else {
-        return Err(usage("--filter is for the event before it: give -e SYSTEM:EVENT first"));
+        return Err(usage("--filter applies to the event before it: give -e SYSTEM:EVENT first"));
     };
     if event.kind != Kind::Tracepoint {
         return Err(usage(format!(
-            "--filter is for tracepoints, and '{}' before it is none",
+            "--filter applies to tracepoints, and '{}' before it is not one",
             event.name
         )));
     }
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_for_the_event_before_it() {
+    fn a_filter_applies_to_the_event_before_it() {
         let event = |text: &str| Given::Event(text.into());
         let filter = |text: &str| Given::Filter(text.into());
         assert_eq!(
@@ -260,6 +262,6 @@ mod tests {
         assert_eq!(spec.filter.as_deref(), Some("(a == 1) && (b || c)"));
         assert!(set_filter(None, "a").unwrap_err().to_string().contains("-e"));
         let refused = set_filter(Some(&mut EventSpec::cpu_clock()), "a").unwrap_err();
-        assert!(refused.to_string().contains("'cpu-clock' before it is none"), "{refused}");
+        assert!(refused.to_string().contains("'cpu-clock' before it is not one"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which samples and frames the views show, and how they write names.
+//! Arguments that select samples and frames, and the style of names.
 
 use regex::Regex;
 
@@ -50,7 +50,7 @@ fn style(word: &str) -> Result<Style, String> {
 }
 
 impl FilterArgs {
-    /// The filter. Fails when something is no regular expression.
+    /// The filter. Fails if a value is not a regular expression.
     pub fn filter(&self) -> anyhow::Result<Filter> {
         Ok(Filter {
             focus: regex("--focus", self.focus.as_deref())?,
@@ -60,7 +60,7 @@ impl FilterArgs {
         })
     }
 
-    /// Writes the names as wished.
+    /// Writes the names in the style of `--demangle`.
     pub fn restyle(&self, profile: &mut Profile) {
         let Some(style) = self.demangle else { return };
         let left = if style == Style::None { 0 } else { refused(profile) };

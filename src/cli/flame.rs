@@ -126,28 +126,28 @@ fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> 
 }
 
 impl Args {
-    /// Fails when the arguments do not fit together.
+    /// Fails if the arguments contradict each other.
     fn check(&self) -> anyhow::Result<()> {
         if self.target.is_given() {
             if !self.files.is_empty() {
-                return Err(usage("either FILEs or a target to record, not both"));
+                return Err(usage("give FILEs to draw or a target to record, not both"));
             }
             if let Some(kind) = &self.draw.filter.sample_type
                 && !kind.bytes().all(|b| b.is_ascii_digit())
                 && !self.target.can_have_type(kind.split('/').next().unwrap_or(kind))?
             {
                 return Err(usage(format!(
-                    "--type: a recording of these events has no sample type {kind:?}; it has \
-                     samples and one for each -e EVENT (without -e: cpu)"
+                    "--type: this recording has no sample type {kind:?}; give the -T or -e that \
+                     records it"
                 )));
             }
         } else if let Some(option) = self.target.recording_option().or(self.symbols.given()) {
             return Err(usage(match self.files.is_empty() {
                 true => format!(
-                    "{option} says how to record, but not what: give -p PID, -t TID, -G CGROUP, \
-                     -a or -- COMMAND (or draw what is recorded already, without {option})"
+                    "{option} needs a target to record: give -p PID, -t TID, -G CGROUP, -a or \
+                     -- COMMAND"
                 ),
-                false => format!("{option} is for recordings; FILEs are drawn as they are"),
+                false => format!("{option} applies to recordings, not to FILEs"),
             }));
         }
         Ok(())
@@ -155,18 +155,20 @@ impl Args {
 }
 
 impl DrawArgs {
-    /// Fails when the drawing would go to a terminal or a filter is wrong; to be called before
-    /// anything that takes long.
+    /// Fails if the drawing would go to a terminal or a filter is invalid. Called before the
+    /// recording.
     pub fn check(&self) -> anyhow::Result<()> {
         self.filter.filter()?;
         let terminal = self.output.is_none() && printed::stdout_is_terminal();
         if terminal && !self.folded {
-            return Err(usage("this would print SVG on the terminal; add > out.svg or -o out.svg"));
+            return Err(usage(
+                "will not write an SVG to the terminal; add > out.svg or -o out.svg",
+            ));
         }
         Ok(())
     }
 
-    /// The labels that are to be roots, by name.
+    /// The labels of `--root`.
     fn roots(&self, view: &View) -> anyhow::Result<Vec<StrId>> {
         if self.root.iter().any(|r| r == "none") {
             return Ok(Vec::new());
@@ -178,8 +180,8 @@ impl DrawArgs {
         }
         let id = |name: &String| {
             let name = if name == "comm" { "process" } else { name.as_str() };
-            let known = strings.find(name).filter(|_| !view.label_values(name).is_empty());
-            known.with_context(|| format!("--root: no sample has a label {name:?}"))
+            let label = strings.find(name).filter(|_| !view.label_values(name).is_empty());
+            label.with_context(|| format!("--root: no sample has a label {name:?}"))
         };
         self.root.iter().map(id).collect()
     }
@@ -215,8 +217,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     let tree = match States::of(&view).filter(|_| by_state) {
         Some(states) => Tree::with_states(&mut view, direction, &roots, cut, states),
         None if by_state && args.colors.is_some() => anyhow::bail!(
-            "--colors state: no sample says what its thread did (label state); those of \
-             prof record -T wall do"
+            "--colors state: no sample has a label \"state\"; record with prof record -T wall"
         ),
         None => Tree::new(&mut view, direction, &roots, cut),
     };
@@ -239,7 +240,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     })
 }
 
-/// A box cannot be narrower than nothing.
+/// Removes samples with negative values, which have no width.
 fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
     let (kind, _) = view.value_type();
     let count = view.leave_out_negative();
@@ -248,7 +249,7 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
         let others: Vec<&str> = all.filter(|&k| k != kind).collect();
         let or = match others.is_empty() {
             true => String::new(),
-            false => format!("--type takes also {}; ", others.join(", ")),
+            false => format!("other types for --type: {}; ", others.join(", ")),
         };
         anyhow::bail!(
             "nothing to draw: all values of type {kind} are negative or zero; {or}prof report \
@@ -261,7 +262,7 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
         } else {
             "samples with negative values are"
         };
-        Stderr::line(&format!("prof: {count} {are} left out; prof report has them"));
+        Stderr::line(&format!("prof: {count} {are} left out; prof report shows them"));
     }
     Ok(())
 }
@@ -269,12 +270,12 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
 /// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
 fn title(view: &View) -> String {
     let processes = view.label_values("process");
-    let what = match processes.as_slice() {
+    let name = match processes.as_slice() {
         [] => summary::main_binary(view.profile).unwrap_or("all").to_string(),
         [(name, _)] => name.clone(),
         [(first, _), (second, _)] => format!("{first} and {second}"),
         several => format!("{} and {} other processes", several[0].0, several.len() - 1),
     };
     let (kind, unit) = view.value_type();
-    format!("{what}: {kind}, {}", units::format(view.kept_total, unit))
+    format!("{name}: {kind}, {}", units::format(view.kept_total, unit))
 }

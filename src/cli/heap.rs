@@ -36,14 +36,14 @@ pub struct HeapArgs {
 }
 
 impl HeapArgs {
-    /// What of the heap is recorded with these types.
+    /// The heap profile to record with these types.
     ///
-    /// Errors: an option that is for a type that is not recorded.
+    /// Errors: an option without a type that it applies to.
     pub fn spec(&self, types: &[Type]) -> anyhow::Result<Option<HeapSpec>> {
         let in_use = types.contains(&Type::Heap);
         if !in_use && !types.contains(&Type::Alloc) {
             return match self.given() {
-                Some(option) => Err(usage(format!("{option} is for -T heap and -T alloc"))),
+                Some(option) => Err(usage(format!("{option} needs -T heap or -T alloc"))),
                 None => Ok(None),
             };
         }
@@ -58,7 +58,7 @@ impl HeapArgs {
         }))
     }
 
-    /// The first of these options.
+    /// The first of these options that was given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--heap-interval", self.heap_interval.is_some()),
@@ -72,7 +72,7 @@ impl HeapArgs {
     }
 }
 
-/// `4096`, `64K`, `1M`, `2G`, with or without `iB` behind it.
+/// `4096`, `64K`, `1M`, `2G`, optionally followed by `iB`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || "not a number of bytes from 1 to 1T; write 65536, 64K or 1M".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

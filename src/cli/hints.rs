@@ -1,4 +1,4 @@
-//! What users of other profilers type, and what it is called here.
+//! Hints for users of other profilers: the options that prof has instead.
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,12 +7,12 @@ use sys::printed;
 
 use super::{Cli, Command, shell_word, target::TargetArgs};
 
-/// Options that other tools have for the time that is recorded.
+/// Options of other tools for the length of a recording.
 const TIMES: &[&str] = &["--timeout", "--time", "--seconds", "--sleep", "--window"];
 
-/// Adds to an error what to type instead: `prof record ls -l`, as with perf, and `--timeout 5`.
+/// Adds to an error what to type instead of `prof record ls -l`, as with perf, or `--timeout 5`.
 pub fn with_hint(mut error: clap::Error) -> clap::Error {
-    // A script may have put a name that somebody else chose there.
+    // The arguments of a script may contain names from elsewhere.
     let clean = |text: &str| printed::line(text).into_owned();
     let words: Vec<String> =
         std::env::args_os().map(|word| clean(&word.to_string_lossy())).collect();
@@ -32,9 +32,9 @@ pub fn with_hint(mut error: clap::Error) -> clap::Error {
         return error;
     }
     let tip = if TIMES.iter().any(|time| wrong.split('=').next() == Some(time)) {
-        Some("-d TIME says how long to record, for example -d 5s".to_owned())
+        Some("use -d TIME for the length of the recording, for example -d 5s".to_owned())
     } else if !wrong.starts_with('-') && words[1] == "record" {
-        words.iter().position(|w| w == wrong).map(|at| behind_dashes(&words[1..], at - 1))
+        words.iter().position(|w| w == wrong).map(|at| with_dashes(&words[1..], at - 1))
     } else {
         None
     };
@@ -44,24 +44,24 @@ pub fn with_hint(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Where a COMMAND stands, if there can be one; `words[at]` is its name.
-fn behind_dashes(words: &[String], at: usize) -> String {
+/// How to give a COMMAND, or why there cannot be one; `words[at]` is its name.
+fn with_dashes(words: &[String], at: usize) -> String {
     let quoted =
         |words: &[String]| words.iter().map(|w| shell_word(w)).collect::<Vec<_>>().join(" ");
     let (options, command) = words.split_at(at);
     let program = [String::from("prof")];
     if let Ok(cli) = Cli::try_parse_from(program.iter().chain(options))
         && let Command::Record(args) = cli.command
-        && let Some(refused) = args.target().refuses(command)
+        && let Some(conflict) = args.target().conflict_with(command)
     {
-        return refused;
+        return conflict;
     }
-    format!("a command stands behind '--': prof {} -- {}", quoted(options), quoted(command))
+    format!("put '--' before the command: prof {} -- {}", quoted(options), quoted(command))
 }
 
 impl TargetArgs {
-    /// The option that names what is recorded, if it is no COMMAND.
-    fn named(&self) -> Option<String> {
+    /// The option that gives the target, if it is not a COMMAND.
+    fn target_option(&self) -> Option<String> {
         let list = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
         match self {
             _ if !self.pid.is_empty() => Some(format!("-p {}", list(&self.pid))),
@@ -74,34 +74,36 @@ impl TargetArgs {
         }
     }
 
-    /// `-p PID -- sleep 5` records for five seconds with perf, and so here: the time as it was
-    /// written.
-    pub fn slept(&self) -> Option<&str> {
-        self.named()?;
-        sleeps(&self.command)
+    /// The time in `-p PID -- sleep 5`, which records for five seconds as with perf.
+    pub fn sleep_time(&self) -> Option<&str> {
+        self.target_option()?;
+        sleep_argument(&self.command)
     }
 
-    /// Why this COMMAND cannot be recorded besides the target that is named, if it cannot.
-    pub fn refuses(&self, command: &[String]) -> Option<String> {
-        let named = self.named()?;
+    /// Why this COMMAND cannot be combined with the other arguments, if it cannot.
+    pub fn conflict_with(&self, command: &[String]) -> Option<String> {
+        let named = self.target_option()?;
         if command.is_empty() {
             return None;
         }
-        if sleeps(command).is_some() {
+        if sleep_argument(command).is_some() {
             return self.duration.map(|_| {
-                format!("-d and '{}' both say how long to record: give one", command.join(" "))
+                format!(
+                    "-d and '{}' both set the length of the recording: give one",
+                    command.join(" ")
+                )
             });
         }
         let option = named.split(' ').next().unwrap_or_default();
         Some(format!(
-            "{option} and a COMMAND exclude each other; to record for 5 seconds: prof record \
+            "{option} cannot be combined with a COMMAND; to record for 5 seconds: prof record \
              {named} -d 5s"
         ))
     }
 }
 
-/// What `sleep` is given, if the command is that and nothing else.
-fn sleeps(command: &[String]) -> Option<&str> {
+/// The argument of a command that is `sleep` with one time.
+fn sleep_argument(command: &[String]) -> Option<&str> {
     let [name, time] = command else { return None };
     let number = time.strip_suffix(['s', 'm', 'h']).unwrap_or(time);
     let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -119,33 +121,33 @@ mod tests {
     #[test]
     fn only_sleep_with_one_time_is_a_time() {
         for (command, time) in [("sleep 5", "5"), ("sleep 0.5", "0.5"), ("sleep 2m", "2m")] {
-            assert_eq!(sleeps(&words(command)), Some(time));
+            assert_eq!(sleep_argument(&words(command)), Some(time));
         }
         for other in ["sleep", "sleep 1 2", "sleep 5ms", "sleep x", "sleep s", "ls 5", "sleep -1"] {
-            assert_eq!(sleeps(&words(other)), None, "{other}");
+            assert_eq!(sleep_argument(&words(other)), None, "{other}");
         }
     }
 
     #[test]
     fn tips_lead_to_what_works() {
         let tip = |words: &[&str], at| {
-            behind_dashes(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>(), at)
+            with_dashes(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>(), at)
         };
         assert_eq!(
             tip(&["record", "-F", "99", "ls", "-l"], 3),
-            "a command stands behind '--': prof record -F 99 -- ls -l"
+            "put '--' before the command: prof record -F 99 -- ls -l"
         );
         assert_eq!(
             tip(&["record", "-p", "7", "sleep", "1"], 3),
-            "a command stands behind '--': prof record -p 7 -- sleep 1"
+            "put '--' before the command: prof record -p 7 -- sleep 1"
         );
         assert_eq!(
             tip(&["record", "-p", "7", "ls"], 3),
-            "-p and a COMMAND exclude each other; to record for 5 seconds: prof record -p 7 -d 5s"
+            "-p cannot be combined with a COMMAND; to record for 5 seconds: prof record -p 7 -d 5s"
         );
         assert_eq!(
             tip(&["record", "-ag", "-d", "2s", "sleep", "1"], 4),
-            "-d and 'sleep 1' both say how long to record: give one"
+            "-d and 'sleep 1' both set the length of the recording: give one"
         );
     }
 }

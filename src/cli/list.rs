@@ -28,7 +28,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     list(&args.search, &args.pid)
 }
 
-/// Prints what `search` finds, of the machine and of these processes.
+/// Prints the events that match `search`, of the machine and of these processes.
 ///
 /// Errors: nothing is found, or there is no such process.
 pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
@@ -47,7 +47,7 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     let named = files.len();
     for (i, binary) in binaries.iter().enumerate() {
         let group = markers(binary);
-        // A file that was asked for is shown although it has none.
+        // A file in the arguments is listed even without markers.
         if i < named || !group.events.is_empty() {
             groups.push(group);
         }
@@ -57,7 +57,10 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     groups.retain(|group| !group.events.is_empty() || (words.is_empty() && group.why.is_some()));
     if groups.is_empty() && any {
         let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
-        return Err(usage(format!("nothing here is called '{}'", words.join("' or '"))));
+        return Err(usage(format!(
+            "no event matches '{}'; prof list without arguments lists all",
+            words.join("' or '")
+        )));
     }
     let mut out = printed::stdout();
     for (i, group) in groups.iter().enumerate() {
@@ -70,7 +73,7 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A word with a slash that is a file, or a pattern of events?
+/// Whether a word is the path of a file, not a pattern of events.
 fn is_binary(word: &str) -> bool {
     word.contains('/') && !word.ends_with('/') && Path::new(word).is_file()
 }
@@ -83,14 +86,14 @@ fn markers(binary: &Binary) -> Group {
         .collect();
     names.sort();
     names.dedup();
-    let why = names.is_empty().then(|| "it has none (.note.stapsdt)".to_owned());
+    let why = names.is_empty().then(|| "no section .note.stapsdt".to_owned());
     Group::new("sdt", &format!("Markers of {path}"), why, names)
 }
 
 fn write(out: &mut impl Write, group: &Group) -> std::io::Result<()> {
     match &group.why {
         Some(why) => {
-            writeln!(out, "{}", printed::line(&format!("{} (not here: {why})", group.title)))?;
+            writeln!(out, "{}", printed::line(&format!("{} (not available: {why})", group.title)))?;
         }
         None => writeln!(out, "{}", printed::line(&group.title))?,
     }
@@ -99,7 +102,8 @@ fn write(out: &mut impl Write, group: &Group) -> std::io::Result<()> {
         let mark = if event.why.is_some() || group.why.is_some() { '-' } else { ' ' };
         let mut about = event.about.clone();
         if let Some(why) = &event.why {
-            about = format!("{about}{}not here: {why}", if about.is_empty() { "" } else { "; " });
+            about =
+                format!("{about}{}not available: {why}", if about.is_empty() { "" } else { "; " });
         }
         let line = format!("{mark} {:width$}  {about}", event.name);
         writeln!(out, "{}", printed::line(line.trim_end()))?;

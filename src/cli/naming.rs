@@ -1,5 +1,5 @@
-//! A recording gets its names. What was recorded is kept before, and no look-up is waited for
-//! longer than the user wants.
+//! Symbolization of a recording. The recording is written first, and the user can end the lookup
+//! at any time.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +16,16 @@ use profile::{Diagnostics, Profile};
 use symbols::{Options, Outcome, Why};
 use sys::os;
 
-/// How often it is looked whether the user wants to wait any longer.
-const NOTICE: Duration = Duration::from_millis(50);
+/// Interval between checks whether the user ended the lookup.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a look-up that is to end is given for writing down the names that it has.
+/// Time for an ended lookup to return the names that it has.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Looks up the `names` of a recording if they are wanted, and puts the figures into the comments.
+/// Looks up the `names` of a recording if given, and adds the figures to the comments.
 ///
-/// Before that the recording goes to `output` if that is a file, so that nothing that happens to
-/// prof loses it.
+/// The recording is first written to `output` if that is a file, so that it survives whatever
+/// happens during the lookup.
 ///
 /// # Errors
 ///
@@ -73,10 +73,10 @@ pub fn name(
         let all = found.as_ref().is_some_and(|found| !is_interrupted(&found.outcome));
         if stop.load(Ordering::SeqCst) && !all {
             diagnostics.notes.push(interrupted(file));
-            // Why names are missing is known, and no advice is of use.
+            // The reason is known, so advice would not help.
             named = false;
         }
-        take_in(found, &profile, &mut diagnostics);
+        add_outcome(found, &profile, &mut diagnostics);
     } else {
         diagnostics.unsymbolized = symbols::unsymbolized(&profile);
     }
@@ -84,16 +84,16 @@ pub fn name(
     interrupts.end_naming();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     set_comments(&mut profile, &diagnostics);
-    Ok(Recorded { profile, diagnostics, names: named, said: 0, exit, running })
+    Ok(Recorded { profile, diagnostics, names: named, printed_notes: 0, exit, running })
 }
 
-/// The recording as it is before its names are looked up.
+/// The recording before its names are looked up, in pprof format.
 fn without_names(profile: &mut Profile, diagnostics: &Diagnostics) -> anyhow::Result<Vec<u8>> {
     let before = profile.comments.len();
-    let mut known = diagnostics.clone();
-    known.unsymbolized = symbols::unsymbolized(profile);
-    (known.own_cpu_seconds, known.own_peak_bytes) = os::own_usage();
-    set_comments(profile, &known);
+    let mut figures = diagnostics.clone();
+    figures.unsymbolized = symbols::unsymbolized(profile);
+    (figures.own_cpu_seconds, figures.own_peak_bytes) = os::own_usage();
+    set_comments(profile, &figures);
     let mut bytes = Vec::new();
     pprof::write(profile, &mut bytes)?;
     profile.comments.truncate(before);
@@ -105,7 +105,7 @@ fn set_comments(profile: &mut Profile, diagnostics: &Diagnostics) {
     profile.comments.extend(comments.iter().map(|c| profile.strings.intern(c)));
 }
 
-/// Puts it into its file. The file, if it is one.
+/// Writes a profile into its file. Returns the path if it is a regular file.
 fn keep(
     bytes: &[u8],
     output: Option<&mut Output>,
@@ -120,12 +120,12 @@ fn keep(
     Ok(Some(file))
 }
 
-/// What was found for a profile's addresses.
+/// The result of a lookup.
 #[derive(Default)]
 pub struct Named {
-    /// Names, and why some are missing.
+    /// Names, and the reasons for missing ones.
     pub outcome: Outcome,
-    /// Which waits are waits for locks: known by the functions that wait.
+    /// Waits for locks, recognized by the functions that wait.
     pub waits: LockWaits,
 }
 
@@ -141,18 +141,18 @@ impl Named {
     }
 }
 
-/// How a look-up ended.
+/// The end of a lookup.
 enum Ended {
     /// With these names.
     Done(Box<Profile>, Named),
-    /// Nobody waits for it any more.
+    /// It did not end in time after an interrupt.
     Abandoned,
     /// In a panic.
     Failed,
 }
 
-/// Does this in a thread of its own, which may hang: when `stop` becomes true, it has a moment to
-/// end by itself and is left alone then.
+/// Runs a lookup in a thread, which may hang: once `stop` is true, it has [`GRACE`] to end and is
+/// then abandoned.
 fn in_background(
     mut profile: Profile,
     look_up: impl FnOnce(&mut Profile) -> Named + Send + 'static,
@@ -161,7 +161,7 @@ fn in_background(
     let (sender, answer) = mpsc::channel();
     let work = move || {
         let found = look_up(&mut profile);
-        // Nobody may wait any more.
+        // The receiver may be gone.
         let _ = sender.send((profile, found));
     };
     if std::thread::Builder::new().name("names".to_owned()).spawn(work).is_err() {
@@ -169,7 +169,7 @@ fn in_background(
     }
     let mut stopped: Option<Instant> = None;
     loop {
-        match answer.recv_timeout(NOTICE) {
+        match answer.recv_timeout(CHECK_INTERVAL) {
             Ok((profile, found)) => return Ended::Done(Box::new(profile), found),
             Err(RecvTimeoutError::Disconnected) => return Ended::Failed,
             Err(RecvTimeoutError::Timeout) => {}
@@ -186,23 +186,23 @@ fn is_interrupted(outcome: &Outcome) -> bool {
     outcome.binaries.iter().any(|binary| binary.why == Some(Why::Interrupted))
 }
 
-/// Says that names are missing, and how to get them.
+/// The note that names are missing, with the command that gets them.
 fn interrupted(file: Option<PathBuf>) -> String {
     let file =
         file.map_or("FILE".into(), |file| super::shell_word(&file.to_string_lossy()).into_owned());
     format!("interrupted: names are missing; `prof symbolize {file}` looks them up")
 }
 
-/// What the look-up found goes into the figures.
-fn take_in(found: Option<Named>, profile: &Profile, diagnostics: &mut Diagnostics) {
+/// Adds the result of a lookup to the figures.
+fn add_outcome(found: Option<Named>, profile: &Profile, diagnostics: &mut Diagnostics) {
     diagnostics.unsymbolized = symbols::unsymbolized(profile);
     let Some(Named { outcome, waits }) = found else { return };
     let all = symbols::counted(profile);
     let hint = record::run_time_code(profile, all);
     let why = record::reasons(&outcome, diagnostics, all, hint.is_some());
     diagnostics.reasons = outcome.reasons();
-    let said = why.into_iter().chain(hint).chain(waits.sentences()).chain(outcome.troubles);
-    diagnostics.notes.extend(said);
+    let notes = why.into_iter().chain(hint).chain(waits.sentences()).chain(outcome.troubles);
+    diagnostics.notes.extend(notes);
 }
 
 #[cfg(test)]
@@ -214,9 +214,9 @@ mod tests {
         Builder::new(&[("cpu", "nanoseconds")]).finish(None)
     }
 
-    /// As one that waits in a system call for ever.
+    /// As one that waits in a system call forever.
     #[test]
-    fn a_look_up_that_hangs_is_left_alone() {
+    fn a_lookup_that_hangs_is_abandoned() {
         let (hang, never) = mpsc::channel::<()>();
         let stop = AtomicBool::new(true);
         let look_up = move |_: &mut Profile| {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_that_panics_loses_nothing_but_names() {
+    fn a_lookup_that_panics_loses_nothing_but_names() {
         let look_up = |_: &mut Profile| panic!("a look-up that panics: this is a test");
         let stop = AtomicBool::new(false);
         assert!(matches!(in_background(profile(), look_up, &stop), Ended::Failed));

@@ -1,5 +1,5 @@
-//! Progress on standard error, on a terminal only. All bars are made here: what they show of names
-//! goes through [`printed`].
+//! Progress on standard error, on a terminal only. All bars are made here, with names cleaned by
+//! [`printed`].
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::recorder::Tick;
 use sys::printed::{self, Stderr};
 
-/// A line that is drawn again and again; does nothing where there is no terminal.
+/// A line that is redrawn; does nothing without a terminal.
 #[derive(Clone, Debug)]
 pub struct Bar {
     bar: ProgressBar,
@@ -16,7 +16,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar that is drawn when something is set, as this template says.
+    /// A bar that is drawn with this template when something is set.
     pub fn new(template: &str, shown: bool) -> Bar {
         let shown = shown && printed::stderr_is_terminal();
         let target = match shown {
@@ -28,18 +28,18 @@ impl Bar {
         bar
     }
 
-    /// Changes what it looks like.
+    /// Changes the template.
     pub fn style(&self, template: &str) {
         let style = ProgressStyle::with_template(template);
         self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     }
 
-    /// So much of all.
+    /// Sets the position and the length.
     pub fn set(&self, done: usize, all: usize) {
         self.set_long(done as u64, all as u64);
     }
 
-    /// So much of all.
+    /// Sets the position and the length.
     pub fn set_long(&self, done: u64, all: u64) {
         if self.shown {
             self.bar.set_length(all);
@@ -47,15 +47,15 @@ impl Bar {
         }
     }
 
-    /// The words in it.
-    pub fn say(&self, prefix: &str, message: &str) {
+    /// Sets the texts of the bar.
+    pub fn set_text(&self, prefix: &str, message: &str) {
         if self.shown {
             self.bar.set_prefix(printed::line(prefix).into_owned());
             self.bar.set_message(printed::line(message).into_owned());
         }
     }
 
-    /// Begins to move by itself, also after it was finished.
+    /// Starts the spinner, also after [`Bar::finish`].
     pub fn move_by_itself(&self) {
         if self.shown && self.bar.is_finished() {
             self.bar.reset();
@@ -65,7 +65,7 @@ impl Bar {
         }
     }
 
-    /// Takes it away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -80,8 +80,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar for a recording of this length, if it is known. None is drawn while a COMMAND has the
-    /// terminal (`shared`).
+    /// A bar for a recording of this length, if it is known. It is not drawn while a COMMAND uses
+    /// the terminal (`shared`).
     pub fn new(total: Option<Duration>, quiet: bool, shared: bool) -> Progress {
         let template = match total {
             Some(_) => "recording {bar:30} {prefix}  {msg}",
@@ -92,7 +92,7 @@ impl Progress {
         Progress { recording, symbols, total, quiet }
     }
 
-    /// Shows how far the recording is.
+    /// Shows the progress of the recording.
     pub fn tick(&self, tick: Tick) {
         if !self.recording.shown {
             return;
@@ -105,7 +105,8 @@ impl Progress {
         let total = self.total.unwrap_or(tick.elapsed);
         self.recording.set_long(tick.elapsed.as_millis() as u64, total.as_millis() as u64);
         let stats = tick.stats;
-        self.recording.say(&prefix, &format!("{} samples, {} lost", stats.samples, stats.lost));
+        self.recording
+            .set_text(&prefix, &format!("{} samples, {} lost", stats.samples, stats.lost));
     }
 
     /// The recording is over.
@@ -118,14 +119,14 @@ impl Progress {
         self.symbols.clone()
     }
 
-    /// Prints a sentence, above the bar if there is one.
-    pub fn say(&self, line: &str) {
+    /// Prints a line, above the bar if there is one.
+    pub fn print(&self, line: &str) {
         if !self.quiet {
             self.recording.bar.suspend(|| Stderr::line(&format!("prof: {line}")));
         }
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     pub fn finish(&self) {
         self.recording.finish();
         self.symbols.finish();
@@ -152,7 +153,7 @@ mod tests {
             "recording {bar:30} {prefix}  {msg}",
             "recording {spinner} {prefix}  {msg}",
             "symbols   {bar:30} {pos}/{len} addresses",
-            super::super::symbol_args::ASKING,
+            super::super::symbol_args::REQUESTING,
             super::super::symbol_args::FETCHING,
             super::super::symbolize::BAR,
         ] {

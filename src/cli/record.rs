@@ -53,25 +53,25 @@ impl Args {
     }
 }
 
-/// What a recording made in one go with a view is made of.
+/// A symbolized recording.
 pub struct Recorded {
     /// The profile, with the diagnostics as comments.
     pub profile: Profile,
     /// The figures.
     pub diagnostics: Diagnostics,
-    /// Names were looked up, to the end.
+    /// Whether all names were looked up.
     pub names: bool,
-    /// Notes that the user has been told already.
-    pub said: usize,
+    /// The number of notes that are printed already.
+    pub printed_notes: usize,
     /// How the COMMAND ended, if it has.
     pub exit: Option<ExitStatus>,
-    /// The COMMAND, if it had not ended when the window closed.
+    /// The COMMAND, if it still ran when the window closed.
     pub running: Option<i32>,
 }
 
 impl Recorded {
-    /// The exit code of the COMMAND, as a shell has it: 128 + the signal that ended it. 0 where
-    /// there is none, or it goes on.
+    /// The exit code of the COMMAND, as in a shell: 128 + the signal that ended it. 0 without a
+    /// COMMAND, or if it still runs.
     pub fn exit_code(&self) -> ExitCode {
         let exit = self.exit.or_else(|| os::reap(self.running?));
         ExitCode::from(exit.map_or(0, code_of))
@@ -80,7 +80,7 @@ impl Recorded {
 
 fn code_of(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
-    // What a process hands over has eight bits, and signals end at 64.
+    // An exit code has eight bits, and there are 64 signals.
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
@@ -90,13 +90,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let search: Vec<String> = search.iter().cloned().collect();
         return super::list::list(&search, &args.target.pid);
     }
-    // Before recording: a file that cannot be written is found out now.
+    // Before recording, so that an unwritable file is reported now.
     let mut output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, names, args.quiet, &mut output)?;
     let (to_stdout, stays) = (output.is_stdout(), output.stays());
     let bytes = output.write(&recorded.profile).map_err(|e| match recorded.names && stays {
-        true => e.context("the recording is there, but without names"),
+        true => e.context("the recording was kept, but without names"),
         false => e,
     })?;
     if !args.quiet {
@@ -112,11 +112,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(recorded.exit_code())
 }
 
-/// Records, looks up `names` if they are wanted, and puts the figures into the comments.
+/// Records, looks up `names` if given, and adds the figures to the comments.
 ///
 /// A COMMAND does not write to `output`, even if that is its standard output too.
 ///
-/// Errors: whatever is in the way of the recording, in one line.
+/// Errors: what prevents the recording, in one line.
 pub fn record(
     target: &TargetArgs,
     names: Option<symbols::Options>,
@@ -131,24 +131,27 @@ pub fn record(
         interrupts.remove_when_giving_up(path);
     }
     let progress = Progress::new(window.duration, quiet, command);
-    if let Some(time) = target.slept() {
-        progress.say(&format!("'sleep {time}' says how long to record, as -d {time} does"));
+    if let Some(time) = target.sleep_time() {
+        progress
+            .print(&format!("'sleep {time}' sets the length of the recording, as -d {time} does"));
     }
     if command && options.stdout_to_stderr {
-        progress.say(
-            "the command's standard output goes to standard error, because prof's own goes to \
-             standard output; -o FILE keeps them apart",
+        progress.print(
+            "the command's standard output goes to standard error, because the profile goes to \
+             standard output; use -o FILE to separate them",
         );
     }
-    let mut said = 0;
-    let mut say = |line: &str| {
-        said += 1;
-        progress.say(line);
+    let mut printed_notes = 0;
+    let mut print_note = |line: &str| {
+        printed_notes += 1;
+        progress.print(line);
     };
     let mut tick = |tick| progress.tick(tick);
-    let recording = recorder::record(&options, types, window, &interrupts, &mut say, &mut tick)?;
+    let recording =
+        recorder::record(&options, types, window, &interrupts, &mut print_note, &mut tick)?;
     let output = Some(output);
-    Ok(Recorded { said, ..super::naming::name(recording, names, &interrupts, &progress, output)? })
+    let recorded = super::naming::name(recording, names, &interrupts, &progress, output)?;
+    Ok(Recorded { printed_notes, ..recorded })
 }
 
 /// The few lines at the end, in terms of the profile `file` if one was written.
@@ -211,7 +214,7 @@ pub fn truncated(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<Optio
 
 /// What else is to be said and has not been yet.
 pub fn notes(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
-    let notes = recorded.diagnostics.notes.iter().skip(recorded.said);
+    let notes = recorded.diagnostics.notes.iter().skip(recorded.printed_notes);
     notes.into_iter().try_for_each(|note| writeln!(err, "prof: {note}"))
 }
 

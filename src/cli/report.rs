@@ -1,4 +1,4 @@
-//! `prof report`, and how the views read FILEs.
+//! `prof report`, and reading of FILEs for all views.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use view::{
     Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
 };
 
-/// File that is read when none is named.
+/// The file that is read if no FILE is given.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
 
-/// Rows of a table unless `-n` says otherwise.
+/// Rows of a table without `-n`.
 const DEFAULT_ROWS: usize = 30;
-/// Lines of a call tree unless `-n` says otherwise.
+/// Lines of a call tree without `-n`.
 const DEFAULT_TREE_LINES: usize = 200;
 /// Share of the total below which a call tree leaves out nodes (perf's default).
 const DEFAULT_TREE_PERCENT: f64 = 0.5;
 
-/// Reads FILEs (`profile.pb.gz` if there are none) and merges them.
+/// Reads and merges FILEs (`profile.pb.gz` if there are none).
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Profile> {
-    let mut profile = load_as_it_is(files)?;
-    // Whatever is shown of it is one line's.
+    let mut profile = load_unchanged(files)?;
+    // No name may break or control a line of output.
     profile.strings.replace(printed::line);
     Ok(profile)
 }
 
-fn load_as_it_is(files: &[PathBuf]) -> anyhow::Result<Profile> {
+fn load_unchanged(files: &[PathBuf]) -> anyhow::Result<Profile> {
     if files.is_empty() {
         let default = Path::new(DEFAULT_FILE);
         if !default.exists() {
             anyhow::bail!(
-                "there is no {DEFAULT_FILE} here; name a FILE, or make one with prof record"
+                "no {DEFAULT_FILE} in this directory; name a FILE, or create one with prof record"
             );
         }
         return Ok(formats::read_file(default)?);
@@ -192,7 +192,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the arguments come to.
+/// The files and the view that the arguments select.
 struct Plan {
     files: Vec<PathBuf>,
     direction: Option<Direction>,
@@ -202,7 +202,7 @@ struct Plan {
 }
 
 impl Args {
-    /// Resolves what depends on more than one argument.
+    /// Resolves arguments that depend on each other.
     fn plan(&self) -> Plan {
         let mut files = self.files.clone();
         files.extend(self.input.iter().cloned());
@@ -210,7 +210,7 @@ impl Args {
             None => None,
             Some("caller" | "callers") => Some(Direction::Callers),
             Some("callee" | "callees") => Some(Direction::Callees),
-            // `prof report -g FILE`: it is no value of -g, so it is a FILE.
+            // `prof report -g FILE`: not a value of -g, so a FILE.
             Some(file) => {
                 files.push(file.into());
                 Some(Direction::Callees)
@@ -265,7 +265,7 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
     if args.quality && (plan.granularity != Granularity::FUNCTION || !plan.labels.is_empty()) {
-        return Err(usage("--quality is about functions: --sort takes self, total or name then"));
+        return Err(usage("--quality reports functions: use --sort self, total or name"));
     }
     let filter = args.filter.filter()?;
     let mut profile = load(&plan.files)?;
@@ -329,7 +329,7 @@ fn print(
 pub fn nothing_to_show(view: &View) -> String {
     let (kind, _) = view.value_type();
     if view.profile.samples.is_empty() {
-        "The profile holds no samples.".to_string()
+        "The profile contains no samples.".to_string()
     } else if view.total == 0 {
         format!("No sample has a value of type {kind}.")
     } else {
@@ -349,16 +349,16 @@ fn print_table(
     let top = Top::new(view, &options);
     let ratio = quotient
         .map(|quotient| Ratio::new(profile, quotient, plan.granularity, filter, &top, &options));
-    let look = TableOptions {
+    let table_options = TableOptions {
         granularity: plan.granularity,
         children: !args.no_children,
         labels: plan.labels.clone(),
         ratio,
     };
     if args.json {
-        json::write_table(out, view, &top, &look)?;
+        json::write_table(out, view, &top, &table_options)?;
     } else {
-        text::write_table(out, view, &top, &look)?;
+        text::write_table(out, view, &top, &table_options)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How addresses get their names: what `record`, `flame` and `symbolize` share.
+//! Arguments of symbolization, shared by `record`, `flame`, `threads` and `symbolize`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct SymbolArgs {
 }
 
 impl SymbolArgs {
-    /// The first option that was given.
+    /// The first of these options that was given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--symbol-path", !self.symbol_path.is_empty()),
@@ -51,11 +51,14 @@ impl SymbolArgs {
 
     /// The options of symbolization.
     ///
-    /// Errors: a folder that is not there, a URL that is none, a size that is none.
+    /// Errors: not a directory, not a URL, not a size.
     pub fn options(&self) -> anyhow::Result<Options> {
         for dir in &self.symbol_path {
             if !dir.is_dir() {
-                return Err(super::usage(format!("--symbol-path: {} is no folder", dir.display())));
+                return Err(super::usage(format!(
+                    "--symbol-path: {} is not a directory",
+                    dir.display()
+                )));
             }
         }
         Ok(Options {
@@ -89,38 +92,37 @@ impl SymbolArgs {
             let urls = debuginfod::urls(text);
             if urls.is_empty() {
                 return Err(super::usage(format!(
-                    "--debuginfod: {text:?} is no URL; without one, write --debuginfod last"
+                    "--debuginfod: {text:?} is not a URL; without a URL, put --debuginfod last"
                 )));
             }
             environment.urls.extend(urls);
         }
         if environment.urls.is_empty() {
             return Err(super::usage(
-                "--debuginfod: DEBUGINFOD_URLS names no server; for example \
-                 --debuginfod https://debuginfod.debian.net",
+                "--debuginfod: DEBUGINFOD_URLS has no server; give one: --debuginfod=https://SERVER",
             ));
         }
         Ok(Some(Debuginfod::new(&environment, progress())))
     }
 }
 
-/// While a server has not answered.
-pub const ASKING: &str = "asking {msg} {spinner} {elapsed} (Ctrl-C: go on without)";
+/// The bar until a server answers.
+pub const REQUESTING: &str = "requesting {msg} {spinner} {elapsed} (Ctrl-C: continue without)";
 
-/// While it sends a file.
+/// The bar while it sends a file.
 pub const FETCHING: &str = "fetching {msg} {bytes}/{total_bytes} {wide_bar}";
 
-/// Shows on a terminal how far a download is.
+/// Shows the progress of a download on a terminal.
 fn progress() -> impl Fn(Download<'_>) + Send + Sync + 'static {
-    let bar = Bar::new(ASKING, true);
+    let bar = Bar::new(REQUESTING, true);
     move |download: Download<'_>| {
         if download.done {
             bar.finish();
             return;
         }
-        bar.style(if download.bytes == 0 { ASKING } else { FETCHING });
+        bar.style(if download.bytes == 0 { REQUESTING } else { FETCHING });
         bar.move_by_itself();
-        bar.say("", download.url);
+        bar.set_text("", download.url);
         bar.set_long(download.bytes, download.total.unwrap_or(download.bytes));
     }
 }

@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs `prof symbolize`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut profile = formats::read_file(&args.file)?;
-    // Before the work: a path that cannot be written should not cost it.
+    // First, so that an unwritable path is reported before the work.
     let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
     let mut options = Options { force: args.force, ..args.symbols.options()? };
     if let Some(jobs) = args.jobs {
@@ -54,14 +54,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// While it works.
+/// The bar.
 pub const BAR: &str = "symbolizing {wide_bar} {pos}/{len}";
 
-/// What got names, and for each binary what did not, and why.
+/// The number of names found, and for each binary the number of missing ones, with the reason.
 fn summary(named: &Named) -> Vec<String> {
     let outcome = &named.outcome;
     if outcome.asked() == 0 {
-        return vec!["nothing to do: every address has its name".into()];
+        return vec!["nothing to do: all addresses have names".into()];
     }
     let waits = named.waits.sentences();
     let mut out = vec![format!(
@@ -74,14 +74,20 @@ fn summary(named: &Named) -> Vec<String> {
         let file = if binary.file.is_empty() { "[unknown]" } else { &binary.file };
         if let Some(why) = &binary.why {
             let missing = binary.asked - binary.named;
-            out.push(format!("  {file}: {missing} of {} without: {why}", binary.asked));
+            out.push(format!("  {file}: {missing} of {} without a name: {why}", binary.asked));
         }
         if let Some(damage) = &binary.damage {
             let without = binary.asked - binary.with_line;
-            out.push(format!("  {file}: {without} of {} without lines: {damage}", binary.asked));
+            out.push(format!(
+                "  {file}: {without} of {} without source lines: {damage}",
+                binary.asked
+            ));
         }
         if binary.bad_lines > 0 && !matches!(binary.why, Some(Why::NoPerfMap(_))) {
-            out.push(format!("  {file}: {} lines are no perf map's", binary.bad_lines));
+            out.push(format!(
+                "  {file}: {} lines are not in the format of a perf map",
+                binary.bad_lines
+            ));
         }
     }
     out.extend(waits.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}")));
@@ -121,7 +127,7 @@ mod tests {
         assert_eq!(
             summary(&Named { outcome, ..Named::default() }).join("\n"),
             "5 of 10 addresses have names now, 5 of them with source lines\n  \
-             /bin/gone: 4 of 4 without: the file is not there\n  \
+             /bin/gone: 4 of 4 without a name: the file is not there\n  \
              http://x: timed out\n  \
              1 address belongs to no binary"
         );

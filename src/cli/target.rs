@@ -1,4 +1,4 @@
-//! The arguments that say what to sample and how, shared by `record` and `flame`.
+//! The arguments of recordings, shared by `record` and `flame`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +26,7 @@ const DUMP_EACH_TIME: u32 = 8 << 10;
 /// Samples a second above which a ring buffer holds too few of the largest copies.
 const OFTEN: u64 = 999;
 
-/// Window of a recording that has no end of its own.
+/// Length of a recording without -d or a COMMAND.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
 /// What to sample and how.
@@ -173,7 +173,7 @@ pub enum StacksArg {
 }
 
 impl TargetArgs {
-    /// Something to sample was named.
+    /// Whether a target was given.
     pub fn is_given(&self) -> bool {
         self.all_cpus
             || !self.pid.is_empty()
@@ -183,7 +183,7 @@ impl TargetArgs {
             || self.cpu.is_some()
     }
 
-    /// The first option that says how to record.
+    /// The first of the given options that apply to recordings only.
     pub fn recording_option(&self) -> Option<&'static str> {
         let given = [
             ("-d", self.duration.is_some()),
@@ -204,7 +204,7 @@ impl TargetArgs {
         given.or(self.heap.given())
     }
 
-    /// Whether a recording can have a sample type of this kind, which must be known before.
+    /// Whether the recording can have a sample type of this kind.
     ///
     /// Errors: an unknown event.
     pub fn can_have_type(&self, kind: &str) -> anyhow::Result<bool> {
@@ -229,7 +229,7 @@ impl TargetArgs {
         self.event.specs(&self.places())
     }
 
-    /// Where probes are looked for.
+    /// The binaries that are searched for probes.
     pub fn places(&self) -> Places {
         let mut pids = self.pid.clone();
         pids.extend(binaries::owners(&self.tid));
@@ -244,11 +244,11 @@ impl TargetArgs {
             Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
             None => None,
         };
-        if let Some(refused) = self.refuses(&self.command) {
-            return Err(usage(refused));
+        if let Some(conflict) = self.conflict_with(&self.command) {
+            return Err(usage(conflict));
         }
         if self.tree && self.pid.is_empty() {
-            return Err(usage("--tree is for -p PID: of others, all that they start is recorded"));
+            return Err(usage("--tree needs -p PID; other targets include what they start"));
         }
         let target = self.target()?;
         let rate = match (self.count, self.freq) {
@@ -278,13 +278,13 @@ impl TargetArgs {
             return Err(first.why.clone().into());
         }
         let hardware = |e: &EventSpec| e.kind == Kind::Hardware;
-        // Wall time is told by a clock, and CPU time beside it.
+        // With wall time, CPU time comes from a clock, too.
         let cycles = types.cpu && types.wall.is_none();
         if self.precise && !cycles && !events.iter().any(hardware) {
-            return Err(usage("--precise is for hardware events, and none is sampled"));
+            return Err(usage("--precise applies to hardware events, and none is recorded"));
         }
         let usual = match self.types.as_slice() {
-            // One look at what is there.
+            // A single snapshot.
             [Type::Threads] if self.event.is_empty() && self.snapshots.is_none() => Duration::ZERO,
             _ => DEFAULT_DURATION,
         };
@@ -293,7 +293,7 @@ impl TargetArgs {
             duration: self.duration()?.or(endless.then_some(usual)),
         };
         if self.snapshots.is_some() && window.duration.is_none() {
-            return Err(usage("--snapshots are spread over a time: give -d, too"));
+            return Err(usage("--snapshots needs the length of the recording: add -d TIME"));
         }
         let precise = self.precise;
         let options = Options {
@@ -308,14 +308,14 @@ impl TargetArgs {
     }
 
     fn duration(&self) -> anyhow::Result<Option<Duration>> {
-        let slept = self.slept().map(parse_duration).transpose();
-        Ok(self.duration.or(slept.map_err(|why| usage(format!("sleep: {why}")))?))
+        let sleep = self.sleep_time().map(parse_duration).transpose();
+        Ok(self.duration.or(sleep.map_err(|why| usage(format!("sleep: {why}")))?))
     }
 
     fn profile_types(&self) -> anyhow::Result<Types> {
         let wall = self.off_cpu || self.types.contains(&Type::Wall);
         if self.min_block.is_some() && !wall {
-            return Err(usage("--min-block is for -T wall and --off-cpu"));
+            return Err(usage("--min-block needs -T wall or --off-cpu"));
         }
         let time =
             WallTime { off_cpu_only: self.off_cpu, min_block: self.min_block.unwrap_or_default() };
@@ -323,29 +323,29 @@ impl TargetArgs {
         let cpu = nothing || self.types.contains(&Type::Cpu);
         let is = |kind| self.types.contains(&kind);
         if self.holders && !is(Type::Lock) {
-            return Err(usage("--holders is for -T lock"));
+            return Err(usage("--holders needs -T lock"));
         }
         let lock = is(Type::Lock).then_some(Locks { holders: self.holders });
         let (io, syscalls) = (is(Type::Io), is(Type::Syscalls));
         let heap = self.heap.spec(&self.types)?;
         let threads = self.types.contains(&Type::Threads);
         if self.snapshots.is_some() && !threads {
-            return Err(usage("--snapshots is for -T threads"));
+            return Err(usage("--snapshots needs -T threads"));
         }
         let spec = ThreadsSpec { snapshots: self.snapshots.unwrap_or(1) };
         let threads = threads.then_some(spec);
         let types = Types { cpu, wall: wall.then_some(time), lock, io, syscalls, heap, threads };
         if self.cpu.is_some() && !types.spans().is_empty() {
             return Err(usage(
-                "-C leaves out what begins on one CPU and ends on another: -T lock, io and \
-                 syscalls need all CPUs",
+                "-C cannot be combined with -T lock, io or syscalls, which need all CPUs: what \
+                 begins on one may end on another",
             ));
         }
         Ok(types)
     }
 
     fn target(&self) -> anyhow::Result<Target> {
-        if let Some(name) = self.command.first().filter(|_| self.slept().is_none()) {
+        if let Some(name) = self.command.first().filter(|_| self.sleep_time().is_none()) {
             if name.contains('/') && Path::new(name).is_dir() {
                 let message = format!("command '{name}' is a directory; name a program in it");
                 return Err(Exit { code: 126, message }.into());
@@ -372,7 +372,7 @@ impl TargetArgs {
             return Ok(Target::Everything);
         }
         Err(usage(
-            "nothing to sample: give -p PID, -t TID, -G CGROUP, -a for the whole machine, or \
+            "nothing to record: give -p PID, -t TID, -G CGROUP, -a for the whole machine, or \
              -- COMMAND",
         ))
     }
@@ -386,7 +386,7 @@ fn no_cpu_list(list: &str) -> anyhow::Error {
     })
 }
 
-/// As [`parse_duration`], but a number alone is milliseconds.
+/// As [`parse_duration`], but a number without a unit is milliseconds.
 fn parse_delay(text: &str) -> Result<Duration, String> {
     match text.parse::<u32>() {
         Ok(_) => parse_duration(&format!("{text}ms")),
@@ -403,12 +403,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        unit => return Err(format!("unit '{unit}' is unknown; use ms, s, m or h")),
+        unit => return Err(format!("unit '{unit}' is unknown; use us, ms, s, m or h")),
     };
     let number: f64 =
         digits.parse().map_err(|_| "not a time; write 500ms, 10s, 5m or 1h".to_owned())?;
     let seconds = number * factor;
-    // A year is longer than anybody samples, and far from any overflow.
+    // Longer than any recording, and far from overflow.
     if !(seconds > 0.0 && seconds < 366.0 * 86_400.0) {
         return Err("the time must be more than 0 and less than a year".to_owned());
     }
@@ -420,21 +420,21 @@ fn parse_frequency(text: &str) -> Result<Rate, String> {
         return Ok(Rate::Max);
     }
     match text.parse::<u64>() {
-        Ok(0) => Err("0 samples a second are none; give at least 1".to_owned()),
+        Ok(0) => Err("the rate must be at least 1".to_owned()),
         Ok(hz) => Ok(Rate::Frequency(hz)),
-        Err(_) => Err("not a number of samples a second; write 99 or max".to_owned()),
+        Err(_) => Err("not a number of samples per second; write 99 or max".to_owned()),
     }
 }
 
 fn parse_period(text: &str) -> Result<u64, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("not a number of events from 1 on".to_owned()),
+        Ok(0) | Err(_) => Err("not a number of events; give 1 or more".to_owned()),
         Ok(period) => Ok(period),
     }
 }
 
 fn parse_stacks(text: &str) -> Result<StacksArg, String> {
-    let (how, bytes) = text.split_once(',').map_or((text, None), |(h, b)| (h, Some(b)));
+    let (method, bytes) = text.split_once(',').map_or((text, None), |(h, b)| (h, Some(b)));
     let bytes = match bytes {
         None => None,
         Some(b) => match b.parse::<u32>() {
@@ -443,7 +443,7 @@ fn parse_stacks(text: &str) -> Result<StacksArg, String> {
             _ => return Err(format!("'{b}' is not a number of bytes from 8 to {MAX_DUMP}")),
         },
     };
-    match (how, bytes) {
+    match (method, bytes) {
         ("auto", None) => Ok(StacksArg::Auto),
         ("fp", None) => Ok(StacksArg::FramePointer),
         ("none" | "no", None) => Ok(StacksArg::None),

@@ -80,13 +80,13 @@ impl Args {
             return Ok(Target::Threads(self.tid.clone()));
         }
         if self.tree && self.pid.is_empty() {
-            return Err(usage("--tree is for -p PID"));
+            return Err(usage("--tree needs -p PID"));
         }
         if self.all {
             return Ok(Target::Everything);
         }
         if self.pid.is_empty() {
-            return Err(usage("whose threads? give -p PID, -t TID, or -a for the whole machine"));
+            return Err(usage("no target: give -p PID, -t TID, or -a for the whole machine"));
         }
         sampler::check_processes(&self.pid)?;
         Ok(Target::Processes { pids: self.pid.clone(), tree: self.tree })
