@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use common::{Prof, Running, needs, read, temp_dir};
 
-const SUBCOMMANDS: &[&str] = &["record", "report", "flame", "symbolize", "doctor"];
+const SUBCOMMANDS: &[&str] =
+    &["record", "report", "flame", "list", "threads", "symbolize", "doctor", "completions", "man"];
 
 #[test]
 fn help_names_every_subcommand() {
@@ -14,7 +15,33 @@ fn help_names_every_subcommand() {
     let text = Prof::new(&dir, "--help").run().ok().text();
     for name in SUBCOMMANDS {
         assert!(text.contains(name), "{name} is not in: {text}");
-        Prof::new(&dir, name).arg("--help").run().ok();
+        for help in ["-h", "--help"] {
+            let text = Prof::new(&dir, name).arg(help).run().ok().text();
+            assert!(text.contains("\nExamples:\n"), "prof {name} {help}: {text}");
+        }
+    }
+}
+
+/// Options without a heading are in the first part, before those of all headings.
+#[test]
+fn help_lists_each_option_under_its_heading() {
+    let dir = temp_dir();
+    let cases = [
+        ("record", "Heap (with -T heap or -T alloc):", "--leaks"),
+        ("record", "Output:", "--quiet"),
+        ("flame", "Symbols:", "--no-cache"),
+        ("flame", "Filters:", "--focus"),
+        ("flame", "Drawing:", "--inverted"),
+        ("flame", "Output:", "--folded"),
+        ("report", "Filters:", "--focus"),
+        ("threads", "Target:", "-a, --all-cpus"),
+    ];
+    for (command, heading, option) in cases {
+        let text = Prof::new(&dir, command).arg("-h").run().ok().text();
+        let mut parts = text.split("\n\n");
+        let part = parts.find(|part| part.starts_with(heading)).expect(heading);
+        assert!(part.contains(option), "{option} is not in: {part}");
+        assert_eq!(text.matches(&format!("\n{heading}\n")).count(), 1, "{text}");
     }
 }
 

@@ -36,7 +36,9 @@ fn names_are_written_as_wished() {
     assert!(none.contains("_ZN12_GLOBAL__N_111count_wordsImEE"), "{none}");
     let flame = Prof::new(&dir, "flame --folded --demangle short").run().ok().text();
     assert!(flame.contains(&format!(";{plain};")) && !flame.contains(&long), "{flame}");
-    Prof::new(&dir, "report --demangle tall").run().refused(2, &["--demangle", "none, short"]);
+    let tall = Prof::new(&dir, "report --demangle tall").run();
+    tall.refused(2, &["--demangle"]);
+    tall.says(&["none, short, templates, full"]);
     // Left as they are from the beginning.
     let mut raw = Prof::new(&dir, "record -F 999 --no-demangle");
     raw = raw.target(target("busy", Build::Cpp), "20");

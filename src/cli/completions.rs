@@ -6,17 +6,23 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_mangen::Man;
 
+use super::examples;
 use sys::printed;
 
 /// Arguments of `prof completions`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = examples::short("completions"),
+    after_long_help = examples::long("completions")
+)]
 pub struct CompletionArgs {
-    /// The shell to complete for
+    /// Shell to print completions for
     shell: clap_complete::Shell,
 }
 
 /// Arguments of `prof man`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::short("man"), after_long_help = examples::long("man"))]
 pub struct ManArgs {}
 
 /// Prints the completions of a shell.
@@ -93,7 +99,9 @@ mod tests {
             let start = page.find(&heading).unwrap_or_else(|| panic!("no {heading}"));
             let section = &page[start + heading.len()..];
             let section = &section[..section.find(".SS ").unwrap_or(section.len())];
-            for long in subcommand.get_arguments().filter_map(|a| a.get_long()) {
+            for long in
+                subcommand.get_arguments().filter(|a| !a.is_hide_set()).filter_map(|a| a.get_long())
+            {
                 assert!(section.contains(&format!("--{long}")), "{heading} --{long}");
                 options += 1;
             }

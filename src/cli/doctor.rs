@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use super::examples;
 use crate::sampler::permissions::{self, Check, MAIN_CHECK};
 use sys::printed;
 
 /// Arguments of `prof doctor`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit code 0 when your own processes can be recorded, else 1.")]
+#[command(after_help = examples::short("doctor"), after_long_help = examples::long("doctor"))]
 pub struct Args {
     /// Print the checks as JSON
     #[arg(long)]

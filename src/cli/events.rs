@@ -14,7 +14,7 @@ enum Given {
     Filter(String),
 }
 
-/// `-e` and `--filter`, in their order: a filter is for the event before it.
+/// `-e` and `--filter`, in their order: a filter applies to the event before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventArgs(Vec<Given>);
 
@@ -173,10 +173,15 @@ impl clap::Args for EventArgs {
                     .value_name("EVENT")
                     .action(ArgAction::Append)
                     .help_heading(heading)
-                    .help(
-                        "Events, as perf names them: cycles:u, page-faults, sched:sched_switch, \
-                         r01c2, ...; probes: probe:[FILE:]FUNCTION[+OFFSET][%return], \
-                         kprobe:FUNCTION, sdt:[FILE:]PROVIDER:NAME",
+                    .help("Record these events, such as cycles:u,page-faults (repeatable)")
+                    .long_help(
+                        "Record these events, separated by commas (repeatable)\n\n\
+                         - events by perf's names: cycles:u, page-faults, r01c2\n\
+                         - groups: '{cycles,instructions}'\n\
+                         - tracepoints: sched:sched_switch\n\
+                         - probes: probe:[FILE:]FUNCTION[+OFFSET][%return], kprobe:FUNCTION\n\
+                         - USDT markers: sdt:[FILE:]PROVIDER:NAME\n\n\
+                         'prof list' prints the events of this machine.",
                     ),
             )
             .arg(
@@ -185,9 +190,12 @@ impl clap::Args for EventArgs {
                     .value_name("CONDITION")
                     .action(ArgAction::Append)
                     .help_heading(heading)
-                    .help(
-                        "Of the tracepoint named last before it, only what meets this condition \
-                         on its fields: 'prev_prio < 100 && prev_comm ~ \"server*\"'",
+                    .help("Record only hits of the preceding tracepoint that meet CONDITION")
+                    .long_help(
+                        "Record only hits of the preceding tracepoint that meet CONDITION\n\n\
+                         CONDITION is an expression of the tracepoint's fields, for example \
+                         'prev_prio < 100 && prev_comm ~ \"server*\"'. Of several, all have to be \
+                         met.",
                     ),
             )
     }

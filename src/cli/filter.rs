@@ -1,5 +1,6 @@
 //! Arguments that select samples and frames, and the style of names.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use regex::Regex;
 
 use super::usage;
@@ -9,43 +10,54 @@ use symbols::refused;
 use sys::printed::Stderr;
 use view::Filter;
 
-/// Which samples and frames a view shows; the names are pprof's.
+/// The heading of these options in help.
+const HEADING: &str = "Filters";
+
+/// The samples and frames that a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]
 pub struct FilterArgs {
-    /// Sample type to show, such as cpu, samples or inuse_space [default: what the profile says,
-    /// else its last]
-    #[arg(long = "type", value_name = "TYPE", visible_alias = "sample_index")]
+    /// Sample type to show, such as cpu, samples or inuse_space
+    ///
+    /// The default is that of the profile, or its last. --sample_index is the same, as in pprof.
+    #[arg(long = "type", value_name = "TYPE", alias = "sample_index", help_heading = HEADING)]
     pub sample_type: Option<String>,
 
-    /// Only samples with a frame whose function, source file or binary matches
-    #[arg(long, value_name = "REGEX")]
+    /// Show only samples with a frame that matches
+    ///
+    /// A frame matches if its function, source file or binary contains a match of REGEX.
+    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
     pub focus: Option<String>,
 
-    /// No samples with a frame that matches
-    #[arg(long, value_name = "REGEX")]
+    /// Leave out samples with a frame that matches
+    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
     pub ignore: Option<String>,
 
-    /// Only frames that match; their callees' values become theirs
-    #[arg(long, value_name = "REGEX")]
+    /// Show only frames that match; values of others go to their callers
+    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
     pub show: Option<String>,
 
-    /// No frames that match; their values become their callers'
-    #[arg(long, value_name = "REGEX")]
+    /// Leave out frames that match; their values go to their callers
+    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
     pub hide: Option<String>,
 
-    /// Write C++ and Rust names as in the binary (none), without template arguments (short), with
-    /// them (templates), or with parameters, too (full) [default: as the file has them]
-    #[arg(long, value_name = "STYLE", value_parser = style)]
+    /// Style of C++ and Rust names [default: as in the profile]
+    #[arg(long, value_name = "STYLE", value_parser = style(), help_heading = HEADING)]
     pub demangle: Option<Style>,
 }
 
-fn style(word: &str) -> Result<Style, String> {
-    Ok(match word {
+fn style() -> impl TypedValueParser<Value = Style> {
+    let value = |name, help| PossibleValue::new(name).help(help);
+    let values = PossibleValuesParser::new([
+        value("none", "Mangled, as in the binary"),
+        value("short", "Without template arguments and parameters"),
+        value("templates", "With template arguments"),
+        value("full", "With template arguments and parameters"),
+    ]);
+    values.map(|name| match name.as_str() {
         "none" => Style::None,
         "short" => Style::Short,
         "templates" => Style::Templates,
-        "full" => Style::Full,
-        _ => return Err("use none, short, templates or full".to_string()),
+        _ => Style::Full,
     })
 }
 

@@ -10,7 +10,7 @@ use super::filter::FilterArgs;
 use super::output::Output;
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
-use super::usage;
+use super::{examples, usage};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{folded, summary, units};
@@ -18,73 +18,82 @@ use profile::{Profile, StrId};
 use sys::printed::{self, Stderr};
 use view::{Cut, Direction, Granularity, States, Tree, View};
 
+/// The heading of options for the drawing in help.
+const HEADING: &str = "Drawing";
+
 /// Arguments of `prof flame`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = super::EXIT_CODES)]
+#[command(after_help = examples::short("flame"), after_long_help = examples::long("flame"))]
 pub struct Args {
-    /// pprof files, gzipped or not; several are merged; - is standard input
+    /// pprof files; several are merged; - is standard input [default: profile.pb.gz]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// What to record now, instead of FILEs
+    /// The target, if one is recorded instead of reading FILEs
     #[command(flatten)]
     target: TargetArgs,
 
-    /// How names of what is recorded now are found
+    /// Symbolization of the recording
     #[command(flatten)]
     symbols: SymbolArgs,
 
-    /// What to draw, and how
+    /// Samples and drawing
     #[command(flatten)]
     draw: DrawArgs,
 
-    /// Say nothing but errors
-    #[arg(short, long)]
+    /// Print errors only
+    #[arg(short, long, help_heading = "Output")]
     quiet: bool,
 }
 
-/// What is drawn, and how.
+/// Arguments for the drawing.
 #[derive(Debug, clap::Args)]
 pub struct DrawArgs {
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Where to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Roots at the top (an icicle graph)
-    #[arg(long)]
+    /// Draw roots at the top (an icicle graph)
+    #[arg(long, help_heading = HEADING)]
     inverted: bool,
 
-    /// Turn the stacks round: leaves at the root, their callers on them
-    #[arg(long)]
+    /// Reverse stacks: leaves at the root, callers above callees
+    #[arg(long, help_heading = HEADING)]
     reverse: bool,
 
-    /// Large text above the graph
-    #[arg(long)]
+    /// Title above the graph [default: process, sample type and total]
+    #[arg(long, value_name = "TEXT", help_heading = HEADING)]
     title: Option<String>,
 
     /// Width in pixels [default: that of the window]
-    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000))]
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000),
+          help_heading = HEADING)]
     width: Option<u32>,
 
-    /// Leave out boxes narrower than so many percent of the whole
+    /// Leave out boxes narrower than PERCENT of the whole
     #[arg(long, value_name = "PERCENT", default_value = "0.05", value_parser = super::report::percent,
-          allow_negative_numbers = true)]
+          allow_negative_numbers = true, help_heading = HEADING)]
     min_width: f64,
 
-    /// What colours mean [default: language, or state for wall time]
-    #[arg(long, value_enum)]
+    /// Meaning of the colours [default: language, or state for wall time]
+    #[arg(long, value_enum, value_name = "SCHEME", help_heading = HEADING)]
     colors: Option<Scheme>,
 
-    /// Labels whose values become the lowest boxes, such as process, thread, pid, cgroup; none:
-    /// no labels [default: process, when there are several]
-    #[arg(long, value_name = "LABELS", value_delimiter = ',')]
+    /// Labels whose values form the lowest boxes, separated by commas, or none
+    ///
+    /// For example process, pid, thread, tid, cgroup or state. The default is process if there are
+    /// several, else none.
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', help_heading = HEADING)]
     root: Vec<String>,
 
-    /// Folded stacks as text instead of a drawing: `main;foo;bar 123`, with : for ; in names
-    #[arg(long)]
+    /// Write to FILE [default: standard output]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+
+    /// Write folded stacks as text instead of a drawing
+    ///
+    /// Each line is a stack from the root to the leaf and its value: main;foo;bar 123. A ';' in a
+    /// name becomes ':'.
+    #[arg(long, help_heading = "Output")]
     folded: bool,
 }
 

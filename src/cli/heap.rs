@@ -6,32 +6,37 @@ use super::target::Type;
 use super::usage;
 use crate::recorder::HeapSpec;
 
-/// As gperftools and Go have it.
+/// The heading of these options in help.
+const HEADING: &str = "Heap (with -T heap or -T alloc)";
+
+/// Mean bytes between samples, as in gperftools and Go.
 const INTERVAL: u64 = 512 << 10;
 
-/// How the heap is sampled.
+/// Arguments of heap profiles.
 #[derive(Debug, Default, Args)]
 pub struct HeapArgs {
-    /// For -T heap and alloc: sample an allocation about each so many bytes: 64K, 1M; 1 samples
-    /// each [default: 512K]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Events")]
+    /// Sample one allocation about every BYTES bytes [default: 512K]
+    ///
+    /// For example 64K or 1M; 1 samples every allocation.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = HEADING)]
     pub heap_interval: Option<u64>,
-    /// With -T heap or alloc: also what was in use when that was most
-    #[arg(long, help_heading = "Events")]
+    /// Also record the memory in use at its peak
+    #[arg(long, help_heading = HEADING)]
     pub peak: bool,
-    /// With -T heap or alloc: also what was freed before its thread allocated anything else
-    #[arg(long, help_heading = "Events")]
+    /// Also record memory that was freed before its thread allocated again
+    #[arg(long, help_heading = HEADING)]
     pub temporary: bool,
-    /// With -T heap or alloc: also what was never freed and could not be reached any more when its
-    /// process exited
-    #[arg(long, conflicts_with = "inject", help_heading = "Events")]
+    /// Also record leaks: memory not freed and no longer reachable at exit
+    #[arg(long, conflicts_with = "inject", help_heading = HEADING)]
     pub leaks: bool,
-    /// With -T heap or alloc: anonymous mappings count as allocations, too
-    #[arg(long, help_heading = "Events")]
+    /// Count anonymous mappings as allocations
+    #[arg(long, help_heading = HEADING)]
     pub heap_mmap: bool,
-    /// With -p and -T heap or alloc: put prof's library into the running process, whose allocations
-    /// are seen from then on; it stays there, without effect, when the recording ends
-    #[arg(long, requires = "pid", help_heading = "Events")]
+    /// With -p, load prof's library into the running process
+    ///
+    /// Its allocations are recorded from then on. The library stays loaded when the recording ends,
+    /// without effect.
+    #[arg(long, requires = "pid", help_heading = HEADING)]
     pub inject: bool,
 }
 

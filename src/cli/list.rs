@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::usage;
+use super::{examples, usage};
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
 use crate::sampler::probes::{Places, markers_of};
@@ -13,12 +13,19 @@ use sys::printed;
 
 /// Arguments of `prof list`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::short("list"), after_long_help = examples::long("list"))]
 pub struct Args {
-    /// Show only what these words name: a part of a name, a pattern ('sched:*wake*'), a kind
-    /// (hardware, cache, pmu, software, tracepoint, sdt, probe); or a binary, for its markers
-    #[arg(value_name = "SEARCH")]
+    /// Events to list: a part of a name, a pattern, a kind, or a binary [default: all]
+    #[arg(
+        value_name = "SEARCH",
+        long_help = "Events to list [default: all]\n\n\
+            - a part of a name: stalled\n\
+            - a pattern: 'sched:*wake*'\n\
+            - a kind: hardware, cache, pmu, software, tracepoint, sdt, probe\n\
+            - a path of a binary: its USDT markers"
+    )]
     search: Vec<String>,
-    /// The markers of this process's binaries, too
+    /// Also list the USDT markers of the binaries of these processes
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<i32>,
 }

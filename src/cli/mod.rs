@@ -1,8 +1,9 @@
-//! The command line: one file a subcommand, each `Args` and `run(Args) -> Result<ExitCode>`.
+//! The command line: one file for each subcommand, with `Args` and `run(Args) -> Result<ExitCode>`.
 
 mod completions;
 mod doctor;
 mod events;
+mod examples;
 mod filter;
 mod flame;
 mod heap;
@@ -27,16 +28,15 @@ use clap::{Parser, Subcommand};
 use sys::printed::{self, Stderr};
 use sys::{Error, ErrorKind};
 
-/// What `--help` says of them.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage. With a COMMAND: its own \
-(128 + N if signal N ended it), unless the recording failed; 126 if it cannot be executed, 127 if \
-it does not exist.";
-
-/// A profiler for Linux: shows where a running program spends its time.
+/// A profiler for Linux: records and shows where programs spend their time
+///
+/// It samples processes, commands, cgroups or the whole machine, unwinds stacks while recording,
+/// and writes pprof files. 'prof COMMAND --help' describes each command.
 #[derive(Debug, Parser)]
-#[command(name = "prof", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "prof", version, max_term_width = 100)]
+#[command(after_help = examples::short("prof"), after_long_help = examples::long("prof"))]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -44,19 +44,36 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sample a process, a command, a cgroup or the whole machine into a pprof file
+    /// Record a process, a command, a cgroup or the whole machine into a pprof file
+    ///
+    /// Stacks are unwound while recording. At the end, addresses are symbolized, and the profile is
+    /// written to profile.pb.gz, or to FILE with -o. Without -T and -e, CPU time is recorded.
     Record(Box<record::Args>),
-    /// Print where the time goes, from pprof files
+    /// Print profiles as tables, call trees or JSON
+    ///
+    /// Reads pprof files of prof and of other tools.
     Report(Box<report::Args>),
-    /// Draw a flame graph, from pprof files or of a target recorded now
+    /// Draw a flame graph of profiles, or of a target recorded now
+    ///
+    /// Without a target, profile.pb.gz or the FILEs are drawn. With a target, it is recorded as by
+    /// 'prof record', and the recording is drawn without writing a profile.
     Flame(Box<flame::Args>),
-    /// List the events of this machine, and the markers of programs
+    /// List events for -e: those of this machine, and USDT markers of programs
+    ///
+    /// Events that cannot be recorded are marked with '-', with the reason.
     List(list::Args),
-    /// Print what each thread does now, with its stack
+    /// Print the state and the stack of each thread
+    ///
+    /// Takes one snapshot, without stopping any thread. Threads with equal stacks and states are
+    /// printed as one group. As root, stacks include the kernel.
     Threads(threads::Args),
-    /// Give a recording made with --no-symbolize its names
+    /// Add symbols to a profile
+    ///
+    /// Looks up functions, source lines and inlined functions of addresses without a name, as
+    /// after 'prof record --no-symbolize'. Binaries are found by the paths in the profile and
+    /// checked by build ID; debug files also in /usr/lib/debug and in --symbol-path.
     Symbolize(symbolize::Args),
-    /// Say what this user can record on this machine, and how to unlock the rest
+    /// Check what this user can record on this machine, and how to unlock the rest
     Doctor(doctor::Args),
     /// Print shell completions
     Completions(completions::CompletionArgs),
@@ -66,7 +83,7 @@ pub enum Command {
 
 /// Parses the arguments, runs the command, prints an error as one line.
 ///
-/// Exit codes: see [`EXIT_CODES`].
+/// Exit codes: see [`examples::statuses`].
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -87,10 +104,10 @@ pub fn main() -> ExitCode {
     result.unwrap_or_else(|error| fail(&error))
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the requested help, or the error in the arguments.
 fn explain(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // The arguments are in it, which may come from elsewhere, and are one line's.
+        // It contains arguments, which may come from elsewhere: each is kept on one line.
         let mut text = error.render().to_string();
         for word in std::env::args_os().filter_map(|word| word.into_string().ok()) {
             if let Cow::Owned(clean) = printed::line(&word) {
@@ -107,12 +124,12 @@ fn explain(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// An error that chooses its own exit code.
+/// An error with an exit code.
 #[derive(Debug)]
 pub struct Exit {
     /// The code.
     pub code: u8,
-    /// The line that says what happened and what to do.
+    /// One line: what failed, and what to do.
     pub message: String,
 }
 
@@ -129,7 +146,7 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Exit { code: 2, message: message.into() }.into()
 }
 
-/// What to type behind a command so that it reads the profile `file`: nothing for the default.
+/// The argument that makes a command read the profile `file`: none for the default file.
 fn file_arg(file: &str) -> String {
     match file {
         report::DEFAULT_FILE => String::new(),

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
+use super::examples;
 use super::output::Output;
 use super::progress::Progress;
 use super::symbol_args::SymbolArgs;
@@ -19,13 +20,13 @@ use sys::printed::Stderr;
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = super::EXIT_CODES)]
+#[command(after_help = examples::short("record"), after_long_help = examples::long("record"))]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
-    /// Write the profile here; - is standard output
+    /// Write the profile to FILE; - is standard output
     #[arg(
         short,
         long,
@@ -34,14 +35,13 @@ pub struct Args {
         help_heading = "Output"
     )]
     output: PathBuf,
-    /// Leave addresses without names; 'prof symbolize FILE' completes them later
+    /// Do not symbolize; 'prof symbolize FILE' does it later
     #[arg(long, help_heading = "Output")]
     no_symbolize: bool,
-    /// List the events of this machine and the markers of -p PID, and record nothing: all, or what
-    /// SEARCH names (see prof list)
-    #[arg(long, value_name = "SEARCH", num_args = 0..=1, help_heading = "Events")]
+    /// List events instead of recording, as `prof list`
+    #[arg(long, value_name = "SEARCH", num_args = 0..=1, hide = true)]
     list: Option<Option<String>>,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::filter::FilterArgs;
-use super::{trust, usage};
+use super::{examples, trust, usage};
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
 use profile::Profile;
@@ -56,94 +56,112 @@ fn load_unchanged(files: &[PathBuf]) -> anyhow::Result<Profile> {
 
 /// Arguments of `prof report`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::short("report"), after_long_help = examples::long("report"))]
 pub struct Args {
-    /// pprof files, gzipped or not; several are merged; - is standard input
-    #[arg(value_name = "FILE", help_heading = None)]
+    /// pprof files; several are merged; - is standard input [default: profile.pb.gz]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The same as FILE
+    /// The same as FILE (as in perf)
     #[arg(short, long = "input", value_name = "FILE")]
     input: Vec<PathBuf>,
 
-    #[command(flatten)]
-    filter: FilterArgs,
+    /// Print a call tree; with 'caller', from functions to their callers
+    ///
+    /// ORDER is callee (the default, from callers to callees) or caller.
+    #[arg(
+        short = 'g',
+        long,
+        value_name = "ORDER",
+        num_args = 0..=1,
+        default_missing_value = "callee",
+        help_heading = "View"
+    )]
+    call_graph: Option<String>,
 
-    /// How rows are ordered (self, total, name) and what makes a row of its own: binary (dso),
-    /// symbol, line, process (comm), pid, thread, tid, cgroup, container, state, lock, kind (of
-    /// lock), device, rw (read or write), syscall, label:KEY
+    /// Print source lines instead of functions
+    #[arg(long, help_heading = "View")]
+    lines: bool,
+
+    /// Order and group rows by KEYS, separated by commas
     #[arg(
         short,
         long,
         value_name = "KEYS",
         value_delimiter = ',',
         value_parser = sort_key,
-        default_value = "self"
+        default_value = "self",
+        help_heading = "View",
+        long_help = "Order and group rows by KEYS, separated by commas\n\n\
+            - order: self, total, name\n\
+            - parts of stacks: binary (dso), symbol, line\n\
+            - labels: process (comm), pid, thread, tid, cgroup, container, state, lock, kind, \
+              device, rw, syscall, label:KEY for any other\n"
     )]
     sort: Vec<SortKey>,
 
-    /// Order by total; the same as --sort total
-    #[arg(long)]
+    /// Order by total, as --sort total
+    #[arg(long, help_heading = "View")]
     cum: bool,
 
-    /// Show totals, which include what a function calls [default]
-    #[arg(long, overrides_with = "no_children")]
+    /// Print totals, which include callees [default]
+    #[arg(long, overrides_with = "no_children", help_heading = "View")]
     children: bool,
 
-    /// Show only what functions spend themselves
-    #[arg(long, overrides_with = "children")]
+    /// Print self values only
+    #[arg(long, overrides_with = "children", help_heading = "View")]
     no_children: bool,
 
-    /// Most rows to show; 0: all [default: 30, of a call tree 200, with --json all]
-    #[arg(short, long, value_name = "N", value_parser = rows, allow_negative_numbers = true)]
-    nodecount: Option<usize>,
-
-    /// Leave out what is below so many percent [default: 0, of a call tree 0.5]
-    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
-    percent_limit: Option<f64>,
-
-    /// Call tree, from callers to callees; with `caller` from each function to its callers
-    #[arg(
-        short = 'g',
-        long,
-        value_name = "callee|caller",
-        num_args = 0..=1,
-        default_missing_value = "callee"
-    )]
-    call_graph: Option<String>,
-
-    /// Tell source lines apart
-    #[arg(long)]
-    lines: bool,
-
-    /// For each binary, how much of it has names, source lines and whole stacks, and what would
-    /// help
-    #[arg(long)]
-    coverage: bool,
-
-    /// How sure the shares are: samples, entropy, a 95 % interval for each of the top functions
-    #[arg(long, conflicts_with_all = ["coverage", "call_graph", "lines"])]
-    quality: bool,
-
-    /// A column with the quotient of two sample types, of what each row has itself [default: CPI,
-    /// cycles per instruction, if the profile has both]
-    #[arg(long, value_name = "TYPE/TYPE",
+    /// Add a column with the ratio of two sample types
+    ///
+    /// The ratio is that of the self values of each row. The default is CPI, cycles per
+    /// instruction, if the profile has both.
+    #[arg(long, value_name = "TYPE/TYPE", help_heading = "View",
           conflicts_with_all = ["coverage", "quality", "call_graph"])]
     ratio: Option<String>,
 
-    /// JSON with exact values
-    #[arg(long)]
+    /// Print the share with names, source lines and whole stacks, by binary
+    ///
+    /// Includes the reasons why some are missing, and the commands that help.
+    #[arg(long, help_heading = "View")]
+    coverage: bool,
+
+    /// Print a 95 % confidence interval for each of the top functions
+    ///
+    /// Includes the number of samples, the entropy of the profile, and the number of further samples
+    /// that halves the intervals.
+    #[arg(long, conflicts_with_all = ["coverage", "call_graph", "lines"], help_heading = "View")]
+    quality: bool,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// Print at most N rows; 0 prints all [default: 30, or 200 with -g]
+    ///
+    /// With --json, the default is all.
+    #[arg(short, long, value_name = "N", value_parser = rows, allow_negative_numbers = true,
+          help_heading = "Filters")]
+    nodecount: Option<usize>,
+
+    /// Leave out rows below PERCENT [default: 0, or 0.5 with -g]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true,
+          help_heading = "Filters")]
+    percent_limit: Option<f64>,
+
+    /// Print JSON, with exact values
+    #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Print first what the file says about itself: comments, mappings, time, period
-    #[arg(long)]
+    /// Print the metadata of the file first: comments, mappings, time, period
+    #[arg(long, help_heading = "Output")]
     header: bool,
 
-    /// Print nothing else
-    #[arg(long)]
+    /// Print the metadata of the file only
+    #[arg(long, help_heading = "Output")]
     header_only: bool,
 
-    /// Text (there is nothing else yet)
-    #[arg(long)]
+    /// Print text (the default)
+    #[arg(long, help_heading = "Output")]
     stdio: bool,
 }
 

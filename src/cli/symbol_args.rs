@@ -7,32 +7,38 @@ use super::progress::Bar;
 use symbols::debuginfod::{self, Debuginfod, Download, Environment};
 use symbols::{Cache, Options};
 
-/// Where names are looked for, and what they look like.
+/// The heading of these options in help.
+const HEADING: &str = "Symbols";
+
+/// Where to look up names, and how to write them.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Symbols")]
 pub struct SymbolArgs {
-    /// Look for binaries and their debug files in this folder, too (several times: in several):
-    /// under their whole path, by name, and in .build-id
-    #[arg(long, value_name = "DIR")]
+    /// Also look for binaries and debug files in DIR (repeatable)
+    ///
+    /// DIR is searched for the whole path of the binary, for its name, and in .build-id.
+    #[arg(long, value_name = "DIR", help_heading = HEADING)]
     symbol_path: Vec<PathBuf>,
 
-    /// Fetch debug files that are nowhere else from this debuginfod server; without URL, from
-    /// those that the environment names in DEBUGINFOD_URLS
-    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    /// Fetch missing debug files from a debuginfod server (repeatable)
+    ///
+    /// Without URL, the servers are those in the environment variable DEBUGINFOD_URLS.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "",
+          help_heading = HEADING)]
     debuginfod: Vec<String>,
 
-    /// Do not look for inlined functions
-    #[arg(long)]
+    /// Do not look up inlined functions
+    #[arg(long, help_heading = HEADING)]
     no_inlines: bool,
 
-    /// Leave C++ and Rust names as the binary has them
-    #[arg(long)]
+    /// Do not demangle C++ and Rust names
+    #[arg(long, help_heading = HEADING)]
     no_demangle: bool,
 
-    /// Neither use nor keep the names of earlier recordings. They lie in $XDG_CACHE_HOME/prof or
-    /// ~/.cache/prof and take 512 MiB at most, or what the environment says in PROF_CACHE_SIZE
-    /// (as 2G; 0: no cache)
-    #[arg(long)]
+    /// Neither read nor write the cache of names
+    ///
+    /// The cache is $XDG_CACHE_HOME/prof or ~/.cache/prof, with at most 512 MiB. The environment
+    /// variable PROF_CACHE_SIZE sets another limit, such as 2G; 0 disables the cache.
+    #[arg(long, help_heading = HEADING)]
     no_cache: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::examples;
 use super::naming::Named;
 use super::output::Output;
 use super::progress::Bar;
@@ -13,22 +14,20 @@ use sys::printed::Stderr;
 
 /// Arguments of `prof symbolize`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Binaries are found by the paths in the recording and checked by build id; \
-                        debug files also in /usr/lib/debug and the folders of --symbol-path."
-)]
+#[command(after_help = examples::short("symbolize"), after_long_help = examples::long("symbolize"))]
 pub struct Args {
-    /// The recording; - is standard input
-    #[arg(default_value = "profile.pb.gz")]
+    /// Profile to add symbols to; - is standard input
+    #[arg(value_name = "FILE", default_value = "profile.pb.gz")]
     file: PathBuf,
-    /// Write here instead of in place; - is standard output
-    #[arg(short, long, value_name = "FILE")]
+    /// Write to FILE instead of replacing the profile; - is standard output
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Look up again what has names already
-    #[arg(long)]
+    /// Look up again addresses that already have names
+    #[arg(long, help_heading = "Symbols")]
     force: bool,
-    /// Threads at most [default: one a CPU]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Use at most N threads [default: the number of CPUs]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
+          help_heading = "Symbols")]
     jobs: Option<u16>,
 
     #[command(flatten)]

@@ -29,10 +29,13 @@ const OFTEN: u64 = 999;
 /// Length of a recording without -d or a COMMAND.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
-/// What to sample and how.
+/// The target, the window, and the data to record.
 #[derive(Debug, Default, Args)]
 pub struct TargetArgs {
-    /// Sample these processes, with all their threads and what they start meanwhile
+    /// Record these processes: all threads, and children that they start
+    ///
+    /// Several PIDs are separated by commas. Children that were started earlier are recorded with
+    /// --tree.
     #[arg(
         short,
         long,
@@ -42,10 +45,12 @@ pub struct TargetArgs {
         help_heading = "Target"
     )]
     pub pid: Vec<i32>,
-    /// With -p: also the processes that the given ones have started before
+    /// With -p, also record the children that run already
     #[arg(long, requires = "pid", help_heading = "Target")]
     pub tree: bool,
-    /// Sample these threads alone
+    /// Record these threads only
+    ///
+    /// Several TIDs are separated by commas.
     #[arg(
         short,
         long,
@@ -55,107 +60,129 @@ pub struct TargetArgs {
         help_heading = "Target"
     )]
     pub tid: Vec<i32>,
-    /// Sample the whole machine
+    /// Record the whole machine
     #[arg(short, long, conflicts_with_all = ["pid", "tid", "cgroup"],
           help_heading = "Target")]
     pub all_cpus: bool,
-    /// Sample on these CPUs only, for example 0,2-5 (alone: everything that runs there)
+    /// Record on these CPUs only, for example 0,2-5
+    ///
+    /// Without another target, everything that runs on them is recorded.
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Target")]
     pub cpu: Option<String>,
-    /// Sample a cgroup (v2), by its path as in /proc/PID/cgroup
+    /// Record the processes of a cgroup (v2)
+    ///
+    /// CGROUP is a path as in /proc/PID/cgroup.
     #[arg(short = 'G', long, value_name = "CGROUP", conflicts_with_all = ["pid", "tid"],
           help_heading = "Target")]
     pub cgroup: Option<PathBuf>,
-    /// Start this command and sample it from its first instruction to its end
+    /// Leave out threads and processes that the target starts
+    #[arg(long, help_heading = "Target")]
+    pub no_inherit: bool,
+    /// Start this command and record it until it exits
     #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
     pub command: Vec<String>,
 
-    /// Sample so long: 500ms, 10s, 5m, 1h [default: 10s, or until the COMMAND ends]
+    /// Record for this long [default: 10s, or until COMMAND exits]
+    ///
+    /// TIME has a unit: 500ms, 10s, 5m, 1h. A number alone is seconds.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration,
           allow_hyphen_values = true, help_heading = "Window")]
     pub duration: Option<Duration>,
-    /// Wait so long before sampling begins; a number alone is milliseconds, as perf has it
+    /// Wait this long before recording; a number without a unit is milliseconds
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_delay,
           allow_hyphen_values = true, help_heading = "Window")]
     pub delay: Option<Duration>,
 
-    /// Samples a second and CPU, or 'max' for the kernel's limit; not a round number, which would
-    /// be in step with the target's timers; tracepoints are sampled each time instead, unless -c
-    /// is given [default: 99]
-    #[arg(short = 'F', long, value_name = "HZ", value_parser = parse_frequency,
-          conflicts_with = "count", allow_hyphen_values = true, help_heading = "Events")]
-    pub freq: Option<Rate>,
-    /// Sample each time that the event has happened so often
-    #[arg(short, long, value_name = "PERIOD", value_parser = parse_period,
-          allow_negative_numbers = true, help_heading = "Events")]
-    pub count: Option<u64>,
-    /// What else is sampled.
-    #[command(flatten)]
-    pub event: EventArgs,
-    /// Sample hardware events as precisely as the CPU can, as :P does with one: the instruction that
-    /// caused an event rather than one behind it
-    #[arg(long, help_heading = "Events")]
-    pub precise: bool,
-
-    /// What is recorded besides events, several separated by commas: cpu (CPU time), wall (where
-    /// the time of each thread goes, on and off CPUs), lock (waits for locks), io (requests to
-    /// block devices), syscalls (system calls), alloc (what a COMMAND allocates), heap (that, and
-    /// what is in use at the end) or threads (all threads with their stacks, and who starts them)
-    /// [default: cpu, if there is no -e]
+    /// Profile types, separated by commas [default: cpu, unless -e is given]
     #[arg(
         short = 'T',
         long = "profile",
         value_name = "TYPE",
         value_delimiter = ',',
-        help_heading = "Events"
+        help_heading = "Profile types"
     )]
     pub types: Vec<Type>,
-    /// Record only where threads wait: as -T wall, without what they run
-    #[arg(long, help_heading = "Events")]
+    /// Record off-CPU time only: -T wall without the running state
+    #[arg(long, help_heading = "Profile types")]
     pub off_cpu: bool,
-    /// With -T lock: also by where the lock was let go that others waited for (sample types
-    /// holder_contentions, holder_delay)
-    #[arg(long, help_heading = "Events")]
-    pub holders: bool,
-    /// Do not tell waits that are shorter than this by stack, only in sum: 1us, 5ms
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Events")]
+    /// Report waits shorter than TIME only as a total, without stacks: 1us, 5ms
+    ///
+    /// For -T wall and --off-cpu.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Profile types")]
     pub min_block: Option<Duration>,
-    /// For -T threads: look at all threads so often, spread over the time that is recorded
-    /// [default: once, at once if nothing else is recorded]
+    /// Also attribute each wait for a lock to the code that released it
+    ///
+    /// For -T lock. Adds the sample types holder_contentions and holder_delay.
+    #[arg(long, help_heading = "Profile types")]
+    pub holders: bool,
+    /// Take N snapshots of all threads, evenly spaced [default: 1]
+    ///
+    /// For -T threads. Without --snapshots and other types, the snapshot is taken immediately.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000),
-          help_heading = "Events")]
+          help_heading = "Profile types")]
     pub snapshots: Option<u32>,
+
+    /// Arguments for events.
+    #[command(flatten)]
+    pub event: EventArgs,
+    /// Take HZ samples per second and CPU [default: 99]
+    ///
+    /// 'max' is the kernel's limit. Avoid round numbers such as 100 and 1000: programs that work in step with the timer are then
+    /// always sampled at the same place. Tracepoints and probes are sampled at each hit, unless -c
+    /// is given.
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = parse_frequency,
+          conflicts_with = "count", allow_hyphen_values = true, help_heading = "Events")]
+    pub freq: Option<Rate>,
+    /// Take a sample every PERIOD events
+    #[arg(short, long, value_name = "PERIOD", value_parser = parse_period,
+          allow_negative_numbers = true, help_heading = "Events")]
+    pub count: Option<u64>,
+    /// Sample hardware events as precisely as the CPU can, as with :P
+    ///
+    /// Samples then have the address of the instruction that caused the event, not of a later one.
+    #[arg(long, help_heading = "Events")]
+    pub precise: bool,
+
+    /// Arguments for heap profiles.
     #[command(flatten)]
     pub heap: HeapArgs,
 
-    /// How stacks are taken: auto (DWARF, frame pointers where those reach further), fp,
-    /// dwarf[,BYTES] or none
-    #[arg(short = 'g', long, value_name = "HOW", value_parser = parse_stacks, num_args = 0..=1,
-          default_missing_value = "auto", help_heading = "Stacks")]
+    /// Unwinding of stacks: auto, fp, dwarf[,BYTES] or none [default: auto]
+    #[arg(
+        short = 'g',
+        long,
+        value_name = "METHOD",
+        value_parser = parse_stacks,
+        num_args = 0..=1,
+        default_missing_value = "auto",
+        help_heading = "Stacks",
+        long_help = "Unwinding of stacks [default: auto]\n\n\
+            - auto: DWARF call frame information; frame pointers where they reach further\n\
+            - dwarf: DWARF call frame information only, on a copy of at most BYTES of each stack\n\
+            - fp: frame pointers only\n\
+            - none: no stacks"
+    )]
     pub call_graph: Option<StacksArg>,
-    /// Leave out threads and processes that the target starts meanwhile
-    #[arg(long, help_heading = "Target")]
-    pub no_inherit: bool,
 }
 
 /// A profile type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Type {
-    /// CPU time.
+    /// CPU time
     Cpu,
-    /// Where the time of each thread goes.
+    /// Time of each thread on and off the CPU, by state
     Wall,
-    /// Waits for locks.
+    /// Contention: waits for locks, their number and delay
     Lock,
-    /// Requests to block devices.
+    /// Requests to block devices: number, latency, bytes
     Io,
-    /// System calls.
+    /// System calls: number and time
     Syscalls,
-    /// What is allocated, and what of it is in use at the end.
+    /// Allocations, and the memory in use at the end
     Heap,
-    /// What is allocated.
+    /// Allocations
     Alloc,
-    /// All threads, with their stacks, and who starts them.
+    /// All threads with their stacks, and where threads are created
     Threads,
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::output::Output;
 use super::progress::Progress;
 use super::symbol_args::SymbolArgs;
-use super::{record, usage};
+use super::{examples, record, usage};
 use crate::recorder::{self, Interrupts};
 use crate::report::threads;
 use crate::sampler::{self, Target};
@@ -16,31 +16,52 @@ use view::{Filter, Granularity, View};
 
 /// Arguments of `prof threads`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::short("threads"), after_long_help = examples::long("threads"))]
 pub struct Args {
-    /// Show the threads of these processes
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
+    /// Print the threads of these processes
+    ///
+    /// Several PIDs are separated by commas.
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        help_heading = "Target"
+    )]
     pid: Vec<i32>,
-    /// With -p: also those of the processes that they have started
-    #[arg(long, requires = "pid")]
+    /// With -p, also print the threads of the children
+    #[arg(long, requires = "pid", help_heading = "Target")]
     tree: bool,
-    /// Show these threads alone
+    /// Print these threads only
+    ///
+    /// Several TIDs are separated by commas.
     #[arg(
         short,
         long,
         value_name = "TID",
         value_delimiter = ',',
         allow_negative_numbers = true,
-        conflicts_with = "pid"
+        conflicts_with = "pid",
+        help_heading = "Target"
     )]
     tid: Vec<i32>,
-    /// Show all threads of the machine
-    #[arg(short, long, conflicts_with_all = ["pid", "tid"])]
-    all: bool,
-    /// Show each thread for itself, in the order of their numbers
-    #[arg(long)]
+    /// Print the threads of the whole machine
+    #[arg(
+        short,
+        long,
+        alias = "all",
+        conflicts_with_all = ["pid", "tid"],
+        help_heading = "Target"
+    )]
+    all_cpus: bool,
+    /// Print each thread by itself, in the order of their TIDs
+    #[arg(long, help_heading = "Output")]
     each: bool,
-    /// Write a profile here instead (sample type threads/count); - is standard output
-    #[arg(short, long, value_name = "FILE")]
+    /// Write a profile to FILE instead; - is standard output
+    ///
+    /// Its sample type is threads, in counts.
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]
     symbols: SymbolArgs,
@@ -82,7 +103,7 @@ impl Args {
         if self.tree && self.pid.is_empty() {
             return Err(usage("--tree needs -p PID"));
         }
-        if self.all {
+        if self.all_cpus {
             return Ok(Target::Everything);
         }
         if self.pid.is_empty() {

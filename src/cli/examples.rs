@@ -1,0 +1,232 @@
+//! Examples and exit status: sections at the end of each help and of each man page.
+
+use clap::builder::{StyledStr, Styles};
+
+/// A command line and its effect.
+#[derive(Debug)]
+pub struct Example {
+    /// As it is typed.
+    pub command: &'static str,
+    /// What it does, in one line.
+    pub effect: &'static str,
+}
+
+const fn example(command: &'static str, effect: &'static str) -> Example {
+    Example { command, effect }
+}
+
+/// Examples of prof as a whole.
+pub const PROF: &[Example] = &[
+    example("prof record -- make test", "Record the CPU time of a command and its children"),
+    example("prof record -p 1234 -d 5s", "Record a process for 5 seconds"),
+    example("prof report", "Print the functions of profile.pb.gz by CPU time"),
+    example("sudo prof flame -a -d 5s > out.svg", "Draw a flame graph of the whole machine"),
+    example("prof doctor", "Check what this user can record on this machine"),
+];
+
+/// Examples of `prof record`.
+pub const RECORD: &[Example] = &[
+    example("prof record -- make test", "Record a command and its children until it exits"),
+    example("prof record -p 1234 -d 5s", "Record a process for 5 seconds"),
+    example(
+        "prof record -T wall -p 1234 -o wall.pb.gz",
+        "Record time on and off the CPU, into another file",
+    ),
+    example(
+        "prof record -T heap --leaks --heap-interval 1 -- perl -e 1",
+        "Record every allocation, memory in use at the end, and leaks",
+    ),
+    example(
+        "sudo prof record -a -e sched:sched_switch -d 1s",
+        "Record a tracepoint on the whole machine",
+    ),
+];
+
+/// Examples of `prof report`.
+pub const REPORT: &[Example] = &[
+    example("prof report", "Print the functions of profile.pb.gz by self time"),
+    example("prof report --cum -n 10", "Print the 10 functions with the largest totals"),
+    example(
+        "prof report -g caller --focus malloc",
+        "Print the callers of functions, in samples that contain malloc",
+    ),
+    example("prof report --sort process,thread", "Print a row for each thread"),
+    example("prof report --coverage", "Print which binaries lack names, and the remedy"),
+];
+
+/// Examples of `prof flame`.
+pub const FLAME: &[Example] = &[
+    example("prof flame > out.svg", "Draw profile.pb.gz; open out.svg in a browser"),
+    example("prof flame -p 1234 -d 5s > out.svg", "Record a process for 5 seconds and draw it"),
+    example(
+        "prof flame -T wall -o out.svg -- make test",
+        "Record a command and draw its time on and off the CPU",
+    ),
+    example("prof flame --root thread > out.svg", "Draw the stacks of each thread separately"),
+    example("prof flame --folded > out.folded", "Write folded stacks for other tools"),
+];
+
+/// Examples of `prof list`.
+pub const LIST: &[Example] = &[
+    example("prof list", "List all events of this machine"),
+    example("prof list hardware cache", "List events of two kinds"),
+    example("prof list 'sched:*wak*'", "List tracepoints by a pattern"),
+    example("prof list /usr/bin/python3", "List the USDT markers of a program"),
+];
+
+/// Examples of `prof threads`.
+pub const THREADS: &[Example] = &[
+    example("prof threads -p 1234", "Print the threads of a process, grouped by stack"),
+    example("prof threads -p 1234 --each", "Print each thread by itself"),
+    example("sudo prof threads -a", "Print all threads, with their stacks in the kernel"),
+];
+
+/// Examples of `prof symbolize`.
+pub const SYMBOLIZE: &[Example] = &[
+    example("prof symbolize", "Add symbols to profile.pb.gz"),
+    example(
+        "prof symbolize --force --symbol-path build",
+        "Look up all names again, also in the binaries in build",
+    ),
+    example(
+        "prof symbolize in.pb.gz -o out.pb.gz --debuginfod",
+        "Fetch debug files from the servers in DEBUGINFOD_URLS",
+    ),
+];
+
+/// Examples of `prof doctor`.
+pub const DOCTOR: &[Example] = &[
+    example("prof doctor", "Print a table of checks, with the commands that help"),
+    example("sudo prof doctor", "The same for root"),
+    example("prof doctor --json", "Print the checks as JSON"),
+];
+
+/// Examples of `prof completions`.
+pub const COMPLETIONS: &[Example] = &[
+    example("source <(prof completions bash)", "Complete in this bash"),
+    example(
+        "prof completions fish > ~/.config/fish/completions/prof.fish",
+        "Complete in each fish from now on",
+    ),
+];
+
+/// Examples of `prof man`.
+pub const MAN: &[Example] = &[
+    example("prof man | man -l -", "Read prof(1)"),
+    example("prof man > prof.1", "Write prof(1) into a file"),
+];
+
+/// An exit status and its meaning.
+pub type Status = (&'static str, &'static str);
+
+/// Of all subcommands but `prof doctor`.
+pub const STATUS: &[Status] =
+    &[("0", "Success."), ("1", "Failure, with one line on standard error."), ("2", "Wrong usage.")];
+
+/// Of `prof doctor`.
+pub const DOCTOR_STATUS: &[Status] = &[
+    ("0", "This user can record its own processes."),
+    ("1", "It cannot, or the checks failed."),
+    ("2", "Wrong usage."),
+];
+
+/// In addition to [`STATUS`], of subcommands that run a COMMAND.
+pub const COMMAND_STATUS: &[Status] =
+    &[("126", "COMMAND cannot be executed."), ("127", "COMMAND does not exist.")];
+
+/// The exit status with a COMMAND.
+pub const COMMAND_NOTE: &str = "With a COMMAND, prof exits with its exit status (128 + N if signal \
+N ended it) unless the recording failed, and with 0 if COMMAND still runs at the end of the \
+recording.";
+
+/// The exit statuses of a subcommand, and whether it runs a COMMAND.
+pub fn statuses(subcommand: &str) -> (Vec<Status>, bool) {
+    match subcommand {
+        "prof" | "record" | "flame" => ([STATUS, COMMAND_STATUS].concat(), true),
+        "doctor" => (DOCTOR_STATUS.to_vec(), false),
+        _ => (STATUS.to_vec(), false),
+    }
+}
+
+/// The examples of a subcommand, or of prof.
+pub fn examples(subcommand: &str) -> &'static [Example] {
+    match subcommand {
+        "prof" => PROF,
+        "record" => RECORD,
+        "report" => REPORT,
+        "flame" => FLAME,
+        "list" => LIST,
+        "threads" => THREADS,
+        "symbolize" => SYMBOLIZE,
+        "doctor" => DOCTOR,
+        "completions" => COMPLETIONS,
+        "man" => MAN,
+        _ => &[],
+    }
+}
+
+/// The end of `-h`: examples.
+pub fn short(subcommand: &str) -> StyledStr {
+    let mut text = heading("Examples");
+    for Example { command, effect } in examples(subcommand) {
+        text += &format!("\n  {command}\n          {effect}");
+    }
+    text.into()
+}
+
+/// The end of `--help`: examples and exit status.
+pub fn long(subcommand: &str) -> StyledStr {
+    let mut text = short(subcommand).ansi().to_string();
+    text += "\n\n";
+    text += &heading("Exit status");
+    let (statuses, runs_command) = statuses(subcommand);
+    for (code, meaning) in statuses {
+        text += &format!("\n  {code:3}  {meaning}");
+    }
+    if runs_command {
+        text += &format!("\n\n{COMMAND_NOTE}");
+    }
+    text.into()
+}
+
+/// A heading as clap writes its own.
+fn heading(text: &str) -> String {
+    let styles = Styles::styled();
+    let style = styles.get_header();
+    format!("{style}{text}:{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::super::Cli;
+    use super::*;
+
+    /// The words of a command line that begins with prof, up to a pipe or redirection.
+    fn words(line: &str) -> Vec<String> {
+        let words = line.split_whitespace().skip_while(|&word| word != "prof");
+        let own = words.take_while(|&word| word != ">" && word != "|");
+        own.map(|word| word.trim_matches('\'').to_owned()).collect()
+    }
+
+    #[test]
+    fn each_example_is_a_valid_command_line_of_its_subcommand() {
+        let cli = Cli::command();
+        let names = cli.get_subcommands().map(|c| c.get_name());
+        for name in names.chain(["prof"]) {
+            let examples = examples(name);
+            assert!((2..=5).contains(&examples.len()), "{name}: {} examples", examples.len());
+            for Example { command, effect } in examples {
+                if command.starts_with("source") {
+                    continue;
+                }
+                let words = words(command);
+                assert!(name == "prof" || words[1] == name, "{command}");
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+                assert!(effect.len() <= 70 && !effect.ends_with('.'), "{effect}");
+            }
+        }
+    }
+}
