@@ -136,22 +136,30 @@ fn fish_parses_its_completions() {
 }
 
 #[test]
-fn the_man_page_renders_without_a_warning() {
+fn man_pages_render_without_a_warning() {
     if !needs(&["groff"]) {
         return;
     }
     let dir = temp_dir();
-    let page = Prof::new(&dir, "man").run().ok().text();
-    let path = dir.path().join("prof.1");
-    std::fs::write(&path, page).unwrap();
-    let mut groff = Command::new("groff");
-    groff.args(["-man", "-Tutf8", "-ww"]).arg(&path).stdin(Stdio::null());
-    let out = common::run::run(groff).ok();
-    assert!(out.stderr.is_empty(), "{}", out.stderr);
-    let text = out.text();
-    for name in SUBCOMMANDS {
-        assert!(text.contains(name), "{name} is not in the man page: {text}");
+    Prof::new(&dir, "man --output-dir pages/man1").run().ok();
+    let pages = dir.path().join("pages/man1");
+    assert_eq!(pages.read_dir().unwrap().count(), 1 + SUBCOMMANDS.len());
+    let names = SUBCOMMANDS.iter().map(|name| (format!("prof-{name}"), format!("man {name}")));
+    for (name, args) in names.chain([("prof".to_owned(), "man".to_owned())]) {
+        let path = pages.join(format!("{name}.1"));
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(page.is_ascii(), "{name}: {page}");
+        assert_eq!(Prof::new(&dir, &args).run().ok().text(), page, "prof {args}");
+        let mut groff = Command::new("groff");
+        groff.args(["-man", "-Tutf8", "-ww"]).arg(&path).stdin(Stdio::null());
+        let out = common::run::run(groff).ok();
+        assert!(out.stderr.is_empty(), "{name}: {}", out.stderr);
+        let page = page.replace("\\-", "-");
+        for other in SUBCOMMANDS {
+            assert!(page.contains(&format!("prof-{other}")), "{other} is not in {name}(1): {page}");
+        }
     }
+    Prof::new(&dir, "man nosuch").run().refused(2, &["no command 'nosuch'"]);
 }
 
 #[test]
@@ -189,7 +197,7 @@ fn exit_codes_are_documented() {
         assert!(words.contains("128 + N if signal N ended it"), "prof {args}: {text}");
     }
     let page = Prof::new(&dir, "man").run().ok().text();
-    for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES"] {
+    for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"] {
         assert!(page.contains(section), "{section} is not in the man page");
     }
 }

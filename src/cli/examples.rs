@@ -113,7 +113,8 @@ pub const COMPLETIONS: &[Example] = &[
 /// Examples of `prof man`.
 pub const MAN: &[Example] = &[
     example("prof man | man -l -", "Read prof(1)"),
-    example("prof man > prof.1", "Write prof(1) into a file"),
+    example("prof man record | man -l -", "Read prof-record(1)"),
+    example("prof man --output-dir ~/.local/share/man/man1", "Install all pages for 'man prof'"),
 ];
 
 /// An exit status and its meaning.

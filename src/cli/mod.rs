@@ -77,7 +77,9 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Print shell completions
     Completions(completions::CompletionArgs),
-    /// Print the man page
+    /// Print man pages
+    ///
+    /// Without NAME, prints prof(1), which describes all commands.
     Man(completions::ManArgs),
 }
 
