@@ -26,7 +26,7 @@ pub struct Args {
     )]
     search: Vec<String>,
     /// Also list the USDT markers of the binaries of these processes
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
     pid: Vec<i32>,
 }
 

@@ -196,7 +196,49 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::shell_word;
+    use clap::CommandFactory;
+
+    use super::{Cli, shell_word};
+
+    /// The compiler checks neither headings nor the length of lines.
+    #[test]
+    fn each_option_of_long_helps_has_a_heading_and_one_line() {
+        let cli = Cli::command();
+        for command in cli.get_subcommands() {
+            let options = command.get_arguments().filter(|a| !a.is_positional());
+            for option in options.filter(|a| !a.is_hide_set()) {
+                let name = format!("{} --{}", command.get_name(), option.get_id());
+                let line = option.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!((10..=80).contains(&line.len()), "{name}: {line}");
+                assert!(!line.contains('\n') && !line.ends_with('.'), "{name}: {line}");
+                let long = command.get_arguments().count() > 8;
+                let heading = option.get_help_heading();
+                assert!(!long || heading.is_some() || option.get_id() == "input", "{name}");
+            }
+        }
+    }
+
+    /// As `record`, `flame`, `threads` and others have them.
+    #[test]
+    fn options_of_the_same_name_have_the_same_letter() {
+        let cli = Cli::command();
+        let mut letters = std::collections::HashMap::new();
+        for command in cli.get_subcommands() {
+            for option in command.get_arguments() {
+                if let Some(long) = option.get_long() {
+                    let (of, letter) =
+                        *letters.entry(long).or_insert((command.get_name(), option.get_short()));
+                    assert_eq!(
+                        letter,
+                        option.get_short(),
+                        "--{long} of {}, {of}",
+                        command.get_name()
+                    );
+                }
+            }
+        }
+        assert_eq!(letters.get("all-cpus").map(|(_, letter)| *letter), Some(Some('a')));
+    }
 
     #[test]
     fn words_are_quoted_for_a_shell() {
