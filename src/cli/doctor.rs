@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_each_and_the_command_below() {
+    fn each_check_is_a_row_with_its_command_below() {
         let check = |name, ok, unlock: Option<&str>| Check {
             name,
             ok,

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn tips_lead_to_what_works() {
+    fn tips_are_valid_command_lines() {
         let tip = |words: &[&str], at| {
             with_dashes(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>(), at)
         };

@@ -53,10 +53,10 @@ pub fn name(
         let options = Options { files, run_time, changed, stop: stop.clone(), ..names };
         let bar = progress.symbols();
         let look_up = move |profile: &mut Profile| {
-            Named::look_up(profile, &options, &|done, all| bar.set(done, all))
+            LookupResult::look_up(profile, &options, &|done, all| bar.set(done, all))
         };
         let found = match in_background(profile, look_up, &stop) {
-            Ended::Done(with_names, found) => {
+            LookupEnd::Done(with_names, found) => {
                 profile = *with_names;
                 Some(found)
             }
@@ -64,7 +64,7 @@ pub fn name(
                 // The thread may still use their descriptors.
                 std::mem::forget(images);
                 profile = pprof::read(bytes.as_slice())?;
-                if matches!(ended, Ended::Failed) {
+                if matches!(ended, LookupEnd::Failed) {
                     diagnostics.notes.push("the look-up of names failed: this is a bug".to_owned());
                 }
                 None
@@ -122,29 +122,29 @@ fn keep(
 
 /// The result of a lookup.
 #[derive(Default)]
-pub struct Named {
+pub struct LookupResult {
     /// Names, and the reasons for missing ones.
     pub outcome: Outcome,
     /// Waits for locks, recognized by the functions that wait.
     pub waits: LockWaits,
 }
 
-impl Named {
+impl LookupResult {
     /// Looks up the names of `profile`, and classifies its waits by them.
     pub fn look_up(
         profile: &mut Profile,
         options: &Options,
         progress: &(dyn Fn(usize, usize) + Sync),
-    ) -> Named {
+    ) -> LookupResult {
         let outcome = symbols::symbolize(profile, options, progress);
-        Named { outcome, waits: locks::classify(profile) }
+        LookupResult { outcome, waits: locks::classify(profile) }
     }
 }
 
 /// The end of a lookup.
-enum Ended {
+enum LookupEnd {
     /// With these names.
-    Done(Box<Profile>, Named),
+    Done(Box<Profile>, LookupResult),
     /// It did not end in time after an interrupt.
     Abandoned,
     /// In a panic.
@@ -155,9 +155,9 @@ enum Ended {
 /// then abandoned.
 fn in_background(
     mut profile: Profile,
-    look_up: impl FnOnce(&mut Profile) -> Named + Send + 'static,
+    look_up: impl FnOnce(&mut Profile) -> LookupResult + Send + 'static,
     stop: &AtomicBool,
-) -> Ended {
+) -> LookupEnd {
     let (sender, answer) = mpsc::channel();
     let work = move || {
         let found = look_up(&mut profile);
@@ -165,19 +165,19 @@ fn in_background(
         let _ = sender.send((profile, found));
     };
     if std::thread::Builder::new().name("names".to_owned()).spawn(work).is_err() {
-        return Ended::Failed;
+        return LookupEnd::Failed;
     }
     let mut stopped: Option<Instant> = None;
     loop {
         match answer.recv_timeout(CHECK_INTERVAL) {
-            Ok((profile, found)) => return Ended::Done(Box::new(profile), found),
-            Err(RecvTimeoutError::Disconnected) => return Ended::Failed,
+            Ok((profile, found)) => return LookupEnd::Done(Box::new(profile), found),
+            Err(RecvTimeoutError::Disconnected) => return LookupEnd::Failed,
             Err(RecvTimeoutError::Timeout) => {}
         }
         if stop.load(Ordering::SeqCst)
             && stopped.get_or_insert_with(Instant::now).elapsed() >= GRACE
         {
-            return Ended::Abandoned;
+            return LookupEnd::Abandoned;
         }
     }
 }
@@ -194,9 +194,9 @@ fn interrupted(file: Option<PathBuf>) -> String {
 }
 
 /// Adds the result of a lookup to the figures.
-fn add_outcome(found: Option<Named>, profile: &Profile, diagnostics: &mut Diagnostics) {
+fn add_outcome(found: Option<LookupResult>, profile: &Profile, diagnostics: &mut Diagnostics) {
     diagnostics.unsymbolized = symbols::unsymbolized(profile);
-    let Some(Named { outcome, waits }) = found else { return };
+    let Some(LookupResult { outcome, waits }) = found else { return };
     let all = symbols::counted(profile);
     let hint = record::run_time_code(profile, all);
     let why = record::reasons(&outcome, diagnostics, all, hint.is_some());
@@ -221,9 +221,9 @@ mod tests {
         let stop = AtomicBool::new(true);
         let look_up = move |_: &mut Profile| {
             let _ = never.recv();
-            Named::default()
+            LookupResult::default()
         };
-        assert!(matches!(in_background(profile(), look_up, &stop), Ended::Abandoned));
+        assert!(matches!(in_background(profile(), look_up, &stop), LookupEnd::Abandoned));
         drop(hang);
     }
 
@@ -231,22 +231,22 @@ mod tests {
     fn a_lookup_that_panics_loses_nothing_but_names() {
         let look_up = |_: &mut Profile| panic!("a look-up that panics: this is a test");
         let stop = AtomicBool::new(false);
-        assert!(matches!(in_background(profile(), look_up, &stop), Ended::Failed));
+        assert!(matches!(in_background(profile(), look_up, &stop), LookupEnd::Failed));
     }
 
     #[test]
     fn names_that_were_found_in_time_are_taken() {
         let look_up = |profile: &mut Profile| {
             profile.strings.intern("found");
-            Named::default()
+            LookupResult::default()
         };
         let ended = in_background(profile(), look_up, &AtomicBool::new(true));
-        let Ended::Done(profile, _) = ended else { panic!("it ended") };
+        let LookupEnd::Done(profile, _) = ended else { panic!("it ended") };
         assert!(profile.strings.find("found").is_some());
     }
 
     #[test]
-    fn what_is_kept_reads_as_the_recording_without_names() {
+    fn the_kept_file_is_the_recording_without_names() {
         let mut recorded = profile();
         let diagnostics = Diagnostics { samples: 7, lost: 3, ..Diagnostics::default() };
         let bytes = without_names(&mut recorded, &diagnostics).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::examples;
-use super::naming::Named;
+use super::naming::LookupResult;
 use super::output::Output;
 use super::progress::Bar;
 use super::symbol_args::SymbolArgs;
@@ -44,7 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         options.jobs = jobs.into();
     }
     let bar = Bar::new(BAR, true);
-    let named = Named::look_up(&mut profile, &options, &|done, total| bar.set(done, total));
+    let named = LookupResult::look_up(&mut profile, &options, &|done, total| bar.set(done, total));
     bar.finish();
     let shares = symbols::unsymbolized(&profile);
     set_unsymbolized(&mut profile, &shares, &named.outcome.reasons());
@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub const BAR: &str = "symbolizing {wide_bar} {pos}/{len}";
 
 /// The number of names found, and for each binary the number of missing ones, with the reason.
-fn summary(named: &Named) -> Vec<String> {
+fn summary(named: &LookupResult) -> Vec<String> {
     let outcome = &named.outcome;
     if outcome.asked() == 0 {
         return vec!["nothing to do: all addresses have names".into()];
@@ -124,12 +124,12 @@ mod tests {
             troubles: vec!["http://x: timed out".into()],
         };
         assert_eq!(
-            summary(&Named { outcome, ..Named::default() }).join("\n"),
+            summary(&LookupResult { outcome, ..LookupResult::default() }).join("\n"),
             "5 of 10 addresses have names now, 5 of them with source lines\n  \
              /bin/gone: 4 of 4 without a name: the file is not there\n  \
              http://x: timed out\n  \
              1 address belongs to no binary"
         );
-        assert!(summary(&Named::default())[0].starts_with("nothing to do"));
+        assert!(summary(&LookupResult::default())[0].starts_with("nothing to do"));
     }
 }

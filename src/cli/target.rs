@@ -15,16 +15,16 @@ use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, Stacks, Target};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
 
-/// Bytes of stack copied with a sample above [`OFTEN`]; below, as much as the kernel gives. It
+/// Limit of the stack copy of a sample above [`HIGH_RATE`]; below, the limit is the kernel's. It
 /// copies no more than there is, so only deep stacks cost more.
-const DUMP_OFTEN: u32 = 32 << 10;
+const DUMP_AT_HIGH_RATE: u32 = 32 << 10;
 
 /// The same with each event of a kind that can happen 100,000 times a second: a ring then holds a
 /// thousand.
 const DUMP_EACH_TIME: u32 = 8 << 10;
 
-/// Samples a second above which a ring buffer holds too few of the largest copies.
-const OFTEN: u64 = 999;
+/// Samples per second above which a ring buffer holds too few of the largest copies.
+const HIGH_RATE: u64 = 999;
 
 /// Length of a recording without -d or a COMMAND.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -283,8 +283,8 @@ impl TargetArgs {
             (None, Some(rate)) => rate,
             (None, None) => Rate::Frequency(99),
         };
-        let seldom = matches!(rate, Rate::Frequency(hz) if hz <= OFTEN);
-        let dump = if seldom { MAX_DUMP } else { DUMP_OFTEN };
+        let low_rate = matches!(rate, Rate::Frequency(hz) if hz <= HIGH_RATE);
+        let dump = if low_rate { MAX_DUMP } else { DUMP_AT_HIGH_RATE };
         let stacks = match self.call_graph.unwrap_or(StacksArg::Auto) {
             StacksArg::Auto => Stacks::Auto { dump },
             StacksArg::Dwarf(bytes) => Stacks::Dwarf { dump: bytes.unwrap_or(dump) },
@@ -310,14 +310,14 @@ impl TargetArgs {
         if self.precise && !cycles && !events.iter().any(hardware) {
             return Err(usage("--precise applies to hardware events, and none is recorded"));
         }
-        let usual = match self.types.as_slice() {
+        let default = match self.types.as_slice() {
             // A single snapshot.
             [Type::Threads] if self.event.is_empty() && self.snapshots.is_none() => Duration::ZERO,
             _ => DEFAULT_DURATION,
         };
         let window = Window {
             delay: self.delay.unwrap_or_default(),
-            duration: self.duration()?.or(endless.then_some(usual)),
+            duration: self.duration()?.or(endless.then_some(default)),
         };
         if self.snapshots.is_some() && window.duration.is_none() {
             return Err(usage("--snapshots needs the length of the recording: add -d TIME"));

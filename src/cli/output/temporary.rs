@@ -32,17 +32,17 @@ const MOST_ENTRIES: usize = 4096;
 #[derive(Debug)]
 pub struct Temporary {
     file: File,
-    named: Option<Named>,
+    named: Option<TemporaryName>,
 }
 
 /// A name that is removed when dropped.
 #[derive(Debug)]
-struct Named {
+struct TemporaryName {
     directory: OwnedFd,
     name: String,
 }
 
-impl Drop for Named {
+impl Drop for TemporaryName {
     fn drop(&mut self) {
         // It may have been renamed.
         let _ = unix::unlinkat(&self.directory, self.name.as_str(), AtFlags::empty());
@@ -72,7 +72,7 @@ impl Temporary {
         let (file, name) = with_free_name(|name| unix::openat(directory, name, flags, mode))?;
         // Without locks, its age alone protects it.
         let _ = unix::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        let named = Named { directory: directory.try_clone()?, name };
+        let named = TemporaryName { directory: directory.try_clone()?, name };
         Ok(Temporary { file: file.into(), named: Some(named) })
     }
 
@@ -109,7 +109,7 @@ impl Temporary {
                 // For the moment until it is renamed.
                 let _ = unix::flock(&self.file, FlockOperation::NonBlockingLockExclusive);
                 let ((), name) = with_free_name(|name| link(OsStr::new(name)))?;
-                Named { directory: directory.try_clone()?, name }
+                TemporaryName { directory: directory.try_clone()?, name }
             }
         };
         Ok(unix::renameat(&named.directory, named.name.as_str(), directory, name)?)

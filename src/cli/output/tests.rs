@@ -22,7 +22,7 @@ fn error(path: &Path) -> String {
 }
 
 #[test]
-fn the_old_file_stays_until_the_new_one_is_whole() {
+fn the_old_file_stays_until_the_new_one_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.pb.gz");
     fs::write(&path, "old").unwrap();
@@ -58,7 +58,7 @@ fn only_the_user_may_read_a_new_profile() {
 }
 
 #[test]
-fn what_is_kept_is_replaced_by_what_is_written() {
+fn a_kept_profile_is_replaced_by_the_written_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p.pb.gz");
     for there_before in [false, true] {
@@ -91,7 +91,7 @@ fn an_unfinished_file_has_no_name() {
 }
 
 #[test]
-fn what_a_killed_prof_left_is_removed() {
+fn files_of_a_killed_prof_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let directory = fs::File::open(dir.path()).unwrap().into();
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
@@ -140,7 +140,7 @@ fn give_away(path: &Path) -> bool {
 
 /// As the kernel has it with `fs.protected_symlinks`, `protected_regular` and `protected_fifos`.
 #[test]
-fn what_others_put_into_a_shared_folder_is_not_used() {
+fn files_of_others_in_a_shared_directory_are_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let shared = shared_directory(dir.path());
     let (secret, missing) = (dir.path().join("secret"), dir.path().join("missing"));
@@ -206,7 +206,7 @@ fn a_link_stays_and_its_target_is_replaced() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said_before() {
+fn unwritable_paths_are_refused_at_once() {
     let dir = tempfile::tempdir().unwrap();
     assert!(error(dir.path()).contains("it is a directory"));
     let missing = dir.path().join("missing");
