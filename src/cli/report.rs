@@ -10,7 +10,7 @@ use super::filter::FilterArgs;
 use super::{examples, trust, usage};
 use crate::report::text::{TableOptions, TreeOptions};
 use crate::report::{json, text};
-use profile::Profile;
+use profile::{Profile, label};
 use sys::printed;
 use view::{
     Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
@@ -95,8 +95,9 @@ pub struct Args {
         long_help = "Order and group rows by KEYS, separated by commas\n\n\
             - order: self, total, name\n\
             - parts of stacks: binary (dso), symbol, line\n\
-            - labels: process (comm), pid, thread, tid, cgroup, container, state, lock, kind, \
-              device, rw, syscall, label:KEY for any other\n"
+            - labels: process (comm) and any other label of the profile, such as pid, thread, \
+              tid, cgroup, container, state, lock, device or syscall; label:KEY if it has the \
+              name of another key\n"
     )]
     sort: Vec<SortKey>,
 
@@ -173,10 +174,15 @@ enum SortKey {
     Binary,
     Line,
     Label(String),
+    /// A word that has to be a label of the profile.
+    LabelOfProfile(String),
 }
 
+/// What `--sort` takes besides the labels of a profile.
+const SORT_KEYS: &str = "self, total, name, binary (dso), symbol, line, process (comm)";
+
 fn sort_key(word: &str) -> Result<SortKey, String> {
-    let label = |key: &str| SortKey::Label(key.to_string());
+    let by_label = |key: &str| SortKey::Label(key.to_string());
     Ok(match word {
         "self" | "flat" | "overhead" => SortKey::Order(Sort::SelfValue),
         "total" | "cum" => SortKey::Order(Sort::Total),
@@ -184,17 +190,12 @@ fn sort_key(word: &str) -> Result<SortKey, String> {
         "symbol" | "sym" | "function" => SortKey::Symbol,
         "binary" | "dso" => SortKey::Binary,
         "line" | "srcline" => SortKey::Line,
-        "process" | "comm" => label("process"),
-        "pid" | "thread" | "tid" | "cgroup" | "container" | "state" => label(word),
-        "lock" | "kind" | "device" | "rw" | "syscall" => label(word),
+        "process" | "comm" => by_label(label::PROCESS),
+        "" => return Err(format!("use {SORT_KEYS}, or a label of the profile")),
         other => match other.strip_prefix("label:") {
-            Some(key) if !key.is_empty() => label(key),
-            _ => {
-                return Err("use self, total or name; or binary (dso), symbol, line, process \
-                     (comm), pid, thread, tid, cgroup, container, state, lock, kind, device, rw, \
-                     syscall, label:KEY"
-                    .to_string());
-            }
+            Some(key) if !key.is_empty() => by_label(key),
+            Some(_) => return Err("write label:KEY with the key of a label".to_string()),
+            None => SortKey::LabelOfProfile(other.to_string()),
         },
     })
 }
@@ -217,6 +218,8 @@ struct Plan {
     granularity: Granularity,
     order: Sort,
     labels: Vec<String>,
+    /// Those of `labels` that have to be labels of the profile.
+    must_exist: Vec<String>,
 }
 
 impl Args {
@@ -240,6 +243,7 @@ impl Args {
             granularity: Granularity::NONE,
             order: Sort::SelfValue,
             labels: Vec::new(),
+            must_exist: Vec::new(),
         };
         for key in &self.sort {
             match key {
@@ -248,6 +252,10 @@ impl Args {
                 SortKey::Binary => plan.granularity.binary = true,
                 SortKey::Line => (plan.granularity.function, plan.granularity.line) = (true, true),
                 SortKey::Label(key) => plan.labels.push(key.clone()),
+                SortKey::LabelOfProfile(key) => {
+                    plan.labels.push(key.clone());
+                    plan.must_exist.push(key.clone());
+                }
             }
         }
         if self.cum {
@@ -279,6 +287,24 @@ impl Args {
     }
 }
 
+/// Errors: one of `keys` is neither a label of the profile nor one that prof records.
+fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
+    /// Labels of a profile that an error lists.
+    const SHOWN: usize = 20;
+    let there = profile.labels.keys();
+    let there: Vec<&str> = there.into_iter().map(|key| profile.str(key)).collect();
+    let known = |key: &str| there.contains(&key) || label::ALL.contains(&key);
+    let Some(wrong) = keys.iter().find(|key| !known(key)) else { return Ok(()) };
+    let labels = match there.as_slice() {
+        [] => "this profile has no labels".to_owned(),
+        labels => {
+            let shown = labels[..labels.len().min(SHOWN)].join(", ");
+            format!("the labels of this profile are {shown}")
+        }
+    };
+    Err(usage(format!("--sort {wrong}: no such label; {labels}; other keys: {SORT_KEYS}")))
+}
+
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
@@ -287,6 +313,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let filter = args.filter.filter()?;
     let mut profile = load(&plan.files)?;
+    check_labels(&profile, &plan.must_exist)?;
     args.filter.restyle(&mut profile);
     let mut out = printed::stdout();
     print(&args, &plan, &filter, &profile, &mut out)?;
@@ -464,7 +491,21 @@ mod tests {
         assert_eq!(plan("--cum").order, Sort::Total);
         assert!(plan("--lines").granularity.line);
         assert_eq!(plan("--sort label:request").labels, ["request"]);
-        assert!(refused("--sort nonsense").contains("label:KEY"));
+        assert!(refused("--sort label:").contains("label:KEY"));
+        let p = plan("--sort request,process");
+        assert_eq!((p.labels.len(), p.must_exist), (2, vec!["request".to_string()]));
+    }
+
+    #[test]
+    fn only_labels_of_the_profile_sort() {
+        let profile = view::testing::processes();
+        let check = |key: &str| check_labels(&profile, &[key.to_string()]);
+        assert!(check("process").is_ok());
+        // A key of prof's, which this profile happens to lack.
+        assert!(check("device").is_ok());
+        let error = check("nonsense").unwrap_err().to_string();
+        assert!(error.starts_with("--sort nonsense: no such label; the labels of this"), "{error}");
+        assert!(error.contains("process") && error.contains("symbol"), "{error}");
     }
 
     #[test]

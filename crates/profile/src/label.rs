@@ -32,6 +32,25 @@ pub const SYSCALL: &str = "syscall";
 /// Whether memory that was not freed is a leak.
 pub const LEAK: &str = "leak";
 
+/// All keys.
+pub const ALL: [&str; 15] = [
+    PID,
+    TID,
+    PROCESS,
+    THREAD,
+    CGROUP,
+    CONTAINER,
+    CONTAINER_ID,
+    STATE,
+    LOCK,
+    KIND,
+    FLAGS,
+    DEVICE,
+    RW,
+    SYSCALL,
+    LEAK,
+];
+
 /// Value of [`KIND`] of a wait for what is not known, until it has been decided by names.
 pub const UNKNOWN_WAIT: &str = "unknown";
 /// Value of [`KIND`] of a wait for what looks like a contended mutex, until it has been decided by

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use hashbrown::HashTable;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashSet, FxHasher};
 
 use super::StrId;
 
@@ -99,6 +99,12 @@ impl LabelTable {
         self.get(id).iter().find(|l| l.key == key).map(|l| l.value)
     }
 
+    /// The keys of all labels, each once, in the order in which they first appear.
+    pub fn keys(&self) -> Vec<StrId> {
+        let mut seen = FxHashSet::default();
+        self.labels.iter().map(|label| label.key).filter(|&key| seen.insert(key)).collect()
+    }
+
     /// Number of sets, the empty one included.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -128,6 +134,7 @@ mod tests {
         assert_eq!(t.get(twin), t.get(a).to_vec());
         assert_eq!(t.intern(&[pid, comm]), a);
         assert_eq!(t.value(a, StrId(2)), Some(LabelValue::Str(StrId(3))));
+        assert_eq!(t.keys(), [StrId(1), StrId(2)]);
         assert_eq!(t.value(a, StrId(9)), None);
     }
 }
