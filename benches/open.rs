@@ -5,6 +5,8 @@
 //! `-- --locations N` of how many places in code (half as many functions). Go takes more than a
 //! minute a run. Without Go only prof's own figures are printed.
 
+#![allow(unsafe_code)]
+
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -7,6 +7,8 @@
 //! The first run compiles the program, which takes one to three minutes. The other tools are
 //! stopped after LIMIT seconds, and it is said.
 
+#![allow(unsafe_code)]
+
 mod support;
 
 use std::fs::File;

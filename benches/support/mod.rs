@@ -1,5 +1,6 @@
 //! What the benches share: targets, children with their CPU time and memory, medians, verdicts.
 
+#![allow(unsafe_code)]
 // Each bench is a crate of its own and uses its part of this.
 #![allow(dead_code)]
 
