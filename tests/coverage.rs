@@ -86,8 +86,8 @@ fn of_a_replaced_binary_the_recorded_build_is_asked_for() {
     let remedies = row["remedies"].as_array().unwrap();
     let id = row["build_id"].as_str().unwrap();
     let expected = format!(
-        "for names: put the recorded build (build id {id}) into a folder: \
-         prof symbolize --force --symbol-path FOLDER profile.pb.gz"
+        "for names: put the recorded build (build id {id}) into a directory: \
+         prof symbolize --force --symbol-path DIR profile.pb.gz"
     );
     assert_eq!(remedies[0].as_str(), Some(&*expected), "{row}");
     assert!(remedies.iter().all(|r| !r.as_str().unwrap().contains("-g ")), "{row}");

@@ -12,8 +12,9 @@ use super::record::{self, Recorded};
 use crate::recorder::{Interrupts, Recording};
 use crate::report::locks::{self, LockWaits};
 use formats::pprof;
+use profile::Cause;
 use profile::{Diagnostics, Profile};
-use symbols::{Options, Outcome, Why};
+use symbols::{Options, Outcome};
 use sys::os;
 
 /// Interval between checks whether the user ended the lookup.
@@ -183,7 +184,7 @@ fn in_background(
 }
 
 fn is_interrupted(outcome: &Outcome) -> bool {
-    outcome.binaries.iter().any(|binary| binary.why == Some(Why::Interrupted))
+    outcome.binaries.iter().any(|binary| binary.why == Some(Cause::Interrupted))
 }
 
 /// The note that names are missing, with the command that gets them.

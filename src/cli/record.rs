@@ -13,8 +13,8 @@ use super::target::TargetArgs;
 use crate::recorder::{self, Interrupts};
 use crate::report::advice;
 use crate::sampler::Target;
+use profile::Cause;
 use profile::{Diagnostics, Profile};
-use symbols::Why;
 use sys::os;
 use sys::printed::Stderr;
 
@@ -301,7 +301,7 @@ pub fn reasons(
             let mut of_it = outcome.binaries.iter().filter(|o| o.file == b.binary);
             let why = of_it.find_map(|o| o.why.as_ref())?;
             // What helps a stripped one is said with the figures of each binary.
-            let said = *why == Why::Stripped || explained && *why == Why::Anonymous;
+            let said = *why == Cause::Stripped || explained && *why == Cause::Anonymous;
             (!said).then(|| format!("{}: {why}", b.binary))
         })
         .collect()

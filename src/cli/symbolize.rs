@@ -8,8 +8,9 @@ use super::naming::LookupResult;
 use super::output::Output;
 use super::progress::Bar;
 use super::symbol_args::SymbolArgs;
+use profile::Cause;
 use profile::set_unsymbolized;
-use symbols::{Options, Why};
+use symbols::Options;
 use sys::printed::Stderr;
 
 /// Arguments of `prof symbolize`.
@@ -82,7 +83,7 @@ fn summary(named: &LookupResult) -> Vec<String> {
                 binary.asked
             ));
         }
-        if binary.bad_lines > 0 && !matches!(binary.why, Some(Why::NoPerfMap(_))) {
+        if binary.bad_lines > 0 && !matches!(binary.why, Some(Cause::NoPerfMap(_))) {
             out.push(format!(
                 "  {file}: {} lines are not in the format of a perf map",
                 binary.bad_lines
@@ -118,7 +119,7 @@ mod tests {
         let outcome = Outcome {
             binaries: vec![
                 binary("/bin/good", 5, 5, None),
-                binary("/bin/gone", 4, 0, Some(Why::FileMissing)),
+                binary("/bin/gone", 4, 0, Some(Cause::FileMissing)),
             ],
             homeless: 1,
             troubles: vec!["http://x: timed out".into()],

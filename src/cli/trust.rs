@@ -112,7 +112,7 @@ fn lacks(b: &Covered) -> (bool, bool) {
 fn remedies(view: &View, b: &Covered, advisor: &Advisor) -> Vec<String> {
     let (names, lines) = lacks(b);
     let ends = b.ends().0.iter().filter_map(|(code, _)| Truncation::from_code(code)).collect();
-    let why = [&b.why, &b.why_no_lines].into_iter().flatten().map(String::as_str).collect();
+    let why = [&b.why, &b.why_no_lines].into_iter().flatten().map(|gap| &gap.cause).collect();
     let missing = Missing { names, lines, ends, why };
     advisor.remedies(view.profile.str(b.file), view.profile.str(b.build_id), &missing)
 }

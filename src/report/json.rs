@@ -87,6 +87,11 @@ pub fn write_quality(out: &mut dyn Write, view: &View, quality: &Quality) -> io:
     write_list(out, head, "rows", rows)
 }
 
+/// A gap in words, or null.
+fn words(gap: Option<&profile::Gap>) -> Value {
+    gap.map(ToString::to_string).into()
+}
+
 /// Writes a coverage report.
 pub fn write_coverage(
     out: &mut dyn Write,
@@ -103,9 +108,9 @@ pub fn write_coverage(
         let mut row = Map::new();
         row.insert("binary".into(), text(b.file));
         row.insert("build_id".into(), text(b.build_id));
-        row.insert("why_without_names".into(), b.why.clone().into());
-        row.insert("why_without_lines".into(), b.why_no_lines.clone().into());
-        row.insert("bad_input".into(), b.bad_input.clone().into());
+        row.insert("why_without_names".into(), words(b.why.as_ref()));
+        row.insert("why_without_lines".into(), words(b.why_no_lines.as_ref()));
+        row.insert("bad_input".into(), words(b.bad_input.as_ref()));
         row.insert("no_unwind_information".into(), b.no_unwind_info.into());
         row.insert("self".into(), b.itself.into());
         row.insert("total".into(), b.total.into());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Profile, StrId, Truncation, comment};
+use super::{Gap, Profile, StrId, Truncation, comment};
 
 /// Samples of one binary that have no function name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ pub struct Reason {
     /// Path or name of its mapping.
     pub binary: String,
     /// How many of its addresses, and why.
-    pub text: String,
+    pub gap: Gap,
 }
 
 impl Reason {
     fn comment(&self) -> String {
-        format!("{}: {}: {}", self.lack.key(), self.binary, self.text)
+        format!("{}: {}: {}", self.lack.key(), self.binary, self.gap.code())
     }
 }
 
@@ -235,24 +235,24 @@ fn share(profile: &Profile, key: &str) -> Option<(u64, u64)> {
 }
 
 /// What the comments of a profile say of one of its binaries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BinaryNotes<'p> {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BinaryNotes {
     /// Why some of its addresses have no name.
-    pub no_names: Option<&'p str>,
+    pub no_names: Option<Gap>,
     /// Why some of its addresses have no source line.
-    pub no_lines: Option<&'p str>,
+    pub no_lines: Option<Gap>,
     /// What of the files that name its addresses could not be understood.
-    pub bad_input: Option<&'p str>,
+    pub bad_input: Option<Gap>,
     /// It has no unwind information.
     pub no_unwind_info: bool,
 }
 
-impl<'p> BinaryNotes<'p> {
+impl BinaryNotes {
     /// Of all binaries that the comments say something of, by their file.
-    pub fn all(profile: &'p Profile) -> FxHashMap<StrId, BinaryNotes<'p>> {
+    pub fn all(profile: &Profile) -> FxHashMap<StrId, BinaryNotes> {
         let binaries: FxHashSet<StrId> = profile.mappings.iter().map(|m| m.file).collect();
         let known = |file: &str| profile.strings.find(file).filter(|id| binaries.contains(id));
-        let mut all: FxHashMap<StrId, BinaryNotes<'p>> = FxHashMap::default();
+        let mut all: FxHashMap<StrId, BinaryNotes> = FxHashMap::default();
         for &comment in &profile.comments {
             let Some((key, text)) = profile.str(comment).split_once(": ") else { continue };
             if key == comment::NO_UNWIND_INFORMATION
@@ -271,7 +271,7 @@ impl<'p> BinaryNotes<'p> {
                         Lack::Lines => &mut notes.no_lines,
                         Lack::Input => &mut notes.bad_input,
                     };
-                    note.get_or_insert(why);
+                    note.get_or_insert_with(|| Gap::from_code(why));
                 }
             }
         }
@@ -309,6 +309,7 @@ pub fn set_unsymbolized(profile: &mut Profile, shares: &[BinaryShare], reasons: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cause;
 
     #[test]
     fn figures_about_names_are_replaced() {
@@ -317,11 +318,15 @@ mod tests {
             ["lost: 0", "unsymbolized: 9", "unsymbolized: /a: 9", "no-names: /a: gone", "note: x"];
         p.comments = before.iter().map(|c| p.strings.intern(c)).collect();
         let share = BinaryShare { binary: "/b".into(), samples: 2 };
-        let reason = |lack, text: &str| Reason { lack, binary: "/b".into(), text: text.into() };
+        let gap = |addresses, cause| Gap { addresses, cause };
+        let reason = |lack, gap: &Gap| Reason { lack, binary: "/b".into(), gap: gap.clone() };
+        let no_names = gap(Some((1, 2)), Cause::Stripped);
+        let no_lines = gap(Some((1, 2)), Cause::Damaged(".debug_line: version 7".into()));
+        let bad_input = gap(None, Cause::PerfMapLines(3));
         let reasons = [
-            reason(Lack::Names, "stripped: do not"),
-            reason(Lack::Lines, "1 of 2 addresses: damaged"),
-            reason(Lack::Input, "3 lines"),
+            reason(Lack::Names, &no_names),
+            reason(Lack::Lines, &no_lines),
+            reason(Lack::Input, &bad_input),
         ];
         set_unsymbolized(&mut p, &[share], &reasons);
         let comments = |p: &Profile| p.comments.iter().map(|&c| p.str(c).to_owned()).collect();
@@ -332,9 +337,9 @@ mod tests {
                 "lost: 0",
                 "unsymbolized: 2",
                 "unsymbolized: /b: 2",
-                "no-names: /b: stripped: do not",
-                "no-lines: /b: 1 of 2 addresses: damaged",
-                "bad-input: /b: 3 lines",
+                "no-names: /b: 1 of 2 addresses: stripped",
+                "no-lines: /b: 1 of 2 addresses: damaged: .debug_line: version 7",
+                "bad-input: /b: perf-map-lines: 3",
                 "note: x"
             ]
         );
@@ -344,9 +349,9 @@ mod tests {
         let no_unwind_info = p.strings.intern("no-unwind-information: /b");
         p.comments.push(no_unwind_info);
         let notes = BinaryNotes {
-            no_names: Some("stripped: do not"),
-            no_lines: Some("1 of 2 addresses: damaged"),
-            bad_input: Some("3 lines"),
+            no_names: Some(no_names),
+            no_lines: Some(no_lines),
+            bad_input: Some(bad_input),
             no_unwind_info: true,
         };
         assert_eq!(BinaryNotes::all(&p).get(&file), Some(&notes));

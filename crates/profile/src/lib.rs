@@ -6,6 +6,7 @@
 //! of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
 
 mod builder;
+mod cause;
 pub mod comment;
 mod comments;
 mod diagnostics;
@@ -23,6 +24,7 @@ mod thread_state;
 mod truncation;
 
 pub use builder::{Builder, Column};
+pub use cause::{Cause, Gap};
 pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
 
-use super::Why;
 use super::cache::Stored;
+use profile::Cause;
 
 /// One function at an address, in the strings of its [`Answers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Answers {
     /// Frames of all addresses.
     pub frames: Vec<Frame>,
     /// What could not be read, if something: another time there may be more, or other, names.
-    pub doubt: Option<Why>,
+    pub doubt: Option<Cause>,
     /// End of each address's frames; they begin where those before it end.
     ends: Vec<u32>,
 }
@@ -98,7 +98,7 @@ impl Answers {
     }
 
     /// These answers, which are doubted because of this.
-    pub fn doubted(self, why: Why) -> Answers {
+    pub fn doubted(self, why: Cause) -> Answers {
         Answers { doubt: Some(why), ..self }
     }
 

@@ -21,7 +21,8 @@ use super::answers::{Answers, Frame};
 use super::demangle::{self, Demangler};
 use super::plt::Code;
 use super::source::Layer;
-use super::{Options, Why, go, intact, split};
+use super::{Options, go, intact, split};
+use profile::Cause;
 use sys::mmap;
 
 /// Addresses asked at a time: progress is told in between.
@@ -43,7 +44,7 @@ pub fn resolve(
     addresses: &[u64],
     options: &Options,
     done: &dyn Fn(usize),
-) -> Result<Answers, Why> {
+) -> Result<Answers, Cause> {
     let told = Cell::new(0);
     let tell = |n: usize| {
         let n = n.min(addresses.len() - told.get());
@@ -57,12 +58,12 @@ pub fn resolve(
     let answers = catch_panic(|| all_layers(layers, addresses, options, &tell))
         .or_else(|| {
             let answers = catch_panic(|| all_layers(&plain, addresses, options, &tell))?;
-            Some(answers.map(|a| a.doubted(Why::Damaged("it cannot be parsed".into()))))
+            Some(answers.map(|a| a.doubted(Cause::Damaged("it cannot be parsed".into()))))
         })
-        .unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into())));
+        .unwrap_or_else(|| Err(Cause::Damaged("its symbols cannot be parsed".into())));
     tell(addresses.len());
     // Names that come from zeros instead of the file would be wrong.
-    if mmap::cut_pages() > cut_before { Err(Why::Cut) } else { answers }
+    if mmap::cut_pages() > cut_before { Err(Cause::Cut) } else { answers }
 }
 
 fn all_layers(
@@ -70,7 +71,7 @@ fn all_layers(
     addresses: &[u64],
     options: &Options,
     tell: &dyn Fn(usize),
-) -> Result<Answers, Why> {
+) -> Result<Answers, Cause> {
     let mut asker = Asker::new(options, addresses);
     let mut answers = Answers::default();
     let mut missing: Vec<usize> = (0..addresses.len()).collect();
@@ -101,8 +102,8 @@ fn all_layers(
     asker.demangle(&mut answers);
     let doubt = asker.doubt.take();
     match asker.error {
-        Some(error) if missing.len() == addresses.len() => Err(Why::Damaged(error)),
-        Some(error) => Ok(answers.doubted(Why::Damaged(error))),
+        Some(error) if missing.len() == addresses.len() => Err(Cause::Damaged(error)),
+        Some(error) => Ok(answers.doubted(Cause::Damaged(error))),
         None => Ok(match doubt.or_else(|| flaw(layers, addresses, &answers)) {
             Some(why) => answers.doubted(why),
             None => answers,
@@ -111,7 +112,7 @@ fn all_layers(
 }
 
 /// What is wrong with the debug information of these layers, when lines are missing.
-fn flaw(layers: &[Layer], addresses: &[u64], answers: &Answers) -> Option<Why> {
+fn flaw(layers: &[Layer], addresses: &[u64], answers: &Answers) -> Option<Cause> {
     let has_line = |i| answers.get(i).iter().any(|frame| frame.line > 0);
     let bare: Vec<u64> =
         (0..answers.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
@@ -125,7 +126,7 @@ struct Asker<'a> {
     plain: Option<Symbolizer>,
     error: Option<String>,
     /// What else was not there.
-    doubt: Option<Why>,
+    doubt: Option<Cause>,
     /// All that will be asked for.
     addresses: &'a [u64],
     /// Code of the files asked so far.

@@ -8,7 +8,8 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolFlags, elf}
 
 use super::headers::Headers;
 use super::source::find;
-use super::{Options, Why, demangle};
+use super::{Options, demangle};
+use profile::Cause;
 use sys::catch_panic;
 use sys::mmap;
 use sys::suggest;
@@ -65,7 +66,7 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
         symbols.extend(read.unwrap_or_default());
     }
     if symbols.is_empty() {
-        return Err(NoFunction::File(Why::Stripped.to_string()));
+        return Err(NoFunction::File(Cause::Stripped.to_string()));
     }
     let chosen = choose(&symbols, name)?;
     let mut functions: Vec<Function> = Vec::new();

@@ -9,7 +9,8 @@ use object::read::elf::{
 };
 use object::{Endian, Endianness, FileKind, ReadRef};
 
-use super::{Why, split};
+use super::split;
+use profile::Cause;
 use sys::elf::hex;
 use sys::mmap;
 
@@ -179,19 +180,19 @@ impl<S> Default for DebugSections<'_, S> {
 /// # Errors
 ///
 /// It cannot be read, or is no intact ELF file.
-pub fn read_headers(file: &File) -> Result<Headers, Why> {
+pub fn read_headers(file: &File) -> Result<Headers, Cause> {
     let cut_before = mmap::cut_pages();
-    let map = mmap::map(file).map_err(|_| Why::NotElf)?;
+    let map = mmap::map(file).map_err(|_| Cause::NotElf)?;
     let headers = match FileKind::parse(&*map) {
         Ok(FileKind::Elf64) => parse::<elf::FileHeader64<Endianness>>(&map),
         Ok(FileKind::Elf32) => parse::<elf::FileHeader32<Endianness>>(&map),
-        _ => Err(Why::NotElf),
+        _ => Err(Cause::NotElf),
     };
-    if mmap::cut_pages() > cut_before { Err(Why::Cut) } else { headers }
+    if mmap::cut_pages() > cut_before { Err(Cause::Cut) } else { headers }
 }
 
-fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Why> {
-    let damaged = |e: object::Error| Why::Damaged(e.to_string());
+fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Cause> {
+    let damaged = |e: object::Error| Cause::Damaged(e.to_string());
     let header = E::parse(cache).map_err(damaged)?;
     let endian = header.endian().map_err(damaged)?;
     let mut headers = Headers::default();

@@ -4,9 +4,9 @@
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{Object, ObjectSection};
 
-use super::Why;
 use super::source::Layer;
 use super::split::Memory;
+use profile::Cause;
 
 /// Sections that together are larger, in bytes, are looked through only when hardly any line was
 /// found: the time that it takes grows with them.
@@ -19,13 +19,13 @@ type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// What is wrong with the debug information of a file that was asked for `asked` addresses and
 /// had no lines for `bare` of them.
-pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Why> {
+pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Cause> {
     let memory = Memory::default();
     let object = memory.parse(&layer.file)?;
     if let Ok(Some((name, _))) = object.gnu_debugaltlink()
         && layer.shared.is_none()
     {
-        return Some(Why::PartMissing(String::from_utf8_lossy(name).into_owned()));
+        return Some(Cause::PartMissing(String::from_utf8_lossy(name).into_owned()));
     }
     let debug =
         object.sections().filter(|s| s.name().is_ok_and(|name| name.starts_with(".debug_")));
@@ -42,7 +42,7 @@ pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Why> {
         }
         Err(error) => Some(("its debug sections", error)),
     };
-    damaged.map(|(what, error)| Why::Damaged(format!("{what}: {error}")))
+    damaged.map(|(what, error)| Cause::Damaged(format!("{what}: {error}")))
 }
 
 /// A section, and what its parser says.

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 
-use super::Why;
 use super::answers::Answers;
+use profile::Cause;
 use sys::elf::{build_id_in_notes, hex};
 
 /// Farthest that an address may lie behind its symbol: no kernel function is that long.
@@ -48,11 +48,11 @@ impl Kallsyms {
     /// # Errors
     ///
     /// The file cannot be read, or `kptr_restrict` hides the addresses.
-    pub fn of_this_kernel() -> Result<Kallsyms, Why> {
-        let file = File::open("/proc/kallsyms").map_err(|e| Why::Unreadable(e.to_string()))?;
-        let mut kallsyms = Kallsyms::read(file).map_err(|e| Why::Unreadable(e.to_string()))?;
+    pub fn of_this_kernel() -> Result<Kallsyms, Cause> {
+        let file = File::open("/proc/kallsyms").map_err(|e| Cause::Unreadable(e.to_string()))?;
+        let mut kallsyms = Kallsyms::read(file).map_err(|e| Cause::Unreadable(e.to_string()))?;
         if kallsyms.symbols.is_empty() {
-            return Err(Why::KernelHidden);
+            return Err(Cause::KernelHidden);
         }
         kallsyms.end_modules(&fs::read_to_string("/proc/modules").unwrap_or_default());
         Ok(kallsyms)
@@ -168,15 +168,15 @@ fn parse(line: &str) -> Option<(u64, u8, Function<'_>)> {
 /// # Errors
 ///
 /// It is another build, or was recorded before the last boot, which moves the kernel.
-pub fn check_same(file: &str, build_id: &str, time_nanos: i64) -> Result<(), Why> {
+pub fn check_same(file: &str, build_id: &str, time_nanos: i64) -> Result<(), Cause> {
     let running = running_build_id(file);
     if !build_id.is_empty() && !running.is_empty() && build_id != running {
-        return Err(Why::KernelDiffers);
+        return Err(Cause::KernelDiffers);
     }
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     match boot_seconds(&stat) {
         Some(boot) if time_nanos > 0 && time_nanos / 1_000_000_000 < boot => {
-            Err(Why::KernelRebooted)
+            Err(Cause::KernelRebooted)
         }
         _ => Ok(()),
     }
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn another_kernel_or_boot_is_refused() {
-        assert_eq!(check_same("[kernel.kallsyms]", "00ff", 0), Err(Why::KernelDiffers));
-        assert_eq!(check_same("[kernel.kallsyms]", "", 1), Err(Why::KernelRebooted));
+        assert_eq!(check_same("[kernel.kallsyms]", "00ff", 0), Err(Cause::KernelDiffers));
+        assert_eq!(check_same("[kernel.kallsyms]", "", 1), Err(Cause::KernelRebooted));
         assert_eq!(check_same("[kernel.kallsyms]", "", 0), Ok(()));
         assert_eq!(check_same("[kernel.kallsyms]", "", i64::MAX), Ok(()));
     }

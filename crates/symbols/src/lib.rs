@@ -21,7 +21,7 @@ mod intact;
 mod itanium;
 mod kernel;
 mod mini;
-pub mod outcome;
+mod outcome;
 mod plt;
 mod private;
 mod run_time;
@@ -43,7 +43,7 @@ pub use cache::Cache;
 #[cfg(fuzzing)]
 pub use cache::fuzz_kept_names;
 pub use demangle::{demangle, full as demangle_full, refused};
-pub use outcome::{Binary, Outcome, Why, counted, run_time_code, unsymbolized};
+pub use outcome::{Binary, Outcome, counted, run_time_code, unsymbolized};
 pub use worker::run_if_started as run_if_worker;
 
 use profile::Profile;

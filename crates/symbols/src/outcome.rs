@@ -1,154 +1,10 @@
 //! What was found, what was not, and why.
 
-use std::fmt;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use profile::{BinaryShare, LabelValue, Lack, MappingId, Profile, Reason, StrId, label};
-
-/// What a reason says of a file that is not the recorded binary.
-pub const ANOTHER_BUILD: &str = "another build than the recorded one";
-
-/// What a reason says of a binary that is nowhere.
-pub const FILE_MISSING: &str = "the file is not there";
-
-/// What a reason says of a file without build id that is younger than the recording.
-pub const CHANGED: &str = "the file was changed or replaced since it was recorded";
-
-/// What a reason says of a debug file that does not belong to the binary.
-pub const OTHER_DEBUG_FILE: &str = "is of another build";
-
-/// What a reason says of a file that a binary refers to.
-pub const MISSING: &str = "is missing";
-
-/// What a reason says of a file that cannot be parsed.
-pub const DAMAGED: &str = "damaged: ";
-
-/// Why the addresses of a binary have no names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// No file has this path.
-    FileMissing,
-    /// The file is another build than the one that was recorded.
-    BuildIdDiffers {
-        /// The file's build id in hexadecimal, empty when it has none.
-        found: String,
-    },
-    /// The file was written to or replaced since, and has no build id to tell what it was.
-    Changed,
-    /// The binary has only its exported names, and no debug file was found.
-    Stripped,
-    /// There are symbols, but none at these addresses.
-    NoSymbol,
-    /// The file cannot be read; the operating system's words.
-    Unreadable(String),
-    /// The file is no ELF file.
-    NotElf,
-    /// The debug file that the binary names belongs to another build; its path.
-    OtherDebugFile(String),
-    /// A file with debug information that the binary, or its debug file, refers to is not there.
-    PartMissing(String),
-    /// So many lines stand in the perf map, and none of them is a perf map's.
-    NoPerfMap(usize),
-    /// The file's symbols cannot be parsed; the parser's words.
-    Damaged(String),
-    /// The user did not want to wait any longer.
-    Interrupted,
-    /// Its names took longer than so many seconds of CPU time.
-    TooLong(u64),
-    /// Its names took more than so many MiB of memory.
-    TooMuchMemory(u64),
-    /// What parses the file has crashed.
-    Crashed,
-    /// The time for the names of all files was over.
-    NoTimeLeft,
-    /// No process could be started to parse the file; the operating system's words.
-    NoWorker(String),
-    /// The file became shorter while it was read.
-    Cut,
-    /// `kptr_restrict` hides the kernel's addresses.
-    KernelHidden,
-    /// Another kernel was recorded than the one that runs.
-    KernelDiffers,
-    /// The kernel was recorded before the last boot, which moved it.
-    KernelRebooted,
-    /// The JIT compiler wrote no perf map.
-    PerfMapMissing,
-    /// The perf map or jitdump file was made or changed after the recording, by another process
-    /// perhaps.
-    PerfMapNewer,
-    /// A jitdump file ends within a record.
-    JitdumpCut,
-    /// Other code took the place of the code at these addresses while it was sampled.
-    Reused,
-    /// There is no vDSO.
-    NoVdso,
-    /// Code in memory that belongs to no file.
-    Anonymous,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::FileMissing => f.write_str(FILE_MISSING),
-            Why::BuildIdDiffers { found } if found.is_empty() => {
-                write!(f, "the file is {ANOTHER_BUILD} (it has no build id)")
-            }
-            Why::BuildIdDiffers { found } => {
-                write!(f, "the file is {ANOTHER_BUILD} (build id {found})")
-            }
-            Why::Changed => {
-                write!(f, "{CHANGED}, and has no build id to tell whether it is the same")
-            }
-            Why::Stripped => f.write_str("stripped: install its debug symbols, or do not strip it"),
-            Why::NoSymbol => f.write_str("no symbol at these addresses"),
-            Why::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            Why::NotElf => f.write_str("the file is no ELF binary"),
-            Why::OtherDebugFile(path) => write!(f, "its debug file {path} {OTHER_DEBUG_FILE}"),
-            Why::PartMissing(file) => write!(f, "its debug file {file} {MISSING}"),
-            Why::NoPerfMap(lines) => {
-                let s = if *lines == 1 { " is" } else { "s are" };
-                write!(f, "{lines} line{s} no perf map's, and there is no other")
-            }
-            Why::Damaged(error) => write!(f, "{DAMAGED}{error}"),
-            Why::Interrupted => f.write_str("interrupted before it was asked"),
-            Why::TooLong(seconds) => {
-                write!(f, "symbolizing it was stopped: it took more than {seconds} s of CPU time")
-            }
-            Why::TooMuchMemory(mib) => {
-                write!(f, "symbolizing it was stopped: it took more than {mib} MiB of memory")
-            }
-            Why::Crashed => f.write_str("symbolizing it crashed its parser"),
-            Why::NoTimeLeft => f.write_str(
-                "the time for all names was over (10 minutes); `prof symbolize` goes on",
-            ),
-            Why::NoWorker(error) => write!(f, "no process to parse it could be started: {error}"),
-            Why::Cut => f.write_str("the file was overwritten while it was read"),
-            Why::KernelHidden => f.write_str(
-                "/proc/kallsyms hides its addresses from this user (`prof doctor` says how to unlock)",
-            ),
-            Why::KernelDiffers => f.write_str("another kernel was recorded than the running one"),
-            Why::KernelRebooted => {
-                f.write_str("recorded before the last boot, which moved the kernel's addresses")
-            }
-            Why::PerfMapMissing => f.write_str(
-                "no perf map: start node with --perf-basic-prof, java with \
-                 -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf, php \
-                 with -d opcache.jit_debug=0x10",
-            ),
-            Why::PerfMapNewer => f.write_str(
-                "the file that names it was made or changed after the recording, and is not that of \
-                 a process that still runs",
-            ),
-            Why::JitdumpCut => f.write_str("its jitdump file ends within a record"),
-            Why::Reused => f.write_str(
-                "other code took the place of the code at these addresses while it was sampled",
-            ),
-            Why::NoVdso => f.write_str("this system has no vDSO"),
-            Why::Anonymous => f.write_str("code in memory that belongs to no file"),
-        }
-    }
-}
+use profile::{
+    BinaryShare, Cause, Gap, LabelValue, Lack, MappingId, Profile, Reason, StrId, label,
+};
 
 /// What was found for one mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,9 +20,9 @@ pub struct Binary {
     /// Of those, with a source line now.
     pub with_line: usize,
     /// Why some have no name; `None` when all have one.
-    pub why: Option<Why>,
+    pub why: Option<Cause>,
     /// What could not be read of its debug information, though something gave answers.
-    pub damage: Option<Why>,
+    pub damage: Option<Cause>,
     /// Lines of a perf map that could not be understood.
     pub bad_lines: usize,
 }
@@ -194,28 +50,28 @@ impl Outcome {
         let mut all = Vec::new();
         let mut seen = FxHashSet::default();
         for binary in &self.binaries {
-            let mut add = |lack, text: String| {
+            let mut add = |lack, lacking: Option<usize>, cause: &Cause| {
                 if seen.insert((lack, &binary.file)) {
-                    all.push(Reason { lack, binary: binary.file.clone(), text });
+                    let addresses = lacking.map(|n| (n as u64, binary.asked as u64));
+                    let gap = Gap { addresses, cause: cause.clone() };
+                    all.push(Reason { lack, binary: binary.file.clone(), gap });
                 }
             };
-            let of_all = |n: usize, why: &Why| format!("{n} of {} addresses: {why}", binary.asked);
             if let Some(why) = &binary.why {
-                add(Lack::Names, of_all(binary.asked - binary.named, why));
+                add(Lack::Names, Some(binary.asked - binary.named), why);
             }
             match &binary.damage {
                 // It was said of the names.
                 Some(why)
                     if binary.named == binary.with_line && binary.why.as_ref() == Some(why) => {}
                 Some(why) if binary.with_line < binary.asked => {
-                    add(Lack::Lines, of_all(binary.asked - binary.with_line, why));
+                    add(Lack::Lines, Some(binary.asked - binary.with_line), why);
                 }
-                Some(why) => add(Lack::Input, why.to_string()),
+                Some(why) => add(Lack::Input, None, why),
                 None => {}
             }
-            if binary.bad_lines > 0 && !matches!(binary.why, Some(Why::NoPerfMap(_))) {
-                let s = if binary.bad_lines == 1 { " is" } else { "s are" };
-                add(Lack::Input, format!("{} line{s} no perf map's", binary.bad_lines));
+            if binary.bad_lines > 0 && !matches!(binary.why, Some(Cause::NoPerfMap(_))) {
+                add(Lack::Input, None, &Cause::PerfMapLines(binary.bad_lines));
             }
         }
         all

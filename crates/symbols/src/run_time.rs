@@ -16,8 +16,9 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Frame};
-use super::{Why, demangle};
+use super::demangle;
 use lines::Lines;
+use profile::Cause;
 use profile::StrId;
 use sys::foreign;
 use sys::jit::file_names::number_of_dump;
@@ -58,7 +59,7 @@ pub struct Report {
     /// Asked addresses that stood for several pieces of code.
     pub reused: usize,
     /// What is wrong with the files.
-    pub trouble: Option<Why>,
+    pub trouble: Option<Cause>,
 }
 
 impl RunTime {
@@ -73,15 +74,15 @@ impl RunTime {
     /// # Errors
     ///
     /// It is missing, cannot be read, is no such file, or was made after the recording.
-    pub fn open(path: &Path, end: i64) -> Result<RunTime, Why> {
+    pub fn open(path: &Path, end: i64) -> Result<RunTime, Cause> {
         let unreadable = |e: io::Error| match e.kind() {
-            io::ErrorKind::NotFound => Why::PerfMapMissing,
-            _ => Why::Unreadable(e.to_string()),
+            io::ErrorKind::NotFound => Cause::PerfMapMissing,
+            _ => Cause::Unreadable(e.to_string()),
         };
         let found = foreign::look(path).map_err(unreadable)?;
         let file = found.open().map_err(unreadable)?;
         if end > 0 && !is_as_recorded(path, &found.metadata, end) {
-            return Err(Why::PerfMapNewer);
+            return Err(Cause::PerfMapNewer);
         }
         let mut sources = Sources::default();
         if path.extension().is_some_and(|e| e == "dump") {
@@ -115,16 +116,16 @@ impl RunTime {
             if file.is_some_and(|file| !take(left, file)) {
                 *file = None;
                 let why = "all perf maps and jitdump files together are larger than 4 GiB";
-                report.trouble = Some(Why::Unreadable(why.to_owned()));
+                report.trouble = Some(Cause::Unreadable(why.to_owned()));
             }
         }
         if let Some(dump) = dump {
             let path = self.sources.dump_path.as_bytes();
             let read = from_dump(dump, number_of_dump(path), &asked, &mut found);
             report.trouble = read.unwrap_or_else(|e| match e.kind() {
-                io::ErrorKind::UnexpectedEof => Some(Why::JitdumpCut),
-                io::ErrorKind::InvalidData => Some(Why::Damaged(e.to_string())),
-                _ => Some(Why::Unreadable(e.to_string())),
+                io::ErrorKind::UnexpectedEof => Some(Cause::JitdumpCut),
+                io::ErrorKind::InvalidData => Some(Cause::Damaged(e.to_string())),
+                _ => Some(Cause::Unreadable(e.to_string())),
             });
         }
         let mut lines = Lines::default();
@@ -137,7 +138,7 @@ impl RunTime {
                 Ok(read) => {
                     report.bad_lines = read.bad_lines;
                     let none = (read.good_lines == 0 && read.bad_lines > 0)
-                        .then_some(Why::NoPerfMap(read.bad_lines));
+                        .then_some(Cause::NoPerfMap(read.bad_lines));
                     report.trouble = report.trouble.or(none);
                 }
                 Err(why) => report.trouble = Some(why),
@@ -145,7 +146,7 @@ impl RunTime {
         }
         if self.sources.refused && self.sources.is_empty() {
             let why = "it is no regular file, and is not opened";
-            report.trouble = Some(Why::Unreadable(why.to_owned()));
+            report.trouble = Some(Cause::Unreadable(why.to_owned()));
         }
         let mut names = Names { demangle, known: FxHashMap::default() };
         for (i, code) in found.names.iter().enumerate() {
@@ -267,8 +268,8 @@ impl Items {
     }
 }
 
-fn too_much() -> Why {
-    Why::Damaged("it says too much of the same addresses".into())
+fn too_much() -> Cause {
+    Cause::Damaged("it says too much of the same addresses".into())
 }
 
 /// How many lines a perf map has.
@@ -283,11 +284,11 @@ fn from_map(
     marks: &[Mark],
     asked: &[(u64, Span)],
     found: &mut Found,
-) -> Result<MapLines, Why> {
-    let unreadable = |e: io::Error| Why::Unreadable(e.to_string());
+) -> Result<MapLines, Cause> {
+    let unreadable = |e: io::Error| Cause::Unreadable(e.to_string());
     let size = map.metadata().map_err(unreadable)?.len();
     if size > MAX_MAP {
-        return Err(Why::Unreadable("the perf map is larger than 1 GiB".into()));
+        return Err(Cause::Unreadable("the perf map is larger than 1 GiB".into()));
     }
     let open = (0..asked.len()).filter(|&i| found.names[i].is_none() && !found.reused[i]);
     let mut items = Items::new(open.map(|i| Item::new(asked[i].0, asked[i].1, i)).collect());
@@ -338,10 +339,10 @@ fn from_dump(
     pid: Option<u32>,
     asked: &[(u64, Span)],
     found: &mut Found,
-) -> io::Result<Option<Why>> {
+) -> io::Result<Option<Cause>> {
     let header = jitdump::header(dump)?;
     if pid.is_some_and(|pid| pid != header.pid) {
-        return Ok(Some(Why::Damaged(format!("it is a jitdump of process {}", header.pid))));
+        return Ok(Some(Cause::Damaged(format!("it is a jitdump of process {}", header.pid))));
     }
     let range = header.size..dump.metadata()?.len();
     let mut moves = Vec::new();
@@ -384,9 +385,9 @@ fn from_dump(
     Ok(if !fits {
         Some(too_much())
     } else if progress.damaged {
-        Some(Why::Damaged("a record of the jitdump contradicts itself".into()))
+        Some(Cause::Damaged("a record of the jitdump contradicts itself".into()))
     } else if progress.unfinished {
-        Some(Why::JitdumpCut)
+        Some(Cause::JitdumpCut)
     } else {
         None
     })

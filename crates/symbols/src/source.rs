@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
-use super::{Options, Why, mini};
+use super::{Options, mini};
+use profile::Cause;
 use sys::foreign;
 use sys::jit::At;
 
@@ -59,13 +60,13 @@ pub struct Candidate {
 
 impl Candidate {
     /// Opens the file that others call `path`.
-    fn open(path: &Path) -> Result<Candidate, Why> {
+    fn open(path: &Path) -> Result<Candidate, Cause> {
         let file = foreign::open(path).map_err(|e| unreadable(&e))?;
         Candidate::of(path, file)
     }
 
     /// Opens the file that a recording kept open, or that prof has found by itself.
-    fn through(link: &Path) -> Result<Candidate, Why> {
+    fn through(link: &Path) -> Result<Candidate, Cause> {
         let found = foreign::look_through(link).and_then(|found| found.open());
         let file = found.map_err(|e| unreadable(&e))?;
         // A path such as /proc/self/fd/7 has nothing beside it.
@@ -73,7 +74,7 @@ impl Candidate {
         Candidate::of(&path, file)
     }
 
-    fn of(path: &Path, file: File) -> Result<Candidate, Why> {
+    fn of(path: &Path, file: File) -> Result<Candidate, Cause> {
         let headers = read_headers(&file)?;
         Ok(Candidate { path: path.to_owned(), file: Arc::new(file), headers })
     }
@@ -91,7 +92,7 @@ pub struct Found {
     /// Neither debug information nor a symbol table was found.
     pub stripped: bool,
     /// Why there is no debug information, if something is wrong with it.
-    pub flaw: Option<Why>,
+    pub flaw: Option<Cause>,
 }
 
 impl Found {
@@ -122,13 +123,13 @@ pub fn find(
     build_id: &str,
     instead: Option<&Path>,
     options: &Options,
-) -> Result<Found, Why> {
+) -> Result<Found, Cause> {
     let places = &Places::of(name, options);
     // The kernel says so of a file that was unlinked; the name may hold a new one by now.
     let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
     let own = names.map(Path::to_owned);
-    let mut why = Why::FileMissing;
+    let mut why = Cause::FileMissing;
     // One that merely has the name may be any build.
     let others = places.binaries().filter(|_| !build_id.is_empty());
     let instead = instead.into_iter().map(Candidate::through);
@@ -136,7 +137,7 @@ pub fn find(
         match found.and_then(|found| checked(found, build_id)) {
             Ok(found) => return with_debug_file(found, places),
             // A file that is there says more than one that is not.
-            Err(Why::FileMissing) => {}
+            Err(Cause::FileMissing) => {}
             Err(other) => why = other,
         }
     }
@@ -149,18 +150,18 @@ pub fn find(
             layers: vec![Layer::of(&found, places)],
             stripped: !found.headers.has_names(),
             binary: false,
-            flaw: found.headers.damage.clone().map(Why::Damaged),
+            flaw: found.headers.damage.clone().map(Cause::Damaged),
             headers: found.headers,
         }),
         None => Err(why),
     }
 }
 
-fn checked(found: Candidate, build_id: &str) -> Result<Candidate, Why> {
+fn checked(found: Candidate, build_id: &str) -> Result<Candidate, Cause> {
     if same_build(build_id, &found.headers.build_id) {
         Ok(found)
     } else {
-        Err(Why::BuildIdDiffers { found: found.headers.build_id })
+        Err(Cause::BuildIdDiffers { found: found.headers.build_id })
     }
 }
 
@@ -170,7 +171,7 @@ fn same_build(recorded: &str, found: &str) -> bool {
     recorded.is_empty() || recorded == found || recorded.len() == 40 && found.starts_with(recorded)
 }
 
-fn with_debug_file(binary: Candidate, places: &Places<'_>) -> Result<Found, Why> {
+fn with_debug_file(binary: Candidate, places: &Places<'_>) -> Result<Found, Cause> {
     let own = Layer::of(&binary, places);
     let headers = &binary.headers;
     if headers.has_debug_info {
@@ -191,8 +192,8 @@ fn with_debug_file(binary: Candidate, places: &Places<'_>) -> Result<Found, Why>
     let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();
     let debug = debug.map(|debug| Layer::of(&debug, places));
     let other = other.filter(|_| debug.is_none());
-    let other = other.map(|path| Why::OtherDebugFile(path.display().to_string()));
-    let flaw = headers.damage.clone().map(Why::Damaged).or(other);
+    let other = other.map(|path| Cause::OtherDebugFile(path.display().to_string()));
+    let flaw = headers.damage.clone().map(Cause::Damaged).or(other);
     let layers = debug.into_iter().chain(mini).chain(Some(own)).collect();
     Ok(Found { headers: binary.headers, binary: true, layers, stripped, flaw })
 }
@@ -320,11 +321,11 @@ fn checksum(file: &File) -> io::Result<u32> {
     Ok(reader.crc().sum())
 }
 
-fn unreadable(e: &io::Error) -> Why {
+fn unreadable(e: &io::Error) -> Cause {
     match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::FileMissing,
-        _ if foreign::is_refused(e) => Why::NotElf,
-        _ => Why::Unreadable(e.to_string()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Cause::FileMissing,
+        _ if foreign::is_refused(e) => Cause::NotElf,
+        _ => Cause::Unreadable(e.to_string()),
     }
 }
 

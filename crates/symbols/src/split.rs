@@ -18,7 +18,8 @@ use profile::StrId;
 
 use super::answers::{Answers, Frame};
 use super::source::Layer;
-use super::{Options, Why, worker};
+use super::{Options, worker};
+use profile::Cause;
 
 /// Larger files are left alone: their sections are read whole. So much is unpacked of all files
 /// together, too. In bytes.
@@ -76,7 +77,7 @@ pub fn resolve(
         split.push(address, &mut answers).map_err(|e| e.to_string())?;
         tell(1);
     }
-    answers.doubt = split.missing().map(Why::PartMissing);
+    answers.doubt = split.missing().map(Cause::PartMissing);
     Ok(answers)
 }
 

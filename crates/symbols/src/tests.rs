@@ -11,6 +11,7 @@ use std::process::Command;
 use object::{Object, ObjectSegment, ObjectSymbol};
 
 use super::*;
+use profile::Cause;
 use profile::{Builder, LocationId, Mapping};
 
 const C: &str = r#"
@@ -161,13 +162,13 @@ fn another_build_at_the_same_path_gives_no_names() {
     let mut p = profile(&binary, mapping.clone(), 0, &[address]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
     assert!(frames(&p, 0).is_empty());
-    assert!(matches!(outcome.binaries[0].why, Some(Why::BuildIdDiffers { .. })));
+    assert!(matches!(outcome.binaries[0].why, Some(Cause::BuildIdDiffers { .. })));
     assert!(!p.mappings[0].has_functions);
     // A file without a build id is not the recorded one either.
     lab.compile("prog", C, &["-g", "-Wl,--build-id=none"]);
     let mut p = profile(&binary, mapping, 0, &[address]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
-    let why = Some(Why::BuildIdDiffers { found: String::new() });
+    let why = Some(Cause::BuildIdDiffers { found: String::new() });
     assert_eq!(outcome.binaries[0].why, why);
 }
 
@@ -179,7 +180,7 @@ fn another_path_can_stand_in_for_the_recorded_one() {
     let gone = Path::new("/no/such/program");
     let mut p = profile(gone, mapping_of(&binary, 0), 0, &[address]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
-    assert_eq!(outcome.binaries[0].why, Some(Why::FileMissing));
+    assert_eq!(outcome.binaries[0].why, Some(Cause::FileMissing));
     let options = Options { files: [(0, binary.clone())].into(), ..lab.options() };
     symbolize(&mut p, &options, &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
@@ -205,7 +206,7 @@ fn stripped_binaries_use_their_debug_files() {
         (names(&p, 0), outcome.binaries[0].why.clone())
     };
     let all = (vec!["inner".to_owned(), "middle".into(), "outer".into()], None);
-    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Why::Stripped)));
+    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Cause::Stripped)));
     // By build id, with and without the binary itself.
     let dir = lab.path("debug/.build-id").join(&mapping.2[..2]);
     fs::create_dir_all(&dir).unwrap();
@@ -224,10 +225,10 @@ fn stripped_binaries_use_their_debug_files() {
     // Of another build: refused.
     let other = lab.compile("other", &C.replace("return 0", "return 1"), &["-g"]);
     fs::rename(other, lab.path(".debug/prog.debug")).unwrap();
-    let other = Why::OtherDebugFile(lab.path(".debug/prog.debug").display().to_string());
+    let other = Cause::OtherDebugFile(lab.path(".debug/prog.debug").display().to_string());
     assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(other)));
     fs::remove_dir_all(lab.path(".debug")).unwrap();
-    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Why::Stripped)));
+    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Cause::Stripped)));
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn a_symbol_table_alone_names_functions() {
     assert_eq!(names(&p, 0), ["main"]);
     let found = &outcome.binaries[0];
     assert_eq!((found.asked, found.named, found.with_line), (2, 1, 0));
-    assert_eq!(found.why, Some(Why::NoSymbol));
+    assert_eq!(found.why, Some(Cause::NoSymbol));
     assert!(p.mappings[0].has_functions && !p.mappings[0].has_line_numbers);
 }
 
@@ -371,14 +372,14 @@ fn what_is_no_binary_is_said_so() {
     let text = lab.path("text");
     let text = text.to_str().unwrap();
     let cases = [
-        (text, Why::NotElf),
-        ("/dev/zero.not", Why::Anonymous),
-        ("/dev", Why::NotElf),
-        ("/proc/self/mem/x", Why::FileMissing),
-        ("//anon", Why::Anonymous),
-        ("[heap]", Why::Anonymous),
-        ("", Why::Anonymous),
-        ("/tmp/perf-0.map", Why::PerfMapMissing),
+        (text, Cause::NotElf),
+        ("/dev/zero.not", Cause::Anonymous),
+        ("/dev", Cause::NotElf),
+        ("/proc/self/mem/x", Cause::FileMissing),
+        ("//anon", Cause::Anonymous),
+        ("[heap]", Cause::Anonymous),
+        ("", Cause::Anonymous),
+        ("/tmp/perf-0.map", Cause::PerfMapMissing),
     ];
     for (name, why) in cases {
         let mut p = profile(Path::new(name), (0, 0, String::new()), 0, &[0x1000]);

@@ -8,8 +8,8 @@ use object::{Object, ObjectSymbol};
 
 use profile::{StrId, StringTable};
 
-use super::Why;
 use super::answers::Answers;
+use profile::Cause;
 use sys::elf::hex;
 
 /// Largest image that is read (it has a few pages).
@@ -30,17 +30,17 @@ impl Vdso {
     /// # Errors
     ///
     /// There is none, or it cannot be read.
-    pub fn of_this_kernel() -> Result<Vdso, Why> {
+    pub fn of_this_kernel() -> Result<Vdso, Cause> {
         let maps = fs::read_to_string("/proc/self/maps").map_err(unreadable)?;
-        let (start, end) = range(&maps).ok_or(Why::NoVdso)?;
+        let (start, end) = range(&maps).ok_or(Cause::NoVdso)?;
         let mut image = vec![0; (end - start).min(MAX_BYTES) as usize];
         let memory = File::open("/proc/self/mem").map_err(unreadable)?;
         memory.read_exact_at(&mut image, start).map_err(unreadable)?;
         Vdso::parse(&image)
     }
 
-    fn parse(image: &[u8]) -> Result<Vdso, Why> {
-        let damaged = |e: object::Error| Why::Damaged(e.to_string());
+    fn parse(image: &[u8]) -> Result<Vdso, Cause> {
+        let damaged = |e: object::Error| Cause::Damaged(e.to_string());
         let elf = object::File::parse(image).map_err(damaged)?;
         let build_id = elf.build_id().map_err(damaged)?.map(hex).unwrap_or_default();
         let mut strings = StringTable::default();
@@ -67,9 +67,9 @@ impl Vdso {
     /// # Errors
     ///
     /// The recorded vDSO (by its `build_id`, empty: unknown) is another kernel's.
-    pub fn resolve(&self, build_id: &str, offsets: &[u64]) -> Result<Answers, Why> {
+    pub fn resolve(&self, build_id: &str, offsets: &[u64]) -> Result<Answers, Cause> {
         if !build_id.is_empty() && build_id != self.build_id {
-            return Err(Why::BuildIdDiffers { found: self.build_id.clone() });
+            return Err(Cause::BuildIdDiffers { found: self.build_id.clone() });
         }
         let mut answers = Answers::default();
         for &offset in offsets {
@@ -81,8 +81,8 @@ impl Vdso {
     }
 }
 
-fn unreadable(e: std::io::Error) -> Why {
-    Why::Unreadable(e.to_string())
+fn unreadable(e: std::io::Error) -> Cause {
+    Cause::Unreadable(e.to_string())
 }
 
 fn range(maps: &str) -> Option<(u64, u64)> {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn another_kernels_vdso_is_refused() {
         let vdso = Vdso::of_this_kernel().unwrap();
-        assert!(matches!(vdso.resolve("00ff", &[0]), Err(Why::BuildIdDiffers { .. })));
+        assert!(matches!(vdso.resolve("00ff", &[0]), Err(Cause::BuildIdDiffers { .. })));
         assert!(vdso.resolve(&vdso.build_id, &[0]).is_ok());
     }
 

@@ -19,7 +19,8 @@ use super::run_time::{MAX_OF_ALL, Report, RunTime};
 use super::source::{self, Found, Layer};
 use super::vdso::Vdso;
 use super::worker::{Limits, Worker};
-use super::{Binary, Options, Outcome, Why, demangle, elf, shares};
+use super::{Binary, Options, Outcome, demangle, elf, shares};
+use profile::Cause;
 use sys::foreign;
 use sys::jit::{Epoch, Span};
 
@@ -38,12 +39,12 @@ struct Group {
     /// Address to ask for and location, sorted.
     asked: Vec<(u64, LocationId)>,
     /// What to say of addresses that are asked in vain.
-    in_vain: Why,
+    in_vain: Cause,
     /// Answers came, whatever they say.
     answered: bool,
     with_lines: bool,
     /// What could not be read of its files, if something.
-    doubt: Option<Why>,
+    doubt: Option<Cause>,
     kept: Option<Kept>,
 }
 
@@ -61,7 +62,7 @@ enum Source {
     Kernel(Kallsyms),
     Vdso(Vdso, String),
     RunTime(RunTime),
-    Nothing(Why),
+    Nothing(Cause),
 }
 
 /// Some of a group's addresses, which are distinct and ascend.
@@ -145,17 +146,17 @@ fn groups(
         let group = *known.entry(key).or_insert_with(|| {
             let (source, found) = match epoch {
                 _ if options.stop.load(Ordering::Relaxed) => {
-                    (Source::Nothing(Why::Interrupted), None)
+                    (Source::Nothing(Cause::Interrupted), None)
                 }
-                _ if Instant::now() > until => (Source::Nothing(Why::NoTimeLeft), None),
-                _ if changed => (Source::Nothing(Why::Changed), None),
+                _ if Instant::now() > until => (Source::Nothing(Cause::NoTimeLeft), None),
+                _ if changed => (Source::Nothing(Cause::Changed), None),
                 Some(epoch) => (Source::RunTime(RunTime::new(epoch.sources.clone())), None),
                 None => open(profile, mapping, instead, options),
             };
             let in_vain = match (&source, &found) {
                 (Source::Nothing(why), _) => why.clone(),
-                (_, Some(found)) if found.stripped => found.flaw.clone().unwrap_or(Why::Stripped),
-                _ => Why::NoSymbol,
+                (_, Some(found)) if found.stripped => found.flaw.clone().unwrap_or(Cause::Stripped),
+                _ => Cause::NoSymbol,
             };
             let (mappings, asked) = (Vec::new(), Vec::new());
             let (answered, with_lines, kept) = (false, false, None);
@@ -232,7 +233,7 @@ fn open(
     options: &Options,
 ) -> (Source, Option<Found>) {
     let (file, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
-    let simple = |source: Result<Source, Why>| (source.unwrap_or_else(Source::Nothing), None);
+    let simple = |source: Result<Source, Cause>| (source.unwrap_or_else(Source::Nothing), None);
     if file.starts_with("[kernel") || mapping.start >= KERNEL {
         let same = kernel::check_same(file, build_id, profile.time_nanos);
         simple(same.and_then(|()| Kallsyms::of_this_kernel()).map(Source::Kernel))
@@ -242,9 +243,9 @@ fn open(
         let end = profile.time_nanos.saturating_add(profile.duration_nanos);
         simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(Source::RunTime))
     } else if instead.is_none() && is_anonymous(file) {
-        simple(Err(Why::Anonymous))
+        simple(Err(Cause::Anonymous))
     } else if build_id.is_empty() && changed_after(profile, file, instead) {
-        simple(Err(Why::Changed))
+        simple(Err(Cause::Changed))
     } else {
         match source::find(file, build_id, instead, options) {
             Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
@@ -303,7 +304,7 @@ fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
     tasks
 }
 
-type Answered = Result<Answers, Why>;
+type Answered = Result<Answers, Cause>;
 
 /// Answers of all tasks, in their order, whatever the number of threads.
 fn run(
@@ -329,9 +330,9 @@ fn run(
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (source, addresses) = (&sources[tasks[i].group], &tasks[i].addresses);
             let answer = if options.stop.load(Ordering::Relaxed) {
-                Err(Why::Interrupted)
+                Err(Cause::Interrupted)
             } else if Instant::now() > until {
-                Err(Why::NoTimeLeft)
+                Err(Cause::NoTimeLeft)
             } else {
                 answer(source, addresses, options, &mut worker, &run_time, &done)
             };
@@ -350,7 +351,7 @@ fn run(
     answers
         .into_iter()
         .map(|a| a.into_inner().unwrap_or_else(|e| e.into_inner()))
-        .map(|a| a.unwrap_or_else(|| Err(Why::Damaged("its symbols cannot be parsed".into()))))
+        .map(|a| a.unwrap_or_else(|| Err(Cause::Damaged("its symbols cannot be parsed".into()))))
         .collect()
 }
 
@@ -462,7 +463,7 @@ fn set_flags(profile: &mut Profile, options: &Options, groups: &[Group]) {
     for group in groups {
         for id in &group.mappings {
             let mapping = &mut profile.mappings[id.0 as usize];
-            mapping.has_functions |= group.answered || group.in_vain == Why::Anonymous;
+            mapping.has_functions |= group.answered || group.in_vain == Cause::Anonymous;
             mapping.has_filenames |= group.with_lines;
             mapping.has_line_numbers |= group.with_lines;
             mapping.has_inline_frames |= group.with_lines && options.inlines;
@@ -483,10 +484,10 @@ fn outcome(
             Source::RunTime(code) => code.report(),
             _ => Report::default(),
         };
-        let reused = (report.reused > 0).then_some(Why::Reused);
+        let reused = (report.reused > 0).then_some(Cause::Reused);
         // Where nothing else is known, what is wrong with the debug information is the reason.
         let in_vain = match &group.doubt {
-            Some(doubt) if group.in_vain == Why::NoSymbol || group.in_vain == Why::Stripped => {
+            Some(doubt) if group.in_vain == Cause::NoSymbol || group.in_vain == Cause::Stripped => {
                 doubt
             }
             _ => &group.in_vain,

@@ -21,10 +21,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Options;
 use super::answers::Answers;
 use super::source::Layer;
-use super::{Options, Why};
 pub use child::{open, run_if_started};
+use profile::Cause;
 use sys::os;
 use sys::{foreign, procfs};
 use wire::{Inbox, Kind, Message};
@@ -107,7 +108,7 @@ impl Worker {
         addresses: &[u64],
         options: &Options,
         done: &dyn Fn(usize),
-    ) -> Result<Answers, Why> {
+    ) -> Result<Answers, Cause> {
         let size: u64 = layers.iter().filter_map(|l| Some(l.file.metadata().ok()?.len())).sum();
         let gib = u32::try_from(size >> 30).unwrap_or(u32::MAX);
         let cpu_time = CPU_TIME + CPU_TIME_PER_GIB.saturating_mul(gib);
@@ -119,7 +120,7 @@ impl Worker {
         };
         let mut answers = self.ask(layers, addresses, options, cpu_time, &mut tell);
         let debug_info = layers.iter().any(|layer| layer.debug_info);
-        if let Err(why @ (Why::TooLong(_) | Why::TooMuchMemory(_) | Why::Crashed)) = &answers
+        if let Err(why @ (Cause::TooLong(_) | Cause::TooMuchMemory(_) | Cause::Crashed)) = &answers
             && debug_info
         {
             // The symbol table may still be good.
@@ -141,12 +142,11 @@ impl Worker {
         options: &Options,
         cpu_time: Duration,
         tell: &mut dyn FnMut(usize),
-    ) -> Result<Answers, Why> {
+    ) -> Result<Answers, Cause> {
         let running = match &mut self.running {
             Some(running) => running,
-            none => {
-                none.insert(Running::start(self.limits).map_err(|e| Why::NoWorker(e.to_string()))?)
-            }
+            none => none
+                .insert(Running::start(self.limits).map_err(|e| Cause::NoWorker(e.to_string()))?),
         };
         let end = self.limits.until.min(Instant::now() + cpu_time * PATIENCE);
         let deadline = Deadline { end, cpu_time, until: self.limits.until };
@@ -155,12 +155,12 @@ impl Worker {
             let running = self.running.take();
             return Err(match answers {
                 Err(Ended::Stopped(why)) => why,
-                _ => running.map_or(Why::Crashed, |running| running.why_dead(self.limits.memory)),
+                _ => running.map_or(Cause::Crashed, |running| running.why_dead(self.limits.memory)),
             });
         }
         answers.map_err(|ended| match ended {
             Ended::Failed(why) => why,
-            Ended::Stopped(_) | Ended::Died => Why::Crashed,
+            Ended::Stopped(_) | Ended::Died => Cause::Crashed,
         })
     }
 }
@@ -168,9 +168,9 @@ impl Worker {
 /// How a question ended that has no answers.
 enum Ended {
     /// The worker says why, and can be asked again.
-    Failed(Why),
+    Failed(Cause),
     /// It has to be ended.
-    Stopped(Why),
+    Stopped(Cause),
     /// It has ended, or talks nonsense.
     Died,
 }
@@ -256,28 +256,28 @@ impl Running {
     }
 
     /// Why it has ended by itself.
-    fn why_dead(mut self, memory: u64) -> Why {
+    fn why_dead(mut self, memory: u64) -> Cause {
         let _ = self.child.kill();
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
             let _ = stderr.take(4096).read_to_end(&mut said);
         }
         match String::from_utf8_lossy(&said).contains("memory allocation") {
-            true => Why::TooMuchMemory(memory >> 20),
-            false => Why::Crashed,
+            true => Cause::TooMuchMemory(memory >> 20),
+            false => Cause::Crashed,
         }
     }
 }
 
 impl Deadline {
-    fn check(self, used: Duration, options: &Options) -> Result<(), Why> {
+    fn check(self, used: Duration, options: &Options) -> Result<(), Cause> {
         let now = Instant::now();
         if options.stop.load(Ordering::Relaxed) {
-            Err(Why::Interrupted)
+            Err(Cause::Interrupted)
         } else if now > self.until {
-            Err(Why::NoTimeLeft)
+            Err(Cause::NoTimeLeft)
         } else if used > self.cpu_time || now > self.end {
-            Err(Why::TooLong(self.cpu_time.as_secs()))
+            Err(Cause::TooLong(self.cpu_time.as_secs()))
         } else {
             Ok(())
         }

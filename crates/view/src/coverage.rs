@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use profile::{BinaryNotes, LocationId, Profile, StrId, Truncation};
+use profile::{BinaryNotes, Gap, LocationId, Profile, StrId, Truncation};
 
 /// One binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub struct Covered {
     /// The same of its frames with a source line.
     pub with_lines: i64,
     /// Why some of its frames have no name, where the profile says so.
-    pub why: Option<String>,
+    pub why: Option<Gap>,
     /// Why some of its frames have no source line, where the profile says so.
-    pub why_no_lines: Option<String>,
+    pub why_no_lines: Option<Gap>,
     /// What of the files that name its addresses could not be understood.
-    pub bad_input: Option<String>,
+    pub bad_input: Option<Gap>,
     /// The profile says that it has no unwind information.
     pub no_unwind_info: bool,
 }
@@ -106,10 +106,10 @@ impl Coverage {
         });
         let notes = BinaryNotes::all(view.profile);
         for binary in &mut binaries {
-            let notes = notes.get(&binary.file).copied().unwrap_or_default();
-            binary.why = notes.no_names.map(str::to_owned);
-            binary.why_no_lines = notes.no_lines.map(str::to_owned);
-            binary.bad_input = notes.bad_input.map(str::to_owned);
+            let notes = notes.get(&binary.file).cloned().unwrap_or_default();
+            binary.why = notes.no_names;
+            binary.why_no_lines = notes.no_lines;
+            binary.bad_input = notes.bad_input;
             binary.no_unwind_info = notes.no_unwind_info;
             binary.truncated.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         }

@@ -5,8 +5,7 @@ mod packages;
 use rustc_hash::FxHashMap;
 
 use packages::{Distribution, Package};
-use profile::Truncation;
-use symbols::outcome::{ANOTHER_BUILD, CHANGED, DAMAGED, FILE_MISSING, MISSING, OTHER_DEBUG_FILE};
+use profile::{Cause, Truncation};
 use sys::jit::file_names::is_compilers_file;
 use sys::os;
 
@@ -19,8 +18,8 @@ pub struct Missing<'a> {
     pub lines: bool,
     /// Why stacks end in it.
     pub ends: Vec<Truncation>,
-    /// What is known of why there are no names or lines, in the words of [`symbols::Outcome`].
-    pub why: Vec<&'a str>,
+    /// What is known of why there are no names or lines.
+    pub why: Vec<&'a Cause>,
 }
 
 /// What begins a sentence about something to be done before all else, whatever the binary.
@@ -178,26 +177,28 @@ impl Advisor {
     /// What helps against a reason that is known, if that is not to install or to build what has
     /// debug information.
     fn by_reason(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Option<String> {
-        let says = |what: &str| missing.why.iter().any(|why| why.contains(what));
         let id = if build_id.is_empty() { "" } else { &format!(" (build id {build_id})") };
-        let in_folder = self.again(" --symbol-path FOLDER");
-        if says(CHANGED) {
-            Some("record again; linked with -Wl,--build-id, builds can be told apart".to_owned())
-        } else if says(ANOTHER_BUILD) || says(FILE_MISSING) {
-            Some(format!("put the recorded build{id} into a folder: {in_folder}"))
-        } else if says(MISSING) {
-            Some(format!("put the missing file beside it, or into a folder: {in_folder}"))
-        } else if says(OTHER_DEBUG_FILE) {
-            let its = "put the debug file of this build";
-            Some(format!("{its}{id} in its place, or into a folder: {in_folder}"))
-        } else if says(DAMAGED) {
-            Some(match self.packages.get(file) {
+        let in_directory = self.again(" --symbol-path DIR");
+        missing.why.iter().find_map(|cause| match cause {
+            Cause::Changed => Some(
+                "record again; linked with -Wl,--build-id, builds can be told apart".to_owned(),
+            ),
+            Cause::BuildIdDiffers { .. } | Cause::FileMissing => {
+                Some(format!("put the recorded build{id} into a directory: {in_directory}"))
+            }
+            Cause::PartMissing(_) => Some(format!(
+                "put the missing file next to it, or into a directory: {in_directory}"
+            )),
+            Cause::OtherDebugFile(_) => Some(format!(
+                "put the debug file of this build{id} in its place, or into a directory: \
+                 {in_directory}"
+            )),
+            Cause::Damaged(_) => Some(match self.packages.get(file) {
                 Some(package) => format!("apt-get install --reinstall {}", package.name),
-                None => "build or copy it anew: it is damaged".to_owned(),
-            })
-        } else {
-            None
-        }
+                None => "build or copy it again: it is damaged".to_owned(),
+            }),
+            _ => None,
+        })
     }
 
     /// How the profile gets its names anew, with this option.
@@ -214,8 +215,8 @@ impl Advisor {
         if !package.of_distribution {
             return vec![format!(
                 "the debug symbols of {name} {version} come from its vendor ({maintainer}); when \
-                 they are in a folder: {}",
-                self.again(" --symbol-path FOLDER")
+                 they are in a directory: {}",
+                self.again(" --symbol-path DIR")
             )];
         }
         let again = self.again("");
@@ -367,8 +368,8 @@ mod tests {
         assert_eq!(
             vendor,
             ["for source lines: the debug symbols of nodejs 1.2-3x come from its vendor (Their \
-              Vendor); when they are in a folder: \
-              prof symbolize --force --symbol-path FOLDER x.pb.gz"]
+              Vendor); when they are in a directory: \
+              prof symbolize --force --symbol-path DIR x.pb.gz"]
         );
     }
 
@@ -406,17 +407,14 @@ mod tests {
     #[test]
     fn what_is_known_to_be_wrong_is_put_right() {
         let reasons = [
-            ("9 of 9 addresses: its debug file x.dwo is missing", "put the missing file"),
-            ("9 of 9 addresses: its debug file /x.debug is of another build", "(build id abc)"),
-            ("9 of 9 addresses: the file is not there", "put the recorded build (build id abc)"),
-            (
-                "1 of 9 addresses: the file was changed or replaced since it was recorded",
-                "record again",
-            ),
-            ("9 of 9 addresses: damaged: .debug_line: version 7", "it is damaged"),
+            (Cause::PartMissing("x.dwo".into()), "put the missing file"),
+            (Cause::OtherDebugFile("/x.debug".into()), "(build id abc)"),
+            (Cause::FileMissing, "put the recorded build (build id abc)"),
+            (Cause::Changed, "record again"),
+            (Cause::Damaged(".debug_line: version 7".into()), "it is damaged"),
         ];
         for (why, way) in reasons {
-            let missing = Missing { lines: true, why: vec![why], ..Missing::default() };
+            let missing = Missing { lines: true, why: vec![&why], ..Missing::default() };
             let found = of("/no/such/program", &missing);
             assert!(found.len() == 1 && found[0].contains(way), "{found:?}");
             assert!(!found[0].contains("-g"), "{found:?}");
@@ -425,13 +423,14 @@ mod tests {
 
     #[test]
     fn a_binary_that_was_replaced_is_put_aside_and_not_built_anew() {
-        let why = "12 of 12 addresses: the file is another build than the recorded one (it has \
-                   no build id)";
-        let missing = Missing { names: true, lines: true, ends: Vec::new(), why: vec![why] };
+        let why = Cause::BuildIdDiffers { found: String::new() };
+        let missing = Missing { names: true, lines: true, ends: Vec::new(), why: vec![&why] };
         assert_eq!(
             of("/no/such/program", &missing),
-            ["for names: put the recorded build (build id abc) into a folder: record again with \
-              --symbol-path FOLDER"]
+            [
+                "for names: put the recorded build (build id abc) into a directory: record again with \
+              --symbol-path DIR"
+            ]
         );
     }
 }

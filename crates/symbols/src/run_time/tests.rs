@@ -99,7 +99,7 @@ fn what_a_perf_map_says_is_bounded() {
     let line = "0 7fffffff everything\n";
     let asked: Vec<(u64, Span)> = (0..20_000).map(|a| (a, Span::END)).collect();
     let (_, report) = ask_map(&line.repeat(10_000), &[], &asked);
-    assert!(matches!(report.trouble, Some(Why::Damaged(_))), "{report:?}");
+    assert!(matches!(report.trouble, Some(Cause::Damaged(_))), "{report:?}");
     let sparse = tempfile::tempfile().unwrap();
     sparse.set_len(5 << 30).unwrap();
     let sources = Sources { map: Some(sparse), ..Sources::default() };
@@ -178,13 +178,13 @@ fn what_is_wrong_with_a_jitdump_is_told() {
     let whole = [load(1, 0x1000, 0x10, "whole"), load(2, 0x2000, 0x1000, "cut")].concat();
     let asked = [(0x1000, span(5, 6)), (0x2000, span(5, 6))];
     let (names, report) = ask_dump(&[whole[..200].to_vec()], &asked);
-    assert_eq!((names[0].as_str(), report.trouble), ("whole", Some(Why::JitdumpCut)));
+    assert_eq!((names[0].as_str(), report.trouble), ("whole", Some(Cause::JitdumpCut)));
     let (_, report) = ask_dump(&[whole, vec![0; 40]], &asked);
-    assert!(matches!(report.trouble, Some(Why::Damaged(_))));
+    assert!(matches!(report.trouble, Some(Cause::Damaged(_))));
     for (bytes, cut) in [(&b"JiTD"[..], true), (&[7; 100], false)] {
         let file = writer::file(&[bytes.to_vec()]);
         let (_, report) = ask(Sources { dump: Some(file), ..Sources::default() }, &asked);
-        assert_eq!(report.trouble == Some(Why::JitdumpCut), cut, "{report:?}");
+        assert_eq!(report.trouble == Some(Cause::JitdumpCut), cut, "{report:?}");
         assert!(report.trouble.is_some());
     }
     // A time stamp of the CPU's says nothing of when: one name is one, two are none.
@@ -202,14 +202,14 @@ fn what_is_wrong_with_a_jitdump_is_told() {
 fn files_are_found_by_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf-7.map");
-    assert_eq!(RunTime::open(&path, 0).unwrap_err(), Why::PerfMapMissing);
-    assert!(matches!(RunTime::open(dir.path(), 0), Err(Why::Unreadable(_))));
+    assert_eq!(RunTime::open(&path, 0).unwrap_err(), Cause::PerfMapMissing);
+    assert!(matches!(RunTime::open(dir.path(), 0), Err(Cause::Unreadable(_))));
     std::fs::write(&path, "1000 10 f\n").unwrap();
     let mut code = RunTime::open(&path, 0).unwrap();
     let number = code.ask(0x1000, Span::END);
     assert_eq!(code.resolve(&[number], false, &AtomicU64::new(u64::MAX)).get(0).len(), 1);
     if std::fs::metadata(&path).unwrap().created().is_ok() {
-        assert_eq!(RunTime::open(&path, 1).unwrap_err(), Why::PerfMapNewer);
+        assert_eq!(RunTime::open(&path, 1).unwrap_err(), Cause::PerfMapNewer);
     }
     assert!(RunTime::open(&path, i64::MAX).is_ok());
 }

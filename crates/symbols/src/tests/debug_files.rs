@@ -1,6 +1,7 @@
 //! Where debug information can be: split, shared, packed.
 
 use super::*;
+use profile::Cause;
 
 const ALL: [&str; 3] = ["inner", "middle", "outer"];
 
@@ -179,7 +180,7 @@ fn a_file_that_is_cut_off_meanwhile_gives_no_wrong_names() {
         |_| fs::OpenOptions::new().write(true).open(&case.binary).unwrap().set_len(64).unwrap();
     let answers = elf::resolve(&layers, &addresses, &options, &cut);
     match answers {
-        Err(why) => assert_eq!(why, Why::Cut),
+        Err(why) => assert_eq!(why, Cause::Cut),
         Ok(answers) => {
             assert_eq!(sys::mmap::cut_pages(), before, "zeros were taken for names");
             assert_eq!(answers.len(), addresses.len());

@@ -17,7 +17,7 @@ fn program(flags: &[&str]) -> (Lab, PathBuf, [u64; 3]) {
 fn reasons(lab: &Lab, binary: &Path, of: &Path, addresses: &[u64]) -> (Vec<String>, Vec<String>) {
     let mut p = profile(binary, mapping_of(of, 0), 0, addresses);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
-    let reasons = outcome.reasons().iter().map(|r| format!("{:?}: {}", r.lack, r.text)).collect();
+    let reasons = outcome.reasons().iter().map(|r| format!("{:?}: {}", r.lack, r.gap)).collect();
     (reasons, (0..addresses.len() as u32).flat_map(|n| names(&p, n)).collect())
 }
 

@@ -11,9 +11,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::Options;
 use crate::answers::{Answers, Frame};
 use crate::source::Layer;
-use crate::{Options, Why};
+use profile::Cause;
 use profile::StrId;
 use sys::os;
 
@@ -256,37 +257,37 @@ pub fn answered(body: &[u8], addresses: usize) -> Option<Answers> {
 }
 
 /// The body that says why there are no answers.
-pub fn failure(why: &Why) -> Vec<u8> {
+pub fn failure(why: &Cause) -> Vec<u8> {
     let mut out = Writer::default();
     reason(&mut out, why);
     out.0
 }
 
 /// What such a body says.
-pub fn failed(body: &[u8]) -> Option<Why> {
+pub fn failed(body: &[u8]) -> Option<Cause> {
     reason_in(&mut Reader(body))
 }
 
-fn reason(out: &mut Writer, why: &Why) {
+fn reason(out: &mut Writer, why: &Cause) {
     let (kind, text) = match why {
-        Why::Cut => (1, ""),
-        Why::PartMissing(file) => (2, file.as_str()),
-        Why::Unreadable(error) => (3, error.as_str()),
-        Why::Damaged(error) => (4, error.as_str()),
-        other => return reason(out, &Why::Damaged(other.to_string())),
+        Cause::Cut => (1, ""),
+        Cause::PartMissing(file) => (2, file.as_str()),
+        Cause::Unreadable(error) => (3, error.as_str()),
+        Cause::Damaged(error) => (4, error.as_str()),
+        other => return reason(out, &Cause::Damaged(other.to_string())),
     };
     out.byte(kind);
     out.bytes(text.as_bytes());
 }
 
-fn reason_in(body: &mut Reader<'_>) -> Option<Why> {
+fn reason_in(body: &mut Reader<'_>) -> Option<Cause> {
     let (kind, text) = (body.byte()?, body.bytes()?);
     let text = std::str::from_utf8(text).ok()?.to_owned();
     Some(match kind {
-        1 => Why::Cut,
-        2 => Why::PartMissing(text),
-        3 => Why::Unreadable(text),
-        4 => Why::Damaged(text),
+        1 => Cause::Cut,
+        2 => Cause::PartMissing(text),
+        3 => Cause::Unreadable(text),
+        4 => Cause::Damaged(text),
         _ => return None,
     })
 }
@@ -303,7 +304,7 @@ mod tests {
         let [name, file] = ["f<int>", "/a/b.c"].map(|text| answers.strings.intern(text));
         let frame = Frame { name, system_name: name, file, line: 7, column: 8 };
         answers.push([frame, Frame { line: 9, ..frame }]);
-        answers.doubted(Why::PartMissing("x.dwo".into()))
+        answers.doubted(Cause::PartMissing("x.dwo".into()))
     }
 
     #[test]
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!(all(&got), all(&sent));
         assert_eq!(got.doubt, sent.doubt);
         assert!(answered(&body, 2).is_none(), "answers to another question");
-        for why in [Why::Cut, Why::Damaged("x".into()), Why::Unreadable("y".into())] {
+        for why in [Cause::Cut, Cause::Damaged("x".into()), Cause::Unreadable("y".into())] {
             assert_eq!(failed(&failure(&why)), Some(why));
         }
     }
