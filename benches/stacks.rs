@@ -1,5 +1,5 @@
 //! Which share of stacks is whole, in programs that take long or need much: Java, tokio, a machine
-//! that compiles. The others are in tests/whole_stacks.rs.
+//! that compiles. The others are in tests/it/whole_stacks.rs.
 //!
 //! cargo bench --bench stacks [-- --seconds 5]
 //!
@@ -8,9 +8,9 @@
 mod support;
 
 #[allow(dead_code)]
-#[path = "../tests/common/pprof.rs"]
+#[path = "../tests/it/common/pprof.rs"]
 mod pprof;
-#[path = "../tests/common/whole.rs"]
+#[path = "../tests/it/common/whole.rs"]
 mod whole;
 
 use std::path::{Path, PathBuf};

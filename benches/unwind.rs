@@ -9,7 +9,8 @@
 
 mod support;
 
-#[path = "../tests/common/recorded.rs"]
+#[allow(dead_code)]
+#[path = "../tests/it/common/recorded.rs"]
 mod recorded;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,60 @@
+//! What the end-to-end tests share: run the built binary, build targets, read what came out.
+
+pub mod edges;
+pub mod go;
+pub mod injected;
+pub mod llvm;
+pub mod pprof;
+pub mod recorded;
+pub mod recorders;
+pub mod run;
+pub mod statistics;
+pub mod system;
+pub mod targets;
+pub mod unnamed;
+pub mod unprivileged;
+pub mod views;
+pub mod waits;
+pub mod whole;
+
+pub use pprof::Pprof;
+pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
+pub use run::{Output, Prof, Running};
+pub use statistics::{ChiSquared, Counts, Random, distance_of_equals, manhattan};
+pub use system::{needs, skip};
+pub use targets::{Build, copy_program, target};
+pub use unnamed::{unnamed, write};
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A fresh folder for one test, removed when dropped.
+pub fn temp_dir() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary folder")
+}
+
+/// Waits until something is so, a minute at most.
+#[track_caller]
+pub fn until(condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < end, "it never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Reads a recording with the tests' own decoder.
+pub fn read(path: impl AsRef<Path>) -> Pprof {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    Pprof::decode(&bytes)
+}
+
+/// Fails unless `got` lies within `tolerance` of `want`; all in percent.
+#[track_caller]
+pub fn assert_share(what: &str, got: f64, want: f64, tolerance: f64) {
+    assert!(
+        (got - want).abs() <= tolerance,
+        "{what}: {got:.2} %, but {want:.2} % is right (within {tolerance})"
+    );
+}

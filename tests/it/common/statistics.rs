@@ -1,0 +1,123 @@
+//! Tests of hypotheses, for profiles that are a sample of something known.
+
+use std::collections::BTreeMap;
+
+/// 99.9 % quantiles of the chi-squared distribution for 1 to 10 degrees of freedom (NIST/SEMATECH
+/// e-Handbook of Statistical Methods, 1.3.6.7.4).
+const CHI_SQUARED_999: [f64; 10] =
+    [10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877, 29.588];
+
+/// Pearson's test of counts against known shares.
+#[derive(Debug, Clone, Copy)]
+pub struct ChiSquared {
+    pub statistic: f64,
+    /// What a right distribution exceeds once in a thousand times.
+    pub limit: f64,
+}
+
+impl ChiSquared {
+    /// Of counts against weights of any scale. Panics when a class is expected to have fewer than
+    /// five: the statistic would not have its distribution.
+    #[track_caller]
+    pub fn new(counts: &[u64], weights: &[f64]) -> ChiSquared {
+        assert_eq!(counts.len(), weights.len());
+        let samples = counts.iter().sum::<u64>() as f64;
+        let weight: f64 = weights.iter().sum();
+        let classes = counts.iter().zip(weights).map(|(&n, w)| {
+            let expected = samples * w / weight;
+            assert!(expected >= 5.0, "too few samples: {counts:?} against {weights:?}");
+            (n as f64 - expected).powi(2) / expected
+        });
+        ChiSquared { statistic: classes.sum(), limit: CHI_SQUARED_999[counts.len() - 2] }
+    }
+
+    /// The counts may well be a sample of that distribution.
+    pub fn passes(&self) -> bool {
+        self.statistic <= self.limit
+    }
+}
+
+/// So many allocations of one size, each sampled with its own chance, come out as this many bytes
+/// on average. Five standard deviations off is once in a million; where hardly any is missed, three
+/// that are missed are.
+#[track_caller]
+pub fn assert_estimate(got: i64, sizes: impl Iterator<Item = u64>, interval: f64) {
+    let (mut sum, mut variance, mut largest) = (0.0, 0.0, 0.0f64);
+    for size in sizes {
+        let size = size as f64;
+        largest = largest.max(size);
+        let chance = 1.0 - (-size / interval).exp();
+        sum += size;
+        variance += size * size * (1.0 - chance) / chance;
+    }
+    let (off, most) = ((got as f64 - sum).abs(), 5.0 * variance.sqrt() + 3.0 * largest);
+    assert!(off <= most, "{got} of {sum} bytes: {off} off, at most {most}");
+}
+
+/// A generator of random numbers with a fixed seed (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.unit() * n as f64) as usize
+    }
+}
+
+/// Samples by function.
+pub type Counts = BTreeMap<String, u64>;
+
+/// Σ|p − q| over the functions of both, from 0 (equal) to 2 (nothing in common): the Manhattan
+/// distance of two profiles, by which Google-Wide Profiling judged how stable its own were (Ren
+/// et al., IEEE Micro 30(4), 2010).
+pub fn manhattan(a: &Counts, b: &Counts) -> f64 {
+    let sum = |c: &Counts| c.values().sum::<u64>().max(1) as f64;
+    let (all_a, all_b) = (sum(a), sum(b));
+    let share = |c: &Counts, f: &String, all: f64| c.get(f).copied().unwrap_or(0) as f64 / all;
+    let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    names.into_iter().map(|f| (share(a, f, all_a) - share(b, f, all_b)).abs()).sum()
+}
+
+/// A permutation test: the distance that two profiles of the same thing exceed once in a thousand
+/// times. Their samples are put together and dealt out again, 2,000 times, with a fixed seed.
+pub fn distance_of_equals(a: &Counts, b: &Counts) -> f64 {
+    const TRIALS: usize = 2000;
+    let names: Vec<&String> =
+        a.keys().chain(b.keys()).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let mut pool = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let count = |c: &Counts| c.get(*name).copied().unwrap_or(0);
+        pool.extend(std::iter::repeat_n(index, (count(a) + count(b)) as usize));
+    }
+    let first = a.values().sum::<u64>() as usize;
+    let (of_a, of_b) = (first.max(1) as f64, (pool.len() - first).max(1) as f64);
+    let mut random = Random(1);
+    let mut distances: Vec<f64> = (0..TRIALS)
+        .map(|_| {
+            let mut counts = vec![[0.0; 2]; names.len()];
+            for i in 0..pool.len() {
+                if i < first {
+                    let other = i + random.below(pool.len() - i);
+                    pool.swap(i, other);
+                }
+                counts[pool[i]][usize::from(i >= first)] += 1.0;
+            }
+            counts.iter().map(|[n, m]| (n / of_a - m / of_b).abs()).sum()
+        })
+        .collect();
+    distances.sort_by(f64::total_cmp);
+    distances[TRIALS * 999 / 1000]
+}

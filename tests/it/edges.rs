@@ -1,0 +1,191 @@
+//! Callers are those that the code has: each direct call on a stack leads to the frame inside it.
+//! Above all in code that has no unwind information.
+
+use std::path::Path;
+
+use crate::common;
+use crate::common::{Build, Pprof, Prof, edges, needs, read, target, temp_dir, whole};
+
+/// Records a program; its edges have to be right, and so many percent of its stacks whole.
+#[track_caller]
+fn row(name: &str, at_least: f64, program: &Path, args: &str) -> (Pprof, edges::Edges) {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -F 999").target(program, args).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let edges = edges::assert_right(name, &p);
+    let share = whole::of_profile(&p, |_| true);
+    println!("{name}: {:.2} % of {} whole", share.percent(), share.all);
+    if at_least > 0.0 {
+        assert!(share.all >= 100, "{name}: {} stacks\n{}", share.all, out.stderr);
+    }
+    assert!(edges.right > 100, "{name}: {edges:?}");
+    assert!(
+        share.percent() >= at_least,
+        "{name}: {:.2} % are whole: {:#?}\n{}",
+        share.percent(),
+        share.others,
+        out.stderr
+    );
+    (p, edges)
+}
+
+/// Checks a recording that somebody else made: `PROF_EDGES=FILE cargo test --test it edges::`.
+#[test]
+fn of_a_recording() {
+    let Some(path) = std::env::var_os("PROF_EDGES") else { return };
+    let p = read(path);
+    let edges = edges::check(&p);
+    println!("{edges:#?}\n{:#?}", whole::of_profile(&p, |_| true));
+    assert_eq!(edges.wrong(), 0);
+}
+
+#[test]
+fn of_code_with_unwind_information() {
+    row("C++", 99.0, &target("stacks", Build::Cpp), "inlined 1");
+}
+
+/// While libgcc returns to a handler, its frame leads to that one's caller: no stack says so.
+/// (Handlers that gcc puts into cold parts are called by nobody, and rightly have a caller.)
+#[test]
+fn of_exceptions_on_their_way() {
+    const MARK: &str = "[truncated: exception being delivered]";
+    let dir = temp_dir();
+    let program = target("stacks", Build::Cpp);
+    Prof::new(&dir, "record -F 999").target(&program, "storm 3").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let mut edges = edges::check(&p);
+    edges.wrong.retain(|(callee, _), _| callee.contains("(libgcc_s"));
+    assert!(edges.wrong.is_empty(), "{:#?}", edges.wrong);
+    let share = whole::of_profile(&p, |_| true);
+    println!("storm: {:.2} % of {} whole", share.percent(), share.all);
+    let mut marked = 0;
+    for sample in &p.samples {
+        let frames = p.user_frames(sample);
+        if frames.last() == Some(&MARK) {
+            assert!(frames.iter().any(|f| f.starts_with("_Unwind_")), "{frames:?}");
+            marked += sample.values[0] as u64;
+        }
+    }
+    // How long libgcc takes to replace its frame is the CPU's: 2 % of the time of this program on
+    // one, 5 % on another, of which most is one `rep movs`. All else is whole.
+    let marked = 100.0 * marked as f64 / share.all as f64;
+    assert!(share.all > 1000 && share.percent() + marked >= 99.0, "{marked:.2} % {share:#?}");
+    assert!((0.1..8.0).contains(&marked), "{marked:.2} % of such moments");
+}
+
+/// The checker sees what is wrong: turned round, stacks are full of edges that cannot be.
+#[test]
+fn wrong_edges_are_seen() {
+    let (mut p, _) = row("recursion", 99.0, &target("stacks", Build::Cpp), "deep 0.5");
+    p.samples.iter_mut().for_each(|sample| sample.locations.reverse());
+    assert!(edges::check(&p).wrong() > 0);
+}
+
+/// In the words of the stack that functions have for themselves lie return addresses of others,
+/// which look like callers.
+#[test]
+fn what_others_left_on_the_stack_is_no_caller() {
+    let (p, _) = row("stale words", 99.0, &target("stale", Build::C), "1.5");
+    for name in ["small", "large", "saves", "aligns"] {
+        let caller = format!("calls_{name}");
+        let mut seen = 0;
+        for frames in p.samples.iter().map(|s| p.user_frames(s)) {
+            if frames.first() != Some(&name) {
+                continue;
+            }
+            assert_eq!(frames[1..3], [caller.as_str(), "main"], "{frames:?}");
+            seen += 1;
+        }
+        assert!(seen > 0, "no sample in {name}");
+    }
+}
+
+/// Its frame pointer is zero, and words lie between the stack pointer and the return address.
+#[test]
+fn assembly_is_understood() {
+    row("assembly", 99.0, &target("uncovered", Build::C), "1");
+}
+
+const WITHOUT: [&str; 4] =
+    ["-O2", "-pthread", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+
+/// `shapes.c` as this compiler makes it with these flags.
+fn shapes(compiler: &str, flags: &[&str]) -> std::path::PathBuf {
+    common::targets::built("shapes", "shapes.c", compiler, flags)
+}
+
+#[test]
+fn of_code_without_unwind_information() {
+    let program = shapes("gcc", &WITHOUT);
+    row("without tables", 99.0, &program, "1.5");
+    row("without tables, a thread", 99.0, &program, "1.5 thread");
+}
+
+#[test]
+fn of_code_with_frame_pointers_only() {
+    let flags = [&WITHOUT[..], &["-fno-omit-frame-pointer"]].concat();
+    row("frame pointers", 99.0, &shapes("gcc", &flags), "1.5");
+}
+
+#[test]
+fn of_musl() {
+    if !needs(&["musl-gcc"]) {
+        return;
+    }
+    let fixed = shapes("musl-gcc", &["-O2", "-static"]);
+    row("musl, static", 99.0, &fixed, "1.5");
+    row("musl, static, a thread", 99.0, &fixed, "1.5 thread");
+    // Its C library is stripped: its functions begin where calls lead and where addresses that are
+    // taken lead.
+    let (p, _) = row("musl, dynamic", 0.0, &shapes("musl-gcc", &["-O2"]), "1.5 thread");
+    assert_ends("musl, dynamic", 97.0, &p);
+}
+
+/// Where the names of entries are stripped: so many percent of the stacks are not marked as
+/// truncated.
+#[track_caller]
+fn assert_ends(name: &str, at_least: f64, p: &Pprof) {
+    let cut = |f: &&str| f.starts_with("[truncated: ");
+    let ends = p.share(|s| !p.user_frames(s).last().is_some_and(cut));
+    println!("{name}: {ends:.2} % are not truncated");
+    assert!(ends >= at_least, "{name}: {ends:.2} % are not truncated");
+}
+
+/// `clone3` returns twice: to who called it, and where the new thread begins.
+#[test]
+fn threads_are_made_by_their_callers() {
+    let (p, _) = row("makes threads", 97.0, &target("makes_threads", Build::C), "3");
+    let makes = |s: &common::pprof::Sample| {
+        let frames = p.user_frames(s);
+        frames.contains(&"pthread_create") || frames.iter().any(|f| f.contains("clone_internal"))
+    };
+    for frames in p.samples.iter().filter(|s| makes(s)).map(|s| p.user_frames(s)) {
+        let end = frames.last().unwrap();
+        assert!(frames.contains(&"main") || end.starts_with("[truncated: "), "{frames:?}");
+    }
+}
+
+/// Without symbols, functions' beginnings are known by calls only: stacks end sooner, rightly.
+#[test]
+fn of_stripped_code() {
+    let flags = [&WITHOUT[..], &["-s"]].concat();
+    row("stripped, without tables", 97.0, &shapes("gcc", &flags), "1.5 thread");
+    if needs(&["musl-gcc"]) {
+        let program = shapes("musl-gcc", &["-O2", "-static", "-s"]);
+        row("musl, stripped", 0.0, &program, "1.5 thread");
+    }
+}
+
+/// What would make the stacks whole is said where they are not.
+#[test]
+fn advice_names_the_compiler_s_flag() {
+    let dir = temp_dir();
+    // A jump through a register, before which anything may have been done to the stack.
+    let program = target("lost", Build::C);
+    let out = Prof::new(&dir, "record -F 999").target(&program, "0.5").run().ok();
+    out.says(&[
+        "no unwind information for this address ",
+        "-fasynchronous-unwind-tables",
+        " part ",
+    ]);
+}

@@ -1,0 +1,368 @@
+//! Programs that measure their own profile, with their threads' CPU clocks: what prof says of the
+//! same run differs from it by no more than sampling error.
+//!
+//! The rounds of the programs are about as long as the longest sampling period, so counts vary
+//! less than independent draws would, as long as a program has its CPUs for itself: only one works
+//! at a time. Where others disturb it, a right profiler may still fail Pearson's test once in a
+//! thousand times, and there are many tests; so a failed case is measured once more and judged by
+//! all samples of both runs, which a profiler that is wrong fails all the more.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use crate::common::targets::source;
+use crate::common::{
+    Build, ChiSquared, PerfRecording, Pprof, ProfRecording, Random, Waiting, figures, needs,
+    target, temp_dir,
+};
+
+/// Held while a program works.
+static WORKING: Mutex<()> = Mutex::new(());
+
+/// The rates: the default, at which whole CPUs are sampled where that is permitted, and one at
+/// which each thread has timers of its own.
+const RATES: [u32; 2] = [99, 4999];
+
+/// Letters and digits alone, in lower case: `spin_alpha`, `spinAlpha` and `LTruth;::spinAlpha`
+/// have something in common then.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
+}
+
+/// Samples by which of these names is somewhere on the stack, in a frame's function or binary;
+/// and those that have none.
+fn counts(p: &Pprof, names: &[String]) -> (Vec<u64>, u64) {
+    let keys: Vec<String> = names.iter().map(|n| plain(n)).collect();
+    let (mut counts, mut without) = (vec![0; keys.len()], 0);
+    let column = p.column("samples");
+    for s in &p.samples {
+        let mut frames: Vec<String> = p.frames(s).into_iter().map(plain).collect();
+        let binaries = s.locations.iter().filter_map(|l| p.mapping_of.get(l));
+        let name = |m: &usize| Path::new(&p.mappings[*m].file).file_name()?.to_str();
+        frames.extend(binaries.filter_map(name).map(plain));
+        let found: Vec<usize> =
+            (0..keys.len()).filter(|&k| frames.iter().any(|f| f.contains(&keys[k]))).collect();
+        match found[..] {
+            [] => without += s.values[column] as u64,
+            [k] => counts[k] += s.values[column] as u64,
+            _ => panic!("one sample in several functions: {frames:?}"),
+        }
+    }
+    (counts, without)
+}
+
+/// Samples of functions, and what they should be.
+#[derive(Default)]
+struct Case {
+    found: Vec<u64>,
+    expected: Vec<f64>,
+    /// Samples in none of the functions.
+    elsewhere: u64,
+    /// The same by the process's own clock.
+    expected_elsewhere: f64,
+}
+
+/// What of a program's samples may be elsewhere than in its functions.
+#[derive(Clone, Copy)]
+struct Slack {
+    /// The part that is, between one look at the clock and the next.
+    between: f64,
+    /// The part that comes when it has looked at the clock for the last time.
+    after: f64,
+}
+
+/// A compiled program.
+const COMPILED: Slack = Slack { between: 0.0, after: 0.005 };
+
+/// Nanoseconds of a thread's CPU time that its own events do not see each time that the kernel
+/// switches to it: 5 µs on an idle machine, of perf's events as well. Where threads have the same
+/// parent, the kernel hands over their events and there are none.
+const SWITCH: f64 = 10_000.0;
+
+impl Case {
+    /// Adds what a recording found in a run whose functions took these times, of all of the
+    /// process's time.
+    fn add(&mut self, p: &Pprof, names: &[String], times: &[f64], process: f64) {
+        let (found, elsewhere) = counts(p, names);
+        let samples = found.iter().sum::<u64>() as f64;
+        let time: f64 = times.iter().sum();
+        self.found.resize(found.len(), 0);
+        self.expected.resize(found.len(), 0.0);
+        for i in 0..found.len() {
+            self.found[i] += found[i];
+            self.expected[i] += samples * times[i] / time;
+        }
+        self.elsewhere += elsewhere;
+        self.expected_elsewhere += samples * (process - time) / time;
+    }
+
+    /// Prints what was found, and tests it.
+    fn test(&self, what: &str) -> ChiSquared {
+        let test = ChiSquared::new(&self.found, &self.expected);
+        let samples: u64 = self.found.iter().sum();
+        let percent = |n: f64| 100.0 * n / samples as f64;
+        let shares: Vec<String> = (self.found.iter().zip(&self.expected))
+            .map(|(&n, &e)| format!("{:.1}/{:.1}", percent(n as f64), percent(e)))
+            .collect();
+        println!(
+            "{what}: {samples} samples, chi-squared {:.2} of at most {}; % found/true: {}; \
+             elsewhere {}/{:.1} samples",
+            test.statistic,
+            test.limit,
+            shares.join(" "),
+            self.elsewhere,
+            self.expected_elsewhere
+        );
+        test
+    }
+
+    /// Fails when more samples are in none of the functions than the process's clock explains.
+    #[track_caller]
+    fn all_have_a_place(&self, what: &str, slack: Slack) {
+        let all = self.found.iter().sum::<u64>() as f64;
+        let expected = self.expected_elsewhere + (slack.between + slack.after) * all;
+        let most = expected + 4.0 * expected.max(1.0).sqrt();
+        assert!(self.elsewhere as f64 <= most, "{what}: {} of {all} elsewhere", self.elsewhere);
+    }
+}
+
+/// A program, how many threads of it work, and how long each.
+struct Program<'a> {
+    name: &'a str,
+    command: fn() -> Command,
+    threads: u32,
+    milliseconds: u32,
+    slack: Slack,
+}
+
+impl Program<'_> {
+    /// Runs it, recorded at all rates, and adds what the recordings found.
+    #[track_caller]
+    fn run(&self, cases: &mut [Case; 2]) {
+        for _ in 0..5 {
+            let dir = temp_dir();
+            // node leaves a file in its folder.
+            let mut command = (self.command)();
+            command.current_dir(&dir);
+            command.args([self.threads, self.milliseconds].map(|n| n.to_string()));
+            let program = Waiting::start(&mut command);
+            let pid = program.pid();
+            let recordings = RATES.map(|hz| {
+                let args = format!("-F {hz} -e cpu-clock -d 2m -p {pid}");
+                ProfRecording::start(dir.path(), &format!("{hz}.pb.gz"), &args)
+            });
+            let working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = figures(&program.work());
+            drop(working);
+            let process = said.remove("process").expect("the process's own time");
+            let unseen = said.remove("switches").unwrap_or(0.0) * SWITCH;
+            let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
+            let profiles = recordings.map(ProfRecording::finish);
+            std::fs::remove_file(format!("/tmp/perf-{pid}.map")).ok();
+            if self.is_whole(&profiles[1], &names, &times, unseen) {
+                for (case, p) in cases.iter_mut().zip(&profiles) {
+                    case.add(p, &names, &times, process);
+                }
+                return;
+            }
+        }
+        panic!("{}, {} threads: samples are missing each time", self.name, self.threads);
+    }
+
+    /// There is a sample for each period of CPU time that the functions used, within 1 %. Where
+    /// there is none, the machine stood still (a virtual one's CPU clocks go on when another has
+    /// its CPU), or it kept prof from its rings for so long that they overran. Either strikes the
+    /// function that happens to run and says nothing about how samples are attributed.
+    ///
+    /// `unseen`: what is missing at most, because threads are switched.
+    fn is_whole(&self, p: &Pprof, names: &[String], times: &[f64], unseen: f64) -> bool {
+        let found = counts(p, names).0.iter().sum::<u64>() as f64;
+        let expected = times.iter().sum::<f64>() / p.period as f64;
+        let least = 0.99 * expected - unseen / p.period as f64;
+        let whole = found >= least - self.slack.between * expected;
+        if !whole {
+            let lost = p.figure("lost");
+            println!(
+                "{}, {} threads: {found} of {expected:.0} samples, {lost} lost; measured again",
+                self.name, self.threads
+            );
+        }
+        whole
+    }
+
+    /// Runs it and tests what the recordings found.
+    #[track_caller]
+    fn check(&self) {
+        let what = |hz: u32| format!("{}, {} threads, {hz} Hz", self.name, self.threads);
+        let passes = |cases: &[Case; 2]| {
+            let tests = [0, 1].map(|i| cases[i].test(&what(RATES[i])));
+            tests.iter().all(ChiSquared::passes)
+        };
+        let mut cases = <[Case; 2]>::default();
+        self.run(&mut cases);
+        if !passes(&cases) {
+            println!("{}, {} threads: once more, both runs count", self.name, self.threads);
+            self.run(&mut cases);
+            assert!(passes(&cases), "{}, {} threads: see above", self.name, self.threads);
+        }
+        for i in 0..RATES.len() {
+            cases[i].all_have_a_place(&what(RATES[i]), self.slack);
+        }
+    }
+}
+
+/// Checks a program with 1, 2 and many threads, at all rates.
+#[track_caller]
+fn truth(name: &str, command: fn() -> Command, slack: Slack) {
+    for (threads, milliseconds) in [(1, 1200), (2, 700), (8, 200)] {
+        Program { name, command, threads, milliseconds, slack }.check();
+    }
+}
+
+fn program(build: Build) -> Command {
+    Command::new(target("truth", build))
+}
+
+#[test]
+fn c() {
+    truth("C", || program(Build::C), COMPILED);
+}
+
+#[test]
+fn cpp() {
+    truth("C++", || program(Build::Cpp), COMPILED);
+}
+
+#[test]
+fn rust() {
+    truth("Rust", || program(Build::Rust), COMPILED);
+}
+
+#[test]
+fn go() {
+    if needs(&["go"]) {
+        truth("Go", || program(Build::Go), COMPILED);
+    }
+}
+
+#[test]
+fn node() {
+    let command = || {
+        let mut node = Command::new("node");
+        // Each function has its own frame, also where it is not compiled (yet, or any more).
+        node.args(["--perf-basic-prof", "--interpreted-frames-native-stack"]);
+        node.args(["--no-turbo-inlining", "--experimental-wasi-unstable-preview1"]);
+        node.arg(source("truth.js"));
+        node
+    };
+    if needs(&["node"]) {
+        truth("node", command, Slack { between: 0.0, after: 0.02 });
+    }
+}
+
+#[test]
+fn java() {
+    let command = || {
+        let mut java = Command::new("java");
+        java.args(["-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions"]);
+        java.args(["-XX:+DumpPerfMapAtExit", "-XX:CompileCommand=quiet"]);
+        java.arg("-XX:CompileCommand=dontinline,Truth::spin*");
+        java.arg("-cp").arg(target("truth", Build::Java)).arg("Truth");
+        java
+    };
+    if needs(&["java", "javac"]) {
+        truth("Java", command, Slack { between: 0.0, after: 0.15 });
+    }
+}
+
+#[test]
+fn python() {
+    let command = || {
+        let mut python = Command::new("python3");
+        python.arg(source("truth.py"));
+        python
+    };
+    if needs(&["python3"]) {
+        // The interpreter between the calls, where threads wait for one another.
+        truth("Python", command, Slack { between: 0.06, after: 0.0 });
+    }
+}
+
+/// 100 times a second, 3 ms of one function, then 3 ms of another. At 99 Hz a recorder sees all
+/// phases of this once a second; at 100 Hz it sees always the same.
+#[test]
+fn a_program_in_step_with_a_timer() {
+    if !needs(&["perf"]) {
+        return;
+    }
+    let mut case = Case::default();
+    for _ in 0..2 {
+        run_ticks(&mut case);
+        if case.test("ticks, 99 Hz").passes() {
+            return;
+        }
+        println!("ticks: once more, to be judged by both runs");
+    }
+    panic!("99 Hz is in step with a timer of 100 Hz: the output has the figures");
+}
+
+/// Three seconds of it, recorded at 99 Hz; at 100 Hz and by perf for comparison.
+fn run_ticks(case: &mut Case) {
+    let dir = temp_dir();
+    let program = Waiting::start(Command::new(target("ticks", Build::C)).arg("300"));
+    let pid = program.pid();
+    let ours = [99, 100].map(|hz| {
+        let args = format!("-F {hz} -e cpu-clock -d 2m -p {pid}");
+        ProfRecording::start(dir.path(), &format!("{hz}.pb.gz"), &args)
+    });
+    let theirs = [99, 100].map(|hz| {
+        let args = format!("-F {hz} -e cpu-clock -p {pid}");
+        (hz, PerfRecording::start(dir.path(), &format!("{hz}.data"), &args))
+    });
+    let working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = figures(&program.work());
+    drop(working);
+    let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
+    let time: f64 = times.iter().sum();
+    println!("ticks, {names:?}: true {:.1} %", 100.0 * times[0] / time);
+    for (hz, perf) in theirs {
+        let leaves = perf.finish();
+        let own = |name: &String| leaves.get(&format!("{name} ticks")).copied().unwrap_or(0);
+        println!("ticks, perf at {hz} Hz: {:?} samples", [own(&names[0]), own(&names[1])]);
+    }
+    let [at_99, at_100] = ours.map(ProfRecording::finish);
+    println!("ticks, prof at 100 Hz: {:?} samples", counts(&at_100, &names).0);
+    case.add(&at_99, &names, &times, time);
+}
+
+/// So many samples, drawn from those shares.
+fn draw(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
+    let mut counts = vec![0; shares.len()];
+    for _ in 0..samples {
+        let mut left = random.unit();
+        let class = shares.iter().position(|share| {
+            left -= share;
+            left < 0.0
+        });
+        counts[class.unwrap_or(shares.len() - 1)] += 1;
+    }
+    counts
+}
+
+/// The test refuses what is right once in a thousand times, and what is off by 3 % of the samples
+/// nearly always, with as many samples as there are here at 4,999 Hz.
+#[test]
+fn the_test_itself() {
+    const SHARES: [f64; 5] = [0.35, 0.25, 0.20, 0.12, 0.08];
+    const OFF: [f64; 5] = [0.35, 0.25, 0.20, 0.15, 0.05];
+    let mut random = Random(3);
+    let mut refused = |truth: &[f64], samples: usize| {
+        let counts = (0..2000).map(|_| draw(&mut random, samples, truth));
+        counts.filter(|c| !ChiSquared::new(c, &SHARES).passes()).count()
+    };
+    let (right, wrong, few) = (refused(&SHARES, 6000), refused(&OFF, 6000), refused(&OFF, 130));
+    println!("of 2,000 refused: {right} right ones, {wrong} wrong ones, {few} with few samples");
+    // The 99.99 % interval of a Poisson distribution with a mean of 2 ends at 9.
+    assert!(right <= 9 && wrong == 2000 && few > right, "{right}, {wrong}, {few}");
+}

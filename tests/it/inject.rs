@@ -1,0 +1,592 @@
+//! The heap library in processes that run already (`--inject`): what they allocate, and that they go
+//! on as if nobody had been there.
+
+use std::io::{PipeWriter, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common;
+use crate::common::injected::{maps, samples, wait_for_library};
+use crate::common::targets::built;
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
+use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
+
+/// A program that takes words and answers them, see `inject.cpp`.
+struct Checked {
+    running: Running,
+    words: PipeWriter,
+}
+
+impl Checked {
+    fn start(churning: usize) -> Checked {
+        let (theirs, words) = std::io::pipe().unwrap();
+        let flags = ["-shared", "-fPIC", "-O2"];
+        let plugin = built("inject_plugin.so", "inject_plugin.cpp", "g++", &flags);
+        let mut command = Command::new(target("inject", Build::Cpp));
+        command.arg(churning.to_string()).env("PLUGIN", plugin).stdin(Stdio::from(theirs));
+        let (running, _) = Running::start(&mut command).wait_for("ready");
+        Checked { running, words }
+    }
+
+    fn pid(&self) -> i32 {
+        self.running.pid()
+    }
+
+    fn says(mut self, word: &str) -> Checked {
+        writeln!(self.words, "{word}").unwrap();
+        self.running = self.running.wait_for("done").0;
+        self
+    }
+
+    /// It has worked on without a mistake.
+    #[track_caller]
+    fn ends_well(mut self) {
+        writeln!(self.words, "end").unwrap();
+        let out = self.running.finish();
+        assert_eq!(out.stderr, "");
+        assert!(out.ok().text().ends_with("\n0 wrong\n"));
+    }
+}
+
+/// Objects or bytes below a function.
+#[track_caller]
+fn of(p: &Pprof, function: &str, kind: &str) -> i64 {
+    p.sum_below(function, kind)
+}
+
+#[track_caller]
+fn all_of(p: &Pprof, function: &str) -> [i64; 4] {
+    ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"].map(|k| of(p, function, k))
+}
+
+/// `prof record -p PID -T heap --inject`, to be interrupted.
+fn endless(dir: &tempfile::TempDir, pid: i32, more: &str) -> Running {
+    Prof::new(dir, &format!("record -T heap --inject -d 120s -p {pid} {more}")).start()
+}
+
+#[test]
+fn each_allocation_since_the_library_came() {
+    let dir = temp_dir();
+    let target = Checked::start(0);
+    let prof = endless(&dir, target.pid(), "--heap-interval 1");
+    wait_for_library(&prof, target.pid());
+    let target = target.says("go");
+    prof.signal(libc::SIGINT);
+    let out = prof.finish().ok().says(&["since prof's library was put into it", "stood still for"]);
+    assert!(!out.stderr.contains("missing"), "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(all_of(&p, "keeps"), [500, 500_000, 500, 500_000]);
+    assert_eq!(all_of(&p, "gives_back"), [300, 600_000, 0, 0]);
+    // Who called it is the innermost, and the stack goes up to the beginning.
+    let sample = p.samples.iter().find(|s| p.frames(s).contains(&"keeps")).unwrap();
+    let frames = p.frames(sample);
+    assert_eq!((frames[0], *frames.last().unwrap()), ("keeps", "_start"));
+    target.says("go").ends_well();
+}
+
+/// What a library allocates that is loaded later is seen, too.
+#[test]
+fn libraries_that_are_loaded_meanwhile() {
+    let dir = temp_dir();
+    let target = Checked::start(0);
+    let prof = endless(&dir, target.pid(), "--heap-interval 1");
+    wait_for_library(&prof, target.pid());
+    let target = target.says("load");
+    prof.signal(libc::SIGINT);
+    prof.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(all_of(&p, "plugin_allocates"), [200, 600_000, 200, 600_000]);
+    target.ends_well();
+}
+
+/// All its allocations come from one function, under load, and it works on without a mistake.
+#[test]
+fn in_and_out_twenty_times_under_load() {
+    let dir = temp_dir();
+    let target = Checked::start(3);
+    for round in 0..20 {
+        let args =
+            format!("record -T heap --inject -d 200ms -p {} --heap-interval 4M", target.pid());
+        Prof::new(&dir, &args).run().ok().says(&["stays there without effect"]);
+        let p = read(dir.path().join("profile.pb.gz"));
+        let (churned, all) = (of(&p, "fills", "alloc_space"), p.column("alloc_space"));
+        let all: i64 = p.samples.iter().map(|s| s.values[all]).sum();
+        assert!(churned > 0 && churned * 100 >= all * 99, "round {round}: {churned} of {all}");
+    }
+    // It is there once, and so is the memory that was shared.
+    for file in ["memfd:prof-heap-ring", "r-xp"] {
+        let maps = maps(target.pid());
+        let times =
+            maps.lines().filter(|l| l.contains("memfd:prof-heap") && l.contains(file)).count();
+        assert_eq!(times, 1, "{file}: {maps}");
+    }
+    let files = std::fs::read_dir(format!("/proc/{}/fd", target.pid())).unwrap();
+    let names = files.filter_map(|f| std::fs::read_link(f.ok()?.path()).ok());
+    assert!(!names.map(|n| n.display().to_string()).any(|n| n.contains("prof-heap")));
+    target.says("go").ends_well();
+}
+
+/// What each thread does, for a failure.
+fn states(pid: i32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let state = |thread: std::io::Result<std::fs::DirEntry>| {
+        let read = |name| std::fs::read_to_string(thread.as_ref().unwrap().path().join(name));
+        ["stat", "syscall", "wchan", "schedstat"].map(|name| read(name).unwrap_or_default())
+    };
+    threads.map(|thread| state(thread).join(" ") + "\n").collect()
+}
+
+/// prof may be killed at any moment: the target does not notice, and can be recorded again.
+#[test]
+fn prof_is_killed_in_the_middle() {
+    let dir = temp_dir();
+    let target = Checked::start(2);
+    for round in 0..40u64 {
+        let prof = endless(&dir, target.pid(), "");
+        std::thread::sleep(Duration::from_micros(1700 * (1 + round * 7 % 53)));
+        prof.signal(libc::SIGKILL);
+        prof.finish();
+    }
+    let args = format!("record -T heap --inject -d 500ms -p {}", target.pid());
+    let out = Prof::new(&dir, &args).run();
+    if !out.status.success() {
+        eprintln!("{}", states(target.pid()));
+    }
+    out.ok().says(&["stays there without effect"]);
+    assert!(of(&read(dir.path().join("profile.pb.gz")), "fills", "alloc_space") > 0);
+    target.says("go").ends_well();
+}
+
+/// A program whose threads check that no call of theirs is broken off, see `interrupted.c`.
+struct Waits {
+    running: Running,
+    words: PipeWriter,
+}
+
+impl Waits {
+    fn start(call: &str) -> Waits {
+        let (theirs, words) = std::io::pipe().unwrap();
+        let mut command = Command::new(target("interrupted", Build::C));
+        command.args([call, "30"]).stdin(Stdio::from(theirs));
+        let (running, _) = Running::start(&mut command).wait_for("ready");
+        Waits { running, words }
+    }
+
+    /// Puts the library in and takes it out again.
+    #[track_caller]
+    fn is_recorded(&self, dir: &tempfile::TempDir) {
+        let pid = self.running.pid();
+        let args = format!("record -T heap --inject -d 20ms --no-symbolize -p {pid}");
+        let out = Prof::new(dir, &args).run().ok();
+        // Or nobody could be stopped in time, which is said; the next recording uses it again.
+        let said = ["stays there without effect", "the next prof record --inject tries again"];
+        assert!(said.iter().any(|s| out.stderr.contains(s)), "{}", out.stderr);
+    }
+
+    /// Each call has waited as long as it should, and has not failed.
+    #[track_caller]
+    fn ends_well(self) {
+        drop(self.words);
+        let out = self.running.finish();
+        assert_eq!(out.stderr, "");
+        let text = out.ok().text();
+        assert!(text.ends_with(" calls, 0 wrong\n") && !text.starts_with("0 "), "{text}");
+    }
+}
+
+/// Processes that take the CPUs away from everybody else, until this is dropped.
+fn load(programs: usize) -> Vec<Running> {
+    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    (0..programs).map(|_| busy()).collect()
+}
+
+const CALLS: [&str; 19] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect",
+    "nanosleep",
+    "clock_nanosleep",
+    "futex",
+    "sem_timedwait",
+    "condition",
+    "sigtimedwait",
+    "any_signal",
+    "recv",
+    "accept",
+    "semtimedop",
+    "io_getevents",
+    "children",
+    "read",
+];
+
+/// Also those that fail with `EINTR` whenever a thread is interrupted, and those whose time-out
+/// would begin from the start; where one thread has nothing else to do, too.
+#[test]
+fn no_call_is_broken_off() {
+    let dir = temp_dir();
+    let all = Waits::start("all");
+    (0..10).for_each(|_| all.is_recorded(&dir));
+    all.ends_well();
+    // A thread that sleeps nearly always can be stopped by programs in the kernel only.
+    if !common::system::needs_root() {
+        return;
+    }
+    for call in CALLS {
+        let alone = Waits::start(call);
+        eprintln!("{call} alone");
+        alone.is_recorded(&dir);
+        alone.ends_well();
+    }
+}
+
+#[test]
+fn no_call_is_broken_off_where_cpus_are_scarce() {
+    let (dir, _load) = (temp_dir(), load(8));
+    let all = Waits::start("all");
+    (0..8).for_each(|_| all.is_recorded(&dir));
+    all.ends_well();
+}
+
+/// Whatever moment prof is killed at: no call fails, no file stays open, and no memory of prof's stays
+/// mapped but the library and what it writes to.
+#[test]
+fn nothing_is_left_in_a_process_when_prof_is_killed() {
+    let (dir, _load) = (temp_dir(), load(2));
+    let all = Waits::start("all");
+    let pid = all.running.pid();
+    all.is_recorded(&dir);
+    let before = (open_files(pid), maps(pid).lines().count());
+    for round in 0..60u64 {
+        let prof = endless(&dir, pid, "--no-symbolize");
+        std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 7 % 61)));
+        prof.signal(libc::SIGKILL);
+        prof.finish();
+    }
+    // What the last one left a thread at takes it a moment.
+    until(|| !open_files(pid).iter().any(|file| file.contains("prof-heap")));
+    all.is_recorded(&dir);
+    let after = (open_files(pid), maps(pid).lines().count());
+    assert!(after.0.len() <= before.0.len() + 1, "{before:?} {after:?}");
+    assert!(after.1 <= before.1 + 4, "{} mappings, {} before", after.1, before.1);
+    all.ends_well();
+}
+
+fn open_files(pid: i32) -> Vec<String> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let names = files.filter_map(|f| std::fs::read_link(f.ok()?.path()).ok());
+    names.map(|name| name.display().to_string()).collect()
+}
+
+/// A program that is stopped where it is in the allocator all the time is not led out of it: a thread
+/// that runs one instruction at a time would die if prof were killed.
+#[test]
+fn prof_is_killed_beside_a_program_that_only_allocates() {
+    let dir = temp_dir();
+    let target = Checked::start(1);
+    for round in 0..40u64 {
+        let prof = endless(&dir, target.pid(), "--no-symbolize");
+        std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 11 % 61)));
+        prof.signal(libc::SIGKILL);
+        prof.finish();
+        assert_ne!(status(target.pid(), "State").chars().next(), Some('t'), "it is stopped");
+    }
+    target.says("go").ends_well();
+}
+
+/// A thread that sleeps is not woken; the reason is said, and nothing has happened to it.
+#[test]
+fn a_process_that_sleeps_all_the_time_is_refused() {
+    let (dir, sleeps) = (temp_dir(), Running::start(Command::new("sleep").arg("1000")));
+    until(|| status(sleeps.pid(), "State").starts_with('S'));
+    let args = format!("record -T heap --inject -d 1s -p {}", sleeps.pid());
+    let out = Prof::new(&dir, &args).run();
+    out.refused(1, &["goes on as it was", "none of its threads ran within 5s"]);
+}
+
+/// A program that prints a line every now and then works on while and after it is recorded, and
+/// something that it allocates is seen.
+#[track_caller]
+fn works_on(command: &mut Command, lines: usize) -> Pprof {
+    let dir = temp_dir();
+    let (mut running, _) = Running::start(command).wait_for("1");
+    let pid = running.pid();
+    let args = format!("record -T heap --inject -d 2s -p {pid} --heap-interval 64K");
+    let out = Prof::new(&dir, &args).run().ok().says(&["stays there without effect"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total(p.column("alloc_space")) > 0, "{}", out.stderr);
+    let next = format!("{lines}");
+    let seen = maps(pid);
+    assert!(seen.contains("memfd:prof-heap"), "{seen}");
+    // From the beginning on, one after the other.
+    let before;
+    (running, before) = running.wait_for(&next);
+    let expected: Vec<String> = (2..lines).map(|n| n.to_string()).collect();
+    assert_eq!(before, expected);
+    assert!(running.is_running());
+    p
+}
+
+#[test]
+fn python() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let code = "import time\nn = 0\nwhile True:\n n += 1\n print(n, flush=True)\n\
+                \x20for i in range(2000): bytearray(10000)\n time.sleep(0.02)";
+    works_on(Command::new("python3").args(["-c", code]), 120);
+}
+
+#[test]
+fn node() {
+    if !needs(&["node"]) {
+        return;
+    }
+    let code = "let n = 0; setInterval(() => { console.log(String(++n)); \
+                for (let i = 0; i < 300; i++) Buffer.alloc(20000); }, 20)";
+    works_on(Command::new("node").args(["-e", code]), 120);
+}
+
+#[test]
+fn java() {
+    if !needs(&["java", "javac"]) {
+        return;
+    }
+    let classes = target("Allocates", Build::Java);
+    works_on(Command::new("java").arg("-cp").arg(classes).arg("Allocates"), 120);
+}
+
+#[test]
+fn redis() {
+    if !needs(&["redis-server", "redis-cli"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let socket = dir.path().join("socket");
+    let mut server = Command::new("redis-server");
+    server.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
+    let mut server = Running::start(&mut server);
+    until(|| socket.exists());
+    let asks = |words: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.arg("-s").arg(&socket).args(words).stdin(Stdio::null());
+        common::run::run(command).ok().text()
+    };
+    let prof = endless(&dir, server.pid(), "--heap-interval 64K");
+    wait_for_library(&prof, server.pid());
+    let fill = "for i = 1, 20000 do redis.call('set', 'key' .. i, string.rep('x', 1000)) end";
+    asks(&["eval", fill, "0"]);
+    prof.signal(libc::SIGINT);
+    prof.finish().ok().says(&["stays there without effect"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    // 20 MB, of which one in 64 KiB is sampled.
+    let in_use = p.total(p.column("inuse_space"));
+    assert!((15_000_000..40_000_000).contains(&in_use), "{in_use}");
+    assert_eq!(asks(&["strlen", "key20000"]), "1000\n");
+    assert!(server.is_running());
+}
+
+/// The server's programs, which are not where the shell looks.
+fn postgres(program: &str) -> Option<std::path::PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found = versions.filter_map(|v| Some(v.ok()?.path().join("bin").join(program)));
+    found.find(|path| path.exists())
+}
+
+/// A backend at work, and the server that starts all backends.
+#[test]
+fn postgresql() {
+    if !can_drop_rights() {
+        return;
+    }
+    let (Some(initdb), Some(server)) = (postgres("initdb"), postgres("postgres")) else {
+        return common::skip("postgresql is not installed");
+    };
+    let dir = open_dir();
+    // It refuses to run as root.
+    let nobody = |program: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+        command.current_dir(&dir).stdin(Stdio::null());
+        command
+    };
+    let data = dir.path().join("data");
+    let mut make = nobody(&initdb);
+    make.args(["-U", "prof", "--auth=trust", "-N", "-D"]).arg(&data);
+    common::run::run(make).ok();
+    let mut serve = nobody(&server);
+    serve.args(["-h", "", "-F", "-k"]).arg(dir.path()).arg("-D").arg(&data);
+    let mut server = Running::start(&mut serve);
+    until(|| dir.path().join(".s.PGSQL.5432").exists());
+    let psql = || {
+        let mut command = Command::new("psql");
+        command.args(["-AtqX", "-U", "prof", "-h"]).arg(dir.path()).arg("postgres");
+        command
+    };
+    let answers = || {
+        let mut ask = psql();
+        ask.args(["-c", "select 6 * 7"]).stdin(Stdio::null());
+        common::run::run(ask).status.success()
+    };
+    until(answers);
+    let (theirs, mut words) = std::io::pipe().unwrap();
+    let session = Running::start(psql().stdin(Stdio::from(theirs)));
+    writeln!(words, "select pg_backend_pid(); select 'there';").unwrap();
+    let (mut session, pid) = session.wait_for("there");
+    let backend: i32 = pid[0].parse().unwrap();
+    for (pid, works) in [(backend, true), (server.pid(), false), (backend, true)] {
+        let mut prof = endless(&dir, pid, "--heap-interval 64K");
+        // Nobody is stopped that sleeps: they have something to do, again and again.
+        let end = Instant::now() + Duration::from_secs(60);
+        while !samples(&prof, pid) {
+            assert!(answers());
+            if Instant::now() > end || !prof.is_running() {
+                panic!("{}", prof.finish().stderr);
+            }
+            writeln!(words, "select 'awake';").unwrap();
+            session = session.wait_for("awake").0;
+        }
+        let sort = "select count(*) from (select md5(i::text) from generate_series(1, 100000) i \
+                    order by 1) sorted; select 'sorted';";
+        writeln!(words, "{sort}").unwrap();
+        let count;
+        (session, count) = session.wait_for("sorted");
+        assert_eq!(count, ["100000"]);
+        assert!(answers());
+        prof.signal(libc::SIGINT);
+        // A thread has to run for the library to be taken out of use, too.
+        while prof.is_running() {
+            assert!(answers());
+            writeln!(words, "select 'awake';").unwrap();
+            session = session.wait_for("awake").0;
+        }
+        prof.finish().ok().says(&["stays there without effect"]);
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert!(!works || p.total(p.column("alloc_space")) > 1 << 20);
+    }
+    assert!(server.is_running() && answers());
+}
+
+/// A static program has no dynamic linker, a stopped one does not run, and so on: one line, and it
+/// goes on.
+#[test]
+fn what_cannot_be_injected_is_one_line() {
+    let dir = temp_dir();
+    let refused = |running: &Running, words: &[&str]| {
+        let args = format!("record -T heap --inject -d 1s -p {}", running.pid());
+        let out = Prof::new(&dir, &args).run();
+        let about = [&["goes on as it was"], words].concat();
+        out.refused(1, &about);
+        assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
+    };
+    let flags = ["-static", "-O2", "-pthread"];
+    let program = built("gaps-static", "gaps.c", "gcc", &flags);
+    let (mut running, _) =
+        Running::start(Command::new(program).args(["1", "300"])).wait_for("ready");
+    refused(&running, &["linked statically"]);
+    assert!(running.is_running());
+
+    let stopped = Checked::start(0);
+    stopped.running.signal(libc::SIGSTOP);
+    until(|| status(stopped.pid(), "State").contains('T'));
+    refused(&stopped.running, &["stopped by a signal", "kill -CONT"]);
+    assert!(status(stopped.pid(), "State").contains('T'));
+    stopped.running.signal(libc::SIGCONT);
+    // `epoll_wait` fails when a process is stopped so; that is no mistake of prof's.
+    stopped.says("go");
+
+    let mut confined = Running::start(Command::new(target("confined", Build::C)).arg("30"));
+    confined = confined.wait_for("ready").0;
+    refused(&confined, &["confined by seccomp"]);
+    assert!(confined.is_running());
+
+    if needs(&["strace"]) {
+        let traced = Checked::start(0);
+        let pid = traced.pid().to_string();
+        let mut tracer = Command::new("strace");
+        tracer.args(["-q", "-e", "trace=none", "-p", &pid]);
+        let tracer = Running::start(&mut tracer);
+        until(|| status(traced.pid(), "TracerPid") != "0");
+        refused(&traced.running, &["traces it already", "strace"]);
+        drop(tracer);
+        traced.says("go");
+    }
+}
+
+fn status(pid: i32, field: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix(field)).unwrap();
+    line.trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn other_users_processes() {
+    if !can_drop_rights() {
+        return;
+    }
+    let (dir, target) = (open_dir(), Checked::start(0));
+    let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
+    unprivileged(dir.path(), &args).run().refused(1, &["another user's", "as root"]);
+    // Other types are recorded of what can be.
+    target.ends_well();
+    // Their own, as nobody in particular.
+    let program = dir.path().join("program");
+    common::copy_program(common::target("inject", Build::Cpp), &program);
+    let (theirs, words) = std::io::pipe().unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(&program).arg("1").stdin(Stdio::from(theirs));
+    let (running, _) = Running::start(&mut command).wait_for("ready");
+    let target = Checked { running, words };
+    let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
+    unprivileged(dir.path(), &args).run().ok().says(&["stays there without effect"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(of(&p, "fills", "alloc_space") > 0);
+    target.ends_well();
+}
+
+/// A process that ends while prof is at it: prof says so, and does not hang.
+#[test]
+fn processes_that_end_meanwhile() {
+    let dir = temp_dir();
+    let mut said = 0;
+    for round in 0..12u64 {
+        let target = Checked::start(1);
+        let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
+        let prof = Prof::new(&dir, &args).start();
+        std::thread::sleep(Duration::from_millis(5 + 9 * round));
+        target.running.signal(libc::SIGKILL);
+        let out = prof.finish();
+        assert!(!out.stderr.contains("panicked"), "{}", out.stderr);
+        said += usize::from(out.code() == 1);
+        assert!(out.code() == 0 || out.stderr.lines().count() <= 2, "{}", out.stderr);
+    }
+    assert!(said > 0, "all were recorded");
+}
+
+/// Without --inject, the kernel tells where memory grows, and prof how to learn more.
+#[test]
+fn page_faults_instead() {
+    let dir = temp_dir();
+    let grows = Running::start(Command::new(target("heap", Build::C)).arg("long"));
+    let args = format!("record -T heap -d 1s -p {}", grows.pid());
+    let out = Prof::new(&dir, &args).run().ok();
+    out.says(&["page faults", "add --inject", "prof record -T heap -- COMMAND"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.sample_types.iter().any(|(kind, _)| kind == "page-faults"), "{:?}", p.sample_types);
+    assert!(p.sample_types.iter().all(|(kind, _)| !kind.contains("inuse")));
+}
+
+#[test]
+fn nonsense() {
+    let dir = temp_dir();
+    let own = std::process::id();
+    let refused = |args: &str, words: &[&str]| {
+        Prof::new(&dir, args).run().refused(2, words);
+    };
+    refused(&format!("record --inject -p {own} -d 1s"), &["--inject needs -T heap"]);
+    refused("record -T heap --inject -a -d 1s", &["-p"]);
+    refused(&format!("record -T heap --inject -p {own},1 -d 1s"), &["one process"]);
+}

@@ -1,0 +1,123 @@
+//! A program whose profile is known: every share has to be right, however it is unwound.
+
+use crate::common::{Build, Pprof, Prof, Running, assert_share, read, target, temp_dir};
+
+/// Percent that a share may be off.
+const TOLERANCE: f64 = 1.5;
+
+/// main works 2 parts itself and calls foo1 (1.5 itself) and foo2 (0.5 itself), which both call
+/// bar (2.5): 9 parts.
+#[track_caller]
+fn check(p: &Pprof) {
+    let part = 100.0 / 9.0;
+    for (function, own, total) in
+        [("bar", 5.0, 5.0), ("main", 2.0, 9.0), ("foo1", 1.5, 4.0), ("foo2", 0.5, 3.0)]
+    {
+        let leaf =
+            |f: &&str| f.strip_suffix(function).is_some_and(|m| m.is_empty() || m == "known::");
+        let found = p.share(|s| p.user_frames(s).first().is_some_and(leaf));
+        assert_share(&format!("{function} self"), found, own * part, TOLERANCE);
+        assert_share(
+            &format!("{function} total"),
+            p.total_share(function),
+            total * part,
+            TOLERANCE,
+        );
+    }
+    // bar's own time, by who called it.
+    let below = |caller: &str| {
+        p.share(|s| {
+            let frames = p.user_frames(s);
+            frames.first().is_some_and(|f| f.ends_with("bar"))
+                && frames.get(1).is_some_and(|f| f.ends_with(caller))
+        })
+    };
+    assert_share("bar below foo1", below("foo1"), 2.5 * part, TOLERANCE);
+    assert_share("bar below foo2", below("foo2"), 2.5 * part, TOLERANCE);
+}
+
+fn command(build: Build, options: &str) -> Pprof {
+    let dir = temp_dir();
+    let known = target("known", build);
+    Prof::new(&dir, "record -F 999").args(options).target(known, "4").run().ok();
+    read(dir.path().join("profile.pb.gz"))
+}
+
+fn attached(build: Build, options: &str) -> Pprof {
+    let dir = temp_dir();
+    let known = Running::start(std::process::Command::new(target("known", build)).arg("0"));
+    let pid = known.pid().to_string();
+    Prof::new(&dir, "record -F 999 -d 5s -p").arg(pid).args(options).run().ok();
+    read(dir.path().join("profile.pb.gz"))
+}
+
+#[test]
+fn c_without_frame_pointers() {
+    let p = command(Build::C, "");
+    check(&p);
+}
+
+/// 4 s of CPU time at 999 Hz: what is sampled is what was used.
+#[test]
+fn the_sum_is_the_cpu_time() {
+    let p = command(Build::C, "-e cpu-clock");
+    let seconds = p.total(p.column("cpu")) as f64 * 1e-9;
+    assert!((3.8..4.3).contains(&seconds), "{seconds} s");
+    assert!((3800..4300).contains(&p.total(p.column("samples"))));
+    assert_eq!(p.sample_types[0], ("samples".into(), "count".into()));
+    assert_eq!(p.sample_types[1], ("cpu".into(), "nanoseconds".into()));
+    assert_eq!(p.period_type, ("cpu".into(), "nanoseconds".into()));
+    assert!((1_000_000..=1_002_000).contains(&p.period), "{}", p.period);
+}
+
+#[test]
+fn c_with_frame_pointers() {
+    check(&command(Build::CFramePointers, ""));
+}
+
+#[test]
+fn rust_program() {
+    check(&command(Build::Rust, ""));
+}
+
+#[test]
+fn attached_c_without_frame_pointers() {
+    check(&attached(Build::C, ""));
+}
+
+#[test]
+fn attached_rust() {
+    check(&attached(Build::Rust, ""));
+}
+
+#[test]
+fn frame_pointer_mode() {
+    check(&command(Build::CFramePointers, "-g fp"));
+}
+
+#[test]
+fn dwarf_mode_with_a_small_dump() {
+    check(&command(Build::C, "-g dwarf,4096"));
+}
+
+#[test]
+fn perfs_spelling_of_the_mode() {
+    check(&command(Build::C, "--call-graph dwarf"));
+}
+
+#[test]
+fn without_stacks_only_self_is_known() {
+    let p = command(Build::C, "-g none");
+    let in_bar = p.self_share("bar");
+    assert!((45.0..58.0).contains(&in_bar), "{in_bar} % in bar, and interrupts");
+    assert!(p.samples.iter().all(|s| s.locations.len() <= 1), "a stack with -g none");
+}
+
+#[test]
+fn every_stack_reaches_the_entry() {
+    let p = command(Build::C, "");
+    let whole = p.share(|s| {
+        p.frames(s).last().is_some_and(|f| *f == "_start" || f.starts_with("__libc_start"))
+    });
+    assert!(whole > 99.0, "only {whole} % of the stacks are whole: {:?}", p.comments);
+}

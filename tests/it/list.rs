@@ -1,0 +1,95 @@
+//! `prof list`: what this machine has, and what works here.
+
+use std::process::Command;
+
+use crate::common::system::{self, needs_root};
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
+use crate::common::{Build, Prof, Waiting, target, temp_dir};
+
+fn list(args: &[&str]) -> String {
+    let dir = temp_dir();
+    let mut prof = Prof::new(&dir, "list");
+    prof.command.args(args);
+    prof.run().ok().text()
+}
+
+/// The names of a group's events, with what stands before them.
+fn group<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
+    let block = text.split("\n\n").find(|block| block.starts_with(title));
+    let block = block.unwrap_or_else(|| panic!("{title:?} is not in:\n{text}"));
+    let name = |line: &'a str| &line[..2 + line[2..].find("  ").unwrap_or(line.len() - 2)];
+    block.lines().skip(1).map(name).collect()
+}
+
+/// What is listed without a mark can be recorded, what has one cannot.
+#[test]
+fn what_it_says_is_true() {
+    let dir = temp_dir();
+    let text = list(&[]);
+    assert_eq!(text, list(&[]), "the order is stable");
+    let titles = ["Hardware events", "Hardware events by names", "Hardware cache", "Software"];
+    for title in titles {
+        for event in group(&text, title) {
+            let (mark, name) = event.split_at(2);
+            let out = Prof::new(&dir, "record -e").arg(name).target("true", "").run();
+            assert_eq!(out.status.success(), mark == "  ", "{event}: {}", out.stderr);
+        }
+    }
+    assert!(group(&text, "Software").iter().any(|e| e.trim() == "page-faults"), "{text}");
+}
+
+#[test]
+fn words_and_patterns_choose() {
+    let text = list(&["faults"]);
+    assert_eq!(group(&text, "Software").len(), 5, "{text}");
+    assert_eq!(group(&list(&["page-f*"]), "Software"), ["  page-faults"]);
+    let software = list(&["software"]);
+    assert!(software.starts_with("Software events") && !software.contains("\n\n"), "{software}");
+    // As perf users have it.
+    let dir = temp_dir();
+    let record = Prof::new(&dir, "record --list software").run().ok();
+    assert_eq!(record.text(), software);
+    assert!(!dir.path().join("profile.pb.gz").exists());
+    let out = Prof::new(&dir, "list nosuchthing").run();
+    out.refused(2, &["no event matches 'nosuchthing'"]);
+}
+
+#[test]
+fn tracepoints_are_those_of_tracefs() {
+    if !needs_root() || system::tracefs().is_none() {
+        return;
+    }
+    let all = std::fs::read_to_string(system::tracefs().unwrap().join("available_events")).unwrap();
+    let text = list(&["sched:sched_*"]);
+    let listed = group(&text, "Tracepoints");
+    let there = all.lines().filter(|name| name.starts_with("sched:sched_")).count();
+    assert_eq!(listed.len(), there);
+    assert!(listed.contains(&"  sched:sched_switch") && listed.is_sorted());
+}
+
+#[test]
+fn markers_of_a_file_and_of_a_process() {
+    let program = target("probes", Build::C);
+    let path = program.to_str().unwrap();
+    let markers = [format!("  sdt:{path}:app:heard"), format!("  sdt:{path}:app:step")];
+    assert_eq!(group(&list(&[path]), "Markers of"), markers);
+    let waiting = Waiting::start(Command::new(&program).args(["1", "wait"]));
+    let pid = waiting.pid().to_string();
+    let text = list(&["-p", &pid, "app:*", "*app:step"]);
+    assert_eq!(group(&text, "Markers of"), markers[1..]);
+    assert!(list(&["/bin/true"]).contains("not available: no section .note.stapsdt"));
+    let dir = temp_dir();
+    Prof::new(&dir, "list -p 999999999").run().refused(1, &["999999999"]);
+}
+
+#[test]
+fn without_rights_it_says_what_is_in_the_way() {
+    if !can_drop_rights() || system::tracefs().is_none() {
+        return;
+    }
+    let dir = open_dir();
+    let text = unprivileged(dir.path(), "list").run().ok().text();
+    let line = text.lines().find(|l| l.starts_with("Tracepoints")).unwrap();
+    assert!(line.contains("not available") && line.contains("root only"), "{line}");
+    assert!(group(&text, "Software").contains(&"  page-faults"), "{text}");
+}

@@ -1,0 +1,365 @@
+//! Lock contention: who waits for locks, and what is no contention.
+
+use std::process::Command;
+
+use crate::common::pprof::Sample;
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
+use crate::common::waits::{assert_waits, can_record, is_most_of, label, said, waits};
+use crate::common::{Build, Prof, Running, go, needs, read, target, temp_dir};
+
+#[test]
+fn the_c_library_s_locks_are_told_by_their_waits() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("locks", Build::C);
+    for (kind, told) in [
+        ("mutex", "mutex"),
+        ("recursive", "mutex"),
+        ("errorcheck", "mutex"),
+        ("adaptive", "mutex"),
+        ("pi", "pi"),
+        ("read", "rwlock"),
+        ("write", "rwlock"),
+        ("semaphore", "semaphore"),
+    ] {
+        let p = assert_waits(dir.path(), &program, &format!("{kind} 20"), told, "take");
+        let thread = |s: &Sample| label(s, "thread") == "waiter";
+        assert!(waits(&p, thread).0 > 0.95 * waits(&p, |_| true).0, "{kind}");
+    }
+    let out = Prof::new(&dir, "report --sort lock,kind --type contentions").run().ok().text();
+    assert!(out.contains("semaphore") && out.contains("0x"), "{out}");
+    let types = ["contentions", "delay"].map(str::to_owned);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.sample_types.iter().map(|(kind, _)| kind).eq(&types), "{:?}", p.sample_types);
+}
+
+/// Waits for work are none, and are said.
+#[test]
+fn what_is_no_contention_is_left_out_and_counted() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    let rust = target("locks", Build::Rust);
+    for (program, kind, what) in [
+        (target("locks", Build::C), "condition", "condition variables"),
+        (target("locks", Build::C), "join", "joins"),
+        (target("locks", Build::Cpp), "condition", "condition variables"),
+        (rust.clone(), "condition", "condition variables"),
+        (rust, "park", "parked threads"),
+    ] {
+        let args = format!("{kind} 20");
+        let out = Prof::new(&dir, "record -T lock").target(program, &args).run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let (seconds, _) = waits(&p, |_| true);
+        assert!(seconds < 0.1 * said(&out.text()).0, "{args}: {seconds} s: {}", out.stderr);
+        let figure =
+            |c: &String| c.strip_prefix(&format!("waits-left-out: {what}: "))?.parse().ok();
+        let left_out: i64 = p.comments.iter().find_map(figure).unwrap_or_else(|| panic!("{args}"));
+        // Who comes late does not wait; the program's own end may be a wait, too.
+        assert!((14..=24).contains(&left_out), "{args}: {left_out}");
+        assert!(out.stderr.contains(&format!("{left_out} at {what}")), "{args}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn the_locks_of_cpp_and_rust_are_told_by_their_waits() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    for build in [Build::Cpp, Build::Rust] {
+        let program = target("locks", build);
+        for (kind, told) in [("mutex", "mutex"), ("read", "rwlock"), ("write", "rwlock")] {
+            assert_waits(dir.path(), &program, &format!("{kind} 20"), told, "take");
+        }
+    }
+}
+
+/// A monitor is made of a condition variable, which as such is no lock.
+#[test]
+fn java_s_monitors_are_told_from_what_waits_for_work() {
+    if !can_record() || !needs(&["javac"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let classes = target("Locks", Build::Java);
+    let mut prof = Prof::new(&dir, "record -T lock --");
+    prof.command.args(["java", "-Xint", "-cp"]).arg(classes).args(["Locks", "20"]);
+    let out = prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let want: f64 = out.text().trim().split(' ').next().unwrap().parse().unwrap();
+    let (got, _) = waits(&p, |s| label(s, "kind") == "monitor" && label(s, "thread") == "waiter");
+    assert!(is_most_of(got, want), "{got} s of {want} s: {}", out.stderr);
+    let (all, _) = waits(&p, |_| true);
+    assert!(all < 2.0 * want, "{all} s in all: {}", out.stderr);
+}
+
+/// Goroutines that wait for each other leave threads without work, which wait for no lock.
+#[test]
+fn go_s_idle_threads_are_no_contention() {
+    if !can_record() || !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("locks", Build::Go);
+    let out = Prof::new(&dir, "record -T lock").target(program, "50").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(out.stderr.contains(" at parked threads"), "{}", out.stderr);
+    assert!(waits(&p, |_| true).0 < 0.02, "{}", out.stderr);
+}
+
+/// Without names, all waits are in it; with names, it is the same as if it had had them at once.
+#[test]
+fn names_that_come_later_tell_the_same() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("locks", Build::C);
+    let unnamed = |args| Prof::new(&dir, "record -T lock --no-symbolize").target(&program, args);
+    unnamed("condition 20").run().ok();
+    let file = dir.path().join("profile.pb.gz");
+    let (all, _) = waits(&read(&file), |s| label(s, "kind") == "unknown");
+    assert!(all > 0.19, "{all} s");
+    let out = Prof::new(&dir, "symbolize").run().ok();
+    assert!(out.stderr.contains(" at condition variables"), "{}", out.stderr);
+    let p = read(&file);
+    assert!(waits(&p, |_| true).0 < 0.02);
+    assert!(p.comments.iter().any(|c| c.starts_with("waits-left-out: condition variables: ")));
+    unnamed("mutex 20").run().ok();
+    let (likely, _) = waits(&read(&file), |s| label(s, "kind") == "mutex?");
+    Prof::new(&dir, "symbolize").run().ok();
+    let (told, _) = waits(&read(&file), |s| label(s, "kind") == "mutex");
+    assert!(likely > 0.19 && likely == told, "{likely} s, then {told} s");
+    // What has been told is not asked again.
+    Prof::new(&dir, "symbolize --force").run().ok();
+    assert_eq!(waits(&read(&file), |s| label(s, "kind") == "mutex").0, told);
+}
+
+#[test]
+fn pprof_shows_the_same() {
+    if !can_record() || !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    Prof::new(&dir, "record -T lock").target(target("locks", Build::C), "mutex 20").run().ok();
+    let file = dir.path().join("profile.pb.gz");
+    let p = read(&file);
+    let delay = p.column("delay");
+    let ours: i64 = p.samples.iter().map(|s| s.values[delay]).sum();
+    let top = go::top(&file, "delay", "nanoseconds");
+    assert_eq!(top["take"].1, ours);
+    assert_eq!(top.values().map(|(flat, _)| flat).sum::<i64>(), ours);
+    let count = p.total(p.column("contentions"));
+    assert!(count >= 14, "{count} waits");
+    assert_eq!(go::top(&file, "contentions", "count")["take"].1, count);
+}
+
+/// The same waits by who let the lock go.
+#[test]
+fn holders_are_who_let_the_others_go_on() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    let programs = [
+        (Build::C, "mutex", "mutex"),
+        (Build::C, "pi", "pi"),
+        (Build::C, "write", "rwlock"),
+        (Build::C, "semaphore", "semaphore"),
+        (Build::Rust, "mutex", "mutex"),
+    ];
+    for (build, kind, told) in programs {
+        let program = target("locks", build);
+        let args = format!("{kind} 20");
+        let out = Prof::new(&dir, "record -T lock --holders").target(program, &args).run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let (delay, _) = waits(&p, |s| label(s, "kind") == told && label(s, "thread") == "waiter");
+        let held = p.column("holder_delay");
+        let gives = |s: &&Sample| {
+            let in_give = p.frames(s).iter().any(|f| f.contains("give"));
+            in_give && label(s, "tid") == label(s, "pid") && label(s, "kind") == told
+        };
+        let given = p.samples.iter().filter(gives).map(|s| s.values[held]).sum::<i64>();
+        let (all, given) = (p.total(held) as f64 / 1e9, given as f64 / 1e9);
+        let name = format!("{args}: {}", out.stderr);
+        assert!(given > 0.8 * delay && given < 1.01 * delay, "{given} s of {delay} s: {name}");
+        assert!(all < 1.3 * delay, "{all} s of {delay} s: {name}");
+    }
+    // Who tells of work to do holds nothing.
+    let program = target("locks", Build::C);
+    Prof::new(&dir, "record -T lock --holders").target(program, "condition 20").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let all = p.total(p.column("holder_delay")) as f64 / 1e9;
+    assert!(all < 0.02, "{all} s");
+}
+
+/// Beside each other, all are what they are alone.
+#[test]
+fn other_types_are_recorded_with_it() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record -T cpu,wall,lock -F 499 -e page-faults");
+    let out = prof.target(target("locks", Build::C), "mutex 20").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let want = said(&out.text()).0;
+    let (waited, _) = waits(&p, |s| p.frames(s).contains(&"take"));
+    assert!(is_most_of(waited, want), "{waited} s of {want} s");
+    let wall = p.column("wall");
+    let blocked = |s: &&Sample| p.frames(s).contains(&"take") && label(s, "state") == "sleeping";
+    let wall = p.samples.iter().filter(blocked).map(|s| s.values[wall]).sum::<i64>() as f64 / 1e9;
+    assert!(is_most_of(wall, want), "{wall} s of {want} s");
+    assert!(p.total(p.column("page-faults")) > 10);
+    // A wait is no sample of time.
+    let (samples, count) = (p.column("samples"), p.column("contentions"));
+    assert!(p.samples.iter().all(|s| s.values[samples] == 0 || s.values[count] == 0));
+}
+
+/// A thread that waits before the recording is not known; one that waits until its end is.
+#[test]
+fn a_wait_counts_until_the_recording_ends() {
+    if !can_record() || !needs(&["python3"]) {
+        return;
+    }
+    let dir = temp_dir();
+    // The first wait begins before the recording, the second within it; both never end.
+    let program = "import threading, time\n\
+        locks = [threading.Lock(), threading.Lock()]\n\
+        [lock.acquire() for lock in locks]\n\
+        threading.Thread(target=locks[0].acquire, daemon=True).start()\n\
+        print('ready', flush=True)\n\
+        time.sleep(1)\n\
+        threading.Thread(target=locks[1].acquire, daemon=True).start()\n\
+        time.sleep(60)";
+    let (running, _) =
+        Running::start(Command::new("python3").args(["-c", program])).wait_for("ready");
+    let prof = Prof::new(&dir, &format!("record -T lock -d 2s -p {}", running.pid()));
+    prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    // The main thread waits for the other to begin.
+    let started = |s: &Sample| label(s, "tid") != label(s, "pid");
+    let (seconds, count) = waits(&p, |s| started(s) && label(s, "kind") == "python lock");
+    let duration = p.duration_nanos as f64 / 1e9;
+    assert_eq!(count, 1);
+    assert!((0.3..duration - 0.1).contains(&seconds), "{seconds} s of {duration} s");
+}
+
+/// What is started is recorded, too; what ends while it waits has waited until then.
+#[test]
+fn children_are_recorded_and_the_killed_have_waited() {
+    if !can_record() || !needs(&["python3"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("locks", Build::C);
+    let program = program.display();
+    // In a child, and in the program that takes the place of the shell.
+    let script = format!("{program} mutex 20; exec {program} read 20");
+    let mut prof = Prof::new(&dir, "record -T lock -- sh -c");
+    prof.command.arg(script);
+    let out = prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let want: Vec<f64> = out.text().lines().map(|line| said(line).0).collect();
+    let got = ["mutex", "rwlock"].map(|kind| waits(&p, |s| label(s, "kind") == kind).0);
+    assert!(is_most_of(got[0], want[0]) && is_most_of(got[1], want[1]), "{got:?} of {want:?}");
+
+    let killed = "import os, signal, threading\n\
+        lock = threading.Lock()\n\
+        lock.acquire()\n\
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()\n\
+        lock.acquire()";
+    let mut prof = Prof::new(&dir, "record -T lock -- python3 -c");
+    prof.command.arg(killed);
+    let out = prof.run().exits(137).says(&["the command was killed by signal 9"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let main = |s: &Sample| label(s, "tid") == label(s, "pid") && label(s, "kind") == "python lock";
+    let (seconds, _) = waits(&p, main);
+    assert!((0.4..5.0).contains(&seconds), "{seconds} s: {}", out.stderr);
+}
+
+/// A process that is stopped does not wait for its lock meanwhile; afterwards it goes on to.
+#[test]
+fn a_stop_is_no_wait_and_no_second_one() {
+    if !can_record() || !needs(&["python3"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = "import threading, sys\n\
+        lock = threading.Lock()\n\
+        lock.acquire()\n\
+        print('ready', flush=True)\n\
+        sys.stdin.readline()\n\
+        lock.acquire()";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).stdin(std::process::Stdio::piped());
+    let (mut running, _) = Running::start(&mut command).wait_for("ready");
+    let mut prof = Prof::new(&dir, &format!("record -T lock -d 4s -p {}", running.pid()));
+    let recording = Running::start(&mut prof.command);
+    let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
+    wait(1000);
+    std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
+    wait(500);
+    running.signal(libc::SIGSTOP);
+    wait(1500);
+    running.signal(libc::SIGCONT);
+    recording.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (seconds, count) = waits(&p, |s| label(s, "kind") == "python lock");
+    assert_eq!(count, 1);
+    assert!((0.5..2.4).contains(&seconds), "{seconds} s");
+}
+
+/// The kernel's own locks, with the whole machine.
+#[test]
+fn the_kernel_s_locks_have_their_type_and_flags() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    // Threads of one process that map memory at the same time want its mmap_lock for writing.
+    let program = target("mappers", Build::C);
+    let running = Running::start(Command::new(program).arg("4"));
+    Prof::new(&dir, "record -T lock -a -d 1s").run().ok();
+    drop(running);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let rwsem = |s: &Sample| label(s, "kind") == "kernel rwsem" && label(s, "flags") == "write";
+    let mappers = |s: &Sample| rwsem(s) && label(s, "process") == "mappers";
+    let (seconds, count) = waits(&p, mappers);
+    assert!(count > 10 && seconds > 0.001, "{count} waits, {seconds} s");
+    let longest = 4.0 * p.duration_nanos as f64 / 1e9;
+    assert!(seconds < longest, "{seconds} s of {longest} s");
+}
+
+/// Who may not use tracepoints is told so once, and gets the rest.
+#[test]
+fn what_is_not_permitted_leaves_the_other_types() {
+    if !can_drop_rights() {
+        return;
+    }
+    let dir = open_dir();
+    let record = |types: &str| {
+        unprivileged(dir.path(), &format!("record -T {types}")).target("./known", "0.5").run()
+    };
+    for kind in ["lock", "io", "syscalls"] {
+        record(kind).refused(1, &["tracefs is readable by root only", "setcap"]);
+    }
+    let out = record("cpu,lock").ok();
+    let said = "prof: lock contention is left out: ";
+    assert_eq!(out.stderr.matches(said).count(), 1, "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("bar") > 20.0);
+    assert!(p.sample_types.iter().all(|(kind, _)| kind != "delay"), "{:?}", p.sample_types);
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line() {
+    let dir = temp_dir();
+    let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
+    refused("record --holders -a", &["--holders", "-T lock"]);
+    refused("record -T lock -C 0 -a", &["-C", "all CPUs"]);
+}

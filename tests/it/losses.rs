@@ -1,0 +1,183 @@
+//! What is lost when prof has no time to read, and that little gets in its way.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::system::{MachineLock, has_kernel_programs, needs_root};
+use crate::common::{Build, Pprof, Prof, Running, read, skip, target, temp_dir};
+
+/// Processes that want all CPUs, in sessions of their own. They do not outlive the test.
+struct Neighbours(Vec<Child>);
+
+impl Neighbours {
+    fn start(many: usize) -> Neighbours {
+        let start = |_| {
+            let mut command = Command::new("setsid");
+            command.args(["sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+            // SAFETY: `prctl` may be called between `fork` and `exec`.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    Ok(())
+                });
+            }
+            command.spawn().expect("setsid of util-linux")
+        };
+        Neighbours((0..many).map(start).collect())
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// N and M of a comment `key: N of M`.
+fn pair(p: &Pprof, key: &str) -> (i64, i64) {
+    let comment = p.comment(key).unwrap_or_else(|| panic!("no {key} in {:?}", p.comments));
+    let (n, m) = comment.split_once(" of ").expect("two numbers");
+    (n.parse().unwrap(), m.parse().unwrap())
+}
+
+/// Only root goes before all others, and has the kernel drop the samples of others.
+fn can_promise() -> bool {
+    if needs_root() && !has_kernel_programs() {
+        skip("this kernel does not let prof drop the samples of other processes");
+        return false;
+    }
+    // SAFETY: geteuid has no conditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Attaching to so many takes longer than the rings last.
+#[test]
+fn nothing_is_lost_while_2000_threads_are_attached() {
+    let _lock = MachineLock::take();
+    if !can_promise() {
+        return;
+    }
+    let dir = temp_dir();
+    let threads = target("threads", Build::C);
+    let mut command = Command::new(&threads);
+    command.args(["2000", "0", "0", "50"]);
+    let (running, _) = Running::start(&mut command).wait_for("ready");
+    for types in ["cpu", "wall,cpu"] {
+        let args = format!("record --no-symbolize -T {types} -F 99 -d 1s -p {}", running.pid());
+        Prof::new(&dir, &args).run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert_eq!(p.figure("lost"), 0, "{types}: {:?}", p.comments);
+        assert!(p.figure("samples") > 0, "{types}: {:?}", p.comments);
+    }
+}
+
+#[test]
+fn neighbours_fill_no_ring() {
+    let _lock = MachineLock::take();
+    if !can_promise() {
+        return;
+    }
+    let dir = temp_dir();
+    let known = target("known", Build::C);
+    let _neighbours = Neighbours::start(20);
+    for rate in ["99", "999"] {
+        let prof = Prof::new(&dir, "record --no-symbolize").args(&format!("-F {rate}"));
+        prof.target(&known, "0.3").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert_eq!(p.figure("lost"), 0, "{rate} Hz: {:?}", p.comments);
+        assert_eq!(p.comment("lost-records"), None, "{rate} Hz: {:?}", p.comments);
+        let (sampled, used) = pair(&p, "covered");
+        assert_eq!(sampled, p.total(p.column("cpu")), "{rate} Hz: {:?}", p.comments);
+        assert!(used >= 250_000_000, "{rate} Hz: {:?}", p.comments);
+    }
+}
+
+#[test]
+fn a_storm_of_forks_loses_nothing() {
+    let _lock = MachineLock::take();
+    if !can_promise() {
+        return;
+    }
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record -F 99 -e cpu-clock");
+    prof.target(target("forker", Build::C), "3000 4 300").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
+    assert_eq!(p.comment("lost-records"), None, "{:?}", p.comments);
+    assert!(p.total_share("child_work") > 10.0, "children are sampled: {:?}", p.comments);
+}
+
+/// The kernel lets prof have a larger ring only when each CPU has left what the target is in.
+#[test]
+fn nothing_is_lost_while_a_ring_is_replaced_beside_a_bpf_program() {
+    let _lock = MachineLock::take();
+    if !can_promise() {
+        return;
+    }
+    let dir = temp_dir();
+    for _ in 0..6 {
+        let prof =
+            Prof::new(&dir, "record -F 999 -e cpu-clock").target(target("bpf", Build::C), "200");
+        let out = prof.run();
+        if out.status.code() == Some(3) {
+            return skip("BPF programs cannot be loaded here");
+        }
+        out.ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert!(p.figure("samples") > 400, "{:?}", p.comments);
+        assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
+    }
+}
+
+/// prof stands still for most of the time that the target runs.
+#[test]
+fn what_was_lost_is_said_as_a_share_of_the_target_s_time() {
+    let _lock = MachineLock::take();
+    let dir = temp_dir();
+    let script = format!("{} 3; echo over", target("known", Build::C).display());
+    let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock -g dwarf,65528").target("sh", "");
+    prof.command.args(["-c", &format!("echo begins; {script}")]);
+    let (running, _) = prof.start().wait_for("begins");
+    running.signal(libc::SIGSTOP);
+    let (running, _) = running.wait_for("over");
+    running.signal(libc::SIGCONT);
+    let out = running.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (lost, samples) = (p.figure("lost"), p.figure("samples"));
+    assert!(lost > samples, "{:?}", p.comments);
+    let (sampled, used) = pair(&p, "covered");
+    assert_eq!(sampled, p.total(p.column("cpu")), "{:?}", p.comments);
+    // Where the kernel counts the target's time, that differs a little from what was due.
+    let due = sampled as f64 * (lost + samples) as f64 / samples as f64;
+    assert!((used as f64 / due - 1.0).abs() < 0.25, "{used} of {due}: {:?}", p.comments);
+    // By the target's own clock; what else the machine does may take timers away, but adds none.
+    assert!((1.0e9..4.5e9).contains(&(used as f64)), "{:?}", p.comments);
+    let share = 100.0 * sampled as f64 / used as f64;
+    let words = format!("{lost} samples were lost");
+    out.says(&[&words, &format!("the others cover {share:.0} % of the"), "lower -F"]);
+}
+
+/// The kernel takes no sample for an event with a BPF program while `bpf(2)` changes a map, and does
+/// not count that.
+#[test]
+fn samples_that_the_kernel_skips_are_said() {
+    let _lock = MachineLock::take();
+    if !can_promise() {
+        return;
+    }
+    let dir = temp_dir();
+    let maps = target("bpf_maps", Build::C);
+    let args = "record --no-symbolize -e cpu-clock -F 4999";
+    let out = Prof::new(&dir, args).target(&maps, "1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (sampled, used) = pair(&p, "covered");
+    assert!(sampled * 100 < used * 90, "{:?}", p.comments);
+    let whole = format!("the samples cover {:.0} % of the", 100.0 * sampled as f64 / used as f64);
+    out.says(&[&whole, "while BPF programs or calls of bpf(2) run; -g fp takes the latter"]);
+    // Without a program at the event.
+    let out = Prof::new(&dir, &format!("{args} -g fp")).target(&maps, "1").run().ok();
+    assert!(!out.stderr.contains("bpf(2)"), "{}", out.stderr);
+}

@@ -1,0 +1,359 @@
+//! Names of what is gone, moved or hidden when the recording ends: deleted and replaced binaries,
+//! other mount namespaces, processes that live for milliseconds; the kernel's own; containers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common;
+use crate::common::system::{Cgroup, MachineLock, Sysctl, needs_root};
+use crate::common::{
+    Build, Pprof, Prof, ProfRecording, Running, assert_share, needs, read, skip, target, temp_dir,
+};
+
+/// Records a shell script in `dir`.
+#[track_caller]
+fn record(dir: &Path, script: &str) -> (Pprof, String) {
+    let out = Prof::new(dir, "record -F 999 -- sh -c").arg(script).run().ok();
+    (read(dir.join("profile.pb.gz")), out.stderr)
+}
+
+fn known() -> PathBuf {
+    target("known", Build::CDebug)
+}
+
+/// The functions of `known` have their shares, so all of them were named, and rightly.
+#[track_caller]
+fn assert_known(p: &Pprof, said: &str) {
+    let of_known = |s: &common::pprof::Sample| {
+        s.labels.get("process").is_some_and(|name| name.starts_with("known"))
+    };
+    let all = p.share(of_known);
+    let part = |function: &str| {
+        let leaf = |s: &common::pprof::Sample| p.user_frames(s).first() == Some(&function);
+        100.0 * p.share(|s| of_known(s) && leaf(s)) / all
+    };
+    assert!(all > 50.0, "{all} %: {said}\n{:?}", p.mappings);
+    assert_share("bar", part("bar"), 55.6, 10.0);
+    assert_share("main", part("main"), 22.2, 8.0);
+}
+
+#[test]
+fn a_binary_that_is_deleted_meanwhile() {
+    let dir = temp_dir();
+    let known = known().display().to_string();
+    let script =
+        format!("cp {known} known-x; ./known-x 1 & sleep 0.2; rm known-x; wait; sleep 0.4");
+    let (p, said) = record(dir.path(), &script);
+    assert_known(&p, &said);
+}
+
+/// Another build has its name when the recording ends.
+#[test]
+fn a_binary_that_is_replaced_meanwhile() {
+    let dir = temp_dir();
+    let (known, other) = (known(), target("exits", Build::C));
+    let script = format!(
+        "cp {} known-x; ./known-x 1 & sleep 0.2; cp {} y; mv y known-x; wait; sleep 0.4",
+        known.display(),
+        other.display()
+    );
+    let (p, said) = record(dir.path(), &script);
+    assert_known(&p, &said);
+    assert_eq!(p.total_share("before_exit"), 0.0);
+}
+
+/// Without a build id nothing but its time of change tells that it is another.
+#[test]
+fn a_binary_that_is_written_over_gives_no_names() {
+    let dir = temp_dir();
+    let source = common::targets::source("known.c");
+    let flags = ["-O2", "-g", "-Wl,--build-id=none", "-o", "known-x"];
+    let mut gcc = Command::new("gcc");
+    common::run::run({
+        gcc.current_dir(&dir).args(flags).arg(&source);
+        gcc
+    })
+    .ok();
+    let script =
+        format!("./known-x 0.5; cat {} > known-x; sleep 0.4", target("exits", Build::C).display());
+    let (p, said) = record(dir.path(), &script);
+    let of_known = p.label_share("process", "known-x");
+    assert!(of_known > 50.0, "{of_known} % {said}");
+    assert_eq!(p.total_share("before_exit") + p.total_share("bar"), 0.0);
+    assert!(said.contains("changed or replaced since it was recorded"), "{said}");
+    // The same later, of a recording without names.
+    let script = "cp known-x old; gcc -O2 -g -Wl,--build-id=none -o known-y \
+                  \"$SOURCE\" && ./known-y 0.5";
+    let mut prof = Prof::new(&dir, "record -F 999 --no-symbolize -- sh -c").arg(script);
+    prof.command.env("SOURCE", &source);
+    prof.run().ok();
+    common::copy_program(known(), dir.path().join("known-y"));
+    Prof::new(&dir, "symbolize").run().ok().says(&["changed or replaced since it was recorded"]);
+    assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("bar"), 0.0);
+}
+
+/// The namespace, its file system and its processes are gone when the recording ends.
+#[test]
+fn a_binary_in_another_mount_namespace() {
+    if !needs(&["unshare", "mount"]) || !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let known = known().display().to_string();
+    let inside = format!("mount -t tmpfs none /mnt && cp {known} /mnt/known-x && /mnt/known-x 1");
+    let (p, said) = record(dir.path(), &format!("unshare --mount sh -c '{inside}'; sleep 0.4"));
+    assert_known(&p, &said);
+    assert!(p.mappings.iter().any(|m| m.file == "/mnt/known-x"), "{:?}", p.mappings);
+}
+
+#[test]
+fn a_binary_in_a_chroot() {
+    if !needs(&["chroot"]) || !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let source = common::targets::source("known.c");
+    let mut gcc = Command::new("gcc");
+    gcc.current_dir(&dir).args(["-O2", "-static", "-o", "known-x"]).arg(source);
+    common::run::run(gcc).ok();
+    let (p, said) = record(
+        dir.path(),
+        "mkdir root && cp known-x root/ && chroot root /known-x 1; rm -r root; sleep 0.4",
+    );
+    assert_known(&p, &said);
+    assert!(p.mappings.iter().any(|m| m.file == "/known-x"), "{:?}", p.mappings);
+}
+
+/// Shares of the samples of these processes whose leaf, and of their user frames that, have names.
+fn named(p: &Pprof, process: &str) -> (f64, f64) {
+    let (mut samples, mut leaves, mut all, mut with) = (0, 0, 0, 0);
+    for s in p.samples.iter().filter(|s| s.labels.get("process").is_some_and(|n| n == process)) {
+        let count = s.values[0];
+        let frames = p.frames(s);
+        samples += count;
+        leaves += if frames.first().is_some_and(|f| *f != "[?]") { count } else { 0 };
+        for frame in p.user_frames(s) {
+            all += count;
+            with += if frame == "[?]" { 0 } else { count };
+        }
+    }
+    assert!(samples > 25, "{samples} samples of {process}: {:?}", p.label_values("process"));
+    (100.0 * leaves as f64 / samples as f64, 100.0 * with as f64 / f64::max(all as f64, 1.0))
+}
+
+#[test]
+fn processes_that_live_for_milliseconds_have_names() {
+    if !needs(&["xargs"]) || !needs_root() {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let dir = temp_dir();
+    let (exits, forker) = (target("exits", Build::CDebug), target("forker", Build::CDebug));
+    // Until the shell is killed; what it started ends by itself.
+    let script = format!(
+        "while :; do seq 20 | xargs -n 1 {} 0 12 > /dev/null; {} 40 1 5000 > /dev/null; done",
+        exits.display(),
+        forker.display()
+    );
+    let load = Running::start(Command::new("sh").args(["-c", &script]));
+    Prof::new(&dir, "record -a -F 999 -d 5s").run().ok();
+    drop(load);
+    let p = read(dir.path().join("profile.pb.gz"));
+    for process in ["exits", "forker"] {
+        let (leaves, frames) = named(&p, process);
+        assert!(leaves >= 99.0 && frames >= 97.0, "{process}: {leaves} % {frames} %");
+    }
+}
+
+/// No process that ran it is left when it is looked for, but the shell that started them; and
+/// the file has no build id.
+#[test]
+fn short_lived_processes_in_another_mount_namespace_have_names() {
+    if !needs(&["unshare", "mount"]) || !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let mut gcc = Command::new("gcc");
+    let source = common::targets::source("exits.c");
+    gcc.current_dir(&dir).args(["-O2", "-g", "-Wl,--build-id=none", "-o", "brief"]).arg(source);
+    common::run::run(gcc).ok();
+    let inside = "mount -t tmpfs none /mnt; cp brief /mnt; \
+                  for n in $(seq 30); do /mnt/brief 0 10 > /dev/null; done";
+    let (p, said) = record(dir.path(), &format!("unshare --mount sh -c '{inside}'"));
+    let (leaves, frames) = named(&p, "brief");
+    assert!(leaves >= 99.0 && frames >= 97.0, "{leaves} % {frames} %\n{said}");
+    assert!(p.mappings.iter().any(|m| m.file == "/mnt/brief"), "{:?}", p.mappings);
+}
+
+/// Each is deleted as soon as it has ended, as `configure` and test runners do.
+#[test]
+fn what_is_run_once_and_deleted_is_never_named_wrongly() {
+    let dir = temp_dir();
+    let exits = target("exits", Build::CDebug).display().to_string();
+    let script = format!("for n in $(seq 60); do cp {exits} x; ./x 0 15 > y; rm x; done");
+    let (p, _) = record(dir.path(), &script);
+    let mut leaves: BTreeMap<&str, i64> = BTreeMap::new();
+    for s in &p.samples {
+        let Some(leaf) = s.locations.first() else { continue };
+        if p.mapping_of.get(leaf).is_some_and(|&m| p.mappings[m].file.ends_with("/x")) {
+            *leaves.entry(p.frames(s)[0]).or_default() += s.values[0];
+        }
+    }
+    let all: i64 = leaves.values().sum();
+    let right = ["before_exit", "main", "cpu_ms", "_start", "clock_gettime@plt"];
+    let named: i64 = leaves.iter().filter(|(f, _)| right.contains(f)).map(|(_, n)| n).sum();
+    assert!(all > 100 && named * 100 >= all * 99, "{leaves:?}");
+}
+
+#[test]
+fn bpf_programs_have_names_whenever_they_were_loaded() {
+    if !needs_root() {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let dir = temp_dir();
+    let program = target("bpf", Build::C);
+    let out = Prof::new(&dir, "record -F 999").target(&program, "400").run();
+    if out.status.code() == Some(3) {
+        return skip("BPF programs cannot be loaded here");
+    }
+    let out = out.ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let part = |end: &str| {
+        p.share(|s| {
+            let named = |f: &&str| f.starts_with("bpf_prog_") && f.ends_with(end);
+            p.frames(s).first().is_some_and(named)
+        })
+    };
+    let (first, second) = (part("_first"), part("_second"));
+    let mut leaves: BTreeMap<&str, usize> = BTreeMap::new();
+    p.samples.iter().for_each(|s| *leaves.entry(p.frames(s)[0]).or_default() += 1);
+    assert!(first > 20.0 && second > 40.0, "{first} % {second} %\n{leaves:?}\n{}", out.stderr);
+    let ratio = second / first;
+    assert!((1.6..2.5).contains(&ratio), "{first} % {second} %\n{leaves:?}\n{}", out.stderr);
+    assert!(p.mappings.iter().any(|m| m.file == "[bpf]"), "{:?}", p.mappings);
+
+    let running = Running::start(Command::new(&program).arg("for-ever"));
+    let (running, _) = running.wait_for("ready");
+    Prof::new(&dir, "record -F 999 -d 1s -p").arg(running.pid().to_string()).run().ok();
+    drop(running);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let named = p.share(|s| p.frames(s).first().is_some_and(|f| f.ends_with("_first")));
+    assert!(named > 70.0, "{named} %");
+    assert!(p.mappings.iter().any(|m| m.file == "[bpf]"), "{:?}", p.mappings);
+    let text = Prof::new(&dir, "report --sort binary").run().ok().text();
+    assert!(text.contains("[bpf]"), "{text}");
+}
+
+/// The kernel tells each recording of a new program, in records of different sizes.
+#[test]
+fn bpf_programs_have_names_beside_other_recordings() {
+    if !needs_root() {
+        return;
+    }
+    let _lock = MachineLock::take();
+    let dir = temp_dir();
+    let program = target("bpf", Build::C);
+    let begun = ["first", "last"]
+        .map(|file| ProfRecording::start(dir.path(), &format!("{file}.pb.gz"), "-a -F 999 -d 4s"));
+    let out = Prof::new(&dir, "record -F 999").target(&program, "400").run();
+    if out.status.code() == Some(3) {
+        return skip("BPF programs cannot be loaded here");
+    }
+    out.ok();
+    let mut profiles = Vec::from(begun.map(ProfRecording::finish));
+    profiles.push(read(dir.path().join("profile.pb.gz")));
+    for p in &profiles {
+        let mut leaves: BTreeMap<&str, i64> = BTreeMap::new();
+        let of_target =
+            |s: &&common::pprof::Sample| s.labels.get("process").is_some_and(|n| n == "bpf");
+        for s in p.samples.iter().filter(of_target) {
+            *leaves.entry(p.frames(s)[0]).or_default() += s.values[0];
+        }
+        let all: i64 = leaves.values().sum();
+        let part = |end: &str| {
+            let named =
+                leaves.iter().filter(|(f, _)| f.starts_with("bpf_prog_") && f.ends_with(end));
+            100.0 * named.map(|(_, n)| n).sum::<i64>() as f64 / all as f64
+        };
+        let (first, second) = (part("_first"), part("_second"));
+        assert!(first > 28.0 && second > 60.0, "{first} % {second} % {leaves:?}");
+    }
+}
+
+#[test]
+fn a_kernel_that_hides_its_addresses_is_told_and_not_guessed() {
+    let Some(_hidden) = Sysctl::set("kernel.kptr_restrict", "2") else {
+        return skip("kernel.kptr_restrict cannot be set");
+    };
+    let dir = temp_dir();
+    let program = target("faults", Build::C);
+    let out = Prof::new(&dir, "record -F 999").target(program, "3000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let in_kernel = |s: &common::pprof::Sample| s.locations.first().is_some_and(|l| p.is_kernel(l));
+    let share = p.share(in_kernel);
+    if share < 1.0 {
+        return skip("the kernel is not sampled here");
+    }
+    assert_eq!(p.share(|s| in_kernel(s) && p.frames(s)[0] != "[?]"), 0.0);
+    let out = out.says(&["kallsyms hides its addresses", "prof doctor"]);
+    assert!(!out.stderr.contains("panicked"));
+}
+
+/// A container as Docker makes it, but for the daemon.
+struct Container {
+    id: String,
+    cgroup: PathBuf,
+    _parent: Cgroup,
+    config: PathBuf,
+}
+
+impl Container {
+    fn new(name: &str) -> Option<Container> {
+        let parent = Cgroup::new("docker")?;
+        let id = format!("{:064x}", 0xfeed_0000_0000u64 + u64::from(std::process::id()));
+        let cgroup = parent.path.join(format!("docker-{id}.scope"));
+        std::fs::create_dir(&cgroup).ok()?;
+        let config = Path::new("/var/lib/docker/containers").join(&id);
+        std::fs::create_dir_all(&config).ok()?;
+        let text = format!(r#"{{"ID":"{id}","Name":"/{name}"}}"#);
+        std::fs::write(config.join("config.v2.json"), text).ok()?;
+        Some(Container { id, cgroup, _parent: parent, config })
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.config).ok();
+        for _ in 0..200 {
+            if std::fs::remove_dir(&self.cgroup).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn samples_have_their_container_s_name() {
+    if !needs_root() {
+        return;
+    }
+    let Some(container) = Container::new("web") else {
+        return skip("no cgroup (v2) can be made here");
+    };
+    let dir = temp_dir();
+    let known = known();
+    let script = format!(
+        "{0} 0.5; echo $$ > {1}/cgroup.procs; exec {0} 1",
+        known.display(),
+        container.cgroup.display()
+    );
+    let (p, _) = record(dir.path(), &script);
+    assert_eq!(p.label_values("container"), ["web"].into());
+    assert_eq!(p.label_values("container_id"), [container.id.as_str()].into());
+    assert_share("in the container", p.label_share("container", "web"), 66.7, 8.0);
+    let text = Prof::new(&dir, "report --sort container").run().ok().text();
+    assert!(text.lines().any(|l| l.contains(" web")), "{text}");
+}

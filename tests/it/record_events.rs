@@ -1,0 +1,327 @@
+//! What triggers a sample: rates, periods, events, several at once.
+
+use crate::common;
+use crate::common::{Build, Pprof, Prof, assert_share, read, skip, system, target, temp_dir};
+
+fn record(options: &str, seconds: &str) -> Pprof {
+    let dir = temp_dir();
+    Prof::new(&dir, "record").args(options).target(target("known", Build::C), seconds).run().ok();
+    read(dir.path().join("profile.pb.gz"))
+}
+
+fn refused(options: &str, code: i32, words: &[&str]) {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record").args(options).target("true", "").run();
+    assert_eq!(out.code(), code, "{}", out.stderr);
+    for word in words {
+        assert!(out.stderr.contains(word), "{word:?} is not in: {}", out.stderr);
+    }
+    assert!(!out.stderr.contains("panicked") && out.stderr.lines().count() <= 6, "{}", out.stderr);
+    assert!(!dir.path().join("profile.pb.gz").exists(), "a file was written");
+}
+
+#[test]
+fn the_default_is_99_hz_and_says_which_event() {
+    let dir = temp_dir();
+    let known = target("known", Build::C);
+    let out = Prof::new(&dir, "record").target(known, "2").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!((150..260).contains(&p.figure("samples")), "{:?}", p.comments);
+    let kind = p.sample_types[1].0.as_str();
+    assert!(["cpu", "cycles"].contains(&kind), "{kind}");
+    // Where there is no PMU it is said, once.
+    let said = out.stderr.matches("cpu-clock").count();
+    assert_eq!(said, usize::from(kind == "cpu"), "{}", out.stderr);
+}
+
+/// Of an event that is rare: a clock at 100 kHz can keep a virtual machine from anything else.
+#[test]
+fn the_highest_rate_and_beyond() {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap();
+    let dir = temp_dir();
+    let run = |rate: &str| {
+        let prof = Prof::new(&dir, "record -e page-faults -F").arg(rate);
+        prof.target(target("exits", Build::C), "0 100").run().ok()
+    };
+    let out = run("max");
+    assert!(!out.stderr.contains("limit"), "{}", out.stderr);
+    run("9000000").says(&["9000000", "limit", limit.trim()]);
+}
+
+#[test]
+fn a_period_of_a_clock() {
+    // Every 2 ms of CPU time.
+    let p = record("-e cpu-clock -c 2000000", "2");
+    assert!((900..1150).contains(&p.figure("samples")), "{:?}", p.comments);
+    assert_eq!(p.period, 2_000_000);
+    let ns = p.total(p.column("cpu"));
+    assert!((1_850_000_000..2_250_000_000).contains(&ns), "{ns}");
+}
+
+#[test]
+fn page_faults_one_by_one() {
+    if !common::needs(&["python3"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let script = "x = bytearray(64 << 20)";
+    let prof = Prof::new(&dir, "record -e page-faults -c 1").target("python3", "-c").arg(script);
+    prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.sample_types[1], ("page-faults".into(), "count".into()));
+    // 64 MiB are 16,384 pages, or 32 huge ones.
+    let faults = p.total(p.column("page-faults"));
+    assert!((32..60_000).contains(&faults), "{faults}");
+    assert_eq!(faults, p.total(p.column("samples")));
+}
+
+/// Where the kernel chooses the period, the samples' periods add up to many times what happened.
+#[test]
+fn values_are_what_the_kernel_counted() {
+    let dir = temp_dir();
+    for rate in ["29", "99", "999"] {
+        let prof = Prof::new(&dir, "record -e page-faults -F").arg(rate);
+        prof.target(target("faults", Build::C), "100000").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let faults = p.total(p.column("page-faults"));
+        // Those of the start come on top.
+        assert!((100_000..102_000).contains(&faults), "-F {rate}: {faults}");
+        assert!(p.figure("samples") > 0, "{:?}", p.comments);
+    }
+}
+
+/// A ring that turns out to be used is replaced while its CPU is sampled: neither the samples
+/// nor the mappings of programs that start meanwhile get lost, nor is a sample counted twice.
+#[test]
+fn rings_are_replaced_while_recording() {
+    let dir = temp_dir();
+    let known = target("known", Build::C);
+    let script = format!(
+        "for i in 1 2 3 4 5 6 7 8; do {0} 0.2 & {0} 0.2; wait; done; times",
+        known.display()
+    );
+    let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock -g dwarf,65528").target("sh", "");
+    prof.command.args(["-c", &script]);
+    // CPU time of the shell, and then of its children: `0m3.210000s 0m0.020000s`.
+    let times = prof.run().ok().text();
+    let seconds = |time: &str| {
+        let (minutes, seconds) = time.strip_suffix('s')?.split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
+    };
+    let children = times.lines().last().unwrap_or_else(|| panic!("{times}"));
+    let used: f64 = children.split(' ').filter_map(seconds).sum();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let cpu = p.column("cpu");
+    let in_main = p.samples.iter().filter(|s| p.frames(s).contains(&"main"));
+    let named: i64 = in_main.map(|s| s.values[cpu]).sum();
+    let seconds = named as f64 * 1e-9;
+    // To start a program is outside of main.
+    assert!((0.92 * used..1.03 * used).contains(&seconds), "{seconds} s of {used} s");
+    assert!(used > 3.0, "{used} s of 16 times 0.2 s");
+    assert!(p.figure("lost") * 100 <= p.figure("samples"), "{:?}", p.comments);
+}
+
+#[test]
+fn context_switches_of_a_sleeper() {
+    let dir = temp_dir();
+    let mut prof = Prof::new(&dir, "record -e context-switches -c 1").target("sh", "");
+    prof.command.args(["-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done"]);
+    prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total(p.column("context-switches")) >= 20, "{:?}", p.comments);
+}
+
+/// A thread that may run on one CPU alone is moved by nobody else.
+#[test]
+fn migrations_are_counted_by_their_stack() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return skip("there is one CPU only");
+    }
+    let dir = temp_dir();
+    for options in ["-c 1", "-F 99"] {
+        let prof = Prof::new(&dir, "record -e migrations").args(options);
+        let out = prof.target(target("migrates", Build::C), "400").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let column = p.column("migrations");
+        let of = |function: &str| {
+            let in_it = p.samples.iter().filter(|s| p.frames(s).contains(&function));
+            in_it.map(|s| s.values[column]).sum::<i64>()
+        };
+        let all = p.total(column);
+        // Before it begins to move, it may have been moved as well.
+        assert!((400..410).contains(&all), "{options}: {all}: {}", out.stderr);
+        if options == "-c 1" {
+            assert_eq!((of("there"), of("back")), (200, 200), "{}", out.stderr);
+        }
+    }
+}
+
+#[test]
+fn several_events_in_one_recording() {
+    let p = record("-F 999 -e cpu-clock,page-faults -e context-switches", "2");
+    let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["samples", "cpu", "page-faults", "context-switches"]);
+    let cpu = p.column("cpu");
+    let seconds = p.total(cpu) as f64 * 1e-9;
+    assert!((1.85..2.25).contains(&seconds), "{seconds} s");
+    let in_bar: i64 = p
+        .samples
+        .iter()
+        .filter(|s| p.frames(s).first().is_some_and(|f| *f == "bar"))
+        .map(|s| s.values[cpu])
+        .sum();
+    assert_share("bar self", 100.0 * in_bar as f64 / p.total(cpu) as f64, 500.0 / 9.0, 2.5);
+}
+
+#[test]
+fn user_code_only() {
+    let p = record("-F 999 -e cpu-clock:u", "1");
+    assert!(p.figure("samples") > 800);
+    let kernel = p.share(|s| {
+        s.locations.iter().any(|l| {
+            p.mapping_of.get(l).is_some_and(|&m| p.mappings[m].file.starts_with("[kernel"))
+        })
+    });
+    assert_eq!(kernel, 0.0);
+}
+
+#[test]
+fn a_tracepoint() {
+    if !system::needs_root() {
+        return;
+    }
+    if system::tracefs().is_none() {
+        return skip("there is no tracefs");
+    }
+    let dir = temp_dir();
+    let mut prof = Prof::new(&dir, "record -e sched:sched_switch -c 1").target("sh", "");
+    prof.command.args(["-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done"]);
+    prof.run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.sample_types[1].0, "sched:sched_switch");
+    assert!(p.figure("samples") >= 20, "{:?}", p.comments);
+    let switches = p.share(|s| p.frames(s).iter().any(|f| f.contains("schedule")));
+    assert!(switches > 80.0, "{switches} % of the stacks go through schedule()");
+}
+
+#[test]
+fn a_tracepoint_that_the_kernel_lacks() {
+    if !system::needs_root() || system::tracefs().is_none() {
+        return;
+    }
+    refused("-e sched:no_such_point", 2, &["sched:no_such_point"]);
+}
+
+/// Generic names, the kernel's, the caches' and raw ones: each is recorded under its name, or
+/// refused in one line.
+#[test]
+fn hardware_events_work_or_name_the_nearest() {
+    let dir = temp_dir();
+    let generic = [
+        "cycles",
+        "instructions",
+        "l1-misses",
+        "l2-misses",
+        "llc-misses",
+        "branch-misses",
+        "dtlb-misses",
+        "itlb-misses",
+        "stalled-cycles",
+    ];
+    let others = ["cache-misses:u", "ref-cycles:p", "LLC-store-misses", "node-loads", "r01c2"];
+    for event in generic.into_iter().chain(others) {
+        let out = Prof::new(&dir, "record -o x.pb.gz -e")
+            .arg(event)
+            .target(target("exits", Build::C), "0 200")
+            .run();
+        if out.status.success() {
+            let p = read(dir.path().join("x.pb.gz"));
+            assert_eq!(p.sample_types[1].0, event);
+        } else {
+            out.refused(1, &[event, "does not exist on this machine", "cpu-clock"]);
+            assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
+        }
+    }
+}
+
+/// What cannot be precise is sampled as it can be, which is said, also in the file.
+#[test]
+fn precision_falls_back_and_says_so() {
+    let dir = temp_dir();
+    let record = |args: &str| {
+        let prof = Prof::new(&dir, "record -F 999").args(args);
+        prof.target(target("known", Build::C), "0.3").run()
+    };
+    let lines = |text: &str| text.lines().filter(|l| l.contains("precis")).count();
+    let out = record("--precise").ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("bar") > 40.0, "{}", out.stderr);
+    let clock = "sampling cpu-clock instead of cycles, which has no precision";
+    let without_counters = out.stderr.contains("no hardware counters");
+    if without_counters {
+        assert!(out.stderr.contains(clock), "{}", out.stderr);
+        assert!(p.comments.iter().any(|c| c.contains(clock)), "{:?}", p.comments);
+        // What was asked for by its name is refused as it is without the option.
+        for args in ["--precise -e cycles", "-e cycles:P"] {
+            let out = record(args);
+            out.refused(1, &["event 'cycles", "does not exist on this machine", "cpu-clock"]);
+            assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
+        }
+    } else {
+        record("-e cycles:P").ok();
+    }
+    assert!(lines(&out.stderr) <= 1, "{}", out.stderr);
+    let out = record("-e cpu-clock:P").ok().says(&["cpu-clock:P is no hardware event"]);
+    assert_eq!(lines(&out.stderr), 1, "{}", out.stderr);
+    refused("--precise -e page-faults", 2, &["--precise applies to hardware events"]);
+    refused("--precise -T wall,cpu", 2, &["--precise applies to hardware events"]);
+}
+
+#[test]
+fn events_of_a_pmu_are_read_from_sysfs() {
+    refused("-e nosuchpmu/cycles/", 2, &["nosuchpmu", "no PMU"]);
+    if std::path::Path::new("/sys/bus/event_source/devices/msr/events/tsc").exists() {
+        refused("-e msr/nosuch/", 2, &["msr", "'nosuch'"]);
+        refused("-e msr/event=x/", 2, &["'x' is not a number"]);
+        // The counter of cycles is no source of interrupts.
+        refused("-e msr/tsc/", 1, &["msr/tsc/", "without interrupts"]);
+    }
+}
+
+#[test]
+fn unknown_events() {
+    refused("-e no-such-event", 2, &["no-such-event"]);
+    refused("-e cycels", 2, &["cycels", "cycles"]);
+    refused("-e l1-miss", 2, &["l1-miss", "'l1-misses'"]);
+    refused("-e cpu-clock:z", 2, &["cpu-clock:z"]);
+    refused("-e cpu-clock:uS", 2, &["cpu-clock:uS", "'S' of perf is not supported"]);
+}
+
+#[test]
+fn nonsense_rates_and_windows() {
+    refused("-F 0", 2, &["--freq", "at least 1"]);
+    refused("-F -5", 2, &["-5"]);
+    refused("-F often", 2, &["often"]);
+    refused("-c 0", 2, &["0"]);
+    refused("-F 99 -c 1000", 2, &["cannot be used with"]);
+    for window in ["soon", "10x", "-1s", "0", "1e30h", "s"] {
+        let dir = temp_dir();
+        let out = Prof::new(&dir, "record -p 1").arg(format!("-d={window}")).run();
+        assert_eq!(out.code(), 2, "-d {window}: {}", out.stderr);
+        assert!(out.stderr.contains(window), "-d {window}: {}", out.stderr);
+    }
+    refused("-g lbr", 2, &["lbr"]);
+    refused("-g dwarf,0", 2, &["0"]);
+    refused("-g dwarf,999999", 2, &["999999", "65528"]);
+}
+
+#[test]
+fn the_units_of_a_window() {
+    let dir = temp_dir();
+    for window in ["50ms", "0.05s", "0.05"] {
+        let known = target("known", Build::C);
+        let out = Prof::new(&dir, "record -F 999 -d").arg(window).target(known, "0.3").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert!(p.duration_nanos < 250_000_000, "-d {window}: {} {}", p.duration_nanos, out.stderr);
+    }
+}

@@ -1,0 +1,344 @@
+//! Where a recording is written, and what is left when that fails.
+
+use std::fs::OpenOptions;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::common;
+use crate::common::system::SmallDisk;
+use crate::common::{Build, Pprof, Prof, Running, needs, read, skip, system, target, temp_dir};
+
+fn names(dir: impl AsRef<Path>) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// `touch RAN` as the COMMAND: whether it ran shows when prof found the output out.
+fn refused_before_the_command_runs(output: &str) {
+    let dir = temp_dir();
+    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let prof = Prof::new(&dir, "record -o").arg(output);
+    let out = prof.target("touch", "RAN").run();
+    out.refused(1, &[output]);
+    assert_eq!(names(&dir), ["file", "folder"], "{}", out.stderr);
+}
+
+#[test]
+fn an_output_folder_that_does_not_exist() {
+    refused_before_the_command_runs("no/such/folder/x.pb.gz");
+}
+
+#[test]
+fn an_output_in_a_folder_that_takes_no_files() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -o /proc/x.pb.gz").target("true", "").run();
+    out.refused(1, &["no file can be created in /proc"]);
+}
+
+#[test]
+fn an_output_that_is_a_folder() {
+    refused_before_the_command_runs("folder");
+}
+
+#[test]
+fn an_output_below_a_file() {
+    refused_before_the_command_runs("file/x.pb.gz");
+}
+
+#[test]
+fn an_output_on_a_file_system_that_is_read_only() {
+    if Path::new("/proc/sys/kernel").is_dir() {
+        refused_before_the_command_runs("/proc/sys/kernel/x.pb.gz");
+    }
+}
+
+#[test]
+fn an_output_folder_without_permission() {
+    if !system::needs_root() || !common::needs(&["setpriv"]) {
+        return;
+    }
+    let dir = temp_dir();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let prof = dir.path().join("prof");
+    common::copy_program(env!("CARGO_BIN_EXE_prof"), &prof);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(prof);
+    command.args(["record", "--", "true"]).current_dir(&dir);
+    Prof { command }.run().refused(1, &["profile.pb.gz"]);
+    assert_eq!(names(&dir), ["prof"]);
+}
+
+/// The disk is full when the profile is written: the old file stays whole, nothing else is left.
+#[test]
+fn a_full_disk() {
+    if !system::needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let Some(disk) = SmallDisk::mount(dir.path().join("disk"), 64) else {
+        return skip("no tmpfs can be mounted");
+    };
+    let file = disk.path.join("profile.pb.gz");
+    Prof::new(&disk.path, "record -F 99").target(target("exits", Build::C), "0 200").run().ok();
+    let old = std::fs::read(&file).unwrap();
+    Pprof::decode(&old);
+    // Takes what is left of the disk; the part that fits stays.
+    std::fs::write(disk.path.join("filler"), vec![0u8; 64 << 10]).unwrap_err();
+    let out =
+        Prof::new(&disk.path, "record -F 999").target(target("recurse", Build::C), "10 0.3").run();
+    out.refused(1, &["profile.pb.gz"]);
+    assert!(out.stderr.contains("space"), "{}", out.stderr);
+    assert_eq!(std::fs::read(&file).unwrap(), old, "the old file is not whole");
+    assert_eq!(names(&disk.path), ["filler", "profile.pb.gz"]);
+}
+
+#[test]
+fn a_full_device() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -o /dev/full").target("true", "").run();
+    out.refused(1, &["/dev/full"]);
+    assert!(Path::new("/dev/full").exists());
+}
+
+#[test]
+fn an_existing_file_is_replaced_and_keeps_its_mode() {
+    let dir = temp_dir();
+    let file = dir.path().join("x.pb.gz");
+    std::fs::write(&file, "old").unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+    Prof::new(&dir, "record -o x.pb.gz").target("true", "").run().ok();
+    read(&file);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(names(&dir), ["x.pb.gz"]);
+}
+
+#[test]
+fn to_standard_output() {
+    let dir = temp_dir();
+    let known = Running::start(Command::new(target("known", Build::C)).arg("0"));
+    let pid = known.pid().to_string();
+    let out = Prof::new(&dir, "record -F 999 -d 1s -o - -p").arg(pid).run().ok();
+    assert!(Pprof::decode(&out.stdout).total_share("main") > 95.0);
+    assert!(names(&dir).is_empty());
+    assert!(out.stderr.contains("samples"), "{}", out.stderr);
+}
+
+#[test]
+fn to_standard_output_with_a_command() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -o -").target("echo", "one two").run().ok();
+    Pprof::decode(&out.stdout);
+    out.says(&["one two\n", "the command's standard output goes to standard error"]);
+    let out = Prof::new(&dir, "record").target("echo", "one two").run().ok();
+    assert_eq!(out.text(), "one two\n");
+}
+
+#[test]
+fn the_next_step_is_one_that_works() {
+    let dir = temp_dir();
+    let record = |file: &str, seconds: &str| {
+        let prof = Prof::new(&dir, "record -F 999 -o").arg(file);
+        prof.target(target("known", Build::C), seconds).run().ok()
+    };
+    record("my file.gz", "0.2").says(&["next: prof report 'my file.gz'\n"]);
+    let out = record("/dev/null", "0.2").says(&["wrote /dev/null"]);
+    assert!(!out.stderr.contains("next:"), "{}", out.stderr);
+    let out = Prof::new(&dir, "record -F 1").target("true", "").run().ok();
+    assert!(!out.stderr.contains("next:"), "{}", out.stderr);
+}
+
+#[test]
+fn a_command_that_ends_at_once() {
+    let dir = temp_dir();
+    for _ in 0..10 {
+        Prof::new(&dir, "record").target("true", "").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert!(p.figure("samples") <= 5, "{:?}", p.comments);
+    }
+}
+
+/// Nothing ran: the file is valid, and both prof's ends say what happened.
+#[test]
+fn an_empty_recording() {
+    let dir = temp_dir();
+    let sleeper = Running::start(Command::new("sleep").arg("60"));
+    let pid = sleeper.pid().to_string();
+    let out = Prof::new(&dir, "record -d 300ms -p").arg(&pid).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.samples.len(), 0);
+    assert_eq!(p.sample_types.len(), 2);
+    assert!(p.duration_nanos >= 290_000_000);
+    let words = out.stderr.to_lowercase();
+    assert!(["no sample", "asleep", "idle"].iter().any(|w| words.contains(w)), "{}", out.stderr);
+    let report = Prof::new(&dir, "report").run().ok();
+    let words = (report.text() + &report.stderr).to_lowercase();
+    assert!(words.contains("no sample") || words.contains("empty"), "{words}");
+    if common::needs(&["go"]) {
+        let file = dir.path().join("profile.pb.gz");
+        let mut go = Command::new("go");
+        go.args(["tool", "pprof", "-raw"]).arg(file);
+        common::run::run(go).ok();
+    }
+}
+
+#[test]
+fn quiet_says_nothing() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -q -e cpu-clock").target("true", "").run().ok();
+    assert_eq!(out.stderr, "");
+}
+
+/// A recording whose look-up of names waits for a debuginfod server that never answers.
+struct Waiting {
+    dir: tempfile::TempDir,
+    prof: Running,
+    _connection: TcpStream,
+}
+
+impl Waiting {
+    fn start(output: &str) -> Waiting {
+        let dir = temp_dir();
+        let program = dir.path().join("program");
+        common::copy_program(target("known", Build::C), &program);
+        assert!(Command::new("strip").arg(&program).status().unwrap().success());
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let prof = Prof::new(&dir, "record -F 999 -o")
+            .arg(output)
+            .env("DEBUGINFOD_TIMEOUT", "170")
+            .env("XDG_CACHE_HOME", dir.path().join("cache"))
+            .args(&format!("--debuginfod=http://{}", silent.local_addr().unwrap()))
+            .target(&program, "1")
+            .start();
+        let (connection, _) = silent.accept().unwrap();
+        Waiting { dir, prof, _connection: connection }
+    }
+}
+
+#[test]
+fn a_recording_is_on_the_disk_before_its_names_are_looked_up() {
+    if !needs(&["strip"]) {
+        return;
+    }
+    let Waiting { dir, prof, _connection } = Waiting::start("profile.pb.gz");
+    let file = dir.path().join("profile.pb.gz");
+    assert!(read(&file).figure("samples") > 20);
+    prof.signal(libc::SIGKILL);
+    prof.finish();
+    assert!(read(&file).figure("samples") > 20);
+    let left = names(&dir);
+    assert!(!left.iter().any(|name| name.starts_with(".prof-")), "{left:?}");
+    // The names can be had afterwards.
+    Prof::new(&dir, "symbolize").run().ok();
+    assert!(!read(&file).samples.is_empty());
+}
+
+#[test]
+fn an_interrupted_look_up_loses_nothing_that_goes_elsewhere() {
+    if !needs(&["strip"]) {
+        return;
+    }
+    let Waiting { prof, _connection, .. } = Waiting::start("-");
+    prof.signal(libc::SIGINT);
+    let out = prof.finish().ok();
+    assert!(Pprof::decode(&out.stdout).figure("samples") > 20, "{}", out.stderr);
+}
+
+/// A FIFO beside the binary, where its debug information may be: who opens it waits for ever.
+#[test]
+fn a_look_up_that_hangs_is_ended_by_the_first_interrupt() {
+    if !needs(&["mkfifo"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = dir.path().join("program");
+    common::copy_program(target("known", Build::CDebug), &program);
+    let fifo = dir.path().join("program.dwp");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let file = dir.path().join("profile.pb.gz");
+    let mut prof = Prof::new(&dir, "record -F 999").target(&program, "0.5").start();
+    while prof.is_running() && !file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // What hangs now would hang for ever; what does not, may end by itself.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    if prof.is_running() {
+        prof.signal(libc::SIGINT);
+    }
+    let out = prof.finish().ok();
+    assert!(read(&file).figure("samples") > 20, "{}", out.stderr);
+}
+
+#[test]
+fn words_that_cannot_be_written_cost_no_recording() {
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for closed in [false, true] {
+        let dir = temp_dir();
+        let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock");
+        prof = prof.target(target("known", Build::C), "0.2");
+        let mut command = prof.command;
+        if closed {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "exec \"$@\" 2>&-", "sh"]).arg(command.get_program());
+            shell.args(command.get_args()).current_dir(&dir);
+            command = shell;
+        }
+        let status = command.stdin(Stdio::null()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(0), "closed: {closed}");
+        assert!(read(dir.path().join("profile.pb.gz")).figure("samples") > 20);
+    }
+}
+
+#[test]
+fn only_its_owner_may_read_a_recording() {
+    let dir = temp_dir();
+    Prof::new(&dir, "record").target("true", "").run().ok();
+    let about = std::fs::metadata(dir.path().join("profile.pb.gz")).unwrap();
+    assert_eq!(about.mode() & 0o777, 0o600);
+}
+
+/// `sudo prof record` and then `prof report`.
+#[test]
+fn with_sudo_a_recording_belongs_to_the_user_in_their_folder() {
+    if !system::needs_root() {
+        return;
+    }
+    let record = |dir: &Path| {
+        let prof = Prof::new(dir, "record").env("SUDO_UID", "65534").env("SUDO_GID", "65533");
+        prof.target("true", "").run().ok();
+        let about = std::fs::metadata(dir.join("profile.pb.gz")).unwrap();
+        (about.uid(), about.gid(), about.mode() & 0o777)
+    };
+    let dir = temp_dir();
+    assert_eq!(record(dir.path()), (0, std::fs::metadata(&dir).unwrap().gid(), 0o600));
+    let theirs = temp_dir();
+    chown(&theirs, Some(65534), Some(65534)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(record(theirs.path()), (65534, 65533, 0o600));
+    }
+}
+
+/// As the kernel has it with `fs.protected_symlinks`, whatever this machine's setting is.
+#[test]
+fn a_link_of_another_user_in_a_shared_folder_is_not_followed() {
+    if !system::needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let shared = dir.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o1777)).unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "secret").unwrap();
+    symlink(&secret, shared.join("profile.pb.gz")).unwrap();
+    lchown(shared.join("profile.pb.gz"), Some(65534), Some(65534)).unwrap();
+    let out = Prof::new(&shared, "record").target("touch", "RAN").run();
+    out.refused(1, &["profile.pb.gz", "a symbolic link of another user"]);
+    assert_eq!(std::fs::read(&secret).unwrap(), b"secret");
+    assert_eq!(names(&shared), ["profile.pb.gz"]);
+}

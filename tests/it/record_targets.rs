@@ -1,0 +1,288 @@
+//! What is recorded: processes, threads, trees, CPUs, cgroups, the whole machine.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common;
+use crate::common::system::{self, Cgroup};
+use crate::common::{Build, Prof, Running, assert_share, read, skip, target, temp_dir};
+
+fn known() -> Running {
+    Running::start(Command::new(target("known", Build::C)).arg("0"))
+}
+
+fn family(children: u32) -> (Running, Vec<String>) {
+    let mut command = Command::new(target("family", Build::C));
+    Running::start(command.arg(children.to_string())).wait_for("ready")
+}
+
+fn threads(count: u32, life_ms: u32, busy_us: u32) -> Running {
+    let mut command = Command::new(target("threads", Build::C));
+    command.args([count, life_ms, 0, busy_us].map(|n| n.to_string()));
+    Running::start(&mut command).wait_for("ready").0
+}
+
+/// Ids of the threads that a process has now.
+fn tids(pid: i32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks.map(|t| t.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn several_processes() {
+    let dir = temp_dir();
+    let (a, b, c) = (known(), known(), known());
+    let list = format!("{},{}", a.pid(), b.pid());
+    let out = Prof::new(&dir, "record -F 999 -d 2s -p").arg(list);
+    out.arg("-p").arg(c.pid().to_string()).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let pids = [a.pid(), b.pid(), c.pid()].map(|p| p.to_string());
+    let pids: std::collections::BTreeSet<&str> = pids.iter().map(String::as_str).collect();
+    assert_eq!(p.label_values("pid"), pids);
+    assert_eq!(p.label_values("process"), ["known"].into());
+}
+
+#[test]
+fn labels_say_process_and_thread() {
+    let dir = temp_dir();
+    let threads = threads(3, 0, 20000);
+    Prof::new(&dir, "record -F 999 -d 1s -p").arg(threads.pid().to_string()).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    for s in &p.samples {
+        assert_eq!(s.labels["pid"], threads.pid().to_string());
+        assert_eq!(s.labels["process"], "threads");
+    }
+    let workers = ["worker-0", "worker-1", "worker-2"];
+    for worker in workers {
+        assert!(p.label_values("thread").contains(worker), "{:?}", p.label_values("thread"));
+    }
+    let seen = p.label_values("tid");
+    let all = tids(threads.pid());
+    assert!(seen.len() >= 3 && seen.iter().all(|t| all.iter().any(|a| a == t)), "{seen:?}");
+}
+
+#[test]
+fn the_main_binary_comes_first_with_its_build_id() {
+    let dir = temp_dir();
+    let program = target("known", Build::C);
+    Prof::new(&dir, "record -F 999").target(&program, "1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let main = &p.mappings[0];
+    assert_eq!(main.file, program.display().to_string());
+    assert!(main.has_functions && main.start < main.limit);
+    let mut readelf = Command::new("readelf");
+    readelf.arg("-n").arg(&program);
+    let notes = common::run::run(readelf).ok().text();
+    let id = notes.lines().find_map(|l| l.trim().strip_prefix("Build ID: ")).unwrap();
+    assert_eq!(main.build_id, id);
+}
+
+#[test]
+fn a_parent_that_only_waits_gets_the_advice() {
+    let dir = temp_dir();
+    let (family, _) = family(2);
+    let pid = family.pid().to_string();
+    Prof::new(&dir, "record -F 999 -d 1s -p").arg(pid).run().ok().says(&["--tree"]);
+}
+
+#[test]
+fn a_tree_holds_the_children_that_were_there() {
+    let dir = temp_dir();
+    let (family, children) = family(3);
+    let pid = family.pid().to_string();
+    let out = Prof::new(&dir, "record -F 999 -d 2s --tree -p").arg(pid).run().ok();
+    assert!(!out.stderr.contains("--tree"), "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.self_share("child_work") > 90.0);
+    assert_eq!(p.label_values("pid"), children.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn children_born_later_are_recorded() {
+    let dir = temp_dir();
+    let script = format!("sleep 1; {} 1; sleep 60", target("known", Build::C).display());
+    let shell = Running::start(Command::new("sh").args(["-c", &script]));
+    Prof::new(&dir, "record -F 999 -d 3s -p").arg(shell.pid().to_string()).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("bar") > 40.0, "{:?}", p.label_values("process"));
+    assert!(p.label_share("process", "known") > 90.0);
+}
+
+#[test]
+fn no_inherit_leaves_children_out() {
+    let dir = temp_dir();
+    let forker = target("forker", Build::C);
+    Prof::new(&dir, "record -F 999 --no-inherit").target(forker, "200 1 2000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.total_share("child_work"), 0.0);
+}
+
+#[test]
+fn one_thread() {
+    let dir = temp_dir();
+    let threads = threads(4, 0, 20000);
+    let tid = tids(threads.pid()).into_iter().max().unwrap();
+    Prof::new(&dir, "record -F 999 -d 1s -t").arg(&tid).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.label_values("tid"), [tid.as_str()].into());
+}
+
+/// 500 threads that live for a second each: whoever was there at the attach, and whoever came
+/// later, is in the recording, with the CPU time that the kernel says they used.
+#[test]
+fn five_hundred_threads_that_come_and_go() {
+    let dir = temp_dir();
+    let threads = threads(500, 1000, 80);
+    let pid = threads.pid();
+    let prof = Prof::new(&dir, "record -e cpu-clock -F 999 -d 5s -p").arg(pid.to_string()).start();
+    std::thread::sleep(Duration::from_millis(1500));
+    let early = system::cpu_seconds(pid);
+    std::thread::sleep(Duration::from_millis(2500));
+    let rate = (system::cpu_seconds(pid) - early) / 2.5;
+    prof.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let seen = p.total(p.column("cpu")) as f64 / p.duration_nanos as f64;
+    assert!((0.8..1.2).contains(&(seen / rate)), "{seen:.3} CPUs of {rate:.3}: {:?}", p.comments);
+    assert!(p.label_values("tid").len() > 700, "{} threads", p.label_values("tid").len());
+    assert!(p.total_share("thread_work") > 30.0);
+    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
+    let named = p.share(|s| s.labels.get("thread").is_some_and(|t| t.starts_with("worker-")));
+    assert!(named > 60.0, "only {named} % of the samples have their thread's name");
+}
+
+#[test]
+fn two_thousand_threads() {
+    let dir = temp_dir();
+    let threads = threads(2000, 0, 15);
+    let pid = threads.pid().to_string();
+    Prof::new(&dir, "record -F 999 -d 3s -p").arg(pid).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.label_values("tid").len() > 500, "{} threads", p.label_values("tid").len());
+    assert!(p.total_share("thread_work") > 20.0);
+}
+
+/// All threads are sampled: each that is busy for the whole window has its samples.
+#[test]
+fn no_thread_is_missed_at_the_attach() {
+    let dir = temp_dir();
+    let threads = threads(100, 0, 1000);
+    Prof::new(&dir, "record -F 999 -d 5s -p").arg(threads.pid().to_string()).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let workers = p.label_values("thread").iter().filter(|t| t.starts_with("worker-")).count();
+    assert_eq!(workers, 100);
+}
+
+#[test]
+fn thousands_of_forks() {
+    let dir = temp_dir();
+    let forker = target("forker", Build::C);
+    let out = Prof::new(&dir, "record -F 4999").target(forker, "5000 4 400").run().ok();
+    assert_eq!(out.text(), "5000\n");
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("child_work") > 20.0, "{}", p.total_share("child_work"));
+    assert!(p.label_values("pid").len() > 1000, "{}", p.label_values("pid").len());
+    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
+}
+
+#[test]
+fn a_deep_recursion_is_cut_and_said_so() {
+    let dir = temp_dir();
+    let recurse = target("recurse", Build::C);
+    Prof::new(&dir, "record -F 999 -g dwarf,8192").target(&recurse, "10000 1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_share("bottom self", p.self_share("bottom"), 100.0, 5.0);
+    let cut: i64 = p.figure("truncated");
+    assert!(cut > 900, "{:?}", p.comments);
+}
+
+/// Beyond the kernel's copy, the stack is copied by a program at the same moment.
+#[test]
+fn a_stack_deeper_than_its_copy_is_whole() {
+    if !system::has_deep_stacks() {
+        return;
+    }
+    let dir = temp_dir();
+    let recurse = target("recurse", Build::C);
+    Prof::new(&dir, "record -F 499 -g dwarf,2048").target(&recurse, "1000 3").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let whole = p.share(|s| {
+        p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
+            && p.frames(s).last().is_some_and(|f| *f == "_start")
+    });
+    assert!(whole > 90.0, "{whole} %: {:?}", p.comments);
+    assert!(p.figure("deep-stacks") > 1000, "{:?}", p.comments);
+}
+
+#[test]
+fn a_shallow_recursion_is_whole() {
+    let dir = temp_dir();
+    let recurse = target("recurse", Build::C);
+    Prof::new(&dir, "record -F 999").target(&recurse, "1000 1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let whole = p.share(|s| {
+        p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
+            && p.frames(s).contains(&"main")
+    });
+    assert!(whole > 95.0, "{whole} %: {:?}", p.comments);
+}
+
+#[test]
+fn the_whole_machine() {
+    if !system::needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let known = known();
+    let out = Prof::new(&dir, "record -e cpu-clock -a -F 499 -d 3s").run().ok();
+    // A CPU's clock runs on while it idles: no samples are missed then.
+    assert!(!out.stderr.contains("the samples cover"), "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.comment("covered").is_some(), "{:?}", p.comments);
+    let pid = known.pid().to_string();
+    let of_known = p.label_share("pid", &pid);
+    assert!(of_known > 10.0, "{of_known} %");
+    let inside = p.share(|s| {
+        s.labels.get("pid") == Some(&pid) && p.frames(s).last().is_some_and(|f| *f == "_start")
+    });
+    assert!(inside > 0.95 * of_known, "{inside} % whole of {of_known} %");
+    // Idle CPUs are no samples: never more than the CPUs' time.
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    let used = p.total(p.column("cpu")) as f64 / p.duration_nanos as f64;
+    assert!(used < cpus * 1.1, "{used} CPUs used of {cpus}");
+    assert!(!p.frames(&p.samples[0]).is_empty());
+}
+
+#[test]
+fn some_cpus() {
+    if !system::needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let mut taskset = Command::new("taskset");
+    let known = Running::start(taskset.args(["-c", "0"]).arg(target("known", Build::C)).arg("0"));
+    let pid = known.pid().to_string();
+    Prof::new(&dir, "record -C 0 -F 999 -d 1s -o on.pb.gz").run().ok();
+    assert!(read(dir.path().join("on.pb.gz")).label_share("pid", &pid) > 10.0);
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        Prof::new(&dir, "record -C 1 -F 999 -d 1s -o off.pb.gz").run().ok();
+        assert_eq!(read(dir.path().join("off.pb.gz")).label_share("pid", &pid), 0.0);
+    }
+}
+
+#[test]
+fn a_cgroup() {
+    if !system::needs_root() {
+        return;
+    }
+    let Some(group) = Cgroup::new("busy") else { return skip("no cgroup v2 can be made") };
+    let dir = temp_dir();
+    let (inside, outside) = (known(), known());
+    group.add(inside.pid());
+    Prof::new(&dir, "record -F 999 -d 2s -G").arg(&group.path).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.label_values("pid"), [inside.pid().to_string().as_str()].into());
+    let name = group.path.file_name().unwrap().to_str().unwrap();
+    let groups = p.label_values("cgroup");
+    assert!(groups.iter().any(|g| g.ends_with(name)), "{groups:?}");
+    drop((inside, outside));
+}

@@ -1,0 +1,300 @@
+//! When a recording begins and ends, and what happens to the COMMAND meanwhile.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common;
+use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
+
+/// Gives prof the time to attach; what a test checks does not depend on how long it takes.
+fn a_moment() {
+    std::thread::sleep(Duration::from_millis(700));
+}
+
+#[test]
+fn a_command_that_exits_with_3() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -F 999").target(target("exits", Build::C), "3 300").run();
+    let out = out.exits(3).says(&["3"]);
+    let words = out.stderr.to_lowercase();
+    assert!(words.contains("exit") && words.contains("3"), "{}", out.stderr);
+    assert!(read(dir.path().join("profile.pb.gz")).total_share("before_exit") > 95.0);
+}
+
+#[test]
+fn a_command_that_a_signal_ends() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record")
+        .target("sh", "")
+        .arg("-c")
+        .arg("kill -SEGV $$")
+        .run()
+        .exits(128 + 11);
+    let words = out.stderr.to_lowercase();
+    assert!(words.contains("signal 11") || words.contains("sigsegv"), "{}", out.stderr);
+    read(dir.path().join("profile.pb.gz"));
+}
+
+#[test]
+fn a_command_that_does_not_exist() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record").target("no-such-command-anywhere", "").run();
+    out.refused(127, &["no-such-command-anywhere"]);
+    assert!(!dir.path().join("profile.pb.gz").exists());
+    let out = Prof::new(&dir, "record").target("./no/such/file", "").run();
+    out.refused(127, &["./no/such/file"]);
+}
+
+#[test]
+fn a_command_that_is_not_executable() {
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("data"), "no program").unwrap();
+    Prof::new(&dir, "record").target("./data", "").run().refused(126, &["data"]);
+    Prof::new(&dir, "record").target("/", "").run().refused(126, &["/"]);
+    assert!(!dir.path().join("profile.pb.gz").exists());
+}
+
+#[test]
+fn standard_streams_of_the_command_are_untouched() {
+    let dir = temp_dir();
+    let mut command = Prof::new(&dir, "record -o out.pb.gz").target("sh", "").command;
+    command.args(["-c", "cat; echo to-stderr >&2"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    let mut stdin = child.stdin.take().unwrap();
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&sent));
+    let out = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(out.status.success());
+    assert!(out.stdout == bytes, "standard output is not what the command wrote");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.lines().any(|l| l == "to-stderr"), "{stderr}");
+}
+
+/// The command has the signal dispositions, the mask and the descriptors of a normal start.
+#[test]
+fn the_command_inherits_nothing_of_prof() {
+    let dir = temp_dir();
+    let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | wc -l";
+    let state = |mut command: Command| {
+        command.args(["-c", script]).stdin(Stdio::null());
+        let text = common::run::run(command).ok().text();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        // Signals from 32 on are the C library's own.
+        let signals = |hex: &str| u64::from_str_radix(hex, 16).unwrap() & 0x7fff_ffff;
+        (signals(words[1]), signals(words[3]), words[4].to_string())
+    };
+    let prof = |mut before: Command| {
+        before.arg(Prof::new(&dir, "").command.get_program()).args(["record", "-o"]);
+        before.arg(dir.path().join("p.pb.gz")).args(["--", "sh"]);
+        before
+    };
+    let plain = state(Command::new("sh"));
+    assert_eq!(state(prof(Command::new("env"))), plain);
+    // What is ignored stays so: a hang-up; in the background of a script, what terminals send; the
+    // rest that prof handles.
+    let ignoring = |signals: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("trap '' {signals}; exec \"$@\""), "sh"]);
+        command
+    };
+    for (signals, bits) in [("HUP", 1), ("INT QUIT", 6), ("TERM USR1 USR2", 0x4a00)] {
+        let ignored = state(prof(ignoring(signals)));
+        let mut alone = ignoring(signals);
+        alone.arg("sh");
+        assert_eq!((ignored.1 & bits, &ignored), (bits, &state(alone)), "{signals}");
+    }
+}
+
+fn ended_by(signal: i32) {
+    let dir = temp_dir();
+    let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
+    let pid = known.pid().to_string();
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start();
+    a_moment();
+    prof.signal(signal);
+    prof.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("main") > 80.0);
+    assert!(p.duration_nanos > 0 && p.duration_nanos < 60_000_000_000);
+}
+
+#[test]
+fn ctrl_c_ends_early_and_writes() {
+    ended_by(libc::SIGINT);
+}
+
+#[test]
+fn sigterm_ends_early_and_writes() {
+    ended_by(libc::SIGTERM);
+}
+
+/// `timeout` signals prof and then its whole group: that is one wish for an end, not two.
+#[test]
+fn an_end_by_timeout_writes() {
+    let dir = temp_dir();
+    for n in 0..5 {
+        let file = format!("{n}.pb.gz");
+        let prof = Prof::new(&dir, "record -F 999 -o").arg(&file);
+        let prof = prof.target(target("exits", Build::C), "0 60000").command;
+        let mut command = Command::new("timeout");
+        command.arg("1").arg(prof.get_program()).args(prof.get_args());
+        command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(124), "{words}");
+        assert!(read(dir.path().join(file)).figure("samples") > 0, "{words}");
+    }
+}
+
+/// Writing into a pipe that nobody reads blocks: there a second Ctrl-C has to be enough.
+#[test]
+fn a_second_ctrl_c_gives_up() {
+    let dir = temp_dir();
+    let threads = target("threads", Build::C);
+    let mut command = std::process::Command::new(threads);
+    command.args(["300", "0", "0", "2000"]);
+    let (threads, _) = Running::start(&mut command).wait_for("ready");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: both descriptors are open; F_SETPIPE_SZ takes a number.
+    unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&writer), libc::F_SETPIPE_SZ, 4096) };
+    // Full from the beginning, so that it blocks however little is recorded.
+    std::io::Write::write_all(&mut writer, &[0; 4096]).unwrap();
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -o - -p").arg(threads.pid().to_string());
+    let mut child = prof.command_with(Stdio::from(writer)).spawn().unwrap();
+    let pid = child.id() as i32;
+    // Its second thread is the one that handles signals.
+    let threads_of =
+        |pid| std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    while threads_of(pid) < 2 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    a_moment();
+    // SAFETY: the child is not reaped yet, so the pid is its own.
+    let interrupt = || unsafe { libc::kill(pid, libc::SIGINT) };
+    interrupt();
+    std::thread::sleep(Duration::from_secs(2));
+    let ended = child.try_wait().unwrap();
+    assert!(ended.is_none(), "the pipe did not block it: {ended:?}");
+    // If names were still looked up, the second ended that, and the third gives up.
+    let mut waited = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if waited % 100 == 0 {
+            interrupt();
+        }
+        waited += 1;
+        if waited > 1000 {
+            child.kill().unwrap();
+            panic!("Ctrl-C changes nothing any more");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(!status.success(), "{status}");
+    drop(reader);
+}
+
+#[test]
+fn signals_are_passed_on_to_the_command() {
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record -F 999").target(target("exits", Build::C), "0 60000");
+    let (prof, _) = prof.start().wait_for("ready");
+    a_moment();
+    prof.signal(libc::SIGTERM);
+    let out = prof.finish().exits(40);
+    assert!(out.text().contains("signal 15"), "{}{}", out.text(), out.stderr);
+    assert!(read(dir.path().join("profile.pb.gz")).total_share("before_exit") > 80.0);
+}
+
+#[test]
+fn sigusr1_is_passed_on_to_the_command() {
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record").target(target("exits", Build::C), "0 60000");
+    let (prof, _) = prof.start().wait_for("ready");
+    a_moment();
+    prof.signal(libc::SIGUSR1);
+    let out = prof.finish().exits(40);
+    assert!(out.text().contains("signal 10"), "{}{}", out.text(), out.stderr);
+}
+
+#[test]
+fn the_end_of_the_last_target_ends_the_recording() {
+    let dir = temp_dir();
+    let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("1"));
+    let pid = known.pid().to_string();
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start();
+    known.finish().ok();
+    prof.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("main") > 90.0);
+    assert!(p.duration_nanos < 60_000_000_000);
+}
+
+#[test]
+fn the_window_is_as_long_as_asked() {
+    let dir = temp_dir();
+    let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
+    let pid = known.pid().to_string();
+    Prof::new(&dir, "record -F 999 -d 1500ms -p").arg(pid).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!((1_450_000_000..3_000_000_000).contains(&p.duration_nanos), "{}", p.duration_nanos);
+    assert!(p.time_nanos > 1_700_000_000_000_000_000);
+}
+
+/// `exits` is busy for 2 s of CPU time, of which the first second of the clock is not seen.
+#[test]
+fn a_delay_leaves_out_the_beginning() {
+    let dir = temp_dir();
+    let exits = target("exits", Build::C);
+    Prof::new(&dir, "record -e cpu-clock -F 999 -D 1000").target(exits, "0 2000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let ms = p.total(p.column("cpu")) / 1_000_000;
+    // On a busy machine the first second holds less than a second of CPU time.
+    assert!((500..=1900).contains(&ms), "{ms} ms");
+}
+
+#[test]
+fn a_command_that_ends_before_the_delay() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -D 1h").target("true", "").run();
+    out.refused(1, &["the command ended before"]);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn no_progress_bar_where_stderr_is_no_terminal() {
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -F 999").target(target("exits", Build::C), "0 300").run();
+    let out = out.ok();
+    assert!(!out.stderr.contains('\r') && !out.stderr.contains('\x1b'), "{:?}", out.stderr);
+    for word in ["samples", "stacks", "lost", "prof report"] {
+        assert!(out.stderr.contains(word), "{word} is not in: {}", out.stderr);
+    }
+}
+
+#[test]
+fn a_progress_bar_on_a_terminal() {
+    if !needs(&["script"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let line = format!(
+        "{} record -F 999 -- {} 0 1500",
+        env!("CARGO_BIN_EXE_prof"),
+        target("exits", Build::C).display()
+    );
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(&dir).env("TERM", "xterm");
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
+    let text = common::run::run(command).ok().text();
+    assert!(text.contains('\x1b') && text.contains("samples"), "{text:?}");
+}

@@ -1,0 +1,174 @@
+//! Block I/O and system calls: how often, for how long, by whom.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::pprof::Sample;
+use crate::common::recorders::{ProfRecording, Waiting};
+use crate::common::system::{needs_root, tracefs};
+use crate::common::{Build, Pprof, Prof, Running, go, needs, read, skip, target, temp_dir};
+
+/// True when tracepoints can be recorded here.
+fn can_record() -> bool {
+    needs_root() && tracefs().is_some()
+}
+
+fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
+    sample.labels.get(key).map_or("", String::as_str)
+}
+
+fn sum(p: &Pprof, kind: &str, keep: impl Fn(&Sample) -> bool) -> i64 {
+    let column = p.column(kind);
+    p.samples.iter().filter(|s| keep(s)).map(|s| s.values[column]).sum()
+}
+
+/// Seconds that the program says at its end.
+fn said(text: &str) -> Vec<f64> {
+    let last = text.lines().last().unwrap_or_default();
+    last.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+/// A block device of 16 MiB that nobody else uses, gone when dropped.
+struct Loop {
+    device: PathBuf,
+}
+
+impl Loop {
+    #[track_caller]
+    fn new(dir: &Path) -> Option<Loop> {
+        if !needs(&["losetup"]) {
+            return None;
+        }
+        let file = dir.join("disk");
+        std::fs::write(&file, vec![7; 16 << 20]).unwrap();
+        let out = Command::new("losetup").args(["-f", "--show"]).arg(&file).output().unwrap();
+        if !out.status.success() {
+            skip(&format!("no loop device: {}", String::from_utf8_lossy(&out.stderr)));
+            return None;
+        }
+        Some(Loop { device: String::from_utf8(out.stdout).unwrap().trim().into() })
+    }
+
+    fn name(&self) -> &str {
+        self.device.file_name().unwrap().to_str().unwrap()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        Command::new("losetup").arg("-d").arg(&self.device).status().ok();
+    }
+}
+
+#[test]
+fn requests_are_counted_by_who_issued_them() {
+    let dir = temp_dir();
+    let Some(disk) = Loop::new(dir.path()).filter(|_| can_record()) else { return };
+    let program = target("calls", Build::C);
+    let args = format!("{} 65536 200", disk.device.display());
+    let out = Prof::new(&dir, "record -T io").target(&program, &args).run().ok();
+    let file = dir.path().join("profile.pb.gz");
+    let p = read(&file);
+    let ours = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "device") == disk.name();
+    assert_eq!(sum(&p, "io_requests", ours), 200, "{}", out.stderr);
+    assert_eq!(sum(&p, "io_bytes", ours), 200 << 16);
+    assert_eq!(sum(&p, "io_bytes", |s| ours(s) && label(s, "rw") == "read"), 200 << 16);
+    let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, said(&out.text())[0]);
+    // The rest is the kernel's way to the driver and back.
+    assert!(delay > 0.05 * whole && delay < whole, "{delay} s of {whole} s");
+    let text = Prof::new(&dir, "report --sort device,rw --type io_bytes").run().ok().text();
+    assert!(text.contains(disk.name()) && text.contains("read"), "{text}");
+    if needs(&["go"]) {
+        assert_eq!(go::top(&file, "io_bytes", "bytes")["fetch"].1, 200 << 16);
+        assert_eq!(go::top(&file, "io_requests", "count")["fetch"].1, 200);
+    }
+}
+
+/// Of a process that runs already, from then on.
+#[test]
+fn a_running_process_s_requests_are_counted() {
+    let dir = temp_dir();
+    let Some(disk) = Loop::new(dir.path()).filter(|_| can_record()) else { return };
+    let program = target("calls", Build::C);
+    let args = [disk.device.to_str().unwrap(), "16384", "300", "wait"];
+    let waiting = Waiting::start(Command::new(program).args(args));
+    let args = format!("-T io,syscalls -p {}", waiting.pid());
+    let recording = ProfRecording::start(dir.path(), "p.pb.gz", &args);
+    let out = waiting.work();
+    let p = recording.finish();
+    let ours = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "device") == disk.name();
+    assert_eq!(sum(&p, "io_requests", ours), 300);
+    assert_eq!(sum(&p, "io_bytes", |s| ours(s) && label(s, "rw") == "read"), 300 << 14);
+    let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, said(&out.text())[0]);
+    assert!(delay > 0.05 * whole && delay < whole, "{delay} s of {whole} s");
+    let reads = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "syscall") == "pread64";
+    assert_eq!(sum(&p, "syscalls", reads), 300);
+}
+
+/// Requests complete wherever the device's interrupt comes; beside CPU time, of the whole machine.
+#[test]
+fn the_whole_machine_s_requests_are_told_by_process() {
+    let dir = temp_dir();
+    let Some(disk) = Loop::new(dir.path()).filter(|_| can_record()) else { return };
+    let mut prof = Prof::new(&dir, "record -a -T io,cpu -d 4s");
+    let recording = Running::start(&mut prof.command);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let args = [disk.device.to_str().unwrap(), "65536", "100"];
+    let out = Command::new(target("calls", Build::C)).args(args).output().unwrap();
+    assert!(out.status.success());
+    recording.finish().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let ours = |s: &Sample| label(s, "process") == "calls" && label(s, "device") == disk.name();
+    assert_eq!(sum(&p, "io_requests", ours), 100);
+    assert_eq!(sum(&p, "io_bytes", ours), 100 << 16);
+    assert!(sum(&p, "cpu", |_| true) > 0);
+    // A request is no sample of time.
+    assert_eq!(sum(&p, "samples", |s| !label(s, "device").is_empty()), 0);
+}
+
+#[test]
+fn system_calls_are_counted_by_name_and_stack() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("file"), vec![7; 1 << 20]).unwrap();
+    let program = target("calls", Build::C);
+    let out = Prof::new(&dir, "record -T syscalls").target(&program, "file 4096 250").run().ok();
+    let file = dir.path().join("profile.pb.gz");
+    let p = read(&file);
+    let of = |function: &'static str, name: &'static str| {
+        let p = &p;
+        move |s: &Sample| p.frames(s).contains(&function) && label(s, "syscall") == name
+    };
+    assert_eq!(sum(&p, "syscalls", of("fetch", "pread64")), 250, "{}", out.stderr);
+    assert_eq!(sum(&p, "syscalls", of("ask", "getppid")), 250, "{}", out.stderr);
+    assert_eq!(sum(&p, "syscalls", of("doze", "clock_nanosleep")), 20, "{}", out.stderr);
+    let all = said(&out.text());
+    let seconds = |function, name| sum(&p, "syscall_time", of(function, name)) as f64 / 1e9;
+    let (fetched, dozed) = (seconds("fetch", "pread64"), seconds("doze", "clock_nanosleep"));
+    assert!(fetched > 0.0 && fetched < all[0], "{fetched} s of {} s", all[0]);
+    assert!(dozed > 0.8 * all[2] && dozed < all[2], "{dozed} s of {} s", all[2]);
+    let text = Prof::new(&dir, "report --sort syscall --type syscalls").run().ok().text();
+    assert!(text.contains("getppid") && text.contains("250"), "{text}");
+    if needs(&["go"]) {
+        assert_eq!(go::top(&file, "syscalls", "count")["ask"].1, 250);
+    }
+}
+
+/// So many calls are not told one by one, but counted.
+#[test]
+fn of_many_calls_some_stand_for_all() {
+    if !can_record() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("contended", Build::C);
+    let out = Prof::new(&dir, "record -T syscalls").target(program, "calls 200000").run().ok();
+    let out = out.says(&["only some were sampled", "0 lost"]);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let calls = |s: &Sample| label(s, "syscall") == "getppid";
+    assert_eq!(sum(&p, "syscalls", calls), 200_000, "{}", out.stderr);
+    let known = |s: &Sample| calls(s) && p.frames(s).contains(&"main");
+    assert_eq!(sum(&p, "syscalls", known), 200_000, "{}", out.stderr);
+}

@@ -1,0 +1,258 @@
+//! `prof threads`: what each thread does now.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common;
+use crate::common::system::needs_root;
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
+use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
+
+/// The program with so many threads that wait for its mutex, when all are where they belong.
+fn program(waiters: usize) -> Running {
+    let program = target("blocked", Build::CDebug);
+    Running::start(Command::new(program).arg(waiters.to_string())).wait_for("ready").0
+}
+
+fn state_of(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let state = status.lines().find(|l| l.starts_with("State:")).unwrap();
+    state.to_owned()
+}
+
+fn name_of(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim_end().to_owned()
+}
+
+/// The block of the text that begins with these words.
+fn block<'a>(text: &'a str, begin: &str) -> &'a str {
+    let found = text.split("\n\n").find(|block| block.trim_start().starts_with(begin));
+    found.unwrap_or_else(|| panic!("{begin:?} is not in:\n{text}"))
+}
+
+/// All words are there, in this order.
+#[track_caller]
+fn in_order(text: &str, words: &[&str]) {
+    let mut rest = text;
+    for word in words {
+        let at = rest.find(word).unwrap_or_else(|| panic!("{word:?} is not (there) in:\n{text}"));
+        rest = &rest[at + word.len()..];
+    }
+}
+
+#[test]
+fn threads_that_do_the_same_stand_together() {
+    let dir = temp_dir();
+    let running = program(5);
+    let pid = running.pid();
+    let out = Prof::new(&dir, &format!("threads -p {pid}")).run().ok();
+    let text = out.text();
+    assert!(text.starts_with(&format!("blocked {pid}: 10 threads\n")), "{text}");
+    let waiting = block(&text, "5 threads sleeping: waiter ");
+    in_order(
+        waiting,
+        &["waits_for_the_mutex  [blocked", "blocked.c:", "begin", "clone3  [libc.so.6]"],
+    );
+    assert_eq!(waiting.lines().next().unwrap().split(' ').count(), 3 + 1 + 5, "{waiting}");
+    in_order(
+        block(&text, "1 thread sleeping: conditional "),
+        &["waits_for_the_condition", "clone3"],
+    );
+    in_order(
+        block(&text, "1 thread sleeping: reader "),
+        &["read", "reads_from_the_pipe", "clone3"],
+    );
+    in_order(block(&text, "1 thread sleeping: sleeper "), &["sleeps", "clone3"]);
+    in_order(block(&text, "1 thread running: runner "), &["runs", "begin", "clone3"]);
+    in_order(block(&text, "1 thread sleeping: blocked "), &["pause", "main", "_start"]);
+    assert!(!text.contains("not known"), "{text}");
+    assert!(!out.stderr.contains("truncated"), "{}", out.stderr);
+    assert_eq!(state_of(pid), "State:\tS (sleeping)");
+}
+
+#[test]
+fn what_they_wait_for_in_the_kernel_is_told() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let running = program(1);
+    let text = Prof::new(&dir, &format!("threads -p {}", running.pid())).run().ok().text();
+    let kernel = "[kernel.kallsyms]";
+    let waiter = block(&text, "1 thread sleeping: waiter ");
+    in_order(waiter, &["futex_wait", kernel, "entry_SYSCALL_64", kernel, "waits_for_the_mutex"]);
+    in_order(
+        block(&text, "1 thread sleeping: reader "),
+        &["pipe_read", kernel, "reads_from_the_pipe"],
+    );
+    in_order(block(&text, "1 thread sleeping: sleeper "), &["nanosleep", kernel, "sleeps"]);
+}
+
+#[test]
+fn one_by_one_and_some_alone() {
+    let dir = temp_dir();
+    let running = program(3);
+    let pid = running.pid();
+    let each = Prof::new(&dir, &format!("threads --each -p {pid}")).run().ok().text();
+    let heads: Vec<&str> = each.lines().filter(|l| l.starts_with("1 thread ")).collect();
+    assert_eq!(heads.len(), 8, "{each}");
+    let number = |head: &&str| head.rsplit(' ').next().unwrap().parse::<i32>().unwrap();
+    assert!(heads.iter().map(number).is_sorted(), "{heads:?}");
+    let tid = number(heads.last().unwrap());
+    let alone = Prof::new(&dir, &format!("threads -t {tid}")).run().ok().text();
+    assert!(alone.contains(&format!(": 1 thread\n\n1 thread running: runner {tid}\n")), "{alone}");
+}
+
+#[test]
+fn as_a_profile() {
+    let dir = temp_dir();
+    let running = program(7);
+    Prof::new(&dir, &format!("threads -o t.pb.gz -p {}", running.pid())).run().ok();
+    let p = read(dir.path().join("t.pb.gz"));
+    assert_eq!(p.sample_types, [("threads".to_owned(), "count".to_owned())]);
+    let sum = |name: &str| -> i64 {
+        let there = p.samples.iter().filter(|s| p.frames(s).contains(&name));
+        there.map(|s| s.values[0]).sum()
+    };
+    assert_eq!((sum("waits_for_the_mutex"), sum("runs"), sum("main")), (7, 1, 1));
+    let report = Prof::new(&dir, "report t.pb.gz --sort state").run().ok().text();
+    in_order(&report, &["11", "sleeping"]);
+    if !needs(&["go"]) {
+        return;
+    }
+    let mut top = Command::new("go");
+    top.args(["tool", "pprof", "-sample_index=threads", "-top"]).arg(dir.path().join("t.pb.gz"));
+    let top = common::run::run(top).ok().text();
+    in_order(&top, &["Type: threads", "waits_for_the_mutex"]);
+}
+
+#[test]
+fn the_whole_machine() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let running = program(2);
+    let text = Prof::new(&dir, "threads -a").run().ok().text();
+    let processes = text.lines().next().unwrap();
+    assert!(processes.contains(" processes: ") && processes.contains(" threads"), "{processes}");
+    let pid = running.pid();
+    let waiting = format!("blocked {pid}, waiter ");
+    let block = text.split("\n\n").find(|b| b.lines().next().unwrap().contains(&waiting));
+    in_order(block.unwrap_or_else(|| panic!("{text}")), &["waits_for_the_mutex"]);
+    // The kernel's own.
+    in_order(&text, &["kthreadd 2", "kthreadd  [kernel.kallsyms]"]);
+}
+
+/// Stopped ones are told, and stay so.
+#[test]
+fn a_process_that_is_stopped() {
+    let dir = temp_dir();
+    let running = program(1);
+    let pid = running.pid();
+    running.signal(libc::SIGSTOP);
+    while !state_of(pid).contains('T') {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let text = Prof::new(&dir, &format!("threads -p {pid}")).run().ok().text();
+    in_order(block(&text, "1 thread stopped: runner "), &["runs", "begin", "clone3"]);
+    in_order(block(&text, "1 thread stopped: waiter "), &["waits_for_the_mutex"]);
+    assert!(state_of(pid).contains('T'));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_one_line() {
+    let dir = temp_dir();
+    let refused = |args: &str, code: i32, words: &[&str]| {
+        Prof::new(&dir, args).run().refused(code, words);
+    };
+    refused("threads", 2, &["-p PID", "-a"]);
+    refused("threads -p 999999999", 1, &["999999999"]);
+    let own = std::process::id();
+    let twice = Prof::new(&dir, &format!("threads -p {own},{own} --each")).run().ok().text();
+    assert_eq!(twice.matches(&format!(" {own}\n")).count(), 1, "{twice}");
+    refused("threads -t 999999999", 1, &["999999999"]);
+    refused("threads -p 1 -o /nowhere/t.pb.gz", 1, &["/nowhere"]);
+    if !can_drop_rights() {
+        return;
+    }
+    let (dir, running) = (open_dir(), program(1));
+    let pid = running.pid().to_string();
+    unprivileged(dir.path(), &format!("threads -p {pid}")).run().refused(1, &[&pid]);
+    // Their own are told among all others.
+    let mut sleep = Command::new("setpriv");
+    sleep.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sleep", "100"]);
+    let own = Running::start(&mut sleep);
+    while name_of(own.pid()) != "sleep" || !state_of(own.pid()).contains("(sleeping)") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It may have waited for something else on its way.
+    std::thread::sleep(Duration::from_millis(100));
+    let all = unprivileged(dir.path(), "threads -a").run().ok().says(&["not for this user"]);
+    let all = all.text();
+    in_order(&all, &["[stack not known: not permitted]"]);
+    let own = block(&all, &format!("1 thread sleeping: sleep {}\n", own.pid()));
+    in_order(own, &["nanosleep", "main", "_start"]);
+}
+
+/// A thread's stack is where it was started.
+#[test]
+fn threads_that_come_to_stay_are_told_by_who_started_them() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("starter", Build::C);
+    let running = Running::start(&mut Command::new(program)).wait_for("ready").0;
+    let args = format!("record -T threads --snapshots 5 -d 1s -p {}", running.pid());
+    let out = Prof::new(&dir, &args).run().ok();
+    assert!(out.stderr.contains("looked at 5 times"), "{}", out.stderr);
+    let file = dir.path().join("profile.pb.gz");
+    let p = read(&file);
+    let of = |kind: &str, function: &str| p.sum_below(function, kind);
+    let (leaked, used) =
+        (of("threads_created", "leaks_a_thread"), of("threads_created", "uses_threads"));
+    assert!(leaked > 10, "{leaked}");
+    // The recording ends somewhere in between.
+    assert!((used - 2 * leaked).abs() <= 2, "{leaked} leaked, {used} used");
+    assert_eq!(of("threads_grown", "leaks_a_thread"), leaked);
+    assert!(of("threads_grown", "uses_threads") <= 2);
+    // On average, half of those were there that stay, and those that were there before.
+    let (waiting, seen) = (of("threads", "stays"), of("samples", "stays"));
+    assert!(waiting >= leaked / 4, "{waiting} of {leaked}");
+    // Each thread is a row of its own, and its average is rounded.
+    assert!((seen - 5 * waiting).abs() <= seen / 4, "{seen} seen in 5 looks, {waiting} on average");
+    if needs(&["go"]) {
+        let top = common::go::top(&file, "threads_grown", "count");
+        assert_eq!(top["leaks_a_thread"].1, leaked, "{top:?}");
+    }
+}
+
+/// One look, at once, as `prof threads` does it; with what runs meanwhile, in one file.
+#[test]
+fn threads_are_recorded_alone_and_with_others() {
+    let dir = temp_dir();
+    let running = program(5);
+    let pid = running.pid();
+    Prof::new(&dir, &format!("record -T threads -p {pid}")).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.sample_types, [("threads".to_owned(), "count".to_owned())]);
+    assert_eq!(p.total(0), 10);
+    // Nor do threads that are started meanwhile count as looks.
+    let starter = target("starter", Build::C);
+    let starter = Running::start(&mut Command::new(starter)).wait_for("ready").0;
+    Prof::new(&dir, &format!("record -T threads -d 400ms -p {}", starter.pid())).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total(0) < 40, "{} of them at the half", p.total(0));
+    let args = format!("record -T threads,cpu --snapshots 3 -d 600ms -p {pid}");
+    Prof::new(&dir, &args).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.total(p.column("threads")), 10);
+    assert!(p.total(p.column("cpu")) > 100_000_000, "one of them runs");
+    let waiting = |s: &&common::pprof::Sample| p.frames(s).contains(&"waits_for_the_mutex");
+    let waiting = p.samples.iter().filter(waiting);
+    assert_eq!(waiting.map(|s| s.values[p.column("threads")]).sum::<i64>(), 5);
+    let refused = |args: &str| Prof::new(&dir, args).run().refused(2, &["--snapshots"]);
+    refused("record -T cpu --snapshots 3 -a");
+    refused("record -T threads --snapshots 3 -- true");
+}

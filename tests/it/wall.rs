@@ -1,0 +1,312 @@
+//! Wall time: where the time of each thread goes, on a CPU and off it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common;
+use crate::common::pprof::Sample;
+use crate::common::system::{Sysctl, needs_root};
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
+use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir};
+
+/// What the program says of itself, in seconds, by thread and function.
+type Said = BTreeMap<(String, String), f64>;
+
+fn said(text: &str) -> Said {
+    let line = |line: &str| {
+        let mut words = line.split(' ').map(str::to_owned);
+        Some(((words.next()?, words.next()?), words.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
+    sample.labels.get(key).map_or("", String::as_str)
+}
+
+/// Seconds of wall time of the samples that are to be kept.
+fn seconds(p: &Pprof, keep: impl Fn(&Sample) -> bool) -> f64 {
+    let wall = p.column("wall");
+    let sum: i64 = p.samples.iter().filter(|s| keep(s)).map(|s| s.values[wall]).sum();
+    sum as f64 / 1e9
+}
+
+fn of_thread(p: &Pprof, thread: &str, function: &str, state: &str) -> f64 {
+    seconds(p, |s| {
+        label(s, "thread") == thread
+            && (function == "all" || p.frames(s).contains(&function))
+            && (state.is_empty() || label(s, "state") == state)
+    })
+}
+
+/// Each function's time is what the program measured, and each thread's states add up.
+fn assert_as_said(p: &Pprof, said: &Said, names: &str) {
+    for ((thread, function), want) in said {
+        let got = of_thread(p, thread, function, "");
+        // Reading the clocks and naming the thread lies outside, and a tick of the machine's; a
+        // thread may have to wait for a CPU just then.
+        let (off, queued) = ((got - want).abs(), of_thread(p, thread, "all", "runnable"));
+        let most = 0.01 * want + 0.005 + queued;
+        assert!(off < most, "{names}: {thread} {function}: {got} s of {want} s ({queued} queued)");
+    }
+    let slept = of_thread(p, "napper", "nap", "sleeping");
+    let queued = of_thread(p, "napper", "nap", "runnable");
+    let napped = said[&("napper".into(), "nap".into())];
+    assert!(slept > 0.9 * napped - queued, "{slept} s asleep, {queued} s queued of {napped} s");
+    let ran = of_thread(p, "napper", "work", "running");
+    assert!(ran > 0.3, "{ran} s of work");
+    let on_cpu = of_thread(p, "reader", "all", "running");
+    assert!(on_cpu < 0.05, "the reader waits: {on_cpu}");
+}
+
+fn record(dir: &Path, args: &str) -> (Pprof, Said) {
+    let program = target("waits", Build::C);
+    let prof = Prof::new(dir, args).target(program, "50");
+    let out = prof.run().ok();
+    (read(dir.join("profile.pb.gz")), said(&out.text()))
+}
+
+#[test]
+fn each_thread_s_time_is_told_by_function_and_state() {
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), "record -T cpu,wall -F 499");
+    assert_eq!(said.len(), 6, "{said:?}");
+    assert_as_said(&p, &said, "sched_switch");
+    // CPU time is what it is without wall time.
+    let cpu = p.total(p.column("cpu")) as f64 / 1e9;
+    let ran = seconds(&p, |s| label(s, "state") == "running");
+    assert!((cpu - ran).abs() < 0.1 * ran, "cpu {cpu} s, running {ran} s");
+    let out = Prof::new(&dir, "report --type wall --sort thread,state").run().ok();
+    assert!(out.text().contains("sleeping"), "{}", out.text());
+    // At a glance: in words above the table, in colours in the picture.
+    let states = |out: &str| out.lines().any(|l| l.starts_with("States: running "));
+    assert!(states(&out.text()), "{}", out.text());
+    let out = Prof::new(&dir, "report --type cpu").run().ok();
+    assert!(!states(&out.text()), "{}", out.text());
+    let legend = |out: &str| out.contains("</tspan> running") && out.contains("</tspan> sleeping");
+    let out = Prof::new(&dir, "flame --type wall").run().ok();
+    assert!(legend(&out.text()));
+    let out = Prof::new(&dir, "flame --type cpu").run().ok();
+    assert!(!legend(&out.text()));
+    Prof::new(&dir, "flame --type cpu --colors state").run().ok();
+    if needs(&["go"]) {
+        let theirs = common::go::top(&dir.path().join("profile.pb.gz"), "wall", "nanoseconds");
+        let naps = p.samples.iter().filter(|s| p.frames(s).contains(&"nap"));
+        let naps = naps.map(|s| s.values[p.column("wall")]).sum::<i64>();
+        assert_eq!(theirs["nap"].1, naps);
+    }
+}
+
+/// Where some CPUs are named, the kernel's records of switches tell it, not programs in the kernel.
+#[test]
+fn records_of_switches_tell_the_same() {
+    let cpus = std::thread::available_parallelism().unwrap().get() - 1;
+    let dir = temp_dir();
+    let (p, said) = record(dir.path(), &format!("record -T wall -F 499 -C 0-{cpus}"));
+    assert_as_said(&p, &said, "-C");
+}
+
+/// Of waits that are too many, some are sampled, and stand for all: for those of each function, and
+/// each thread's states add up all the same.
+#[test]
+fn of_many_waits_some_stand_for_all() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("turns", Build::C);
+    let out = Prof::new(&dir, "record -T wall").target(program, "3").run();
+    let out = out.ok().says(&["only some were sampled", "to the time of each thread"]);
+    let (p, said) = (read(dir.path().join("profile.pb.gz")), said(&out.text()));
+    assert_eq!(p.figure("lost"), 0, "{}", out.text());
+    for ((thread, function), want) in &said {
+        let got = of_thread(&p, thread, function, "");
+        assert!((got - want).abs() < 0.1 * want, "{function}: {got} s of {want} s");
+    }
+    // Both live a little longer than that, and the recording goes on until their end is noticed.
+    let (lasted, duration) = (said.values().sum::<f64>(), p.duration_nanos as f64 / 1e9);
+    for thread in ["asks", "answers"] {
+        let all = of_thread(&p, thread, "all", "");
+        let all_of_it = 0.99 * lasted..1.01 * duration;
+        assert!(all_of_it.contains(&all), "{thread}: {all} s of {lasted} s, {duration} s in all");
+    }
+}
+
+/// The thread has its process's number from then on, and nothing is left of the one that it had.
+#[test]
+fn a_thread_that_replaces_the_program_goes_on() {
+    let dir = temp_dir();
+    let program = target("replaces", Build::C);
+    Prof::new(&dir, "record -T wall").target(program, "").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (mut by_thread, wall) = (BTreeMap::<_, f64>::new(), p.column("wall"));
+    for sample in &p.samples {
+        *by_thread.entry(label(sample, "tid")).or_default() += sample.values[wall] as f64 / 1e9;
+    }
+    let (main, other) = by_thread.iter().partition::<Vec<_>, _>(|(tid, _)| {
+        p.samples.iter().any(|s| label(s, "tid") == **tid && label(s, "pid") == **tid)
+    });
+    let (main, other) = (main.iter().map(|t| t.1).sum::<f64>(), other.iter().map(|t| t.1).sum());
+    let duration = p.duration_nanos as f64 / 1e9;
+    assert!((0.68..duration + 0.02).contains(&main), "{main} of {duration}: {by_thread:?}");
+    assert!((0.25f64..duration - 0.35).contains(&other), "{other} of {duration}: {by_thread:?}");
+}
+
+#[test]
+fn waits_alone_and_short_ones_in_sum() {
+    let dir = temp_dir();
+    let (p, _) = record(dir.path(), "record --off-cpu --min-block 10ms");
+    assert_eq!(seconds(&p, |s| label(s, "state") == "running"), 0.0);
+    assert!(of_thread(&p, "napper", "nap", "sleeping") > 0.9);
+    // On a busy machine, threads wait for a CPU for long, little by little.
+    let short = seconds(&p, |s| {
+        p.frames(s) == ["[waits shorter than --min-block]"] && label(s, "state") != "runnable"
+    });
+    assert!(short < 1.0, "{short}");
+}
+
+/// Two threads that share one CPU and wake each other: what is woken waits for the other to sleep.
+#[test]
+fn after_a_wake_up_a_thread_waits_for_a_cpu() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    // So much work that few turns are taken: nothing is thinned out.
+    let program = target("pingpong", Build::C);
+    Prof::new(&dir, "record -T wall").target(program, "1 1000000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let waits = |state: &str| {
+        seconds(&p, |s| p.frames(s).contains(&"waits_for") && label(s, "state") == state)
+    };
+    // Each sleeps while the other works, and is woken by it just before that sleeps, too.
+    let (slept, queued) = (waits("sleeping"), waits("runnable"));
+    assert!(slept > 0.2 && queued > 0.0, "{slept} s asleep, {queued} s queued");
+    assert!(queued < slept, "{slept} s asleep, {queued} s queued");
+}
+
+/// Whoever may sample the kernel, but not use tracepoints.
+#[test]
+fn without_root_the_software_event_tells_it() {
+    if !needs_root() || !needs(&["setpriv"]) {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else { return };
+    let dir = temp_dir();
+    let program = target("waits", Build::C);
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), everyone).unwrap();
+    let inside = |path: &Path, name: &str| {
+        let to = dir.path().join(name);
+        common::copy_program(path, &to);
+        to
+    };
+    let prof = inside(Path::new(env!("CARGO_BIN_EXE_prof")), "prof");
+    let program = inside(&program, "waits");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=1000", "--regid=1000", "--clear-groups"]).arg(prof);
+    command.args(["record", "-T", "wall", "-F", "499", "--"]).arg(program).arg("50");
+    let out = common::run::run({
+        command.current_dir(dir.path());
+        command
+    });
+    let out = out.ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_as_said(&p, &said(&out.text()), "context-switches");
+}
+
+/// A thread that sleeps from before the beginning to the end of the recording has its stack.
+#[test]
+fn who_sleeps_all_the_time_is_told() {
+    let dir = temp_dir();
+    let mut command = Command::new(target("waits", Build::C));
+    let (running, _) = Running::start(command.arg("200")).wait_for("ready");
+    // It has to get there.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let pid = running.pid();
+    Prof::new(&dir, &format!("record -T wall -d 1s -p {pid}")).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let dozed = of_thread(&p, "idler", "doze", "sleeping");
+    let duration = p.duration_nanos as f64 / 1e9;
+    assert!((dozed - duration).abs() < 0.02 * duration, "{dozed} s of {duration} s");
+    if needs_root() {
+        let slept = of_thread(&p, "idler", "vfs_read", "sleeping");
+        assert_eq!(slept, dozed, "what it waits for in the kernel is not told");
+    }
+    for thread in ["napper", "reader", "idler"] {
+        let all = of_thread(&p, thread, "all", "");
+        assert!((all - duration).abs() < 0.02 * duration, "{thread}: {all} s of {duration} s");
+    }
+}
+
+/// Processes come and go: none has more time than there was, nor had the CPUs.
+#[test]
+fn nobody_has_more_time_than_there_was() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    let mut command = Command::new("sh");
+    command.args(["-c", "while :; do /bin/true; done"]);
+    let running = Running::start(&mut command);
+    Prof::new(&dir, "record -T wall -a -d 1s").run().ok();
+    drop(running);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let duration = p.duration_nanos as f64 / 1e9;
+    let mut threads: BTreeMap<&str, f64> = BTreeMap::new();
+    let wall = p.column("wall");
+    for sample in &p.samples {
+        *threads.entry(label(sample, "tid")).or_default() += sample.values[wall] as f64 / 1e9;
+    }
+    assert!(threads.len() > 50, "{} threads", threads.len());
+    let longest = threads.values().copied().fold(0.0, f64::max);
+    assert!(longest < 1.02 * duration, "{longest} s of {duration} s");
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    let ran = seconds(&p, |s| label(s, "state") == "running");
+    assert!(ran < 1.02 * cpus * duration, "{ran} s on {cpus} CPUs in {duration} s");
+}
+
+/// Beside each other, all are what they are alone: a nap is no CPU time, a page fault no nap.
+#[test]
+fn types_and_events_are_recorded_together() {
+    let dir = temp_dir();
+    let program = target("faults", Build::C);
+    let args = "record -T cpu,wall -F 999 -e page-faults";
+    Prof::new(&dir, args).target(program, "100000").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let faults = p.total(p.column("page-faults"));
+    assert!((100_000..102_000).contains(&faults), "{faults}");
+    let cpu = p.total(p.column("cpu")) as f64 / 1e9;
+    let ran = seconds(&p, |s| label(s, "state") == "running");
+    assert!((cpu - ran).abs() < 0.1 * ran + 0.01, "cpu {cpu} s, running {ran} s");
+    Prof::new(&dir, "record -T wall -e page-faults -- sleep 0.2").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total(p.column("page-faults")) > 10);
+    let slept = seconds(&p, |s| label(s, "state") == "sleeping");
+    assert!(slept > 0.1, "{slept}");
+}
+
+/// Who may not sample the kernel cannot know where threads stop, but what they run.
+#[test]
+fn what_is_not_permitted_leaves_the_other_types() {
+    if !can_drop_rights() {
+        return;
+    }
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else { return };
+    let dir = open_dir();
+    let out = unprivileged(dir.path(), "record -T cpu,wall").target("./known", "0.5").run().ok();
+    assert!(out.stderr.contains("prof: wall time is left out: "), "{}", out.stderr);
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.total_share("main") > 90.0, "{}", out.stderr);
+    assert!(p.sample_types.iter().all(|(kind, _)| kind != "wall"), "{:?}", p.sample_types);
+    let out = unprivileged(dir.path(), "record -T wall").target("./known", "0.5").run();
+    out.refused(1, &["kernel.perf_event_paranoid"]);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_one_line() {
+    let dir = temp_dir();
+    let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
+    refused("record --min-block 1us -a", &["--min-block"]);
+}

@@ -1,0 +1,330 @@
+//! How many of a program's stacks reach the function where its thread begins, at the default
+//! settings, beside what perf makes of the same program.
+//!
+//! What takes long or needs much (Java, tokio, a machine that compiles) is in `benches/stacks.rs`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use crate::common;
+use crate::common::whole::{self, Share};
+use crate::common::{Build, Pprof, Prof, needs, read, target, targets, temp_dir};
+
+/// perf's share: stacks by DWARF with the default size of the dump, or by frame pointers.
+fn perf(dir: &Path, mode: &str, program: &Path, args: &[&str]) -> Share {
+    let data = dir.join(format!("perf.{mode}"));
+    common::run::perf(|record| {
+        record.args(["record", "-q", "-e", "cpu-clock", "-F", "499", "--call-graph", mode, "-o"]);
+        record.arg(&data).arg("--").arg(program).args(args).current_dir(dir);
+    });
+    let said = common::run::perf(|script| {
+        script.args(["script", "--no-inline", "-F", "ip,sym,dso", "-i"]).arg(&data);
+    });
+    std::fs::remove_file(&data).ok();
+    whole::of_perf_script(&said.text())
+}
+
+/// Held by all for reading while prof records, for writing while perf does: see
+/// [`common::run::perf`].
+static RECORDING: RwLock<()> = RwLock::new(());
+
+/// Records a program, prints its row, and fails when fewer stacks are whole than `at_least`
+/// percent.
+#[track_caller]
+fn row(name: &str, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
+    row_at(name, 999, at_least, program, args)
+}
+
+/// The same at a rate.
+#[track_caller]
+fn row_at(name: &str, hertz: u32, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
+    let dir = temp_dir();
+    let mut prof = Prof::new(&dir, &format!("record -F {hertz}")).target(program, "");
+    prof.command.args(args);
+    let reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
+    let out = prof.run().ok();
+    drop(reading);
+    let p = read(dir.path().join("profile.pb.gz"));
+    let ours = whole::of_profile(&p, |_| true);
+    let mut line =
+        format!("whole stacks: {name:<22} prof {:7.3} % of {}", ours.percent(), ours.all);
+    if needs(&["perf"]) {
+        let _writing = RECORDING.write().unwrap_or_else(PoisonError::into_inner);
+        for mode in ["dwarf", "fp"] {
+            let theirs = perf(dir.path(), mode, program, args);
+            line += &format!(", perf {mode} {:.1} %", theirs.percent());
+        }
+    }
+    // Not eprintln: the test harness would swallow that.
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
+    assert!(ours.all >= 200, "{name}: {} user stacks\n{}", ours.all, out.stderr);
+    assert!(
+        ours.percent() >= at_least,
+        "{name}: {:.3} % are whole, not {at_least}: {:?}\n{}",
+        ours.percent(),
+        ours.others,
+        out.stderr
+    );
+    p
+}
+
+fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    common::targets::built(name, source, "g++", flags)
+}
+
+const CPP: &[&str] = &["-O2", "-fomit-frame-pointer", "-pthread"];
+
+#[test]
+fn cpp_with_inlined_functions() {
+    row("C++ inlined", 99.9, &target("stacks", Build::Cpp), &["inlined", "1.2"]);
+}
+
+/// A thousand frames, in each of which samples are taken.
+#[test]
+fn cpp_deep_recursion() {
+    let p = row("C++ 1,000 deep", 99.9, &target("stacks", Build::Cpp), &["deep", "1.2"]);
+    let deepest = p.samples.iter().map(|s| s.locations.len()).max().unwrap();
+    assert!(deepest > 1000, "{deepest} frames");
+}
+
+/// More stack than the kernel copies: how much, depends on the rate. A copy is cut where prof cannot
+/// keep up.
+#[test]
+fn stacks_of_more_than_64_kib() {
+    const OFTEN_ENOUGH: f64 = 75.0;
+    if !common::system::has_deep_stacks() {
+        return;
+    }
+    let program = target("large_frames", Build::C);
+    for (name, rate, depth, bytes, seconds) in [
+        ("1.3 MB of stack", 99, 2400, "540", "2.5"),
+        ("1.3 MB of large frames", 99, 310, "4200", "2.5"),
+        ("220 KB of stack", 999, 400, "540", "1"),
+    ] {
+        let args = [&depth.to_string(), bytes, "0", seconds];
+        let p = row_at(name, rate, OFTEN_ENOUGH, &program, &args);
+        let deepest = p.samples.iter().map(|s| s.locations.len()).max().unwrap();
+        assert!(deepest > depth, "{name}: {deepest} frames");
+    }
+    let args = ["1000", "540", "500", "1.2"];
+    row_at("busy all along 540 KB", 499, OFTEN_ENOUGH, &program, &args);
+}
+
+/// There is a limit to what is copied, and to what is shown.
+#[test]
+fn stacks_that_are_cut_say_why() {
+    let dir = temp_dir();
+    let by_dwarf = target("large_frames", Build::C);
+    let by_pointers = target("large_frames", Build::CFramePointers);
+    let largest = "(prof doctor, deep stacks)";
+    for (options, depth, why, advice) in [
+        ("-F 4999 -g dwarf,1024", 300, "dump smaller than 65528 bytes ", "-g dwarf,65528"),
+        ("-F 4999 -g dwarf,65528", 1000, "dump too small ", largest),
+        // So many frames that all of them are copied at this rate.
+        ("-F 99", 9000, "too deep ", "user stacks truncated"),
+        ("-F 999 -g fp", 300, "deeper than kernel.perf_event_max_stack ", "max_stack=1024"),
+    ] {
+        let program = if options.ends_with("fp") { &by_pointers } else { &by_dwarf };
+        let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
+        let args = match depth {
+            9000 => format!("{depth} 60 0 0.5"),
+            _ => format!("{depth} 540 0 0.2"),
+        };
+        let out = Prof::new(&dir, &format!("record {options}")).target(program, &args).run().ok();
+        out.says(&[why, advice]);
+    }
+}
+
+#[test]
+fn cpp_exceptions() {
+    row("C++ exceptions", 99.9, &target("stacks", Build::Cpp), &["exceptions", "1.2"]);
+}
+
+#[test]
+fn cpp_copies_in_assembly() {
+    row("C++ memcpy and kin", 99.9, &target("stacks", Build::Cpp), &["copies", "1.2"]);
+}
+
+/// Frames that are aligned more than the stack is: their unwind information reads memory.
+#[test]
+fn cpp_aligned_frames() {
+    row("C++ aligned frames", 99.9, &target("stacks", Build::Cpp), &["aligned", "1.2"]);
+}
+
+#[test]
+fn cpp_plugins() {
+    let flags = ["-O2", "-fomit-frame-pointer", "-shared", "-fPIC"];
+    let plugin = built("plugin.so", "plugin.cpp", &flags);
+    let plugin = plugin.display().to_string();
+    let program = target("stacks", Build::Cpp);
+    let p = row("C++ dlopen", 99.9, &program, &["plugin", "1.2", &plugin]);
+    assert!(p.total_share("plugin_work") > 50.0);
+}
+
+#[test]
+fn cpp_static() {
+    let flags = [CPP, &["-static", "-DWITHOUT_PLUGINS"]].concat();
+    let program = built("stacks-static", "stacks.cpp", &flags);
+    row("C++ static", 99.9, &program, &["inlined", "1.2"]);
+    row("C++ static, copies", 99.9, &program, &["copies", "1.2"]);
+}
+
+#[test]
+fn cpp_static_pie() {
+    let flags = [CPP, &["-static-pie", "-DWITHOUT_PLUGINS"]].concat();
+    let program = built("stacks-static-pie", "stacks.cpp", &flags);
+    row("C++ static-pie", 99.9, &program, &["aligned", "1.2"]);
+}
+
+/// OpenSSL's assembly describes its frames in every way that there is.
+#[test]
+fn openssl_in_assembly() {
+    if !needs(&["openssl"]) {
+        return;
+    }
+    let openssl = Path::new("openssl");
+    for cipher in ["sha512", "aes-256-gcm", "chacha20-poly1305"] {
+        let name = format!("openssl {cipher}");
+        row(&name, 99.9, openssl, &["speed", "-seconds", "2", "-bytes", "8192", "-evp", cipher]);
+    }
+    row("openssl rsa, ecdsa", 99.9, openssl, &["speed", "-seconds", "1", "rsa2048", "ecdsap256"]);
+}
+
+#[test]
+fn rust_release() {
+    row("Rust release", 99.9, &target("stacks", Build::Rust), &["1.2"]);
+}
+
+#[test]
+fn python_and_its_extensions() {
+    // Debian's, whatever else comes first in PATH.
+    let python = Path::new("/usr/bin/python3");
+    if !python.exists() {
+        return common::skip("/usr/bin/python3 is not installed");
+    }
+    let script = common::targets::source("extensions.py").display().to_string();
+    row("python3", 99.9, python, &[&script, "3"]);
+}
+
+#[test]
+fn node_with_a_perf_map() {
+    if !needs(&["node"]) {
+        return;
+    }
+    let script = common::targets::source("busy.js").display().to_string();
+    let p = row("node", 99.5, Path::new("node"), &["--perf-basic-prof", &script, "2"]);
+    for pid in p.label_values("pid") {
+        std::fs::remove_file(format!("/tmp/perf-{pid}.map")).ok();
+    }
+}
+
+#[test]
+fn go_with_goroutines_and_c() {
+    if !needs(&["go", "gcc"]) {
+        return;
+    }
+    // See below.
+    let p = row("Go with cgo", 98.0, &target("stacks", Build::Go), &["3"]);
+    assert!(p.total_share("c_work") > 3.0);
+}
+
+/// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
+/// what lies above there was left by somebody else.
+#[test]
+fn go_on_its_own_stacks() {
+    if !needs(&["go"]) {
+        return;
+    }
+    // A goroutine that was parked may run elsewhere, and its stack be another, while the scheduler
+    // runs on the stack of the thread that parked it.
+    let p = row("Go, goroutines", 97.0, &target("goroutines", Build::Go), &["2"]);
+    // What handlers return to has no caller, and stands right behind this function.
+    assert_eq!(p.total_share("runtime.cgoSigtramp"), 0.0);
+    let plain = |f: &str| f.trim_end_matches(".abi0").to_owned();
+    let mut seen = 0;
+    for frames in p.samples.iter().map(|s| p.user_frames(s)) {
+        let mut outer = frames.iter().rev().map(|f| plain(f)).filter(|f| !f.starts_with('['));
+        // `newproc` is what the first thread's stack has where Go's scheduler begins.
+        assert!(outer.next().is_none_or(|f| f != "runtime.newproc"), "{frames:?}");
+        let switch = |f: String| f == "runtime.mcall" || f == "runtime.systemstack";
+        seen += usize::from(outer.any(switch));
+    }
+    assert!(seen > 20, "{seen} stacks of Go's run-time code");
+    // Frame pointers leave out who called `systemstack`; it is put in.
+    let left_out = |callee: &str, caller: &str| {
+        callee.starts_with("runtime.systemstack") && !caller.starts_with("runtime.goexit")
+    };
+    let mut wrong = common::edges::check(&p).wrong;
+    wrong.retain(|(callee, caller), _| left_out(callee, caller));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn signal_handlers_and_vfork() {
+    let program = target("switches", Build::C);
+    let p = row("signal handlers", 99.9, &program, &["signals", "1"]);
+    // The handler's stack goes on with what was interrupted.
+    let handled = p.total_share("handler_work");
+    let through = p.share(|s| {
+        let frames = p.user_frames(s);
+        frames.contains(&"handler_work") && frames.contains(&"main")
+    });
+    assert!(handled > 5.0 && handled - through < 0.1, "{handled} % and {through} %");
+    // No copy holds the stack that was interrupted: where the handler runs, its end is marked. That
+    // is a tenth of the time.
+    let p = row("on another stack", 80.0, &program, &["altstack", "1"]);
+    for s in p.samples.iter().map(|s| p.user_frames(s)).filter(|f| !f.is_empty()) {
+        let last = s[s.len() - 1];
+        // The second: while the dynamic linker still loads the program.
+        let entries = ["_start", "_dl_start_user"];
+        let end = "[truncated: signal handler on a stack of its own]";
+        assert!(entries.contains(&last) || last == end, "{s:?}");
+    }
+    let bare = ["-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-pthread"];
+    let bare = targets::built("switches_bare", "switches.c", "gcc", &bare);
+    let p = row("signal handlers, no tables", 99.0, &bare, &["signals", "1"]);
+    assert!(p.total_share("handler_work") > 5.0);
+    let p = row("vfork children", 99.9, &program, &["vfork", "1"]);
+    assert!(p.total_share("child_work") > 10.0);
+}
+
+/// The stack of a coroutine begins somewhere, and that is all that can be said.
+#[test]
+fn the_stacks_of_coroutines_are_marked_and_nothing_is_invented() {
+    const MARK: &str = "[truncated: no caller on this stack]";
+    let program = target("switches", Build::C);
+    for (mode, first) in [("ucontext", "__start_context"), ("coroutine", "bare_coroutine")] {
+        let dir = temp_dir();
+        let args = format!("{mode} 1");
+        let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
+        let out = Prof::new(&dir, "record -F 999").target(&program, &args).run().ok();
+        out.says(&["user stacks truncated", "no caller on this stack"]);
+        let p = read(dir.path().join("profile.pb.gz"));
+        let inside = |s: &common::pprof::Sample| p.user_frames(s).contains(&"coroutine_work");
+        // gcc makes the last call of coroutine_work a jump.
+        let marked = p.share(|s| p.user_frames(s).last() == Some(&MARK));
+        assert!(marked > 50.0, "{mode}: {marked} % are marked");
+        for s in p.samples.iter().filter(|s| p.user_frames(s).last() == Some(&MARK)) {
+            let frames = p.user_frames(s);
+            let known = ["spin", "coroutine_work", "coroutine", "swapcontext", "switch_stack"];
+            if frames == ["swapcontext", MARK] {
+                // It is on the other stack already, where it has not put its return address yet.
+                continue;
+            }
+            let (callers, end) = frames.split_at(frames.len() - 2);
+            assert_eq!(end, [first, MARK], "{mode}: {frames:?}");
+            assert!(callers.iter().all(|f| known.contains(f)), "{mode}: {frames:?}");
+        }
+        // What switches between stacks has no unwind information at all.
+        let switches = |s: &common::pprof::Sample| p.user_frames(s).contains(&"switch_stack");
+        for s in p.samples.iter().filter(|s| switches(s)) {
+            let last = p.user_frames(s).pop().unwrap();
+            assert!(last == "_start" || last.starts_with("[truncated: "), "{mode}: {s:?}");
+        }
+        let others = whole::of_profile(&p, |s| {
+            p.user_frames(s).last() != Some(&MARK) && !inside(s) && !switches(s)
+        });
+        assert!(others.percent() > 99.0 || others.all < 50, "{mode}: {others:?}");
+    }
+}
