@@ -8,8 +8,8 @@ use std::process::Command;
 use object::{Object, ObjectSymbol};
 
 use crate::common::{
-    Build, Counts, PerfRecording, Pprof, ProfRecording, Waiting, distance_of_equals, manhattan,
-    needs, target, temp_dir,
+    Build, Counts, MachineLock, PerfRecording, Pprof, ProfRecording, Waiting, distance_of_equals,
+    manhattan, needs, target, temp_dir,
 };
 
 /// One name for each function, where a binary has several: perf says `malloc` and prof
@@ -113,6 +113,8 @@ fn the_distance_to_perf_is_that_of_two_perf_runs() {
     if !needs(&["perf"]) {
         return;
     }
+    // Next to another profiler that records build IDs, perf aborts.
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut program = Waiting::start(Command::new(target("busy", Build::Cpp)).arg("0"));
     let pid = program.pid();

@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::common;
-use crate::common::{Build, Pprof, Prof, go, needs, read, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, go, machine, needs, read, target, temp_dir};
 
 /// A recording with inlined functions, kernel frames, several threads and processes.
 fn recording() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
+    machine::share();
     DIR.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agreement");
         std::fs::create_dir_all(&dir).unwrap();

@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 
 use crate::common;
-use crate::common::{Prof, needs, temp_dir};
+use crate::common::unprivileged::can_drop_rights;
+use crate::common::{Prof, temp_dir};
 
 fn checks(json: &str) -> Vec<serde_json::Value> {
     let checks: serde_json::Value = serde_json::from_str(json).expect("JSON");
@@ -40,8 +41,7 @@ fn every_check_has_a_row() {
 
 #[test]
 fn an_unprivileged_user_is_told_what_unlocks_the_rest() {
-    // SAFETY: no arguments, no memory.
-    if unsafe { libc::geteuid() } != 0 || !needs(&["setpriv"]) {
+    if !can_drop_rights() {
         return;
     }
     let dir = temp_dir();

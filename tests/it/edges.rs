@@ -29,11 +29,11 @@ fn row(name: &str, at_least: f64, program: &Path, args: &str) -> (Pprof, edges::
     (p, edges)
 }
 
-/// Checks a recording that somebody else made: `PROF_EDGES=FILE cargo test --test it edges::`.
+/// A tool rather than a test: `PROF_EDGES=FILE cargo test --test it prof_edges -- --ignored`.
 #[test]
-fn of_a_recording() {
-    let Some(path) = std::env::var_os("PROF_EDGES") else { return };
-    let p = read(path);
+#[ignore = "checks the recording that PROF_EDGES names"]
+fn the_recording_of_prof_edges_has_no_wrong_edge() {
+    let p = read(std::env::var_os("PROF_EDGES").expect("PROF_EDGES names a recording"));
     let edges = edges::check(&p);
     println!("{edges:#?}\n{:#?}", whole::of_profile(&p, |_| true));
     assert_eq!(edges.wrong(), 0);

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::common;
 use crate::common::recorded::{Item, Replay};
 use crate::common::run;
-use crate::common::{Build, needs, recorded, target, temp_dir};
+use crate::common::{Build, MachineLock, needs, recorded, target, temp_dir};
 
 /// Where perf's stacks end when they are whole, by name.
 const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone3", "__clone3"];
@@ -54,12 +54,15 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
     if !needs(&["perf"]) {
         return;
     }
+    // Next to another profiler that records build IDs, perf aborts.
+    let lock = MachineLock::take();
     let dir = temp_dir();
     let data = dir.path().join("perf.data");
     run::perf(|record| {
         record.args(["record", "-q", "-e", "cpu-clock:u", "-F", "997", "--call-graph"]);
         record.args(["dwarf,65528", "-o"]).arg(&data).arg("--").arg(program).args(args);
     });
+    drop(lock);
     let theirs = perf_script(&data);
     let mut replay = Replay::default();
     let (mut roots, mut equal, mut more) = (0, 0, 0);

@@ -9,16 +9,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use crate::common::targets::source;
 use crate::common::{
     Build, ChiSquared, PerfRecording, Pprof, ProfRecording, Random, Waiting, figures, needs,
     target, temp_dir,
 };
-
-/// Held while a program works.
-static WORKING: Mutex<()> = Mutex::new(());
 
 /// The rates: the default, at which whole CPUs are sampled where that is permitted, and one at
 /// which each thread has timers of its own.
@@ -152,9 +148,7 @@ impl Program<'_> {
                 let args = format!("-F {hz} -e cpu-clock -d 2m -p {pid}");
                 ProfRecording::start(dir.path(), &format!("{hz}.pb.gz"), &args)
             });
-            let working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
             let mut said = figures(&program.work());
-            drop(working);
             let process = said.remove("process").expect("the process's own time");
             let unseen = said.remove("switches").unwrap_or(0.0) * SWITCH;
             let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
@@ -320,9 +314,7 @@ fn run_ticks(case: &mut Case) {
         let args = format!("-F {hz} -e cpu-clock -p {pid}");
         (hz, PerfRecording::start(dir.path(), &format!("{hz}.data"), &args))
     });
-    let working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     let said = figures(&program.work());
-    drop(working);
     let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
     let time: f64 = times.iter().sum();
     println!("ticks, {names:?}: true {:.1} %", 100.0 * times[0] / time);

@@ -4,9 +4,9 @@
 use std::process::Command;
 
 use crate::common;
-use crate::common::system::needs_root;
+use crate::common::system::{needs_root, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::waits::{assert_waits, can_record, waits};
+use crate::common::waits::{assert_waits, waits};
 use crate::common::{Build, Pprof, Prof, Running, read, target, temp_dir};
 
 /// Each profile type of a recording, and several of them at once.
@@ -76,7 +76,7 @@ fn a_command_that_is_confined() {
 /// Its locks are told as those of any other, and nothing is put into it while it runs.
 #[test]
 fn the_locks_and_the_heap_of_a_confined_process() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -156,7 +156,7 @@ fn a_setuid_program() {
 /// root all, while its rights are root's.
 #[test]
 fn the_locks_and_the_heap_of_a_setuid_program() {
-    if !can_drop_rights() || !can_record() {
+    if !can_drop_rights() || !needs_tracefs() {
         return;
     }
     let dir = open_dir();

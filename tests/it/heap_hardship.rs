@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::statistics::assert_estimate;
 use crate::common::system::needs_root;
 use crate::common::targets::built;
-use crate::common::{Build, Output, Pprof, Prof, needs, read, target, temp_dir};
+use crate::common::{Build, MachineLock, Output, Pprof, Prof, needs, read, target, temp_dir};
 use heap::layout;
 
 const MIB: i64 = 1 << 20;
@@ -48,6 +48,7 @@ fn a_burst_at_the_beginning_ends_nothing() {
 /// Some threads allocate as fast as they can and another does seldom: each has its share.
 #[test]
 fn bursts_do_not_push_out_what_trickles() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     for interval in ["64", "2K"] {
         let (out, p) = record(dir.path(), interval, "threads");

@@ -9,7 +9,9 @@ use crate::common;
 use crate::common::injected::{maps, samples, wait_for_library};
 use crate::common::targets::built;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
+use crate::common::{
+    Build, MachineLock, Pprof, Prof, Running, needs, read, target, temp_dir, until,
+};
 
 /// A program that takes words and answers them, see `inject.cpp`.
 struct Checked {
@@ -102,6 +104,7 @@ fn libraries_that_are_loaded_meanwhile() {
 /// All its allocations come from one function, under load, and it works on without a mistake.
 #[test]
 fn in_and_out_twenty_times_under_load() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let target = Checked::start(3);
     for round in 0..20 {
@@ -139,6 +142,7 @@ fn states(pid: i32) -> String {
 /// prof may be killed at any moment: the target does not notice, and can be recorded again.
 #[test]
 fn prof_is_killed_in_the_middle() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let target = Checked::start(2);
     for round in 0..40u64 {
@@ -244,6 +248,7 @@ fn no_call_is_broken_off() {
 
 #[test]
 fn no_call_is_broken_off_where_cpus_are_scarce() {
+    let _lock = MachineLock::take();
     let (dir, _load) = (temp_dir(), load(8));
     let all = Waits::start("all");
     (0..8).for_each(|_| all.is_recorded(&dir));
@@ -254,6 +259,7 @@ fn no_call_is_broken_off_where_cpus_are_scarce() {
 /// mapped but the library and what it writes to.
 #[test]
 fn nothing_is_left_in_a_process_when_prof_is_killed() {
+    let _lock = MachineLock::take();
     let (dir, _load) = (temp_dir(), load(2));
     let all = Waits::start("all");
     let pid = all.running.pid();

@@ -1,6 +1,9 @@
-//! A program whose profile is known: every share has to be right, however it is unwound.
+//! A program whose profile is known: every share has to be right, however it is unwound. It has the
+//! machine to itself: with others on its CPU, there would be too few samples for the tolerance.
 
-use crate::common::{Build, Pprof, Prof, Running, assert_share, read, target, temp_dir};
+use crate::common::{
+    Build, MachineLock, Pprof, Prof, Running, assert_share, read, target, temp_dir,
+};
 
 /// Percent that a share may be off.
 const TOLERANCE: f64 = 1.5;
@@ -37,6 +40,7 @@ fn check(p: &Pprof) {
 }
 
 fn command(build: Build, options: &str) -> Pprof {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let known = target("known", build);
     Prof::new(&dir, "record -F 999").args(options).target(known, "4").run().ok();
@@ -44,6 +48,7 @@ fn command(build: Build, options: &str) -> Pprof {
 }
 
 fn attached(build: Build, options: &str) -> Pprof {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let known = Running::start(std::process::Command::new(target("known", build)).arg("0"));
     let pid = known.pid().to_string();

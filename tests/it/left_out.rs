@@ -2,8 +2,9 @@
 //! others are recorded.
 
 use crate::common;
+use crate::common::system::skip_hardware;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::{Build, Output, Pprof, Prof, needs, read, skip, target, temp_dir};
+use crate::common::{Build, Output, Pprof, Prof, needs, read, target, temp_dir};
 
 /// Records a program that works for 0.4 s.
 fn record(args: &str) -> (Output, Option<Pprof>) {
@@ -19,7 +20,7 @@ fn record(args: &str) -> (Output, Option<Pprof>) {
 fn no_cycles() -> bool {
     let refused = !record("-e cycles").0.status.success();
     if !refused {
-        skip("this machine has hardware counters");
+        skip_hardware("this machine has hardware counters");
     }
     refused
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::system::{self, needs_root};
+use crate::common::system::{self, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Prof, Waiting, target, temp_dir};
 
@@ -56,7 +56,7 @@ fn words_and_patterns_choose() {
 
 #[test]
 fn tracepoints_are_those_of_tracefs() {
-    if !needs_root() || system::tracefs().is_none() {
+    if !needs_tracefs() {
         return;
     }
     let all = std::fs::read_to_string(system::tracefs().unwrap().join("available_events")).unwrap();
@@ -84,7 +84,7 @@ fn markers_of_a_file_and_of_a_process() {
 
 #[test]
 fn without_rights_it_says_what_is_in_the_way() {
-    if !can_drop_rights() || system::tracefs().is_none() {
+    if !can_drop_rights() || !needs_tracefs() {
         return;
     }
     let dir = open_dir();

@@ -3,13 +3,14 @@
 use std::process::Command;
 
 use crate::common::pprof::Sample;
+use crate::common::system::needs_tracefs;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::waits::{assert_waits, can_record, is_most_of, label, said, waits};
+use crate::common::waits::{assert_waits, is_most_of, label, said, waits};
 use crate::common::{Build, Prof, Running, go, needs, read, target, temp_dir};
 
 #[test]
 fn the_c_library_s_locks_are_told_by_their_waits() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -38,7 +39,7 @@ fn the_c_library_s_locks_are_told_by_their_waits() {
 /// Waits for work are none, and are said.
 #[test]
 fn what_is_no_contention_is_left_out_and_counted() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -66,7 +67,7 @@ fn what_is_no_contention_is_left_out_and_counted() {
 
 #[test]
 fn the_locks_of_cpp_and_rust_are_told_by_their_waits() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -81,7 +82,7 @@ fn the_locks_of_cpp_and_rust_are_told_by_their_waits() {
 /// A monitor is made of a condition variable, which as such is no lock.
 #[test]
 fn java_s_monitors_are_told_from_what_waits_for_work() {
-    if !can_record() || !needs(&["javac"]) {
+    if !needs_tracefs() || !needs(&["javac"]) {
         return;
     }
     let dir = temp_dir();
@@ -100,7 +101,7 @@ fn java_s_monitors_are_told_from_what_waits_for_work() {
 /// Goroutines that wait for each other leave threads without work, which wait for no lock.
 #[test]
 fn go_s_idle_threads_are_no_contention() {
-    if !can_record() || !needs(&["go"]) {
+    if !needs_tracefs() || !needs(&["go"]) {
         return;
     }
     let dir = temp_dir();
@@ -114,7 +115,7 @@ fn go_s_idle_threads_are_no_contention() {
 /// Without names, all waits are in it; with names, it is the same as if it had had them at once.
 #[test]
 fn names_that_come_later_tell_the_same() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -141,7 +142,7 @@ fn names_that_come_later_tell_the_same() {
 
 #[test]
 fn pprof_shows_the_same() {
-    if !can_record() || !needs(&["go"]) {
+    if !needs_tracefs() || !needs(&["go"]) {
         return;
     }
     let dir = temp_dir();
@@ -161,7 +162,7 @@ fn pprof_shows_the_same() {
 /// The same waits by who let the lock go.
 #[test]
 fn holders_are_who_let_the_others_go_on() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -200,7 +201,7 @@ fn holders_are_who_let_the_others_go_on() {
 /// Beside each other, all are what they are alone.
 #[test]
 fn other_types_are_recorded_with_it() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -223,7 +224,7 @@ fn other_types_are_recorded_with_it() {
 /// A thread that waits before the recording is not known; one that waits until its end is.
 #[test]
 fn a_wait_counts_until_the_recording_ends() {
-    if !can_record() || !needs(&["python3"]) {
+    if !needs_tracefs() || !needs(&["python3"]) {
         return;
     }
     let dir = temp_dir();
@@ -252,7 +253,7 @@ fn a_wait_counts_until_the_recording_ends() {
 /// What is started is recorded, too; what ends while it waits has waited until then.
 #[test]
 fn children_are_recorded_and_the_killed_have_waited() {
-    if !can_record() || !needs(&["python3"]) {
+    if !needs_tracefs() || !needs(&["python3"]) {
         return;
     }
     let dir = temp_dir();
@@ -285,7 +286,7 @@ fn children_are_recorded_and_the_killed_have_waited() {
 /// A process that is stopped does not wait for its lock meanwhile; afterwards it goes on to.
 #[test]
 fn a_stop_is_no_wait_and_no_second_one() {
-    if !can_record() || !needs(&["python3"]) {
+    if !needs_tracefs() || !needs(&["python3"]) {
         return;
     }
     let dir = temp_dir();
@@ -317,7 +318,7 @@ fn a_stop_is_no_wait_and_no_second_one() {
 /// The kernel's own locks, with the whole machine.
 #[test]
 fn the_kernel_s_locks_have_their_type_and_flags() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();

@@ -2,14 +2,15 @@
 //! parking_lot, Python's global lock and its `threading`, musl.
 
 use crate::common::pprof::Sample;
+use crate::common::system::needs_tracefs;
 use crate::common::targets::{built, package};
-use crate::common::waits::{can_record, is_most_of, label, said, waits};
+use crate::common::waits::{is_most_of, label, said, waits};
 use crate::common::{Prof, needs, read, temp_dir};
 
 /// They park their threads, which is no contention by itself.
 #[test]
 fn parking_lot() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let Some(program) = package("parking") else { return };
@@ -44,7 +45,7 @@ fn parking_lot() {
 #[test]
 fn pythons_global_lock() {
     const PYTHON: &str = "/usr/bin/python3";
-    if !can_record() || !needs(&[PYTHON]) {
+    if !needs_tracefs() || !needs(&[PYTHON]) {
         return;
     }
     let dir = temp_dir();
@@ -72,7 +73,7 @@ fn pythons_global_lock() {
 /// Debian's musl says nothing of its stack frames: they are found by its instructions.
 #[test]
 fn musl() {
-    if !can_record() || !needs(&["musl-gcc"]) {
+    if !needs_tracefs() || !needs(&["musl-gcc"]) {
         return;
     }
     let dir = temp_dir();

@@ -3,7 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::system::{MachineLock, has_kernel_programs, needs_root};
+use crate::common::MachineLock;
+use crate::common::system::{has_kernel_programs, needs_root};
 use crate::common::{Build, Pprof, Prof, Running, read, skip, target, temp_dir};
 
 /// Processes that want all CPUs, in sessions of their own. They do not outlive the test.

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::common;
 use crate::common::recorders::ProfRecording;
-use crate::common::system::needs_root;
+use crate::common::run::tool;
+use crate::common::system::{needs_root, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Pprof, Prof, Waiting, go, needs, read, skip, target, temp_dir};
 
@@ -212,7 +212,7 @@ fn go_tool_pprof_shows_the_same() {
 
 #[test]
 fn what_cannot_be_probed_is_one_line() {
-    if !can_probe() {
+    if !can_probe() || !needs(&["strip"]) {
         return;
     }
     let dir = temp_dir();
@@ -236,10 +236,8 @@ fn what_cannot_be_probed_is_one_line() {
     refused("sdt:app", 2, &["sdt:PROVIDER:NAME"]);
     refused("probe:", 2, &["no function is named"]);
     let stripped = dir.path().join("stripped");
-    let strip = Command::new("strip").arg("-o").arg(&stripped).arg("/bin/true").status();
-    if strip.is_ok_and(|s| s.success()) {
-        refused(&format!("probe:{}:main", stripped.display()), 2, &["stripped", "main"]);
-    }
+    tool("strip", &["-o".as_ref(), stripped.as_ref(), "/bin/true".as_ref()]);
+    refused(&format!("probe:{}:main", stripped.display()), 2, &["stripped", "main"]);
     let text = dir.path().join("text");
     std::fs::write(&text, "no program\n").unwrap();
     refused(&format!("probe:{}:main", text.display()), 2, &["ELF"]);
@@ -277,7 +275,7 @@ fn without_rights_it_says_which() {
 
 #[test]
 fn filters_of_tracepoints() {
-    if !needs_root() || common::system::tracefs().is_none() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();

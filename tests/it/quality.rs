@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::common::{Build, Prof, read, target};
+use crate::common::{Build, Prof, machine, read, target};
 
 /// Two seconds of the program with known answers.
 fn recording() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
+    machine::share();
     FILE.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("quality");
         std::fs::create_dir_all(&dir).unwrap();

@@ -1,7 +1,7 @@
 //! What triggers a sample: rates, periods, events, several at once.
 
 use crate::common;
-use crate::common::{Build, Pprof, Prof, assert_share, read, skip, system, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, assert_share, read, system, target, temp_dir};
 
 fn record(options: &str, seconds: &str) -> Pprof {
     let dir = temp_dir();
@@ -135,7 +135,7 @@ fn context_switches_of_a_sleeper() {
 #[test]
 fn migrations_are_counted_by_their_stack() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return skip("there is one CPU only");
+        return system::skip_hardware("there is one CPU only");
     }
     let dir = temp_dir();
     for options in ["-c 1", "-F 99"] {
@@ -187,11 +187,8 @@ fn user_code_only() {
 
 #[test]
 fn a_tracepoint() {
-    if !system::needs_root() {
+    if !system::needs_tracefs() {
         return;
-    }
-    if system::tracefs().is_none() {
-        return skip("there is no tracefs");
     }
     let dir = temp_dir();
     let mut prof = Prof::new(&dir, "record -e sched:sched_switch -c 1").target("sh", "");
@@ -206,7 +203,7 @@ fn a_tracepoint() {
 
 #[test]
 fn a_tracepoint_that_the_kernel_lacks() {
-    if !system::needs_root() || system::tracefs().is_none() {
+    if !system::needs_tracefs() {
         return;
     }
     refused("-e sched:no_such_point", 2, &["sched:no_such_point"]);
@@ -285,6 +282,8 @@ fn events_of_a_pmu_are_read_from_sysfs() {
         refused("-e msr/event=x/", 2, &["'x' is not a number"]);
         // The counter of cycles is no source of interrupts.
         refused("-e msr/tsc/", 1, &["msr/tsc/", "without interrupts"]);
+    } else {
+        system::skip_hardware("the CPU has no counter of cycles without interrupts");
     }
 }
 

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use crate::common;
-use crate::common::system::{self, Cgroup, MachineLock, Sysctl};
+use crate::common::machine::{MachineLock, Sysctl};
+use crate::common::system::{self, Cgroup};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Prof, Running, needs, read, skip, target, temp_dir};
 
@@ -124,9 +125,7 @@ fn an_unprivileged_user_records_own_processes() {
     if !can_drop_rights() {
         return;
     }
-    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else {
-        return skip("kernel.perf_event_paranoid cannot be set");
-    };
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else { return };
     let dir = open_dir();
     let out = unprivileged(dir.path(), "record -F 999").target("./known", "1").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -141,9 +140,7 @@ fn the_whole_machine_is_not_for_everyone() {
     if !can_drop_rights() {
         return;
     }
-    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else {
-        return skip("kernel.perf_event_paranoid cannot be set");
-    };
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else { return };
     let dir = open_dir();
     let out = unprivileged(dir.path(), "record -a -d 1s").run();
     out.refused(1, &["perf_event_paranoid"]);
@@ -155,9 +152,7 @@ fn paranoid_level_1_allows_kernel_frames() {
     if !can_drop_rights() {
         return;
     }
-    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else {
-        return skip("kernel.perf_event_paranoid cannot be set");
-    };
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else { return };
     let dir = open_dir();
     let prof = unprivileged(dir.path(), "record -F 999 -e cpu-clock");
     let out = prof.target("dd", "if=/dev/zero of=/dev/null bs=1M count=20000").run().ok();
@@ -175,9 +170,7 @@ fn kernel_code_alone_is_refused_with_the_setting_in_the_way() {
     if !can_drop_rights() {
         return;
     }
-    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else {
-        return skip("kernel.perf_event_paranoid cannot be set");
-    };
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "2") else { return };
     let dir = open_dir();
     let setting = "sudo sysctl kernel.perf_event_paranoid=1";
     let record =
@@ -189,7 +182,7 @@ fn kernel_code_alone_is_refused_with_the_setting_in_the_way() {
 /// tracefs is root's own, so the right to profile is not enough.
 #[test]
 fn tracepoints_need_a_right_of_their_own() {
-    if !can_drop_rights() || system::tracefs().is_none() || !needs(&["setcap"]) {
+    if !can_drop_rights() || !system::needs_tracefs() || !needs(&["setcap"]) {
         return;
     }
     let dir = open_dir();
@@ -205,7 +198,7 @@ fn tracepoints_need_a_right_of_their_own() {
         check["unlock"].as_str().map(str::to_owned)
     };
     if record().status.success() {
-        return skip("everyone may read tracefs");
+        return skip("every user may read tracefs");
     }
     let give = |rights: &str| common::run::tool("setcap", &[rights.as_ref(), prof.as_ref()]);
     for rights in ["cap_syslog=ep", "cap_perfmon,cap_sys_ptrace=ep"] {
@@ -226,9 +219,7 @@ fn the_whole_machine_without_the_right_to_look_into_processes() {
     if !can_drop_rights() {
         return;
     }
-    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "0") else {
-        return skip("kernel.perf_event_paranoid cannot be set");
-    };
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "0") else { return };
     let (dir, _known) = (open_dir(), known());
     for stacks in ["auto", "fp", "none"] {
         let prof = unprivileged(dir.path(), "record -a -d 300ms -F 999 -e cpu-clock -g");
@@ -247,9 +238,7 @@ fn the_limit_of_locked_memory() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
-    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else {
-        return skip("kernel.perf_event_paranoid cannot be set");
-    };
+    let Some(_paranoid) = Sysctl::set("kernel.perf_event_paranoid", "1") else { return };
     let dir = open_dir();
     let inner = unprivileged(dir.path(), "record -F 999 -o locked.pb.gz").target("./known", "1");
     let mut command = Command::new("prlimit");
@@ -269,7 +258,7 @@ fn the_limit_of_locked_memory_is_met_later() {
     }
     let paranoid = Sysctl::set("kernel.perf_event_paranoid", "0");
     let Some(_limits) = paranoid.and_then(|p| p.and("kernel.perf_event_mlock_kb", "2600")) else {
-        return skip("sysctl of perf events cannot be set");
+        return;
     };
     let dir = open_dir();
     let inner = unprivileged(dir.path(), "record -F 999 -e cpu-clock -g dwarf,65528");
@@ -291,9 +280,7 @@ fn no_locked_memory_at_all() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
-    let Some(_limit) = Sysctl::set("kernel.perf_event_mlock_kb", "8") else {
-        return skip("kernel.perf_event_mlock_kb cannot be set");
-    };
+    let Some(_limit) = Sysctl::set("kernel.perf_event_mlock_kb", "8") else { return };
     let dir = open_dir();
     let limited = |prof: Prof| {
         let mut command = Command::new("prlimit");

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::system::{self, Cgroup};
-use crate::common::{Build, Prof, Running, assert_share, read, skip, target, temp_dir};
+use crate::common::{
+    Build, MachineLock, Prof, Running, assert_share, read, skip, target, temp_dir,
+};
 
 fn known() -> Running {
     Running::start(Command::new(target("known", Build::C)).arg("0"))
@@ -131,6 +133,7 @@ fn one_thread() {
 /// later, is in the recording, with the CPU time that the kernel says they used.
 #[test]
 fn five_hundred_threads_that_come_and_go() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(500, 1000, 80);
     let pid = threads.pid();
@@ -152,6 +155,7 @@ fn five_hundred_threads_that_come_and_go() {
 
 #[test]
 fn two_thousand_threads() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(2000, 0, 15);
     let pid = threads.pid().to_string();
@@ -164,6 +168,7 @@ fn two_thousand_threads() {
 /// All threads are sampled: each that is busy for the whole window has its samples.
 #[test]
 fn no_thread_is_missed_at_the_attach() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(100, 0, 1000);
     Prof::new(&dir, "record -F 999 -d 5s -p").arg(threads.pid().to_string()).run().ok();
@@ -174,6 +179,7 @@ fn no_thread_is_missed_at_the_attach() {
 
 #[test]
 fn thousands_of_forks() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let forker = target("forker", Build::C);
     let out = Prof::new(&dir, "record -F 4999").target(forker, "5000 4 400").run().ok();
@@ -266,6 +272,8 @@ fn some_cpus() {
     if std::thread::available_parallelism().unwrap().get() > 1 {
         Prof::new(&dir, "record -C 1 -F 999 -d 1s -o off.pb.gz").run().ok();
         assert_eq!(read(dir.path().join("off.pb.gz")).label_share("pid", &pid), 0.0);
+    } else {
+        system::skip_hardware("there is one CPU only");
     }
 }
 

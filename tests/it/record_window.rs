@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common;
-use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
+use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir};
 
 /// Gives prof the time to attach; what a test checks does not depend on how long it takes.
 fn a_moment() {
@@ -157,6 +157,7 @@ fn an_end_by_timeout_writes() {
 /// Writing into a pipe that nobody reads blocks: there a second Ctrl-C has to be enough.
 #[test]
 fn a_second_ctrl_c_gives_up() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = target("threads", Build::C);
     let mut command = std::process::Command::new(threads);

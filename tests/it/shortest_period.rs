@@ -1,11 +1,12 @@
-//! The shortest period of a clock. Nothing else runs beside it: at 100 kHz a clock can keep the CPU
+//! The shortest period of a clock. No other test runs with it: at 100 kHz a clock can keep the CPU
 //! of a virtual machine from anything else for seconds.
 
-use crate::common::{Prof, read, temp_dir};
+use crate::common::{MachineLock, Prof, read, temp_dir};
 
 /// A clock cannot tick as often as that; each sample weighs what the kernel made of it.
 #[test]
 fn a_period_shorter_than_the_kernels_shortest() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -e cpu-clock -c 1 -g none");
     let out = prof.target("sh", "-c :").run().ok().says(&["1 ns", "10000 ns"]);

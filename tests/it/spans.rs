@@ -5,17 +5,9 @@ use std::process::Command;
 
 use crate::common::pprof::Sample;
 use crate::common::recorders::{ProfRecording, Waiting};
-use crate::common::system::{needs_root, tracefs};
+use crate::common::system::needs_tracefs;
+use crate::common::waits::label;
 use crate::common::{Build, Pprof, Prof, Running, go, needs, read, skip, target, temp_dir};
-
-/// True when tracepoints can be recorded here.
-fn can_record() -> bool {
-    needs_root() && tracefs().is_some()
-}
-
-fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
-    sample.labels.get(key).map_or("", String::as_str)
-}
 
 fn sum(p: &Pprof, kind: &str, keep: impl Fn(&Sample) -> bool) -> i64 {
     let column = p.column(kind);
@@ -28,15 +20,16 @@ fn said(text: &str) -> Vec<f64> {
     last.split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
-/// A block device of 16 MiB that nobody else uses, gone when dropped.
+/// A block device of 16 MiB for one test, removed when dropped.
 struct Loop {
     device: PathBuf,
 }
 
 impl Loop {
+    /// `None`: there is none, or its requests cannot be recorded, which is reported.
     #[track_caller]
     fn new(dir: &Path) -> Option<Loop> {
-        if !needs(&["losetup"]) {
+        if !needs_tracefs() || !needs(&["losetup"]) {
             return None;
         }
         let file = dir.join("disk");
@@ -63,7 +56,7 @@ impl Drop for Loop {
 #[test]
 fn requests_are_counted_by_who_issued_them() {
     let dir = temp_dir();
-    let Some(disk) = Loop::new(dir.path()).filter(|_| can_record()) else { return };
+    let Some(disk) = Loop::new(dir.path()) else { return };
     let program = target("calls", Build::C);
     let args = format!("{} 65536 200", disk.device.display());
     let out = Prof::new(&dir, "record -T io").target(&program, &args).run().ok();
@@ -88,7 +81,7 @@ fn requests_are_counted_by_who_issued_them() {
 #[test]
 fn a_running_process_s_requests_are_counted() {
     let dir = temp_dir();
-    let Some(disk) = Loop::new(dir.path()).filter(|_| can_record()) else { return };
+    let Some(disk) = Loop::new(dir.path()) else { return };
     let program = target("calls", Build::C);
     let args = [disk.device.to_str().unwrap(), "16384", "300", "wait"];
     let waiting = Waiting::start(Command::new(program).args(args));
@@ -109,7 +102,7 @@ fn a_running_process_s_requests_are_counted() {
 #[test]
 fn the_whole_machine_s_requests_are_told_by_process() {
     let dir = temp_dir();
-    let Some(disk) = Loop::new(dir.path()).filter(|_| can_record()) else { return };
+    let Some(disk) = Loop::new(dir.path()) else { return };
     let mut prof = Prof::new(&dir, "record -a -T io,cpu -d 4s");
     let recording = Running::start(&mut prof.command);
     std::thread::sleep(std::time::Duration::from_millis(1500));
@@ -128,7 +121,7 @@ fn the_whole_machine_s_requests_are_told_by_process() {
 
 #[test]
 fn system_calls_are_counted_by_name_and_stack() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();
@@ -159,7 +152,7 @@ fn system_calls_are_counted_by_name_and_stack() {
 /// So many calls are not told one by one, but counted.
 #[test]
 fn of_many_calls_some_stand_for_all() {
-    if !can_record() {
+    if !needs_tracefs() {
         return;
     }
     let dir = temp_dir();

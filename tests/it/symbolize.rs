@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::common;
-use crate::common::{Build, Prof, needs, target, temp_dir, unnamed, write};
+use crate::common::{Build, Prof, machine, needs, target, temp_dir, unnamed, write};
 use object::{Object, ObjectSymbol};
 use profile::Profile;
 
 /// The program with known answers, built once: these tests run side by side.
 fn known() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    machine::share();
     BUILT.get_or_init(|| target("known", Build::CDebug)).clone()
 }
 

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common;
+use crate::common::machine::Sysctl;
 use crate::common::pprof::Sample;
-use crate::common::system::{Sysctl, needs_root};
+use crate::common::system::needs_root;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir};
+use crate::common::waits::label;
+use crate::common::{Build, MachineLock, Pprof, Prof, Running, needs, read, target, temp_dir};
 
 /// What the program says of itself, in seconds, by thread and function.
 type Said = BTreeMap<(String, String), f64>;
@@ -19,10 +21,6 @@ fn said(text: &str) -> Said {
         Some(((words.next()?, words.next()?), words.next()?.parse().ok()?))
     };
     text.lines().filter_map(line).collect()
-}
-
-fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
-    sample.labels.get(key).map_or("", String::as_str)
 }
 
 /// Seconds of wall time of the samples that are to be kept.
@@ -60,7 +58,10 @@ fn assert_as_said(p: &Pprof, said: &Said, names: &str) {
     assert!(on_cpu < 0.05, "the reader waits: {on_cpu}");
 }
 
+/// Records the program that waits, with the machine to itself: its times are compared to a few
+/// milliseconds.
 fn record(dir: &Path, args: &str) -> (Pprof, Said) {
+    let _lock = MachineLock::take();
     let program = target("waits", Build::C);
     let prof = Prof::new(dir, args).target(program, "50");
     let out = prof.run().ok();
@@ -114,6 +115,7 @@ fn of_many_waits_some_stand_for_all() {
     if !needs_root() {
         return;
     }
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("turns", Build::C);
     let out = Prof::new(&dir, "record -T wall").target(program, "3").run();
@@ -136,6 +138,7 @@ fn of_many_waits_some_stand_for_all() {
 /// The thread has its process's number from then on, and nothing is left of the one that it had.
 #[test]
 fn a_thread_that_replaces_the_program_goes_on() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("replaces", Build::C);
     Prof::new(&dir, "record -T wall").target(program, "").run().ok();
@@ -172,6 +175,7 @@ fn after_a_wake_up_a_thread_waits_for_a_cpu() {
     if !needs_root() {
         return;
     }
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     // So much work that few turns are taken: nothing is thinned out.
     let program = target("pingpong", Build::C);
@@ -219,6 +223,7 @@ fn without_root_the_software_event_tells_it() {
 /// A thread that sleeps from before the beginning to the end of the recording has its stack.
 #[test]
 fn who_sleeps_all_the_time_is_told() {
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut command = Command::new(target("waits", Build::C));
     let (running, _) = Running::start(command.arg("200")).wait_for("ready");
@@ -246,6 +251,7 @@ fn nobody_has_more_time_than_there_was() {
     if !needs_root() {
         return;
     }
+    let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut command = Command::new("sh");
     command.args(["-c", "while :; do /bin/true; done"]);

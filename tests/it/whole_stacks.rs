@@ -5,11 +5,10 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 
 use crate::common;
 use crate::common::whole::{self, Share};
-use crate::common::{Build, Pprof, Prof, needs, read, target, targets, temp_dir};
+use crate::common::{Build, MachineLock, Pprof, Prof, needs, read, target, targets, temp_dir};
 
 /// perf's share: stacks by DWARF with the default size of the dump, or by frame pointers.
 fn perf(dir: &Path, mode: &str, program: &Path, args: &[&str]) -> Share {
@@ -25,10 +24,6 @@ fn perf(dir: &Path, mode: &str, program: &Path, args: &[&str]) -> Share {
     whole::of_perf_script(&said.text())
 }
 
-/// Held by all for reading while prof records, for writing while perf does: see
-/// [`common::run::perf`].
-static RECORDING: RwLock<()> = RwLock::new(());
-
 /// Records a program, prints its row, and fails when fewer stacks are whole than `at_least`
 /// percent.
 #[track_caller]
@@ -42,15 +37,14 @@ fn row_at(name: &str, hertz: u32, at_least: f64, program: &Path, args: &[&str]) 
     let dir = temp_dir();
     let mut prof = Prof::new(&dir, &format!("record -F {hertz}")).target(program, "");
     prof.command.args(args);
-    let reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
     let out = prof.run().ok();
-    drop(reading);
     let p = read(dir.path().join("profile.pb.gz"));
     let ours = whole::of_profile(&p, |_| true);
     let mut line =
         format!("whole stacks: {name:<22} prof {:7.3} % of {}", ours.percent(), ours.all);
     if needs(&["perf"]) {
-        let _writing = RECORDING.write().unwrap_or_else(PoisonError::into_inner);
+        // Next to another profiler that records build IDs, perf aborts.
+        let _lock = MachineLock::take();
         for mode in ["dwarf", "fp"] {
             let theirs = perf(dir.path(), mode, program, args);
             line += &format!(", perf {mode} {:.1} %", theirs.percent());
@@ -126,7 +120,6 @@ fn stacks_that_are_cut_say_why() {
         ("-F 999 -g fp", 300, "deeper than kernel.perf_event_max_stack ", "max_stack=1024"),
     ] {
         let program = if options.ends_with("fp") { &by_pointers } else { &by_dwarf };
-        let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
         let args = match depth {
             9000 => format!("{depth} 60 0 0.5"),
             _ => format!("{depth} 540 0 0.2"),
@@ -297,7 +290,6 @@ fn the_stacks_of_coroutines_are_marked_and_nothing_is_invented() {
     for (mode, first) in [("ucontext", "__start_context"), ("coroutine", "bare_coroutine")] {
         let dir = temp_dir();
         let args = format!("{mode} 1");
-        let _reading = RECORDING.read().unwrap_or_else(PoisonError::into_inner);
         let out = Prof::new(&dir, "record -F 999").target(&program, &args).run().ok();
         out.says(&["user stacks truncated", "no caller on this stack"]);
         let p = read(dir.path().join("profile.pb.gz"));

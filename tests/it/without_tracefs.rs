@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::system::{has_kernel_programs, needs_root, tracefs};
+use crate::common::system::{has_kernel_programs, needs_root, needs_tracefs};
 use crate::common::{Build, Output, Pprof, Prof, needs, read, skip, target, temp_dir};
 
 /// Takes tracefs and debugfs away, where only what follows sees that.
@@ -13,11 +13,7 @@ const WITHOUT: &str = "for d in /sys/kernel/tracing /sys/kernel/debug; do \
 /// Records a program (`hardship dies`: it works, and kills itself) without tracefs; `None`: that
 /// cannot be done here.
 fn record(args: &str) -> Option<(Output, Option<Pprof>)> {
-    if !needs_root() || !needs(&["unshare", "umount"]) {
-        return None;
-    }
-    if tracefs().is_none() {
-        skip("there is no tracefs");
+    if !needs_tracefs() || !needs(&["unshare", "umount"]) {
         return None;
     }
     let dir = temp_dir();

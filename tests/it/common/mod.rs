@@ -4,6 +4,7 @@ pub mod edges;
 pub mod go;
 pub mod injected;
 pub mod llvm;
+pub mod machine;
 pub mod pprof;
 pub mod recorded;
 pub mod recorders;
@@ -17,6 +18,7 @@ pub mod views;
 pub mod waits;
 pub mod whole;
 
+pub use machine::MachineLock;
 pub use pprof::Pprof;
 pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
@@ -28,9 +30,10 @@ pub use unnamed::{unnamed, write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A fresh folder for one test, removed when dropped.
+/// A fresh directory for one test, removed when dropped.
 pub fn temp_dir() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary folder")
+    machine::share();
+    tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary directory")
 }
 
 /// Waits until something is so, a minute at most.

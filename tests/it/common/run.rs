@@ -188,6 +188,7 @@ impl Running {
     /// Starts a command with pipes for its standard output and error.
     #[track_caller]
     pub fn start(command: &mut Command) -> Running {
+        super::machine::share();
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let (sender, lines) = mpsc::channel();

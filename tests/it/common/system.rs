@@ -1,19 +1,32 @@
-//! What the machine has and allows, and settings that a test changes and gives back.
+//! What the machine has and allows.
 
-use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::run;
 
-/// Says that this test does not run here; under `CI=true` that is a failure.
+/// Reports that this test does not run here, for want of a program, a right or a setting; with
+/// `CI=true` that is a failure.
 #[track_caller]
 pub fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("SKIPPED: {}: {why}\n", thread.name().unwrap_or("?"));
+    let line = skipped(why);
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}");
+    print(&line);
+}
+
+/// Reports that this machine does not have what the test is about: hardware, or a feature of its
+/// kernel that no package provides. That is no failure, with `CI=true` neither.
+pub fn skip_hardware(why: &str) {
+    print(&skipped(why));
+}
+
+fn skipped(why: &str) -> String {
+    let thread = std::thread::current();
+    format!("SKIPPED: {}: {why}\n", thread.name().unwrap_or("?"))
+}
+
+fn print(line: &str) {
     // Not eprintln: the test harness would swallow that.
     std::io::stderr().write_all(line.as_bytes()).ok();
 }
@@ -72,54 +85,20 @@ pub fn stolen_seconds() -> f64 {
     ticks.and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
 }
 
-/// Held by a test that changes, or depends on, a setting of the whole machine.
-pub struct MachineLock {
-    _file: File,
-}
-
-impl MachineLock {
-    /// Waits for the lock; it is free again when dropped, also by a panic or a kill.
-    pub fn take() -> MachineLock {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock");
-        let file = File::create(path).unwrap();
-        // SAFETY: the descriptor is open.
-        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
-        MachineLock { _file: file }
+/// True when the tests run as root and tracepoints are there; else reports what is missing.
+#[track_caller]
+pub fn needs_tracefs() -> bool {
+    if !needs_root() {
+        return false;
     }
-}
-
-/// Files under /proc/sys with other values, given back when dropped.
-pub struct Sysctl {
-    /// Paths, and what they held.
-    before: Vec<(PathBuf, String)>,
-    _lock: MachineLock,
-}
-
-impl Sysctl {
-    /// Sets `name` (as `kernel.perf_event_paranoid`); `None` when that is not allowed.
-    pub fn set(name: &str, value: &str) -> Option<Sysctl> {
-        Sysctl { before: Vec::new(), _lock: MachineLock::take() }.and(name, value)
+    let there = tracefs().is_some();
+    if !there {
+        skip("tracefs is not mounted, and cannot be");
     }
-
-    /// Sets another one, too.
-    pub fn and(mut self, name: &str, value: &str) -> Option<Sysctl> {
-        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
-        let before = std::fs::read_to_string(&path).ok()?.trim().to_string();
-        std::fs::write(&path, value).ok()?;
-        self.before.push((path, before));
-        Some(self)
-    }
+    there
 }
 
-impl Drop for Sysctl {
-    fn drop(&mut self) {
-        for (path, before) in &self.before {
-            std::fs::write(path, before).ok();
-        }
-    }
-}
-
-/// The folder of tracefs with its events, mounted when it was empty; `None`: not to be had.
+/// The directory of tracefs with its events, mounted when it was empty; `None`: not to be had.
 pub fn tracefs() -> Option<PathBuf> {
     let dirs = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
     let there = || dirs.iter().find(|d| d.join("events/sched").is_dir()).cloned();

@@ -62,6 +62,7 @@ pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBu
         .join("targets")
         .join(format!("{:016x}", hasher.finish()));
     let program = dir.join(name);
+    super::machine::share();
     // Two tests may want the same one at once: those of one process wait for each other, those
     // of others have their own file, which is renamed when it is whole.
     let _lock = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,6 +85,7 @@ pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBu
 #[track_caller]
 pub fn package(name: &str) -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    super::machine::share();
     let _lock = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--release", "--locked", "--manifest-path"]);

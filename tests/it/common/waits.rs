@@ -3,13 +3,7 @@
 use std::path::Path;
 
 use super::pprof::Sample;
-use super::system::{needs_root, tracefs};
 use super::{Pprof, Prof, read};
-
-/// True when waits can be recorded here.
-pub fn can_record() -> bool {
-    needs_root() && tracefs().is_some()
-}
 
 pub fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
     sample.labels.get(key).map_or("", String::as_str)
