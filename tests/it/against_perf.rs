@@ -152,7 +152,7 @@ fn the_distance_to_perf_is_that_of_two_perf_runs() {
 
 /// The permutation test refuses a profile in which a function has 6 points more than in the other.
 #[test]
-fn the_test_itself() {
+fn the_permutation_test_refuses_a_shift_of_6_points() {
     let profile = |shares: &[(&str, u64)]| -> Counts {
         shares.iter().map(|(name, n)| (name.to_string(), *n)).collect()
     };

@@ -79,7 +79,7 @@ fn refused(content: &[u8]) {
 }
 
 #[test]
-fn missing() {
+fn a_missing_file_is_refused_with_its_name() {
     let dir = temp_dir();
     for reader in READERS {
         Prof::new(&dir, reader).arg("no-such.pb.gz").run().refused(1, &["no-such.pb.gz"]);
@@ -90,7 +90,7 @@ fn missing() {
 }
 
 #[test]
-fn a_folder() {
+fn a_directory_is_refused_with_its_name() {
     let dir = temp_dir();
     for reader in READERS {
         Prof::new(&dir, reader).arg("/tmp").run().refused(1, &["/tmp"]);
@@ -98,7 +98,7 @@ fn a_folder() {
 }
 
 #[test]
-fn not_a_profile() {
+fn what_is_no_profile_is_refused_in_one_line() {
     refused(b"");
     refused(b"hello, this is no profile\n");
     refused(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
@@ -107,7 +107,7 @@ fn not_a_profile() {
 }
 
 #[test]
-fn cut_off() {
+fn a_truncated_or_damaged_file_is_refused_in_one_line() {
     let whole = gzip(&profile(&[bytes(2, &[bytes(2, &[7])].concat())]));
     for length in [1, 2, 9, 10, 11, whole.len() / 2, whole.len() - 9, whole.len() - 1] {
         refused(&whole[..length]);
@@ -119,7 +119,7 @@ fn cut_off() {
 }
 
 #[test]
-fn indexes_out_of_range() {
+fn an_index_out_of_range_is_refused() {
     let location = bytes(4, &[number(1, 1), bytes(4, &number(1, 99))].concat());
     let function = bytes(5, &[number(1, 1), number(2, 77)].concat());
     let no_location = bytes(2, &[bytes(1, &[9]), bytes(2, &[1])].concat());
@@ -132,13 +132,13 @@ fn indexes_out_of_range() {
 }
 
 #[test]
-fn values_that_do_not_fit_the_types() {
+fn a_sample_with_too_many_values_is_refused() {
     let two = bytes(2, &bytes(2, &[1, 2]));
     refused(&gzip(&profile(&[two])));
 }
 
 #[test]
-fn a_length_that_lies() {
+fn a_length_beyond_the_end_is_refused() {
     let mut lie = profile(&[]);
     varint(2 << 3 | 2, &mut lie);
     varint(1 << 40, &mut lie);
@@ -151,7 +151,7 @@ fn a_length_that_lies() {
 
 /// 10 MB of gzip that are 10 GB of zeros.
 #[test]
-fn a_gzip_bomb() {
+fn a_gzip_bomb_is_refused_in_bounded_memory() {
     // Whole members of zeros, one after another: as one gzip file.
     let member = gzip(&vec![0u8; 64 << 20]);
     let mut bomb = gzip(&profile(&[]));
@@ -163,7 +163,7 @@ fn a_gzip_bomb() {
 
 /// One string of 8 GiB of zeros, in 8 MB of gzip.
 #[test]
-fn a_bomb_in_a_string() {
+fn a_string_of_8_gib_is_refused_in_bounded_memory() {
     let mut head = profile(&[]);
     varint(6 << 3 | 2, &mut head);
     varint(8 << 30, &mut head);
@@ -175,7 +175,7 @@ fn a_bomb_in_a_string() {
 
 /// Hundreds of millions of empty strings: two bytes each in the file, many more in memory.
 #[test]
-fn a_string_table_without_end() {
+fn an_endless_string_table_causes_no_crash() {
     let mut many = gzip(&profile(&[]));
     let member = gzip(&bytes(6, b"").repeat(16 << 20));
     (0..32).for_each(|_| many.extend_from_slice(&member));

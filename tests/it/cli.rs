@@ -65,14 +65,14 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn help_is_a_subcommand_too() {
+fn help_works_as_a_subcommand() {
     let dir = temp_dir();
     let text = |args: &str| Prof::new(&dir, args).run().ok().text();
     assert_eq!(text("help record"), text("record --help"));
 }
 
 #[test]
-fn a_command_without_its_dashes_is_shown_with_them() {
+fn a_command_without_dashes_gets_a_hint_with_them() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -F 99 ls -l").run();
     assert_eq!(out.code(), 2);
@@ -80,7 +80,7 @@ fn a_command_without_its_dashes_is_shown_with_them() {
 }
 
 #[test]
-fn negative_values_are_refused_as_such() {
+fn negative_values_are_refused_as_values_and_not_as_options() {
     let dir = temp_dir();
     let refused = |args: &str, code, word: &str| Prof::new(&dir, args).run().refused(code, &[word]);
     for option in ["-d", "-D", "-F", "-c"] {
@@ -182,7 +182,7 @@ fn a_closed_pipe_is_no_failure() {
 
 /// The code is the command's, as a shell has it.
 #[test]
-fn a_commands_exit_code_is_profs() {
+fn prof_exits_with_the_code_of_the_command() {
     let dir = temp_dir();
     let codes = [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -KILL $$", 137)];
     for (script, code) in codes {
@@ -213,7 +213,7 @@ fn exit_codes_are_documented() {
 
 /// perf's idiom for a time.
 #[test]
-fn sleep_says_how_long_others_are_recorded() {
+fn the_time_of_a_sleep_command_is_the_window() {
     let dir = temp_dir();
     let sleeper = Running::start(Command::new("sleep").arg("60"));
     let pid = sleeper.pid().to_string();
@@ -240,7 +240,7 @@ fn sleep_says_how_long_others_are_recorded() {
 }
 
 #[test]
-fn a_tree_is_a_processs() {
+fn tree_needs_a_process() {
     let dir = temp_dir();
     for args in ["record --tree -a", "record --tree -- true", "threads --tree -a"] {
         let out = Prof::new(&dir, args).run();
@@ -266,7 +266,7 @@ fn results_that_cannot_be_written_are_a_failure() {
 
 /// Names and paths of others reach neither the terminal nor a document as they are.
 #[test]
-fn no_escape_sequence_comes_out() {
+fn no_escape_sequence_reaches_the_output() {
     let dir = temp_dir();
     let evil = "s\u{1b}[31mY\u{1b}]0;P\u{7}\u{202e}\u{9b}2J\nprof: forged";
     let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";

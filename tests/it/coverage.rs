@@ -16,7 +16,7 @@ fn row(dir: impl AsRef<Path>, binary: &str) -> serde_json::Value {
 }
 
 #[test]
-fn what_a_stripped_binary_lacks_and_what_its_symbols_give() {
+fn a_stripped_binary_is_reported_and_its_symbols_name_it() {
     if !needs(&["strip"]) {
         return;
     }
@@ -63,7 +63,7 @@ fn what_a_stripped_binary_lacks_and_what_its_symbols_give() {
 }
 
 #[test]
-fn options_about_names_are_for_recordings() {
+fn options_about_names_need_a_recording() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "flame --no-inlines some.pb.gz").run();
     out.refused(2, &["--no-inlines", "applies to recordings"]);
@@ -71,7 +71,7 @@ fn options_about_names_are_for_recordings() {
 
 /// What helps is not to build the program once more: the names would be another build's.
 #[test]
-fn of_a_replaced_binary_the_recorded_build_is_asked_for() {
+fn for_a_replaced_binary_the_advice_names_the_recorded_build() {
     let dir = temp_dir();
     let program = dir.path().join("known");
     common::copy_program(target("known", Build::CDebug), &program);

@@ -156,7 +156,7 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_names() {
 /// Where a stack ends because of its binary, the reason is that binary's: it says nothing of this
 /// code, or what it says cannot be read.
 #[test]
-fn what_is_wrong_with_unwind_information_is_told_apart() {
+fn missing_and_damaged_unwind_information_are_distinguished() {
     let dir = temp_dir();
     let whole = target("lost", Build::C);
     let why = |program: &std::path::Path| {

@@ -115,19 +115,19 @@ fn assert_all_possible(program: &Path, thread: &str, deep: bool) {
 }
 
 #[test]
-fn no_stack_is_one_that_the_program_cannot_have() {
+fn every_stack_is_possible() {
     let deep = system::has_deep_stacks();
     assert_all_possible(&plain(), "", deep);
 }
 
 #[test]
-fn no_stack_with_inlined_functions_is_one_that_the_program_cannot_have() {
+fn every_stack_with_inlined_functions_is_possible() {
     let deep = system::has_deep_stacks();
     assert_all_possible(&inlined(), "", deep);
 }
 
 #[test]
-fn no_stack_of_a_thread_is_one_that_the_program_cannot_have() {
+fn every_stack_of_a_thread_is_possible() {
     let deep = system::has_deep_stacks();
     assert_all_possible(&plain(), "thread", deep);
 }
@@ -155,7 +155,7 @@ fn no_deep_stack_is_lost_for_want_of_a_wake_up() {
 
 /// At high rates less is copied of each stack.
 #[test]
-fn no_stack_is_impossible_at_high_rates() {
+fn every_stack_is_possible_at_high_rates() {
     for (shape, depth) in SHAPES {
         let dir = temp_dir();
         let args = format!("{shape} {depth} 0.3");
@@ -166,7 +166,7 @@ fn no_stack_is_impossible_at_high_rates() {
 
 /// Whole CPUs, other processes' deep stacks among them.
 #[test]
-fn no_stack_of_the_whole_machine_is_impossible() {
+fn every_stack_is_possible_when_the_whole_machine_is_recorded() {
     if !system::needs_root() {
         return;
     }
@@ -201,7 +201,7 @@ fn deep_stacks_of_goroutines_are_whole() {
 /// To copy what lies above a stack whose end is not known takes time from all that the CPU does, and
 /// other samples of the same moment are missing then.
 #[test]
-fn nothing_is_copied_where_no_stack_is_known_to_be() {
+fn nothing_is_copied_from_where_no_stack_is_known() {
     if !system::has_deep_stacks() {
         return;
     }
@@ -217,7 +217,7 @@ fn nothing_is_copied_where_no_stack_is_known_to_be() {
 /// Without the right to copy more, stacks end where the kernel's copy does: at a buffer that was not
 /// written to, after 320 bytes.
 #[test]
-fn without_rights_stacks_end_with_the_copy_and_it_is_said_what_helps() {
+fn without_rights_stacks_end_with_the_copy_and_the_remedy_is_named() {
     if !can_drop_rights() {
         return;
     }

@@ -8,7 +8,7 @@ use crate::common::{Build, Prof, needs, target, temp_dir, unnamed, write};
 use object::{Object, ObjectSymbol};
 
 #[test]
-fn names_are_written_as_wished() {
+fn demangle_selects_the_form_of_names() {
     if !needs(&["g++"]) {
         return;
     }
@@ -85,7 +85,7 @@ fn normal(name: &str) -> String {
 }
 
 #[test]
-fn full_names_are_those_of_c_plus_plus_filt() {
+fn full_names_equal_those_of_cxxfilt() {
     if !needs(&["c++filt"]) {
         return;
     }
@@ -116,7 +116,7 @@ fn full_names_are_those_of_c_plus_plus_filt() {
 
 /// A program with such a name must not stop the recording that it is in, nor the report of it.
 #[test]
-fn a_name_that_stands_for_too_much_is_left_mangled_and_counted() {
+fn a_name_that_expands_too_much_stays_mangled_and_is_counted() {
     if !needs(&["gcc", "objcopy"]) {
         return;
     }

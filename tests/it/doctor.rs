@@ -40,7 +40,7 @@ fn every_check_has_a_row() {
 }
 
 #[test]
-fn an_unprivileged_user_is_told_what_unlocks_the_rest() {
+fn an_unprivileged_user_sees_what_unlocks_the_rest() {
     if !can_drop_rights() {
         return;
     }

@@ -40,14 +40,14 @@ fn the_recording_of_prof_edges_has_no_wrong_edge() {
 }
 
 #[test]
-fn of_code_with_unwind_information() {
+fn callers_are_right_with_unwind_information() {
     row("C++", 99.0, &target("stacks", Build::Cpp), "inlined 1");
 }
 
 /// While libgcc returns to a handler, its frame leads to that one's caller: no stack says so.
 /// (Handlers that gcc puts into cold parts are called by nobody, and rightly have a caller.)
 #[test]
-fn of_exceptions_on_their_way() {
+fn callers_are_right_while_exceptions_are_thrown() {
     const MARK: &str = "[truncated: exception being delivered]";
     let dir = temp_dir();
     let program = target("stacks", Build::Cpp);
@@ -75,7 +75,7 @@ fn of_exceptions_on_their_way() {
 
 /// The checker sees what is wrong: turned round, stacks are full of edges that cannot be.
 #[test]
-fn wrong_edges_are_seen() {
+fn the_checker_finds_wrong_edges() {
     let (mut p, _) = row("recursion", 99.0, &target("stacks", Build::Cpp), "deep 0.5");
     p.samples.iter_mut().for_each(|sample| sample.locations.reverse());
     assert!(edges::check(&p).wrong() > 0);
@@ -84,7 +84,7 @@ fn wrong_edges_are_seen() {
 /// In the words of the stack that functions have for themselves lie return addresses of others,
 /// which look like callers.
 #[test]
-fn what_others_left_on_the_stack_is_no_caller() {
+fn stale_return_addresses_are_no_callers() {
     let (p, _) = row("stale words", 99.0, &target("stale", Build::C), "1.5");
     for name in ["small", "large", "saves", "aligns"] {
         let caller = format!("calls_{name}");
@@ -102,7 +102,7 @@ fn what_others_left_on_the_stack_is_no_caller() {
 
 /// Its frame pointer is zero, and words lie between the stack pointer and the return address.
 #[test]
-fn assembly_is_understood() {
+fn callers_are_right_in_assembly_without_unwind_information() {
     row("assembly", 99.0, &target("uncovered", Build::C), "1");
 }
 
@@ -115,20 +115,20 @@ fn shapes(compiler: &str, flags: &[&str]) -> std::path::PathBuf {
 }
 
 #[test]
-fn of_code_without_unwind_information() {
+fn callers_are_right_without_unwind_information() {
     let program = shapes("gcc", &WITHOUT);
     row("without tables", 99.0, &program, "1.5");
     row("without tables, a thread", 99.0, &program, "1.5 thread");
 }
 
 #[test]
-fn of_code_with_frame_pointers_only() {
+fn callers_are_right_with_frame_pointers_only() {
     let flags = [&WITHOUT[..], &["-fno-omit-frame-pointer"]].concat();
     row("frame pointers", 99.0, &shapes("gcc", &flags), "1.5");
 }
 
 #[test]
-fn of_musl() {
+fn callers_are_right_with_musl() {
     if !needs(&["musl-gcc"]) {
         return;
     }
@@ -153,7 +153,7 @@ fn assert_ends(name: &str, at_least: f64, p: &Pprof) {
 
 /// `clone3` returns twice: to who called it, and where the new thread begins.
 #[test]
-fn threads_are_made_by_their_callers() {
+fn stacks_through_clone_reach_main_or_are_marked() {
     let (p, _) = row("makes threads", 97.0, &target("makes_threads", Build::C), "3");
     let makes = |s: &common::pprof::Sample| {
         let frames = p.user_frames(s);
@@ -167,7 +167,7 @@ fn threads_are_made_by_their_callers() {
 
 /// Without symbols, functions' beginnings are known by calls only: stacks end sooner, rightly.
 #[test]
-fn of_stripped_code() {
+fn callers_are_right_in_stripped_code() {
     let flags = [&WITHOUT[..], &["-s"]].concat();
     row("stripped, without tables", 97.0, &shapes("gcc", &flags), "1.5 thread");
     if needs(&["musl-gcc"]) {
@@ -178,7 +178,7 @@ fn of_stripped_code() {
 
 /// What would make the stacks whole is said where they are not.
 #[test]
-fn advice_names_the_compiler_s_flag() {
+fn advice_names_the_compiler_flag() {
     let dir = temp_dir();
     // A jump through a register, before which anything may have been done to the stack.
     let program = target("lost", Build::C);

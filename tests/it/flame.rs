@@ -71,7 +71,7 @@ fn flame(dir: impl AsRef<Path>, args: &str) -> String {
 }
 
 #[test]
-fn the_known_answers() {
+fn boxes_have_the_known_values() {
     let dir = temp_dir();
     views::known(&dir);
     let svg = flame(&dir, "known.pb.gz");
@@ -113,7 +113,7 @@ fn report_and_flame_graph_agree() {
 }
 
 #[test]
-fn processes_are_roots_and_odd_names_come_out_right() {
+fn processes_are_roots_and_special_characters_are_escaped() {
     let dir = temp_dir();
     views::odd(&dir);
     let expected = [
@@ -140,7 +140,7 @@ fn processes_are_roots_and_odd_names_come_out_right() {
 }
 
 #[test]
-fn every_colour_scheme_draws() {
+fn every_colour_scheme_draws_a_different_picture() {
     let dir = temp_dir();
     views::known(&dir);
     let mut seen = std::collections::BTreeSet::new();
@@ -180,7 +180,7 @@ fn negative_values_are_left_out_and_counted() {
 }
 
 #[test]
-fn nothing_to_draw_is_said() {
+fn nothing_to_draw_is_an_error() {
     let dir = temp_dir();
     views::known(&dir);
     views::empty(&dir);

@@ -14,7 +14,7 @@ fn is_flame_graph(svg: &str, function: &str) {
 }
 
 #[test]
-fn of_a_process() {
+fn a_process_is_drawn_without_leaving_a_file() {
     let dir = temp_dir();
     let known = Running::start(Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
@@ -24,7 +24,7 @@ fn of_a_process() {
 }
 
 #[test]
-fn of_a_command() {
+fn a_command_is_drawn_and_keeps_its_own_output() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "flame -F 999 -o out.svg");
     let out = prof.target(target("known", Build::Rust), "1").run().ok();
@@ -46,7 +46,7 @@ fn a_commands_output_stays_out_of_the_graph() {
 }
 
 #[test]
-fn quiet_says_nothing() {
+fn quiet_prints_nothing() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "flame -q -F 999 -o out.svg");
     assert_eq!(prof.target(target("known", Build::C), "0.2").run().ok().stderr, "");
@@ -65,7 +65,7 @@ fn options_of_a_recording_need_a_target() {
 }
 
 #[test]
-fn a_sample_type_that_cannot_be_is_refused_before() {
+fn an_impossible_sample_type_is_refused_before_the_command_runs() {
     let dir = temp_dir();
     let refused = |args: &str| {
         Prof::new(&dir, "flame --type")
@@ -82,7 +82,7 @@ fn a_sample_type_that_cannot_be_is_refused_before() {
 }
 
 #[test]
-fn of_the_whole_machine() {
+fn the_whole_machine_is_drawn_with_processes_as_roots() {
     if !system::needs_root() {
         return;
     }
@@ -95,7 +95,7 @@ fn of_the_whole_machine() {
 }
 
 #[test]
-fn folded_stacks_of_a_command() {
+fn folded_stacks_of_a_command_are_written() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "flame -F 999 --folded -o stacks.txt");
     prof.target(target("known", Build::C), "1").run().ok();
@@ -104,13 +104,13 @@ fn folded_stacks_of_a_command() {
 }
 
 #[test]
-fn a_command_that_does_not_exist() {
+fn a_missing_command_exits_with_127() {
     let dir = temp_dir();
     Prof::new(&dir, "flame").target("no-such-command", "").run().refused(127, &["no-such-command"]);
 }
 
 #[test]
-fn a_file_and_a_target_are_too_much() {
+fn a_file_and_a_target_exclude_each_other() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "flame some.pb.gz -p 1").run();
     assert_eq!(out.code(), 2, "{}", out.stderr);

@@ -97,25 +97,25 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
 }
 
 #[test]
-fn cpp() {
+fn cpp_frames_equal_those_of_perf() {
     compare("C++", &target("stacks", Build::Cpp), &["inlined", "0.7"]);
 }
 
 /// Frames of libgcc's unwinder, of assembly, and those whose unwind information is an expression.
 #[test]
-fn cpp_that_is_harder() {
+fn cpp_frames_in_exceptions_copies_and_aligned_code_equal_those_of_perf() {
     for mode in ["exceptions", "copies", "aligned"] {
         compare(&format!("C++ {mode}"), &target("stacks", Build::Cpp), &[mode, "0.7"]);
     }
 }
 
 #[test]
-fn rust() {
+fn rust_frames_equal_those_of_perf() {
     compare("Rust", &target("stacks", Build::Rust), &["1"]);
 }
 
 #[test]
-fn python() {
+fn python_frames_equal_those_of_perf() {
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {
         return common::skip("/usr/bin/python3 is not installed");

@@ -81,7 +81,7 @@ fn a_stripped_program_has_the_names_of_the_whole_one() {
 }
 
 #[test]
-fn so_has_one_that_may_be_loaded_anywhere() {
+fn a_stripped_pie_has_the_names_of_the_whole_one() {
     if needs(&["go", "gcc"]) {
         check(&["-trimpath", "-buildmode=pie"]);
     }

@@ -219,29 +219,29 @@ fn program(build: Build) -> Command {
 }
 
 #[test]
-fn c() {
+fn c_matches_its_own_clocks() {
     truth("C", || program(Build::C), COMPILED);
 }
 
 #[test]
-fn cpp() {
+fn cpp_matches_its_own_clocks() {
     truth("C++", || program(Build::Cpp), COMPILED);
 }
 
 #[test]
-fn rust() {
+fn rust_matches_its_own_clocks() {
     truth("Rust", || program(Build::Rust), COMPILED);
 }
 
 #[test]
-fn go() {
+fn go_matches_its_own_clocks() {
     if needs(&["go"]) {
         truth("Go", || program(Build::Go), COMPILED);
     }
 }
 
 #[test]
-fn node() {
+fn node_matches_its_own_clocks() {
     let command = || {
         let mut node = Command::new("node");
         // Each function has its own frame, also where it is not compiled (yet, or any more).
@@ -256,7 +256,7 @@ fn node() {
 }
 
 #[test]
-fn java() {
+fn java_matches_its_own_clocks() {
     let command = || {
         let mut java = Command::new("java");
         java.args(["-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions"]);
@@ -271,7 +271,7 @@ fn java() {
 }
 
 #[test]
-fn python() {
+fn python_matches_its_own_clocks() {
     let command = || {
         let mut python = Command::new("python3");
         python.arg(source("truth.py"));
@@ -286,7 +286,7 @@ fn python() {
 /// 100 times a second, 3 ms of one function, then 3 ms of another. At 99 Hz a recorder sees all
 /// phases of this once a second; at 100 Hz it sees always the same.
 #[test]
-fn a_program_in_step_with_a_timer() {
+fn a_program_in_step_with_a_timer_is_sampled_at_all_phases() {
     if !needs(&["perf"]) {
         return;
     }
@@ -345,7 +345,7 @@ fn draw(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
 /// The test refuses what is right once in a thousand times, and what is off by 3 % of the samples
 /// nearly always, with as many samples as there are here at 4,999 Hz.
 #[test]
-fn the_test_itself() {
+fn chi_squared_refuses_a_shift_of_3_percent() {
     const SHARES: [f64; 5] = [0.35, 0.25, 0.20, 0.12, 0.08];
     const OFF: [f64; 5] = [0.35, 0.25, 0.20, 0.15, 0.05];
     let mut random = Random(3);

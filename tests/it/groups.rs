@@ -28,7 +28,7 @@ fn through(p: &Pprof, kind: &str, function: &str) -> f64 {
 }
 
 #[test]
-fn what_is_counted_belongs_to_the_stack_that_is_sampled() {
+fn counts_belong_to_the_stack_that_is_sampled() {
     let dir = temp_dir();
     let stolen = stolen_seconds();
     let p = record(dir.path(), "-F 999 -e {cpu-clock,page-faults}");
@@ -102,7 +102,7 @@ fn ratios_are_a_column_of_the_report() {
 }
 
 #[test]
-fn go_tool_pprof_shows_the_same() {
+fn go_tool_pprof_shows_the_same_counts() {
     if !needs(&["go"]) {
         return;
     }
@@ -113,7 +113,7 @@ fn go_tool_pprof_shows_the_same() {
 }
 
 #[test]
-fn what_is_no_group_is_refused_in_one_line() {
+fn an_invalid_group_is_refused_in_one_line() {
     let dir = temp_dir();
     let refused = |event: &str, code: i32, words: &[&str]| {
         let out = Prof::new(&dir, "record -e").arg(event).target("true", "").run();

@@ -39,7 +39,7 @@ fn sees(types: &str, p: &Pprof, function: &str) {
 }
 
 #[test]
-fn a_command_that_becomes_another_program() {
+fn a_command_is_recorded_before_and_after_exec() {
     each_type("exec", |types, p, _| {
         sees(types, p, "works_before");
         sees(types, p, "works_afterwards");
@@ -47,7 +47,7 @@ fn a_command_that_becomes_another_program() {
 }
 
 #[test]
-fn a_command_that_forks() {
+fn all_processes_of_a_forking_command_are_recorded() {
     each_type("forks", |types, p, _| {
         let afterwards = |s: &&common::pprof::Sample| p.frames(s).contains(&"works_afterwards");
         let samples = p.samples.iter().filter(afterwards);
@@ -57,7 +57,7 @@ fn a_command_that_forks() {
 }
 
 #[test]
-fn a_command_that_dies() {
+fn a_killed_command_keeps_its_samples_and_its_exit_code() {
     each_type("dies", |types, p, said| {
         sees(types, p, "works_before");
         assert!(said.contains("the command was killed by signal 9"), "-T {types}: {said}");
@@ -66,7 +66,7 @@ fn a_command_that_dies() {
 
 /// The filter kills it for a system call that it does not make by itself.
 #[test]
-fn a_command_that_is_confined() {
+fn a_command_confined_by_seccomp_is_recorded_unharmed() {
     each_type("confined", |types, p, said| {
         sees(types, p, "works_afterwards");
         assert!(!said.contains("killed"), "-T {types}: {said}");
@@ -75,7 +75,7 @@ fn a_command_that_is_confined() {
 
 /// Its locks are told as those of any other, and nothing is put into it while it runs.
 #[test]
-fn the_locks_and_the_heap_of_a_confined_process() {
+fn a_confined_process_has_its_locks_recorded_but_not_its_heap() {
     if !needs_tracefs() {
         return;
     }
@@ -101,7 +101,7 @@ fn the_locks_and_the_heap_of_a_confined_process() {
 
 /// It stays stopped while it is recorded, and goes on when it is told to.
 #[test]
-fn a_process_that_is_stopped() {
+fn a_stopped_process_stays_stopped_while_it_is_recorded() {
     if !needs_root() {
         return;
     }
@@ -133,7 +133,7 @@ fn a_process_that_is_stopped() {
 
 /// The kernel does not let users watch what runs with other rights than theirs.
 #[test]
-fn a_setuid_program() {
+fn a_setuid_program_is_recorded_by_root_only() {
     if !can_drop_rights() {
         return;
     }
@@ -155,7 +155,7 @@ fn a_setuid_program() {
 /// What it allocates and waits for: for those who may not see it, one line, and the other types; for
 /// root all, while its rights are root's.
 #[test]
-fn the_locks_and_the_heap_of_a_setuid_program() {
+fn locks_of_a_setuid_program_are_recorded_by_root_only() {
     if !can_drop_rights() || !needs_tracefs() {
         return;
     }
@@ -193,7 +193,7 @@ fn the_locks_and_the_heap_of_a_setuid_program() {
 
 /// Somebody else's processes are refused in one line, whatever of them is wanted.
 #[test]
-fn a_process_of_somebody_else() {
+fn a_process_of_another_user_is_refused_in_one_line() {
     if !can_drop_rights() {
         return;
     }

@@ -31,7 +31,7 @@ fn all_of(p: &Pprof, function: &str) -> [i64; 4] {
 }
 
 #[test]
-fn a_program_that_breathes() {
+fn allocations_and_memory_in_use_are_exact() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 1K", "steps");
     let types = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
@@ -88,7 +88,7 @@ fn estimates_are_right_on_average() {
 }
 
 #[test]
-fn every_allocation_is_counted_if_that_is_wanted() {
+fn every_allocation_is_counted_at_interval_1() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 1", "fork");
     assert_eq!(all_of(&p, "in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
@@ -96,7 +96,7 @@ fn every_allocation_is_counted_if_that_is_wanted() {
 
 /// What a child frees of its parent's is its own copy.
 #[test]
-fn children_and_what_they_become() {
+fn children_are_counted_apart_and_after_exec() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 4K", "fork");
     assert_eq!(all_of(&p, "in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
@@ -111,7 +111,7 @@ fn children_and_what_they_become() {
 }
 
 #[test]
-fn threads_signal_handlers_and_the_end() {
+fn threads_signal_handlers_and_exit_handlers_are_counted() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -T heap --heap-interval 4K");
     let out = prof.target(target("heap", Build::C), "odd").run().ok();
@@ -137,7 +137,7 @@ fn assert_operators(p: &Pprof) {
 }
 
 #[test]
-fn operators_of_cpp() {
+fn cpp_operators_are_counted_for_their_caller() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -T heap --heap-interval 4K");
     let out = out.target(target("heap", Build::Cpp), "throw").run().ok();
@@ -147,7 +147,7 @@ fn operators_of_cpp() {
 
 /// Allocators with operators of their own, linked to the program or preloaded before.
 #[test]
-fn other_allocators() {
+fn other_allocators_are_counted_alike() {
     const LIBRARIES: [&str; 3] =
         ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"];
     for library in LIBRARIES {
@@ -179,7 +179,7 @@ fn find_library(name: &str) -> Option<String> {
 
 /// A program without C++ loads a library that brings it along.
 #[test]
-fn libraries_that_are_loaded_later() {
+fn a_library_loaded_with_dlopen_is_counted() {
     let dir = temp_dir();
     let flags = ["-O2", "-shared", "-fPIC"];
     let plugin = built("heap_plugin.so", "heap_plugin.cpp", "g++", &flags);
@@ -192,7 +192,7 @@ fn libraries_that_are_loaded_later() {
 }
 
 #[test]
-fn a_program_in_rust() {
+fn rust_allocations_are_counted() {
     let dir = temp_dir();
     Prof::new(&dir, "record -T heap --heap-interval 1K")
         .target(target("heap", Build::Rust), "")
@@ -210,7 +210,7 @@ fn a_program_in_rust() {
 }
 
 #[test]
-fn beside_cpu_time() {
+fn heap_and_cpu_time_are_recorded_together() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T cpu,heap -F 999 --heap-interval 1K", "steps");
     let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
@@ -231,7 +231,7 @@ fn beside_cpu_time() {
 }
 
 #[test]
-fn the_peak_and_what_lives_shortly() {
+fn peak_and_temporary_allocations_are_exact() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --peak --temporary --heap-interval 1K", "peaks");
     let more = |function: &str| {
@@ -252,7 +252,7 @@ fn the_peak_and_what_lives_shortly() {
 }
 
 #[test]
-fn anonymous_mappings() {
+fn anonymous_mappings_count_only_with_heap_mmap() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-mmap --heap-interval 1K", "maps");
     assert_eq!(all_of(&p, "maps"), [8, 8 * MIB, 4, 4 * MIB]);
@@ -262,7 +262,7 @@ fn anonymous_mappings() {
 
 /// A program that may do nothing but write and exit any more is not killed for what prof does.
 #[test]
-fn a_confined_program() {
+fn a_program_confined_by_seccomp_is_not_killed() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -T heap --heap-interval 1K");
     let out = prof.target(target("heap", Build::C), "confined").run().ok();
@@ -273,7 +273,7 @@ fn a_confined_program() {
 
 /// A stack of the program's own making ends where nothing can be read.
 #[test]
-fn stacks_of_coroutines() {
+fn allocations_on_a_coroutine_stack_are_counted() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 1K", "coroutine");
     assert_eq!(all_of(&p, "on_small_stack"), [7, 7 * MIB, 0, 0]);
@@ -281,7 +281,7 @@ fn stacks_of_coroutines() {
 
 /// One that is killed while it allocates ends the recording like any other.
 #[test]
-fn a_program_that_is_killed() {
+fn a_killed_program_ends_the_recording_normally() {
     let dir = temp_dir();
     let script =
         "timeout -s KILL 0.3 \"$0\" 2000000000 & timeout -s KILL 0.4 \"$0\" 2000000000; wait";
@@ -294,7 +294,7 @@ fn a_program_that_is_killed() {
 
 /// The recording ends before the program does; the program goes on.
 #[test]
-fn a_window_within_the_program_s_life() {
+fn the_program_goes_on_after_the_window() {
     let dir = temp_dir();
     let mut prof = Prof::new(&dir, "record -T heap --heap-interval 1K -D 100 -d 500ms");
     prof.command.env("TMPDIR", dir.path());
@@ -313,7 +313,7 @@ fn a_window_within_the_program_s_life() {
 /// A command that goes into the background: what it allocated until then is recorded, and who goes on
 /// is named.
 #[test]
-fn a_command_that_becomes_a_daemon() {
+fn a_daemon_is_named_when_the_command_ends() {
     let dir = temp_dir();
     for mode in ["daemon", "idle_daemon"] {
         let mut prof = Prof::new(&dir, "record -T heap --heap-interval 1K");
@@ -339,7 +339,7 @@ fn a_command_that_becomes_a_daemon() {
 
 /// Nothing is left behind.
 #[test]
-fn the_library_is_removed() {
+fn the_library_file_is_removed() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -T heap").env("TMPDIR", dir.path());
     prof.target(target("heap", Build::C), "steps").run().ok();
@@ -348,7 +348,7 @@ fn the_library_is_removed() {
 }
 
 #[test]
-fn what_cannot_be_sampled_is_one_line() {
+fn impossible_heap_options_are_refused_in_one_line() {
     let dir = temp_dir();
     let refused = |args: &str, code, words: &[&str]| {
         Prof::new(&dir, args).run().refused(code, words);
@@ -368,7 +368,7 @@ fn what_cannot_be_sampled_is_one_line() {
 }
 
 #[test]
-fn without_rights() {
+fn heap_profiles_need_no_rights() {
     if !can_drop_rights() {
         return;
     }
@@ -394,7 +394,7 @@ fn without_rights() {
 
 /// Programs that were not written for this: an interpreter with an allocator of its own on top.
 #[test]
-fn real_programs() {
+fn python_node_and_shells_are_recorded() {
     let dir = temp_dir();
     if needs(&["python3"]) {
         let script = "x = [bytearray(1 << 20) for _ in range(32)]; import os; os._exit(0)";

@@ -59,7 +59,7 @@ fn program_and_root(dir: &Path) -> (PathBuf, PathBuf) {
 
 /// The same stacks, names and sums as outside.
 #[test]
-fn processes_that_run_in_containers() {
+fn processes_in_containers_have_the_same_stacks_and_sums() {
     if !needs_root() || !needs(&["unshare", "chroot", "pivot_root", "ldd"]) {
         return;
     }
@@ -106,7 +106,7 @@ fn processes_that_run_in_containers() {
 
 /// The library is a file that the process opens by its own `/proc`.
 #[test]
-fn a_root_without_proc_is_said() {
+fn a_root_without_proc_is_refused() {
     if !needs_root() || !needs(&["unshare", "chroot", "ldd"]) {
         return;
     }

@@ -36,7 +36,7 @@ fn assert_near(p: &Pprof, function: &str, kind: &str, want: i64) {
 
 /// What comes before prof's first look is recorded, and so is what comes after it.
 #[test]
-fn a_burst_at_the_beginning_ends_nothing() {
+fn a_burst_at_the_start_is_recorded_completely() {
     let dir = temp_dir();
     let (out, p) = record(dir.path(), "1", "early");
     assert_eq!(p.sum_below("first", "alloc_space"), 150_000, "{}", out.stderr);
@@ -47,7 +47,7 @@ fn a_burst_at_the_beginning_ends_nothing() {
 
 /// Some threads allocate as fast as they can and another does seldom: each has its share.
 #[test]
-fn bursts_do_not_push_out_what_trickles() {
+fn slow_threads_keep_their_share_during_bursts() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     for interval in ["64", "2K"] {
@@ -64,7 +64,7 @@ fn bursts_do_not_push_out_what_trickles() {
 
 /// More is kept than prof tracks by name: it is sampled less, but counted in full.
 #[test]
-fn more_blocks_than_can_be_tracked() {
+fn blocks_beyond_the_table_are_counted_in_full() {
     let dir = temp_dir();
     let (out, p) = record(dir.path(), "1", "keeps");
     assert_near(&p, "keeps", "alloc_space", 64_000_000);
@@ -75,7 +75,7 @@ fn more_blocks_than_can_be_tracked() {
 
 /// Each is sampled with the default interval.
 #[test]
-fn a_loop_of_large_allocations() {
+fn a_loop_of_large_allocations_is_estimated_right() {
     let dir = temp_dir();
     let (_, p) = record(dir.path(), "512K", "large");
     assert_estimate(
@@ -88,7 +88,7 @@ fn a_loop_of_large_allocations() {
 
 /// Processes have other numbers there, another `/proc`, or do not see prof's at all.
 #[test]
-fn namespaces_of_its_own() {
+fn a_command_in_its_own_namespaces_is_recorded() {
     if !needs_root() || !needs(&["unshare"]) {
         return;
     }
@@ -120,7 +120,7 @@ fn namespaces_of_its_own() {
 
 /// Programs without the library are counted.
 #[test]
-fn programs_that_are_not_recorded_are_counted() {
+fn programs_without_the_library_are_counted() {
     let dir = temp_dir();
     let heap = target("heap", Build::C);
     let script = "\"$0\" steps; env -i \"$0\" steps; env -i \"$0\" steps";
@@ -150,7 +150,7 @@ fn hostile() -> PathBuf {
 
 /// Prof ends in time, does not die, and keeps what it had recorded.
 #[test]
-fn attacks_on_the_shared_memory() {
+fn attacks_on_the_shared_memory_keep_what_was_recorded() {
     let dir = temp_dir();
     for mode in ["lost", "frees", "endless", "random"] {
         let began = Instant::now();
@@ -167,7 +167,7 @@ fn attacks_on_the_shared_memory() {
 
 /// Nobody can cut the memory off.
 #[test]
-fn the_shared_memory_cannot_be_cut_off() {
+fn the_shared_memory_cannot_be_truncated() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -T heap --heap-interval 1").target(hostile(), "cut").run();
     let out = out.ok();
@@ -179,7 +179,7 @@ fn the_shared_memory_cannot_be_cut_off() {
 
 /// A record that names a process that has nothing to do with the recording is not believed.
 #[test]
-fn allocations_of_others_cannot_be_forged() {
+fn allocations_of_other_processes_cannot_be_forged() {
     let dir = temp_dir();
     let own = std::process::id().to_string();
     let prof = Prof::new(&dir, "record -T heap --heap-interval 1");

@@ -60,7 +60,7 @@ const LEFT: [(&str, i64, i64); 11] = [
 
 /// Small blocks, those of a page, and those that the C library maps by themselves.
 #[test]
-fn what_nothing_points_to_is_leaked() {
+fn memory_without_a_pointer_to_it_is_leaked() {
     let dir = temp_dir();
     for size in [64, 4096, 1 << 20] {
         let (out, p) = record(dir.path(), ALL, size, "all");
@@ -86,7 +86,7 @@ fn what_nothing_points_to_is_leaked() {
 
 /// Most are not sampled: what leads from one to the other is seen nevertheless.
 #[test]
-fn pointers_in_blocks_that_are_not_sampled() {
+fn pointers_in_unsampled_blocks_are_followed() {
     let dir = temp_dir();
     let interval = "record -T heap --leaks --heap-interval 4K";
     let (_, p) = record(dir.path(), interval, 64, "many");
@@ -98,7 +98,7 @@ fn pointers_in_blocks_that_are_not_sampled() {
 
 /// Stacks, registers and variables of threads that still run; what only the stacks of ended ones had.
 #[test]
-fn threads_that_still_run() {
+fn memory_of_running_threads_is_not_leaked() {
     let dir = temp_dir();
     for size in [64, 1 << 20] {
         let (_, p) = record(dir.path(), ALL, size, "threads");
@@ -117,7 +117,7 @@ fn threads_that_still_run() {
 
 /// One child exits, one becomes another program.
 #[test]
-fn children_and_what_they_become() {
+fn leaks_of_children_are_found_and_exec_is_unchecked() {
     let dir = temp_dir();
     let (out, p) = record(dir.path(), ALL, 4096, "children");
     let by_label = |function| ["lost", "unchecked"].map(|label| leaked(&p, function, label));
@@ -130,7 +130,7 @@ fn children_and_what_they_become() {
 
 /// Whoever does not exit cannot be looked at.
 #[test]
-fn without_exit_handlers() {
+fn memory_of_a_process_without_exit_handlers_is_unchecked() {
     let dir = temp_dir();
     let unchecked = LEFT.map(|(function, _, in_use)| (function, in_use, in_use));
     for mode in ["_exit", "killed"] {
@@ -141,7 +141,7 @@ fn without_exit_handlers() {
 }
 
 #[test]
-fn a_program_that_goes_on() {
+fn memory_of_a_program_that_goes_on_is_unchecked() {
     let dir = temp_dir();
     let mut prof = Prof::new(&dir, &format!("{ALL} -d 1s"));
     prof.command.env("TMPDIR", dir.path());
@@ -155,7 +155,7 @@ fn a_program_that_goes_on() {
 
 /// A program that may do nothing but exit any more is not killed for what prof does.
 #[test]
-fn a_confined_program() {
+fn a_program_confined_by_seccomp_is_checked_unharmed() {
     let dir = temp_dir();
     let (out, p) = record(dir.path(), ALL, 4096, "confined");
     assert!(!out.stderr.contains("killed"), "{}", out.stderr);
@@ -164,7 +164,7 @@ fn a_confined_program() {
 
 /// It waits for prof, but not for ever.
 #[test]
-fn prof_does_not_come() {
+fn an_exiting_program_waits_for_prof_a_limited_time() {
     let dir = temp_dir();
     let (out, p) = record(dir.path(), ALL, 4096, "stops");
     let waited: u64 = out.text().trim().parse().unwrap();
@@ -175,7 +175,7 @@ fn prof_does_not_come() {
 
 /// Threads that somebody else traces cannot be held.
 #[test]
-fn threads_that_are_traced() {
+fn threads_traced_by_others_are_unchecked() {
     let dir = temp_dir();
     if !needs_root() || !needs(&["strace"]) {
         return;
@@ -191,7 +191,7 @@ fn threads_that_are_traced() {
 /// What pointers from the program's data lead to is left out, whatever allocated it. What else their
 /// own memory points to nobody knows.
 #[test]
-fn other_allocators() {
+fn blocks_known_only_to_other_allocators_are_possibly_lost() {
     let folder = Path::new("/usr/lib/x86_64-linux-gnu");
     for library in ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"] {
         let path = folder.join(library);
@@ -215,7 +215,7 @@ fn other_allocators() {
 }
 
 #[test]
-fn programs_in_other_languages() {
+fn leaks_of_cpp_and_rust_programs_are_exact() {
     let dir = temp_dir();
     Prof::new(&dir, ALL).target(target("leaks", Build::Cpp), "").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -268,7 +268,7 @@ fn sanitized(dir: &Path, source: &str, flags: &[&str], mode: &str) -> Option<(i6
 
 /// The same blocks as LeakSanitizer says.
 #[test]
-fn equal_to_leak_sanitizer() {
+fn leaks_equal_those_of_leak_sanitizer() {
     if !needs(&["g++"]) {
         return;
     }
@@ -294,7 +294,7 @@ fn equal_to_leak_sanitizer() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused() {
+fn leaks_without_a_heap_profile_are_refused() {
     let dir = temp_dir();
     let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
     refused("record -T cpu --leaks -- true", &["--leaks", "-T heap"]);

@@ -43,7 +43,7 @@ fn by_prof(command: &[&str], dir: &std::path::Path) -> [i64; 2] {
 /// Programs that leak nothing, a little, and structures that hang together: nothing is a leak for prof
 /// that is none for valgrind. An old pointer that lies on the stack or in a register may hide a block.
 #[test]
-fn equal_to_valgrind() {
+fn leaks_are_at_most_those_of_valgrind() {
     if !needs(&["valgrind", "perl", "sqlite3", "openssl", "dpkg-query", "python3"]) {
         return;
     }

@@ -53,7 +53,7 @@ fn names_stay(dir: &Path, program: &Path) {
 }
 
 #[test]
-fn a_fifo_in_the_place_of_a_package_of_debug_information_is_not_opened() {
+fn a_fifo_in_place_of_a_dwp_file_is_not_opened() {
     let dir = temp_dir();
     for flags in ["-g", "-g -gsplit-dwarf"] {
         let program = program(dir.path(), "prog", flags);
@@ -172,7 +172,7 @@ fn a_bomb_of_compressed_sections_takes_little_memory() {
 
 /// A mapping that is gone when its sample is looked at, and something else under its name.
 #[test]
-fn what_takes_the_place_of_a_mapped_file_while_recording_is_not_opened() {
+fn a_replacement_of_a_mapped_file_is_not_opened() {
     let program = target("swaps", Build::C);
     for trap in ["fifo", "/dev/zero"] {
         let dir = temp_dir();

@@ -67,7 +67,7 @@ fn endless(dir: &tempfile::TempDir, pid: i32, more: &str) -> Running {
 }
 
 #[test]
-fn each_allocation_since_the_library_came() {
+fn every_allocation_after_the_injection_is_counted() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
@@ -88,7 +88,7 @@ fn each_allocation_since_the_library_came() {
 
 /// What a library allocates that is loaded later is seen, too.
 #[test]
-fn libraries_that_are_loaded_meanwhile() {
+fn libraries_loaded_after_the_injection_are_counted() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
@@ -103,7 +103,7 @@ fn libraries_that_are_loaded_meanwhile() {
 
 /// All its allocations come from one function, under load, and it works on without a mistake.
 #[test]
-fn in_and_out_twenty_times_under_load() {
+fn a_loaded_process_survives_20_injections() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let target = Checked::start(3);
@@ -141,7 +141,7 @@ fn states(pid: i32) -> String {
 
 /// prof may be killed at any moment: the target does not notice, and can be recorded again.
 #[test]
-fn prof_is_killed_in_the_middle() {
+fn a_process_survives_when_prof_is_killed() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let target = Checked::start(2);
@@ -229,7 +229,7 @@ const CALLS: [&str; 19] = [
 /// Also those that fail with `EINTR` whenever a thread is interrupted, and those whose time-out
 /// would begin from the start; where one thread has nothing else to do, too.
 #[test]
-fn no_call_is_broken_off() {
+fn no_system_call_is_interrupted() {
     let dir = temp_dir();
     let all = Waits::start("all");
     (0..10).for_each(|_| all.is_recorded(&dir));
@@ -247,7 +247,7 @@ fn no_call_is_broken_off() {
 }
 
 #[test]
-fn no_call_is_broken_off_where_cpus_are_scarce() {
+fn no_system_call_is_interrupted_where_cpus_are_scarce() {
     let _lock = MachineLock::take();
     let (dir, _load) = (temp_dir(), load(8));
     let all = Waits::start("all");
@@ -289,7 +289,7 @@ fn open_files(pid: i32) -> Vec<String> {
 /// A program that is stopped where it is in the allocator all the time is not led out of it: a thread
 /// that runs one instruction at a time would die if prof were killed.
 #[test]
-fn prof_is_killed_beside_a_program_that_only_allocates() {
+fn a_process_that_only_allocates_survives_when_prof_is_killed() {
     let dir = temp_dir();
     let target = Checked::start(1);
     for round in 0..40u64 {
@@ -336,7 +336,7 @@ fn works_on(command: &mut Command, lines: usize) -> Pprof {
 }
 
 #[test]
-fn python() {
+fn python_works_on_after_an_injection() {
     if !needs(&["python3"]) {
         return;
     }
@@ -346,7 +346,7 @@ fn python() {
 }
 
 #[test]
-fn node() {
+fn node_works_on_after_an_injection() {
     if !needs(&["node"]) {
         return;
     }
@@ -356,7 +356,7 @@ fn node() {
 }
 
 #[test]
-fn java() {
+fn java_works_on_after_an_injection() {
     if !needs(&["java", "javac"]) {
         return;
     }
@@ -365,7 +365,7 @@ fn java() {
 }
 
 #[test]
-fn redis() {
+fn redis_works_on_after_an_injection() {
     if !needs(&["redis-server", "redis-cli"]) {
         return;
     }
@@ -403,7 +403,7 @@ fn postgres(program: &str) -> Option<std::path::PathBuf> {
 
 /// A backend at work, and the server that starts all backends.
 #[test]
-fn postgresql() {
+fn postgresql_works_on_after_an_injection() {
     if !can_drop_rights() {
         return;
     }
@@ -478,7 +478,7 @@ fn postgresql() {
 /// A static program has no dynamic linker, a stopped one does not run, and so on: one line, and it
 /// goes on.
 #[test]
-fn what_cannot_be_injected_is_one_line() {
+fn impossible_injections_are_refused_in_one_line() {
     let dir = temp_dir();
     let refused = |running: &Running, words: &[&str]| {
         let args = format!("record -T heap --inject -d 1s -p {}", running.pid());
@@ -528,7 +528,7 @@ fn status(pid: i32, field: &str) -> String {
 }
 
 #[test]
-fn other_users_processes() {
+fn only_processes_of_the_user_are_injected() {
     if !can_drop_rights() {
         return;
     }
@@ -555,7 +555,7 @@ fn other_users_processes() {
 
 /// A process that ends while prof is at it: prof says so, and does not hang.
 #[test]
-fn processes_that_end_meanwhile() {
+fn a_process_that_ends_during_the_injection_is_reported() {
     let dir = temp_dir();
     let mut said = 0;
     for round in 0..12u64 {
@@ -574,7 +574,7 @@ fn processes_that_end_meanwhile() {
 
 /// Without --inject, the kernel tells where memory grows, and prof how to learn more.
 #[test]
-fn page_faults_instead() {
+fn without_inject_page_faults_are_recorded() {
     let dir = temp_dir();
     let grows = Running::start(Command::new(target("heap", Build::C)).arg("long"));
     let args = format!("record -T heap -d 1s -p {}", grows.pid());
@@ -586,7 +586,7 @@ fn page_faults_instead() {
 }
 
 #[test]
-fn nonsense() {
+fn inject_needs_a_heap_profile_of_one_process() {
     let dir = temp_dir();
     let own = std::process::id();
     let refused = |args: &str, words: &[&str]| {

@@ -57,14 +57,14 @@ fn attached(build: Build, options: &str) -> Pprof {
 }
 
 #[test]
-fn c_without_frame_pointers() {
+fn c_without_frame_pointers_has_the_known_shares() {
     let p = command(Build::C, "");
     check(&p);
 }
 
 /// 4 s of CPU time at 999 Hz: what is sampled is what was used.
 #[test]
-fn the_sum_is_the_cpu_time() {
+fn the_sum_of_the_samples_is_the_cpu_time() {
     let p = command(Build::C, "-e cpu-clock");
     let seconds = p.total(p.column("cpu")) as f64 * 1e-9;
     assert!((3.8..4.3).contains(&seconds), "{seconds} s");
@@ -76,42 +76,42 @@ fn the_sum_is_the_cpu_time() {
 }
 
 #[test]
-fn c_with_frame_pointers() {
+fn c_with_frame_pointers_has_the_known_shares() {
     check(&command(Build::CFramePointers, ""));
 }
 
 #[test]
-fn rust_program() {
+fn rust_has_the_known_shares() {
     check(&command(Build::Rust, ""));
 }
 
 #[test]
-fn attached_c_without_frame_pointers() {
+fn an_attached_c_program_has_the_known_shares() {
     check(&attached(Build::C, ""));
 }
 
 #[test]
-fn attached_rust() {
+fn an_attached_rust_program_has_the_known_shares() {
     check(&attached(Build::Rust, ""));
 }
 
 #[test]
-fn frame_pointer_mode() {
+fn frame_pointer_mode_gives_the_known_shares() {
     check(&command(Build::CFramePointers, "-g fp"));
 }
 
 #[test]
-fn dwarf_mode_with_a_small_dump() {
+fn a_small_dwarf_dump_gives_the_known_shares() {
     check(&command(Build::C, "-g dwarf,4096"));
 }
 
 #[test]
-fn perfs_spelling_of_the_mode() {
+fn the_perf_spelling_of_the_mode_gives_the_known_shares() {
     check(&command(Build::C, "--call-graph dwarf"));
 }
 
 #[test]
-fn without_stacks_only_self_is_known() {
+fn without_stacks_only_self_values_are_recorded() {
     let p = command(Build::C, "-g none");
     let in_bar = p.self_share("bar");
     assert!((45.0..58.0).contains(&in_bar), "{in_bar} % in bar, and interrupts");

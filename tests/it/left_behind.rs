@@ -27,7 +27,7 @@ fn grow_old(file: &Path) {
 /// The folder of the library for a COMMAND stays as long as the prof that has made it lives, or a
 /// program has the library; the next recording of any kind removes it then.
 #[test]
-fn the_library_of_a_command() {
+fn the_library_of_a_killed_recording_is_removed_once_unused() {
     let (dir, tmp) = (temp_dir(), temp_dir());
     let record = |words: &str| Prof::new(&dir, words).env("TMPDIR", tmp.path());
     let heap = || record("record -q -T heap -o heap.pb.gz -- sleep 1000").start();
@@ -83,7 +83,7 @@ fn child(pid: i32) -> i32 {
 /// A probe that a prof has defined stays defined if it is killed, until the next recording, of
 /// whatever.
 #[test]
-fn definitions_of_probes() {
+fn probe_definitions_of_a_killed_recording_are_removed() {
     let list = Path::new("/sys/kernel/tracing/uprobe_events");
     if !needs_root() {
         return;

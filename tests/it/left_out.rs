@@ -35,7 +35,7 @@ fn in_bar(p: &Pprof) -> f64 {
 }
 
 #[test]
-fn the_other_events_go_on() {
+fn missing_events_are_left_out_and_the_others_recorded() {
     if !no_cycles() {
         return;
     }
@@ -74,7 +74,7 @@ fn the_other_events_go_on() {
 }
 
 #[test]
-fn without_another_it_is_an_error() {
+fn only_missing_events_are_an_error() {
     if !no_cycles() {
         return;
     }
@@ -88,7 +88,7 @@ fn without_another_it_is_an_error() {
 
 /// What nobody has is a mistake, whatever else is recorded.
 #[test]
-fn what_is_unknown_is_refused_as_ever() {
+fn unknown_events_are_refused_whatever_else_is_recorded() {
     for (args, word) in [
         ("-e cpu-clock,nosuch", "'nosuch'"),
         ("-e cpu-clock -e probe:no_such_function", "no_such_function"),
@@ -103,7 +103,7 @@ fn what_is_unknown_is_refused_as_ever() {
 
 /// A filter of what is left out is no other's.
 #[test]
-fn what_is_not_permitted() {
+fn the_filter_of_an_event_left_out_applies_to_no_other() {
     if !can_drop_rights() || !needs(&["setpriv"]) {
         return;
     }

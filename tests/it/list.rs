@@ -23,7 +23,7 @@ fn group<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
 
 /// What is listed without a mark can be recorded, what has one cannot.
 #[test]
-fn what_it_says_is_true() {
+fn events_without_a_mark_can_be_recorded_and_marked_ones_cannot() {
     let dir = temp_dir();
     let text = list(&[]);
     assert_eq!(text, list(&[]), "the order is stable");
@@ -39,7 +39,7 @@ fn what_it_says_is_true() {
 }
 
 #[test]
-fn words_and_patterns_choose() {
+fn words_and_patterns_select_events() {
     let text = list(&["faults"]);
     assert_eq!(group(&text, "Software").len(), 5, "{text}");
     assert_eq!(group(&list(&["page-f*"]), "Software"), ["  page-faults"]);
@@ -68,7 +68,7 @@ fn tracepoints_are_those_of_tracefs() {
 }
 
 #[test]
-fn markers_of_a_file_and_of_a_process() {
+fn markers_of_a_file_and_of_a_process_are_listed() {
     let program = target("probes", Build::C);
     let path = program.to_str().unwrap();
     let markers = [format!("  sdt:{path}:app:heard"), format!("  sdt:{path}:app:step")];
@@ -83,7 +83,7 @@ fn markers_of_a_file_and_of_a_process() {
 }
 
 #[test]
-fn without_rights_it_says_what_is_in_the_way() {
+fn without_rights_the_obstacle_is_named() {
     if !can_drop_rights() || !needs_tracefs() {
         return;
     }

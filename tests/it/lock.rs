@@ -9,7 +9,7 @@ use crate::common::waits::{assert_waits, is_most_of, label, said, waits};
 use crate::common::{Build, Prof, Running, go, needs, read, target, temp_dir};
 
 #[test]
-fn the_c_library_s_locks_are_told_by_their_waits() {
+fn c_library_locks_are_classified_by_their_waits() {
     if !needs_tracefs() {
         return;
     }
@@ -38,7 +38,7 @@ fn the_c_library_s_locks_are_told_by_their_waits() {
 
 /// Waits for work are none, and are said.
 #[test]
-fn what_is_no_contention_is_left_out_and_counted() {
+fn waits_for_work_are_left_out_and_counted() {
     if !needs_tracefs() {
         return;
     }
@@ -66,7 +66,7 @@ fn what_is_no_contention_is_left_out_and_counted() {
 }
 
 #[test]
-fn the_locks_of_cpp_and_rust_are_told_by_their_waits() {
+fn cpp_and_rust_locks_are_classified_by_their_waits() {
     if !needs_tracefs() {
         return;
     }
@@ -81,7 +81,7 @@ fn the_locks_of_cpp_and_rust_are_told_by_their_waits() {
 
 /// A monitor is made of a condition variable, which as such is no lock.
 #[test]
-fn java_s_monitors_are_told_from_what_waits_for_work() {
+fn java_monitors_are_distinguished_from_waits_for_work() {
     if !needs_tracefs() || !needs(&["javac"]) {
         return;
     }
@@ -100,7 +100,7 @@ fn java_s_monitors_are_told_from_what_waits_for_work() {
 
 /// Goroutines that wait for each other leave threads without work, which wait for no lock.
 #[test]
-fn go_s_idle_threads_are_no_contention() {
+fn idle_go_threads_are_no_contention() {
     if !needs_tracefs() || !needs(&["go"]) {
         return;
     }
@@ -114,7 +114,7 @@ fn go_s_idle_threads_are_no_contention() {
 
 /// Without names, all waits are in it; with names, it is the same as if it had had them at once.
 #[test]
-fn names_that_come_later_tell_the_same() {
+fn late_symbolization_classifies_waits_alike() {
     if !needs_tracefs() {
         return;
     }
@@ -141,7 +141,7 @@ fn names_that_come_later_tell_the_same() {
 }
 
 #[test]
-fn pprof_shows_the_same() {
+fn go_tool_pprof_shows_the_same_waits() {
     if !needs_tracefs() || !needs(&["go"]) {
         return;
     }
@@ -161,7 +161,7 @@ fn pprof_shows_the_same() {
 
 /// The same waits by who let the lock go.
 #[test]
-fn holders_are_who_let_the_others_go_on() {
+fn holders_are_the_threads_that_release_the_lock() {
     if !needs_tracefs() {
         return;
     }
@@ -200,7 +200,7 @@ fn holders_are_who_let_the_others_go_on() {
 
 /// Beside each other, all are what they are alone.
 #[test]
-fn other_types_are_recorded_with_it() {
+fn locks_cpu_and_wall_time_are_recorded_together() {
     if !needs_tracefs() {
         return;
     }
@@ -252,7 +252,7 @@ fn a_wait_counts_until_the_recording_ends() {
 
 /// What is started is recorded, too; what ends while it waits has waited until then.
 #[test]
-fn children_are_recorded_and_the_killed_have_waited() {
+fn waits_of_children_and_of_killed_processes_are_recorded() {
     if !needs_tracefs() || !needs(&["python3"]) {
         return;
     }
@@ -285,7 +285,7 @@ fn children_are_recorded_and_the_killed_have_waited() {
 
 /// A process that is stopped does not wait for its lock meanwhile; afterwards it goes on to.
 #[test]
-fn a_stop_is_no_wait_and_no_second_one() {
+fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
     if !needs_tracefs() || !needs(&["python3"]) {
         return;
     }
@@ -317,7 +317,7 @@ fn a_stop_is_no_wait_and_no_second_one() {
 
 /// The kernel's own locks, with the whole machine.
 #[test]
-fn the_kernel_s_locks_have_their_type_and_flags() {
+fn kernel_locks_have_their_type_and_flags() {
     if !needs_tracefs() {
         return;
     }
@@ -338,7 +338,7 @@ fn the_kernel_s_locks_have_their_type_and_flags() {
 
 /// Who may not use tracepoints is told so once, and gets the rest.
 #[test]
-fn what_is_not_permitted_leaves_the_other_types() {
+fn without_rights_locks_are_left_out_and_other_types_recorded() {
     if !can_drop_rights() {
         return;
     }
@@ -358,7 +358,7 @@ fn what_is_not_permitted_leaves_the_other_types() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_line() {
+fn impossible_lock_options_are_refused_in_one_line() {
     let dir = temp_dir();
     let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
     refused("record --holders -a", &["--holders", "-T lock"]);

@@ -9,7 +9,7 @@ use crate::common::{Prof, needs, read, temp_dir};
 
 /// They park their threads, which is no contention by itself.
 #[test]
-fn parking_lot() {
+fn parking_lot_locks_are_classified_with_their_holders() {
     if !needs_tracefs() {
         return;
     }
@@ -43,7 +43,7 @@ fn parking_lot() {
 /// Two threads that compute: one of them waits for the global lock at any time. Debian's Python has
 /// no names of the functions that take it.
 #[test]
-fn pythons_global_lock() {
+fn waits_for_pythons_global_lock_are_recorded() {
     const PYTHON: &str = "/usr/bin/python3";
     if !needs_tracefs() || !needs(&[PYTHON]) {
         return;
@@ -72,7 +72,7 @@ fn pythons_global_lock() {
 
 /// Debian's musl says nothing of its stack frames: they are found by its instructions.
 #[test]
-fn musl() {
+fn musl_locks_are_classified() {
     if !needs_tracefs() || !needs(&["musl-gcc"]) {
         return;
     }

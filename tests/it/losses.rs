@@ -76,7 +76,7 @@ fn nothing_is_lost_while_2000_threads_are_attached() {
 }
 
 #[test]
-fn neighbours_fill_no_ring() {
+fn other_processes_fill_no_ring() {
     let _lock = MachineLock::take();
     if !can_promise() {
         return;
@@ -97,7 +97,7 @@ fn neighbours_fill_no_ring() {
 }
 
 #[test]
-fn a_storm_of_forks_loses_nothing() {
+fn nothing_is_lost_in_a_storm_of_forks() {
     let _lock = MachineLock::take();
     if !can_promise() {
         return;
@@ -113,7 +113,7 @@ fn a_storm_of_forks_loses_nothing() {
 
 /// The kernel lets prof have a larger ring only when each CPU has left what the target is in.
 #[test]
-fn nothing_is_lost_while_a_ring_is_replaced_beside_a_bpf_program() {
+fn nothing_is_lost_while_a_ring_is_replaced_next_to_a_bpf_program() {
     let _lock = MachineLock::take();
     if !can_promise() {
         return;
@@ -135,7 +135,7 @@ fn nothing_is_lost_while_a_ring_is_replaced_beside_a_bpf_program() {
 
 /// prof stands still for most of the time that the target runs.
 #[test]
-fn what_was_lost_is_said_as_a_share_of_the_target_s_time() {
+fn losses_are_reported_as_a_share_of_the_targets_time() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let script = format!("{} 3; echo over", target("known", Build::C).display());
@@ -164,7 +164,7 @@ fn what_was_lost_is_said_as_a_share_of_the_target_s_time() {
 /// The kernel takes no sample for an event with a BPF program while `bpf(2)` changes a map, and does
 /// not count that.
 #[test]
-fn samples_that_the_kernel_skips_are_said() {
+fn samples_that_the_kernel_skips_are_reported() {
     let _lock = MachineLock::take();
     if !can_promise() {
         return;

@@ -40,7 +40,7 @@ fn assert_known(p: &Pprof, said: &str) {
 }
 
 #[test]
-fn a_binary_that_is_deleted_meanwhile() {
+fn a_binary_deleted_while_recording_has_names() {
     let dir = temp_dir();
     let known = known().display().to_string();
     let script =
@@ -51,7 +51,7 @@ fn a_binary_that_is_deleted_meanwhile() {
 
 /// Another build has its name when the recording ends.
 #[test]
-fn a_binary_that_is_replaced_meanwhile() {
+fn a_binary_replaced_while_recording_has_its_own_names() {
     let dir = temp_dir();
     let (known, other) = (known(), target("exits", Build::C));
     let script = format!(
@@ -66,7 +66,7 @@ fn a_binary_that_is_replaced_meanwhile() {
 
 /// Without a build id nothing but its time of change tells that it is another.
 #[test]
-fn a_binary_that_is_written_over_gives_no_names() {
+fn an_overwritten_binary_gives_no_names() {
     let dir = temp_dir();
     let source = common::targets::source("known.c");
     let flags = ["-O2", "-g", "-Wl,--build-id=none", "-o", "known-x"];
@@ -96,7 +96,7 @@ fn a_binary_that_is_written_over_gives_no_names() {
 
 /// The namespace, its file system and its processes are gone when the recording ends.
 #[test]
-fn a_binary_in_another_mount_namespace() {
+fn a_binary_in_another_mount_namespace_has_names() {
     if !needs(&["unshare", "mount"]) || !needs_root() {
         return;
     }
@@ -109,7 +109,7 @@ fn a_binary_in_another_mount_namespace() {
 }
 
 #[test]
-fn a_binary_in_a_chroot() {
+fn a_binary_in_a_chroot_has_names() {
     if !needs(&["chroot"]) || !needs_root() {
         return;
     }
@@ -189,7 +189,7 @@ fn short_lived_processes_in_another_mount_namespace_have_names() {
 
 /// Each is deleted as soon as it has ended, as `configure` and test runners do.
 #[test]
-fn what_is_run_once_and_deleted_is_never_named_wrongly() {
+fn programs_deleted_after_each_run_are_never_named_wrongly() {
     let dir = temp_dir();
     let exits = target("exits", Build::CDebug).display().to_string();
     let script = format!("for n in $(seq 60); do cp {exits} x; ./x 0 15 > y; rm x; done");
@@ -249,7 +249,7 @@ fn bpf_programs_have_names_whenever_they_were_loaded() {
 
 /// The kernel tells each recording of a new program, in records of different sizes.
 #[test]
-fn bpf_programs_have_names_beside_other_recordings() {
+fn bpf_programs_have_names_in_several_recordings_at_once() {
     if !needs_root() {
         return;
     }
@@ -284,7 +284,7 @@ fn bpf_programs_have_names_beside_other_recordings() {
 }
 
 #[test]
-fn a_kernel_that_hides_its_addresses_is_told_and_not_guessed() {
+fn hidden_kernel_addresses_are_reported_and_not_guessed() {
     let Some(_hidden) = Sysctl::set("kernel.kptr_restrict", "2") else { return };
     let dir = temp_dir();
     let program = target("faults", Build::C);
@@ -335,7 +335,7 @@ impl Drop for Container {
 }
 
 #[test]
-fn samples_have_their_container_s_name() {
+fn samples_have_the_name_of_their_container() {
     if !needs_root() {
         return;
     }

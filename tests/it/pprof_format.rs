@@ -138,7 +138,7 @@ fn go_reads_every_field() {
 }
 
 #[test]
-fn protoc_knows_every_field() {
+fn protoc_reads_every_field() {
     if !needs(&["protoc"]) {
         return;
     }
@@ -233,7 +233,7 @@ fn bombs_are_refused_in_bounded_memory() {
 }
 
 #[test]
-fn damaged_files_get_one_line() {
+fn damaged_files_are_refused_in_one_line() {
     let dir = temp_dir();
     let whole = std::fs::read(save(&everything(), dir.path().join("p.pb.gz"))).unwrap();
     let file = dir.path().join("damaged.pb.gz");

@@ -53,7 +53,7 @@ fn each_call_is_counted_by_its_stack() {
 }
 
 #[test]
-fn returns_and_offsets() {
+fn returns_and_offsets_are_counted() {
     if !can_probe() {
         return;
     }
@@ -73,7 +73,7 @@ fn returns_and_offsets() {
 
 /// One of them is passed only while its counter is not 0.
 #[test]
-fn markers() {
+fn markers_are_counted() {
     if !can_probe() {
         return;
     }
@@ -105,7 +105,7 @@ fn markers() {
 
 /// Far more than a ring holds: what is lost is said, and the values are right in spite of it.
 #[test]
-fn what_was_lost_is_made_up_for() {
+fn lost_probe_events_are_extrapolated() {
     if !can_probe() {
         return;
     }
@@ -122,7 +122,7 @@ fn what_was_lost_is_made_up_for() {
 }
 
 #[test]
-fn a_process_that_runs_already() {
+fn probes_count_in_a_running_process() {
     if !can_probe() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_process_that_runs_already() {
 }
 
 #[test]
-fn a_program_that_takes_the_place_of_another() {
+fn probes_count_after_exec() {
     if !can_probe() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_program_that_takes_the_place_of_another() {
 
 /// Nothing is left behind in it.
 #[test]
-fn a_target_that_is_stopped_or_killed() {
+fn stopped_and_killed_targets_are_left_unharmed() {
     if !can_probe() {
         return;
     }
@@ -179,7 +179,7 @@ fn a_target_that_is_stopped_or_killed() {
 }
 
 #[test]
-fn readable_names_of_cpp() {
+fn cpp_functions_are_probed_by_their_readable_names() {
     if !can_probe() {
         return;
     }
@@ -197,7 +197,7 @@ fn readable_names_of_cpp() {
 }
 
 #[test]
-fn go_tool_pprof_shows_the_same() {
+fn go_tool_pprof_shows_the_same_counts() {
     if !can_probe() || !needs(&["go"]) {
         return;
     }
@@ -211,7 +211,7 @@ fn go_tool_pprof_shows_the_same() {
 }
 
 #[test]
-fn what_cannot_be_probed_is_one_line() {
+fn impossible_probes_are_refused_in_one_line() {
     if !can_probe() || !needs(&["strip"]) {
         return;
     }
@@ -247,7 +247,7 @@ fn what_cannot_be_probed_is_one_line() {
 
 /// A kernel either has kprobes, or says how it would.
 #[test]
-fn functions_of_the_kernel() {
+fn kernel_functions_are_counted_or_the_missing_option_is_named() {
     if !needs_root() {
         return;
     }
@@ -264,7 +264,7 @@ fn functions_of_the_kernel() {
 }
 
 #[test]
-fn without_rights_it_says_which() {
+fn without_rights_the_missing_one_is_named() {
     if !can_probe() || !can_drop_rights() {
         return;
     }
@@ -274,7 +274,7 @@ fn without_rights_it_says_which() {
 }
 
 #[test]
-fn filters_of_tracepoints() {
+fn filters_select_tracepoint_events() {
     if !needs_tracefs() {
         return;
     }

@@ -85,7 +85,7 @@ fn four_times_the_samples_halve_the_intervals() {
 }
 
 #[test]
-fn the_text_says_the_same() {
+fn the_text_shows_the_figures_of_the_json() {
     let report = json("", 1);
     let text =
         Prof::new(std::env::temp_dir(), "report --quality").arg(recording()).run().ok().text();
@@ -101,7 +101,7 @@ fn the_text_says_the_same() {
 }
 
 #[test]
-fn rows_are_chosen_as_in_the_table() {
+fn rows_are_selected_as_in_the_report() {
     let functions = |options: &str| -> Vec<String> {
         let report = json(options, 1);
         let rows = report["rows"].as_array().unwrap().iter();
@@ -122,7 +122,7 @@ fn rows_are_chosen_as_in_the_table() {
 }
 
 #[test]
-fn nothing_is_said_of_nothing() {
+fn an_empty_selection_has_no_rows() {
     let out = Prof::new(std::env::temp_dir(), "report --quality --focus nowhere")
         .arg(recording())
         .run()
@@ -134,7 +134,7 @@ fn nothing_is_said_of_nothing() {
 }
 
 #[test]
-fn it_is_about_functions() {
+fn quality_is_refused_for_anything_but_functions() {
     for (options, word) in [
         ("--sort dso", "--sort"),
         ("--sort process", "--sort"),

@@ -30,7 +30,7 @@ fn script(name: &str) -> String {
 }
 
 #[test]
-fn python() {
+fn python_is_recorded_in_its_interpreter_loop() {
     if !needs(&["python3"]) {
         return;
     }
@@ -46,7 +46,7 @@ fn python() {
 }
 
 #[test]
-fn attached_python() {
+fn an_attached_python_has_whole_stacks() {
     if !needs(&["python3"]) {
         return;
     }
@@ -63,7 +63,7 @@ fn attached_python() {
 
 /// With a perf map the compiled JavaScript has names; node is the JIT that everyone has.
 #[test]
-fn node_with_a_perf_map() {
+fn node_with_a_perf_map_has_names() {
     if !needs(&["node"]) {
         return;
     }
@@ -80,7 +80,7 @@ fn node_with_a_perf_map() {
 }
 
 #[test]
-fn node_without_a_perf_map() {
+fn node_without_a_perf_map_gets_advice() {
     if !needs(&["node"]) {
         return;
     }
@@ -96,7 +96,7 @@ fn node_without_a_perf_map() {
 
 /// A driver that starts the compiler proper and the assembler: three programs, one recording.
 #[test]
-fn a_compiler_run() {
+fn all_programs_of_a_compiler_run_are_recorded() {
     let dir = temp_dir();
     let mut text = String::from("#include <stdlib.h>\n");
     for n in 0..4000 {
@@ -126,7 +126,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn a_redis_server_under_load() {
+fn a_loaded_redis_server_has_whole_stacks() {
     if !needs(&["redis-server", "redis-benchmark"]) {
         return;
     }

@@ -21,7 +21,7 @@ fn refused(options: &str, code: i32, words: &[&str]) {
 }
 
 #[test]
-fn the_default_is_99_hz_and_says_which_event() {
+fn the_default_is_99_hz_and_the_event_is_named() {
     let dir = temp_dir();
     let known = target("known", Build::C);
     let out = Prof::new(&dir, "record").target(known, "2").run().ok();
@@ -36,7 +36,7 @@ fn the_default_is_99_hz_and_says_which_event() {
 
 /// Of an event that is rare: a clock at 100 kHz can keep a virtual machine from anything else.
 #[test]
-fn the_highest_rate_and_beyond() {
+fn a_rate_beyond_the_limit_is_lowered_with_a_note() {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap();
     let dir = temp_dir();
     let run = |rate: &str| {
@@ -49,7 +49,7 @@ fn the_highest_rate_and_beyond() {
 }
 
 #[test]
-fn a_period_of_a_clock() {
+fn a_period_of_a_clock_is_kept() {
     // Every 2 ms of CPU time.
     let p = record("-e cpu-clock -c 2000000", "2");
     assert!((900..1150).contains(&p.figure("samples")), "{:?}", p.comments);
@@ -59,7 +59,7 @@ fn a_period_of_a_clock() {
 }
 
 #[test]
-fn page_faults_one_by_one() {
+fn period_1_records_every_page_fault() {
     if !common::needs(&["python3"]) {
         return;
     }
@@ -93,7 +93,7 @@ fn values_are_what_the_kernel_counted() {
 /// A ring that turns out to be used is replaced while its CPU is sampled: neither the samples
 /// nor the mappings of programs that start meanwhile get lost, nor is a sample counted twice.
 #[test]
-fn rings_are_replaced_while_recording() {
+fn nothing_is_lost_while_rings_are_replaced() {
     let dir = temp_dir();
     let known = target("known", Build::C);
     let script = format!(
@@ -122,7 +122,7 @@ fn rings_are_replaced_while_recording() {
 }
 
 #[test]
-fn context_switches_of_a_sleeper() {
+fn context_switches_of_a_sleeper_are_counted() {
     let dir = temp_dir();
     let mut prof = Prof::new(&dir, "record -e context-switches -c 1").target("sh", "");
     prof.command.args(["-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01; done"]);
@@ -157,7 +157,7 @@ fn migrations_are_counted_by_their_stack() {
 }
 
 #[test]
-fn several_events_in_one_recording() {
+fn several_events_have_columns_of_their_own() {
     let p = record("-F 999 -e cpu-clock,page-faults -e context-switches", "2");
     let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["samples", "cpu", "page-faults", "context-switches"]);
@@ -174,7 +174,7 @@ fn several_events_in_one_recording() {
 }
 
 #[test]
-fn user_code_only() {
+fn the_modifier_u_leaves_out_kernel_frames() {
     let p = record("-F 999 -e cpu-clock:u", "1");
     assert!(p.figure("samples") > 800);
     let kernel = p.share(|s| {
@@ -186,7 +186,7 @@ fn user_code_only() {
 }
 
 #[test]
-fn a_tracepoint() {
+fn a_tracepoint_is_recorded_with_its_stack() {
     if !system::needs_tracefs() {
         return;
     }
@@ -202,7 +202,7 @@ fn a_tracepoint() {
 }
 
 #[test]
-fn a_tracepoint_that_the_kernel_lacks() {
+fn an_unknown_tracepoint_is_refused() {
     if !system::needs_tracefs() {
         return;
     }
@@ -212,7 +212,7 @@ fn a_tracepoint_that_the_kernel_lacks() {
 /// Generic names, the kernel's, the caches' and raw ones: each is recorded under its name, or
 /// refused in one line.
 #[test]
-fn hardware_events_work_or_name_the_nearest() {
+fn hardware_events_are_recorded_or_refused_with_an_alternative() {
     let dir = temp_dir();
     let generic = [
         "cycles",
@@ -243,7 +243,7 @@ fn hardware_events_work_or_name_the_nearest() {
 
 /// What cannot be precise is sampled as it can be, which is said, also in the file.
 #[test]
-fn precision_falls_back_and_says_so() {
+fn missing_precision_is_reported_and_the_recording_goes_on() {
     let dir = temp_dir();
     let record = |args: &str| {
         let prof = Prof::new(&dir, "record -F 999").args(args);
@@ -288,7 +288,7 @@ fn events_of_a_pmu_are_read_from_sysfs() {
 }
 
 #[test]
-fn unknown_events() {
+fn unknown_events_are_refused_with_a_suggestion() {
     refused("-e no-such-event", 2, &["no-such-event"]);
     refused("-e cycels", 2, &["cycels", "cycles"]);
     refused("-e l1-miss", 2, &["l1-miss", "'l1-misses'"]);
@@ -297,7 +297,7 @@ fn unknown_events() {
 }
 
 #[test]
-fn nonsense_rates_and_windows() {
+fn invalid_rates_and_windows_are_refused() {
     refused("-F 0", 2, &["--freq", "at least 1"]);
     refused("-F -5", 2, &["-5"]);
     refused("-F often", 2, &["often"]);
@@ -315,7 +315,7 @@ fn nonsense_rates_and_windows() {
 }
 
 #[test]
-fn the_units_of_a_window() {
+fn a_window_has_a_unit_or_is_in_seconds() {
     let dir = temp_dir();
     for window in ["50ms", "0.05s", "0.05"] {
         let known = target("known", Build::C);

@@ -30,34 +30,34 @@ fn refused_before_the_command_runs(output: &str) {
 }
 
 #[test]
-fn an_output_folder_that_does_not_exist() {
+fn a_missing_output_directory_is_refused_before_the_command_runs() {
     refused_before_the_command_runs("no/such/folder/x.pb.gz");
 }
 
 #[test]
-fn an_output_in_a_folder_that_takes_no_files() {
+fn an_output_in_proc_is_refused() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -o /proc/x.pb.gz").target("true", "").run();
     out.refused(1, &["no file can be created in /proc"]);
 }
 
 #[test]
-fn an_output_that_is_a_folder() {
+fn an_output_that_is_a_directory_is_refused_before_the_command_runs() {
     refused_before_the_command_runs("folder");
 }
 
 #[test]
-fn an_output_below_a_file() {
+fn an_output_below_a_file_is_refused_before_the_command_runs() {
     refused_before_the_command_runs("file/x.pb.gz");
 }
 
 #[test]
-fn an_output_on_a_file_system_that_is_read_only() {
+fn an_output_on_a_read_only_file_system_is_refused_before_the_command_runs() {
     refused_before_the_command_runs("/proc/sys/kernel/x.pb.gz");
 }
 
 #[test]
-fn an_output_folder_without_permission() {
+fn an_output_directory_without_permission_is_refused() {
     if !system::needs_root() || !common::needs(&["setpriv"]) {
         return;
     }
@@ -74,7 +74,7 @@ fn an_output_folder_without_permission() {
 
 /// The disk is full when the profile is written: the old file stays whole, nothing else is left.
 #[test]
-fn a_full_disk() {
+fn a_full_disk_leaves_the_old_file_whole() {
     if !system::needs_root() {
         return;
     }
@@ -97,7 +97,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn a_full_device() {
+fn a_full_device_is_refused_and_not_replaced() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -o /dev/full").target("true", "").run();
     out.refused(1, &["/dev/full"]);
@@ -117,7 +117,7 @@ fn an_existing_file_is_replaced_and_keeps_its_mode() {
 }
 
 #[test]
-fn to_standard_output() {
+fn a_profile_on_standard_output_is_whole() {
     let dir = temp_dir();
     let known = Running::start(Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
@@ -128,7 +128,7 @@ fn to_standard_output() {
 }
 
 #[test]
-fn to_standard_output_with_a_command() {
+fn output_of_the_command_stays_out_of_a_profile_on_standard_output() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -o -").target("echo", "one two").run().ok();
     Pprof::decode(&out.stdout);
@@ -138,7 +138,7 @@ fn to_standard_output_with_a_command() {
 }
 
 #[test]
-fn the_next_step_is_one_that_works() {
+fn the_suggested_next_command_works() {
     let dir = temp_dir();
     let record = |file: &str, seconds: &str| {
         let prof = Prof::new(&dir, "record -F 999 -o").arg(file);
@@ -152,7 +152,7 @@ fn the_next_step_is_one_that_works() {
 }
 
 #[test]
-fn a_command_that_ends_at_once() {
+fn a_command_that_ends_at_once_gives_a_valid_profile() {
     let dir = temp_dir();
     for _ in 0..10 {
         Prof::new(&dir, "record").target("true", "").run().ok();
@@ -163,7 +163,7 @@ fn a_command_that_ends_at_once() {
 
 /// Nothing ran: the file is valid, and both prof's ends say what happened.
 #[test]
-fn an_empty_recording() {
+fn an_empty_recording_is_valid_and_reported() {
     let dir = temp_dir();
     let sleeper = Running::start(Command::new("sleep").arg("60"));
     let pid = sleeper.pid().to_string();
@@ -186,7 +186,7 @@ fn an_empty_recording() {
 }
 
 #[test]
-fn quiet_says_nothing() {
+fn quiet_prints_nothing() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -q -e cpu-clock").target("true", "").run().ok();
     assert_eq!(out.stderr, "");
@@ -219,7 +219,7 @@ impl Waiting {
 }
 
 #[test]
-fn a_recording_is_on_the_disk_before_its_names_are_looked_up() {
+fn a_recording_is_on_disk_before_it_is_symbolized() {
     if !needs(&["strip"]) {
         return;
     }
@@ -237,7 +237,7 @@ fn a_recording_is_on_the_disk_before_its_names_are_looked_up() {
 }
 
 #[test]
-fn an_interrupted_look_up_loses_nothing_that_goes_elsewhere() {
+fn an_interrupted_symbolization_loses_nothing_on_standard_output() {
     if !needs(&["strip"]) {
         return;
     }
@@ -249,7 +249,7 @@ fn an_interrupted_look_up_loses_nothing_that_goes_elsewhere() {
 
 /// A FIFO beside the binary, where its debug information may be: who opens it waits for ever.
 #[test]
-fn a_look_up_that_hangs_is_ended_by_the_first_interrupt() {
+fn a_hanging_symbolization_ends_with_the_first_interrupt() {
     if !needs(&["mkfifo"]) {
         return;
     }
@@ -273,7 +273,7 @@ fn a_look_up_that_hangs_is_ended_by_the_first_interrupt() {
 }
 
 #[test]
-fn words_that_cannot_be_written_cost_no_recording() {
+fn unwritable_messages_cost_no_recording() {
     let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
     for closed in [false, true] {
         let dir = temp_dir();
@@ -302,7 +302,7 @@ fn only_its_owner_may_read_a_recording() {
 
 /// `sudo prof record` and then `prof report`.
 #[test]
-fn with_sudo_a_recording_belongs_to_the_user_in_their_folder() {
+fn with_sudo_a_recording_belongs_to_the_user_in_their_directory() {
     if !system::needs_root() {
         return;
     }
@@ -323,7 +323,7 @@ fn with_sudo_a_recording_belongs_to_the_user_in_their_folder() {
 
 /// As the kernel has it with `fs.protected_symlinks`, whatever this machine's setting is.
 #[test]
-fn a_link_of_another_user_in_a_shared_folder_is_not_followed() {
+fn a_link_of_another_user_in_a_shared_directory_is_not_followed() {
     if !system::needs_root() {
         return;
     }

@@ -13,21 +13,21 @@ fn known() -> Running {
 }
 
 #[test]
-fn a_command_that_is_a_directory() {
+fn a_directory_as_command_exits_with_126() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record").target("/tmp", "").run();
     out.refused(126, &["'/tmp' is a directory"]);
 }
 
 #[test]
-fn cpus_that_no_machine_has() {
+fn a_cpu_number_beyond_all_machines_is_refused() {
     let dir = temp_dir();
     Prof::new(&dir, "record -C 0-99999999").run().refused(2, &["no CPU 99999999"]);
     Prof::new(&dir, "record -C some").run().refused(2, &["not a list of CPUs"]);
 }
 
 #[test]
-fn a_process_that_is_gone() {
+fn a_process_that_has_ended_is_refused_and_leaves_no_file() {
     let dir = temp_dir();
     let ended = Running::start(&mut Command::new("true"));
     let pid = ended.pid().to_string();
@@ -39,7 +39,7 @@ fn a_process_that_is_gone() {
 }
 
 #[test]
-fn nonsense_processes() {
+fn invalid_process_ids_are_refused() {
     let dir = temp_dir();
     for pid in ["0", "-1", "abc", "99999999999", "4194305", "1,,2", ""] {
         let out = Prof::new(&dir, "record").arg(format!("-p={pid}")).run();
@@ -50,14 +50,14 @@ fn nonsense_processes() {
 }
 
 #[test]
-fn no_target_at_all() {
+fn a_missing_target_is_refused_with_the_choices() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record").run();
     out.refused(2, &["-p", "-a", "COMMAND"]);
 }
 
 #[test]
-fn a_process_of_another_user() {
+fn a_process_of_another_user_is_refused_and_leaves_no_file() {
     if !can_drop_rights() {
         return;
     }
@@ -70,7 +70,7 @@ fn a_process_of_another_user() {
 }
 
 #[test]
-fn a_thread_of_another_process() {
+fn a_thread_of_another_process_is_refused() {
     let dir = temp_dir();
     let (a, b) = (known(), known());
     let (pid, tid) = (a.pid().to_string(), b.pid().to_string());
@@ -79,7 +79,7 @@ fn a_thread_of_another_process() {
 }
 
 #[test]
-fn a_thread_that_is_gone() {
+fn a_thread_that_has_ended_is_refused() {
     let dir = temp_dir();
     let ended = Running::start(&mut Command::new("true"));
     let tid = ended.pid().to_string();
@@ -88,7 +88,7 @@ fn a_thread_that_is_gone() {
 }
 
 #[test]
-fn an_empty_cgroup() {
+fn an_empty_cgroup_is_refused() {
     if !system::needs_root() {
         return;
     }
@@ -104,14 +104,14 @@ fn an_empty_cgroup() {
 }
 
 #[test]
-fn a_cgroup_that_does_not_exist() {
+fn a_missing_cgroup_is_refused() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -d 1s -G no/such/group").run();
     out.refused(2, &["no/such/group"]);
 }
 
 #[test]
-fn cpus_that_do_not_exist() {
+fn invalid_cpu_lists_are_refused() {
     let dir = temp_dir();
     for cpus in ["100000", "x", "3-1", "1-", ""] {
         let out = Prof::new(&dir, "record -d 1s").arg(format!("-C={cpus}")).run();
@@ -121,7 +121,7 @@ fn cpus_that_do_not_exist() {
 }
 
 #[test]
-fn an_unprivileged_user_records_own_processes() {
+fn an_unprivileged_user_records_their_own_processes() {
     if !can_drop_rights() {
         return;
     }
@@ -136,7 +136,7 @@ fn an_unprivileged_user_records_own_processes() {
 }
 
 #[test]
-fn the_whole_machine_is_not_for_everyone() {
+fn the_whole_machine_is_refused_without_rights() {
     if !can_drop_rights() {
         return;
     }
@@ -166,7 +166,7 @@ fn paranoid_level_1_allows_kernel_frames() {
 }
 
 #[test]
-fn kernel_code_alone_is_refused_with_the_setting_in_the_way() {
+fn kernel_code_alone_is_refused_with_the_setting_to_change() {
     if !can_drop_rights() {
         return;
     }
@@ -215,7 +215,7 @@ fn tracepoints_need_a_right_of_their_own() {
 
 /// Samples of everybody without a look into their processes: said once, with the command.
 #[test]
-fn the_whole_machine_without_the_right_to_look_into_processes() {
+fn unreadable_mappings_of_the_whole_machine_are_reported_once() {
     if !can_drop_rights() {
         return;
     }
@@ -234,7 +234,7 @@ fn the_whole_machine_without_the_right_to_look_into_processes() {
 
 /// Locked memory is not to be had: smaller rings, a word about it, and a good recording.
 #[test]
-fn the_limit_of_locked_memory() {
+fn a_low_memlock_limit_means_smaller_rings() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
@@ -252,7 +252,7 @@ fn the_limit_of_locked_memory() {
 
 /// Enough for the rings that a recording of whole CPUs begins with, not for those of busy CPUs.
 #[test]
-fn the_limit_of_locked_memory_is_met_later() {
+fn a_memlock_limit_met_later_keeps_the_smaller_rings() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
@@ -276,7 +276,7 @@ fn the_limit_of_locked_memory_is_met_later() {
 
 /// Not even for the smallest rings.
 #[test]
-fn no_locked_memory_at_all() {
+fn without_locked_memory_a_recording_is_refused_with_the_remedy() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
@@ -315,7 +315,7 @@ fn with_open_files(limits: &str) -> (tempfile::TempDir, common::Output) {
 
 /// The soft limit is raised, and that is said.
 #[test]
-fn too_few_file_descriptors() {
+fn a_soft_limit_of_open_files_is_raised() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
@@ -327,7 +327,7 @@ fn too_few_file_descriptors() {
 
 /// Where the hard limit is in the way of a user, it is a line with what is needed.
 #[test]
-fn a_hard_limit_of_file_descriptors() {
+fn a_hard_limit_of_open_files_is_refused_with_the_remedy() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }

@@ -31,7 +31,7 @@ fn tids(pid: i32) -> Vec<String> {
 }
 
 #[test]
-fn several_processes() {
+fn several_processes_are_recorded_together() {
     let dir = temp_dir();
     let (a, b, c) = (known(), known(), known());
     let list = format!("{},{}", a.pid(), b.pid());
@@ -45,7 +45,7 @@ fn several_processes() {
 }
 
 #[test]
-fn labels_say_process_and_thread() {
+fn labels_name_process_and_thread() {
     let dir = temp_dir();
     let threads = threads(3, 0, 20000);
     Prof::new(&dir, "record -F 999 -d 1s -p").arg(threads.pid().to_string()).run().ok();
@@ -80,7 +80,7 @@ fn the_main_binary_comes_first_with_its_build_id() {
 }
 
 #[test]
-fn a_parent_that_only_waits_gets_the_advice() {
+fn a_parent_that_only_waits_gets_advice_about_tree() {
     let dir = temp_dir();
     let (family, _) = family(2);
     let pid = family.pid().to_string();
@@ -88,7 +88,7 @@ fn a_parent_that_only_waits_gets_the_advice() {
 }
 
 #[test]
-fn a_tree_holds_the_children_that_were_there() {
+fn a_tree_includes_existing_children() {
     let dir = temp_dir();
     let (family, children) = family(3);
     let pid = family.pid().to_string();
@@ -120,7 +120,7 @@ fn no_inherit_leaves_children_out() {
 }
 
 #[test]
-fn one_thread() {
+fn one_thread_is_recorded_alone() {
     let dir = temp_dir();
     let threads = threads(4, 0, 20000);
     let tid = tids(threads.pid()).into_iter().max().unwrap();
@@ -132,7 +132,7 @@ fn one_thread() {
 /// 500 threads that live for a second each: whoever was there at the attach, and whoever came
 /// later, is in the recording, with the CPU time that the kernel says they used.
 #[test]
-fn five_hundred_threads_that_come_and_go() {
+fn the_cpu_time_of_500_short_lived_threads_is_recorded() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(500, 1000, 80);
@@ -154,7 +154,7 @@ fn five_hundred_threads_that_come_and_go() {
 }
 
 #[test]
-fn two_thousand_threads() {
+fn threads_of_a_process_with_2000_are_recorded() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(2000, 0, 15);
@@ -167,7 +167,7 @@ fn two_thousand_threads() {
 
 /// All threads are sampled: each that is busy for the whole window has its samples.
 #[test]
-fn no_thread_is_missed_at_the_attach() {
+fn no_thread_is_missed_when_attaching() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(100, 0, 1000);
@@ -178,7 +178,7 @@ fn no_thread_is_missed_at_the_attach() {
 }
 
 #[test]
-fn thousands_of_forks() {
+fn thousands_of_forks_are_recorded_without_loss() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let forker = target("forker", Build::C);
@@ -191,7 +191,7 @@ fn thousands_of_forks() {
 }
 
 #[test]
-fn a_deep_recursion_is_cut_and_said_so() {
+fn a_deep_recursion_is_truncated_and_counted() {
     let dir = temp_dir();
     let recurse = target("recurse", Build::C);
     Prof::new(&dir, "record -F 999 -g dwarf,8192").target(&recurse, "10000 1").run().ok();
@@ -233,7 +233,7 @@ fn a_shallow_recursion_is_whole() {
 }
 
 #[test]
-fn the_whole_machine() {
+fn the_whole_machine_is_recorded_without_idle_time() {
     if !system::needs_root() {
         return;
     }
@@ -259,7 +259,7 @@ fn the_whole_machine() {
 }
 
 #[test]
-fn some_cpus() {
+fn only_the_selected_cpus_are_recorded() {
     if !system::needs_root() {
         return;
     }
@@ -278,7 +278,7 @@ fn some_cpus() {
 }
 
 #[test]
-fn a_cgroup() {
+fn only_processes_of_the_cgroup_are_recorded() {
     if !system::needs_root() {
         return;
     }

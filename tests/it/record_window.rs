@@ -8,12 +8,12 @@ use crate::common;
 use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir};
 
 /// Gives prof the time to attach; what a test checks does not depend on how long it takes.
-fn a_moment() {
+fn wait_for_attach() {
     std::thread::sleep(Duration::from_millis(700));
 }
 
 #[test]
-fn a_command_that_exits_with_3() {
+fn the_exit_code_of_the_command_is_passed_on() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -F 999").target(target("exits", Build::C), "3 300").run();
     let out = out.exits(3).says(&["3"]);
@@ -23,7 +23,7 @@ fn a_command_that_exits_with_3() {
 }
 
 #[test]
-fn a_command_that_a_signal_ends() {
+fn the_signal_that_ends_the_command_is_reported() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record")
         .target("sh", "")
@@ -37,7 +37,7 @@ fn a_command_that_a_signal_ends() {
 }
 
 #[test]
-fn a_command_that_does_not_exist() {
+fn a_missing_command_exits_with_127() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record").target("no-such-command-anywhere", "").run();
     out.refused(127, &["no-such-command-anywhere"]);
@@ -47,7 +47,7 @@ fn a_command_that_does_not_exist() {
 }
 
 #[test]
-fn a_command_that_is_not_executable() {
+fn a_command_that_is_not_executable_exits_with_126() {
     let dir = temp_dir();
     std::fs::write(dir.path().join("data"), "no program").unwrap();
     Prof::new(&dir, "record").target("./data", "").run().refused(126, &["data"]);
@@ -80,7 +80,7 @@ fn standard_streams_of_the_command_are_untouched() {
 
 /// The command has the signal dispositions, the mask and the descriptors of a normal start.
 #[test]
-fn the_command_inherits_nothing_of_prof() {
+fn the_command_inherits_no_signals_or_descriptors_of_prof() {
     let dir = temp_dir();
     let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | wc -l";
     let state = |mut command: Command| {
@@ -118,7 +118,7 @@ fn ended_by(signal: i32) {
     let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
     let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start();
-    a_moment();
+    wait_for_attach();
     prof.signal(signal);
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -138,7 +138,7 @@ fn sigterm_ends_early_and_writes() {
 
 /// `timeout` signals prof and then its whole group: that is one wish for an end, not two.
 #[test]
-fn an_end_by_timeout_writes() {
+fn an_end_by_timeout_writes_the_profile() {
     let dir = temp_dir();
     for n in 0..5 {
         let file = format!("{n}.pb.gz");
@@ -156,7 +156,7 @@ fn an_end_by_timeout_writes() {
 
 /// Writing into a pipe that nobody reads blocks: there a second Ctrl-C has to be enough.
 #[test]
-fn a_second_ctrl_c_gives_up() {
+fn a_second_ctrl_c_ends_a_blocked_write() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = target("threads", Build::C);
@@ -177,7 +177,7 @@ fn a_second_ctrl_c_gives_up() {
     while threads_of(pid) < 2 && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    a_moment();
+    wait_for_attach();
     // SAFETY: the child is not reaped yet, so the pid is its own.
     let interrupt = || unsafe { libc::kill(pid, libc::SIGINT) };
     interrupt();
@@ -209,7 +209,7 @@ fn signals_are_passed_on_to_the_command() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -F 999").target(target("exits", Build::C), "0 60000");
     let (prof, _) = prof.start().wait_for("ready");
-    a_moment();
+    wait_for_attach();
     prof.signal(libc::SIGTERM);
     let out = prof.finish().exits(40);
     assert!(out.text().contains("signal 15"), "{}{}", out.text(), out.stderr);
@@ -221,7 +221,7 @@ fn sigusr1_is_passed_on_to_the_command() {
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record").target(target("exits", Build::C), "0 60000");
     let (prof, _) = prof.start().wait_for("ready");
-    a_moment();
+    wait_for_attach();
     prof.signal(libc::SIGUSR1);
     let out = prof.finish().exits(40);
     assert!(out.text().contains("signal 10"), "{}{}", out.text(), out.stderr);
@@ -241,7 +241,7 @@ fn the_end_of_the_last_target_ends_the_recording() {
 }
 
 #[test]
-fn the_window_is_as_long_as_asked() {
+fn the_window_has_the_requested_length() {
     let dir = temp_dir();
     let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
@@ -253,7 +253,7 @@ fn the_window_is_as_long_as_asked() {
 
 /// `exits` is busy for 2 s of CPU time, of which the first second of the clock is not seen.
 #[test]
-fn a_delay_leaves_out_the_beginning() {
+fn a_delay_leaves_out_the_start() {
     let dir = temp_dir();
     let exits = target("exits", Build::C);
     Prof::new(&dir, "record -e cpu-clock -F 999 -D 1000").target(exits, "0 2000").run().ok();
@@ -264,7 +264,7 @@ fn a_delay_leaves_out_the_beginning() {
 }
 
 #[test]
-fn a_command_that_ends_before_the_delay() {
+fn a_command_that_ends_before_the_delay_is_an_error() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -D 1h").target("true", "").run();
     out.refused(1, &["the command ended before"]);
@@ -283,7 +283,7 @@ fn no_progress_bar_where_stderr_is_no_terminal() {
 }
 
 #[test]
-fn a_progress_bar_on_a_terminal() {
+fn a_terminal_shows_a_progress_bar() {
     if !needs(&["script"]) {
         return;
     }

@@ -51,7 +51,7 @@ fn command_without_input(mut command: Command) -> Command {
 }
 
 #[test]
-fn the_known_answers_to_the_last_digit() {
+fn the_known_values_are_exact() {
     let dir = temp_dir();
     views::known(&dir);
     let expected = [
@@ -73,7 +73,7 @@ fn the_known_answers_to_the_last_digit() {
 }
 
 #[test]
-fn go_agrees_on_our_file() {
+fn go_tool_pprof_agrees_on_our_file() {
     if !needs(&["go"]) {
         return;
     }
@@ -85,7 +85,7 @@ fn go_agrees_on_our_file() {
 }
 
 #[test]
-fn go_agrees_on_its_files() {
+fn go_tool_pprof_agrees_on_its_own_files() {
     if !needs(&["go"]) {
         return;
     }
@@ -131,7 +131,7 @@ fn the_default_file_and_standard_input_are_read() {
 }
 
 #[test]
-fn call_trees_both_ways() {
+fn call_trees_start_at_callers_or_at_callees() {
     let dir = temp_dir();
     views::known(&dir);
     let tree = Prof::new(&dir, "report -g known.pb.gz").run().ok().text();
@@ -176,7 +176,7 @@ fn an_empty_profile_is_no_failure() {
 }
 
 #[test]
-fn bad_input_gets_one_line() {
+fn bad_input_is_refused_in_one_line() {
     let dir = temp_dir();
     views::known(&dir);
     let refused = |args: &str, code, words: &[&str]| {

@@ -45,7 +45,7 @@ fn a_perf_map_names_code_whenever_it_is_written() {
 }
 
 #[test]
-fn python_s_map_is_python() {
+fn python_perf_maps_give_python_names() {
     let dir = temp_dir();
     let (p, _) = record(dir.path(), "python", 500);
     assert!(p.self_share("py::hot:/app/hot.py") > 90.0);
@@ -57,7 +57,7 @@ fn python_s_map_is_python() {
 /// Each of the two has its own time, though they lie at the same addresses; the moments about
 /// the change are no one's rather than the wrong one's.
 #[test]
-fn addresses_that_are_used_again_are_told_apart_by_time() {
+fn reused_addresses_are_distinguished_by_time() {
     let dir = temp_dir();
     let (p, said) = record(dir.path(), "reuse-map", 1000);
     let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
@@ -97,7 +97,7 @@ fn code_that_moves_keeps_its_name() {
 }
 
 #[test]
-fn files_that_are_cut_or_garbage_are_told_and_harmless() {
+fn truncated_and_garbage_files_are_reported_and_harmless() {
     let dir = temp_dir();
     let (p, _) = record(dir.path(), "cut", 400);
     assert!(p.self_share("jitted") > 90.0);
@@ -117,7 +117,7 @@ fn files_that_are_cut_or_garbage_are_told_and_harmless() {
 
 /// Good lines name code whatever else stands in the map, and what does is counted.
 #[test]
-fn lines_that_are_none_are_counted_and_harmless() {
+fn invalid_lines_are_counted_and_harmless() {
     let dir = temp_dir();
     let (p, said) = record(dir.path(), "littered", 400);
     assert!(p.self_share("jitted") > 90.0, "{} %\n{said}", p.self_share("jitted"));
@@ -129,7 +129,7 @@ fn lines_that_are_none_are_counted_and_harmless() {
 }
 
 #[test]
-fn of_two_lines_for_one_place_the_later_counts() {
+fn the_later_of_two_lines_for_one_address_counts() {
     let dir = temp_dir();
     let (p, said) = record(dir.path(), "remade", 1000);
     // Of the samples about the time when the file was written nobody knows.
@@ -138,7 +138,7 @@ fn of_two_lines_for_one_place_the_later_counts() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_taken_for_a_map() {
+fn only_a_regular_file_is_read_as_a_perf_map() {
     let dir = temp_dir();
     let (p, said) = record(dir.path(), "pipe", 400);
     assert_eq!(p.total_share("jitted"), 0.0);
@@ -151,7 +151,7 @@ fn what_is_no_regular_file_is_not_taken_for_a_map() {
 /// Names that are asked for later come from the files that are still there, and nothing that is
 /// ambiguous then.
 #[test]
-fn a_jitdump_names_a_recording_later() {
+fn a_jitdump_names_a_recording_afterwards() {
     let dir = temp_dir();
     let program = target("jit", Build::CFramePointers);
     Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "lines 300").run().ok();
@@ -168,7 +168,7 @@ fn a_jitdump_names_a_recording_later() {
 /// A perf map is taken later as long as it cannot be another process's: it has not changed, or
 /// only its own process has written to it.
 #[test]
-fn a_perf_map_that_was_changed_later_is_its_own_process_s_or_nobody_s() {
+fn a_perf_map_changed_after_its_process_ended_is_not_used() {
     let dir = temp_dir();
     let program = target("jit", Build::CFramePointers);
     let file = dir.path().join("profile.pb.gz");
@@ -216,7 +216,7 @@ fn files_in_a_container_are_found() {
 
 /// A map that another user or an earlier process has left does not name anything.
 #[test]
-fn a_map_of_an_earlier_process_is_not_taken() {
+fn a_perf_map_of_an_earlier_process_is_not_used() {
     if !needs(&["touch"]) {
         return;
     }
@@ -237,7 +237,7 @@ fn a_map_of_an_earlier_process_is_not_taken() {
 }
 
 #[test]
-fn node_with_a_jitdump() {
+fn node_with_a_jitdump_has_names() {
     if !needs(&["node"]) {
         return;
     }
@@ -260,7 +260,7 @@ fn node_with_a_jitdump() {
 
 /// Java writes its map when it ends.
 #[test]
-fn java_with_a_perf_map() {
+fn java_with_a_perf_map_has_names() {
     if !needs(&["java", "javac"]) {
         return;
     }
@@ -280,7 +280,7 @@ fn java_with_a_perf_map() {
 
 /// LLVM's interpreter compiles, and has the agent built in (in Debian).
 #[test]
-fn llvm_with_a_jitdump() {
+fn llvm_with_a_jitdump_has_names() {
     if !needs(&["lli"]) {
         return;
     }

@@ -5,7 +5,7 @@ use crate::common::{MachineLock, Prof, read, temp_dir};
 
 /// A clock cannot tick as often as that; each sample weighs what the kernel made of it.
 #[test]
-fn a_period_shorter_than_the_kernels_shortest() {
+fn a_period_below_the_minimum_of_the_kernel_is_raised() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -e cpu-clock -c 1 -g none");

@@ -54,7 +54,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn requests_are_counted_by_who_issued_them() {
+fn block_requests_are_counted_by_their_issuer() {
     let dir = temp_dir();
     let Some(disk) = Loop::new(dir.path()) else { return };
     let program = target("calls", Build::C);
@@ -79,7 +79,7 @@ fn requests_are_counted_by_who_issued_them() {
 
 /// Of a process that runs already, from then on.
 #[test]
-fn a_running_process_s_requests_are_counted() {
+fn block_requests_of_a_running_process_are_counted() {
     let dir = temp_dir();
     let Some(disk) = Loop::new(dir.path()) else { return };
     let program = target("calls", Build::C);
@@ -100,7 +100,7 @@ fn a_running_process_s_requests_are_counted() {
 
 /// Requests complete wherever the device's interrupt comes; beside CPU time, of the whole machine.
 #[test]
-fn the_whole_machine_s_requests_are_told_by_process() {
+fn block_requests_of_the_whole_machine_are_attributed_to_processes() {
     let dir = temp_dir();
     let Some(disk) = Loop::new(dir.path()) else { return };
     let mut prof = Prof::new(&dir, "record -a -T io,cpu -d 4s");
@@ -151,7 +151,7 @@ fn system_calls_are_counted_by_name_and_stack() {
 
 /// So many calls are not told one by one, but counted.
 #[test]
-fn of_many_calls_some_stand_for_all() {
+fn frequent_system_calls_are_sampled_and_extrapolated() {
     if !needs_tracefs() {
         return;
     }

@@ -81,7 +81,7 @@ fn state(path: &Path) -> (u64, Vec<u8>) {
 }
 
 #[test]
-fn kept_names_are_those_of_the_first_time() {
+fn cached_names_equal_the_first_ones() {
     let lab = Lab::new();
     for options in ["", "--no-inlines", "--no-demangle"] {
         let (half, all) = (lab.cold("half.pb.gz", options), lab.cold("all.pb.gz", options));
@@ -102,7 +102,7 @@ fn kept_names_are_those_of_the_first_time() {
 }
 
 #[test]
-fn kept_names_are_used() {
+fn cached_names_are_used() {
     let lab = Lab::new();
     lab.symbolize("all.pb.gz", "");
     // What the file says now cannot come from anywhere else.
@@ -144,7 +144,7 @@ fn without_a_cache_no_file_is_left() {
 }
 
 #[test]
-fn a_damaged_file_changes_nothing_and_is_written_anew() {
+fn a_damaged_cache_file_changes_nothing_and_is_replaced() {
     let lab = Lab::new();
     let (cold, first) = lab.symbolize("all.pb.gz", "");
     assert!(!first.stderr.contains("damaged"));
@@ -164,7 +164,7 @@ fn a_damaged_file_changes_nothing_and_is_written_anew() {
 }
 
 #[test]
-fn another_build_has_answers_of_its_own() {
+fn another_build_has_a_cache_file_of_its_own() {
     let lab = Lab::new();
     lab.symbolize("all.pb.gz", "");
     fs::remove_file(&lab.program).unwrap();
@@ -180,7 +180,7 @@ fn another_build_has_answers_of_its_own() {
 }
 
 #[test]
-fn better_sources_give_new_answers() {
+fn new_debug_files_replace_cached_names() {
     if !needs(&["objcopy", "strip"]) {
         return;
     }
@@ -257,7 +257,7 @@ fn the_cache_stays_within_its_size() {
 }
 
 #[test]
-fn several_at_once_do_not_disturb_each_other() {
+fn processes_sharing_the_cache_do_not_disturb_each_other() {
     let lab = Lab::new();
     let names = ["half.pb.gz", "all.pb.gz"];
     let cold = names.map(|input| lab.cold(input, ""));

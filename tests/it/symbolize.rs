@@ -117,7 +117,7 @@ fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
 }
 
 #[test]
-fn bad_input_is_one_line() {
+fn bad_input_is_refused_in_one_line() {
     let dir = temp_dir();
     Prof::new(&dir, "symbolize none.pb.gz").run().refused(1, &["none.pb.gz"]);
     let file = dir.path().join("profile.pb.gz");
@@ -132,7 +132,7 @@ fn bad_input_is_one_line() {
 /// The recording is over and waits for a debuginfod server that never answers: an interrupt ends
 /// the waiting, not prof.
 #[test]
-fn an_interrupt_ends_the_waiting_and_the_recording_is_kept() {
+fn an_interrupt_ends_the_wait_for_debuginfod_and_keeps_the_recording() {
     let dir = temp_dir();
     let program = dir.path().join("program");
     common::copy_program(known(), &program);

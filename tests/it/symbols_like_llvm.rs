@@ -47,21 +47,21 @@ fn check_in_parts(program: &Path) {
 }
 
 #[test]
-fn containers_built_by_gcc() {
+fn containers_built_by_gcc_match_llvm() {
     if needs(&["g++", "llvm-symbolizer"]) {
         check_in_parts(&program("containers", "g++", "-g"));
     }
 }
 
 #[test]
-fn regular_expressions_with_compressed_dwarf_4() {
+fn regular_expressions_with_compressed_dwarf_4_match_llvm() {
     if needs(&["g++", "llvm-symbolizer"]) {
         check_in_parts(&program("expressions", "g++", "-gdwarf-4 -gz"));
     }
 }
 
 #[test]
-fn coroutines_with_a_section_for_each_function() {
+fn coroutines_with_a_section_for_each_function_match_llvm() {
     if needs(&["g++", "llvm-symbolizer"]) {
         let flags = "-g -ffunction-sections -Wl,--gc-sections";
         check_in_parts(&program("coroutines", "g++", flags));
@@ -69,14 +69,14 @@ fn coroutines_with_a_section_for_each_function() {
 }
 
 #[test]
-fn templates_optimized_by_the_linker() {
+fn templates_optimized_by_the_linker_match_llvm() {
     if needs(&["g++", "llvm-symbolizer"]) {
         check_in_parts(&program("templates", "g++", "-g -flto"));
     }
 }
 
 #[test]
-fn threads_with_split_debug_information() {
+fn threads_with_split_debug_information_match_llvm() {
     if needs(&["g++", "llvm-symbolizer"]) {
         let program = program("threads", "g++", "-g -gsplit-dwarf");
         assert!(Symbols::of(&program).in_parts() > 0);
@@ -88,7 +88,7 @@ fn threads_with_split_debug_information() {
 }
 
 #[test]
-fn a_debug_file_apart_from_the_program() {
+fn a_separate_debug_file_matches_llvm() {
     if !needs(&["g++", "llvm-symbolizer", "objcopy"]) {
         return;
     }
@@ -110,7 +110,7 @@ fn a_debug_file_apart_from_the_program() {
 }
 
 #[test]
-fn programs_built_by_clang() {
+fn programs_built_by_clang_match_llvm() {
     if needs(&["clang++", "llvm-symbolizer"]) {
         check(&program("threads", "clang++", "-g"), |_| false);
         check(&program("expressions", "clang++", "-gdwarf-4 -ffunction-sections"), |_| false);

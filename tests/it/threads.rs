@@ -41,7 +41,7 @@ fn in_order(text: &str, words: &[&str]) {
 }
 
 #[test]
-fn threads_that_do_the_same_stand_together() {
+fn threads_with_equal_stacks_are_grouped() {
     let dir = temp_dir();
     let running = program(5);
     let pid = running.pid();
@@ -71,7 +71,7 @@ fn threads_that_do_the_same_stand_together() {
 }
 
 #[test]
-fn what_they_wait_for_in_the_kernel_is_told() {
+fn kernel_frames_show_what_threads_wait_for() {
     if !needs_root() {
         return;
     }
@@ -89,7 +89,7 @@ fn what_they_wait_for_in_the_kernel_is_told() {
 }
 
 #[test]
-fn one_by_one_and_some_alone() {
+fn threads_are_shown_one_by_one_or_selected() {
     let dir = temp_dir();
     let running = program(3);
     let pid = running.pid();
@@ -104,7 +104,7 @@ fn one_by_one_and_some_alone() {
 }
 
 #[test]
-fn as_a_profile() {
+fn a_snapshot_is_written_as_a_profile() {
     let dir = temp_dir();
     let running = program(7);
     Prof::new(&dir, &format!("threads -o t.pb.gz -p {}", running.pid())).run().ok();
@@ -127,7 +127,7 @@ fn as_a_profile() {
 }
 
 #[test]
-fn the_whole_machine() {
+fn the_whole_machine_includes_kernel_threads() {
     if !needs_root() {
         return;
     }
@@ -146,7 +146,7 @@ fn the_whole_machine() {
 
 /// Stopped ones are told, and stay so.
 #[test]
-fn a_process_that_is_stopped() {
+fn a_stopped_process_is_shown_and_stays_stopped() {
     let dir = temp_dir();
     let running = program(1);
     let pid = running.pid();
@@ -161,7 +161,7 @@ fn a_process_that_is_stopped() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_one_line() {
+fn unreadable_processes_are_refused_in_one_line() {
     let dir = temp_dir();
     let refused = |args: &str, code: i32, words: &[&str]| {
         Prof::new(&dir, args).run().refused(code, words);
@@ -197,7 +197,7 @@ fn what_cannot_be_looked_at_is_one_line() {
 
 /// A thread's stack is where it was started.
 #[test]
-fn threads_that_come_to_stay_are_told_by_who_started_them() {
+fn lasting_threads_are_attributed_to_their_creator() {
     if !needs_root() {
         return;
     }
@@ -230,7 +230,7 @@ fn threads_that_come_to_stay_are_told_by_who_started_them() {
 
 /// One look, at once, as `prof threads` does it; with what runs meanwhile, in one file.
 #[test]
-fn threads_are_recorded_alone_and_with_others() {
+fn snapshots_are_recorded_alone_and_with_cpu_time() {
     let dir = temp_dir();
     let running = program(5);
     let pid = running.pid();

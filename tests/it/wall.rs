@@ -69,7 +69,7 @@ fn record(dir: &Path, args: &str) -> (Pprof, Said) {
 }
 
 #[test]
-fn each_thread_s_time_is_told_by_function_and_state() {
+fn wall_time_is_attributed_by_thread_function_and_state() {
     let dir = temp_dir();
     let (p, said) = record(dir.path(), "record -T cpu,wall -F 499");
     assert_eq!(said.len(), 6, "{said:?}");
@@ -101,7 +101,7 @@ fn each_thread_s_time_is_told_by_function_and_state() {
 
 /// Where some CPUs are named, the kernel's records of switches tell it, not programs in the kernel.
 #[test]
-fn records_of_switches_tell_the_same() {
+fn switch_records_give_the_same_wall_time() {
     let cpus = std::thread::available_parallelism().unwrap().get() - 1;
     let dir = temp_dir();
     let (p, said) = record(dir.path(), &format!("record -T wall -F 499 -C 0-{cpus}"));
@@ -111,7 +111,7 @@ fn records_of_switches_tell_the_same() {
 /// Of waits that are too many, some are sampled, and stand for all: for those of each function, and
 /// each thread's states add up all the same.
 #[test]
-fn of_many_waits_some_stand_for_all() {
+fn frequent_waits_are_sampled_and_extrapolated() {
     if !needs_root() {
         return;
     }
@@ -137,7 +137,7 @@ fn of_many_waits_some_stand_for_all() {
 
 /// The thread has its process's number from then on, and nothing is left of the one that it had.
 #[test]
-fn a_thread_that_replaces_the_program_goes_on() {
+fn a_thread_that_execs_keeps_its_time() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("replaces", Build::C);
@@ -157,7 +157,7 @@ fn a_thread_that_replaces_the_program_goes_on() {
 }
 
 #[test]
-fn waits_alone_and_short_ones_in_sum() {
+fn off_cpu_alone_sums_up_short_waits() {
     let dir = temp_dir();
     let (p, _) = record(dir.path(), "record --off-cpu --min-block 10ms");
     assert_eq!(seconds(&p, |s| label(s, "state") == "running"), 0.0);
@@ -171,7 +171,7 @@ fn waits_alone_and_short_ones_in_sum() {
 
 /// Two threads that share one CPU and wake each other: what is woken waits for the other to sleep.
 #[test]
-fn after_a_wake_up_a_thread_waits_for_a_cpu() {
+fn a_woken_thread_is_runnable_until_it_gets_a_cpu() {
     if !needs_root() {
         return;
     }
@@ -192,7 +192,7 @@ fn after_a_wake_up_a_thread_waits_for_a_cpu() {
 
 /// Whoever may sample the kernel, but not use tracepoints.
 #[test]
-fn without_root_the_software_event_tells_it() {
+fn without_root_context_switch_events_give_wall_time() {
     if !needs_root() || !needs(&["setpriv"]) {
         return;
     }
@@ -222,7 +222,7 @@ fn without_root_the_software_event_tells_it() {
 
 /// A thread that sleeps from before the beginning to the end of the recording has its stack.
 #[test]
-fn who_sleeps_all_the_time_is_told() {
+fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut command = Command::new(target("waits", Build::C));
@@ -247,7 +247,7 @@ fn who_sleeps_all_the_time_is_told() {
 
 /// Processes come and go: none has more time than there was, nor had the CPUs.
 #[test]
-fn nobody_has_more_time_than_there_was() {
+fn no_thread_has_more_time_than_the_recording() {
     if !needs_root() {
         return;
     }
@@ -275,7 +275,7 @@ fn nobody_has_more_time_than_there_was() {
 
 /// Beside each other, all are what they are alone: a nap is no CPU time, a page fault no nap.
 #[test]
-fn types_and_events_are_recorded_together() {
+fn wall_time_cpu_time_and_events_are_recorded_together() {
     let dir = temp_dir();
     let program = target("faults", Build::C);
     let args = "record -T cpu,wall -F 999 -e page-faults";
@@ -295,7 +295,7 @@ fn types_and_events_are_recorded_together() {
 
 /// Who may not sample the kernel cannot know where threads stop, but what they run.
 #[test]
-fn what_is_not_permitted_leaves_the_other_types() {
+fn without_rights_wall_time_is_left_out_and_cpu_time_recorded() {
     if !can_drop_rights() {
         return;
     }
@@ -311,7 +311,7 @@ fn what_is_not_permitted_leaves_the_other_types() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_one_line() {
+fn min_block_needs_wall_time() {
     let dir = temp_dir();
     let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
     refused("record --min-block 1us -a", &["--min-block"]);

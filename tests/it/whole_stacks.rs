@@ -70,13 +70,13 @@ fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 const CPP: &[&str] = &["-O2", "-fomit-frame-pointer", "-pthread"];
 
 #[test]
-fn cpp_with_inlined_functions() {
+fn cpp_stacks_with_inlined_functions_are_whole() {
     row("C++ inlined", 99.9, &target("stacks", Build::Cpp), &["inlined", "1.2"]);
 }
 
 /// A thousand frames, in each of which samples are taken.
 #[test]
-fn cpp_deep_recursion() {
+fn cpp_stacks_of_deep_recursion_are_whole() {
     let p = row("C++ 1,000 deep", 99.9, &target("stacks", Build::Cpp), &["deep", "1.2"]);
     let deepest = p.samples.iter().map(|s| s.locations.len()).max().unwrap();
     assert!(deepest > 1000, "{deepest} frames");
@@ -85,7 +85,7 @@ fn cpp_deep_recursion() {
 /// More stack than the kernel copies: how much, depends on the rate. A copy is cut where prof cannot
 /// keep up.
 #[test]
-fn stacks_of_more_than_64_kib() {
+fn stacks_of_more_than_64_kib_are_mostly_whole() {
     const OFTEN_ENOUGH: f64 = 75.0;
     if !common::system::has_deep_stacks() {
         return;
@@ -107,7 +107,7 @@ fn stacks_of_more_than_64_kib() {
 
 /// There is a limit to what is copied, and to what is shown.
 #[test]
-fn stacks_that_are_cut_say_why() {
+fn truncated_stacks_have_a_reason_and_advice() {
     let dir = temp_dir();
     let by_dwarf = target("large_frames", Build::C);
     let by_pointers = target("large_frames", Build::CFramePointers);
@@ -130,23 +130,23 @@ fn stacks_that_are_cut_say_why() {
 }
 
 #[test]
-fn cpp_exceptions() {
+fn cpp_stacks_in_exceptions_are_whole() {
     row("C++ exceptions", 99.9, &target("stacks", Build::Cpp), &["exceptions", "1.2"]);
 }
 
 #[test]
-fn cpp_copies_in_assembly() {
+fn cpp_stacks_in_assembly_copies_are_whole() {
     row("C++ memcpy and kin", 99.9, &target("stacks", Build::Cpp), &["copies", "1.2"]);
 }
 
 /// Frames that are aligned more than the stack is: their unwind information reads memory.
 #[test]
-fn cpp_aligned_frames() {
+fn cpp_stacks_with_aligned_frames_are_whole() {
     row("C++ aligned frames", 99.9, &target("stacks", Build::Cpp), &["aligned", "1.2"]);
 }
 
 #[test]
-fn cpp_plugins() {
+fn cpp_stacks_in_plugins_are_whole() {
     let flags = ["-O2", "-fomit-frame-pointer", "-shared", "-fPIC"];
     let plugin = built("plugin.so", "plugin.cpp", &flags);
     let plugin = plugin.display().to_string();
@@ -156,7 +156,7 @@ fn cpp_plugins() {
 }
 
 #[test]
-fn cpp_static() {
+fn static_cpp_stacks_are_whole() {
     let flags = [CPP, &["-static", "-DWITHOUT_PLUGINS"]].concat();
     let program = built("stacks-static", "stacks.cpp", &flags);
     row("C++ static", 99.9, &program, &["inlined", "1.2"]);
@@ -164,7 +164,7 @@ fn cpp_static() {
 }
 
 #[test]
-fn cpp_static_pie() {
+fn static_pie_cpp_stacks_are_whole() {
     let flags = [CPP, &["-static-pie", "-DWITHOUT_PLUGINS"]].concat();
     let program = built("stacks-static-pie", "stacks.cpp", &flags);
     row("C++ static-pie", 99.9, &program, &["aligned", "1.2"]);
@@ -172,7 +172,7 @@ fn cpp_static_pie() {
 
 /// OpenSSL's assembly describes its frames in every way that there is.
 #[test]
-fn openssl_in_assembly() {
+fn openssl_stacks_in_assembly_are_whole() {
     if !needs(&["openssl"]) {
         return;
     }
@@ -185,12 +185,12 @@ fn openssl_in_assembly() {
 }
 
 #[test]
-fn rust_release() {
+fn rust_release_stacks_are_whole() {
     row("Rust release", 99.9, &target("stacks", Build::Rust), &["1.2"]);
 }
 
 #[test]
-fn python_and_its_extensions() {
+fn python_stacks_with_extensions_are_whole() {
     // Debian's, whatever else comes first in PATH.
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {
@@ -201,7 +201,7 @@ fn python_and_its_extensions() {
 }
 
 #[test]
-fn node_with_a_perf_map() {
+fn node_stacks_with_a_perf_map_are_whole() {
     if !needs(&["node"]) {
         return;
     }
@@ -213,7 +213,7 @@ fn node_with_a_perf_map() {
 }
 
 #[test]
-fn go_with_goroutines_and_c() {
+fn go_stacks_with_cgo_are_whole() {
     if !needs(&["go", "gcc"]) {
         return;
     }
@@ -225,7 +225,7 @@ fn go_with_goroutines_and_c() {
 /// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
 /// what lies above there was left by somebody else.
 #[test]
-fn go_on_its_own_stacks() {
+fn go_scheduler_stacks_have_no_stale_callers() {
     if !needs(&["go"]) {
         return;
     }
@@ -254,7 +254,7 @@ fn go_on_its_own_stacks() {
 }
 
 #[test]
-fn signal_handlers_and_vfork() {
+fn stacks_in_signal_handlers_and_vfork_children_are_whole() {
     let program = target("switches", Build::C);
     let p = row("signal handlers", 99.9, &program, &["signals", "1"]);
     // The handler's stack goes on with what was interrupted.
@@ -284,7 +284,7 @@ fn signal_handlers_and_vfork() {
 
 /// The stack of a coroutine begins somewhere, and that is all that can be said.
 #[test]
-fn the_stacks_of_coroutines_are_marked_and_nothing_is_invented() {
+fn coroutine_stacks_are_marked_and_no_caller_is_invented() {
     const MARK: &str = "[truncated: no caller on this stack]";
     let program = target("switches", Build::C);
     for (mode, first) in [("ucontext", "__start_context"), ("coroutine", "bare_coroutine")] {

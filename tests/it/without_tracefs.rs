@@ -37,7 +37,7 @@ const KILLED: i32 = 128 + 9;
 const HINT: &str = "tracefs is not mounted; try: mount -t tracefs nodev /sys/kernel/tracing";
 
 #[test]
-fn what_needs_it_is_refused_in_one_line() {
+fn types_that_need_tracefs_are_refused_in_one_line() {
     for args in [
         "-T lock --holders",
         "-T io",
@@ -54,7 +54,7 @@ fn what_needs_it_is_refused_in_one_line() {
 }
 
 #[test]
-fn the_other_types_go_on() {
+fn types_that_need_tracefs_are_left_out_and_the_others_recorded() {
     let types = "-F 499 -T cpu,lock,io,syscalls,alloc,threads --heap-interval 1K -e page-faults";
     let Some((out, profile)) = record(&format!("{types} --holders")) else { return };
     let programs = has_kernel_programs();
@@ -80,7 +80,7 @@ fn the_other_types_go_on() {
 
 /// Events that were named are left out like types.
 #[test]
-fn the_other_events_go_on() {
+fn events_that_need_tracefs_are_left_out_and_the_others_recorded() {
     let events = "-F 499 -e sched:sched_switch,cpu-clock,probe:works_before,page-faults";
     let Some((out, profile)) = record(events) else { return };
     let left_out = ["'sched:sched_switch' is left out", "'probe:works_before' is left out"];
@@ -94,7 +94,7 @@ fn the_other_events_go_on() {
 
 /// Programs in the kernel find tracepoints without it.
 #[test]
-fn what_programs_in_the_kernel_tell_is_recorded() {
+fn kernel_programs_record_waits_and_calls_without_tracefs() {
     if !needs_root() || !has_kernel_programs() {
         return skip("no programs in the kernel");
     }
@@ -109,7 +109,7 @@ fn what_programs_in_the_kernel_tell_is_recorded() {
 
 /// What tells of switches has a substitute, and single threads can be probed without.
 #[test]
-fn what_does_not_need_it_is_recorded() {
+fn types_that_do_not_need_tracefs_are_recorded() {
     for (args, kind) in [
         ("-T wall", "wall"),
         ("-T cpu,wall -F 499", "cpu"),
