@@ -194,7 +194,7 @@ fn prof_exits_with_the_code_of_the_command() {
     let out = Prof::new(&dir, "flame -F 999").target("sh", "-c").arg(script).run().exits(4);
     assert!(out.text().contains("<svg"), "{}", out.stderr);
     // What failed is the recording, not the command.
-    Prof::new(&dir, "record -o no/folder").target("sh", "-c").arg("exit 3").run().exits(1);
+    Prof::new(&dir, "record -o no/directory").target("sh", "-c").arg("exit 3").run().exits(1);
 }
 
 #[test]

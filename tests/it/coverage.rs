@@ -1,4 +1,4 @@
-//! `prof report --coverage`, and names from folders of the user's.
+//! `prof report --coverage`, and names from directories that the user names.
 
 use std::fs;
 use std::path::Path;

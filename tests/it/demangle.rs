@@ -125,7 +125,7 @@ fn a_name_that_expands_too_much_stays_mangled_and_is_counted() {
     // Each template argument has the one before it twice.
     let tail: String = "3456789ABC".chars().map(|n| format!("S2_IS{n}_S{n}_E")).collect();
     let doubled = format!("_Z1fI1AIiiE1BIS1_S1_E{tail}Evv");
-    // Open, and so many ways to go on after each step back.
+    // Open, with many ways to go on after each step back.
     let open = format!("_ZNSt6vectorIi{}", "SaIjSt6vectorIi".repeat(14));
     let program = dir.path().join("program");
     let mut objcopy = Command::new("objcopy");

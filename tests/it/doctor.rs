@@ -45,7 +45,7 @@ fn an_unprivileged_user_sees_what_unlocks_the_rest() {
         return;
     }
     let dir = temp_dir();
-    // The build folder may be closed to others.
+    // The build directory may be closed to others.
     let prof = dir.path().join("prof");
     common::copy_program(env!("CARGO_BIN_EXE_prof"), &prof);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);

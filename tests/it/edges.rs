@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common;
 use crate::common::{Build, Pprof, Prof, edges, needs, read, target, temp_dir, whole};
 
-/// Records a program; its edges have to be right, and so many percent of its stacks whole.
+/// Records a program; its edges have to be right, and at least that percentage of its stacks whole.
 #[track_caller]
 fn row(name: &str, at_least: f64, program: &Path, args: &str) -> (Pprof, edges::Edges) {
     let dir = temp_dir();
@@ -45,7 +45,7 @@ fn callers_are_right_with_unwind_information() {
 }
 
 /// While libgcc returns to a handler, its frame leads to that one's caller: no stack says so.
-/// (Handlers that gcc puts into cold parts are called by nobody, and rightly have a caller.)
+/// (Handlers that gcc puts into cold parts have no caller in the code, and rightly have a caller.)
 #[test]
 fn callers_are_right_while_exceptions_are_thrown() {
     const MARK: &str = "[truncated: exception being delivered]";
@@ -141,7 +141,7 @@ fn callers_are_right_with_musl() {
     assert_ends("musl, dynamic", 97.0, &p);
 }
 
-/// Where the names of entries are stripped: so many percent of the stacks are not marked as
+/// Where the names of entries are stripped: at least that percentage of the stacks is not marked as
 /// truncated.
 #[track_caller]
 fn assert_ends(name: &str, at_least: f64, p: &Pprof) {

@@ -1,4 +1,4 @@
-//! Groups of events: counted together, told by the stack of the one that is sampled.
+//! Groups of events: counted together, attributed to the stack of the one that is sampled.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn counts_belong_to_the_stack_that_is_sampled() {
     assert!((3 * PAGES..3 * PAGES + 3000).contains(&faults), "{faults}");
     let (touches, spins) =
         (through(&p, "page-faults", "touches"), through(&p, "page-faults", "spins"));
-    // The first sample of the second function tells of the last faults of the first.
+    // The first sample of the second function has the last faults of the first.
     assert!(touches > 0.93 * faults as f64, "{touches} of {faults}");
     assert!(spins < 0.05 * faults as f64, "{spins} of {faults}");
     let cpu = through(&p, "cpu", "spins") / 1e9;

@@ -1,5 +1,5 @@
 //! Targets that are hard to record, with each profile type: those that exec, fork, die, are stopped
-//! or confined. What can be seen of them is seen, and they go on as if nobody had looked.
+//! or confined. What can be seen of them is seen, and they go on undisturbed.
 
 use std::process::Command;
 
@@ -35,7 +35,7 @@ fn each_type(mode: &str, check: impl Fn(&str, &Pprof, &str)) {
 #[track_caller]
 fn sees(types: &str, p: &Pprof, function: &str) {
     let seen = p.samples.iter().any(|s| p.frames(s).contains(&function));
-    assert!(seen, "-T {types}: nobody was in {function}");
+    assert!(seen, "-T {types}: no sample is in {function}");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_command_confined_by_seccomp_is_recorded_unharmed() {
     });
 }
 
-/// Its locks are told as those of any other, and nothing is put into it while it runs.
+/// Its locks are recorded as those of any other, and nothing is put into it while it runs.
 #[test]
 fn a_confined_process_has_its_locks_recorded_but_not_its_heap() {
     if !needs_tracefs() {
@@ -99,7 +99,7 @@ fn a_confined_process_has_its_locks_recorded_but_not_its_heap() {
     assert!(status.contains("State:\tS"), "{status}");
 }
 
-/// It stays stopped while it is recorded, and goes on when it is told to.
+/// It stays stopped while it is recorded, and goes on with SIGCONT.
 #[test]
 fn a_stopped_process_stays_stopped_while_it_is_recorded() {
     if !needs_root() {
@@ -175,7 +175,7 @@ fn locks_of_a_setuid_program_are_recorded_by_root_only() {
     assert_eq!(out.stderr.matches("the heap is left out").count(), 1, "{}", out.stderr);
     assert!(out.stderr.contains("kernel ends what this user may see of it"), "{}", out.stderr);
     assert_waits(dir.path(), &program, "mutex 20", "mutex", "take");
-    // If they become somebody else's, its own events end with that, but not programs in the kernel.
+    // If they become another user's, its own events end with that, but not programs in the kernel.
     std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
     setuid().unwrap();
     let record = |types: &str| {

@@ -172,8 +172,8 @@ fn other_allocators_are_counted_alike() {
 }
 
 fn find_library(name: &str) -> Option<String> {
-    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
-    let paths = folders.map(|folder| format!("{folder}/{name}"));
+    let directories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let paths = directories.map(|directory| format!("{directory}/{name}"));
     paths.into_iter().find(|path| Path::new(path).exists())
 }
 
@@ -306,7 +306,7 @@ fn the_program_goes_on_after_the_window() {
     let pid = out.stderr.split("as process ").nth(1).unwrap().split(';').next().unwrap();
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(state.contains("(heap)"), "{state}");
-    // SAFETY: kill takes two numbers; the process is prof's child that it told us of.
+    // SAFETY: kill takes two numbers; the process is prof's child, which it named.
     unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
 }
 

@@ -149,7 +149,7 @@ fn memory_of_a_program_that_goes_on_is_unchecked() {
     let out = out.says(&["was in use by a process that still ran at the end", "in 47 objects"]);
     assert_eq!(leaked(&read(dir.path().join("profile.pb.gz")), "kept_inside", "unchecked"), 1);
     let pid = out.stderr.split("as process ").nth(1).unwrap().split(';').next().unwrap();
-    // SAFETY: kill takes two numbers; the process is prof's child that it told us of.
+    // SAFETY: kill takes two numbers; the process is prof's child, which it named.
     unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
 }
 
@@ -173,7 +173,7 @@ fn an_exiting_program_waits_for_prof_a_limited_time() {
     out.says(&["or before prof came"]);
 }
 
-/// Threads that somebody else traces cannot be held.
+/// Threads that another process traces cannot be held.
 #[test]
 fn threads_traced_by_others_are_unchecked() {
     let dir = temp_dir();
@@ -189,12 +189,12 @@ fn threads_traced_by_others_are_unchecked() {
 }
 
 /// What pointers from the program's data lead to is left out, whatever allocated it. What else their
-/// own memory points to nobody knows.
+/// own memory points to is unknown.
 #[test]
 fn blocks_known_only_to_other_allocators_are_possibly_lost() {
-    let folder = Path::new("/usr/lib/x86_64-linux-gnu");
+    let directory = Path::new("/usr/lib/x86_64-linux-gnu");
     for library in ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"] {
-        let path = folder.join(library);
+        let path = directory.join(library);
         if !path.exists() {
             skip(&format!("{library} is not installed"));
             continue;

@@ -1,5 +1,5 @@
 //! The heap library in processes that run already (`--inject`): what they allocate, and that they go
-//! on as if nobody had been there.
+//! on undisturbed.
 
 use std::io::{PipeWriter, Write};
 use std::process::{Command, Stdio};
@@ -182,7 +182,7 @@ impl Waits {
         let pid = self.running.pid();
         let args = format!("record -T heap --inject -d 20ms --no-symbolize -p {pid}");
         let out = Prof::new(dir, &args).run().ok();
-        // Or nobody could be stopped in time, which is said; the next recording uses it again.
+        // Or no thread could be stopped in time, which is reported; the next recording uses it again.
         let said = ["stays there without effect", "the next prof record --inject tries again"];
         assert!(said.iter().any(|s| out.stderr.contains(s)), "{}", out.stderr);
     }
@@ -412,17 +412,17 @@ fn postgresql_works_on_after_an_injection() {
     };
     let dir = open_dir();
     // It refuses to run as root.
-    let nobody = |program: &std::path::Path| {
+    let unprivileged = |program: &std::path::Path| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
         command.current_dir(&dir).stdin(Stdio::null());
         command
     };
     let data = dir.path().join("data");
-    let mut make = nobody(&initdb);
+    let mut make = unprivileged(&initdb);
     make.args(["-U", "prof", "--auth=trust", "-N", "-D"]).arg(&data);
     common::run::run(make).ok();
-    let mut serve = nobody(&server);
+    let mut serve = unprivileged(&server);
     serve.args(["-h", "", "-F", "-k"]).arg(dir.path()).arg("-D").arg(&data);
     let mut server = Running::start(&mut serve);
     until(|| dir.path().join(".s.PGSQL.5432").exists());
@@ -537,7 +537,7 @@ fn only_processes_of_the_user_are_injected() {
     unprivileged(dir.path(), &args).run().refused(1, &["another user's", "as root"]);
     // Other types are recorded of what can be.
     target.ends_well();
-    // Their own, as nobody in particular.
+    // A process of the same user.
     let program = dir.path().join("program");
     common::copy_program(common::target("inject", Build::Cpp), &program);
     let (theirs, words) = std::io::pipe().unwrap();
@@ -572,7 +572,7 @@ fn a_process_that_ends_during_the_injection_is_reported() {
     assert!(said > 0, "all were recorded");
 }
 
-/// Without --inject, the kernel tells where memory grows, and prof how to learn more.
+/// Without --inject, the kernel reports where memory grows, and prof how to record more.
 #[test]
 fn without_inject_page_faults_are_recorded() {
     let dir = temp_dir();

@@ -8,7 +8,7 @@ use crate::common;
 use crate::common::system::needs_root;
 use crate::common::{Build, Prof, Running, target, temp_dir, until};
 
-fn folders(dir: &Path) -> Vec<PathBuf> {
+fn directories(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.join("libprof_heap.so").exists()).collect()
 }
@@ -24,7 +24,7 @@ fn grow_old(file: &Path) {
     std::fs::File::open(file).unwrap().set_modified(an_hour_ago).unwrap();
 }
 
-/// The folder of the library for a COMMAND stays as long as the prof that has made it lives, or a
+/// The directory of the library for a COMMAND stays as long as the prof that has made it lives, or a
 /// program has the library; the next recording of any kind removes it then.
 #[test]
 fn the_library_of_a_killed_recording_is_removed_once_unused() {
@@ -35,17 +35,17 @@ fn the_library_of_a_killed_recording_is_removed_once_unused() {
         record("record -q -o any.pb.gz -- true").run().ok();
     };
     let (mut first, second) = (heap(), heap());
-    let all = || folders(tmp.path());
+    let all = || directories(tmp.path());
     until(|| all().len() == 2);
-    let has = |folder: &Path| {
+    let has = |directory: &Path| {
         let mapped = |pid: &std::ffi::OsStr| {
             let maps = std::fs::read_to_string(Path::new("/proc").join(pid).join("maps"));
-            maps.is_ok_and(|maps| maps.contains(folder.to_str().unwrap()))
+            maps.is_ok_and(|maps| maps.contains(directory.to_str().unwrap()))
         };
         std::fs::read_dir("/proc").unwrap().any(|entry| mapped(&entry.unwrap().file_name()))
     };
-    until(|| all().iter().all(|folder| has(folder)));
-    all().iter().for_each(|folder| grow_old(&folder.join("libprof_heap.so")));
+    until(|| all().iter().all(|directory| has(directory)));
+    all().iter().for_each(|directory| grow_old(&directory.join("libprof_heap.so")));
     // Both live.
     any();
     assert_eq!(all().len(), 2);
@@ -57,11 +57,11 @@ fn the_library_of_a_killed_recording_is_removed_once_unused() {
     }
     any();
     assert_eq!(all().len(), 2);
-    // SAFETY: kill takes numbers; these are children of profs, which nobody else knows.
+    // SAFETY: kill takes numbers; these are children of profs, which no other process has.
     unsafe { libc::kill(commands[0], libc::SIGKILL) };
     // It had prof's output.
     first.finish();
-    until(|| !all().iter().all(|folder| has(folder)));
+    until(|| !all().iter().all(|directory| has(directory)));
     any();
     assert_eq!(all().len(), 1);
     // SAFETY: as above.
@@ -107,7 +107,7 @@ fn probe_definitions_of_a_killed_recording_are_removed() {
     any();
     assert!(defined(), "it lives");
     killed(prof);
-    // The kernel lets go of it when the last of its events has ended.
+    // The kernel releases it when the last of its events has ended.
     until(|| {
         any();
         !defined()

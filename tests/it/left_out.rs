@@ -65,7 +65,7 @@ fn missing_events_are_left_out_and_the_others_recorded() {
         assert!(out.stderr.contains("does not exist on this machine"), "{}", out.stderr);
         let p = profile.expect("a profile");
         assert_eq!(kinds(&p), expected, "{args}");
-        // Whoever gets the file is told, too.
+        // The file contains it, too.
         assert!(p.comments.iter().any(|c| c.contains(left_out[0])), "{:?}", p.comments);
         if expected.contains(&"cpu") {
             assert!(in_bar(&p) > 0.4, "{args}: {}", out.stderr);
@@ -86,7 +86,7 @@ fn only_missing_events_are_an_error() {
     }
 }
 
-/// What nobody has is a mistake, whatever else is recorded.
+/// What no machine has is a mistake, whatever else is recorded.
 #[test]
 fn unknown_events_are_refused_whatever_else_is_recorded() {
     for (args, word) in [

@@ -15,7 +15,7 @@ fn c_library_locks_are_classified_by_their_waits() {
     }
     let dir = temp_dir();
     let program = target("locks", Build::C);
-    for (kind, told) in [
+    for (kind, class) in [
         ("mutex", "mutex"),
         ("recursive", "mutex"),
         ("errorcheck", "mutex"),
@@ -25,7 +25,7 @@ fn c_library_locks_are_classified_by_their_waits() {
         ("write", "rwlock"),
         ("semaphore", "semaphore"),
     ] {
-        let p = assert_waits(dir.path(), &program, &format!("{kind} 20"), told, "take");
+        let p = assert_waits(dir.path(), &program, &format!("{kind} 20"), class, "take");
         let thread = |s: &Sample| label(s, "thread") == "waiter";
         assert!(waits(&p, thread).0 > 0.95 * waits(&p, |_| true).0, "{kind}");
     }
@@ -73,8 +73,8 @@ fn cpp_and_rust_locks_are_classified_by_their_waits() {
     let dir = temp_dir();
     for build in [Build::Cpp, Build::Rust] {
         let program = target("locks", build);
-        for (kind, told) in [("mutex", "mutex"), ("read", "rwlock"), ("write", "rwlock")] {
-            assert_waits(dir.path(), &program, &format!("{kind} 20"), told, "take");
+        for (kind, class) in [("mutex", "mutex"), ("read", "rwlock"), ("write", "rwlock")] {
+            assert_waits(dir.path(), &program, &format!("{kind} 20"), class, "take");
         }
     }
 }
@@ -133,11 +133,11 @@ fn late_symbolization_classifies_waits_alike() {
     unnamed("mutex 20").run().ok();
     let (likely, _) = waits(&read(&file), |s| label(s, "kind") == "mutex?");
     Prof::new(&dir, "symbolize").run().ok();
-    let (told, _) = waits(&read(&file), |s| label(s, "kind") == "mutex");
-    assert!(likely > 0.19 && likely == told, "{likely} s, then {told} s");
-    // What has been told is not asked again.
+    let (later, _) = waits(&read(&file), |s| label(s, "kind") == "mutex");
+    assert!(likely > 0.19 && likely == later, "{likely} s, then {later} s");
+    // What has been decided stays.
     Prof::new(&dir, "symbolize --force").run().ok();
-    assert_eq!(waits(&read(&file), |s| label(s, "kind") == "mutex").0, told);
+    assert_eq!(waits(&read(&file), |s| label(s, "kind") == "mutex").0, later);
 }
 
 #[test]
@@ -173,16 +173,16 @@ fn holders_are_the_threads_that_release_the_lock() {
         (Build::C, "semaphore", "semaphore"),
         (Build::Rust, "mutex", "mutex"),
     ];
-    for (build, kind, told) in programs {
+    for (build, kind, class) in programs {
         let program = target("locks", build);
         let args = format!("{kind} 20");
         let out = Prof::new(&dir, "record -T lock --holders").target(program, &args).run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
-        let (delay, _) = waits(&p, |s| label(s, "kind") == told && label(s, "thread") == "waiter");
+        let (delay, _) = waits(&p, |s| label(s, "kind") == class && label(s, "thread") == "waiter");
         let held = p.column("holder_delay");
         let gives = |s: &&Sample| {
             let in_give = p.frames(s).iter().any(|f| f.contains("give"));
-            in_give && label(s, "tid") == label(s, "pid") && label(s, "kind") == told
+            in_give && label(s, "tid") == label(s, "pid") && label(s, "kind") == class
         };
         let given = p.samples.iter().filter(gives).map(|s| s.values[held]).sum::<i64>();
         let (all, given) = (p.total(held) as f64 / 1e9, given as f64 / 1e9);
@@ -190,7 +190,7 @@ fn holders_are_the_threads_that_release_the_lock() {
         assert!(given > 0.8 * delay && given < 1.01 * delay, "{given} s of {delay} s: {name}");
         assert!(all < 1.3 * delay, "{all} s of {delay} s: {name}");
     }
-    // Who tells of work to do holds nothing.
+    // Who announces work holds nothing.
     let program = target("locks", Build::C);
     Prof::new(&dir, "record -T lock --holders").target(program, "condition 20").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -283,7 +283,7 @@ fn waits_of_children_and_of_killed_processes_are_recorded() {
     assert!((0.4..5.0).contains(&seconds), "{seconds} s: {}", out.stderr);
 }
 
-/// A process that is stopped does not wait for its lock meanwhile; afterwards it goes on to.
+/// A process that is stopped does not wait for its lock in that time; afterwards it goes on to.
 #[test]
 fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
     if !needs_tracefs() || !needs(&["python3"]) {
@@ -336,7 +336,7 @@ fn kernel_locks_have_their_type_and_flags() {
     assert!(seconds < longest, "{seconds} s of {longest} s");
 }
 
-/// Who may not use tracepoints is told so once, and gets the rest.
+/// Who may not use tracepoints gets one line about it, and the rest.
 #[test]
 fn without_rights_locks_are_left_out_and_other_types_recorded() {
     if !can_drop_rights() {

@@ -19,19 +19,19 @@ fn parking_lot_locks_are_classified_with_their_holders() {
         let prof = Prof::new(&dir, "record -T lock --holders").target(&program, args);
         (prof.run().ok(), read(dir.path().join("profile.pb.gz")))
     };
-    for (kind, told) in [("mutex", "mutex"), ("read", "rwlock"), ("write", "rwlock")] {
+    for (kind, class) in [("mutex", "mutex"), ("read", "rwlock"), ("write", "rwlock")] {
         let (out, p) = record(&format!("{kind} 20"));
         let text = out.text();
         let (waited, slept) = text.trim().split_once(' ').expect("two times");
         let (waited, slept): (f64, f64) = (waited.parse().unwrap(), slept.parse().unwrap());
         let in_it = |s: &Sample, function| p.frames(s).iter().any(|f| f.contains(function));
-        let (got, count) = waits(&p, |s| in_it(s, "take") && label(s, "kind") == told);
+        let (got, count) = waits(&p, |s| in_it(s, "take") && label(s, "kind") == class);
         let name = format!("{kind}: {}", out.stderr);
         // Who is overtaken waits twice.
         assert!((20..=40).contains(&count), "{count} waits: {name}");
         assert!(got <= 1.01 * waited && got > 0.9 * slept - 0.01, "{got} s, {text}: {name}");
         let held = p.column("holder_delay");
-        let gives = |s: &&Sample| in_it(s, "give") && label(s, "kind") == told;
+        let gives = |s: &&Sample| in_it(s, "give") && label(s, "kind") == class;
         let given = p.samples.iter().filter(gives).map(|s| s.values[held]).sum::<i64>();
         assert!(is_most_of(given as f64 / 1e9, got), "{given} ns of {got} s: {name}");
     }

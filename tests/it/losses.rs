@@ -54,7 +54,7 @@ fn can_promise() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Attaching to so many takes longer than the rings last.
+/// Attaching to 2,000 threads takes longer than the rings last.
 #[test]
 fn nothing_is_lost_while_2000_threads_are_attached() {
     let _lock = MachineLock::take();

@@ -64,7 +64,7 @@ fn a_binary_replaced_while_recording_has_its_own_names() {
     assert_eq!(p.total_share("before_exit"), 0.0);
 }
 
-/// Without a build id nothing but its time of change tells that it is another.
+/// Without a build id only its time of change shows that it is another.
 #[test]
 fn an_overwritten_binary_gives_no_names() {
     let dir = temp_dir();
@@ -247,7 +247,7 @@ fn bpf_programs_have_names_whenever_they_were_loaded() {
     assert!(text.contains("[bpf]"), "{text}");
 }
 
-/// The kernel tells each recording of a new program, in records of different sizes.
+/// The kernel reports a new program to each recording, in records of different sizes.
 #[test]
 fn bpf_programs_have_names_in_several_recordings_at_once() {
     if !needs_root() {

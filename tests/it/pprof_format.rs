@@ -165,7 +165,7 @@ fn protoc_reads_every_field() {
     ] {
         assert!(text.contains(field), "{field:?} is not in:\n{text}");
     }
-    // The test itself: a field that nobody knows is found.
+    // The test itself: an unknown field is found.
     content.extend([0x98, 0x06, 7]);
     assert_eq!(unknown_fields(&protoc(&content, dir.path())), ["99: 7"]);
 }

@@ -18,7 +18,7 @@ fn recording() -> &'static Path {
     })
 }
 
-/// The report as JSON, of the recording taken so many times.
+/// The report as JSON, of the recording, taken `times` times.
 fn json(options: &str, times: usize) -> serde_json::Value {
     let mut prof = Prof::new(std::env::temp_dir(), "report --quality --json").args(options);
     for _ in 0..times {

@@ -1,4 +1,4 @@
-//! Programs that nobody wrote for this: interpreters, a compiler, a server under load.
+//! Programs that were not written for this: interpreters, a compiler, a server under load.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -120,7 +120,7 @@ fn all_programs_of_a_compiler_run_are_recorded() {
     assert!(p.mappings.iter().any(|m| m.file.ends_with("/cc1") && !m.build_id.is_empty()));
 }
 
-/// A free TCP port; nobody else takes it within the next moments.
+/// A free TCP port; no other process takes it within the next moments.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -21,17 +21,17 @@ fn names(dir: impl AsRef<Path>) -> Vec<String> {
 /// `touch RAN` as the COMMAND: whether it ran shows when prof found the output out.
 fn refused_before_the_command_runs(output: &str) {
     let dir = temp_dir();
-    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    std::fs::create_dir(dir.path().join("directory")).unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
     let prof = Prof::new(&dir, "record -o").arg(output);
     let out = prof.target("touch", "RAN").run();
     out.refused(1, &[output]);
-    assert_eq!(names(&dir), ["file", "folder"], "{}", out.stderr);
+    assert_eq!(names(&dir), ["directory", "file"], "{}", out.stderr);
 }
 
 #[test]
 fn a_missing_output_directory_is_refused_before_the_command_runs() {
-    refused_before_the_command_runs("no/such/folder/x.pb.gz");
+    refused_before_the_command_runs("no/such/directory/x.pb.gz");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_output_in_proc_is_refused() {
 
 #[test]
 fn an_output_that_is_a_directory_is_refused_before_the_command_runs() {
-    refused_before_the_command_runs("folder");
+    refused_before_the_command_runs("directory");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn an_interrupted_symbolization_loses_nothing_on_standard_output() {
     assert!(Pprof::decode(&out.stdout).figure("samples") > 20, "{}", out.stderr);
 }
 
-/// A FIFO beside the binary, where its debug information may be: who opens it waits for ever.
+/// A FIFO next to the binary, where its debug information may be: who opens it waits for ever.
 #[test]
 fn a_hanging_symbolization_ends_with_the_first_interrupt() {
     if !needs(&["mkfifo"]) {

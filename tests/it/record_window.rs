@@ -1,4 +1,4 @@
-//! When a recording begins and ends, and what happens to the COMMAND meanwhile.
+//! When a recording begins and ends, and what happens to the COMMAND in the meantime.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -154,7 +154,7 @@ fn an_end_by_timeout_writes_the_profile() {
     }
 }
 
-/// Writing into a pipe that nobody reads blocks: there a second Ctrl-C has to be enough.
+/// Writing into a pipe without a reader blocks: there a second Ctrl-C has to be enough.
 #[test]
 fn a_second_ctrl_c_ends_a_blocked_write() {
     let _lock = MachineLock::take();

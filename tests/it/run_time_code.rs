@@ -132,7 +132,7 @@ fn invalid_lines_are_counted_and_harmless() {
 fn the_later_of_two_lines_for_one_address_counts() {
     let dir = temp_dir();
     let (p, said) = record(dir.path(), "remade", 1000);
-    // Of the samples about the time when the file was written nobody knows.
+    // Of the samples about the time when the file was written nothing is known.
     assert!(p.self_share("jitted") > 80.0, "{} %\n{said}", p.self_share("jitted"));
     assert_eq!(p.total_share("old"), 0.0);
 }
@@ -199,7 +199,7 @@ fn files_in_a_container_are_found() {
     let program = target("jit", Build::CFramePointers).display().to_string();
     for mode in ["map", "lines"] {
         let dir = temp_dir();
-        // The new /tmp hides the folder of the recording, and perhaps the program.
+        // The new /tmp hides the directory of the recording, and perhaps the program.
         let inside = format!(
             "exec 3<{program} && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >jit && exec 3<&- \
              && chmod 755 jit && ./jit {mode} 600"

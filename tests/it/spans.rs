@@ -98,7 +98,7 @@ fn block_requests_of_a_running_process_are_counted() {
     assert_eq!(sum(&p, "syscalls", reads), 300);
 }
 
-/// Requests complete wherever the device's interrupt comes; beside CPU time, of the whole machine.
+/// Requests complete wherever the device's interrupt comes; with CPU time, of the whole machine.
 #[test]
 fn block_requests_of_the_whole_machine_are_attributed_to_processes() {
     let dir = temp_dir();
@@ -149,7 +149,7 @@ fn system_calls_are_counted_by_name_and_stack() {
     }
 }
 
-/// So many calls are not told one by one, but counted.
+/// Frequent calls are not recorded one by one, but counted.
 #[test]
 fn frequent_system_calls_are_sampled_and_extrapolated() {
     if !needs_tracefs() {

@@ -9,7 +9,7 @@ use crate::common::system::SmallDisk;
 use crate::common::{Build, Output, Prof, needs, skip, target, temp_dir, unnamed, write};
 use object::{Object, ObjectSymbol, SymbolKind};
 
-/// A folder with a program, recordings of it without names, and a cache.
+/// A directory with a program, recordings of it without names, and a cache.
 struct Lab {
     dir: tempfile::TempDir,
     program: PathBuf,
@@ -31,7 +31,7 @@ impl Lab {
         self.dir.path().join(name)
     }
 
-    /// A recording with an address at every so many bytes of all functions, and some outside.
+    /// A recording with an address at every `step` bytes of all functions, and some outside.
     fn record(&self, name: &str, step: usize) {
         let data = fs::read(&self.program).unwrap();
         let elf = object::File::parse(&*data).unwrap();
@@ -74,7 +74,7 @@ impl Lab {
     }
 }
 
-/// Inode and content of a file: another inode means that it was written anew.
+/// Inode and content of a file: another inode means that it was written again.
 fn state(path: &Path) -> (u64, Vec<u8>) {
     use std::os::unix::fs::MetadataExt;
     (fs::metadata(path).unwrap().ino(), fs::read(path).unwrap())
@@ -138,9 +138,9 @@ fn without_a_cache_no_file_is_left() {
     // In the home, for its owner alone.
     let at_home = lab.prof("all.pb.gz", "named.pb.gz", "").env("XDG_CACHE_HOME", "");
     at_home.env("HOME", lab.dir.path()).run().ok();
-    let folder = lab.path(".cache/prof");
-    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
+    let directory = lab.path(".cache/prof");
+    assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_dir(directory).unwrap().count(), 1);
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn new_debug_files_replace_cached_names() {
         .unwrap()
         .map(|id| id.iter().map(|b| format!("{b:02x}")).collect::<String>());
     let id = id.unwrap();
-    let folder = lab.path("symbols").join(".build-id").join(&id[..2]);
-    fs::create_dir_all(&folder).unwrap();
-    let installed = folder.join(format!("{}.debug", &id[2..]));
+    let directory = lab.path("symbols").join(".build-id").join(&id[..2]);
+    fs::create_dir_all(&directory).unwrap();
+    let installed = directory.join(format!("{}.debug", &id[2..]));
     fs::rename(&debug, &installed).unwrap();
     for _ in 0..2 {
         assert!(lab.symbolize("all.pb.gz", "--symbol-path symbols").0 == whole);
@@ -219,7 +219,7 @@ fn new_debug_files_replace_cached_names() {
 fn a_cache_that_cannot_be_written_is_no_error() {
     let lab = Lab::new();
     let cold = lab.cold("all.pb.gz", "");
-    // A file where the folder should be; root may write anywhere else.
+    // A file where the directory should be; root may write anywhere else.
     fs::write(lab.path("cache"), "").unwrap();
     let (named, output) = lab.symbolize("all.pb.gz", "");
     assert_eq!(output.stderr.matches("names cannot be kept in").count(), 1, "{}", output.stderr);

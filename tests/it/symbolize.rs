@@ -79,7 +79,7 @@ fn a_replaced_binary_gives_no_names() {
     assert_eq!(names(&file), Vec::<String>::new());
 }
 
-/// Without a build id nothing but its times tells that a file is what was recorded, and a file of
+/// Without a build id only its times show that a file is what was recorded, and a file of
 /// the same name nothing at all.
 #[test]
 fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
@@ -122,7 +122,7 @@ fn bad_input_is_refused_in_one_line() {
     Prof::new(&dir, "symbolize none.pb.gz").run().refused(1, &["none.pb.gz"]);
     let file = dir.path().join("profile.pb.gz");
     write(&recording(&known(), &["main"]), &file);
-    Prof::new(&dir, "symbolize -o no/such/folder").run().refused(1, &["no/such/folder"]);
+    Prof::new(&dir, "symbolize -o no/such/directory").run().refused(1, &["no/such/directory"]);
     std::fs::write(&file, "no profile").unwrap();
     Prof::new(&dir, "symbolize").run().refused(1, &["profile.pb.gz"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"no profile");

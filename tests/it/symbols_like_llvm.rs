@@ -39,7 +39,7 @@ fn check(program: &Path, excused: impl Fn(&[Frame]) -> bool) {
     );
 }
 
-/// As [`check`], and parts of functions were put aside in the program.
+/// As [`check`], and parts of functions were moved away in the program.
 #[track_caller]
 fn check_in_parts(program: &Path) {
     assert!(Symbols::of(program).in_parts() > 0, "no function in parts: {}", program.display());

@@ -8,7 +8,7 @@ use crate::common::system::needs_root;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
 
-/// The program with so many threads that wait for its mutex, when all are where they belong.
+/// The program with that number of threads that wait for its mutex, when all are where they belong.
 fn program(waiters: usize) -> Running {
     let program = target("blocked", Build::CDebug);
     Running::start(Command::new(program).arg(waiters.to_string())).wait_for("ready").0
@@ -144,7 +144,7 @@ fn the_whole_machine_includes_kernel_threads() {
     in_order(&text, &["kthreadd 2", "kthreadd  [kernel.kallsyms]"]);
 }
 
-/// Stopped ones are told, and stay so.
+/// Stopped threads are shown, and stay stopped.
 #[test]
 fn a_stopped_process_is_shown_and_stays_stopped() {
     let dir = temp_dir();
@@ -179,7 +179,7 @@ fn unreadable_processes_are_refused_in_one_line() {
     let (dir, running) = (open_dir(), program(1));
     let pid = running.pid().to_string();
     unprivileged(dir.path(), &format!("threads -p {pid}")).run().refused(1, &[&pid]);
-    // Their own are told among all others.
+    // Their own processes are shown among all others.
     let mut sleep = Command::new("setpriv");
     sleep.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sleep", "100"]);
     let own = Running::start(&mut sleep);
@@ -228,7 +228,7 @@ fn lasting_threads_are_attributed_to_their_creator() {
     }
 }
 
-/// One look, at once, as `prof threads` does it; with what runs meanwhile, in one file.
+/// One snapshot, at once, as `prof threads` takes it; or with the CPU time of the window, in one file.
 #[test]
 fn snapshots_are_recorded_alone_and_with_cpu_time() {
     let dir = temp_dir();
@@ -238,7 +238,7 @@ fn snapshots_are_recorded_alone_and_with_cpu_time() {
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(p.sample_types, [("threads".to_owned(), "count".to_owned())]);
     assert_eq!(p.total(0), 10);
-    // Nor do threads that are started meanwhile count as looks.
+    // Nor do threads that are started in the meantime count as snapshots.
     let starter = target("starter", Build::C);
     let starter = Running::start(&mut Command::new(starter)).wait_for("ready").0;
     Prof::new(&dir, &format!("record -T threads -d 400ms -p {}", starter.pid())).run().ok();

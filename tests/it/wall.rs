@@ -237,7 +237,7 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     assert!((dozed - duration).abs() < 0.02 * duration, "{dozed} s of {duration} s");
     if needs_root() {
         let slept = of_thread(&p, "idler", "vfs_read", "sleeping");
-        assert_eq!(slept, dozed, "what it waits for in the kernel is not told");
+        assert_eq!(slept, dozed, "what it waits for in the kernel is missing");
     }
     for thread in ["napper", "reader", "idler"] {
         let all = of_thread(&p, thread, "all", "");

@@ -1,5 +1,5 @@
 //! How many of a program's stacks reach the function where its thread begins, at the default
-//! settings, beside what perf makes of the same program.
+//! settings, next to what perf makes of the same program.
 //!
 //! What takes long or needs much (Java, tokio, a machine that compiles) is in `benches/stacks.rs`.
 
@@ -136,7 +136,7 @@ fn cpp_stacks_in_exceptions_are_whole() {
 
 #[test]
 fn cpp_stacks_in_assembly_copies_are_whole() {
-    row("C++ memcpy and kin", 99.9, &target("stacks", Build::Cpp), &["copies", "1.2"]);
+    row("C++ memcpy and others", 99.9, &target("stacks", Build::Cpp), &["copies", "1.2"]);
 }
 
 /// Frames that are aligned more than the stack is: their unwind information reads memory.
@@ -223,7 +223,7 @@ fn go_stacks_with_cgo_are_whole() {
 }
 
 /// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
-/// what lies above there was left by somebody else.
+/// what lies above there is stale.
 #[test]
 fn go_scheduler_stacks_have_no_stale_callers() {
     if !needs(&["go"]) {

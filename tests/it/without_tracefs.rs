@@ -107,7 +107,7 @@ fn kernel_programs_record_waits_and_calls_without_tracefs() {
     }
 }
 
-/// What tells of switches has a substitute, and single threads can be probed without.
+/// The event for switches has a substitute, and single threads can be probed without.
 #[test]
 fn types_that_do_not_need_tracefs_are_recorded() {
     for (args, kind) in [

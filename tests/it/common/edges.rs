@@ -3,7 +3,7 @@
 //!
 //! A direct call names its target. It leads to a function when that is the target's, or one that
 //! the target's code jumps to (a tail call, a cold part, an entry of the PLT), over any number of
-//! such jumps. What an indirect call or jump leads to, nobody can tell from the code: such edges
+//! such jumps. What an indirect call or jump leads to, the code does not show: such edges
 //! are counted apart. Shares no code with the product.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! What `llvm-symbolizer` says of addresses, beside what prof says.
+//! What `llvm-symbolizer` says of addresses, next to what prof says.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;

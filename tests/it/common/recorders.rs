@@ -56,7 +56,7 @@ impl Waiting {
 fn pipe() -> (fs::File, fs::File) {
     use std::os::fd::FromRawFd;
     let mut fds = [0; 2];
-    // SAFETY: the array has room for both descriptors, which nobody else owns.
+    // SAFETY: the array has room for both descriptors, which have no other owner.
     unsafe {
         assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (fs::File::from_raw_fd(fds[0]), fs::File::from_raw_fd(fds[1]))

@@ -76,7 +76,7 @@ pub struct Prof {
 }
 
 impl Prof {
-    /// `prof ARGS…` (words at white space) in a folder, without names of earlier recordings.
+    /// `prof ARGS…` (words at white space) in a directory, without names of earlier recordings.
     pub fn new(dir: impl AsRef<Path>, args: &str) -> Prof {
         let mut command = Command::new(env!("CARGO_BIN_EXE_prof"));
         command.current_dir(dir).args(args.split_whitespace()).env("PROF_CACHE_SIZE", "0");

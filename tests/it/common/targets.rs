@@ -22,7 +22,7 @@ pub enum Build {
     Rust,
     /// `go build`.
     Go,
-    /// `javac`: a folder of classes.
+    /// `javac`: a directory of classes.
     Java,
 }
 
@@ -100,7 +100,7 @@ pub fn package(name: &str) -> Option<PathBuf> {
 }
 
 /// Copies a program that is to be executed. A process of its own does it: a child that another test
-/// starts meanwhile would inherit our descriptor, and what is open for writing cannot be executed
+/// starts in that moment would inherit our descriptor, and what is open for writing cannot be executed
 /// ("Text file busy").
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::system::needs_root;
 use super::{Build, Prof, needs, target, temp_dir};
 
-/// A folder that every user can write to, with copies of prof and `known` that every user can run.
+/// A directory that every user can write to, with copies of prof and `known` that every user can run.
 pub fn open_dir() -> tempfile::TempDir {
     let dir = temp_dir();
     let open = |path: &Path, mode| {
@@ -22,7 +22,7 @@ pub fn open_dir() -> tempfile::TempDir {
     dir
 }
 
-/// `prof ARGS…` as nobody in particular, without any capability.
+/// `prof ARGS…` as an ordinary user, without any capability.
 pub fn unprivileged(dir: &Path, args: &str) -> Prof {
     let mut command = Command::new("setpriv");
     command
