@@ -26,6 +26,7 @@ mod heap_leaks;
 mod heap_leaks_real;
 mod hostile_files;
 mod inject;
+mod inject_programs;
 mod known_answers;
 mod left_behind;
 mod left_out;

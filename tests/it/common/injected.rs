@@ -1,8 +1,14 @@
 //! The heap library in processes that run already.
 
+use std::path::Path;
 use std::time::Duration;
 
-use super::{Running, until};
+use super::{Prof, Running, until};
+
+/// `prof record -p PID -T heap --inject`, to be interrupted.
+pub fn endless(dir: impl AsRef<Path>, pid: i32, more: &str) -> Running {
+    Prof::new(dir, &format!("record -T heap --inject -d 120s -p {pid} {more}")).start()
+}
 
 /// prof has put its library into a process, and samples.
 #[track_caller]
