@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
 
 use crate::common;
-use crate::common::{Build, Prof, target, temp_dir};
+use crate::common::{Build, Prof, target, temp_dir, write_program};
 use object::{Object, ObjectSection, ObjectSymbol};
 
 /// Damaged copies of each kind.
@@ -121,8 +120,7 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_names() {
                 0 => ranges.iter().for_each(|range| data[range.clone()].fill(0xff)),
                 _ => damage(&mut data, &ranges, &mut random),
             }
-            fs::write(&program, &data).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&program, &data);
             let run = Prof::new(&dir, "record -F 999 -q").target(&program, "0.05").run();
             assert_eq!(run.code(), 0, "{name} {copy}: {}", run.stderr);
             assert!(!run.stderr.contains("panicked"), "{name} {copy}: {}", run.stderr);
@@ -171,8 +169,7 @@ fn missing_and_damaged_unwind_information_are_distinguished() {
     let (start, size) = elf.section_by_name(".eh_frame").unwrap().file_range().unwrap();
     data[start as usize + 4..(start + size) as usize - 4].fill(0xff);
     let program = dir.path().join("unreadable");
-    fs::write(&program, &data).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &data);
     let unreadable = why(&program);
     assert!(unreadable.contains("damaged unwind information "), "{unreadable}");
     assert!(unreadable.contains(".eh_frame cannot be read"), "{unreadable}");

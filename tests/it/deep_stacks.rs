@@ -223,7 +223,7 @@ fn without_rights_stacks_end_with_the_copy_and_the_remedy_is_named() {
     }
     let dir = open_dir();
     let program = dir.path().join("deep_stacks");
-    std::fs::copy(plain(), &program).unwrap();
+    common::copy_program(plain(), &program);
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     for (shape, depth) in SHAPES {
         let args = format!("{shape} {depth} 0.8");

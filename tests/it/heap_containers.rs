@@ -21,7 +21,7 @@ fn root_with(program: &Path, root: &Path) {
     for path in paths {
         let copy = root.join(path.trim_start_matches('/'));
         std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        std::fs::copy(path, copy).unwrap();
+        copy_program(path, copy);
     }
 }
 

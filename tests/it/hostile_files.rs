@@ -11,7 +11,9 @@ use object::{Object, ObjectSection};
 use crate::common;
 use crate::common::run::{run, tool};
 use crate::common::system::needs_root;
-use crate::common::{Build, Output, Pprof, Prof, Running, needs, read, target, temp_dir};
+use crate::common::{
+    Build, Output, Pprof, Prof, Running, needs, read, target, temp_dir, write_program,
+};
 
 const WORK: &str = "volatile unsigned long x;
     __attribute__((noinline)) void work(void) { for (long i = 0; i < 300000000L; i++) x += i; }
@@ -122,7 +124,7 @@ fn compressed_sections_that_claim_too_much_are_not_unpacked() {
             }
         }
         assert!(found > 0, "nothing is compressed");
-        fs::write(path.join("prog"), data).unwrap();
+        write_program(path.join("prog"), &data);
         let (_, out) = record(path, &path.join("prog"));
         assert!(out.stderr.contains("compressed sections"), "{}", out.stderr);
     }
@@ -163,7 +165,7 @@ fn a_bomb_of_compressed_sections_takes_little_memory() {
             .collect();
         assert_eq!(packed.len(), names.len());
         packed.into_iter().for_each(|at| data[at + 9] |= 0x8);
-        fs::write(path.join("prog"), data).unwrap();
+        write_program(path.join("prog"), &data);
         let (p, out) = record(path, &path.join("prog"));
         let peak = p.figure("own-peak-memory") >> 20;
         assert!(peak < 1024, "{peak} MiB\n{}", out.stderr);
@@ -201,7 +203,7 @@ fn a_perf_map_that_its_process_could_not_read_names_nothing() {
         let dir = temp_dir();
         let path = dir.path();
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-        fs::copy(&program, path.join("jit")).unwrap();
+        common::copy_program(&program, path.join("jit"));
         // Wherever the code lies; one entry has 2 GiB at most.
         let lines = (0..1_u64 << 16).map(|n| format!("{:x} 80000000 SECRET\n", n << 31));
         fs::write(path.join("secret"), lines.collect::<String>()).unwrap();

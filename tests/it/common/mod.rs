@@ -24,7 +24,7 @@ pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
 pub use statistics::{ChiSquared, Counts, Random, distance_of_equals, manhattan};
 pub use system::{needs, skip};
-pub use targets::{Build, copy_program, target};
+pub use targets::{Build, copy_program, target, write_program};
 pub use unnamed::{unnamed, write};
 
 use std::path::Path;

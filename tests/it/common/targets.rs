@@ -1,6 +1,7 @@
 //! Builds the programs of tests/targets/, once for each set of flags.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -107,4 +108,16 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let (from, to) = (from.as_ref(), to.as_ref());
     let status = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(status.success(), "cp {} {}: {status}", from.display(), to.display());
+}
+
+/// Writes a program that is to be executed, for the reason of [`copy_program`] by another process.
+#[track_caller]
+pub fn write_program(path: impl AsRef<Path>, bytes: &[u8]) {
+    let path = path.as_ref();
+    let source = path.with_extension("bytes");
+    std::fs::write(&source, bytes).unwrap();
+    std::fs::remove_file(path).ok();
+    copy_program(&source, path);
+    std::fs::remove_file(source).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
