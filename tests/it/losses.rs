@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::MachineLock;
 use crate::common::system::{has_kernel_programs, needs_root};
-use crate::common::{Build, Pprof, Prof, Running, read, skip, target, temp_dir};
+use crate::common::{Build, Prof, Running, read, skip, target, temp_dir};
 
 /// Processes that want all CPUs, in sessions of their own. They do not outlive the test.
 struct Neighbours(Vec<Child>);
@@ -35,13 +35,6 @@ impl Drop for Neighbours {
             let _ = child.wait();
         }
     }
-}
-
-/// N and M of a comment `key: N of M`.
-fn pair(p: &Pprof, key: &str) -> (i64, i64) {
-    let comment = p.comment(key).unwrap_or_else(|| panic!("no {key} in {:?}", p.comments));
-    let (n, m) = comment.split_once(" of ").expect("two numbers");
-    (n.parse().unwrap(), m.parse().unwrap())
 }
 
 /// Only root goes before all others, and has the kernel drop the samples of others.
@@ -90,7 +83,7 @@ fn other_processes_fill_no_ring() {
         let p = read(dir.path().join("profile.pb.gz"));
         assert_eq!(p.figure("lost"), 0, "{rate} Hz: {:?}", p.comments);
         assert_eq!(p.comment("lost-records"), None, "{rate} Hz: {:?}", p.comments);
-        let (sampled, used) = pair(&p, "covered");
+        let (sampled, used) = p.pair("covered");
         assert_eq!(sampled, p.total(p.column("cpu")), "{rate} Hz: {:?}", p.comments);
         assert!(used >= 250_000_000, "{rate} Hz: {:?}", p.comments);
     }
@@ -149,7 +142,7 @@ fn losses_are_reported_as_a_share_of_the_targets_time() {
     let p = read(dir.path().join("profile.pb.gz"));
     let (lost, samples) = (p.figure("lost"), p.figure("samples"));
     assert!(lost > samples, "{:?}", p.comments);
-    let (sampled, used) = pair(&p, "covered");
+    let (sampled, used) = p.pair("covered");
     assert_eq!(sampled, p.total(p.column("cpu")), "{:?}", p.comments);
     // Where the kernel counts the target's time, that differs a little from what was due.
     let due = sampled as f64 * (lost + samples) as f64 / samples as f64;
@@ -174,7 +167,7 @@ fn samples_that_the_kernel_skips_are_reported() {
     let args = "record --no-symbolize -e cpu-clock -F 4999";
     let out = Prof::new(&dir, args).target(&maps, "1").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    let (sampled, used) = pair(&p, "covered");
+    let (sampled, used) = p.pair("covered");
     assert!(sampled * 100 < used * 90, "{:?}", p.comments);
     let whole = format!("the samples cover {:.0} % of the", 100.0 * sampled as f64 / used as f64);
     out.says(&[&whole, "while BPF programs or calls of bpf(2) run; -g fp takes the latter"]);

@@ -38,7 +38,9 @@ fn python_is_recorded_in_its_interpreter_loop() {
     let args = format!("{} 3", script("busy.py"));
     Prof::new(&dir, "record -F 999").target("python3", &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
+    // It runs for 3 s of the clock, in which others may have the CPUs: at least a tenth of that.
     assert!(p.figure("samples") > 300, "{:?}", p.comments);
+    p.assert_nothing_is_missing();
     let eval = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("_PyEval_EvalFrame")));
     assert!(eval > 85.0, "_PyEval_EvalFrame: {eval} %");
     let names = p.label_values("process");
@@ -89,7 +91,9 @@ fn node_without_a_perf_map_gets_advice() {
     let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
     out.says(&["code that node made at run time", "node --perf-basic-prof"]);
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.figure("samples") > 300);
+    // As above, of 2 s.
+    assert!(p.figure("samples") > 300, "{:?}", p.comments);
+    p.assert_nothing_is_missing();
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));
     assert!(inside > 70.0, "node::Start: {inside} % {:?}", p.comments);
 }
@@ -115,8 +119,7 @@ fn all_programs_of_a_compiler_run_are_recorded() {
     assert!(compiler > 60.0, "{compiler} % {:?}", p.label_values("process"));
     // Without optimization it has about 5 % of the time; with it, next to none.
     assert!(assembler > 1.0, "{assembler} % {:?}", p.label_values("process"));
-    // A machine that stands still for a moment loses some, and that is told.
-    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
+    p.assert_nothing_is_missing();
     assert!(p.mappings.iter().any(|m| m.file.ends_with("/cc1") && !m.build_id.is_empty()));
 }
 

@@ -81,17 +81,18 @@ fn values_are_what_the_kernel_counted() {
     let dir = temp_dir();
     for rate in ["29", "99", "999"] {
         let prof = Prof::new(&dir, "record -e page-faults -F").arg(rate);
-        prof.target(target("faults", Build::C), "100000").run().ok();
+        // Enough for a second, which is more than five samples at each rate.
+        prof.target(target("faults", Build::C), "600000").run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
         let faults = p.total(p.column("page-faults"));
         // Those of the start come on top.
-        assert!((100_000..102_000).contains(&faults), "-F {rate}: {faults}");
-        assert!(p.figure("samples") > 0, "{:?}", p.comments);
+        assert!((600_000..602_000).contains(&faults), "-F {rate}: {faults}");
+        assert!(p.figure("samples") > 5, "{:?}", p.comments);
     }
 }
 
 /// A ring that turns out to be used is replaced while its CPU is sampled: neither the samples
-/// nor the mappings of programs that start meanwhile get lost, nor is a sample counted twice.
+/// nor the mappings of programs that start in the meantime get lost, nor is a sample counted twice.
 #[test]
 fn nothing_is_lost_while_rings_are_replaced() {
     let dir = temp_dir();
@@ -118,7 +119,7 @@ fn nothing_is_lost_while_rings_are_replaced() {
     // To start a program is outside of main.
     assert!((0.92 * used..1.03 * used).contains(&seconds), "{seconds} s of {used} s");
     assert!(used > 3.0, "{used} s of 16 times 0.2 s");
-    assert!(p.figure("lost") * 100 <= p.figure("samples"), "{:?}", p.comments);
+    assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn context_switches_of_a_sleeper_are_counted() {
     assert!(p.total(p.column("context-switches")) >= 20, "{:?}", p.comments);
 }
 
-/// A thread that may run on one CPU alone is moved by nobody else.
+/// A thread that may run on one CPU alone is moved by itself only.
 #[test]
 fn migrations_are_counted_by_their_stack() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {

@@ -148,7 +148,7 @@ fn the_cpu_time_of_500_short_lived_threads_is_recorded() {
     assert!((0.8..1.2).contains(&(seen / rate)), "{seen:.3} CPUs of {rate:.3}: {:?}", p.comments);
     assert!(p.label_values("tid").len() > 700, "{} threads", p.label_values("tid").len());
     assert!(p.total_share("thread_work") > 30.0);
-    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
+    assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
     let named = p.share(|s| s.labels.get("thread").is_some_and(|t| t.starts_with("worker-")));
     assert!(named > 60.0, "only {named} % of the samples have their thread's name");
 }
@@ -187,7 +187,7 @@ fn thousands_of_forks_are_recorded_without_loss() {
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("child_work") > 20.0, "{}", p.total_share("child_work"));
     assert!(p.label_values("pid").len() > 1000, "{}", p.label_values("pid").len());
-    assert!(p.figure("lost") * 100 < p.figure("samples"), "{:?}", p.comments);
+    assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_stack_deeper_than_its_copy_is_whole() {
         p.frames(s).iter().filter(|f| **f == "recurse").count() == 1000
             && p.frames(s).last().is_some_and(|f| *f == "_start")
     });
-    assert!(whole > 90.0, "{whole} %: {:?}", p.comments);
+    assert!(whole > 95.0, "{whole} %: {:?}", p.comments);
     assert!(p.figure("deep-stacks") > 1000, "{:?}", p.comments);
 }
 

@@ -221,6 +221,25 @@ impl Pprof {
         text.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{key}: {text}"))
     }
 
+    /// N and M of the comment `key: N of M`.
+    #[track_caller]
+    pub fn pair(&self, key: &str) -> (i64, i64) {
+        let text = self.comment(key).unwrap_or_else(|| panic!("no {key} in {:?}", self.comments));
+        let (n, m) = text.split_once(" of ").expect("two numbers");
+        (n.parse().unwrap(), m.parse().unwrap())
+    }
+
+    /// Fails when samples were lost, or when they do not cover the CPU time that the kernel
+    /// counted, within 3 %. (Only a clock's samples have such a time.)
+    #[track_caller]
+    pub fn assert_nothing_is_missing(&self) {
+        assert_eq!(self.figure("lost"), 0, "{:?}", self.comments);
+        if self.comment("covered").is_some() {
+            let (sampled, used) = self.pair("covered");
+            assert!(sampled as f64 > 0.97 * used as f64, "{:?}", self.comments);
+        }
+    }
+
     /// Column of a sample type; `None`: panics.
     #[track_caller]
     pub fn column(&self, kind: &str) -> usize {
