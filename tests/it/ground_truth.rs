@@ -2,8 +2,8 @@
 //! same run differs from it by no more than sampling error.
 //!
 //! The rounds of the programs are about as long as the longest sampling period, so counts vary
-//! less than independent draws would, as long as a program has its CPUs for itself: only one works
-//! at a time. Where others disturb it, a right profiler may still fail Pearson's test once in a
+//! less than independent draws would, as long as a program has its CPUs for itself: no other test
+//! runs then. Where others disturb it, a right profiler may still fail Pearson's test once in a
 //! thousand times, and there are many tests; so a failed case is measured once more and judged by
 //! all samples of both runs, which a profiler that is wrong fails all the more.
 
@@ -12,8 +12,8 @@ use std::process::Command;
 
 use crate::common::targets::source;
 use crate::common::{
-    Build, ChiSquared, PerfRecording, Pprof, ProfRecording, Random, Waiting, figures, needs,
-    target, temp_dir,
+    Build, ChiSquared, MachineLock, PerfRecording, Pprof, ProfRecording, Random, Waiting, figures,
+    needs, target, temp_dir,
 };
 
 /// The rates: the default, at which whole CPUs are sampled where that is permitted, and one at
@@ -66,10 +66,17 @@ struct Slack {
     between: f64,
     /// The part that comes when it has looked at the clock for the last time.
     after: f64,
+    /// Most runs of the test in which samples may be missing at 4,999 Hz.
+    disturbed: u32,
 }
 
+/// Runs with missing samples are counted, and measured again. On 2 CPUs with a load of 15 they are 1
+/// of 50 runs: another process or machine has a CPU for some 20 ms, which is 2 % of a run. At the
+/// default rate no sample is lost in any run.
+const DISTURBED: u32 = 2;
+
 /// A compiled program.
-const COMPILED: Slack = Slack { between: 0.0, after: 0.005 };
+const COMPILED: Slack = Slack { between: 0.0, after: 0.005, disturbed: DISTURBED };
 
 /// Nanoseconds of a thread's CPU time that its own events do not see each time that the kernel
 /// switches to it: 5 µs on an idle machine, of perf's events as well. Where threads have the same
@@ -133,15 +140,17 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Runs it, recorded at all rates, and adds what the recordings found.
+    /// Runs it, recorded at all rates, and adds what the recordings found; again when samples are
+    /// missing, which `disturbed` counts.
     #[track_caller]
-    fn run(&self, cases: &mut [Case; 2]) {
-        for _ in 0..5 {
+    fn run(&self, cases: &mut [Case; 2], disturbed: &mut u32) {
+        loop {
             let dir = temp_dir();
-            // node leaves a file in its folder.
+            // node leaves a file in its directory.
             let mut command = (self.command)();
             command.current_dir(&dir);
             command.args([self.threads, self.milliseconds].map(|n| n.to_string()));
+            let machine = MachineLock::take();
             let program = Waiting::start(&mut command);
             let pid = program.pid();
             let recordings = RATES.map(|hz| {
@@ -153,51 +162,60 @@ impl Program<'_> {
             let unseen = said.remove("switches").unwrap_or(0.0) * SWITCH;
             let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
             let profiles = recordings.map(ProfRecording::finish);
+            drop(machine);
             std::fs::remove_file(format!("/tmp/perf-{pid}.map")).ok();
-            if self.is_whole(&profiles[1], &names, &times, unseen) {
+            let [usual, high] = &profiles;
+            assert_eq!(usual.figure("lost"), 0, "{}: {:?}", self.name, usual.comments);
+            if self.is_whole(high, &names, &times, unseen) {
                 for (case, p) in cases.iter_mut().zip(&profiles) {
                     case.add(p, &names, &times, process);
                 }
                 return;
             }
+            *disturbed += 1;
+            let (name, most) = (self.name, self.slack.disturbed);
+            assert!(*disturbed <= most, "{name}: samples are missing in {disturbed} runs");
         }
-        panic!("{}, {} threads: samples are missing each time", self.name, self.threads);
     }
 
-    /// There is a sample for each period of CPU time that the functions used, within 1 %. Where
-    /// there is none, the machine stood still (a virtual one's CPU clocks go on when another has
-    /// its CPU), or it kept prof from its rings for so long that they overran. Either strikes the
-    /// function that happens to run and says nothing about how samples are attributed.
+    /// There is a sample for each period of CPU time that the functions used, within 1 %; `false`:
+    /// some are missing, and prof reports as many, by their count or by the CPU time that they do
+    /// not cover. That says nothing about how the others are attributed. Fails when more are missing
+    /// than prof reports.
     ///
     /// `unseen`: what is missing at most, because threads are switched.
+    #[track_caller]
     fn is_whole(&self, p: &Pprof, names: &[String], times: &[f64], unseen: f64) -> bool {
         let found = counts(p, names).0.iter().sum::<u64>() as f64;
         let expected = times.iter().sum::<f64>() / p.period as f64;
-        let least = 0.99 * expected - unseen / p.period as f64;
-        let whole = found >= least - self.slack.between * expected;
+        let least = (0.99 - self.slack.between) * expected - unseen / p.period as f64;
+        let whole = found >= least;
+        let (sampled, used) = p.pair("covered");
+        let reported = p.figure("lost").max((used - sampled) / p.period);
+        let what = format!(
+            "{}, {} threads: {found} of {expected:.0} samples, {reported} reported as missing",
+            self.name, self.threads
+        );
+        assert!(found + reported as f64 >= least, "{what}: {:?}", p.comments);
         if !whole {
-            let lost = p.figure("lost");
-            println!(
-                "{}, {} threads: {found} of {expected:.0} samples, {lost} lost; measured again",
-                self.name, self.threads
-            );
+            println!("{what}; measured again");
         }
         whole
     }
 
     /// Runs it and tests what the recordings found.
     #[track_caller]
-    fn check(&self) {
+    fn check(&self, disturbed: &mut u32) {
         let what = |hz: u32| format!("{}, {} threads, {hz} Hz", self.name, self.threads);
         let passes = |cases: &[Case; 2]| {
             let tests = [0, 1].map(|i| cases[i].test(&what(RATES[i])));
             tests.iter().all(ChiSquared::passes)
         };
         let mut cases = <[Case; 2]>::default();
-        self.run(&mut cases);
+        self.run(&mut cases, disturbed);
         if !passes(&cases) {
             println!("{}, {} threads: once more, both runs count", self.name, self.threads);
-            self.run(&mut cases);
+            self.run(&mut cases, disturbed);
             assert!(passes(&cases), "{}, {} threads: see above", self.name, self.threads);
         }
         for i in 0..RATES.len() {
@@ -209,8 +227,9 @@ impl Program<'_> {
 /// Checks a program with 1, 2 and many threads, at all rates.
 #[track_caller]
 fn truth(name: &str, command: fn() -> Command, slack: Slack) {
+    let mut disturbed = 0;
     for (threads, milliseconds) in [(1, 1200), (2, 700), (8, 200)] {
-        Program { name, command, threads, milliseconds, slack }.check();
+        Program { name, command, threads, milliseconds, slack }.check(&mut disturbed);
     }
 }
 
@@ -251,7 +270,7 @@ fn node_matches_its_own_clocks() {
         node
     };
     if needs(&["node"]) {
-        truth("node", command, Slack { between: 0.0, after: 0.02 });
+        truth("node", command, Slack { between: 0.0, after: 0.02, disturbed: DISTURBED });
     }
 }
 
@@ -266,7 +285,8 @@ fn java_matches_its_own_clocks() {
         java
     };
     if needs(&["java", "javac"]) {
-        truth("Java", command, Slack { between: 0.0, after: 0.15 });
+        // prof loses some 125 samples of most runs at 4,999 Hz, also where nothing else runs.
+        truth("Java", command, Slack { between: 0.0, after: 0.15, disturbed: 20 });
     }
 }
 
@@ -279,7 +299,7 @@ fn python_matches_its_own_clocks() {
     };
     if needs(&["python3"]) {
         // The interpreter between the calls, where threads wait for one another.
-        truth("Python", command, Slack { between: 0.06, after: 0.0 });
+        truth("Python", command, Slack { between: 0.06, after: 0.0, disturbed: DISTURBED });
     }
 }
 
@@ -304,6 +324,7 @@ fn a_program_in_step_with_a_timer_is_sampled_at_all_phases() {
 /// Three seconds of it, recorded at 99 Hz; at 100 Hz and by perf for comparison.
 fn run_ticks(case: &mut Case) {
     let dir = temp_dir();
+    let _machine = MachineLock::take();
     let program = Waiting::start(Command::new(target("ticks", Build::C)).arg("300"));
     let pid = program.pid();
     let ours = [99, 100].map(|hz| {
@@ -324,6 +345,7 @@ fn run_ticks(case: &mut Case) {
         println!("ticks, perf at {hz} Hz: {:?} samples", [own(&names[0]), own(&names[1])]);
     }
     let [at_99, at_100] = ours.map(ProfRecording::finish);
+    assert_eq!(at_99.figure("lost"), 0, "{:?}", at_99.comments);
     println!("ticks, prof at 100 Hz: {:?} samples", counts(&at_100, &names).0);
     case.add(&at_99, &names, &times, time);
 }
