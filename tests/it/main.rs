@@ -1,5 +1,7 @@
 //! The integration tests: one crate, linked once, with a module for each topic.
 
+#![allow(unsafe_code)]
+
 mod common;
 
 mod against_perf;

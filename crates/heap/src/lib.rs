@@ -6,6 +6,9 @@
 //! It trusts nothing that the target writes, changes no code of the target, and does not open perf
 //! events itself (see [`inject::StopEvents`]), know a profile or print.
 
+// The unit tests of the preloaded library's own files.
+#![cfg_attr(test, allow(unsafe_code))]
+
 mod exits;
 pub mod inject;
 #[path = "../preload/layout.rs"]

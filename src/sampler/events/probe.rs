@@ -1,6 +1,9 @@
 //! Probes: places in code at which the kernel puts a breakpoint while the event is open
 //! (`perf_event_open(2)`, dynamic PMUs).
 
+// In a test.
+#![cfg_attr(test, allow(unsafe_code))]
+
 use std::ffi::CString;
 use std::fs;
 use std::io;
