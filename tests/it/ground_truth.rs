@@ -66,8 +66,9 @@ struct Slack {
     between: f64,
     /// The part that comes when it has looked at the clock for the last time.
     after: f64,
-    /// Most runs of the test in which samples may be missing at 4,999 Hz.
-    disturbed: u32,
+    /// The part of the samples at 4,999 Hz that may be missing without the run being repeated. All
+    /// that are missing must be reported as such in any case.
+    missing: f64,
 }
 
 /// Runs with missing samples are counted, and measured again. On 2 CPUs with a load of 15 they are 1
@@ -75,8 +76,11 @@ struct Slack {
 /// default rate no sample is lost in any run.
 const DISTURBED: u32 = 2;
 
+/// See [`Slack::missing`].
+const MISSING: f64 = 0.01;
+
 /// A compiled program.
-const COMPILED: Slack = Slack { between: 0.0, after: 0.005, disturbed: DISTURBED };
+const COMPILED: Slack = Slack { between: 0.0, after: 0.005, missing: MISSING };
 
 /// Nanoseconds of a thread's CPU time that its own events do not see each time that the kernel
 /// switches to it: 5 µs on an idle machine, of perf's events as well. Where threads have the same
@@ -173,23 +177,26 @@ impl Program<'_> {
                 return;
             }
             *disturbed += 1;
-            let (name, most) = (self.name, self.slack.disturbed);
-            assert!(*disturbed <= most, "{name}: samples are missing in {disturbed} runs");
+            let name = self.name;
+            assert!(*disturbed <= DISTURBED, "{name}: samples are missing in {disturbed} runs");
         }
     }
 
-    /// There is a sample for each period of CPU time that the functions used, within 1 %; `false`:
-    /// some are missing, and prof reports as many, by their count or by the CPU time that they do
-    /// not cover. That says nothing about how the others are attributed. Fails when more are missing
-    /// than prof reports.
+    /// There is a sample for each period of CPU time that the functions used, within
+    /// [`Slack::missing`]; `false`: more are missing, and prof reports as many, by their count or by
+    /// the CPU time that they do not cover. That says nothing about how the others are attributed.
+    /// Fails when more are missing than prof reports.
     ///
     /// `unseen`: what is missing at most, because threads are switched.
     #[track_caller]
     fn is_whole(&self, p: &Pprof, names: &[String], times: &[f64], unseen: f64) -> bool {
         let found = counts(p, names).0.iter().sum::<u64>() as f64;
         let expected = times.iter().sum::<f64>() / p.period as f64;
-        let least = (0.99 - self.slack.between) * expected - unseen / p.period as f64;
-        let whole = found >= least;
+        let without = |missing: f64| {
+            (1.0 - missing - self.slack.between) * expected - unseen / p.period as f64
+        };
+        let whole = found >= without(self.slack.missing);
+        let least = without(MISSING);
         let (sampled, used) = p.pair("covered");
         let reported = p.figure("lost").max((used - sampled) / p.period);
         let what = format!(
@@ -270,7 +277,7 @@ fn node_matches_its_own_clocks() {
         node
     };
     if needs(&["node"]) {
-        truth("node", command, Slack { between: 0.0, after: 0.02, disturbed: DISTURBED });
+        truth("node", command, Slack { between: 0.0, after: 0.02, missing: MISSING });
     }
 }
 
@@ -285,8 +292,10 @@ fn java_matches_its_own_clocks() {
         java
     };
     if needs(&["java", "javac"]) {
-        // prof loses some 125 samples of most runs at 4,999 Hz, also where nothing else runs.
-        truth("Java", command, Slack { between: 0.0, after: 0.15, disturbed: 20 });
+        // Some of libjvm.so's code has no unwind information. Where it is first sampled, prof
+        // decodes all 14 MB of code for the targets of calls, which takes longer than 256 samples
+        // of a ring at 4,999 Hz: 25 to 35 ms of the run are lost, and reported.
+        truth("Java", command, Slack { between: 0.0, after: 0.15, missing: 0.04 });
     }
 }
 
@@ -299,7 +308,7 @@ fn python_matches_its_own_clocks() {
     };
     if needs(&["python3"]) {
         // The interpreter between the calls, where threads wait for one another.
-        truth("Python", command, Slack { between: 0.06, after: 0.0, disturbed: DISTURBED });
+        truth("Python", command, Slack { between: 0.06, after: 0.0, missing: MISSING });
     }
 }
 
