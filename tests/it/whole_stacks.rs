@@ -131,7 +131,9 @@ fn truncated_stacks_have_a_reason_and_advice() {
 
 #[test]
 fn cpp_stacks_in_exceptions_are_whole() {
-    row("C++ exceptions", 99.9, &target("stacks", Build::Cpp), &["exceptions", "1.2"]);
+    // Stacks of exceptions that are being handed to their handler are marked (`edges` holds that to
+    // a bound): 0.05 to 0.25 % of this program's time, by CPU.
+    row("C++ exceptions", 99.5, &target("stacks", Build::Cpp), &["exceptions", "1.2"]);
 }
 
 #[test]
