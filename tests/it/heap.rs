@@ -18,18 +18,6 @@ fn record(dir: &Path, args: &str, mode: &str) -> Pprof {
     read(dir.join("profile.pb.gz"))
 }
 
-/// The sum of a sample type over the samples with this function among their frames.
-#[track_caller]
-fn of(p: &Pprof, function: &str, kind: &str) -> i64 {
-    p.sum_below(function, kind)
-}
-
-/// Allocated objects and bytes, objects and bytes in use.
-#[track_caller]
-fn all_of(p: &Pprof, function: &str) -> [i64; 4] {
-    ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"].map(|k| of(p, function, k))
-}
-
 #[test]
 fn allocations_and_memory_in_use_are_exact() {
     let dir = temp_dir();
@@ -38,8 +26,8 @@ fn allocations_and_memory_in_use_are_exact() {
     let units = ["count", "bytes", "count", "bytes"];
     let expected = types.iter().zip(units).map(|(t, u)| ((*t).to_owned(), u.to_owned()));
     assert_eq!(p.sample_types, expected.collect::<Vec<_>>());
-    assert_eq!(all_of(&p, "breathes"), [10, 10 * MIB, 0, 0]);
-    assert_eq!(all_of(&p, "keeps_one"), [1, MIB, 1, MIB]);
+    assert_eq!(p.heap_below("breathes"), [10, 10 * MIB, 0, 0]);
+    assert_eq!(p.heap_below("keeps_one"), [1, MIB, 1, MIB]);
     assert_eq!(p.period, 1024);
     // The allocating function is the innermost frame, and the stack goes up to the beginning.
     let sample = p.samples.iter().find(|s| p.frames(s).contains(&"breathes")).unwrap();
@@ -62,36 +50,36 @@ fn allocations_and_memory_in_use_are_exact() {
 fn estimates_are_right_on_average() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 16K", "small");
-    let bytes = of(&p, "many_small", "alloc_space");
+    let bytes = p.sum_below("many_small", "alloc_space");
     assert_estimate(bytes, (0..300_000).map(|_| 48), 16384.0);
-    let objects = of(&p, "many_small", "alloc_objects");
+    let objects = p.sum_below("many_small", "alloc_objects");
     assert!((objects * 48 - bytes).abs() <= 48, "{objects} objects, {bytes} bytes");
-    assert_eq!(of(&p, "many_small", "inuse_space"), 0);
+    assert_eq!(p.sum_below("many_small", "inuse_space"), 0);
     let p = record(dir.path(), "record -T heap --heap-interval 32K", "sizes");
     let interval = 32768.0;
     let medium = || (0..2000).map(|_| 5000);
     let grows = || (1..=500).map(|i| i * 1000);
     let aligned = || (0..40).map(|_| 1 << 20);
-    assert_estimate(of(&p, "medium_kept", "alloc_space"), medium(), interval);
-    assert_estimate(of(&p, "medium_kept", "inuse_space"), medium(), interval);
-    assert_estimate(of(&p, "grows", "alloc_space"), grows(), interval);
-    assert_estimate(of(&p, "aligned", "alloc_space"), aligned(), interval);
+    assert_estimate(p.sum_below("medium_kept", "alloc_space"), medium(), interval);
+    assert_estimate(p.sum_below("medium_kept", "inuse_space"), medium(), interval);
+    assert_estimate(p.sum_below("grows", "alloc_space"), grows(), interval);
+    assert_estimate(p.sum_below("aligned", "alloc_space"), aligned(), interval);
     // What was freed is not in use, and what was moved is once.
-    assert_eq!(of(&p, "grows", "inuse_space"), 500_000);
-    assert_eq!(of(&p, "aligned", "inuse_space"), 0);
-    assert_eq!(all_of(&p, "refused"), [0; 4]);
+    assert_eq!(p.sum_below("grows", "inuse_space"), 500_000);
+    assert_eq!(p.sum_below("aligned", "inuse_space"), 0);
+    assert_eq!(p.heap_below("refused"), [0; 4]);
     // With the default, what is seldom sampled stands for more.
     let p = record(dir.path(), "record -T alloc", "sizes");
     assert_eq!(p.sample_types.len(), 2);
-    assert_estimate(of(&p, "grows", "alloc_space"), grows(), 524_288.0);
-    assert_estimate(of(&p, "aligned", "alloc_space"), aligned(), 524_288.0);
+    assert_estimate(p.sum_below("grows", "alloc_space"), grows(), 524_288.0);
+    assert_estimate(p.sum_below("aligned", "alloc_space"), aligned(), 524_288.0);
 }
 
 #[test]
 fn every_allocation_is_counted_at_interval_1() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 1", "fork");
-    assert_eq!(all_of(&p, "in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
+    assert_eq!(p.heap_below("in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
 }
 
 /// What a child frees of its parent's is its own copy.
@@ -99,9 +87,9 @@ fn every_allocation_is_counted_at_interval_1() {
 fn children_are_counted_apart_and_after_exec() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 4K", "fork");
-    assert_eq!(all_of(&p, "in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
-    assert_eq!(all_of(&p, "in_child"), [8, 8 * MIB, 8, 8 * MIB]);
-    assert_eq!(all_of(&p, "after_exec"), [4, 4 * MIB, 4, 4 * MIB]);
+    assert_eq!(p.heap_below("in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
+    assert_eq!(p.heap_below("in_child"), [8, 8 * MIB, 8, 8 * MIB]);
+    assert_eq!(p.heap_below("after_exec"), [4, 4 * MIB, 4, 4 * MIB]);
     let pids = |function: &str| {
         let with = p.samples.iter().filter(|s| p.frames(s).contains(&function));
         with.map(|s| s.labels["pid"].clone()).collect::<Vec<_>>()
@@ -116,19 +104,19 @@ fn threads_signal_handlers_and_exit_handlers_are_counted() {
     let prof = Prof::new(&dir, "record -T heap --heap-interval 4K");
     let out = prof.target(target("heap", Build::C), "odd").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(all_of(&p, "in_thread"), [32, 32 * MIB, 0, 0]);
-    assert_eq!(all_of(&p, "ending_thread"), [4, 4 * MIB, 0, 0]);
-    assert_eq!(all_of(&p, "at_end"), [1, MIB, 0, 0]);
+    assert_eq!(p.heap_below("in_thread"), [32, 32 * MIB, 0, 0]);
+    assert_eq!(p.heap_below("ending_thread"), [4, 4 * MIB, 0, 0]);
+    assert_eq!(p.heap_below("at_end"), [1, MIB, 0, 0]);
     // One more may come while the program counts them.
     let handled: i64 = out.text().trim().parse().unwrap();
-    let [objects, _, in_use, _] = all_of(&p, "in_handler");
+    let [objects, _, in_use, _] = p.heap_below("in_handler");
     assert!((handled..=handled + 1).contains(&objects) && in_use == 0, "{objects} of {handled}");
 }
 
 #[track_caller]
 fn assert_operators(p: &Pprof) {
     for form in ["by_new", "by_new_array", "by_aligned_new", "by_nothrow_new", "by_vector"] {
-        assert_eq!(all_of(p, form), [8, 8 * MIB, 4, 4 * MIB], "{form}");
+        assert_eq!(p.heap_below(form), [8, 8 * MIB, 4, 4 * MIB], "{form}");
         // Not `operator new`.
         let leaves = p.samples.iter().filter(|s| p.frames(s).contains(&form));
         let leaves: Vec<&str> = leaves.map(|s| p.frames(s)[0]).collect();
@@ -165,9 +153,9 @@ fn other_allocators_are_counted_alike() {
         let prof = prof.env("LD_PRELOAD", path);
         prof.target(target("heap", Build::C), "sizes").run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
-        assert_eq!(of(&p, "aligned", "alloc_space"), 40 * MIB, "{library}");
-        assert_eq!(of(&p, "aligned", "inuse_space"), 0, "{library}");
-        assert_eq!(of(&p, "grows", "inuse_space"), 500_000, "{library}");
+        assert_eq!(p.sum_below("aligned", "alloc_space"), 40 * MIB, "{library}");
+        assert_eq!(p.sum_below("aligned", "inuse_space"), 0, "{library}");
+        assert_eq!(p.sum_below("grows", "inuse_space"), 500_000, "{library}");
     }
 }
 
@@ -188,7 +176,7 @@ fn a_library_loaded_with_dlopen_is_counted() {
         "record -T heap --heap-interval 4K",
         &format!("plugin {}", plugin.display()),
     );
-    assert_eq!(all_of(&p, "allocates"), [8, 8 * MIB, 4, 4 * MIB]);
+    assert_eq!(p.heap_below("allocates"), [8, 8 * MIB, 4, 4 * MIB]);
 }
 
 #[test]
@@ -204,9 +192,9 @@ fn rust_allocations_are_counted() {
         let mut named = all.filter(|f| f.contains(&format!("::{function}")));
         named.next().unwrap_or_else(|| panic!("no {function}")).to_owned()
     };
-    assert_eq!(of(&p, &name("boxes"), "inuse_space") / MIB, 8);
-    assert_eq!(all_of(&p, &name("zeroed")), [8, 8 * MIB, 0, 0]);
-    assert_eq!(all_of(&p, &name("grows")), [4, 15 * MIB, 1, 8 * MIB]);
+    assert_eq!(p.sum_below(&name("boxes"), "inuse_space") / MIB, 8);
+    assert_eq!(p.heap_below(&name("zeroed")), [8, 8 * MIB, 0, 0]);
+    assert_eq!(p.heap_below(&name("grows")), [4, 15 * MIB, 1, 8 * MIB]);
 }
 
 #[test]
@@ -216,7 +204,7 @@ fn heap_and_cpu_time_are_recorded_together() {
     let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
     let heap = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
     assert_eq!((kinds[..2].to_vec(), kinds[2..].to_vec()), (vec!["samples", "cpu"], heap.to_vec()));
-    assert_eq!(all_of(&p, "breathes"), [10, 10 * MIB, 0, 0]);
+    assert_eq!(p.heap_below("breathes"), [10, 10 * MIB, 0, 0]);
     // They are no samples of CPU time.
     let (samples, cpu) = (p.column("samples"), p.column("cpu"));
     assert!(p.samples.iter().all(|s| (s.values[samples] == 0) == (s.values[cpu] == 0)));
@@ -236,28 +224,28 @@ fn peak_and_temporary_allocations_are_exact() {
     let p = record(dir.path(), "record -T heap --peak --temporary --heap-interval 1K", "peaks");
     let more = |function: &str| {
         let kinds = ["peak_objects", "peak_space", "temporary_objects", "temporary_space"];
-        kinds.map(|kind| of(&p, function, kind))
+        kinds.map(|kind| p.sum_below(function, kind))
     };
     assert_eq!(more("before_the_peak"), [4, 4 * MIB, 0, 0]);
     // The last of them is the first to be freed.
     assert_eq!(more("at_the_peak"), [8, 8 * MIB, 1, MIB]);
     assert_eq!(more("after_the_peak"), [0; 4]);
     assert_eq!(more("breathes"), [0, 0, 1, MIB]);
-    assert_eq!(all_of(&p, "after_the_peak"), [6, 6 * MIB, 6, 6 * MIB]);
+    assert_eq!(p.heap_below("after_the_peak"), [6, 6 * MIB, 6, 6 * MIB]);
     // As part of a profile of what is allocated only.
     let p = record(dir.path(), "record -T alloc --peak --heap-interval 1K", "peaks");
     let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["alloc_objects", "alloc_space", "peak_objects", "peak_space"]);
-    assert_eq!(of(&p, "at_the_peak", "peak_space"), 8 * MIB);
+    assert_eq!(p.sum_below("at_the_peak", "peak_space"), 8 * MIB);
 }
 
 #[test]
 fn anonymous_mappings_count_only_with_heap_mmap() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-mmap --heap-interval 1K", "maps");
-    assert_eq!(all_of(&p, "maps"), [8, 8 * MIB, 4, 4 * MIB]);
+    assert_eq!(p.heap_below("maps"), [8, 8 * MIB, 4, 4 * MIB]);
     let p = record(dir.path(), "record -T heap --heap-interval 1K", "maps");
-    assert_eq!(all_of(&p, "maps"), [0; 4]);
+    assert_eq!(p.heap_below("maps"), [0; 4]);
 }
 
 /// A program that may do nothing but write and exit any more is not killed for what prof does.
@@ -268,7 +256,7 @@ fn a_program_confined_by_seccomp_is_not_killed() {
     let out = prof.target(target("heap", Build::C), "confined").run().ok();
     assert_eq!(out.text(), "confined\n");
     assert!(!out.stderr.contains("killed"), "{}", out.stderr);
-    assert_eq!(all_of(&read(dir.path().join("profile.pb.gz")), "confined"), [8, 8 * MIB, 0, 0]);
+    assert_eq!(read(dir.path().join("profile.pb.gz")).heap_below("confined"), [8, 8 * MIB, 0, 0]);
 }
 
 /// A stack of the program's own making ends where nothing can be read.
@@ -276,7 +264,7 @@ fn a_program_confined_by_seccomp_is_not_killed() {
 fn allocations_on_a_coroutine_stack_are_counted() {
     let dir = temp_dir();
     let p = record(dir.path(), "record -T heap --heap-interval 1K", "coroutine");
-    assert_eq!(all_of(&p, "on_small_stack"), [7, 7 * MIB, 0, 0]);
+    assert_eq!(p.heap_below("on_small_stack"), [7, 7 * MIB, 0, 0]);
 }
 
 /// One that is killed while it allocates ends the recording like any other.
@@ -289,7 +277,7 @@ fn a_killed_program_ends_the_recording_normally() {
     prof = prof.arg(script).arg(target("pairs", Build::C));
     prof.run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(of(&p, "small", "alloc_space") > 10 * MIB);
+    assert!(p.sum_below("small", "alloc_space") > 10 * MIB);
 }
 
 /// The recording ends before the program does; the program goes on.
@@ -301,7 +289,7 @@ fn the_program_goes_on_after_the_window() {
     let out = prof.target(target("heap", Build::C), "long").run().ok();
     let out = out.says(&["the library for allocations stays in", "still runs as process"]);
     let p = read(dir.path().join("profile.pb.gz"));
-    let [objects, _, in_use, _] = all_of(&p, "breathes");
+    let [objects, _, in_use, _] = p.heap_below("breathes");
     assert!((5..=26).contains(&objects) && in_use <= 1, "{objects}, {in_use}");
     let pid = out.stderr.split("as process ").nth(1).unwrap().split(';').next().unwrap();
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -324,11 +312,13 @@ fn a_daemon_is_named_when_the_command_ends() {
         let pid: i32 = pid.lines().next().unwrap().parse().unwrap();
         if mode == "daemon" {
             let p = read(dir.path().join("profile.pb.gz"));
-            assert_eq!(all_of(&p, "in_parent"), [16, 16 * MIB, 16, 16 * MIB], "{}", out.stderr);
+            assert_eq!(p.heap_below("in_parent"), [16, 16 * MIB, 16, 16 * MIB], "{}", out.stderr);
             // What is advised works.
             let args = format!("record -T heap --inject --heap-interval 1K -d 1s -p {pid}");
             Prof::new(&dir, &args).run().ok();
-            assert!(of(&read(dir.path().join("profile.pb.gz")), "breathes", "alloc_space") > 0);
+            assert!(
+                read(dir.path().join("profile.pb.gz")).sum_below("breathes", "alloc_space") > 0
+            );
         } else {
             out.says(&["no allocation was sampled: the command ended before"]);
         }
@@ -386,7 +376,7 @@ fn heap_profiles_need_no_rights() {
         .run()
         .ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(all_of(&p, "breathes"), [10, 10 * MIB, 0, 0]);
+    assert_eq!(p.heap_below("breathes"), [10, 10 * MIB, 0, 0]);
     let setuid = copy("setuid", 0o4755);
     let out = unprivileged(dir.path(), "record -T heap").target(setuid, "steps").run();
     out.refused(1, &["setuid is setuid", "preloads nothing"]);

@@ -9,9 +9,7 @@ use crate::common;
 use crate::common::injected::{endless, maps, wait_for_library};
 use crate::common::targets::built;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::{
-    Build, MachineLock, Pprof, Prof, Running, needs, read, target, temp_dir, until,
-};
+use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir, until};
 
 /// A program that takes words and answers them, see `inject.cpp`.
 struct Checked {
@@ -50,17 +48,6 @@ impl Checked {
     }
 }
 
-/// Objects or bytes below a function.
-#[track_caller]
-fn of(p: &Pprof, function: &str, kind: &str) -> i64 {
-    p.sum_below(function, kind)
-}
-
-#[track_caller]
-fn all_of(p: &Pprof, function: &str) -> [i64; 4] {
-    ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"].map(|k| of(p, function, k))
-}
-
 #[test]
 fn every_allocation_after_the_injection_is_counted() {
     let dir = temp_dir();
@@ -72,8 +59,8 @@ fn every_allocation_after_the_injection_is_counted() {
     let out = prof.finish().ok().says(&["since prof's library was put into it", "stood still for"]);
     assert!(!out.stderr.contains("missing"), "{}", out.stderr);
     let p = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(all_of(&p, "keeps"), [500, 500_000, 500, 500_000]);
-    assert_eq!(all_of(&p, "gives_back"), [300, 600_000, 0, 0]);
+    assert_eq!(p.heap_below("keeps"), [500, 500_000, 500, 500_000]);
+    assert_eq!(p.heap_below("gives_back"), [300, 600_000, 0, 0]);
     // Who called it is the innermost, and the stack goes up to the beginning.
     let sample = p.samples.iter().find(|s| p.frames(s).contains(&"keeps")).unwrap();
     let frames = p.frames(sample);
@@ -92,7 +79,7 @@ fn libraries_loaded_after_the_injection_are_counted() {
     prof.signal(libc::SIGINT);
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(all_of(&p, "plugin_allocates"), [200, 600_000, 200, 600_000]);
+    assert_eq!(p.heap_below("plugin_allocates"), [200, 600_000, 200, 600_000]);
     target.ends_well();
 }
 
@@ -107,7 +94,7 @@ fn a_loaded_process_survives_20_injections() {
             format!("record -T heap --inject -d 200ms -p {} --heap-interval 4M", target.pid());
         Prof::new(&dir, &args).run().ok().says(&["stays there without effect"]);
         let p = read(dir.path().join("profile.pb.gz"));
-        let (churned, all) = (of(&p, "fills", "alloc_space"), p.column("alloc_space"));
+        let (churned, all) = (p.sum_below("fills", "alloc_space"), p.column("alloc_space"));
         let all: i64 = p.samples.iter().map(|s| s.values[all]).sum();
         assert!(churned > 0 && churned * 100 >= all * 99, "round {round}: {churned} of {all}");
     }
@@ -152,7 +139,7 @@ fn a_process_survives_when_prof_is_killed() {
         eprintln!("{}", states(target.pid()));
     }
     out.ok().says(&["stays there without effect"]);
-    assert!(of(&read(dir.path().join("profile.pb.gz")), "fills", "alloc_space") > 0);
+    assert!(read(dir.path().join("profile.pb.gz")).sum_below("fills", "alloc_space") > 0);
     target.says("go").ends_well();
 }
 
@@ -381,7 +368,7 @@ fn only_processes_of_the_user_are_injected() {
     let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
     unprivileged(dir.path(), &args).run().ok().says(&["stays there without effect"]);
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(of(&p, "fills", "alloc_space") > 0);
+    assert!(p.sum_below("fills", "alloc_space") > 0);
     target.ends_well();
 }
 

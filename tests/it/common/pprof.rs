@@ -293,6 +293,13 @@ impl Pprof {
         with.map(|s| s.values[column]).sum()
     }
 
+    /// Of a heap profile, the same of allocated objects and bytes, objects and bytes in use.
+    #[track_caller]
+    pub fn heap_below(&self, function: &str) -> [i64; 4] {
+        ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]
+            .map(|kind| self.sum_below(function, kind))
+    }
+
     /// Share (percent of the last column) of the samples that `keep` says yes to.
     pub fn share(&self, keep: impl Fn(&Sample) -> bool) -> f64 {
         let column = self.sample_types.len() - 1;
