@@ -68,9 +68,9 @@ const OPENS: &[(&str, &str)] = &[
     ("src/sampler/target.rs", "the kernel's, in a cgroup"),
     ("src/sampler/tracefs.rs", "the kernel's, in tracefs"),
     ("src/sampler/tracepoint.rs", "the kernel's, in tracefs"),
-    ("crates/symbols/src/cache.rs", "in a folder that only the user can change"),
+    ("crates/symbols/src/cache.rs", "in a directory that only the user can change"),
     ("crates/symbols/src/kernel.rs", "the kernel's, in sysfs"),
-    ("crates/symbols/src/private.rs", "in a folder that only the user can change"),
+    ("crates/symbols/src/private.rs", "in a directory that only the user can change"),
     ("src/report/advice/packages.rs", "root's, in /etc"),
 ];
 

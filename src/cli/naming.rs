@@ -12,8 +12,7 @@ use super::record::{self, Recorded};
 use crate::recorder::{Interrupts, Recording};
 use crate::report::locks::{self, LockWaits};
 use formats::pprof;
-use profile::Cause;
-use profile::{Diagnostics, Profile};
+use profile::{Cause, Diagnostics, Profile};
 use symbols::{Options, Outcome};
 use sys::os;
 

@@ -13,8 +13,7 @@ use super::target::TargetArgs;
 use crate::recorder::{self, Interrupts};
 use crate::report::advice;
 use crate::sampler::Target;
-use profile::Cause;
-use profile::{Diagnostics, Profile};
+use profile::{Cause, Diagnostics, Profile};
 use sys::os;
 use sys::printed::Stderr;
 

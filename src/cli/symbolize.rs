@@ -8,8 +8,7 @@ use super::naming::LookupResult;
 use super::output::Output;
 use super::progress::Bar;
 use super::symbol_args::SymbolArgs;
-use profile::Cause;
-use profile::set_unsymbolized;
+use profile::{Cause, set_unsymbolized};
 use symbols::Options;
 use sys::printed::Stderr;
 

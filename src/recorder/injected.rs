@@ -7,8 +7,7 @@ use super::{Aggregator, HeapSpec};
 use crate::sampler::stops::KernelEvents;
 use heap::inject::{Injection, Inside, Library};
 use heap::{BYTES, Ring};
-use sys::Error;
-use sys::procfs;
+use sys::{Error, procfs};
 
 /// How often it is looked whether the process has loaded something.
 const LOOK: Duration = Duration::from_millis(250);

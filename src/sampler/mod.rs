@@ -30,7 +30,7 @@ mod tracepoint;
 pub use command::Stopped;
 pub use definitions::remove_leftovers as remove_leftover_probes;
 pub use events::EventSpec;
-pub use left_out::{LeftOut, Subject};
+pub use left_out::LeftOut;
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use spans::SpanType;
 pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};

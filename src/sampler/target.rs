@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use sys::Error;
-use sys::procfs;
+use sys::{Error, procfs};
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

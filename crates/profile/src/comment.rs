@@ -43,7 +43,7 @@ pub const WAITS_LEFT_OUT: &str = "waits-left-out";
 pub const TARGET: &str = "target";
 /// Value of [`TARGET`]: everything that ran.
 pub const WHOLE_MACHINE: &str = "whole machine";
-/// Anything else that the user was told.
+/// Any other message to the user.
 pub const NOTE: &str = "note";
 /// Written by older versions: stacks that were completed after their sample.
 pub(super) const COMPLETED_LATER: &str = "completed-later";

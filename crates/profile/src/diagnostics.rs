@@ -187,17 +187,16 @@ impl Diagnostics {
             all.filter_map(|(name, n)| Some((name, n.parse::<u64>().ok()?)))
         };
         let texts = |key| comment::values(profile, key).map(str::to_owned).collect();
-        let truncated = by_name(comment::TRUNCATED);
-        let known = truncated.filter_map(|(code, n)| Some((Truncation::from_code(code)?, n)));
-        let mut known_codes: Vec<(Truncation, u64)> = Vec::new();
-        for (why, n) in known {
-            match known_codes.iter_mut().find(|(known, _)| *known == why) {
+        let mut truncated: Vec<(Truncation, u64)> = Vec::new();
+        for (code, n) in by_name(comment::TRUNCATED) {
+            let Some(why) = Truncation::from_code(code) else { continue };
+            match truncated.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, sum)) => *sum = sum.saturating_add(n),
-                None => known_codes.push((why, n)),
+                None => truncated.push((why, n)),
             }
         }
         let (all_truncated, user_stacks) = share(profile, comment::TRUNCATED).unwrap_or_default();
-        let of_codes = known_codes.iter().map(|(_, n)| n).fold(0, |a: u64, n| a.saturating_add(*n));
+        let of_codes = truncated.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
         let shares = by_name(comment::UNSYMBOLIZED);
         Diagnostics {
             samples: count(comment::SAMPLES),
@@ -207,7 +206,7 @@ impl Diagnostics {
             covered: share(profile, comment::COVERED),
             throttled: count(comment::THROTTLED),
             user_stacks,
-            truncated: known_codes,
+            truncated,
             truncated_otherwise: all_truncated.saturating_sub(of_codes),
             deep: count(comment::DEEP_STACKS),
             folded: count(comment::FOLDED),

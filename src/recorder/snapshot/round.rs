@@ -10,9 +10,8 @@ use crate::recorder::aggregate::Asleep;
 use crate::sampler::thread_state;
 use crate::sampler::{Event, EventSpec, Options, Rate, Session, Stacks, Target};
 use profile::{Column, ThreadState};
-use sys::Error;
-use sys::procfs;
 use sys::record::MAX_DUMP;
+use sys::{Error, procfs};
 
 /// The clock that samples threads that run, in nanoseconds.
 const PERIOD: u64 = 100_000;

@@ -8,8 +8,7 @@ use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::rings::Rings;
 use crate::sampler::{Options, Rate, Target, target};
-use sys::Error;
-use sys::procfs;
+use sys::{Error, procfs};
 
 use super::CPU_WIDE_PERIOD;
 

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use super::refuse::field;
 use super::restart;
 use super::trace::{Stop, Tracee};
-use sys::Error;
-use sys::procfs;
+use sys::{Error, procfs};
 
 /// Nanoseconds of a thread's CPU time between two looks at whether it is in user code: of one that is
 /// busy, and of one that runs for moments.
