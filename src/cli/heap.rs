@@ -2,9 +2,8 @@
 
 use clap::Args;
 
-use super::target::Type;
 use super::usage;
-use crate::recorder::HeapSpec;
+use crate::sampler::types::HeapSettings;
 
 /// The heading of these options in help.
 const HEADING: &str = "Heap (with -T heap or -T alloc)";
@@ -41,26 +40,21 @@ pub struct HeapArgs {
 }
 
 impl HeapArgs {
-    /// The heap profile to record with these types.
+    /// The settings of heap profiles. `recorded`: there is one.
     ///
     /// Errors: an option without a type that it applies to.
-    pub fn spec(&self, types: &[Type]) -> anyhow::Result<Option<HeapSpec>> {
-        let in_use = types.contains(&Type::Heap);
-        if !in_use && !types.contains(&Type::Alloc) {
-            return match self.given() {
-                Some(option) => Err(usage(format!("{option} needs -T heap or -T alloc"))),
-                None => Ok(None),
-            };
+    pub fn settings(&self, recorded: bool) -> anyhow::Result<HeapSettings> {
+        if let Some(option) = self.given().filter(|_| !recorded) {
+            return Err(usage(format!("{option} needs -T heap or -T alloc")));
         }
-        Ok(Some(HeapSpec {
+        Ok(HeapSettings {
             interval: self.heap_interval.unwrap_or(INTERVAL),
-            in_use,
             peak: self.peak,
             temporary: self.temporary,
             leaks: self.leaks,
             mappings: self.heap_mmap,
             inject: self.inject,
-        }))
+        })
     }
 
     /// The first of these options that was given.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::recorder::Tick;
+use crate::sampler::Tick;
 use sys::printed::{self, Stderr};
 
 /// A line that is redrawn; does nothing without a terminal.

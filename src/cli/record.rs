@@ -10,9 +10,8 @@ use super::output::Output;
 use super::progress::Progress;
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
-use crate::recorder::{self, Interrupts};
 use crate::report::advice;
-use crate::sampler::Target;
+use crate::sampler::{self, Interrupts, Target};
 use profile::{Cause, Diagnostics, Profile};
 use sys::os;
 use sys::printed::Stderr;
@@ -147,7 +146,7 @@ pub fn record(
     };
     let mut tick = |tick| progress.tick(tick);
     let recording =
-        recorder::record(&options, types, window, &interrupts, &mut print_note, &mut tick)?;
+        sampler::record(&options, types, window, &interrupts, &mut print_note, &mut tick)?;
     let output = Some(output);
     let recorded = super::naming::name(recording, names, &interrupts, &progress, output)?;
     Ok(Recorded { printed_notes, ..recorded })

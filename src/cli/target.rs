@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::events::EventArgs;
 use super::heap::HeapArgs;
 use super::{Exit, usage};
-use crate::recorder::{Locks, ThreadsSpec, Types, WallTime, Window};
 use crate::sampler::events::Kind;
 use crate::sampler::probes::Places;
-use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, Stacks, Target};
+use crate::sampler::types::{Clock, ProfileTypes, Settings};
+use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, Stacks, Target, Window, types};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
 
@@ -99,9 +100,10 @@ pub struct TargetArgs {
         long = "profile",
         value_name = "TYPE",
         value_delimiter = ',',
+        value_parser = profile_type_names(),
         help_heading = "Profile types"
     )]
-    pub types: Vec<Type>,
+    pub types: Vec<String>,
     /// Record off-CPU time only: -T wall without the running state
     #[arg(long, help_heading = "Profile types")]
     pub off_cpu: bool,
@@ -165,27 +167,6 @@ pub struct TargetArgs {
     pub call_graph: Option<StacksArg>,
 }
 
-/// A profile type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Type {
-    /// CPU time
-    Cpu,
-    /// Time of each thread on and off the CPU, by state
-    Wall,
-    /// Contention: waits for locks, their number and delay
-    Lock,
-    /// Requests to block devices: number, latency, bytes
-    Io,
-    /// System calls: number and time
-    Syscalls,
-    /// Allocations, and the memory in use at the end
-    Heap,
-    /// Allocations
-    Alloc,
-    /// All threads with their stacks, and where threads are created
-    Threads,
-}
-
 /// `-g`, before the target decides the size of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StacksArg {
@@ -240,14 +221,11 @@ impl TargetArgs {
             return Err(refused.why.into());
         }
         let types = self.profile_types()?;
-        // Without counters, cpu-clock takes the place of cycles.
-        let heap = types.heap.iter().flat_map(|spec| spec.types()).any(|of| of.0 == kind);
         let of_types = match kind {
-            "samples" => types.cpu || types.wall.is_some() || !events.is_empty(),
-            "threads" | "threads_created" | "threads_grown" => types.threads.is_some(),
-            "cpu" | "cycles" => types.cpu,
-            "wall" => types.wall.is_some(),
-            _ => heap || types.spans().iter().any(|s| s.value_types().iter().any(|t| t.0 == kind)),
+            "samples" => types.count_samples(events.is_empty()) || !events.is_empty(),
+            // Without counters, cpu-clock takes the place of cycles.
+            "cpu" | "cycles" => types.has_cpu_time(),
+            _ => types.iter().any(|(_, one)| one.sample_types().iter().any(|t| t.kind == kind)),
         };
         Ok(of_types || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
     }
@@ -266,7 +244,7 @@ impl TargetArgs {
     /// Options for the sampler, checked as far as possible before anything is started.
     ///
     /// Errors: no target, a target that is not there, an unknown event, …
-    pub fn options(&self) -> anyhow::Result<(Options, Types, Window)> {
+    pub fn options(&self) -> anyhow::Result<(Options, ProfileTypes, Window)> {
         let cpus = match &self.cpu {
             Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
             None => None,
@@ -299,20 +277,19 @@ impl TargetArgs {
         let inherit = !self.no_inherit && !matches!(target, Target::Threads(_));
         let endless = !matches!(target, Target::Command(_));
         let types = self.profile_types()?;
-        if let (true, true, Some(first)) =
-            (events.is_empty(), types == Types::default(), refused.first())
-        {
+        if let (true, true, Some(first)) = (events.is_empty(), types.is_empty(), refused.first()) {
             return Err(first.why.clone().into());
         }
         let hardware = |e: &EventSpec| e.kind == Kind::Hardware;
         // With wall time, CPU time comes from a clock, too.
-        let cycles = types.cpu && types.wall.is_none();
+        let cycles = types.clock() == Clock::CpuTime;
         if self.precise && !cycles && !events.iter().any(hardware) {
             return Err(usage("--precise applies to hardware events, and none is recorded"));
         }
-        let default = match self.types.as_slice() {
-            // A single snapshot.
-            [Type::Threads] if self.event.is_empty() && self.snapshots.is_none() => Duration::ZERO,
+        let snapshot = self.types == ["threads"] && self.event.is_empty();
+        let default = match self.snapshots {
+            // A single one, now.
+            None if snapshot => Duration::ZERO,
             _ => DEFAULT_DURATION,
         };
         let window = Window {
@@ -339,30 +316,33 @@ impl TargetArgs {
         Ok(self.duration.or(sleep.map_err(|why| usage(format!("sleep: {why}")))?))
     }
 
-    fn profile_types(&self) -> anyhow::Result<Types> {
-        let wall = self.off_cpu || self.types.contains(&Type::Wall);
+    fn profile_types(&self) -> anyhow::Result<ProfileTypes> {
+        let is = |name: &str| self.types.iter().any(|known| known == name);
+        let wall = self.off_cpu || is("wall");
         if self.min_block.is_some() && !wall {
             return Err(usage("--min-block needs -T wall or --off-cpu"));
         }
-        let time =
-            WallTime { off_cpu_only: self.off_cpu, min_block: self.min_block.unwrap_or_default() };
-        let nothing = self.event.is_empty() && self.types.is_empty() && !wall;
-        let cpu = nothing || self.types.contains(&Type::Cpu);
-        let is = |kind| self.types.contains(&kind);
-        if self.holders && !is(Type::Lock) {
+        if self.holders && !is("lock") {
             return Err(usage("--holders needs -T lock"));
         }
-        let lock = is(Type::Lock).then_some(Locks { holders: self.holders });
-        let (io, syscalls) = (is(Type::Io), is(Type::Syscalls));
-        let heap = self.heap.spec(&self.types)?;
-        let threads = self.types.contains(&Type::Threads);
-        if self.snapshots.is_some() && !threads {
+        if self.snapshots.is_some() && !is("threads") {
             return Err(usage("--snapshots needs -T threads"));
         }
-        let spec = ThreadsSpec { snapshots: self.snapshots.unwrap_or(1) };
-        let threads = threads.then_some(spec);
-        let types = Types { cpu, wall: wall.then_some(time), lock, io, syscalls, heap, threads };
-        if self.cpu.is_some() && !types.spans().is_empty() {
+        let mut names = self.types.clone();
+        if self.off_cpu {
+            names.push("wall".to_owned());
+        } else if self.event.is_empty() && names.is_empty() {
+            names.push("cpu".to_owned());
+        }
+        let types = ProfileTypes::new(&Settings {
+            names,
+            off_cpu_only: self.off_cpu,
+            min_block: self.min_block.unwrap_or_default(),
+            holders: self.holders,
+            snapshots: self.snapshots.unwrap_or(1),
+            heap: self.heap.settings(is("heap") || is("alloc"))?,
+        });
+        if self.cpu.is_some() && types.iter().any(|(_, one)| one.is_each_time()) {
             return Err(usage(
                 "-C cannot be combined with -T lock, io or syscalls, which need all CPUs: what \
                  begins on one may end on another",
@@ -403,6 +383,11 @@ impl TargetArgs {
              -- COMMAND",
         ))
     }
+}
+
+/// The values of `-T`, with their help.
+fn profile_type_names() -> PossibleValuesParser {
+    types::ALL.iter().map(|known| PossibleValue::new(known.name).help(known.help)).into()
 }
 
 fn no_cpu_list(list: &str) -> anyhow::Error {

@@ -8,9 +8,8 @@ use super::output::Output;
 use super::progress::Progress;
 use super::symbol_args::SymbolArgs;
 use super::{examples, record, usage};
-use crate::recorder::{self, Interrupts};
 use crate::report::threads;
-use crate::sampler::{self, Target};
+use crate::sampler::{self, Interrupts, Target, types};
 use sys::printed::{self, Stderr};
 use view::{Filter, Granularity, View};
 
@@ -73,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut output = args.output.as_deref().map(Output::create).transpose()?;
     let names = args.symbols.options()?;
     let interrupts = Interrupts::install(false)?;
-    let recording = recorder::snapshot(&target)?;
+    let recording = types::snapshot(&target)?;
     let progress = Progress::new(None, true, false);
     interrupts.close_window();
     let mut recorded =

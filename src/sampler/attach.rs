@@ -5,6 +5,7 @@
 mod counts;
 mod precise;
 mod resolve;
+mod trial;
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,20 +17,20 @@ use perf_event_open_sys::ioctls;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::attr::{self, Features, Shape, Start, Trigger, sampling_event};
-use super::bpf::Told;
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::Filter;
 use super::definitions::Definitions;
-use super::events::Kind;
+use super::events::{Kind, Overload};
 use super::permissions::{Wanted, explain};
 use super::ring::Ring;
 use super::rings::{Outputs, Rings};
-use super::spans::SpanSet;
+use super::types::{Clock, EventOwner, ProfileTypes};
 use super::{EventSpec, LeftOut, Options};
 use sys::Error;
 use sys::os;
 use sys::procfs;
 use sys::record::{self, Record};
+pub use trial::EventTrial;
 
 /// Descriptors that are needed besides those of events.
 const OTHER_FILES: u64 = 128;
@@ -40,10 +41,6 @@ const MAX_ROUNDS: usize = 50;
 
 /// So many threads are attached to without a pause.
 const AT_ONCE: usize = 64;
-
-/// When threads stop running too often, so many times are sampled once. It is no divisor of what
-/// programs do by turns.
-pub const THINNED: u64 = 61;
 
 /// Who an event is opened on.
 #[derive(Clone, Copy)]
@@ -81,8 +78,10 @@ pub struct Attacher {
     begun: bool,
     /// Identifier → event.
     pub ids: FxHashMap<u64, Opened>,
-    /// The profile types that are made of spans, in the order of their events.
-    pub spans: Vec<SpanSet>,
+    /// The profile type that each event belongs to, if any.
+    owners: Vec<Option<EventOwner>>,
+    /// Indexes of the profile types that are left out.
+    pub types_left_out: Vec<usize>,
     /// Copies what lies beyond the kernel's copies of stacks.
     pub deep: DeepStacks,
     /// Sentences for the user about fallbacks.
@@ -94,8 +93,10 @@ pub struct Attacher {
     options: Options,
     cpus: Vec<u32>,
     pub(super) cpu_wide: bool,
-    /// What programs in the kernel tell.
-    told: Told,
+    /// The first event is the clock that profile types need.
+    clock: Clock,
+    /// Records of context switches come with the first event.
+    switch_records: bool,
     /// Whose samples are written, where whole CPUs are sampled for the sake of processes.
     pub(super) filter: Option<Filter>,
 }
@@ -104,12 +105,11 @@ impl Attacher {
     /// Resolves the defaults and tries each event once, on prof itself or on the first CPU.
     ///
     /// Errors: an event does not exist here, or nothing may be recorded.
-    /// `told`: what programs in the kernel tell.
     pub fn new(
         options: &Options,
+        types: &mut ProfileTypes,
         cpus: Vec<u32>,
         cpu_wide: bool,
-        told: Told,
     ) -> Result<Attacher, Error> {
         let mut attacher = Attacher {
             events: options.events.clone(),
@@ -120,7 +120,8 @@ impl Attacher {
             retired: Vec::new(),
             begun: false,
             ids: FxHashMap::default(),
-            spans: Vec::new(),
+            owners: Vec::new(),
+            types_left_out: Vec::new(),
             deep: DeepStacks::default(),
             notes: Vec::new(),
             refused: options.refused.clone(),
@@ -128,19 +129,37 @@ impl Attacher {
             options: options.clone(),
             cpus,
             cpu_wide,
-            told,
+            clock: types.clock(),
+            switch_records: types.iter().any(|(_, one)| one.needs_switch_records()),
             filter: None,
         };
         attacher.resolve_sideband();
-        attacher.resolve_events()?;
+        attacher.resolve_events(types)?;
         let sampled = attacher.events.iter().zip(&attacher.triggers);
         attacher.deep = DeepStacks::of(options, sampled);
         Ok(attacher)
     }
 
-    /// Of the events that it was given, none is left out.
-    pub fn has_all_events(&self) -> bool {
+    /// Of what was asked for, nothing is left out.
+    pub fn has_everything(&self) -> bool {
         self.refused.len() == self.options.refused.len()
+    }
+
+    /// The clock that is the first event.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The profile type that an event belongs to, if any.
+    pub fn owner(&self, event: usize) -> Option<EventOwner> {
+        self.owners.get(event).copied().flatten()
+    }
+
+    /// The events of a profile type, in their order.
+    pub fn events_of(&self, of: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_it = move |owner: &Option<EventOwner>| owner.is_some_and(|owner| owner.of == of);
+        let owners = self.owners.iter().enumerate();
+        owners.filter(move |(_, owner)| is_it(owner)).map(|(event, _)| event)
     }
 
     fn shape(&self, spec: &EventSpec, trigger: Trigger, first: bool, start: Start) -> Shape {
@@ -149,17 +168,16 @@ impl Attacher {
             trigger,
             stacks: self.options.stacks,
             inherit: self.options.inherit && !cpu_wide,
-            switches: first && self.options.switches && !self.told.wall,
+            switches: first && self.switch_records,
             start,
             cpu_wide,
         }
     }
 
     fn start(&self, event: usize) -> Start {
-        let thinned = self.events[event].kind == Kind::Switch
-            && self.triggers[event] == Trigger::Period(THINNED);
+        let later = self.events[event].overload == Overload::Start;
         let command = matches!(self.options.target, super::Target::Command(_));
-        match (thinned, command && !self.cpu_wide && !self.events[event].anywhere) {
+        match (later, command && !self.cpu_wide && !self.events[event].anywhere) {
             (true, _) => Start::Later,
             (false, true) => Start::OnExec,
             (false, false) => Start::Now,
@@ -257,11 +275,7 @@ impl Attacher {
         let leader = self.events[event].member.then(|| self.leader_of(event));
         let (spec, trigger) = (&self.events[event], self.triggers[event]);
         let shape = self.shape(spec, trigger, event == 0, self.start(event));
-        // What a thread did as a whole is told once, and must not be lost to its samples.
-        let rings = match spec.kind {
-            Kind::Ended => outputs.sideband,
-            _ => outputs.samples,
-        };
+        let rings = if spec.with_records { outputs.sideband } else { outputs.samples };
         for (at, ring) in rings.iter().enumerate() {
             let mut builder = sampling_event(&self.events[event], &shape, self.features);
             builder.enabled(false).one_cpu(ring.cpu() as usize);
@@ -354,11 +368,12 @@ impl Attacher {
         }
     }
 
-    /// Stops all events but those of one kind.
-    pub fn disable_except(&mut self, kind: Kind) {
+    /// Stops all events but those whose samples are as precious as records.
+    pub fn disable_samples(&mut self) {
         let Attacher { ids, events, counters, .. } = self;
         let stops = |c: &&mut Counter| {
-            ids.get(&c.id()).is_some_and(|opened| events[usize::from(opened.event)].kind != kind)
+            let event = ids.get(&c.id()).map(|opened| usize::from(opened.event));
+            event.is_some_and(|event| !events[event].with_records)
         };
         for counter in counters.iter_mut().filter(stops) {
             // One whose thread is gone has nothing to sample.

@@ -43,7 +43,7 @@ pub enum Trigger {
 /// are sampled each time unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     let frequency = match rate {
-        _ if spec.kind == Kind::Span => return Trigger::Period(1),
+        _ if spec.kind == Kind::OfType => return Trigger::Period(1),
         Rate::Period(period) if spec.kind == Kind::Clock => {
             return Trigger::Period(period.max(SHORTEST_CLOCK));
         }
@@ -53,14 +53,7 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     };
     match spec.kind {
         Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(SHORTEST_CLOCK)),
-        Kind::Tracepoint
-        | Kind::Probe
-        | Kind::Switch
-        | Kind::Waited
-        | Kind::Ended
-        | Kind::Wakeup
-        | Kind::Birth
-        | Kind::Span => Trigger::Period(1),
+        Kind::Tracepoint | Kind::Probe | Kind::OfType => Trigger::Period(1),
         Kind::Software | Kind::Hardware => Trigger::Frequency(frequency),
     }
 }

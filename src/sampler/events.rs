@@ -12,7 +12,6 @@ use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::modifiers;
 use super::permissions::{Wanted, explain, tracefs_is_mounted, tracepoint_id};
-use super::tracepoint::{Field, Tracepoint};
 use names::near;
 pub use probe::Probe;
 use sys::Error;
@@ -30,18 +29,20 @@ pub enum Kind {
     Tracepoint,
     /// A place in a program's or the kernel's code; see [`EventSpec::uprobe`].
     Probe,
-    /// A thread stops running on a CPU; see [`EventSpec::switches`].
-    Switch,
-    /// A wait is over, as a program in the kernel tells; see [`super::bpf::waits`].
-    Waited,
-    /// A thread ends, and what it did is told by a program in the kernel.
-    Ended,
-    /// A thread that waits is woken; see [`EventSpec::wakeups`].
-    Wakeup,
-    /// A thread starts another; see [`EventSpec::births`].
-    Birth,
-    /// Begins or ends spans of a profile type that is made of them; see [`super::spans`].
-    Span,
+    /// An event of a [profile type](super::types), which alone knows what its samples mean.
+    OfType,
+}
+
+/// What becomes of an event when a ring fills faster than it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overload {
+    /// It is sampled as before.
+    #[default]
+    Continue,
+    /// It is sampled no longer.
+    Stop,
+    /// It is sampled from then on, and was not before.
+    Start,
 }
 
 /// An event, ready to be opened.
@@ -69,8 +70,6 @@ pub struct EventSpec {
     pub most_precise: bool,
     /// Samples carry the fields of the tracepoint.
     pub raw: bool,
-    /// What is read of these.
-    pub field: Option<Field>,
     /// Samples carry a stack, taken as [`super::Options::stacks`] says.
     pub stack: bool,
     /// Bytes of the stack that are copied with a sample at most.
@@ -87,8 +86,16 @@ pub struct EventSpec {
     pub unscoped: bool,
     /// Where a [`Kind::Probe`] is.
     pub probe: Option<Probe>,
-    /// It is sampled wherever it happens, whoever the target is.
+    /// It is sampled wherever it happens, whatever the target is.
     pub anywhere: bool,
+    /// That it has no samples is no news.
+    pub aside: bool,
+    /// Its samples are in the rings of the records about processes, since none may be lost.
+    pub with_records: bool,
+    /// Stacks longer than the kernel's copy are copied, too.
+    pub deep_stacks: bool,
+    /// What becomes of it when there are too many samples.
+    pub overload: Overload,
 }
 
 impl EventSpec {
@@ -103,65 +110,12 @@ impl EventSpec {
         EventSpec::plain("cpu-clock", Kind::Clock, type_, u64::from(config))
     }
 
-    /// Each time that a thread stops running on a CPU: the tracepoint `sched:sched_switch`, which
-    /// tells why, where this user may read it, else the software event.
-    pub fn switches() -> EventSpec {
-        // What a thread does next stands in the field.
-        let traced = EventSpec::with_field(("sched", "sched_switch"), "prev_state", Kind::Switch);
-        traced.unwrap_or_else(|_| EventSpec::software_switches())
-    }
-
-    /// What programs in the kernel write: samples where waits are over, and what threads that end
-    /// did, without a stack. A thread whose wait is over does not leave its stack as it is to be read
-    /// later, so copies are long, but not so long that some hundred of them fill a ring.
-    pub fn told_by_programs() -> [EventSpec; 2] {
-        let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
-        [("waits", Kind::Waited), ("ends", Kind::Ended)].map(|(name, kind)| {
-            let spec = EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, config);
-            let stack = kind == Kind::Waited;
-            EventSpec { raw: true, anywhere: true, stack, most_dump: 32 << 10, ..spec }
-        })
-    }
-
-    /// Each time that a thread is woken: from then on it waits for a CPU. Who wakes whom stands in
-    /// the fields. `None`: this user may not use tracepoints.
-    pub fn wakeups() -> Option<EventSpec> {
-        let spec = EventSpec::with_field(("sched", "sched_wakeup"), "pid", Kind::Wakeup).ok()?;
-        Some(EventSpec { stack: false, ..spec })
-    }
-
-    /// Each time that a thread starts another of its process; which one stands in the fields.
-    ///
-    /// # Errors
-    ///
-    /// This user may not use tracepoints.
-    pub fn births() -> io::Result<EventSpec> {
-        let spec = EventSpec::with_field(("task", "task_newtask"), "pid", Kind::Birth)?;
-        let filter = Some(format!("clone_flags & {}", libc::CLONE_THREAD));
-        Ok(EventSpec { filter, ..spec })
-    }
-
-    /// A tracepoint of whose fields one is read.
-    fn with_field((system, name): (&str, &str), field: &str, kind: Kind) -> io::Result<EventSpec> {
-        let found = Tracepoint::find(system, name)?;
-        let field = Some(found.field(field)?);
-        let name = format!("{system}:{name}");
-        let spec = EventSpec::plain(&name, kind, abi::PERF_TYPE_TRACEPOINT, found.id);
-        Ok(EventSpec { raw: true, field, ..spec })
-    }
-
-    /// The software event, for those who may not use tracepoints.
-    pub fn software_switches() -> EventSpec {
-        let config = u64::from(abi::PERF_COUNT_SW_CONTEXT_SWITCHES);
-        EventSpec::plain("context-switches", Kind::Switch, abi::PERF_TYPE_SOFTWARE, config)
-    }
-
     /// Never happens, but brings along the records of what processes do.
     pub fn bookkeeping() -> EventSpec {
         let config = u64::from(abi::PERF_COUNT_SW_DUMMY);
         let event = EventSpec::plain("dummy", Kind::Software, abi::PERF_TYPE_SOFTWARE, config);
         // So that everybody may open it.
-        EventSpec { kernel: false, stack: false, ..event }
+        EventSpec { kernel: false, stack: false, aside: true, ..event }
     }
 
     /// It is [`EventSpec::bookkeeping`].
@@ -170,9 +124,10 @@ impl EventSpec {
         (self.type_, self.config) == (abi::PERF_TYPE_SOFTWARE, dummy)
     }
 
-    /// Nobody asked for its samples: it brings other records along, or tells who starts threads.
-    pub fn is_aside(&self) -> bool {
-        self.is_bookkeeping() || self.kind == Kind::Birth
+    /// Programs in the kernel write its samples.
+    pub fn is_written_by_programs(&self) -> bool {
+        let output = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
+        (self.type_, self.config) == (abi::PERF_TYPE_SOFTWARE, output)
     }
 
     pub(super) fn plain(name: &str, kind: Kind, type_: u32, config: u64) -> EventSpec {
@@ -188,7 +143,6 @@ impl EventSpec {
             precise: 0,
             most_precise: false,
             raw: false,
-            field: None,
             stack: true,
             most_dump: u32::MAX,
             filter: None,
@@ -197,6 +151,10 @@ impl EventSpec {
             unscoped: false,
             probe: None,
             anywhere: false,
+            aside: false,
+            with_records: false,
+            deep_stacks: matches!(kind, Kind::Clock | Kind::Software | Kind::Hardware),
+            overload: Overload::Continue,
         }
     }
 
@@ -238,9 +196,7 @@ impl EventSpec {
     pub fn nearest_software(&self) -> &'static str {
         match self.kind {
             Kind::Hardware => "cpu-clock (where CPU time goes)",
-            Kind::Tracepoint | Kind::Probe | Kind::Switch | Kind::Waited | Kind::Span => {
-                "context-switches"
-            }
+            Kind::Tracepoint | Kind::Probe | Kind::OfType => "context-switches",
             _ => "cpu-clock",
         }
     }

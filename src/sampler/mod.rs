@@ -1,8 +1,10 @@
-//! Opens kernel events on a target and yields what happens, in the order of time.
+//! The recording side: opens kernel events on a target, takes in what happens in the order of time, makes
+//! stacks of it and adds them to a profile, until the window closes ([`record`]).
 //!
 //! The only room that opens perf events. Facts about the kernel are from `perf_event_open(2)`
 //! and, where a comment names it, from the kernel's `kernel/events/`.
 
+mod aggregator;
 mod attach;
 mod attr;
 pub mod bpf;
@@ -16,25 +18,27 @@ mod left_out;
 mod modifiers;
 pub mod permissions;
 pub mod probes;
+mod recording;
 mod refused;
 pub mod ring;
 pub mod rings;
 mod session;
-pub mod spans;
+mod stack_maker;
 pub mod stops;
 mod target;
 pub mod thread_state;
 pub mod tracefs;
 mod tracepoint;
+pub mod types;
 
 pub use command::Stopped;
 pub use definitions::remove_leftovers as remove_leftover_probes;
 pub use events::EventSpec;
 pub use left_out::LeftOut;
+pub use recording::{Interrupts, Recording, Tick, Window, is_cpu, record};
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
-pub use spans::SpanType;
+pub use stack_maker::Aggregated;
 pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};
-pub use tracepoint::Field;
 
 /// How often an event is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,23 +77,10 @@ pub struct Options {
     pub target: Target,
     /// Only these CPUs; `None`: all that are online.
     pub cpus: Option<Vec<u32>>,
-    /// CPU time is sampled: by `cycles`, or `cpu-clock` where there is no PMU. That event comes
-    /// first. [`crate::recorder::record`] turns it on, and the switches.
-    pub cpu: bool,
-    /// More events.
+    /// The events that were named. Those of profile types come behind them, but for the clock.
     pub events: Vec<EventSpec>,
     /// Events that were asked for and cannot be had, and why.
     pub refused: Vec<LeftOut>,
-    /// Profile types that are made of spans; their events come behind those above.
-    pub spans: Vec<SpanType>,
-    /// Also sample each thread when it stops running, and tell who runs when. The events for
-    /// that come last, and `cpu-clock` first.
-    pub switches: bool,
-    /// Also sample each thread when it starts another, where tracepoints are permitted.
-    pub births: bool,
-    /// Something else is recorded: it needs what the target's processes do, even if no event is
-    /// sampled.
-    pub beside: bool,
     /// Hardware events are sampled as precisely as the machine can.
     pub precise: bool,
     /// How often.
@@ -105,19 +96,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Of a target, with everything it starts, so often and with such stacks: no event yet, and
-    /// nothing else.
+    /// No events yet, of a target with everything that it starts.
     pub fn new(target: Target, rate: Rate, stacks: Stacks) -> Options {
         Options {
             target,
             cpus: None,
-            cpu: false,
             events: Vec::new(),
             refused: Vec::new(),
-            spans: Vec::new(),
-            switches: false,
-            births: false,
-            beside: false,
             precise: false,
             rate,
             stacks,

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use perf_event_open_sys::bindings as abi;
+
 use super::attach::Attacher;
 use super::events::Kind;
 use super::permissions::{Wanted, explain};
@@ -49,7 +51,10 @@ impl Attacher {
             ));
         }
         let wanted = match spec.kind {
-            Kind::Tracepoint | Kind::Birth | Kind::Span => Wanted::Tracepoint(spec.name.clone()),
+            Kind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
+            Kind::OfType if spec.type_ == abi::PERF_TYPE_TRACEPOINT => {
+                Wanted::Tracepoint(spec.name.clone())
+            }
             Kind::Probe => Wanted::Probe(spec.name.clone()),
             _ if self.cpu_wide => Wanted::WholeMachine,
             _ if !spec.user => Wanted::Kernel,

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use perf_event_open_sys::bindings as abi;
 
-use super::attach::{Attacher, THINNED, Who};
+use super::attach::{Attacher, Who};
 use super::attr::{self, Trigger};
 use super::bpf::btf::Btf;
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::Filter;
-use super::events::Kind;
+use super::events::{Kind, Overload};
 use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::rings::Rings;
-use super::spans::SpanSet;
+use super::types::{Clock, EventOwner, ProfileTypes};
 use super::{Event, EventSpec, Options, Target};
 use hotplug::Hotplug;
 use programs::Programs;
@@ -36,9 +36,8 @@ const MOVE_AGAIN: Duration = Duration::from_secs(1);
 /// Milliseconds until a ring that cannot be waited for is read.
 const WAIT_FOR_LOCKED_RING_MS: i32 = 10;
 
-/// Switches a second that are each sampled with their stack, which costs the target some
-/// microseconds.
-const MOST_SWITCHES: f64 = 30_000.0;
+/// Samples per second before events are thinned: each costs the target some microseconds.
+const MOST_SAMPLES: f64 = 30_000.0;
 
 /// Shortest period in nanoseconds at which whole CPUs are sampled for the sake of a process.
 pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
@@ -79,7 +78,7 @@ pub struct Session {
     counts: Vec<u64>,
     /// The same: it was counted a part of the time only, and scaled.
     took_turns: Vec<bool>,
-    /// Only some of the switches are sampled.
+    /// Events were thinned, because there were too many samples.
     thinned: bool,
     programs: Programs,
     hotplug: Hotplug,
@@ -93,13 +92,23 @@ impl Session {
     /// Opens everything; sampling begins with [`Session::begin`] (and for a command when it is let go
     /// after that, so its pid is given).
     ///
+    /// Profile types whose events cannot be had are left out of `types`, which a note says.
+    ///
     /// Errors: one line that says what is in the way.
-    pub fn open(options: &Options, command: Option<i32>) -> Result<Session, Error> {
+    pub fn open(
+        options: &Options,
+        types: &mut ProfileTypes,
+        command: Option<i32>,
+    ) -> Result<Session, Error> {
         let cpus = cpus(options)?;
         // The kernel checks each program for a while.
-        let mut programs = Programs::load(options);
+        let mut programs = Programs::load(options, types);
         os::pause_briefly();
-        let (mut attacher, filtered) = new_attacher(options, &cpus, programs.told())?;
+        let (mut attacher, filtered) = new_attacher(options, types, &cpus)?;
+        for &of in &attacher.types_left_out {
+            types.leave_out(of);
+            programs.leave_out(of);
+        }
         os::pause_briefly();
         let mut rings = Rings::open(&cpus, options, &mut attacher)?;
         let everywhere = matches!(options.target, Target::Everything) || filtered;
@@ -116,7 +125,7 @@ impl Session {
             (None, attach(&mut attacher, options, command, &mut rings)?)
         };
         os::pause_briefly();
-        programs.begin(&attacher, rings.outputs().samples, (options, &pids), command)?;
+        programs.begin(&attacher, rings.outputs().samples, options, &pids, command)?;
         let layouts = attacher
             .events
             .iter()
@@ -156,15 +165,19 @@ impl Session {
         &self.attacher.events
     }
 
-    /// The event that tells when threads stop running, if that is wanted; behind it come the one
-    /// that takes its place when there are too many, and wake-ups, for who may use tracepoints.
-    pub fn switch_event(&self) -> Option<usize> {
-        self.events().iter().position(|e| e.kind == Kind::Switch)
+    /// The profile type that an event belongs to, if any.
+    pub fn owner(&self, event: usize) -> Option<EventOwner> {
+        self.attacher.owner(event)
     }
 
-    /// The profile types that are made of spans, in the order of their events, to be taken once.
-    pub fn take_spans(&mut self) -> Vec<SpanSet> {
-        std::mem::take(&mut self.attacher.spans)
+    /// The clock that is the first event.
+    pub fn clock(&self) -> Clock {
+        self.attacher.clock()
+    }
+
+    /// Programs in the kernel write samples of their own.
+    pub fn has_programs(&self) -> bool {
+        !self.programs.is_empty()
     }
 
     /// The period of the first event, if it is fixed.
@@ -310,8 +323,8 @@ impl Session {
     }
 
     /// Hands out what has happened before `until`, in the order of time. Not beyond
-    /// [`Session::settled`], unless the events are stopped. From the next time on it will be fewer
-    /// of the switches when a ring fills up faster than it is read.
+    /// [`Session::settled`], unless the events are stopped. When a ring fills faster than it is
+    /// read, events are thinned: see [`Overload`].
     pub fn drain(&mut self, until: u64, mut consume: impl FnMut(Event<'_>)) {
         self.drain_timed(until, |_, event| consume(event));
     }
@@ -319,8 +332,8 @@ impl Session {
     /// The same with the time of each event (`CLOCK_MONOTONIC`, nanoseconds); 0: unknown.
     pub fn drain_timed(&mut self, until: u64, mut consume: impl FnMut(u64, Event<'_>)) {
         // Before they are looked at, which takes longest for the first ones.
-        if self.switch_often() {
-            self.thin_switches();
+        if self.is_overloaded() {
+            self.thin();
         }
         let lost = self.stats.lost;
         let Session { attacher, rings, layouts, filter, stats, births, .. } = self;
@@ -350,18 +363,19 @@ impl Session {
         attacher.deep = deep;
         self.drained = Instant::now();
         if self.stats.lost > lost {
-            self.thin_switches();
+            self.thin();
         }
     }
 
-    /// Threads stop running so often that to sample each time would slow them down, or fill a
-    /// ring faster than it is read.
-    fn switch_often(&mut self) -> bool {
+    fn can_be_thinned(&self) -> bool {
+        !self.thinned && self.events().iter().any(|e| e.overload != Overload::Continue)
+    }
+
+    /// Samples come so often that they would slow the target down, or fill a ring faster than it
+    /// is read.
+    fn is_overloaded(&mut self) -> bool {
         let used = |part: u64| move |ring: &Ring| ring.filled() * part > ring.size();
-        if self.thinned
-            || self.switch_event().is_none()
-            || !self.rings.samples().iter().any(used(4))
-        {
+        if !self.can_be_thinned() || !self.rings.samples().iter().any(used(4)) {
             return false;
         }
         let mut samples = 0;
@@ -370,31 +384,26 @@ impl Session {
             ring.scan(|header, _| samples += u32::from(header.kind == abi::PERF_RECORD_SAMPLE));
         }
         let rate = f64::from(samples) / self.drained.elapsed().as_secs_f64().max(1e-6);
-        rate > MOST_SWITCHES || self.rings.samples().iter().any(used(2))
+        rate > MOST_SAMPLES || self.rings.samples().iter().any(used(2))
     }
 
-    fn thin_switches(&mut self) {
+    fn thin(&mut self) {
         // What has been counted has been stopped, and must not begin again.
-        let runs = !self.thinned && self.counts.is_empty();
-        let Some(event) = self.switch_event().filter(|_| runs) else { return };
+        if !self.can_be_thinned() || !self.counts.is_empty() {
+            return;
+        }
         self.thinned = true;
-        self.attacher.turn(event + 1, true);
-        self.attacher.turn(event, false);
-        let wakeups = self.events().iter().position(|e| e.kind == Kind::Wakeup);
-        let waits = match wakeups {
-            Some(wakeups) => {
-                self.attacher.turn(wakeups, false);
-                ", and waiting for a CPU after a wake-up counts as waiting for what was waited for"
+        // What takes their place begins before they end.
+        for (overload, on) in [(Overload::Start, true), (Overload::Stop, false)] {
+            for event in 0..self.events().len() {
+                if self.events()[event].overload == overload {
+                    self.attacher.turn(event, on);
+                }
             }
-            None => "",
-        };
-        self.attacher.notes.push(format!(
-            "threads stopped running so often that only every {THINNED}th time was sampled from \
-             then on; the samples are scaled to the time of each thread in each state{waits}"
-        ));
+        }
     }
 
-    /// Only some of the switches are sampled, because there are too many.
+    /// Events were thinned, because there were too many samples.
     pub fn is_thinned(&self) -> bool {
         self.thinned
     }
@@ -408,8 +417,8 @@ impl Session {
     pub fn stop(&mut self) {
         // The kernel takes some time to end the programs, and nobody reads the rings then. The sums of
         // a thread that ends are needed until there are no more.
-        self.attacher.disable_except(Kind::Ended);
-        self.end_of_programs();
+        self.attacher.disable_samples();
+        self.programs.end();
         self.attacher.notes.extend(self.hotplug.notes());
         self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use sys::{Error, procfs};
+use sys::{Error, ThreadId, procfs};
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,17 +28,18 @@ pub enum Target {
 impl Target {
     /// The threads that are recorded from the beginning on, each with its process; `pids`: the
     /// processes that were there.
-    pub fn threads(&self, pids: &[i32]) -> Vec<(i32, i32)> {
+    pub fn threads(&self, pids: &[i32]) -> Vec<ThreadId> {
         match self {
             // It has not begun yet.
             Target::Command(_) => Vec::new(),
-            Target::Threads(tids) => {
-                tids.iter().filter_map(|&tid| Some((procfs::owner(tid)?.0, tid))).collect()
-            }
+            Target::Threads(tids) => tids
+                .iter()
+                .filter_map(|&tid| Some(ThreadId { pid: procfs::owner(tid)?.0, tid }))
+                .collect(),
             _ => {
                 let threads = |&pid: &i32| {
                     let tids = procfs::threads(pid).unwrap_or_default();
-                    tids.into_iter().map(move |tid| (pid, tid))
+                    tids.into_iter().map(move |tid| ThreadId { pid, tid })
                 };
                 pids.iter().flat_map(threads).collect()
             }

@@ -23,7 +23,9 @@ pub mod procfs;
 pub mod record;
 mod room;
 pub mod suggest;
+mod thread_id;
 pub mod usdt;
 
 pub use catch_panic::catch_panic;
 pub use error::{Error, ErrorKind};
+pub use thread_id::ThreadId;

@@ -7,6 +7,8 @@
 mod rest;
 
 use perf_event_open_sys::bindings as abi;
+
+use crate::ThreadId;
 pub use rest::{CHUNK, Chunk, Rest};
 
 /// Bytes of the longest stack copy in a record: a multiple of eight below 64 KiB (perf's limit,
@@ -148,6 +150,31 @@ pub struct Sample<'a> {
     pub raw: &'a [u8],
     /// User registers and stack.
     pub user: UserStack<'a>,
+}
+
+impl<'a> Sample<'a> {
+    /// The thread that was sampled.
+    pub fn thread(&self) -> ThreadId {
+        ThreadId { pid: self.pid, tid: self.tid }
+    }
+
+    /// A sample that the kernel did not take: of a thread's user stack, as something else has read
+    /// it. `time` is `CLOCK_MONOTONIC`, nanoseconds.
+    pub fn of_user_stack(thread: ThreadId, time: u64, ip: u64, user: UserStack<'a>) -> Sample<'a> {
+        Sample {
+            id: 0,
+            ip,
+            pid: thread.pid,
+            tid: thread.tid,
+            time,
+            period: None,
+            group: GroupCounts::default(),
+            kernel: false,
+            callchain: Callchain::default(),
+            raw: &[],
+            user,
+        }
+    }
 }
 
 /// Words of each event in [`GroupCounts`]: its count, its identifier, and the samples it lost.

@@ -4,20 +4,20 @@ use std::io;
 
 use perf_event::Counter;
 
-use super::{Attacher, THINNED, set_filter};
+use super::{Attacher, EventTrial, set_filter};
 use crate::sampler::attr::{
     SHORTEST_CLOCK, Start, Trigger, sampling_event, sideband_event, trigger,
 };
 use crate::sampler::events::Kind;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::refused::{is_denied, is_invalid, is_missing};
-use crate::sampler::spans::{Scope, SpanSet, SpanType};
-use crate::sampler::{EventSpec, LeftOut, Options, Rate, Target};
+use crate::sampler::types::{Clock, EventOwner, ProfileType, ProfileTypes, TypeEvent};
+use crate::sampler::{EventSpec, LeftOut, Rate};
 use sys::procfs;
 use sys::{Error, ErrorKind};
 
 impl Attacher {
-    pub(super) fn resolve_events(&mut self) -> Result<(), Error> {
+    pub(super) fn resolve_events(&mut self, types: &mut ProfileTypes) -> Result<(), Error> {
         let max_rate = procfs::sysctl("kernel/perf_event_max_sample_rate").unwrap_or(100_000);
         let max_rate = max_rate.max(1) as u64;
         if let Rate::Frequency(hz) = self.options.rate
@@ -34,11 +34,11 @@ impl Attacher {
                  kernel.perf_event_max_sample_rate)"
             ));
         }
-        if self.options.cpu || self.options.switches {
-            // Time on a CPU and off it are told by one clock.
-            let clock = self.options.switches;
-            let event = if clock { EventSpec::cpu_clock() } else { EventSpec::cycles() };
-            self.events.insert(0, event);
+        match self.clock {
+            Clock::None => {}
+            Clock::CpuTime => self.events.insert(0, EventSpec::cycles()),
+            // One clock for the time on a CPU and off it.
+            Clock::Nanoseconds => self.events.insert(0, EventSpec::cpu_clock()),
         }
         if self.options.precise {
             self.ask_for_precision();
@@ -46,19 +46,14 @@ impl Attacher {
         self.note_probes();
         let mut event = 0;
         while event < self.events.len() {
-            let first = event == 0 && (self.options.cpu || self.options.switches);
+            let first = event == 0 && self.clock != Clock::None;
             match self.or_as_before(|attacher| attacher.resolve_event(event, max_rate)) {
                 Ok(()) => event += 1,
                 Err(why) if first || why.kind() != ErrorKind::Failed => return Err(why),
                 Err(why) => event = self.leave_out(event, why),
             }
         }
-        self.resolve_types()?;
-        if self.options.births
-            && let Err(why) = self.resolve_births()
-        {
-            self.notes.push(format!("who starts threads is left out: {why}"));
-        }
+        self.resolve_types(types)?;
         self.note_short_period();
         Ok(())
     }
@@ -75,7 +70,7 @@ impl Attacher {
     /// Tries an event of those that were named, or what takes its place.
     fn resolve_event(&mut self, i: usize, max_rate: u64) -> Result<(), Error> {
         self.define_probe(i)?;
-        let default = i == 0 && self.options.cpu;
+        let default = i == 0 && self.clock == Clock::CpuTime;
         let spec = self.events[i].clone();
         let at = trigger(&spec, self.options.rate, max_rate);
         let tried = match spec.member {
@@ -133,31 +128,27 @@ impl Attacher {
         from
     }
 
-    /// The profile types that need several events: one that cannot be had is left out, unless
+    /// The events of the profile types: a type whose events cannot be had is left out, unless
     /// nothing else was asked for.
-    fn resolve_types(&mut self) -> Result<(), Error> {
-        let Options { cpu, beside, .. } = self.options;
-        let clock = usize::from(cpu || self.options.switches);
-        let mut others = cpu || beside || self.events.len() > clock;
-        if self.events.is_empty() && beside {
-            self.events.push(EventSpec::bookkeeping());
-            self.triggers.push(Trigger::Period(1));
+    fn resolve_types(&mut self, types: &mut ProfileTypes) -> Result<(), Error> {
+        let processes = types.need_processes();
+        let clock = usize::from(self.clock != Clock::None);
+        let mut others = types.has_cpu_time() || processes || self.events.len() > clock;
+        if self.events.is_empty() && processes {
+            self.push_event(TypeEvent::each_time(EventSpec::bookkeeping()), None);
         }
-        for of in self.options.spans.clone() {
-            match self.resolve_spans(of) {
-                Ok(()) => others = true,
-                Err(why) => self.refused.push(LeftOut::profile_type(of.subject(), why)),
-            }
-        }
-        if self.options.switches {
-            match self.resolve_switches() {
+        for (of, one) in types.iter_mut() {
+            match self.resolve_type(of, one.as_mut()) {
                 Ok(()) => others = true,
                 Err(why) => {
-                    self.refused.push(LeftOut::profile_type("wall time is", why));
-                    self.options.switches = false;
+                    self.refused.push(LeftOut::profile_type(one.subject(), why));
+                    self.types_left_out.push(of);
                 }
             }
         }
+        let left_out = &self.types_left_out;
+        let mut used = types.iter().filter(|(of, _)| !left_out.contains(of));
+        self.switch_records = used.any(|(_, one)| one.needs_switch_records());
         match self.refused.first() {
             Some(first) if !others => Err(first.why.clone()),
             _ => {
@@ -167,31 +158,38 @@ impl Attacher {
         }
     }
 
-    fn resolve_spans(&mut self, of: SpanType) -> Result<(), Error> {
-        let scope = Scope { cpu_wide: self.whole_cpus(), told: of.is_told(self.told) };
-        let events = of.events(&scope)?;
-        if self.events.is_empty() && !self.cpu_wide && events[0].spec.anywhere {
-            // Nothing else is opened on the target's threads.
-            self.events.push(EventSpec::bookkeeping());
-            self.triggers.push(Trigger::Period(1));
-        }
+    fn resolve_type(&mut self, of: usize, one: &mut dyn ProfileType) -> Result<(), Error> {
+        // The clock is event 0 of a type that takes its samples.
+        let takes_clock = one.clock() == Clock::Nanoseconds;
+        let mut events = Vec::new();
         self.or_as_before(|attacher| {
+            events = one.events(&mut EventTrial(attacher))?;
             events.iter().try_for_each(|event| {
-                let tried = attacher.try_event(&event.spec, Trigger::Period(1));
+                let tried = attacher.try_event(&event.spec, Trigger::Period(event.period));
                 tried.map_err(|e| attacher.refused(&event.spec, &e))
             })
         })?;
-        let (specs, readers): (Vec<_>, Vec<_>) =
-            events.into_iter().map(|e| (e.spec, e.read)).unzip();
-        self.triggers.extend(specs.iter().map(|_| Trigger::Period(1)));
-        self.events.extend(specs);
-        self.spans.push(SpanSet { of, readers });
+        let anywhere = events.first().is_some_and(|event| event.spec.anywhere);
+        if self.events.is_empty() && !self.cpu_wide && anywhere {
+            // Nothing else is opened on the target's threads.
+            self.push_event(TypeEvent::each_time(EventSpec::bookkeeping()), None);
+        }
+        if takes_clock {
+            self.owners.resize(self.events.len(), None);
+            self.owners[0] = Some(EventOwner { of, event: 0 });
+        }
+        for (i, event) in events.into_iter().enumerate() {
+            let event_of = EventOwner { of, event: i + usize::from(takes_clock) };
+            self.push_event(event, Some(event_of));
+        }
         Ok(())
     }
 
-    /// Everything on CPUs is the target, not some of it that is sampled there.
-    fn whole_cpus(&self) -> bool {
-        matches!(self.options.target, Target::Everything | Target::Cgroup(_))
+    fn push_event(&mut self, event: TypeEvent, owner: Option<EventOwner>) {
+        self.owners.resize(self.events.len(), None);
+        self.events.push(event.spec);
+        self.triggers.push(Trigger::Period(event.period));
+        self.owners.push(owner);
     }
 
     /// Says what is to be said of probes.
@@ -214,59 +212,6 @@ impl Attacher {
             None => Error::failed(explain(&e, Wanted::Tracefs(spec.name.clone()))),
         })?;
         self.events[event] = spec;
-        Ok(())
-    }
-
-    fn resolve_births(&mut self) -> Result<(), Error> {
-        let name = "task:task_newtask";
-        let denied = |e: &io::Error| Error::failed(explain(e, Wanted::Tracefs(name.to_owned())));
-        let spec = EventSpec::births().map_err(|e| denied(&e))?;
-        self.or_as_before(|attacher| {
-            let tried = attacher.try_event(&spec, Trigger::Period(1));
-            tried.map_err(|e| attacher.refused(&spec, &e))
-        })?;
-        self.events.push(spec);
-        self.triggers.push(Trigger::Period(1));
-        Ok(())
-    }
-
-    fn resolve_switches(&mut self) -> Result<(), Error> {
-        let trigger = Trigger::Period(1);
-        if self.told.wall {
-            for spec in EventSpec::told_by_programs() {
-                let tried = self.try_event(&spec, trigger);
-                tried.map_err(|e| self.refused(&spec, &e))?;
-                self.events.push(spec);
-                self.triggers.push(trigger);
-            }
-            return Ok(());
-        }
-        if !self.features.kernel {
-            // That is where they happen.
-            let denied = io::Error::from_raw_os_error(libc::EACCES);
-            return Err(Error::failed(explain(&denied, Wanted::Kernel)));
-        }
-        let mut spec = EventSpec::switches();
-        let traced = self.or_as_before(|attacher| {
-            let tried = attacher.try_event(&spec, trigger).is_ok();
-            if tried && attacher.features.kernel { Ok(()) } else { Err(()) }
-        });
-        if traced.is_err() {
-            spec = EventSpec::software_switches();
-            self.or_as_before(|attacher| {
-                let tried = attacher.try_event(&spec, trigger);
-                tried.map_err(|e| attacher.refused(&spec, &e))
-            })?;
-        }
-        self.events.extend([spec.clone(), spec]);
-        self.triggers.extend([trigger, Trigger::Period(THINNED)]);
-        let told = self.events.last().is_some_and(|e| e.raw);
-        if let Some(spec) = EventSpec::wakeups().filter(|_| told)
-            && self.try_event(&spec, trigger).is_ok()
-        {
-            self.events.push(spec);
-            self.triggers.push(trigger);
-        }
         Ok(())
     }
 

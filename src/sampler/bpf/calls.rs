@@ -4,15 +4,18 @@
 
 mod programs;
 
+use std::cell::RefCell;
 use std::io;
+use std::os::fd::RawFd;
 
 use super::btf::Btf;
 use super::members::{Fields, Members, Whose};
-use super::number;
 use super::steps::{self, control};
 use super::syscall::{Map, MapKind, Programs};
+use super::{KernelProgram, Losses, number};
+use profile::ThreadState;
 use programs::Writer;
-use sys::procfs;
+use sys::{ThreadId, procfs};
 
 /// Most threads whose calls are timed.
 const MAX_THREADS: u32 = 1 << 17;
@@ -128,13 +131,13 @@ pub struct Open {
 pub struct Calls {
     threads: Map,
     control: Map,
-    told: Map,
+    events: Map,
     sums: Map,
-    programs: Programs,
+    programs: RefCell<Programs>,
 }
 
 impl Calls {
-    /// Loads the programs; nothing happens until they are [attached](Calls::attach).
+    /// Loads the programs; nothing happens until they are [attached](KernelProgram::attach).
     ///
     /// # Errors
     ///
@@ -144,9 +147,9 @@ impl Calls {
         let mut calls = Calls {
             threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
             control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
-            told: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
+            events: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
             sums: Map::new(MapKind::Hash, (sum::KEY, sum::SIZE), MAX_SUMS)?,
-            programs: Programs::default(),
+            programs: RefCell::default(),
         };
         let fields = Fields::find(kernel)?;
         let members = Members {
@@ -159,45 +162,12 @@ impl Calls {
         };
         let programs = Writer::new(kernel, &calls, members, which)?.all();
         let alone = usize::from(whose == Whose::TheirsAlone);
-        calls.programs = Programs::load(kernel, &programs[..programs.len() - alone])?;
+        let used = &programs[..programs.len() - alone];
+        *calls.programs.get_mut() = Programs::load(kernel, used)?;
         Ok(calls)
     }
 
-    /// Times a thread's calls from now on. `awaited`: from its `execve` on.
-    ///
-    /// # Errors
-    ///
-    /// `AlreadyExists`, or there are too many.
-    pub fn insert(&self, tid: i32, awaited: bool) -> io::Result<()> {
-        let mut value = [0; thread::SIZE];
-        value[thread::FLAGS as usize] = u8::from(awaited) * steps::AWAITED as u8;
-        self.threads.insert(&tid.to_ne_bytes(), &value)
-    }
-
-    /// Lets the programs write to this event of a CPU, which must outlive them.
-    ///
-    /// # Errors
-    ///
-    /// It is not for programs to write to.
-    pub fn connect(&self, cpu: u32, told: i32) -> io::Result<()> {
-        self.told.connect(cpu, told)
-    }
-
-    /// Begins.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses.
-    pub fn attach(&mut self) -> io::Result<()> {
-        self.programs.attach()
-    }
-
-    /// Ends.
-    pub fn detach(&mut self) {
-        self.programs.detach();
-    }
-
-    /// The calls that are not over, after [`Calls::detach`].
+    /// The calls that are not over, after [`KernelProgram::detach`].
     pub fn open(&self) -> Vec<Open> {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
@@ -211,7 +181,7 @@ impl Calls {
         found
     }
 
-    /// What was added up, after [`Calls::detach`].
+    /// What was added up, after [`KernelProgram::detach`].
     pub fn sums(&self) -> Vec<Sum> {
         let mut found = Vec::new();
         for (key, value) in self.sums.entries() {
@@ -230,9 +200,34 @@ impl Calls {
         found
     }
 
-    /// Threads that there was no room for, and the largest interval in nanoseconds (0: each call
-    /// was told of).
-    pub fn losses(&self) -> (u64, u64) {
+    /// What was not taken in.
+    pub fn losses(&self) -> Losses {
         steps::losses(&self.control)
+    }
+}
+
+impl KernelProgram for Calls {
+    fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
+        // Events that follow are tracepoints of the kernel's own locks.
+        events.first().map_or(Ok(()), |&event| self.events.connect(cpu, event))
+    }
+
+    fn insert(
+        &self,
+        thread: ThreadId,
+        _state: Option<ThreadState>,
+        awaited: bool,
+    ) -> io::Result<()> {
+        let mut value = [0; thread::SIZE];
+        value[thread::FLAGS as usize] = u8::from(awaited) * steps::AWAITED as u8;
+        self.threads.insert(&thread.tid.to_ne_bytes(), &value)
+    }
+
+    fn attach(&self) -> io::Result<()> {
+        self.programs.borrow_mut().attach()
+    }
+
+    fn detach(&self) {
+        self.programs.borrow_mut().detach();
     }
 }

@@ -16,17 +16,73 @@ pub mod stop;
 mod syscall;
 pub mod waits;
 
-pub use members::Whose;
+use std::io;
+use std::os::fd::RawFd;
 
-/// What programs tell of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Where the time of threads goes.
-    pub wall: bool,
-    /// Waits for locks.
-    pub lock: bool,
-    /// System calls.
-    pub syscalls: bool,
+pub use members::Whose;
+use profile::ThreadState;
+use sys::ThreadId;
+
+/// Programs in the kernel that do a part of a profile type's work: they write to its events, in their
+/// order.
+pub trait KernelProgram {
+    /// Lets the programs write to the type's events of a CPU, given by their descriptors, which must
+    /// outlive them.
+    ///
+    /// # Errors
+    ///
+    /// They are not for programs to write to.
+    fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()>;
+
+    /// Adds a thread, in a state if that is known. `awaited`: from its `execve` on.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`, or there are too many, which the programs count.
+    fn insert(&self, thread: ThreadId, state: Option<ThreadState>, awaited: bool)
+    -> io::Result<()>;
+
+    /// Starts the programs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    fn attach(&self) -> io::Result<()>;
+
+    /// Ends the programs; what they have added up can be read after that.
+    fn detach(&self);
+}
+
+/// What programs could not take in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Losses {
+    /// Threads that there was no room for.
+    pub threads: u64,
+    /// The largest interval in nanoseconds: of what was shorter, only some was sampled. 0: all was.
+    pub largest_interval: u64,
+}
+
+impl Losses {
+    /// Sentences for the user: `noun` is the profile type, `what` is sampled, and `known` is exact
+    /// all the same.
+    pub fn notes(&self, noun: &str, what: &str, known: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.largest_interval > 0 {
+            notes.push(format!(
+                "{noun}: there were so many {what} that of those shorter than {} us only some were \
+                 sampled, and are scaled to {known}",
+                self.largest_interval.div_ceil(1000)
+            ));
+        }
+        if self.threads > 0 {
+            notes.push(format!(
+                "{noun}: {} threads are missing: there were too many at once; record fewer \
+                 processes",
+                self.threads
+            ));
+        }
+        notes
+    }
 }
 
 /// What something of which a part lasted so long stands for, if those that are shorter than an interval

@@ -1,8 +1,8 @@
 //! What prof's programs have in common.
 
 use super::code::{Code, Helper, If, Label, Op, Reg, Size};
-use super::number;
 use super::syscall::Map;
+use super::{Losses, number};
 use sys::procfs;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R10};
@@ -235,16 +235,18 @@ pub fn count_lost(code: &mut Code, map: &Map) {
     code.put(none);
 }
 
-/// What a control map has at the end: entries that there was no room for, and the largest interval
-/// in nanoseconds.
-pub fn losses(map: &Map) -> (u64, u64) {
+/// What a control map has at the end.
+pub fn losses(map: &Map) -> Losses {
     let cpus = procfs::possible_cpus();
     let mut values = vec![0; control::SIZE * cpus];
     if map.get(&0_u32.to_ne_bytes(), &mut values, cpus).is_err() {
-        return (0, 0);
+        return Losses { threads: 0, largest_interval: 0 };
     }
     let of = |at| values.chunks_exact(control::SIZE).filter_map(move |cpu| number(cpu, at));
-    (of(control::LOST).sum(), of(control::LARGEST).max().unwrap_or(0))
+    Losses {
+        threads: of(control::LOST).sum(),
+        largest_interval: of(control::LARGEST).max().unwrap_or(0),
+    }
 }
 
 #[cfg(test)]

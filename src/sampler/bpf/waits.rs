@@ -8,17 +8,18 @@
 
 mod programs;
 
+use std::cell::RefCell;
 use std::io;
+use std::os::fd::RawFd;
 
 use super::btf::Btf;
 use super::members::{Fields, Members, Whose};
-use super::number;
 use super::steps::{self, control};
 use super::syscall::{Map, MapKind, Programs};
+use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
 use programs::Writer;
-use sys::os;
-use sys::procfs;
+use sys::{ThreadId, os, procfs};
 
 /// Most threads whose time is added up.
 const MAX_THREADS: u32 = 1 << 17;
@@ -51,35 +52,33 @@ mod thread {
 }
 
 /// The idle thread, of which nothing is recorded: its value tells when the recording began.
-const NOBODY: i32 = 0;
+const NOBODY: ThreadId = ThreadId { pid: 0, tid: 0 };
 
 /// Nanoseconds, by [`ThreadState`].
 pub type Sums = [u64; 5];
 
 /// A thread's time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Its process.
-    pub pid: i32,
     /// The thread.
-    pub tid: i32,
+    pub thread: ThreadId,
     /// Its time.
     pub all: Sums,
 }
 
 impl Times {
-    /// From what is told when a thread ends.
+    /// From what is written when a thread ends.
     pub fn parse(raw: &[u8]) -> Option<Times> {
-        let tid = number(raw, 0)? as i32;
-        Some(Times { tid, ..Times::of_value(raw.get(8..)?)? })
+        Times::of_value(number(raw, 0)? as i32, raw.get(8..)?)
     }
 
-    fn of_value(value: &[u8]) -> Option<Times> {
-        let mut times = Times { pid: number(value, thread::PROCESS)? as i32, ..Times::default() };
-        for i in 0..times.all.len() {
-            times.all[i] = number(value, thread::ALL + i as i16 * 8)?;
+    fn of_value(tid: i32, value: &[u8]) -> Option<Times> {
+        let mut all = Sums::default();
+        for (i, nanos) in all.iter_mut().enumerate() {
+            *nanos = number(value, thread::ALL + i as i16 * 8)?;
         }
-        Some(times)
+        let pid = number(value, thread::PROCESS)? as i32;
+        Some(Times { thread: ThreadId { pid, tid }, all })
     }
 }
 
@@ -132,11 +131,11 @@ pub struct Waits {
     control: Map,
     waits: Map,
     ends: Map,
-    programs: Programs,
+    programs: RefCell<Programs>,
 }
 
 impl Waits {
-    /// Loads the programs; nothing happens until they are [attached](Waits::attach).
+    /// Loads the programs; nothing happens until they are [attached](KernelProgram::attach).
     ///
     /// # Errors
     ///
@@ -148,7 +147,7 @@ impl Waits {
             control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
             waits: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
             ends: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
-            programs: Programs::default(),
+            programs: RefCell::default(),
         };
         let fields = Fields::find(kernel)?;
         let members = Members {
@@ -161,18 +160,14 @@ impl Waits {
         };
         let programs = Writer { maps: &waits, members }.all();
         let alone = usize::from(whose == Whose::TheirsAlone);
-        waits.programs = Programs::load(kernel, &programs[..programs.len() - alone])?;
+        let used = &programs[..programs.len() - alone];
+        *waits.programs.get_mut() = Programs::load(kernel, used)?;
         Ok(waits)
     }
 
-    /// Adds up a thread's time from `since` on. `awaited`: from its `execve` on.
-    ///
-    /// # Errors
-    ///
-    /// `AlreadyExists`, or there are too many.
-    pub fn insert(
+    fn add(
         &self,
-        (pid, tid): (i32, i32),
+        of: ThreadId,
         since: u64,
         state: Option<ThreadState>,
         awaited: bool,
@@ -184,57 +179,57 @@ impl Waits {
         set(thread::SINCE, &since.to_ne_bytes());
         set(thread::DOES, &state.map_or(UNKNOWN, |s| s as i32).to_ne_bytes());
         set(thread::FLAGS, &(i32::from(awaited) * steps::AWAITED).to_ne_bytes());
-        set(thread::PROCESS, &pid.to_ne_bytes());
-        self.threads.insert(&tid.to_ne_bytes(), &value)
+        set(thread::PROCESS, &of.pid.to_ne_bytes());
+        self.threads.insert(&of.tid.to_ne_bytes(), &value)
     }
 
-    /// Lets the programs write to these events of a CPU, which must outlive them: about waits, and
-    /// about ends.
-    ///
-    /// # Errors
-    ///
-    /// They are not for programs to write to.
-    pub fn connect(&self, cpu: u32, waits: i32, ends: i32) -> io::Result<()> {
-        self.waits.connect(cpu, waits)?;
-        self.ends.connect(cpu, ends)
-    }
-
-    /// Begins.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses.
-    pub fn attach(&mut self) -> io::Result<()> {
-        self.insert((NOBODY, NOBODY), os::monotonic_nanos(), None, false)?;
-        self.programs.attach()
-    }
-
-    /// Ends.
-    pub fn detach(&mut self) {
-        self.programs.detach();
-    }
-
-    /// The threads that have not ended, after [`Waits::detach`].
+    /// The threads that have not ended, after [`KernelProgram::detach`].
     pub fn threads(&self) -> Vec<(Times, Last)> {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
-            let times = Times::of_value(&value).expect("so long a value");
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
+            let times = Times::of_value(tid, &value).expect("so long a value");
             let number = |at| number(&value, at).expect("so long a value");
             let (does, flags) = (number(thread::DOES) as u32, number(thread::DOES) >> 32);
-            if tid == NOBODY || flags as i32 & steps::AWAITED != 0 {
+            if tid == NOBODY.tid || flags as i32 & steps::AWAITED != 0 {
                 continue;
             }
             let state = state_of(does.into());
             let last = Last { state, since: number(thread::SINCE), woken: number(thread::WOKEN) };
-            found.push((Times { tid, ..times }, last));
+            found.push((times, last));
         }
         found
     }
 
-    /// Threads that there was no room for, and the largest interval in nanoseconds (0: each wait
-    /// was told of).
-    pub fn losses(&self) -> (u64, u64) {
+    /// What was not taken in.
+    pub fn losses(&self) -> Losses {
         steps::losses(&self.control)
+    }
+}
+
+impl KernelProgram for Waits {
+    /// The events of waits, and of threads that end.
+    fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
+        let &[waits, ends] = events else { return Ok(()) };
+        self.waits.connect(cpu, waits)?;
+        self.ends.connect(cpu, ends)
+    }
+
+    fn insert(
+        &self,
+        thread: ThreadId,
+        state: Option<ThreadState>,
+        awaited: bool,
+    ) -> io::Result<()> {
+        self.add(thread, os::monotonic_nanos(), state, awaited)
+    }
+
+    fn attach(&self) -> io::Result<()> {
+        self.add(NOBODY, os::monotonic_nanos(), None, false)?;
+        self.programs.borrow_mut().attach()
+    }
+
+    fn detach(&self) {
+        self.programs.borrow_mut().detach();
     }
 }

@@ -111,6 +111,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::sampler::types::ProfileTypes;
     use crate::sampler::{Event, EventSpec, Rate, Stacks};
 
     fn watched(cpus: &[u32]) -> Hotplug {
@@ -137,7 +138,7 @@ mod tests {
             events: vec![EventSpec::cpu_clock()],
             ..Options::new(target, Rate::Frequency(999), Stacks::FramePointer)
         };
-        let mut session = match Session::open(&options, None) {
+        let mut session = match Session::open(&options, &mut ProfileTypes::default(), None) {
             Ok(session) if session.is_cpu_wide() => session,
             _ => {
                 println!(

@@ -1,37 +1,32 @@
-//! What programs in the kernel add up and time, in place of events that would be told of each time.
+//! Programs in the kernel that do a part of the work of profile types, in place of an event each time.
 
 use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
 
-use super::{Session, explain};
+use super::explain;
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::calls::{Calls, Open, Sum, Which};
-use crate::sampler::bpf::waits::{Last, Times, Waits};
-use crate::sampler::bpf::{Told, Whose};
-use crate::sampler::events::Kind;
+use crate::sampler::bpf::{KernelProgram, Whose};
 use crate::sampler::permissions::Wanted;
 use crate::sampler::ring::Ring;
-use crate::sampler::{Options, SpanType, Target, thread_state};
-use sys::Error;
-use sys::os;
-use sys::procfs;
+use crate::sampler::types::ProfileTypes;
+use crate::sampler::{Options, Target, thread_state};
+use sys::{Error, ThreadId, os, procfs};
 
-/// So many threads are looked up without a pause.
+/// Threads that are looked up without a pause.
 const AT_ONCE: usize = 256;
 
-/// The programs of a recording.
+/// The programs of a recording, each with the index of its profile type.
 #[derive(Default)]
-pub struct Programs {
-    waits: Option<Waits>,
-    calls: Vec<(SpanType, Calls)>,
-}
+pub struct Programs(Vec<(usize, Rc<dyn KernelProgram>)>);
 
 impl Programs {
-    /// Those for the profile types that are wanted, if this kernel and user have them. Of cgroups and
-    /// of some CPUs alone they cannot tell, nor who lets others go on.
-    pub fn load(options: &Options) -> Programs {
+    /// Those of the profile types, if this kernel and user allow them. They cannot be limited to
+    /// cgroups or to some CPUs.
+    pub fn load(options: &Options, types: &mut ProfileTypes) -> Programs {
         let whose = match options.target {
             Target::Cgroup(_) => return Programs::default(),
             _ if options.cpus.is_some() => return Programs::default(),
@@ -39,32 +34,25 @@ impl Programs {
             _ if options.inherit => Whose::Theirs,
             _ => Whose::TheirsAlone,
         };
-        if !options.switches && options.spans.is_empty() {
-            return Programs::default();
+        let mut kernel = None;
+        let mut programs = Vec::new();
+        for (of, one) in types.iter_mut().filter(|(_, one)| one.needs_thread_events()) {
+            // Read for the first that may have some.
+            let kernel = kernel.get_or_insert_with(Btf::of_kernel);
+            let Ok(kernel) = kernel else { break };
+            programs.extend(one.load_program(kernel, whose).map(|program| (of, program)));
         }
-        let Ok(kernel) = Btf::of_kernel() else { return Programs::default() };
-        let load = |of: &SpanType| {
-            let which = match of {
-                SpanType::Lock { holders: false } => Which::Waits,
-                SpanType::Syscalls => Which::All,
-                SpanType::Lock { holders: true } | SpanType::Io => return None,
-            };
-            Calls::load(&kernel, which, whose).ok().map(|calls| (*of, calls))
-        };
-        Programs {
-            waits: options.switches.then(|| Waits::load(&kernel, whose).ok()).flatten(),
-            calls: options.spans.iter().filter_map(load).collect(),
-        }
+        Programs(programs)
     }
 
-    /// What they tell.
-    pub fn told(&self) -> Told {
-        let has = |of: SpanType| self.calls.iter().any(|(is, _)| *is == of);
-        Told {
-            wall: self.waits.is_some(),
-            lock: has(SpanType::Lock { holders: false }),
-            syscalls: has(SpanType::Syscalls),
-        }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Leaves out those of a profile type.
+    pub fn leave_out(&mut self, of: usize) {
+        self.0.retain(|(known, _)| *known != of);
     }
 
     /// Begins with the threads of the target. `command`: one that has not begun yet.
@@ -74,23 +62,21 @@ impl Programs {
         &mut self,
         attacher: &Attacher,
         rings: &[Ring],
-        (options, pids): (&Options, &[i32]),
+        options: &Options,
+        pids: &[i32],
         command: Option<i32>,
     ) -> Result<(), Error> {
-        if self.waits.is_none() && self.calls.is_empty() {
+        if self.is_empty() {
             return Ok(());
         }
         let refused = |e| Error::failed(explain(&e, Wanted::WholeMachine));
         self.connect(attacher, rings).map_err(refused)?;
         let mut known = FxHashSet::default();
         self.insert(options, pids, command, &mut known);
-        if let Some(waits) = &mut self.waits {
-            waits.attach().map_err(refused)?;
+        for (_, program) in &self.0 {
+            program.attach().map_err(refused)?;
         }
-        for (_, calls) in &mut self.calls {
-            calls.attach().map_err(refused)?;
-        }
-        // Those that were born since; to ask about all again would take longer than the rings last.
+        // Those that were born since; to insert all again would take longer than the rings last.
         self.insert(options, pids, None, &mut known);
         Ok(())
     }
@@ -101,27 +87,22 @@ impl Programs {
     ///
     /// They are not for programs to write to.
     pub fn connect(&self, attacher: &Attacher, rings: &[Ring]) -> io::Result<()> {
-        let of = |kind| attacher.events.iter().position(|e| e.kind == kind);
-        if let (Some(waits), Some(told), Some(ends)) =
-            (&self.waits, of(Kind::Waited), of(Kind::Ended))
-        {
-            let (told, ends) = (attacher.descriptors(told), attacher.descriptors(ends));
-            for ((ring, told), ends) in rings.iter().zip(told).zip(ends) {
-                waits.connect(ring.cpu(), told, ends)?;
-            }
-        }
-        for (of, calls) in &self.calls {
-            let event = attacher.events.iter().position(|e| e.name == of.told_event());
-            let told = event.map_or_else(Vec::new, |event| attacher.descriptors(event));
-            for (ring, told) in rings.iter().zip(told) {
-                calls.connect(ring.cpu(), told)?;
+        for (of, program) in &self.0 {
+            let written = |&event: &usize| attacher.events[event].is_written_by_programs();
+            let events = attacher.events_of(*of).filter(written);
+            let of_cpus: Vec<Vec<RawFd>> = events.map(|e| attacher.descriptors(e)).collect();
+            for (at, ring) in rings.iter().enumerate() {
+                let of_cpu: Option<Vec<RawFd>> =
+                    of_cpus.iter().map(|cpus| cpus.get(at).copied()).collect();
+                if let Some(of_cpu) = of_cpu {
+                    program.connect(ring.cpu(), &of_cpu)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Adds the threads of the target that are not `known` yet. What there is no room for is counted
-    /// by the programs.
+    /// Adds the threads of the target that are not `known` yet.
     fn insert(
         &self,
         options: &Options,
@@ -130,91 +111,28 @@ impl Programs {
         known: &mut FxHashSet<i32>,
     ) {
         let mut threads = options.target.threads(pids);
-        threads.extend(command.map(|pid| (pid, pid)));
-        threads.retain(|&(_, tid)| known.insert(tid));
-        for (i, (pid, tid)) in threads.into_iter().enumerate() {
+        threads.extend(command.map(ThreadId::main_thread));
+        threads.retain(|thread| known.insert(thread.tid));
+        for (i, thread) in threads.into_iter().enumerate() {
             if i % AT_ONCE == AT_ONCE - 1 {
                 os::pause_briefly();
             }
-            let Some(stat) = procfs::stat(tid) else { continue };
+            let Some(stat) = procfs::stat(thread.tid) else { continue };
             let state = match stat.state {
                 // Or running.
                 'R' => None,
                 'Z' | 'X' => continue,
                 letter => Some(thread_state::of_letter(letter)),
             };
-            let awaited = command.is_some();
-            if let Some(waits) = &self.waits {
-                let _ = waits.insert((pid, tid), os::monotonic_nanos(), state, awaited);
-            }
-            for (_, calls) in &self.calls {
-                let _ = calls.insert(tid, awaited);
+            for (_, program) in &self.0 {
+                // The programs count what there is no room for.
+                let _ = program.insert(thread, state, command.is_some());
             }
         }
     }
 
-    /// Ends, and says what was not told.
-    fn end(&mut self) -> Vec<String> {
-        let mut losses = Vec::new();
-        if let Some(waits) = &mut self.waits {
-            waits.detach();
-            losses.push(("wall time", waits.losses()));
-        }
-        for (of, calls) in &mut self.calls {
-            calls.detach();
-            losses.push((of.name(), calls.losses()));
-        }
-        let mut notes = Vec::new();
-        for (what, (lost, largest)) in losses {
-            if largest > 0 {
-                let (which, exact) = match what {
-                    "wall time" => ("waits", "the time of each thread in each state"),
-                    "system calls" => ("calls", "the number and time of each thread's calls"),
-                    _ => ("waits", "the number and time of each thread's waits for a lock"),
-                };
-                notes.push(format!(
-                    "{what}: there were so many {which} that of those shorter than {} us only some \
-                     were sampled, and are scaled to {exact}",
-                    largest.div_ceil(1000)
-                ));
-            }
-            if lost > 0 {
-                notes.push(format!(
-                    "{what}: {lost} threads are missing: there were too many at once; record \
-                     fewer processes"
-                ));
-            }
-        }
-        notes
-    }
-}
-
-impl Session {
-    /// What programs in the kernel tell.
-    pub fn told(&self) -> Told {
-        self.programs.told()
-    }
-
-    /// It is told where the time of threads goes, one way or the other.
-    pub fn tells_wall_time(&self) -> bool {
-        self.told().wall || self.switch_event().is_some()
-    }
-
-    /// After [`Session::stop`]: the time of the threads that have not ended, if it is added up in
-    /// the kernel, and what they did last.
-    pub fn wall_times(&self) -> Vec<(Times, Last)> {
-        self.programs.waits.as_ref().map_or_else(Vec::new, Waits::threads)
-    }
-
-    /// After [`Session::stop`]: the calls that are not over and the sums of those that are, of the
-    /// profile types that are timed in the kernel.
-    pub fn calls(&self) -> Vec<(SpanType, Vec<Open>, Vec<Sum>)> {
-        let calls = self.programs.calls.iter();
-        calls.map(|(of, calls)| (*of, calls.open(), calls.sums())).collect()
-    }
-
-    pub(super) fn end_of_programs(&mut self) {
-        let notes = self.programs.end();
-        self.attacher.notes.extend(notes);
+    /// Ends.
+    pub fn end(&self) {
+        self.0.iter().for_each(|(_, program)| program.detach());
     }
 }

@@ -1,12 +1,12 @@
 //! Which CPUs are sampled, and how a session's events get on its target.
 
 use crate::sampler::attach::{Attacher, Who};
-use crate::sampler::bpf::Told;
 use crate::sampler::bpf::filter::Filter;
 use crate::sampler::events::Kind;
 use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::rings::Rings;
+use crate::sampler::types::{Clock, ProfileTypes};
 use crate::sampler::{Options, Rate, Target, target};
 use sys::{Error, procfs};
 
@@ -29,29 +29,26 @@ pub(super) fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
 ///
 /// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
 /// costs the others little: CPU time only, at no more than about 1,000 Hz.
-///
-/// `told`: what programs in the kernel tell.
 pub(super) fn new_attacher(
     options: &Options,
+    types: &mut ProfileTypes,
     cpus: &[u32],
-    told: Told,
 ) -> Result<(Attacher, bool), Error> {
     let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
-    let no_event = !options.cpu && !options.switches && options.events.is_empty();
-    let cpu_time =
-        options.events.iter().all(|e| e.kind == Kind::Clock) && !(no_event && options.beside);
+    let no_event = types.clock() == Clock::None && options.events.is_empty();
+    let cpu_time = options.events.iter().all(|e| e.kind == Kind::Clock)
+        && !(no_event && types.need_processes());
     let seldom = match options.rate {
         Rate::Frequency(hz) => hz <= 1_000_000_000 / CPU_WIDE_PERIOD,
         Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
         Rate::Max => false,
     };
     let grouped = options.events.iter().any(|e| e.leader);
-    let each_time =
-        (options.switches && !told.wall) || options.spans.iter().any(|of| !of.is_told(told));
+    let each_time = types.iter().any(|(_, one)| one.needs_thread_events());
     let clock_alone = cpu_time && !grouped && !each_time;
     if processes && options.inherit && clock_alone && seldom {
-        match Attacher::new(options, cpus.to_vec(), true, told) {
-            Ok(attacher) if attacher.features.kernel && attacher.has_all_events() => {
+        match Attacher::new(options, types, cpus.to_vec(), true) {
+            Ok(attacher) if attacher.features.kernel && attacher.has_everything() => {
                 return Ok((attacher, true));
             }
             // Not permitted: the target's own threads may be.
@@ -59,7 +56,7 @@ pub(super) fn new_attacher(
         }
     }
     let cpu_wide = matches!(options.target, Target::Everything | Target::Cgroup(_));
-    Ok((Attacher::new(options, cpus.to_vec(), cpu_wide, told)?, false))
+    Ok((Attacher::new(options, types, cpus.to_vec(), cpu_wide)?, false))
 }
 
 /// The target's processes as a filter of what happens on all CPUs; `kernel` has the same.

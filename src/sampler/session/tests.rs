@@ -2,6 +2,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::sampler::types::Settings;
 use crate::sampler::{Rate, Stacks};
 use sys::procfs;
 
@@ -32,7 +33,7 @@ fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
     let stacks = Stacks::Dwarf { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options { events, ..Options::new(target, rate, stacks) };
-    Session::open(&options, None)
+    Session::open(&options, &mut ProfileTypes::default(), None)
 }
 
 /// With the time that threads wait.
@@ -41,7 +42,8 @@ fn open_wall(pid: i32) -> Result<Session, Error> {
     let stacks = Stacks::Auto { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options::new(target, Rate::Frequency(99), stacks);
-    Session::open(&Options { events, switches: true, ..options }, None)
+    let settings = Settings { names: vec!["wall".to_owned()], ..Settings::default() };
+    Session::open(&Options { events, ..options }, &mut ProfileTypes::new(&settings), None)
 }
 
 fn waits_for(session: &mut Session, what: &str, is_so: impl Fn(&Session) -> bool) {
@@ -158,14 +160,14 @@ fn nothing_is_told_outside_of_the_window() {
     let test = "nothing_is_told_outside_of_the_window";
     let sleepy = Busy::sh("while :; do read -t 0.002 line < /dev/zero; /bin/true; done");
     let mut session = match open_wall(sleepy.pid()) {
-        Ok(session) if session.told().wall => session,
+        Ok(session) if session.has_programs() => session,
         _ => return println!("SKIPPED: {test}: no programs in the kernel here"),
     };
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(filled(&session), 0, "before");
     session.begin();
     waits_for(&mut session, "waits", |session| filled(session) > 64 << 10);
-    session.attacher.disable_except(Kind::Ended);
+    session.attacher.disable_samples();
     // A program that was about to write when its event stopped does so a moment later.
     let is_silent = |_| {
         let before = filled(&session);

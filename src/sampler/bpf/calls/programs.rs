@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
         self.add_up(c);
         steps::choose(c, &self.maps.control, (R8, R9, R6), Some(R7), out);
         c.store(Size::Long, R10, RAW + 32, R4);
-        steps::tell(c, &self.maps.told, (RAW, 40), (R8, R6));
+        steps::tell(c, &self.maps.events, (RAW, 40), (R8, R6));
     }
 
     /// Adds the call that lasted `R9` nanoseconds to those like it; the thread is at [`KEY`]. `R7` = how

@@ -149,6 +149,5 @@ impl DeepStacks {
 /// The kernel runs programs at the samples of such an event: not at those of tracepoints and
 /// probes, nor at what other programs write.
 fn runs_programs(spec: &EventSpec) -> bool {
-    matches!(spec.kind, Kind::Clock | Kind::Software | Kind::Hardware | Kind::Switch)
-        && !spec.member
+    spec.deep_stacks && !spec.member
 }

@@ -267,7 +267,7 @@ impl Writer<'_> {
             return c.jump(known);
         }
         c.load(Size::Word, R1, R10, KEY);
-        c.jump_if_value(If::Equal, R1, NOBODY, out);
+        c.jump_if_value(If::Equal, R1, NOBODY.tid, out);
         steps::look_up(c, &self.maps.threads, unknown);
         c.jump(found);
         c.put(unknown);
@@ -277,7 +277,7 @@ impl Writer<'_> {
         c.jump_if_value(If::Both, R1, EXITING, out);
         c.op_value(Op::Rsh, R9, 32);
         c.load(Size::Word, R7, R10, KEY);
-        c.store_value(Size::Word, R10, KEY, NOBODY);
+        c.store_value(Size::Word, R10, KEY, NOBODY.tid);
         steps::look_up(c, &self.maps.threads, out);
         c.load(Size::Long, R8, R0, thread::SINCE);
         c.store(Size::Word, R10, KEY, R7);

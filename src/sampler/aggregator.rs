@@ -1,0 +1,175 @@
+//! Samples in, weighted stacks out: each sample goes to what counts it, that is, to the sample type of
+//! its event, or to the profile type that the event belongs to.
+
+mod event_groups;
+mod sample_types;
+
+use super::stack_maker::StackMaker;
+use super::types::{End, EventOwner, OwnSamples, Poll, ProfileTypes, Start};
+use super::{Event, Options, Session};
+use event_groups::EventGroups;
+use profile::{Builder, Column};
+use sample_types::SampleTypes;
+use sys::record::{Record, Sample};
+
+/// What a sample weighs, and where that goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weight {
+    /// The sample type.
+    pub column: Column,
+    /// Every sample weighs this, whatever the event counted.
+    pub fixed: Option<i64>,
+}
+
+impl Weight {
+    /// The weight of a sample that counted `counted` events.
+    pub fn of(&self, counted: u64) -> i64 {
+        self.fixed.unwrap_or(i64::try_from(counted).unwrap_or(i64::MAX))
+    }
+}
+
+/// Where the samples of an event go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Route {
+    /// They are counted by stack.
+    Count(Weight),
+    /// To a profile type.
+    Type(EventOwner),
+    /// There are none, or nothing counts them.
+    Nowhere,
+}
+
+/// Builds the profile while recording.
+pub struct Aggregator {
+    /// Makes the stacks.
+    pub maker: StackMaker,
+    /// The profile types that are recorded.
+    pub types: ProfileTypes,
+    /// Of each event.
+    routes: Vec<Route>,
+    /// Events that are counted together.
+    groups: EventGroups,
+    /// Types with samples that are none of an event's, by index.
+    own_samples: Vec<usize>,
+}
+
+impl Aggregator {
+    /// For the types and events of a session.
+    pub fn new(options: &Options, types: ProfileTypes, session: &Session) -> Aggregator {
+        let sample_types = SampleTypes::new(options, &types, session);
+        let mut builder = Builder::new(&sample_types.names()).with_spill(tempfile::tempfile);
+        sample_types.describe(&mut builder.profile, &types, session);
+        let period = builder.profile.period;
+        let own = types.iter().filter(|(_, one)| one.has_own_samples()).map(|(of, _)| of);
+        let mut aggregator = Aggregator {
+            maker: StackMaker::new(builder, options.stacks),
+            own_samples: own.collect(),
+            types,
+            groups: sample_types.groups(session),
+            routes: sample_types.routes,
+        };
+        let Aggregator { maker, types, .. } = &mut aggregator;
+        for &(of, first) in &sample_types.first {
+            let start = Start {
+                first,
+                cpu_time: sample_types.cpu_time.map(|column| (column, period)),
+                target: &options.target,
+                pids: &session.pids,
+            };
+            if let Some(one) = types.get_mut(of) {
+                one.start(maker, &start);
+            }
+        }
+        aggregator
+    }
+
+    /// Takes in an event.
+    pub fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample { event, weight, sample } => match self.routes[*event] {
+                Route::Count(_) if !sample.group.is_empty() => self.group(sample),
+                Route::Count(of) => {
+                    self.maker.add_sample(sample, &[(of.column, of.of(*weight))]);
+                }
+                Route::Type(EventOwner { of, event }) => {
+                    if let Some(one) = self.types.get_mut(of) {
+                        one.sample(&mut self.maker, event, sample, *weight);
+                    }
+                }
+                Route::Nowhere => {}
+            },
+            Event::Other(record) => self.record(record),
+        }
+    }
+
+    fn group(&mut self, sample: &Sample<'_>) {
+        let values = self.groups.since_last(sample.tid, sample.group);
+        self.maker.add_sample(sample, values);
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        if self.types.iter_mut().any(|(_, one)| one.claims(record)) {
+            return;
+        }
+        if let Record::Exit { tid, .. } = *record {
+            self.groups.forget(tid);
+        }
+        self.maker.record(record);
+        for (_, one) in self.types.iter_mut() {
+            one.record(&mut self.maker, record);
+        }
+    }
+
+    /// Takes in samples that are none of an event's, from before `until`; see
+    /// [`ProfileType::take_in`](super::types::ProfileType::take_in).
+    pub fn take_in(&mut self, until: u64, over: bool) {
+        for &of in &self.own_samples {
+            if let Some(one) = self.types.get_mut(of) {
+                one.take_in(&mut self.maker, until, over);
+            }
+        }
+    }
+
+    /// Lets the types do what is to be done now and then.
+    pub fn poll(&mut self, now: &Poll<'_>) {
+        for (_, one) in self.types.iter_mut() {
+            one.poll(&mut self.maker, now);
+        }
+    }
+
+    /// Samples that are none of an event's, so far.
+    pub fn own_samples(&self) -> OwnSamples {
+        self.types.iter().fold(OwnSamples::default(), |sum, (_, one)| {
+            let OwnSamples { taken, lost } = one.own_samples();
+            OwnSamples { taken: sum.taken + taken, lost: sum.lost + lost }
+        })
+    }
+
+    /// Everything was taken in: adds what is still missing. Returns sentences for the user.
+    pub fn end(&mut self, end: &End) -> Vec<String> {
+        let Aggregator { maker, types, .. } = self;
+        types.iter_mut().flat_map(|(_, one)| one.end(maker, end)).collect()
+    }
+
+    /// Scales the weights of events to what the kernel counted of them, given by event; and
+    /// estimates to what is known of all.
+    ///
+    /// The period that a sample carries is the next one where the kernel has just changed it, so the
+    /// periods of a few samples can add up to many times what happened.
+    pub fn scale(&mut self, counts: impl Iterator<Item = (usize, u64)>) {
+        self.maker.scale_estimates();
+        // Several events may be one to the user.
+        let mut totals: Vec<(Column, u64)> = Vec::new();
+        for (event, count) in counts {
+            if let Route::Count(Weight { column, fixed: None }) = self.routes[event] {
+                match totals.iter_mut().find(|(known, _)| *known == column) {
+                    Some((_, total)) => *total += count,
+                    None => totals.push((column, count)),
+                }
+            }
+        }
+        for (column, total) in totals {
+            self.maker.builder.scale_to(column, i64::try_from(total).unwrap_or(i64::MAX));
+        }
+    }
+}

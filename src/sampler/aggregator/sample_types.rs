@@ -1,0 +1,135 @@
+//! The sample types of a recording, and where the samples of each event go.
+
+use super::event_groups::EventGroups;
+use super::{Route, Weight};
+use crate::sampler::events::Kind;
+use crate::sampler::types::{Clock, ProfileTypes, SampleType};
+use crate::sampler::{EventSpec, Options, Rate, Session};
+use profile::{Column, Profile};
+
+/// The sample types: those of events, then those of the profile types.
+pub struct SampleTypes {
+    names: Vec<(String, &'static str)>,
+    /// Where the samples of each event go.
+    pub routes: Vec<Route>,
+    /// CPU time of the clock that a profile type takes.
+    pub cpu_time: Option<Column>,
+    /// The first column of each profile type, by its index.
+    pub first: Vec<(usize, Column)>,
+}
+
+impl SampleTypes {
+    /// `samples/count` where there are samples of time or of events, one for each event, and those of
+    /// the profile types.
+    pub fn new(options: &Options, types: &ProfileTypes, session: &Session) -> SampleTypes {
+        let mut all = SampleTypes {
+            names: Vec::new(),
+            routes: Vec::new(),
+            cpu_time: None,
+            first: Vec::new(),
+        };
+        let is_counted = |(i, spec): (usize, &EventSpec)| !spec.aside && session.owner(i).is_none();
+        let counted = session.events().iter().enumerate().any(is_counted);
+        if counted || types.count_samples(!counted) {
+            all.add(SampleType::count("samples"));
+        }
+        for event in 0..session.events().len() {
+            let route = all.route(event, options, types, session);
+            all.routes.push(route);
+        }
+        for (of, one) in types.iter() {
+            all.first.push((of, Column(all.names.len())));
+            one.sample_types().into_iter().for_each(|one| all.add(one));
+        }
+        all
+    }
+
+    fn add(&mut self, SampleType { kind, unit }: SampleType) {
+        self.names.push((kind.to_owned(), unit));
+    }
+
+    /// (kind, unit) of each.
+    pub fn names(&self) -> Vec<(&str, &str)> {
+        self.names.iter().map(|(kind, unit)| (kind.as_str(), *unit)).collect()
+    }
+
+    fn route(
+        &mut self,
+        event: usize,
+        options: &Options,
+        types: &ProfileTypes,
+        session: &Session,
+    ) -> Route {
+        let spec = &session.events()[event];
+        let owner = session.owner(event);
+        let is_clock = event == 0 && session.clock() != Clock::None;
+        if is_clock && types.has_cpu_time() {
+            let weight = self.add_event(spec, cpu_time_of_samples(spec, options));
+            self.cpu_time = Some(weight.column);
+            return owner.map_or(Route::Count(weight), Route::Type);
+        }
+        match owner {
+            Some(owner) => Route::Type(owner),
+            None if is_clock || spec.is_bookkeeping() => Route::Nowhere,
+            None => Route::Count(self.add_event(spec, None)),
+        }
+    }
+
+    /// Adds the sample type of an event; each of its samples weighs `fixed`, if given.
+    fn add_event(&mut self, spec: &EventSpec, fixed: Option<i64>) -> Weight {
+        let (mut kind, unit) = match fixed {
+            Some(_) => EventSpec::cpu_clock().value_type(),
+            None => spec.value_type(),
+        };
+        let known = self.names.iter().position(|(k, _)| *k == kind);
+        if let Some(at) = known.filter(|_| spec.kind == Kind::Probe) {
+            // Another place in code that the same name stands for.
+            return Weight { column: Column(at), fixed };
+        }
+        if known.is_some() {
+            kind = spec.name.clone();
+        }
+        self.names.push((kind, unit));
+        Weight { column: Column(self.names.len() - 1), fixed }
+    }
+
+    /// Describes the period and the sample type that is shown first.
+    pub fn describe(&self, profile: &mut Profile, types: &ProfileTypes, session: &Session) {
+        let first = profile.sample_types[1.min(self.names.len() - 1)];
+        if self.names.len() > 2 {
+            profile.default_sample_type = first.kind;
+        }
+        let fixed = match self.routes.first() {
+            Some(Route::Count(weight)) => weight.fixed,
+            _ => None,
+        };
+        profile.period = fixed.or(session.period().map(|p| p as i64)).unwrap_or(1);
+        // Without samples of time, everything that is recorded is counted.
+        let counts = self.names[0].0 != "samples";
+        profile.period_type = if counts { profile.sample_types[0] } else { first };
+        for &(of, column) in &self.first {
+            let one = types.iter().find(|(known, _)| *known == of);
+            one.into_iter().for_each(|(_, one)| one.describe(profile, column == Column(0)));
+        }
+    }
+
+    /// The events that are counted together with others, with their columns.
+    pub fn groups(&self, session: &Session) -> EventGroups {
+        let grouped = session.grouped().filter_map(|(id, event)| match self.routes[event] {
+            Route::Count(weight) => Some((id, weight.column)),
+            _ => None,
+        });
+        EventGroups::new(grouped.collect(), session.is_cpu_wide())
+    }
+}
+
+/// CPU time that is sampled by `cycles`, because no event was asked for, is counted in nanoseconds
+/// all the same: each sample stands for one period of the frequency.
+fn cpu_time_of_samples(spec: &EventSpec, options: &Options) -> Option<i64> {
+    match options.rate {
+        Rate::Frequency(hz) if spec.kind == Kind::Hardware => {
+            Some((1_000_000_000 / hz.max(1)) as i64)
+        }
+        _ => None,
+    }
+}

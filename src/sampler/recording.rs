@@ -1,0 +1,185 @@
+//! A recording from beginning to end: attach, sample and aggregate until the window closes.
+
+mod coverage;
+mod interrupts;
+mod notes;
+mod prepare;
+mod watch;
+mod window;
+
+use std::process::ExitStatus;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::aggregator::Aggregator;
+use super::stack_maker::{Aggregated, BpfFrames};
+use super::types::{self, End, ProfileTypes};
+use super::{Options, Session, Stats, Target, remove_leftover_probes};
+pub use interrupts::Interrupts;
+use notes::Given;
+use prepare::Started;
+use profile::{Diagnostics, Profile, ValueType, comment};
+use sys::{Error, os, procfs};
+use watch::Watch;
+
+/// When a recording begins and ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Time before sampling begins.
+    pub delay: Duration,
+    /// Longest time of sampling; `None`: until the target ends.
+    pub duration: Option<Duration>,
+}
+
+/// The progress of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// Since sampling began.
+    pub elapsed: Duration,
+    /// Counters so far.
+    pub stats: Stats,
+}
+
+/// A recording that has ended, not yet symbolized.
+pub struct Recording {
+    /// The profile and what its files are.
+    pub aggregated: Aggregated,
+    /// The figures; what symbolization adds is still missing.
+    pub diagnostics: Diagnostics,
+    /// The COMMAND's end, if it has ended.
+    pub exit: Option<ExitStatus>,
+    /// The COMMAND, if it still runs.
+    pub running: Option<i32>,
+    /// A signal ended it.
+    pub interrupted: bool,
+}
+
+/// Records.
+///
+/// `say` gets sentences for the user as soon as they are known; `tick` is called a few times
+/// a second.
+///
+/// Errors: one line that says what is in the way, before anything was sampled.
+pub fn record(
+    options: &Options,
+    mut types: ProfileTypes,
+    window: Window,
+    interrupts: &Interrupts,
+    say: &mut dyn FnMut(&str),
+    tick: &mut dyn FnMut(Tick),
+) -> Result<Recording, Error> {
+    remove_leftover_probes();
+    types::remove_leftovers();
+    let mut options = options.clone();
+    let mut notes = prepare::types(&mut types, &mut options, window.duration, interrupts)?;
+    let mut started = Started::new(&mut options, &types, window.delay, interrupts)?;
+    window::wait_for_delay(window.delay, interrupts, started.child.as_mut())?;
+    // After the command was forked: it must not inherit this.
+    let mut precedence = os::Precedence::take_real_time();
+    let given = Given::now(&options.target);
+    // Before programs add up the times of threads, which Session::open lets them begin with.
+    let frames = types.iter().any(|(_, one)| one.needs_thread_events()).then(BpfFrames::read);
+    let mut session = Session::open(&options, &mut types, started.command())?;
+    session.notes().iter().chain(&notes).for_each(|note| say(note));
+    let said = session.notes().len();
+    notes.extend(prepare::begin(&mut types, &options)?);
+    // To open everything may have taken too long for it.
+    precedence.renew_at_once();
+    // Last of all: from here on the rings fill.
+    session.begin();
+    let began = (Instant::now(), SystemTime::now());
+    let used = coverage::Before::new(&options.target, &session);
+    started.go()?;
+    let mut aggregator = Aggregator::new(&options, types, &session);
+    if let Some(frames) = frames.filter(|_| session.has_programs()) {
+        aggregator.maker.expect_programs(frames);
+    }
+    let mut watch = Watch::new(&options.target, &session.pids, started.child.as_ref());
+    let mut sources = window::Sources { session, aggregator, precedence };
+    sources.run(&mut watch, interrupts, window, began.0, tick);
+    interrupts.close_window();
+    let time = os::monotonic_nanos();
+    let lasted = sources.stop(began.0);
+    let window::Sources { session, mut aggregator, precedence } = sources;
+    let (exit, running) = started.end(interrupts);
+    let outlived = exit.and_then(|_| watch::outlived(&aggregator));
+    let end = End { time, thinned: session.is_thinned(), outlived: outlived.is_some() };
+    let of_types = aggregator.end(&end);
+    drop(precedence);
+    let settled = aggregator.maker.builder.settle();
+    aggregator.scale(session.counts());
+    tick(Tick { elapsed: lasted, stats: session.stats() });
+    // In the order in which they were said.
+    notes.splice(..0, session.notes()[..said].iter().cloned());
+    notes.extend_from_slice(&session.notes()[said..]);
+    if let Err(e) = settled {
+        notes.push(format!("samples are missing: what was put aside cannot be read back: {e}"));
+    }
+    notes.extend(outlived.into_iter().chain(of_types));
+    let covered = used.coverage(&options.target, &session, &aggregator.maker);
+    notes.extend(given.notes(&notes::Ended {
+        options: &options,
+        session: &session,
+        aggregator: &aggregator,
+        covered,
+        lasted,
+        interrupted: interrupts.stopped(),
+    }));
+    let mut diagnostics = diagnostics(&session, &aggregator, notes);
+    diagnostics.recording_cpu_seconds = os::own_usage().0 - given.own_cpu_seconds;
+    diagnostics.covered = covered.map(|covered| (covered.sampled, covered.used));
+    // The rings are the largest part of prof's memory and of no use any more.
+    drop(session);
+    let aggregated = finish(aggregator, &options, began.1, lasted);
+    Ok(Recording { aggregated, diagnostics, exit, running, interrupted: interrupts.stopped() })
+}
+fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -> Diagnostics {
+    let (maker, own) = (&aggregator.maker, aggregator.own_samples());
+    let counts = &maker.counts;
+    Diagnostics {
+        samples: session.stats().samples + own.taken,
+        distinct: maker.builder.distinct() as u64,
+        lost: session.stats().lost + own.lost,
+        lost_records: session.stats().lost_records,
+        throttled: session.stats().throttled,
+        user_stacks: counts.user_stacks,
+        truncated: counts.truncated(),
+        deep: counts.deep,
+        folded: maker.builder.folded(),
+        no_unwind_info: maker.without_unwind_info(),
+        notes,
+        ..Diagnostics::default()
+    }
+}
+
+fn finish(
+    aggregator: Aggregator,
+    options: &Options,
+    began: SystemTime,
+    lasted: Duration,
+) -> Aggregated {
+    let main = match &options.target {
+        Target::Processes { pids, .. } => pids.first().copied(),
+        Target::Threads(tids) => tids.first().and_then(|&t| procfs::owner(t)).map(|(pid, _)| pid),
+        _ => None,
+    };
+    let mut aggregated = aggregator.maker.into_profile(main);
+    if let Target::Everything = options.target {
+        let profile = &mut aggregated.profile;
+        let target = format!("{}: {}", comment::TARGET, comment::WHOLE_MACHINE);
+        profile.comments.push(profile.strings.intern(&target));
+    }
+    set_time(&mut aggregated.profile, began, lasted);
+    aggregated
+}
+
+/// Sets when a recording began, and how long it lasted.
+pub fn set_time(profile: &mut Profile, began: SystemTime, lasted: Duration) {
+    let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    profile.time_nanos = since_epoch.as_nanos() as i64;
+    profile.duration_nanos = lasted.as_nanos() as i64;
+}
+
+/// True when a value type is CPU time.
+pub fn is_cpu(profile: &Profile, value_type: ValueType) -> bool {
+    profile.str(value_type.kind) == "cpu"
+}

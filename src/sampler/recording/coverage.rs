@@ -1,0 +1,140 @@
+//! How much of the target's CPU time the samples cover.
+
+use std::time::{Instant, SystemTime};
+
+use crate::sampler::events::Kind;
+use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{Session, Target};
+use sys::os;
+use sys::procfs;
+
+/// Most processes whose CPU time is read from `/proc`.
+const MAX_PROCESSES: usize = 1024;
+
+/// The target's CPU time and what of it was sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Nanoseconds that the samples stand for.
+    pub sampled: u64,
+    /// Nanoseconds that the target used.
+    pub used: u64,
+}
+
+impl Coverage {
+    /// The share in percent.
+    pub fn percent(&self) -> f64 {
+        (100.0 * self.sampled as f64 / self.used.max(1) as f64).min(100.0)
+    }
+}
+
+/// Shares of the CPUs' time below which the kernel's account of them says too little: it is taken at
+/// ticks.
+const LEAST_BUSY: u64 = 10;
+
+/// What the target had used when sampling began.
+pub struct Before {
+    /// Processes with the time when they began, and clock ticks.
+    processes: Vec<(i32, Option<SystemTime>, u64)>,
+    /// Seconds of a COMMAND that ran before, and has been waited for.
+    children: f64,
+    /// The same of all CPUs that are sampled, in clock ticks.
+    machine: Option<Busy>,
+}
+
+/// What CPUs had done at a moment.
+struct Busy {
+    at: Instant,
+    ticks: u64,
+}
+
+impl Before {
+    /// Now, if the kernel does not count the target's CPU time anyway.
+    pub fn new(target: &Target, session: &Session) -> Before {
+        let pids = match target {
+            Target::Processes { .. } if session.is_cpu_wide() => session.pids.as_slice(),
+            _ => &[],
+        };
+        let ticks = |&pid: &i32| Some((pid, procfs::start_time(pid), procfs::stat(pid)?.cpu_ticks));
+        let processes = pids.iter().take(MAX_PROCESSES).filter_map(ticks).collect();
+        let machine = match target {
+            Target::Everything => procfs::busy_ticks(session.cpus()),
+            _ => None,
+        };
+        let machine = machine.map(|ticks| Busy { at: Instant::now(), ticks });
+        Before { processes, children: os::children_cpu(), machine }
+    }
+
+    /// After [`Session::stop`]: of CPU time that is sampled by a clock, if it is known how much there
+    /// was. What is compared belongs to the same processes.
+    pub fn coverage(
+        &self,
+        target: &Target,
+        session: &Session,
+        maker: &StackMaker,
+    ) -> Option<Coverage> {
+        let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
+        // Of several events, samples are counted together.
+        let events = session.events().iter().filter(|e| e.stack).count();
+        if events > 1 {
+            return None;
+        }
+        let samples = session.stats().samples;
+        if let Some(used) = session.cpu_time() {
+            return Some(Coverage { sampled: samples * period, used });
+        }
+        let stats = session.stats();
+        let exact = session.loses_only_the_targets().then(|| {
+            let due = samples + stats.lost;
+            Coverage { sampled: samples * period, used: due * period }
+        });
+        match exact.filter(|_| stats.lost > 0) {
+            Some(exact) => Some(exact),
+            None => self.measured(target, session, maker, period).or(exact),
+        }
+    }
+
+    /// By the kernel's account of processes that have ended or still run.
+    fn measured(
+        &self,
+        target: &Target,
+        session: &Session,
+        maker: &StackMaker,
+        period: u64,
+    ) -> Option<Coverage> {
+        let samples = session.stats().samples;
+        if let Target::Command(_) = target {
+            let used = ((os::children_cpu() - self.children) * 1e9) as u64;
+            return (used > 0).then_some(Coverage { sampled: samples * period, used });
+        }
+        let tick = 1_000_000_000 / os::ticks_per_second();
+        if let Some(Busy { at, ticks }) = &self.machine {
+            let event = &session.events()[0];
+            let (cpus, lasted) = (session.cpus(), at.elapsed().as_nanos() as u64);
+            let used = procfs::busy_ticks(cpus)?.saturating_sub(*ticks) * tick;
+            let least = lasted * cpus.len() as u64 / LEAST_BUSY;
+            let whole = event.user && event.kernel && used >= least;
+            return whole.then_some(Coverage { sampled: samples * period, used });
+        }
+        let (mut sampled, mut used) = (0, 0);
+        for &(pid, began, before) in &self.processes {
+            let now = procfs::stat(pid).filter(|_| procfs::start_time(pid) == began);
+            let Some(now) = now else { continue };
+            sampled += maker.counts.by_process.get(&pid).unwrap_or(&0) * period;
+            used += now.cpu_ticks.saturating_sub(before) * tick;
+        }
+        (used > 0).then_some(Coverage { sampled, used })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_at_most_all() {
+        let percent = |sampled, used| Coverage { sampled, used }.percent();
+        assert_eq!(percent(50, 200), 25.0);
+        assert_eq!(percent(201, 200), 100.0);
+        assert_eq!(percent(0, 0), 0.0);
+    }
+}

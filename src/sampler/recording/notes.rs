@@ -1,0 +1,352 @@
+//! What a user should know of a recording in addition to its figures.
+
+use std::time::Duration;
+
+use super::coverage::Coverage;
+use crate::sampler::aggregator::Aggregator;
+use crate::sampler::events::Kind;
+use crate::sampler::{
+    CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stacks, Stats, Target, permissions,
+};
+use heap::privileged;
+use sys::os;
+use sys::procfs;
+use unwind::StackEnd;
+
+/// What was used before the recording began.
+pub struct Given {
+    /// prof's own CPU time.
+    pub own_cpu_seconds: f64,
+    /// A target's descendants, which are not sampled without `--tree`, and their CPU time in clock
+    /// ticks.
+    descendants: Option<(Vec<i32>, u64)>,
+}
+
+/// A recording that has ended.
+pub struct Ended<'a> {
+    /// What was asked for.
+    pub options: &'a Options,
+    /// Where the samples come from.
+    pub session: &'a Session,
+    /// What was made of them.
+    pub aggregator: &'a Aggregator,
+    /// The share of the CPU time that was sampled, if that is known.
+    pub covered: Option<Coverage>,
+    /// Its length.
+    pub lasted: Duration,
+    /// A signal ended it.
+    pub interrupted: bool,
+}
+
+impl Given {
+    /// Now.
+    pub fn now(target: &Target) -> Given {
+        Given { own_cpu_seconds: os::own_usage().0, descendants: descendant_ticks(target) }
+    }
+
+    /// What a user should know of a recording that shows little.
+    pub fn notes(&self, ended: &Ended<'_>) -> Vec<String> {
+        notes(ended, self.descendants.as_ref())
+    }
+}
+
+/// CPU time of processes so far, in clock ticks.
+fn cpu_ticks(pids: &[i32]) -> u64 {
+    pids.iter().filter_map(|&pid| Some(procfs::stat(pid)?.cpu_ticks)).sum()
+}
+
+fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
+    let Target::Processes { pids, tree: false } = target else { return None };
+    let children = procfs::descendants(pids);
+    let ticks = cpu_ticks(&children);
+    Some((children, ticks))
+}
+
+fn notes(ended: &Ended<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<String> {
+    let Ended { options, session, aggregator, covered, lasted, .. } = *ended;
+    let maker = &aggregator.maker;
+    let mut notes = Vec::new();
+    let lives = session.pids.is_empty() || session.pids.iter().any(|&p| procfs::stat(p).is_some());
+    let own: u64 = match &options.target {
+        Target::Processes { pids, .. } => {
+            pids.iter().filter_map(|pid| maker.counts.by_process.get(pid)).sum()
+        }
+        _ => session.stats().samples,
+    };
+    let children_busy = before.map_or(Duration::ZERO, |(children, before)| {
+        let ticks = cpu_ticks(children).saturating_sub(*before);
+        Duration::from_millis(ticks * 1000 / os::ticks_per_second())
+    });
+    let missed = missed_time(&options.target, session, covered);
+    let idle = own as u128 * 10 < u128::from(session.stats().samples.max(1)) || own < 10;
+    if let Target::Processes { pids, .. } = &options.target
+        && idle
+        && children_busy > lasted / 20
+    {
+        notes.push(format!(
+            "process {} was idle while its children used {:.1} s of CPU; --tree records them too",
+            pids[0],
+            children_busy.as_secs_f64()
+        ));
+    } else if session.stats().samples == 0
+        && missed.is_none()
+        && !session.events().iter().all(|event| event.aside)
+    {
+        notes.push(format!(
+            "no samples in {:.1} s: the {} {}",
+            lasted.as_secs_f64(),
+            if matches!(options.target, Target::Everything) { "machine" } else { "target" },
+            why_empty(ended, lives)
+        ));
+    }
+    notes.extend(missed);
+    if let Target::Command(words) = &options.target
+        && !session.is_cpu_wide()
+        && let Some(why) = privileged(&words[0])
+    {
+        // For root, too, if its rights become those of somebody else.
+        notes.push(match os::uid() {
+            0 => format!(
+                "{why}: when it begins, the kernel ends what is recorded of its threads; record it \
+                 with -a, or with -p when it runs"
+            ),
+            _ => format!(
+                "{why}: when it begins, the kernel ends what this user may see of it; run prof as \
+                 root"
+            ),
+        });
+    }
+    if maker.counts.hidden_mappings {
+        notes.push(permissions::explain_hidden_mappings());
+    }
+    if maker.counts.unlabelled > 0 {
+        notes.push(format!(
+            "{} threads are known by their name and process only (no label tid): there were too many",
+            maker.counts.unlabelled
+        ));
+    }
+    let left_out = maker.table.images.left_out();
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} mappings of files were not told apart, because there were too many different \
+             ones: samples in them have no names"
+        ));
+    }
+    if sys::mmap::cut_pages() > 0 {
+        notes.push(
+            "a program's or library's file was cut off while it was read: stacks through it may \
+             be truncated, names in it missing"
+                .to_owned(),
+        );
+    }
+    notes.extend(deep_stacks(session, aggregator));
+    notes.extend(losses(ended));
+    notes
+}
+
+/// What was lost, of what, and what helps.
+fn losses(ended: &Ended<'_>) -> Vec<String> {
+    let Ended { options, session, aggregator, covered, .. } = *ended;
+    let each_time = aggregator.types.iter().any(|(_, one)| one.is_each_time());
+    let has_clock = aggregator.types.has_cpu_time();
+    let mut notes = Vec::new();
+    let Stats { lost, lost_records, .. } = session.stats();
+    if lost > 0 {
+        let whose = if session.loses_only_the_targets() { "" } else { " of all processes" };
+        let covered = covered.map_or(String::new(), |covered| {
+            format!(
+                "; the others cover {:.0} % of the {:.1} s of CPU time that the target used",
+                covered.percent(),
+                covered.used as f64 / 1e9
+            )
+        });
+        notes.push(format!(
+            "{lost} samples{whose} were lost because prof could not read them in time{covered}{}",
+            remedy(options, each_time && !has_clock, os::uid() == 0)
+        ));
+        let events = session.events().iter().enumerate();
+        let made_up = events.filter(|&(i, _)| session.makes_up_for_losses(i));
+        let mut names: Vec<&str> = made_up.map(|(_, event)| event.name.as_str()).collect();
+        names.dedup();
+        if !names.is_empty() {
+            notes.push(format!(
+                "the values of {} are scaled to what the kernel counted, lost ones included",
+                names.join(", ")
+            ));
+        }
+    }
+    if lost_records > 0 {
+        notes.push(format!(
+            "{lost_records} records about mappings and names were lost, because there were more than \
+             prof could read in time; processes that still ran were read from /proc again"
+        ));
+    }
+    notes
+}
+
+/// Why stacks were cut that go on beyond the kernel's own copy of them.
+fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<String> {
+    let cut = aggregator.maker.counts.ends[StackEnd::DumpTooSmall as usize];
+    let counts = session.deep().counts();
+    let mut notes = Vec::new();
+    if let Some(why) = session.deep().why_not().filter(|_| cut > 0) {
+        let why = permissions::explain_deep_stacks(why);
+        notes.push(format!("deep stacks end where the kernel's copy of them does: {why}"));
+    }
+    if counts.lost > 0 {
+        notes.push(format!(
+            "{} deep stacks are cut because prof could not keep up with copies of them: lower -F",
+            counts.lost
+        ));
+    }
+    if counts.differed > 0 {
+        notes.push(format!(
+            "{} deep stacks are cut because two copies of the same moment differ",
+            counts.differed
+        ));
+    }
+    notes
+}
+
+/// The samples should add up to the CPU time that the target used. They do not when threads end
+/// before their first sample is due, nor when the kernel skips samples, which it does not count.
+fn missed_time(target: &Target, session: &Session, covered: Option<Coverage>) -> Option<String> {
+    const ENOUGH: u64 = 10;
+    /// Where their number is known, missing samples are reported from one in 20 on.
+    const SKIPPED: u64 = 20;
+    /// Nanoseconds.
+    const SHORT_PERIOD: u64 = 200_000;
+    let period = session.period()?;
+    let covered = covered.filter(|covered| covered.used / period >= ENOUGH)?;
+    let (due, taken) = (covered.used / period, covered.sampled / period);
+    let missing = due.saturating_sub(taken);
+    let counted = session.cpu_time().is_some();
+    let skipped = counted && missing.saturating_sub(session.cut_short()) * SKIPPED > due;
+    // Where whole CPUs are sampled, the number of samples varies by chance.
+    let chance = if session.is_cpu_wide() { 4.0 * (due as f64).sqrt() } else { 0.0 };
+    let many = covered.percent() < 80.0 && missing as f64 > chance;
+    if session.stats().lost > 0 || !(many || skipped) {
+        return None;
+    }
+    let millis = period as f64 / 1e6;
+    let why = match period {
+        ..SHORT_PERIOD => {
+            "the machine cannot take samples that often; lower -F or raise -c".to_owned()
+        }
+        _ if skipped || session.is_cpu_wide() => why_skipped(session),
+        // Whole CPUs could be sampled instead, which misses no thread.
+        ..CPU_WIDE_PERIOD if permissions::may_sample_cpus() => {
+            format!("threads that use less than {millis:.1} ms each are missed; -F 999 sees them")
+        }
+        _ => format!(
+            "threads that use less than {millis:.1} ms each are missed; raise -F, or record the \
+             whole machine with -a"
+        ),
+    };
+    Some(format!(
+        "the samples cover {:.0} % of the {:.1} s of CPU time that {} used: {why}",
+        covered.percent(),
+        covered.used as f64 / 1e9,
+        if matches!(target, Target::Everything) { "the CPUs" } else { "the target" },
+    ))
+}
+
+/// Why the kernel takes no samples that are due.
+fn why_skipped(session: &Session) -> String {
+    let late = "the kernel skips samples whose timer is late";
+    if !session.has_programs_at_samples() {
+        return late.to_owned();
+    }
+    let without = if session.is_filtered() { "" } else { "; -g fp takes the latter" };
+    format!("{late}, and those that come while BPF programs or calls of bpf(2) run{without}")
+}
+
+/// What helps against losses, if anything does.
+fn remedy(options: &Options, each_time: bool, root: bool) -> String {
+    let copies = matches!(options.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+    let remedies = [
+        fewer(options, each_time),
+        copies.then_some("use -g fp or a smaller -g dwarf,BYTES"),
+        (!root).then_some("run prof as root, which lets it go before other processes"),
+    ];
+    let remedies: Vec<&str> = remedies.into_iter().flatten().collect();
+    if remedies.is_empty() { String::new() } else { format!("; {}", remedies.join(", or ")) }
+}
+
+/// What makes samples rarer, unless they are as rare as by default.
+///
+/// `each_time`: everything that happens is recorded, and nothing else.
+fn fewer(options: &Options, each_time: bool) -> Option<&'static str> {
+    if each_time && options.events.is_empty() {
+        return Some("what lasts is recorded each time: record fewer processes");
+    }
+    let tracepoint = options.events.iter().any(EventSpec::is_each_time);
+    match options.rate {
+        Rate::Period(_) => Some("raise -c"),
+        _ if tracepoint => Some("sample every Nth event only with -c N"),
+        Rate::Frequency(..=99) => None,
+        _ => Some("lower -F"),
+    }
+}
+
+fn why_empty(ended: &Ended<'_>, running: bool) -> String {
+    let Ended { options, session, aggregator, interrupted, .. } = *ended;
+    let events = session.events();
+    if interrupted && session.pids.iter().any(|&pid| procfs::stat(pid).is_some()) {
+        return "was interrupted too early, or used no CPU until then".to_owned();
+    }
+    if events.iter().any(|e| e.kind != Kind::Clock) {
+        let types = aggregator.types.iter().filter(|(_, one)| one.is_each_time());
+        let others = events.iter().filter(|e| e.kind != Kind::OfType && !e.aside);
+        let others = others.map(|e| e.name.as_str());
+        let names: Vec<&str> = others.chain(types.map(|(_, one)| one.noun())).collect();
+        return format!("had no {} meanwhile", names.join(", "));
+    }
+    let place = match (&options.cpus, events[0].user, events[0].kernel) {
+        (Some(_), ..) => " on these CPUs",
+        (None, false, _) => " in the kernel",
+        (None, _, false) => " outside the kernel",
+        _ => "",
+    };
+    let of_command = matches!(options.target, Target::Command(_)).then(os::children_cpu);
+    match of_command.or(session.cpu_time().map(|n| n as f64 / 1e9)) {
+        Some(cpu) if cpu > 0.0 && place.is_empty() => format!(
+            "used {:.1} ms of CPU, and a sample is due every {:.1} ms; raise -F",
+            cpu * 1e3,
+            session.period().unwrap_or(0) as f64 / 1e6
+        ),
+        _ if !running => format!("ended before a sample was due{place}; raise -F"),
+        _ => format!("used no CPU{place} meanwhile (it slept or waited)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(event: &EventSpec, rate: Rate, stacks: Stacks) -> Options {
+        Options { events: vec![event.clone()], ..Options::new(Target::Everything, rate, stacks) }
+    }
+
+    #[test]
+    fn fewer_samples_are_had_with_what_triggers_them() {
+        let clock = EventSpec::cpu_clock();
+        let tracepoint = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
+        let advice = |event: &EventSpec, rate| fewer(&options(event, rate, Stacks::None), false);
+        assert_eq!(advice(&clock, Rate::Frequency(999)), Some("lower -F"));
+        assert!(advice(&tracepoint, Rate::Frequency(99)).unwrap().contains("-c N"));
+        assert_eq!(advice(&tracepoint, Rate::Period(7)), Some("raise -c"));
+    }
+
+    #[test]
+    fn advice_against_losses_is_of_use() {
+        let clock = EventSpec::cpu_clock();
+        let of =
+            |hz, stacks, root| remedy(&options(&clock, Rate::Frequency(hz), stacks), false, root);
+        assert_eq!(of(99, Stacks::FramePointer, true), "");
+        assert_eq!(of(999, Stacks::FramePointer, true), "; lower -F");
+        let copies = of(99, Stacks::Auto { dump: 8 << 10 }, true);
+        assert!(copies.contains("-g fp") && !copies.contains("-F"), "{copies}");
+        assert!(of(99, Stacks::None, false).contains("as root"));
+    }
+}

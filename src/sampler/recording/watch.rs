@@ -1,0 +1,112 @@
+//! Notices when the target has ended.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::process::Child;
+
+use crate::sampler::Target;
+use crate::sampler::aggregator::Aggregator;
+use sys::os;
+use sys::procfs;
+
+/// Processes whose end is waited for by descriptor; more are looked at one by one.
+const MAX_DESCRIPTORS: usize = 256;
+
+/// What keeps a recording going.
+pub enum Watch {
+    /// Nothing ends it but the clock.
+    Forever,
+    /// A COMMAND.
+    Command(Vec<OwnedFd>),
+    /// Processes, and those that they start.
+    Processes {
+        /// Those whose end has not been seen yet.
+        left: Vec<i32>,
+        /// Descriptors of the first of them.
+        descriptors: Vec<(i32, OwnedFd)>,
+    },
+    /// Threads.
+    Threads(Vec<i32>),
+}
+
+impl Watch {
+    /// Watches a target.
+    pub fn new(target: &Target, pids: &[i32], child: Option<&Child>) -> Watch {
+        if let Some(child) = child {
+            // Without a descriptor (the child has been waited for: never) it ends at once.
+            return Watch::Command(os::pidfd(child.id() as i32).into_iter().collect());
+        }
+        match target {
+            Target::Everything | Target::Cgroup(_) => Watch::Forever,
+            Target::Threads(tids) => Watch::Threads(tids.clone()),
+            Target::Command(_) | Target::Processes { .. } => Watch::Processes {
+                left: pids.to_vec(),
+                descriptors: pids
+                    .iter()
+                    .take(MAX_DESCRIPTORS)
+                    .filter_map(|&pid| Some((pid, os::pidfd(pid).ok()?)))
+                    .collect(),
+            },
+        }
+    }
+
+    /// Descriptors that become readable when something ends.
+    pub fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        let (command, processes): (&[OwnedFd], &[(i32, OwnedFd)]) = match self {
+            Watch::Command(fds) => (fds, &[]),
+            Watch::Processes { descriptors, .. } => (&[], descriptors),
+            _ => (&[], &[]),
+        };
+        command.iter().chain(processes.iter().map(|(_, fd)| fd)).map(AsRawFd::as_raw_fd)
+    }
+
+    /// The target has ended: nothing of it is left to sample.
+    pub fn ended(&mut self, aggregator: &Aggregator) -> bool {
+        match self {
+            Watch::Forever => false,
+            Watch::Command(fds) => fds.iter().all(has_ended),
+            Watch::Threads(tids) => !tids.iter().any(|&tid| lives(tid)),
+            Watch::Processes { left, descriptors } => {
+                descriptors.retain(|(pid, fd)| {
+                    let ended = has_ended(fd);
+                    if ended {
+                        left.retain(|p| p != pid);
+                    }
+                    !ended
+                });
+                let watched = |pid: &i32| descriptors.iter().any(|(p, _)| p == pid);
+                left.retain(|pid| watched(pid) || lives(*pid));
+                left.is_empty() && !aggregator.maker.table.born_alive().any(lives)
+            }
+        }
+    }
+}
+
+/// Says that processes which the command has started outlive it, as daemons do: the recording ended
+/// with the command.
+pub fn outlived(aggregator: &Aggregator) -> Option<String> {
+    let mut pids: Vec<i32> =
+        aggregator.maker.table.born_alive().filter(|&pid| lives(pid)).collect();
+    pids.sort_unstable();
+    let &pid = pids.first()?;
+    let name = procfs::comm(pid, pid).map_or(String::new(), |name| format!(" ({name})"));
+    let goes_on = match pids.len() {
+        1 => format!("process {pid}{name}, which it started, goes on"),
+        n => format!("{n} processes that it started go on (one is {pid}{name})"),
+    };
+    let arguments = aggregator.types.arguments_for_process();
+    Some(format!(
+        "the recording ended with the command, but {goes_on}: start it in the foreground, or record \
+         it with prof record{arguments} -p {pid}"
+    ))
+}
+
+fn has_ended(fd: &OwnedFd) -> bool {
+    let mut fds = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+    os::poll(&mut fds, 0);
+    fds[0].revents != 0
+}
+
+/// A process or thread that is neither gone nor a zombie.
+fn lives(tid: i32) -> bool {
+    procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
+}

@@ -1,0 +1,145 @@
+//! The time in which samples are taken.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use super::watch::Watch;
+use super::{Interrupts, Tick, Window};
+use crate::sampler::Session;
+use crate::sampler::aggregator::Aggregator;
+use crate::sampler::types::Poll;
+use sys::{Error, os, procfs};
+
+/// Longest time between two reads of the rings.
+const TICK_MS: i64 = 200;
+
+/// Pages of mapped files that prof keeps in memory at most, and how often that is checked.
+const MAX_FILE_BYTES: u64 = 12 << 20;
+const TRIM_EVERY: Duration = Duration::from_secs(2);
+
+/// Waits until sampling is to begin.
+///
+/// # Errors
+///
+/// The command ended before.
+pub fn wait_for_delay(
+    delay: Duration,
+    interrupts: &Interrupts,
+    mut child: Option<&mut Child>,
+) -> Result<(), Error> {
+    let until = Instant::now() + delay;
+    while !interrupts.stopped() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        if child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(Some(_)))) {
+            return Err(Error::failed(format!(
+                "the command ended before the delay of {delay:?} was over: nothing was recorded; \
+                 give a shorter -D"
+            )));
+        }
+        let mut fds = [libc::pollfd { fd: interrupts.fd(), events: libc::POLLIN, revents: 0 }];
+        os::poll(&mut fds, left.as_millis().clamp(1, 100) as i32);
+    }
+    Ok(())
+}
+
+/// Where samples come from, and where they go.
+pub struct Sources {
+    /// The events.
+    pub session: Session,
+    /// What is made of them.
+    pub aggregator: Aggregator,
+    /// prof goes before other processes.
+    pub precedence: os::Precedence,
+}
+
+impl Sources {
+    /// Takes samples until the window closes or the target ends.
+    pub fn run(
+        &mut self,
+        watch: &mut Watch,
+        interrupts: &Interrupts,
+        window: Window,
+        began: Instant,
+        tick: &mut dyn FnMut(Tick),
+    ) {
+        let mut fds = Vec::new();
+        // Whether the target lives costs system calls, so that is not checked each time.
+        let mut check = true;
+        let (mut checked, mut trimmed) = (began, began);
+        while !interrupts.stopped() {
+            let elapsed = began.elapsed();
+            let left = window.duration.map(|d| d.saturating_sub(elapsed));
+            let closes = left.is_some_and(|l| l.is_zero()) && !self.is_busy(elapsed);
+            if closes || (check && watch.ended(&self.aggregator)) {
+                return;
+            }
+            if check {
+                checked = Instant::now();
+                self.session.follow_cpus();
+            }
+            // Rounded up, so that the last moments are not spent polling.
+            let left_ms = left.map_or(i64::MAX, |l| l.as_micros().div_ceil(1000) as i64);
+            fds.clear();
+            fds.push(interrupts.fd());
+            fds.extend(watch.fds());
+            let tick_ms = TICK_MS.min(self.idle_ms(elapsed));
+            self.precedence.renew();
+            check = self.session.wait(&fds, left_ms.min(tick_ms) as i32)
+                || checked.elapsed().as_millis() >= TICK_MS as u128;
+            let settled = self.session.settled();
+            self.take_in(settled, false);
+            self.poll(began.elapsed());
+            self.session.widen_rings();
+            if trimmed.elapsed() > TRIM_EVERY {
+                trimmed = Instant::now();
+                if procfs::own_file_bytes().is_some_and(|n| n > MAX_FILE_BYTES) {
+                    self.aggregator.maker.table.images.drop_pages();
+                }
+            }
+            let mut stats = self.session.stats();
+            stats.samples += self.aggregator.own_samples().taken;
+            tick(Tick { elapsed: began.elapsed(), stats });
+        }
+    }
+
+    /// Stops everything and takes in what is left. Returns how long samples were taken.
+    pub fn stop(&mut self, began: Instant) -> Duration {
+        let Sources { session, aggregator, .. } = self;
+        aggregator.types.iter_mut().for_each(|(_, one)| one.stop());
+        session.stop();
+        let lasted = began.elapsed();
+        aggregator.types.iter_mut().for_each(|(_, one)| one.release());
+        self.take_in(u64::MAX, true);
+        lasted
+    }
+
+    /// Milliseconds until a profile type has something to do.
+    fn idle_ms(&mut self, elapsed: Duration) -> i64 {
+        let types = self.aggregator.types.iter_mut();
+        types.map(|(_, one)| one.idle_ms(elapsed)).min().unwrap_or(i64::MAX)
+    }
+
+    /// Something is not done yet that belongs to the window.
+    fn is_busy(&self, elapsed: Duration) -> bool {
+        self.aggregator.types.iter().any(|(_, one)| one.is_busy(elapsed))
+    }
+
+    fn poll(&mut self, elapsed: Duration) {
+        let thinned = self.session.is_thinned();
+        self.aggregator.poll(&Poll { elapsed, pids: &self.session.pids, thinned });
+    }
+
+    /// Takes in what happened before `until`, in the order of time; `over`: there will be no more.
+    fn take_in(&mut self, until: u64, over: bool) {
+        let Sources { session, aggregator, .. } = self;
+        aggregator.maker.read_jit_files();
+        session.drain_timed(until, |time, event| {
+            aggregator.take_in(time, false);
+            aggregator.event(&event);
+        });
+        aggregator.take_in(until, over);
+    }
+}

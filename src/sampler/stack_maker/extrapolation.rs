@@ -1,0 +1,70 @@
+//! Extrapolated samples: some stand for others that were not taken. Their values are estimates, and
+//! are scaled to the sum that is known for their labels; exact values stay as they are.
+
+use rustc_hash::FxHashMap;
+
+use super::StackMaker;
+use profile::LabelSetId;
+
+/// Numerator and denominator by which the values of a column are scaled, by labels.
+pub type Shares = FxHashMap<LabelSetId, (i64, i64)>;
+
+/// Sums of one column for samples with the same labels.
+#[derive(Clone, Copy, Default)]
+pub struct Known {
+    /// What the samples have to add up to.
+    pub all: i64,
+    /// The sum of the exact values.
+    pub exact: i64,
+    /// The sum of the estimates.
+    pub estimated: i64,
+}
+
+/// Labels that keep extrapolated samples apart from exact ones until they are scaled: equal labels
+/// with a number of their own.
+#[derive(Default)]
+pub struct Extrapolated(FxHashMap<LabelSetId, LabelSetId>);
+
+impl Extrapolated {
+    /// The labels for an extrapolated sample, in place of these.
+    pub fn labels(&mut self, maker: &mut StackMaker, labels: LabelSetId) -> LabelSetId {
+        let table = &mut maker.builder.profile.labels;
+        *self.0.entry(labels).or_insert_with(|| table.twin(labels))
+    }
+
+    /// Adds the share by which samples with these labels have to be scaled, if any.
+    pub fn share(&self, shares: &mut Shares, labels: LabelSetId, known: Known) {
+        let Known { all, exact, estimated } = known;
+        match self.0.get(&labels) {
+            Some(&own) if estimated > 0 => {
+                shares.insert(own, ((all - exact).max(0), estimated));
+            }
+            // Nothing was estimated: some samples were lost.
+            _ if all != exact && exact > 0 => {
+                shares.insert(labels, (all, exact));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_scaled_and_the_rest_stays() {
+        let (plain, own) = (LabelSetId(3), LabelSetId(4));
+        let labels = Extrapolated([(plain, own)].into_iter().collect());
+        let share = |all, exact, estimated| {
+            let mut shares = Shares::default();
+            labels.share(&mut shares, plain, Known { all, exact, estimated });
+            shares.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(share(100, 40, 30), [(own, (60, 30))]);
+        assert_eq!(share(100, 120, 30), [(own, (0, 30))], "the clock is read twice");
+        assert_eq!(share(100, 80, 0), [(plain, (100, 80))], "some were lost");
+        assert_eq!(share(100, 100, 0), []);
+        assert_eq!(share(100, 0, 0), []);
+    }
+}

@@ -1,0 +1,97 @@
+//! What becomes of the aggregated samples when a recording has ended.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::StackMaker;
+use profile::{MappingId, Profile};
+use sys::image::{Hit, Images, State};
+use sys::jit;
+use unwind::{AddressKind, Frame, Place};
+
+/// The profile of a recording, before symbolization.
+pub struct Aggregated {
+    /// The profile.
+    pub profile: Profile,
+    /// Paths under which mappings' files can be opened now, by mapping index.
+    pub files: HashMap<u32, PathBuf>,
+    /// What is known of code made at run time, by mapping index.
+    pub run_time: HashMap<u32, Arc<jit::Epoch>>,
+    /// Mappings whose files changed while they were recorded, without a build id to tell.
+    pub changed: HashSet<u32>,
+    /// Keeps those paths valid.
+    pub images: Images,
+}
+
+impl StackMaker {
+    /// The profile. The main binary is that of `main`, or of the process with most samples.
+    pub fn into_profile(mut self, main: Option<i32>) -> Aggregated {
+        let run_time = self.name_run_time_code();
+        self.kernel_code.name(&mut self.builder.profile, self.kernel);
+        let main = main.or_else(|| {
+            let most = self.counts.by_process.iter().filter(|&(&pid, _)| pid > 0);
+            most.max_by_key(|&(pid, n)| (n, -pid)).map(|(&pid, _)| pid)
+        });
+        let main = main.and_then(|pid| self.main_mapping(pid));
+        // Builder::finish swaps the main mapping with the first.
+        let index = |id: MappingId| match main {
+            Some(main) if id == main => 0,
+            Some(main) if id.0 == 0 => main.0,
+            _ => id.0,
+        };
+        let images = self.table.images;
+        let (mut files, mut changed) = (HashMap::new(), HashSet::new());
+        for (image, slots) in self.mappings.iter().enumerate() {
+            if images.get(image as u32).has_changed() {
+                changed.extend(slots.iter().flatten().map(|&id| index(id)));
+            }
+            let Some(path) = images.get(image as u32).path_now() else { continue };
+            files.extend(slots.iter().flatten().map(|&id| (index(id), path.clone())));
+        }
+        let run_time = run_time.into_iter().map(|(id, epoch)| (index(id), epoch)).collect();
+        Aggregated { profile: self.builder.finish(main), files, run_time, changed, images }
+    }
+
+    /// Names the mappings of code made at run time as perf does: by the file that names it.
+    fn name_run_time_code(&mut self) -> Vec<(MappingId, Arc<jit::Epoch>)> {
+        let epochs = std::mem::take(&mut self.table.jit).finish();
+        let mut named = Vec::new();
+        for (&(image, epoch), &id) in &self.run_time {
+            let Some(epoch) = epochs.get(epoch as usize) else { continue };
+            let sources = &epoch.sources;
+            let file = match (&sources.dump, &sources.map) {
+                (Some(_), _) => sources.dump_path.clone(),
+                // What stands in its place is told to be no map.
+                (None, map) if map.is_some() || sources.refused => {
+                    format!("/tmp/perf-{}.map", self.table.images.get(image).pid)
+                }
+                (None, _) => continue,
+            };
+            let profile = &mut self.builder.profile;
+            profile.mappings[id.0 as usize].file = profile.strings.intern(&file);
+            named.push((id, epoch.clone()));
+        }
+        named
+    }
+
+    fn main_mapping(&mut self, pid: i32) -> Option<MappingId> {
+        let process = self.table.process(pid);
+        let image = process.main_image?;
+        let region = process.regions.iter().find(|r| r.image == image);
+        let hit = region.map_or(Hit { pid, start: 0, end: 0 }, |r| Hit {
+            pid,
+            start: r.start,
+            end: r.end,
+        });
+        let image = self.table.images.load(image, hit);
+        if let Some(id) = self.mappings.get(image as usize).and_then(|m| m.iter().flatten().next())
+        {
+            return Some(*id);
+        }
+        let State::Elf(loaded) = &self.table.images.get(image).state else { return None };
+        let first = loaded.elf.segments.first()?.address;
+        let place = Place { image: Some(image), segment: Some(0), address: first };
+        self.mapping_of(&Frame { address: first, kind: AddressKind::Instruction, place })
+    }
+}

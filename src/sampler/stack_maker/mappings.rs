@@ -1,0 +1,84 @@
+//! The mappings of a stack's frames in the profile.
+
+use super::{Moment, StackMaker};
+use profile::{Mapping, MappingId};
+use sys::elf::{build_id_in_notes, hex};
+use sys::image::{Image, State};
+use unwind::Frame;
+
+/// First address of the kernel's half.
+const KERNEL_START: u64 = 0xffff_8000_0000_0000;
+
+impl StackMaker {
+    pub(super) fn kernel_mapping_of(&mut self, address: u64) -> MappingId {
+        let known = self.kernel_code.mapping(address, &mut self.builder);
+        known.unwrap_or_else(|| self.kernel_mapping())
+    }
+
+    pub(super) fn kernel_mapping(&mut self) -> MappingId {
+        if let Some(id) = self.kernel {
+            return id;
+        }
+        let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+        let build_id = build_id_in_notes(&notes).unwrap_or_default();
+        let strings = &mut self.builder.profile.strings;
+        let mapping = Mapping {
+            start: KERNEL_START,
+            limit: u64::MAX,
+            file: strings.intern("[kernel.kallsyms]"),
+            build_id: strings.intern(&hex(&build_id)),
+            ..Mapping::default()
+        };
+        *self.kernel.insert(self.builder.add_mapping(mapping))
+    }
+
+    pub(super) fn mapping_of(&mut self, frame: &Frame) -> Option<MappingId> {
+        let image = frame.place.image?;
+        if let Image { state: State::Anonymous, pid, .. } = *self.table.images.get(image) {
+            return Some(self.run_time_mapping(image, pid, frame.place.address));
+        }
+        let slot = frame.place.segment.map_or(0, |s| usize::from(s) + 1);
+        if let Some(Some(id)) = self.mappings.get(image as usize).and_then(|m| m.get(slot)) {
+            return Some(*id);
+        }
+        if self.mappings.len() <= image as usize {
+            self.mappings.resize_with(image as usize + 1, Vec::new);
+        }
+        let slots = &mut self.mappings[image as usize];
+        if slots.len() <= slot {
+            slots.resize(slot + 1, None);
+        }
+        let (start, limit, file_offset) = match &self.table.images.get(image).state {
+            State::Elf(loaded) if slot > 0 => loaded.elf.mapping_of(slot - 1),
+            _ => (0, u64::MAX, 0),
+        };
+        let of = self.table.images.get(image);
+        let strings = &mut self.builder.profile.strings;
+        let mapping = Mapping {
+            start,
+            limit,
+            file_offset,
+            file: strings.intern(&of.path),
+            build_id: strings.intern(&hex(&of.build_id)),
+            ..Mapping::default()
+        };
+        let id = self.builder.add_mapping(mapping);
+        self.mappings[image as usize][slot] = Some(id);
+        Some(id)
+    }
+
+    /// Mapping of code that a process made at run time, as long as that stays what it is.
+    fn run_time_mapping(&mut self, image: u32, maker: i32, address: u64) -> MappingId {
+        let Moment { pid, time } = self.now;
+        let epoch = self.table.jit.sampled(pid, maker, address, time);
+        if let Some(&id) = self.run_time.get(&(image, epoch)) {
+            return id;
+        }
+        let profile = &mut self.builder.profile;
+        let file = profile.strings.intern(&self.table.images.get(image).path);
+        let mapping = Mapping { limit: u64::MAX, file, ..Mapping::default() };
+        let id = self.builder.add_mapping(mapping);
+        self.run_time.insert((image, epoch), id);
+        id
+    }
+}

@@ -1,0 +1,118 @@
+//! Stacks of threads that sleep, read from outside.
+
+use std::io;
+
+use super::{PendingStack, Scratch, StackMaker};
+use sys::record::{AllRegs, Regs, Rest, Sample, UserStack};
+use sys::{ThreadId, os, procfs};
+use unwind::StackEnd;
+
+/// Bytes that are copied of the stack of a thread that sleeps: more, if they turn out to be too few.
+const COPIES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+
+/// In place of a stack.
+const RUNS_AGAIN: &str = "[stack not known: it went on as the recording ended]";
+
+impl StackMaker {
+    /// Makes the stack of a thread that sleeps in the kernel, which is read without disturbing it;
+    /// false: it does not sleep there, or it may have run while its stack was read.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended, or this user may not read it.
+    pub fn make_stack_of_sleeper(&mut self, thread: ThreadId) -> io::Result<bool> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let made = self.try_copies(thread, &mut scratch);
+        self.scratch = scratch;
+        made
+    }
+
+    /// The stack of a thread that waited as the recording ended; it may run again by now.
+    pub fn stack_of_waiting(&mut self, thread: ThreadId) -> PendingStack {
+        match self.make_stack_of_sleeper(thread) {
+            Ok(true) => self.last.clone(),
+            _ => PendingStack::of(self.builder.named_location(RUNS_AGAIN)),
+        }
+    }
+
+    fn try_copies(&mut self, thread: ThreadId, scratch: &mut Scratch) -> io::Result<bool> {
+        for (i, size) in COPIES.into_iter().enumerate() {
+            let before = (self.counts.user_stacks, self.counts.ends);
+            let copied = self.try_copy(thread, size, scratch)?;
+            let cut = self.counts.ends[StackEnd::DumpTooSmall as usize]
+                > before.1[StackEnd::DumpTooSmall as usize];
+            match copied {
+                Copied::Full if cut && i + 1 < COPIES.len() => {
+                    (self.counts.user_stacks, self.counts.ends) = before;
+                }
+                Copied::Full | Copied::Whole => return Ok(true),
+                Copied::No => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The same with a copy of at most `size` bytes.
+    fn try_copy(
+        &mut self,
+        thread: ThreadId,
+        size: usize,
+        scratch: &mut Scratch,
+    ) -> io::Result<Copied> {
+        let ThreadId { pid, tid } = thread;
+        // A thread that sleeps before and after and was not switched out in between did not run.
+        let switches = procfs::switches(pid, tid);
+        let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(Copied::No) };
+        let in_kernel = procfs::kernel_stack(pid, tid);
+        let procfs::Asleep { ip, sp, .. } = asleep;
+        let mut copy = vec![0; size];
+        // A thread of the kernel has none.
+        let length = if sp == 0 { 0 } else { os::read_memory(pid, sp, &mut copy)? };
+        let same = procfs::asleep_at(pid, tid)? == Some(asleep);
+        if !same || switches.is_none() || procfs::switches(pid, tid) != switches {
+            return Ok(Copied::No);
+        }
+        let full = length == copy.len();
+        let user = match sp {
+            0 => UserStack::None,
+            _ => UserStack::Native {
+                // No other register is known, nor needed by most functions that enter the kernel.
+                regs: Regs { ip, sp, bp: 0 },
+                all: AllRegs::default(),
+                bytes: &copy[..length],
+                full,
+                rest: Rest::default(),
+            },
+        };
+        let sample = Sample::of_user_stack(thread, os::monotonic_nanos(), ip, user);
+        scratch.split(&sample);
+        self.make_from_chain(&sample, scratch);
+        if !in_kernel.is_empty() {
+            self.put_kernel_functions_below(&in_kernel, sp != 0);
+        }
+        Ok(if full { Copied::Full } else { Copied::Whole })
+    }
+
+    /// Adds the functions of the kernel in which a thread sleeps, innermost first, to its stack in
+    /// user code, if it has one.
+    fn put_kernel_functions_below(&mut self, functions: &[String], has_user_stack: bool) {
+        let innermost = self.last.innermost.take().filter(|_| has_user_stack);
+        if let Some((mapping, address)) = innermost {
+            self.last.callers.push(self.builder.location(mapping, address));
+        }
+        let kernel = self.kernel_mapping();
+        for name in functions.iter().rev() {
+            self.last.callers.push(self.builder.named_location_in(name, Some(kernel)));
+        }
+    }
+}
+
+/// What came of a copy of a stack.
+enum Copied {
+    /// The stack is made of as many bytes as were asked for: there may be more.
+    Full,
+    /// The stack is made of all there is.
+    Whole,
+    /// The thread does not sleep, or may have run meanwhile.
+    No,
+}

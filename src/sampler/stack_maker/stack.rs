@@ -1,0 +1,218 @@
+//! From a sample to the locations of its stack.
+
+use super::{Innermost, Moment, Scratch, StackMaker};
+use crate::sampler::Stacks;
+use profile::{LocationId, Truncation};
+use sys::record::{Sample, UserStack};
+use unwind::{self, Frame, StackEnd};
+
+impl Scratch {
+    /// The call chain of a sample.
+    pub(super) fn split(&mut self, sample: &Sample<'_>) {
+        self.kernel.clear();
+        self.chain.clear();
+        sample.callchain.split(&mut self.kernel, &mut self.chain);
+    }
+}
+
+impl StackMaker {
+    /// Makes the stack of a sample; it becomes the [last one](StackMaker::last_stack).
+    pub fn make_stack(&mut self, sample: &Sample<'_>) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.split(sample);
+        self.make_from_chain(sample, &mut scratch);
+        self.scratch = scratch;
+    }
+
+    /// The same for a sample that one of prof's programs in the kernel took: the program's own
+    /// frames are left out.
+    pub fn make_stack_below_program(&mut self, sample: &Sample<'_>) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.split(sample);
+        self.bpf_frames.strip(&mut scratch.kernel);
+        self.make_from_chain(sample, &mut scratch);
+        self.scratch = scratch;
+    }
+
+    /// The same for a sample that has registers and a copy of the stack, but is none of the
+    /// kernel's. The innermost frames that are `skipped` are left out, but for the outermost.
+    pub fn make_stack_without(
+        &mut self,
+        sample: &Sample<'_>,
+        mut skipped: impl FnMut(&Frame) -> bool,
+    ) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.begin_stack(sample);
+        scratch.kernel.clear();
+        let end = self.user_frames(sample, 0, &[], &mut scratch.frames);
+        let frames = &mut scratch.frames;
+        let inner = frames.iter().take_while(|frame| skipped(frame)).count();
+        frames.drain(..inner.min(frames.len().saturating_sub(1)));
+        if self.stacks == Stacks::None {
+            frames.truncate(1);
+        }
+        let innermost = self.put_together(&mut scratch, end);
+        self.last.innermost = Some(innermost.unwrap_or((None, sample.ip)));
+        self.scratch = scratch;
+    }
+
+    fn begin_stack(&mut self, sample: &Sample<'_>) {
+        self.counts.of_process(sample.pid);
+        self.now = Moment { pid: sample.pid, time: sample.time };
+    }
+
+    /// Makes the stack of a sample whose call chain is in `scratch`.
+    pub(super) fn make_from_chain(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) {
+        self.begin_stack(sample);
+        if self.stacks == Stacks::None {
+            let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
+            addresses.push(sample.ip);
+        }
+        let in_kernel = scratch.kernel.len();
+        let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
+        let innermost = self.put_together(scratch, end);
+        let nothing = self.last.callers.is_empty().then_some((None, sample.ip));
+        self.last.innermost = innermost.or(nothing);
+    }
+
+    /// Puts together the callers of the innermost frame, and returns that.
+    fn put_together(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
+        let Scratch { kernel, frames, trail, .. } = scratch;
+        let mut callers = std::mem::take(&mut self.last.callers);
+        callers.clear();
+        if let Some(why) = truncation(end) {
+            callers.push(self.builder.truncation(why));
+        }
+        let user_leaf = frames.first().filter(|_| kernel.is_empty());
+        let user_callers = &frames[usize::from(user_leaf.is_some())..];
+        self.extend_trail(user_callers, trail, &mut callers);
+        let innermost = match (user_leaf, kernel.split_first()) {
+            (Some(frame), _) => Some((self.mapping_of(frame), frame.place.address)),
+            (None, Some((&leaf, kernel_callers))) => {
+                for &address in kernel_callers.iter().rev() {
+                    let call = address.wrapping_sub(1);
+                    let mapping = self.kernel_mapping_of(call);
+                    callers.push(self.builder.location(Some(mapping), call));
+                }
+                Some((Some(self.kernel_mapping_of(leaf)), leaf))
+            }
+            (None, None) => None,
+        };
+        self.last.callers = callers;
+        innermost
+    }
+
+    /// Adds the locations of `frames`, innermost first, to `callers`. Those that the stack before
+    /// has, too, are known.
+    fn extend_trail(
+        &mut self,
+        frames: &[Frame],
+        spare: &mut Vec<LocationId>,
+        callers: &mut Vec<LocationId>,
+    ) {
+        spare.clear();
+        let kept = self.unwinder.kept;
+        let mut trail = match kept {
+            Some(kept) => std::mem::take(&mut self.trails[kept.slot]),
+            None => std::mem::take(spare),
+        };
+        trail.truncate(kept.map_or(0, |k| k.frames).min(frames.len()));
+        for frame in frames.iter().rev().skip(trail.len()) {
+            let mapping = self.mapping_of(frame);
+            trail.push(self.builder.location(mapping, frame.place.address));
+        }
+        callers.extend_from_slice(&trail);
+        match kept {
+            Some(kept) => self.trails[kept.slot] = trail,
+            None => *spare = trail,
+        }
+    }
+
+    /// The frames in user code. The kernel's walk has `in_kernel` frames in addition to `chain`.
+    fn user_frames(
+        &mut self,
+        sample: &Sample<'_>,
+        in_kernel: usize,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+    ) -> StackEnd {
+        frames.clear();
+        self.unwinder.kept = None;
+        let dumped = matches!(self.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
+            return StackEnd::Complete;
+        }
+        if let UserStack::Native { regs, .. } = sample.user
+            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
+        {
+            return StackEnd::Complete;
+        }
+        let pid = sample.pid;
+        let mut end = self.unwind(sample, chain, frames, dumped);
+        if !dumped && in_kernel + chain.len() >= self.max_chain {
+            end = StackEnd::ChainTooDeep;
+        }
+        let nowhere = |frame: &Frame| frame.place.image.is_none();
+        if end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere) {
+            let process = self.table.process(pid);
+            if process.unread {
+                end = StackEnd::HiddenMappings;
+                self.counts.hidden_mappings |= process.hidden;
+            } else if self.table.may_lack_mappings(pid) {
+                end = StackEnd::LostMappings;
+            }
+        }
+        if self.stacks == Stacks::None {
+            return StackEnd::Complete;
+        }
+        self.counts.user_stacks += 1;
+        self.counts.ends[end as usize] += 1;
+        let native = matches!(sample.user, UserStack::Native { .. });
+        self.counts.deep += u64::from(native && self.unwinder.beyond);
+        end
+    }
+
+    fn unwind(
+        &mut self,
+        sample: &Sample<'_>,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+        dumped: bool,
+    ) -> StackEnd {
+        let (process, images) = self.table.split(sample.pid);
+        let (pid, regions) = (sample.pid, &process.regions);
+        match sample.user {
+            UserStack::Native { .. } => {
+                let of = (pid, sample.tid);
+                self.unwinder.unwind(of, regions, images, sample.user, chain, frames)
+            }
+            UserStack::Compat | UserStack::None => {
+                unwind::chain_frames(pid, regions, images, chain, frames);
+                if dumped { StackEnd::Compat } else { StackEnd::Complete }
+            }
+        }
+    }
+}
+
+/// Why a stack with this end is truncated, if it is.
+pub fn truncation(end: StackEnd) -> Option<Truncation> {
+    Some(match end {
+        StackEnd::Complete => return None,
+        StackEnd::SmallDump => Truncation::SmallDump,
+        StackEnd::DumpTooSmall => Truncation::DumpTooSmall,
+        StackEnd::Unreadable => Truncation::Unreadable,
+        StackEnd::NoUnwindInfo => Truncation::NoUnwindInfo,
+        StackEnd::Uncovered => Truncation::Uncovered,
+        StackEnd::DamagedUnwindInfo => Truncation::DamagedUnwindInfo,
+        StackEnd::RuntimeCode => Truncation::RunTimeCode,
+        StackEnd::BadReturnAddress => Truncation::BadReturnAddress,
+        StackEnd::NoCaller => Truncation::NoCaller,
+        StackEnd::OtherStack => Truncation::AlternateStack,
+        StackEnd::Delivering => Truncation::ExceptionDelivery,
+        StackEnd::HiddenMappings => Truncation::HiddenMappings,
+        StackEnd::LostMappings => Truncation::LostMappings,
+        StackEnd::TooDeep => Truncation::TooDeep,
+        StackEnd::ChainTooDeep => Truncation::ChainTooDeep,
+        StackEnd::Compat => Truncation::Compat,
+    })
+}

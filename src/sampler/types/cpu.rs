@@ -1,0 +1,38 @@
+//! CPU time: samples of `cycles` or `cpu-clock`, which are counted like those of any event.
+
+use super::{Clock, End, ProfileType, Registered, SampleType, Start};
+use crate::sampler::stack_maker::StackMaker;
+
+/// `-T cpu`.
+pub const REGISTERED: Registered = Registered {
+    name: "cpu",
+    help: "CPU time",
+    new: |settings| settings.has("cpu").then(|| Box::new(CpuTime) as Box<dyn ProfileType>),
+};
+
+struct CpuTime;
+
+impl ProfileType for CpuTime {
+    fn subject(&self) -> &'static str {
+        "CPU time is"
+    }
+
+    /// The sample type is the event's.
+    fn sample_types(&self) -> Vec<SampleType> {
+        Vec::new()
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::CpuTime
+    }
+
+    fn counts_samples(&self, _alone: bool) -> bool {
+        true
+    }
+
+    fn start(&mut self, _maker: &mut StackMaker, _start: &Start<'_>) {}
+
+    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,181 @@
+//! Allocations, and the memory in use: sampled by a library inside the program, which writes to
+//! memory that it shares with prof. The library is preloaded into a COMMAND, or put into a process.
+
+mod exits;
+mod injected;
+mod leaks;
+mod library;
+mod model;
+mod peak;
+mod stacks;
+mod writers;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::{
+    End, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Settings, Setup, Start,
+};
+use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{EventSpec, Target};
+use library::{InProgram, put};
+use model::{Heap, HeapSpec};
+use profile::{Profile, ValueType, comment};
+use stacks::HeapStacks;
+use sys::Error;
+use sys::record::Record;
+
+/// `-T heap`.
+pub const REGISTERED: Registered = Registered {
+    name: "heap",
+    help: "Allocations, and the memory in use at the end",
+    new: |settings| settings.has("heap").then(|| Allocations::boxed(settings, true)),
+};
+
+/// `-T alloc`, a part of the other.
+pub const ALLOCATIONS: Registered = Registered {
+    name: "alloc",
+    help: "Allocations",
+    new: |settings| {
+        let alone = settings.has("alloc") && !settings.has("heap");
+        alone.then(|| Allocations::boxed(settings, false))
+    },
+};
+
+struct Allocations {
+    spec: HeapSpec,
+    library: Option<InProgram>,
+    stacks: HeapStacks,
+    /// Sentences about the end of the library.
+    notes: Vec<String>,
+}
+
+impl Allocations {
+    fn boxed(settings: &Settings, in_use: bool) -> Box<dyn ProfileType> {
+        let spec = HeapSpec { in_use, settings: settings.heap };
+        let stacks = HeapStacks::new(Heap::new(spec));
+        Box::new(Allocations { spec, library: None, stacks, notes: Vec::new() })
+    }
+}
+
+/// Removes what recordings of allocations that were killed have left behind.
+pub fn remove_leftovers() {
+    ::heap::remove_leftovers();
+}
+
+impl ProfileType for Allocations {
+    fn subject(&self) -> &'static str {
+        "the heap is"
+    }
+
+    fn sample_types(&self) -> Vec<SampleType> {
+        self.spec.sample_types().collect()
+    }
+
+    fn needs_processes(&self) -> bool {
+        true
+    }
+
+    fn arguments_for_process(&self) -> &'static str {
+        " -T heap --inject"
+    }
+
+    /// Without leave to put the library into a process, the kernel reports where its memory grows.
+    fn prepare(&mut self, setup: &Setup<'_>) -> Result<Prepared, Error> {
+        if let Target::Processes { .. } = setup.target
+            && !self.spec.settings.inject
+        {
+            let note = "of a process that runs, page faults tell where its memory grows; to see \
+                        what it allocates, add --inject (which puts a library of prof's into it), \
+                        or start it with prof record -T heap -- COMMAND"
+                .to_owned();
+            return Ok(Prepared::Replaced { by: EventSpec::parse("page-faults")?, note });
+        }
+        let library = put(self.spec.settings, setup.target)?;
+        for file in library.files() {
+            setup.interrupts.remove_when_giving_up(file);
+        }
+        self.library = Some(library);
+        Ok(Prepared::Ready)
+    }
+
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        self.library.as_ref().map_or_else(Vec::new, InProgram::environment)
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        self.library.as_mut().map_or(Ok(()), |library| library.begin(self.spec.settings))
+    }
+
+    fn describe(&self, profile: &mut Profile, first: bool) {
+        let interval = self.spec.settings.interval;
+        if first {
+            profile.default_sample_type = profile.strings.intern(self.spec.default_type());
+            let (kind, unit) = (profile.strings.intern("space"), profile.strings.intern("bytes"));
+            profile.period_type = ValueType { kind, unit };
+            profile.period = i64::try_from(interval).unwrap_or(i64::MAX);
+        } else {
+            let comment = format!("{}: {interval}", comment::HEAP_INTERVAL);
+            profile.comments.push(profile.strings.intern(&comment));
+        }
+    }
+
+    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+        self.stacks.model.set_columns(start.first);
+    }
+
+    fn claims(&mut self, record: &Record<'_>) -> bool {
+        self.stacks.writers.record(record)
+    }
+
+    fn record(&mut self, _maker: &mut StackMaker, record: &Record<'_>) {
+        self.stacks.record(record);
+    }
+
+    fn has_own_samples(&self) -> bool {
+        true
+    }
+
+    fn take_in(&mut self, maker: &mut StackMaker, until: u64, over: bool) {
+        if let Some(library) = &mut self.library {
+            library.take_in(&mut self.stacks, maker, until, over);
+        }
+    }
+
+    fn idle_ms(&mut self, _elapsed: Duration) -> i64 {
+        self.library.as_mut().map_or(i64::MAX, InProgram::idle_ms)
+    }
+
+    fn poll(&mut self, maker: &mut StackMaker, _now: &Poll<'_>) {
+        if let Some(library) = &mut self.library {
+            library.poll(maker);
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(library) = &self.library {
+            library.set_active(false);
+        }
+    }
+
+    fn release(&mut self) {
+        self.notes = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
+    }
+
+    fn own_samples(&self) -> OwnSamples {
+        let counts = self.stacks.model.counts;
+        let lost = self.library.as_ref().map_or(0, InProgram::lost);
+        OwnSamples { taken: counts.sampled, lost: lost + counts.unheard }
+    }
+
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {
+        let leaks = self.stacks.model.finish(&mut maker.builder);
+        let mut notes = std::mem::take(&mut self.notes);
+        if let Some(library) = &mut self.library {
+            let programs = self.stacks.writers.programs;
+            notes.extend(library.end(&self.stacks.model.counts, programs, end.outlived));
+        }
+        notes.extend(leaks);
+        notes
+    }
+}

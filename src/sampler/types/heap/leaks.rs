@@ -1,0 +1,180 @@
+//! What was never freed, when its process ends: leaked, unless pointers led to it when the process
+//! exited.
+
+use rustc_hash::FxHashMap;
+
+use super::exits::Looked;
+use super::model::{Live, Row, Sum};
+use heap::leaks::Verdict;
+use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
+
+/// The label of what is listed.
+const LABEL: &str = profile::label::LEAK;
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Leak {
+    /// No pointer led to it.
+    Lost,
+    /// Pointers led to it from memory of which nobody knows whether it was in use.
+    Perhaps,
+    /// Nobody looked.
+    Unchecked,
+}
+
+impl Leak {
+    /// The label's value.
+    fn name(self) -> &'static str {
+        match self {
+            Leak::Lost => "lost",
+            Leak::Perhaps => "perhaps",
+            Leak::Unchecked => "unchecked",
+        }
+    }
+}
+
+/// Why nobody looked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Why {
+    /// It went on when the recording ended.
+    Running,
+    /// It ended otherwise than by its exit handlers.
+    Ended,
+    /// Something was in the way.
+    Failed(String),
+}
+
+/// What was never freed.
+#[derive(Default)]
+pub struct Leaks {
+    /// Processes that have exited and have not ended yet.
+    looked: FxHashMap<i32, Looked>,
+    by_row: FxHashMap<(u32, Leak), Sum>,
+    reachable: Sum,
+    perhaps: Sum,
+    /// Of how many processes.
+    unchecked: FxHashMap<Why, (u64, Sum)>,
+}
+
+impl Leaks {
+    /// A process exits.
+    pub fn exits(&mut self, pid: i32, looked: Looked) {
+        self.looked.insert(pid, looked);
+    }
+
+    /// A process has ended, or the recording has and the process is `running`; `left` is what it had
+    /// in use, by name, each with how many it stands for.
+    pub fn ended(&mut self, pid: i32, running: bool, left: &[(u64, Live, f64)]) {
+        let looked = self.looked.remove(&pid);
+        let why = match &looked {
+            Some(Err(why)) => Why::Failed(why.clone()),
+            None if running => Why::Running,
+            // What was allocated after it was looked at.
+            _ => Why::Ended,
+        };
+        let mut unchecked = Sum::default();
+        for &(id, Live { row, size, .. }, weight) in left {
+            let verdict = looked.as_ref().and_then(|looked| looked.as_ref().ok()?.get(&id));
+            let leak = match verdict {
+                Some(Verdict::Reachable) => {
+                    self.reachable.add(size, weight);
+                    continue;
+                }
+                Some(Verdict::Perhaps) => {
+                    self.perhaps.add(size, weight);
+                    Leak::Perhaps
+                }
+                Some(Verdict::Lost) => Leak::Lost,
+                None => {
+                    unchecked.add(size, weight);
+                    Leak::Unchecked
+                }
+            };
+            self.by_row.entry((row, leak)).or_default().add(size, weight);
+        }
+        if unchecked != Sum::default() {
+            let (processes, sum) = self.unchecked.entry(why).or_default();
+            (*processes, *sum) = (*processes + 1, sum.and(unchecked));
+        }
+    }
+
+    /// Puts all into the profile, into this column and the one behind it; returns what the user
+    /// should know.
+    pub fn finish(
+        &mut self,
+        first: Column,
+        rows: &[Row],
+        stacks: &StackTable,
+        builder: &mut Builder,
+    ) -> Vec<String> {
+        let notes = self.notes();
+        let mut all: Vec<((u32, Leak), Sum)> =
+            std::mem::take(&mut self.by_row).into_iter().collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        for ((row, leak), Sum { objects, bytes }) in all {
+            let labels = labelled(builder, rows[row as usize].labels, leak);
+            let second = Column(first.0 + 1);
+            let values = [(first, objects.round() as i64), (second, bytes.round() as i64)];
+            builder.add_stack(stacks.get(StackId(row)), None, labels, &values);
+        }
+        notes
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.reachable.objects > 0.0 {
+            notes.push(format!(
+                "left out of the leaks, as pointers still led there on exit: {}",
+                amount(self.reachable)
+            ));
+        }
+        if self.perhaps.objects > 0.0 {
+            notes.push(format!(
+                "of the leaks, {} (label {LABEL}: perhaps) may not be lost: pointers lead there from \
+                 memory of an allocator other than glibc's, in use or not",
+                amount(self.perhaps)
+            ));
+        }
+        let mut unchecked: Vec<_> = self.unchecked.iter().collect();
+        unchecked.sort_unstable_by_key(|(why, _)| *why);
+        for (why, &(processes, sum)) in unchecked {
+            let who = match processes {
+                1 => "a process that".to_owned(),
+                n => format!("{n} processes that"),
+            };
+            let did = match why {
+                Why::Running => "still ran at the end".to_owned(),
+                Why::Ended => {
+                    "ended without exit handlers (killed, _exit, exec) or before prof came"
+                        .to_owned()
+                }
+                Why::Failed(why) => format!("could not be looked at on exit, as {why}"),
+            };
+            notes.push(format!(
+                "the leaks hold what was in use by {who} {did}, leaked or not: {} (label {LABEL}: \
+                 unchecked)",
+                amount(sum)
+            ));
+        }
+        notes
+    }
+}
+
+/// These labels, and which kind of leak it is.
+fn labelled(builder: &mut Builder, labels: LabelSetId, leak: Leak) -> LabelSetId {
+    let profile = &mut builder.profile;
+    let mut set = profile.labels.get(labels).to_vec();
+    let key = profile.strings.intern(LABEL);
+    set.push(Label { key, value: LabelValue::Str(profile.strings.intern(leak.name())) });
+    profile.labels.intern(&set)
+}
+
+/// In words.
+fn amount(Sum { objects, bytes }: Sum) -> String {
+    let objects = objects.round();
+    let noun = if objects == 1.0 { "object" } else { "objects" };
+    match bytes / f64::from(1 << 20) {
+        mib if mib < 0.1 => format!("{bytes:.0} bytes in {objects} {noun}"),
+        mib => format!("{mib:.1} MiB in {objects} {noun}"),
+    }
+}

@@ -1,0 +1,304 @@
+//! The library in a program, over the length of a recording.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::super::HeapSettings;
+use super::exits::Watcher;
+use super::injected::Injected;
+use super::model::HeapCounts;
+use super::stacks::HeapStacks;
+use crate::sampler::Target;
+use crate::sampler::stack_maker::StackMaker;
+use heap::{HeapStats, Library, Ring, why_not_preloaded};
+use sys::Error;
+
+/// Milliseconds between two looks at the shared memory: the first, the least and the most.
+const FIRST_MS: i64 = 2;
+const LEAST_MS: i64 = 2;
+const MOST_MS: i64 = 50;
+
+/// How full it should be at most when it is looked at.
+const FULL_ENOUGH: f64 = 0.125;
+
+/// How the library came into the program.
+enum Way {
+    Preloaded(Box<Library>),
+    Injected(Box<Injected>),
+}
+
+impl Way {
+    fn ring(&self) -> &Ring {
+        match self {
+            Way::Preloaded(library) => &library.ring,
+            Way::Injected(injected) => &injected.ring,
+        }
+    }
+
+    fn ring_mut(&mut self) -> &mut Ring {
+        match self {
+            Way::Preloaded(library) => &mut library.ring,
+            Way::Injected(injected) => &mut injected.ring,
+        }
+    }
+}
+
+/// The library in a program, and what it writes.
+pub struct InProgram {
+    /// `None` when it was removed.
+    way: Option<Way>,
+    /// Reads processes that exit, if their leaks are recorded.
+    exits: Option<Watcher>,
+    interval: u64,
+    /// Milliseconds between the last two looks at the shared memory.
+    tick_ms: i64,
+}
+
+impl InProgram {
+    fn new(way: Way, interval: u64) -> InProgram {
+        InProgram { way: Some(way), exits: None, interval, tick_ms: FIRST_MS }
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        self.way.as_ref().map(Way::ring)
+    }
+
+    /// Files that are to be removed when prof ends at once.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match &self.way {
+            Some(Way::Preloaded(library)) => library.files().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the command finds in its environment.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        match &self.way {
+            Some(Way::Preloaded(library)) => library.environment(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sampling begins.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what is in the way; the process goes on as it was.
+    pub fn begin(&mut self, settings: HeapSettings) -> Result<(), Error> {
+        match &mut self.way {
+            Some(Way::Preloaded(library)) => {
+                library.started();
+                if settings.leaks {
+                    let start = |file: &_| Watcher::start(file, settings.mappings);
+                    let watcher = library.ring.watch_exits(start).map_err(|e| {
+                        Error::failed(format!("nobody can look for leaks on exit: {e}"))
+                    })?;
+                    self.exits = Some(watcher);
+                }
+                library.ring.set_active(true);
+                Ok(())
+            }
+            Some(Way::Injected(injected)) => injected.begin(),
+            None => Ok(()),
+        }
+    }
+
+    /// Allocations are sampled, or not any more.
+    pub fn set_active(&self, active: bool) {
+        self.ring().into_iter().for_each(|ring| ring.set_active(active));
+    }
+
+    /// Takes the library out of a process that it was put into. Returns sentences for the user.
+    pub fn take_out(&mut self) -> Vec<String> {
+        self.exits.iter_mut().for_each(Watcher::end);
+        match &mut self.way {
+            Some(Way::Injected(injected)) => injected.end(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Lets the library hook what the process has loaded since.
+    pub fn poll(&mut self, maker: &mut StackMaker) {
+        if let Some(Way::Injected(injected)) = &mut self.way {
+            injected.look(maker);
+        }
+    }
+
+    /// Takes in what happened before `until`; when it is `over`, nobody is waited for.
+    pub fn take_in(
+        &mut self,
+        stacks: &mut HeapStacks,
+        maker: &mut StackMaker,
+        until: u64,
+        over: bool,
+    ) {
+        self.exits.iter_mut().for_each(|exits| exits.take(&mut stacks.model, until));
+        if let Some(way) = &mut self.way {
+            let ring = way.ring_mut();
+            stacks.writers.share(ring.shared());
+            ring.take(until, over, |record| stacks.take_in(maker, &record));
+            ring.forget(stacks.model.take_ended());
+        }
+    }
+
+    /// Sampled allocations, and ends of them, that are missing.
+    pub fn lost(&self) -> u64 {
+        let stats = self.ring().map(Ring::stats);
+        stats.map_or(0, |stats| stats.lost.saturating_add(stats.lost_frees))
+    }
+
+    /// Milliseconds until the next look, as fast as the shared memory fills; to be called before
+    /// each.
+    pub fn idle_ms(&mut self) -> i64 {
+        let Some(filled) = self.ring().map(Ring::filled) else { return i64::MAX };
+        let next = self.tick_ms as f64 * FULL_ENOUGH / filled.max(f64::MIN_POSITIVE);
+        self.tick_ms = (next as i64).clamp(LEAST_MS, (2 * self.tick_ms).min(MOST_MS));
+        self.tick_ms
+    }
+
+    /// Removes the library; returns sentences for the user. `programs` were started; `outlived`: some
+    /// of them go on although the command has ended, which the user was told.
+    pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<String> {
+        let Some(library) = self.way.take() else { return Vec::new() };
+        let (stats, mut notes) = (library.ring().stats(), Vec::new());
+        let damaged = library.ring().damaged();
+        library.ring().give_back();
+        let preloaded = matches!(library, Way::Preloaded(_));
+        let stays = match library {
+            Way::Preloaded(library) => library.remove(),
+            Way::Injected(_) => None,
+        };
+        let without = if preloaded { programs.saturating_sub(stats.loaded) } else { 0 };
+        if counts.sampled == 0 {
+            notes.push(format!(
+                "no allocation was sampled: {}",
+                why_none(&stats, without, outlived, self.interval)
+            ));
+        } else if without > 0 {
+            notes.push(format!(
+                "{without} of {programs} programs that the command started are not in the heap's \
+                 profile: {NOT_LOADED}"
+            ));
+        }
+        if let Some(reason) = damaged {
+            notes.push(format!(
+                "the heap's profile ends early: the memory that the program shares with prof was \
+                 damaged ({reason})"
+            ));
+        }
+        notes.extend(counted(&stats, counts, self.interval));
+        if let Some(path) = stays {
+            notes.push(format!(
+                "the library for allocations stays in {} because a program still has it",
+                path.display()
+            ));
+        }
+        notes
+    }
+}
+
+/// Why the library is not in a program.
+const NOT_LOADED: &str = "prof's library was not loaded into them (linked statically, setuid, \
+                          started without the command's environment, or in a root directory of \
+                          their own)";
+
+/// Why nothing was sampled.
+fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> String {
+    if stats.loaded == 0 {
+        return "no dynamic linker preloaded prof's library into the command".to_owned();
+    }
+    if outlived {
+        return "the command ended before".to_owned();
+    }
+    if without > 0 {
+        let n = if without == 1 { "a program".to_owned() } else { format!("{without} programs") };
+        return format!("the command started {n}, but {NOT_LOADED}");
+    }
+    format!(
+        "less was allocated by malloc and similar functions than the interval of {interval} bytes; \
+         lower --heap-interval"
+    )
+}
+
+/// What was counted that the user should know.
+fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    if counts.paced > 0 {
+        let each = if interval == 1 { "not each allocation was recorded: " } else { "" };
+        notes.push(format!(
+            "{each}the program allocated faster than prof could follow, so {} of {} samples were \
+             taken at a longer interval (up to {} bytes); each is scaled by its own",
+            counts.paced, counts.sampled, counts.longest
+        ));
+    }
+    if stats.lost > 0 {
+        notes.push(format!(
+            "{} of {} sampled allocations ({:.1} MiB) are missing because prof could not keep up: \
+             raise --heap-interval",
+            stats.lost,
+            stats.lost + counts.sampled,
+            mib(stats.lost_bytes)
+        ));
+    }
+    let unseen = stats.lost_frees.saturating_add(counts.unheard);
+    if unseen > 0 {
+        notes.push(format!(
+            "{unseen} sampled allocations were freed unseen and seem to be in use: raise \
+             --heap-interval"
+        ));
+    }
+    if counts.untracked > 0 {
+        notes.push(format!(
+            "{} sampled allocations are not counted as in use, as there were too many: raise \
+             --heap-interval",
+            counts.untracked
+        ));
+    }
+    if counts.unknown > 0 {
+        notes.push(format!(
+            "{} sampled allocations are of processes that the kernel did not name: they have no \
+             stacks",
+            counts.unknown
+        ));
+    }
+    if counts.beyond > 0 {
+        notes.push(format!("{} allocations have no stack: too many distinct ones", counts.beyond));
+    }
+    notes
+}
+
+/// Makes the library ready for a COMMAND, or puts it into a process.
+///
+/// # Errors
+///
+/// One line that says what is in the way.
+pub fn put(settings: HeapSettings, target: &Target) -> Result<InProgram, Error> {
+    let interval = settings.interval;
+    let words = match target {
+        Target::Command(words) => words,
+        Target::Processes { pids, .. } => {
+            return match pids.as_slice() {
+                [pid] => {
+                    let injected = Box::new(Injected::load(*pid, settings)?);
+                    Ok(InProgram::new(Way::Injected(injected), interval))
+                }
+                _ => Err(Error::usage("--inject is for one process at a time: -p PID")),
+            };
+        }
+        _ => {
+            return Err(Error::usage(
+                "allocations are sampled of a program or a process: record -T heap -- COMMAND, or \
+                 record -T heap --inject -p PID; where the memory of others grows, -e page-faults \
+                 tells by stack",
+            ));
+        }
+    };
+    if let Some(why) = words.first().and_then(|name| why_not_preloaded(name)) {
+        return Err(Error::failed(format!(
+            "allocations cannot be sampled: {why}; -e page-faults tells where memory grows"
+        )));
+    }
+    let library = Library::unpack(interval, settings.mappings)?;
+    Ok(InProgram::new(Way::Preloaded(Box::new(library)), interval))
+}

@@ -1,0 +1,499 @@
+//! What is allocated and what of it is in use, by stack: from sampled allocations to what they
+//! stand for.
+//!
+//! An allocation of `n` bytes is sampled with the chance 1 - exp(-n / interval), so a sampled one
+//! stands for the reciprocal of that; sums of these are right on average, whatever the sizes. The
+//! interval is the one that was in force when the sample was taken: the library raises it when prof
+//! cannot keep up.
+
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashTable;
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::super::{HeapSettings, SampleType};
+use super::exits::Looked;
+use super::leaks::Leaks;
+use super::peak::{self, Peak};
+use ::heap::layout::LIVE;
+use ::heap::weight;
+use profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
+
+/// Sampled allocations whose end is waited for at most (48 bytes each); the library does not track
+/// more.
+const MAX_LIVE: usize = LIVE as usize;
+
+/// Distinct stacks, and frames of these in all, at most (180 and 4 bytes each).
+const MAX_STACKS: usize = 7 << 13;
+const MAX_FRAMES: usize = 4 << 20;
+
+/// Where the value of stacks goes that are beyond.
+const BEYOND: &str = "[beyond prof's memory limit]";
+
+/// What is recorded of allocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapSpec {
+    /// The memory in use at the end, in addition to all allocations.
+    pub in_use: bool,
+    /// As it was asked for.
+    pub settings: HeapSettings,
+}
+
+/// A pair of sample types: objects and bytes.
+type Pair = [SampleType; 2];
+
+const fn pair(objects: &'static str, space: &'static str) -> Pair {
+    [SampleType::count(objects), SampleType::bytes(space)]
+}
+
+const ALLOCATED: Pair = pair("alloc_objects", "alloc_space");
+const IN_USE: Pair = pair("inuse_objects", "inuse_space");
+const PEAK: Pair = pair("peak_objects", "peak_space");
+const TEMPORARY: Pair = pair("temporary_objects", "temporary_space");
+const LEAKED: Pair = pair("leaked_objects", "leaked_space");
+
+impl HeapSpec {
+    /// The sample types, the first four as pprof and Go name them.
+    pub fn sample_types(&self) -> impl Iterator<Item = SampleType> {
+        let HeapSettings { peak, temporary, leaks, .. } = self.settings;
+        let wanted = [true, self.in_use, peak, temporary, leaks];
+        let types = [ALLOCATED, IN_USE, PEAK, TEMPORARY, LEAKED].into_iter().zip(wanted);
+        types.filter(|(_, wanted)| *wanted).flat_map(|(types, _)| types)
+    }
+
+    /// The sample type that is shown unless another is asked for.
+    pub fn default_type(&self) -> &'static str {
+        if self.in_use { "inuse_space" } else { "alloc_space" }
+    }
+
+    /// What becomes of allocations must be known.
+    fn follows(&self) -> bool {
+        let HeapSettings { peak, temporary, leaks, .. } = self.settings;
+        self.in_use || peak || temporary || leaks
+    }
+}
+
+/// Objects and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    /// Objects.
+    pub objects: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+impl Sum {
+    /// Adds so many times `weight` allocations of a size, or takes them away.
+    pub fn add(&mut self, size: u64, weight: f64) {
+        self.objects += weight;
+        self.bytes += weight * size as f64;
+    }
+
+    /// Both together.
+    pub fn and(self, other: Sum) -> Sum {
+        Sum { objects: self.objects + other.objects, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// What is known of a stack with its labels.
+#[derive(Default)]
+pub struct Row {
+    /// Its labels.
+    pub labels: LabelSetId,
+    allocated: Sum,
+    /// In use by processes that live.
+    now: Sum,
+    /// In use by processes when they ended.
+    left: Sum,
+    temporary: Sum,
+    /// What was in use at the peak.
+    at_peak: peak::Part,
+}
+
+/// A sampled allocation.
+pub struct Allocated {
+    /// Its name.
+    pub id: u64,
+    /// The process.
+    pub pid: i32,
+    /// Bytes.
+    pub size: u64,
+    /// The interval that it was sampled with.
+    pub interval: u64,
+    /// Its end will be told.
+    pub tracked: bool,
+}
+
+/// One that has not come to its end.
+#[derive(Clone, Copy)]
+pub struct Live {
+    /// Of its stack.
+    pub row: u32,
+    /// Bytes.
+    pub size: u64,
+    /// The interval that it was sampled with.
+    pub interval: u64,
+}
+
+impl Live {
+    /// How many allocations it stands for.
+    pub fn weight(&self) -> f64 {
+        weight(self.size, self.interval)
+    }
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapCounts {
+    /// Sampled allocations.
+    pub sampled: u64,
+    /// Those that were sampled with a longer interval than was asked for, and the longest.
+    pub paced: u64,
+    /// See [`HeapCounts::paced`].
+    pub longest: u64,
+    /// Those of processes that nobody knows.
+    pub unknown: u64,
+    /// Sampled allocations of which nobody knows whether they are in use, for want of space.
+    pub untracked: u64,
+    /// Sampled allocations without a stack of their own, as there were too many.
+    pub beyond: u64,
+    /// Ends that came before their beginning and found no space.
+    pub unheard: u64,
+}
+
+/// What is allocated, by stack.
+pub struct Heap {
+    spec: HeapSpec,
+    /// Where its sample types begin.
+    first: Column,
+    stacks: StackTable,
+    rows: Vec<Row>,
+    index: HashTable<u32>,
+    /// By process and name.
+    live: FxHashMap<i32, FxHashMap<u64, Live>>,
+    /// How many these are.
+    alive: usize,
+    /// Ends that came before their beginning, and whether they were temporary. With those that are
+    /// alive no more than are tracked.
+    early: FxHashMap<u64, bool>,
+    /// Those that are not tracked any more since [`Heap::take_ended`].
+    ended: u64,
+    peak: Peak,
+    leaks: Leaks,
+    /// What was counted.
+    pub counts: HeapCounts,
+}
+
+impl Heap {
+    /// The values go to the columns from `first` on.
+    pub fn set_columns(&mut self, first: Column) {
+        self.first = first;
+    }
+
+    /// Nothing is allocated yet.
+    pub fn new(spec: HeapSpec) -> Heap {
+        Heap {
+            spec,
+            first: Column(0),
+            stacks: StackTable::default(),
+            rows: Vec::new(),
+            index: HashTable::new(),
+            live: FxHashMap::default(),
+            alive: 0,
+            early: FxHashMap::default(),
+            ended: 0,
+            peak: Peak::default(),
+            leaks: Leaks::default(),
+            counts: HeapCounts::default(),
+        }
+    }
+
+    /// Takes in a sampled allocation; `stack` is outermost first.
+    pub fn allocated(
+        &mut self,
+        allocation: &Allocated,
+        stack: &[LocationId],
+        labels: LabelSetId,
+        builder: &mut Builder,
+    ) {
+        let Allocated { id, pid, size, interval, tracked } = *allocation;
+        self.counts.sampled += 1;
+        if interval > self.spec.settings.interval {
+            self.counts.paced += 1;
+            self.counts.longest = self.counts.longest.max(interval);
+        }
+        let row = self.row(stack, labels, builder);
+        let live = Live { row, size, interval };
+        self.rows[row as usize].allocated.add(size, live.weight());
+        if !self.spec.follows() {
+            self.ended += u64::from(tracked);
+            return;
+        }
+        if let Some(temporary) = self.early.remove(&id) {
+            self.ended += 1;
+            if temporary {
+                self.rows[row as usize].temporary.add(size, live.weight());
+            }
+            return;
+        }
+        if !tracked || self.alive >= MAX_LIVE {
+            self.counts.untracked += 1;
+            self.ended += u64::from(tracked);
+            return;
+        }
+        self.live.entry(pid).or_default().insert(id, live);
+        self.alive += 1;
+        self.change(id, live, 1.0);
+    }
+
+    /// How many that were tracked have ended, or will not be heard of, since this was asked last.
+    pub fn take_ended(&mut self) -> u64 {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Takes in the end of a process's allocation; `temporary`: before its thread allocated
+    /// anything else.
+    pub fn freed(&mut self, id: u64, pid: i32, temporary: bool) {
+        if !self.spec.follows() {
+            return;
+        }
+        let Some(live) = self.live.get_mut(&pid).and_then(|live| live.remove(&id)) else {
+            // A writer that was slow may tell the beginning of one after its end.
+            if self.alive + self.early.len() < MAX_LIVE {
+                self.early.insert(id, temporary);
+            } else {
+                self.counts.unheard += 1;
+            }
+            return;
+        };
+        self.alive -= 1;
+        self.ended += 1;
+        self.change(id, live, -1.0);
+        if temporary {
+            self.rows[live.row as usize].temporary.add(live.size, live.weight());
+        }
+    }
+
+    /// A process has ended, or become another program: what it had is gone, and counts as in use.
+    pub fn ended(&mut self, pid: i32) {
+        let live = self.live.remove(&pid).unwrap_or_default();
+        self.leaks_of(pid, &live, false);
+        for (id, live) in live {
+            self.alive -= 1;
+            self.ended += 1;
+            self.change(id, live, -1.0);
+            self.rows[live.row as usize].left.add(live.size, live.weight());
+        }
+    }
+
+    /// A process exits, and was looked at.
+    pub fn exits(&mut self, pid: i32, looked: Looked) {
+        self.leaks.exits(pid, looked);
+    }
+
+    /// What a process had in use when it ended, or when the recording did and it was `running`.
+    fn leaks_of(&mut self, pid: i32, live: &FxHashMap<u64, Live>, running: bool) {
+        if self.spec.settings.leaks {
+            let left = live.iter().map(|(&id, &live)| (id, live, live.weight()));
+            self.leaks.ended(pid, running, &left.collect::<Vec<_>>());
+        }
+    }
+
+    /// An allocation came into use, or went out of it (`sign` -1).
+    fn change(&mut self, id: u64, live: Live, sign: f64) {
+        let row = &mut self.rows[live.row as usize];
+        row.now.add(live.size, sign * live.weight());
+        if self.spec.settings.peak {
+            self.peak.change(id, live, sign, &mut row.at_peak);
+        }
+    }
+
+    fn row(&mut self, stack: &[LocationId], labels: LabelSetId, builder: &mut Builder) -> u32 {
+        let Heap { stacks, rows, index, .. } = self;
+        let known = |&i: &u32| {
+            let of = stacks.get(StackId(i));
+            rows[i as usize].labels == labels && of == stack
+        };
+        let hash = hash(stack, labels);
+        if let Some(&row) = index.find(hash, known) {
+            return row;
+        }
+        let full = rows.len() >= MAX_STACKS || stacks.frame_count() + stack.len() > MAX_FRAMES;
+        if full && stack.len() != 1 {
+            self.counts.beyond += 1;
+            let beyond = [builder.named_location(BEYOND)];
+            return self.row(&beyond, LabelSetId::EMPTY, builder);
+        }
+        let row = stacks.push(stack).0;
+        rows.push(Row { labels, ..Row::default() });
+        index.insert_unique(hash, row, |&i| {
+            self::hash(stacks.get(StackId(i)), rows[i as usize].labels)
+        });
+        row
+    }
+
+    /// Puts all into the profile; returns what the user should know.
+    pub fn finish(&mut self, builder: &mut Builder) -> Vec<String> {
+        let HeapSpec { in_use, settings } = self.spec;
+        let HeapSettings { peak, temporary, .. } = settings;
+        let wanted = [true, in_use, peak, temporary];
+        for (pid, live) in std::mem::take(&mut self.live) {
+            self.leaks_of(pid, &live, true);
+        }
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            let at_peak = self.peak.of(&row.at_peak);
+            let sums = [row.allocated, row.now.and(row.left), at_peak, row.temporary];
+            let sums = sums.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+            let values = sums.flat_map(|(sum, _)| [sum.objects, sum.bytes]);
+            let at = |i: usize| Column(self.first.0 + i);
+            let values = values.enumerate().map(|(i, value)| (at(i), value.round() as i64));
+            let mut values: Vec<(Column, i64)> = values.collect();
+            // They are not samples of anything else that is recorded.
+            if self.first.0 > 0 {
+                values.push((Column(0), 0));
+            }
+            builder.add_stack(self.stacks.get(StackId(i as u32)), None, row.labels, &values);
+        }
+        let last = Column(self.first.0 + self.spec.sample_types().count() - 2);
+        self.leaks.finish(last, &self.rows, &self.stacks, builder)
+    }
+}
+
+fn hash(stack: &[LocationId], labels: LabelSetId) -> u64 {
+    let mut hasher = FxHasher::default();
+    labels.0.hash(&mut hasher);
+    stack.iter().for_each(|location| location.0.hash(&mut hasher));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Recorded {
+        heap: Heap,
+        builder: Builder,
+    }
+
+    impl Recorded {
+        fn new(interval: u64) -> Recorded {
+            let settings =
+                HeapSettings { interval, peak: true, temporary: true, ..HeapSettings::default() };
+            let spec = HeapSpec { in_use: true, settings };
+            let types: Vec<_> = spec.sample_types().map(|t| (t.kind, t.unit)).collect();
+            Recorded { heap: Heap::new(spec), builder: Builder::new(&types) }
+        }
+
+        /// Stack `at` allocates.
+        fn allocate(&mut self, id: u64, pid: i32, size: u64, at: u64) {
+            let leaf = [self.builder.location(None, at)];
+            let interval = self.heap.spec.settings.interval;
+            let allocation = Allocated { id, pid, size, interval, tracked: id < 1000 };
+            self.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut self.builder);
+        }
+
+        /// By stack: allocated, in use, at the peak, temporary; objects and bytes of each.
+        fn values(mut self) -> Vec<Vec<i64>> {
+            self.heap.finish(&mut self.builder);
+            let profile = self.builder.finish(None);
+            profile.values.chunks(8).map(<[i64]>::to_vec).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_freed_is_not_in_use() {
+        let mut r = Recorded::new(1);
+        for id in 1..=10 {
+            r.allocate(id, 1, 1 << 20, 7);
+            if id != 7 {
+                r.heap.freed(id, 1, id == 3);
+            }
+        }
+        let mib = 1 << 20;
+        assert_eq!(r.values(), [[10, 10 * mib, 1, mib, 2, 2 * mib, 1, mib]]);
+    }
+
+    #[test]
+    fn the_peak_is_what_all_stacks_had_at_one_moment() {
+        let mut r = Recorded::new(1);
+        r.allocate(1, 1, 100, 1);
+        r.allocate(2, 1, 10, 2);
+        // 110 here.
+        r.heap.freed(1, 1, false);
+        r.allocate(3, 1, 90, 3);
+        r.allocate(4, 1, 20, 2);
+        // The most: 10 + 90 + 20.
+        r.heap.freed(2, 1, false);
+        r.heap.freed(3, 1, false);
+        r.allocate(5, 1, 50, 1);
+        let peak: Vec<Vec<i64>> = r.values().iter().map(|v| v[4..6].to_vec()).collect();
+        assert_eq!(peak, [[0, 0], [2, 30], [1, 90]]);
+    }
+
+    #[test]
+    fn what_ended_processes_had_is_in_use_but_takes_no_space() {
+        let mut r = Recorded::new(1);
+        for pid in 1..=3 {
+            r.allocate(pid as u64, pid, 100, 1);
+            r.heap.ended(pid);
+        }
+        assert_eq!(r.values(), [[3, 300, 3, 300, 1, 100, 0, 0]]);
+    }
+
+    #[test]
+    fn samples_stand_for_what_was_not_sampled() {
+        let mut r = Recorded::new(512 << 10);
+        let of = |size: u64| weight(size, 512 << 10);
+        // Small ones stand for as many as fit into the interval, large ones for themselves.
+        assert!((of(16) * 16.0 / f64::from(512 << 10) - 1.0).abs() < 1e-4);
+        assert!((of(1 << 30) - 1.0).abs() < 1e-9);
+        assert!((of(512 << 10) - 1.0 / (1.0 - (-1.0f64).exp())).abs() < 1e-9);
+        r.allocate(1, 1, 512 << 10, 1);
+        let whole = (f64::from(512 << 10) * of(512 << 10)).round() as i64;
+        let values = r.values();
+        assert_eq!((&values[0][..4], &values[0][6..]), (&[2, whole, 2, whole][..], &[0, 0][..]));
+    }
+
+    /// Each sample stands for what the interval says that it was taken with.
+    #[test]
+    fn samples_of_several_intervals_are_added_up() {
+        let mut r = Recorded::new(1);
+        let leaf = [r.builder.location(None, 7)];
+        for (id, interval) in [(1, 1), (2, 1 << 20)] {
+            let allocation = Allocated { id, pid: 1, size: 64, interval, tracked: true };
+            r.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut r.builder);
+        }
+        assert_eq!((r.heap.counts.paced, r.heap.counts.longest), (1, 1 << 20));
+        let whole = 64 + (1 << 20) + 32;
+        assert_eq!(r.values()[0][..4], [16386, whole, 16386, whole]);
+    }
+
+    #[test]
+    fn an_end_may_come_before_its_beginning() {
+        let mut r = Recorded::new(1);
+        r.heap.freed(1, 1, false);
+        r.allocate(1, 1, 8, 1);
+        r.allocate(1001, 1, 8, 1);
+        assert_eq!(r.heap.counts.untracked, 1);
+        assert_eq!(r.values(), [[2, 16, 0, 0, 0, 0, 0, 0]]);
+    }
+
+    /// As many as are tracked, and not one of them seems to be in use. What is beyond is counted.
+    #[test]
+    fn all_ends_may_come_before_their_beginning() {
+        let mut r = Recorded::new(1);
+        let (first, all) = (1001, MAX_LIVE as u64);
+        (first..first + all).for_each(|id| r.heap.freed(id, 1, id % 2 == 0));
+        assert_eq!(r.heap.counts.unheard, 0);
+        r.heap.freed(1, 1, false);
+        assert_eq!(r.heap.counts.unheard, 1);
+        let leaf = [r.builder.location(None, 7)];
+        for id in first..first + all {
+            let allocation = Allocated { id, pid: 1, size: 8, interval: 1, tracked: true };
+            r.heap.allocated(&allocation, &leaf, LabelSetId::EMPTY, &mut r.builder);
+        }
+        assert_eq!((r.heap.take_ended(), r.heap.counts.untracked), (all, 0));
+        let (all, half) = (all as i64, all as i64 / 2);
+        assert_eq!(r.values(), [[all, 8 * all, 0, 0, 0, 0, half, 8 * half]]);
+    }
+}

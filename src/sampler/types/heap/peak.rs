@@ -1,0 +1,161 @@
+//! What was in use when that was most.
+//!
+//! What is in use at a moment is an estimate from samples, and the largest of many estimates is too
+//! large: it is taken where chance has added most. So the samples are dealt to two halves that know
+//! nothing of each other: one says *when* the most was in use, and the other *how much* that was,
+//! and the other way round; the result is the mean of both. Chance that moves the moment has no
+//! part in the value.
+//!
+//! The samples are the points of a Poisson process along the bytes that are allocated. Each point
+//! goes to one half or the other, so each half is what a recording with twice the interval would
+//! have seen, and an allocation of many intervals, which is certain to be sampled, is in both. Where
+//! each allocation is recorded, both halves are the whole, and the peak is exact.
+
+use super::model::{Live, Sum};
+use ::heap::weight;
+
+/// A half, by number.
+const HALVES: [usize; 2] = [0, 1];
+
+/// The peaks so far.
+#[derive(Default)]
+pub struct Peak {
+    halves: [Half; 2],
+}
+
+#[derive(Default)]
+struct Half {
+    /// Bytes in use, and the most so far.
+    bytes: f64,
+    most: f64,
+    /// Number of that peak.
+    number: u64,
+}
+
+/// What a stack has in use: now, and at the peak.
+#[derive(Default)]
+pub struct Part {
+    halves: [HalfPart; 2],
+}
+
+#[derive(Default)]
+struct HalfPart {
+    now: Sum,
+    /// What `now` was at the last peak of the other half but those that came after it changed last.
+    /// So a peak costs the same however many stacks there are.
+    then: Sum,
+    /// Number of that peak; if it is smaller than the last one's, `now` has not changed since.
+    number: u64,
+}
+
+impl Peak {
+    /// An allocation of a stack came into use, or went out of it (`sign` -1).
+    pub fn change(&mut self, id: u64, live: Live, sign: f64, part: &mut Part) {
+        let Live { size, interval, .. } = live;
+        let weight = sign * weight(size, interval.saturating_mul(2 - u64::from(interval <= 1)));
+        // What it had at the last peaks, before this may be another.
+        for half in HALVES {
+            let (mine, other) = (&mut part.halves[half], self.halves[1 - half].number);
+            if mine.number < other {
+                (mine.then, mine.number) = (mine.now, other);
+            }
+        }
+        for half in HALVES.into_iter().filter(|&half| is_in(id, size, interval, half)) {
+            part.halves[half].now.add(size, weight);
+            let all = &mut self.halves[half];
+            all.bytes += weight * size as f64;
+            if all.bytes > all.most {
+                all.most = all.bytes;
+                all.number += 1;
+            }
+        }
+    }
+
+    /// What a stack had in use at the peak.
+    pub fn of(&self, part: &Part) -> Sum {
+        let then = HALVES.map(|half| {
+            let part = &part.halves[half];
+            if part.number < self.halves[1 - half].number { part.now } else { part.then }
+        });
+        let both = then[0].and(then[1]);
+        Sum { objects: both.objects / 2.0, bytes: both.bytes / 2.0 }
+    }
+}
+
+/// A sampled allocation is in a half, given that it is in one or both.
+fn is_in(id: u64, size: u64, interval: u64, half: usize) -> bool {
+    if interval <= 1 {
+        return true;
+    }
+    let size = size.max(1) as f64;
+    let (one, any) =
+        (-(-size / (2.0 * interval as f64)).exp_m1(), -(-size / interval as f64).exp_m1());
+    let (both, only) = (one * one / any, one * (1.0 - one) / any);
+    let chance = (spread(id) >> 11) as f64 / (1u64 << 53) as f64;
+    chance < both || (chance < both + only) == (half == 0)
+}
+
+/// Spreads the bits of a number over all of it (the finalizer of splitmix64).
+fn spread(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that holds about the same for a long time, in blocks of 256 bytes to 64 KiB, and
+    /// recordings of it with an interval that samples about 25 blocks of what is in use: their peaks
+    /// are what the true one is, on average. The largest of all estimates is a tenth more.
+    #[test]
+    fn chance_has_no_part_in_the_peak() {
+        const INTERVAL: u64 = 64 << 10;
+        const RECORDINGS: u64 = 300;
+        let (mut held, mut most, mut now) = (Vec::new(), 0.0, 0.0);
+        let mut steps = Vec::new();
+        for i in 0..6000u64 {
+            let size = 256 << (spread(i) % 9);
+            steps.push((i, size));
+            held.push(size);
+            now += size as f64;
+            if i >= 100 {
+                now -= held[i as usize - 100] as f64;
+            }
+            most = f64::max(most, now);
+        }
+        let (mut sum, mut squares, mut largest) = (0.0, 0.0, 0.0);
+        for recording in 1..=RECORDINGS {
+            let (mut peak, mut part) = (Peak::default(), Part::default());
+            let (mut now, mut highest) = (0.0, 0.0);
+            let of = |i: u64, size| {
+                let chance = -(-(size as f64) / INTERVAL as f64).exp_m1();
+                let drawn = (spread(spread(recording) ^ i) >> 11) as f64 / (1u64 << 53) as f64;
+                (drawn < chance).then_some(Live { row: 0, size, interval: INTERVAL })
+            };
+            for &(i, size) in &steps {
+                let mut change = |i: u64, size, sign| {
+                    if let Some(live) = of(i, size) {
+                        peak.change(recording << 32 | i, live, sign, &mut part);
+                        now += sign * weight(size, INTERVAL) * size as f64;
+                        highest = f64::max(highest, now);
+                    }
+                };
+                change(i, size, 1.0);
+                if i >= 100 {
+                    change(i - 100, steps[i as usize - 100].1, -1.0);
+                }
+            }
+            let bytes = peak.of(&part).bytes;
+            (sum, squares, largest) = (sum + bytes, squares + bytes * bytes, largest + highest);
+        }
+        let count = RECORDINGS as f64;
+        let mean = sum / count;
+        let error = ((squares / count - mean * mean) / count).sqrt();
+        // The moment that a half chooses is not quite that of the peak.
+        assert!(mean < most + 4.0 * error && mean > 0.7 * most, "{mean} ± {error} of {most}");
+        assert!(largest / count > 1.05 * most, "{} of {most}", largest / count);
+    }
+}

@@ -1,0 +1,106 @@
+//! From what the library writes to the stacks of allocations.
+
+use rustc_hash::FxHashMap;
+
+use super::model::{Allocated, Heap};
+use super::writers::Writers;
+use crate::sampler::stack_maker::StackMaker;
+use heap::{Allocation, Record};
+use profile::LocationId;
+use sys::record::{Sample, UserStack};
+use sys::{ThreadId, record};
+use unwind::Frame;
+
+/// Most processes whose functions that call the allocator are known.
+const MAX_PROCESSES: usize = 4096;
+
+/// Addresses of a function in a process, from its first to behind its last.
+type Function = std::ops::Range<u64>;
+
+/// Makes the stacks of allocations.
+pub struct HeapStacks {
+    /// What is counted by these stacks.
+    pub model: Heap,
+    /// Who writes to the shared memory.
+    pub writers: Writers,
+    /// Functions that call the allocator for others, by process.
+    wrappers: FxHashMap<i32, Vec<Function>>,
+    /// The whole stack, outermost first.
+    stack: Vec<LocationId>,
+}
+
+impl HeapStacks {
+    /// For this model.
+    pub fn new(model: Heap) -> HeapStacks {
+        HeapStacks {
+            model,
+            writers: Writers::default(),
+            wrappers: FxHashMap::default(),
+            stack: Vec::new(),
+        }
+    }
+
+    /// Takes in that a process has ended or become another program.
+    pub fn record(&mut self, record: &record::Record<'_>) {
+        let ended = match *record {
+            record::Record::Exit { pid, tid, .. } if pid == tid => pid,
+            record::Record::Comm { pid, exec: true, .. } => pid,
+            _ => return,
+        };
+        self.wrappers.remove(&ended);
+        if matches!(record, record::Record::Exit { .. }) {
+            self.writers.ended(ended);
+        }
+        self.model.ended(ended);
+    }
+
+    /// Takes in what the library has written.
+    pub fn take_in(&mut self, maker: &mut StackMaker, record: &Record<'_>) {
+        match record {
+            Record::Allocation(allocation) => self.allocation(maker, allocation),
+            Record::Free { id, by, temporary } => {
+                let pid = self.writers.process(*by).unwrap_or(0);
+                self.model.freed(*id, pid, *temporary);
+            }
+            Record::Process { by, wrappers } => {
+                let Some(pid) = self.writers.process(*by) else { return };
+                if self.wrappers.len() < MAX_PROCESSES {
+                    let words = wrappers.as_chunks::<8>().0.iter().map(|w| u64::from_ne_bytes(*w));
+                    let words: Vec<u64> = words.collect();
+                    let pairs = words.as_chunks::<2>().0.iter();
+                    self.wrappers.insert(pid, pairs.map(|&[begin, end]| begin..end).collect());
+                }
+            }
+        }
+    }
+
+    fn allocation(&mut self, maker: &mut StackMaker, allocation: &Allocation<'_>) {
+        let Allocation { id, by, tid, size, interval, tracked, .. } = *allocation;
+        let writer = self.writers.process(by);
+        self.model.counts.unknown += u64::from(writer.is_none());
+        let pid = writer.unwrap_or(0);
+        let thread = ThreadId { pid, tid: self.writers.thread(by, pid, tid) };
+        self.make_stack(maker, allocation, thread);
+        let labels = maker.labels(thread);
+        let allocated = Allocated { id, pid, size, interval, tracked };
+        self.model.allocated(&allocated, &self.stack, labels, &mut maker.builder);
+    }
+
+    /// Functions that call the allocator for others are left out.
+    fn make_stack(
+        &mut self,
+        maker: &mut StackMaker,
+        allocation: &Allocation<'_>,
+        thread: ThreadId,
+    ) {
+        let Allocation { time, user, .. } = *allocation;
+        let ip = if let UserStack::Native { regs, .. } = user { regs.ip } else { 0 };
+        let wrappers = self.wrappers.get(&thread.pid).map_or(&[][..], Vec::as_slice);
+        let is_wrapper = |frame: &Frame| {
+            let at = frame.kind.lookup(frame.address);
+            wrappers.iter().any(|function| function.contains(&at))
+        };
+        maker.make_stack_without(&Sample::of_user_stack(thread, time, ip, user), is_wrapper);
+        maker.last_locations(&mut self.stack);
+    }
+}

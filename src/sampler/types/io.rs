@@ -1,0 +1,104 @@
+//! Requests to block devices, from when the driver got them to when the device was done.
+//!
+//! The stack is that of whoever handed the request to the driver: a thread that reads, syncs or
+//! writes past the cache itself; a worker of the kernel for what is written back later, and for
+//! requests that had to queue.
+
+use super::paired::{
+    Mark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, beginning, ending,
+};
+use super::{Registered, SampleType};
+use crate::sampler::EventSpec;
+use sys::Error;
+
+/// `-T io`.
+pub const REGISTERED: Registered = Registered {
+    name: "io",
+    help: "Requests to block devices: number, latency, bytes",
+    new: |settings| settings.has("io").then(|| Paired::boxed(BlockIo)),
+};
+
+struct BlockIo;
+
+impl PairedType for BlockIo {
+    const SUBJECT: &'static str = "block I/O is";
+
+    fn sample_types(&self) -> Vec<SampleType> {
+        vec![
+            SampleType::count("io_requests"),
+            SampleType::nanoseconds("io_delay"),
+            SampleType::bytes("io_bytes"),
+        ]
+    }
+
+    fn events(&self, _scope: &Scope) -> Result<Vec<PairedEvent>, Error> {
+        events()
+    }
+
+    fn has_amount(&self) -> bool {
+        true
+    }
+
+    /// A worker of the kernel may end before the device is done.
+    fn ends_with_thread(&self) -> bool {
+        false
+    }
+}
+
+/// The events. A request completes wherever the device's interrupt comes, whoever runs there.
+fn events() -> Result<Vec<PairedEvent>, Error> {
+    let issue = beginning(("block", "block_rq_issue"), None, |found| {
+        let [device, sector] = [found.field("dev")?, found.field("sector")?];
+        let [bytes, what] = [found.field("bytes")?, found.field("rwbs")?];
+        Ok(Box::new(move |sample| {
+            let number = device.number(sample.raw)?;
+            let tags = [
+                Tag::some(profile::label::DEVICE, TagValue::Device(number as u32)),
+                Tag::some(profile::label::RW, TagValue::Word(direction(what.text(sample.raw)?))),
+                None,
+            ];
+            let key = (number, sector.number(sample.raw)?);
+            let amount = bytes.number(sample.raw)? as i64;
+            Some(Mark::Begin { key, tags, amount, object: 0 })
+        }))
+    })?;
+    let complete = ending(("block", "block_rq_complete"), None, |found| {
+        let [device, sector] = [found.field("dev")?, found.field("sector")?];
+        Ok(Box::new(move |sample| {
+            let key = (device.number(sample.raw)?, sector.number(sample.raw)?);
+            Some(Mark::End { key, again: false, released: false })
+        }))
+    })?;
+    let complete =
+        PairedEvent { spec: EventSpec { anywhere: true, ..complete.spec }, read: complete.read };
+    Ok(vec![issue, complete])
+}
+
+/// What a request does, from the kernel's letters (`blk_fill_rwbs` in kernel/trace/blktrace.c):
+/// an F in front is a flush before it.
+fn direction(rwbs: &[u8]) -> &'static str {
+    let letter = match rwbs {
+        [b'F', next @ (b'R' | b'W' | b'D' | b'F'), ..] => Some(next),
+        _ => rwbs.first(),
+    };
+    match letter {
+        Some(b'R') => "read",
+        Some(b'W') => "write",
+        Some(b'D') => "discard",
+        Some(b'F') => "flush",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::direction;
+
+    #[test]
+    fn what_a_request_does() {
+        let all = ["R", "RA", "WS", "WSM", "FWFS", "DS", "FF", "N", ""];
+        let told = all.map(|rwbs| direction(rwbs.as_bytes()));
+        assert_eq!(told[..5], ["read", "read", "write", "write", "write"]);
+        assert_eq!(told[5..], ["discard", "flush", "other", "other"]);
+    }
+}

@@ -1,0 +1,322 @@
+//! What has begun and not ended yet.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::{Key, Mark, Tag, TagValue, Tags, key_of_thread};
+use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use profile::{Column, Label, LabelSetId, LabelValue};
+use sys::record::Sample;
+use sys::{ThreadId, procfs};
+
+/// Most of a type that is open at once, and most objects whose last release is remembered.
+const MAX_OPEN: usize = 1 << 16;
+const MAX_RELEASED: usize = 1 << 12;
+
+/// Most sets of labels with an address in them; the rest has none.
+const MAX_ADDRESSES: usize = 1 << 14;
+
+/// Most stacks whose memory is used again.
+const MAX_SPARE: usize = 1 << 10;
+
+struct Open {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    began: u64,
+    thread: ThreadId,
+    tags: Tags,
+    amount: i64,
+    object: u64,
+    stack: PendingStack,
+    /// Records were lost since.
+    doubtful: bool,
+}
+
+/// Which thread woke others that waited for an object, and where.
+struct Release {
+    time: u64,
+    tid: i32,
+    stack: PendingStack,
+}
+
+/// An object of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Object {
+    pid: i32,
+    address: u64,
+}
+
+/// How something ended.
+#[derive(Clone, Copy)]
+struct Ended {
+    time: u64,
+    /// 0 if it will be continued.
+    count: i64,
+    /// Another thread ended it.
+    released: bool,
+}
+
+impl Ended {
+    fn at(time: u64) -> Ended {
+        Ended { time, count: 1, released: false }
+    }
+}
+
+/// What was not counted as it should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Missed {
+    /// Left out because records were lost while it lasted, or its end was.
+    doubtful: u64,
+    /// Left out because too many were open.
+    beyond: u64,
+    /// Without its address.
+    unnamed: u64,
+}
+
+/// What is open of one profile type, and where its values go.
+pub struct OpenPairs {
+    /// The column of its number; its time and what else there is come behind it.
+    first: Column,
+    has_amount: bool,
+    open: FxHashMap<Key, Open>,
+    released: FxHashMap<Object, Release>,
+    spare: Vec<PendingStack>,
+    labels: FxHashMap<(LabelSetId, Tags), LabelSetId>,
+    missed: Missed,
+}
+
+impl Default for OpenPairs {
+    fn default() -> OpenPairs {
+        OpenPairs {
+            first: Column(0),
+            has_amount: false,
+            open: FxHashMap::default(),
+            released: FxHashMap::default(),
+            spare: Vec::new(),
+            labels: FxHashMap::default(),
+            missed: Missed::default(),
+        }
+    }
+}
+
+impl OpenPairs {
+    /// The values go to the columns from `first` on.
+    pub fn set_columns(&mut self, first: Column, has_amount: bool) {
+        (self.first, self.has_amount) = (first, has_amount);
+    }
+
+    /// Takes in what a sample means.
+    pub fn mark(&mut self, maker: &mut StackMaker, sample: &Sample<'_>, mark: &Mark) {
+        match *mark {
+            Mark::Begin { key, tags, amount, object } => {
+                maker.make_stack(sample);
+                let stack = self.keep(maker.last_stack());
+                let (began, thread) = (sample.time, sample.thread());
+                let open = Open { began, thread, tags, amount, object, stack, doubtful: false };
+                self.begin(key, open);
+            }
+            Mark::End { key, again, released } => {
+                if let Some(open) = self.open.remove(&key) {
+                    let ended = Ended { time: sample.time, count: i64::from(!again), released };
+                    self.close(maker, open, ended);
+                }
+            }
+            Mark::Release { object } => {
+                maker.make_stack(sample);
+                let stack = self.keep(maker.last_stack());
+                let object = Object { pid: sample.pid, address: object };
+                self.release(object, Release { time: sample.time, tid: sample.tid, stack });
+            }
+            Mark::Call(_) => {}
+        }
+    }
+
+    /// A copy of a stack, in memory that is used again.
+    pub fn keep(&mut self, stack: &PendingStack) -> PendingStack {
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.clone_from(stack);
+        kept
+    }
+
+    /// Gives back a stack's memory.
+    pub fn give_back(&mut self, stack: PendingStack) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(stack);
+        }
+    }
+
+    fn begin(&mut self, key: Key, open: Open) {
+        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
+            self.missed.beyond += 1;
+            return self.give_back(open.stack);
+        }
+        match self.open.entry(key) {
+            // A kernel's lock is waited for in two ways, one after the other; a request is handed
+            // out again. That is one pair.
+            Entry::Occupied(_) if key.1 != 0 => self.give_back(open.stack),
+            Entry::Occupied(mut before) => {
+                self.missed.doubtful += 1;
+                let before = before.insert(open);
+                self.give_back(before.stack);
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(open);
+            }
+        }
+    }
+
+    fn release(&mut self, object: Object, release: Release) {
+        if self.released.len() >= MAX_RELEASED && !self.released.contains_key(&object) {
+            // Those who wait for them were woken, or will be again.
+            self.released.clear();
+        }
+        if let Some(before) = self.released.insert(object, release) {
+            self.give_back(before.stack);
+        }
+    }
+
+    fn close(&mut self, maker: &mut StackMaker, open: Open, ended: Ended) {
+        if open.doubtful {
+            self.missed.doubtful += 1;
+            return self.give_back(open.stack);
+        }
+        let lasted = ended.time.saturating_sub(open.began) as i64;
+        let values = [ended.count, lasted, open.amount];
+        let used = if self.has_amount { 3 } else { 2 };
+        self.add(maker, &open.stack, open.thread, &open.tags, &self.columns(0, &values[..used]));
+        if ended.released {
+            self.blame(maker, &open, ended.time, lasted);
+        }
+        self.give_back(open.stack);
+    }
+
+    /// Counts what a thread waited for another, by the stack that released it.
+    fn blame(&mut self, maker: &mut StackMaker, open: &Open, time: u64, lasted: i64) {
+        let object = Object { pid: open.thread.pid, address: open.object };
+        let Some(by) = self.released.remove(&object) else { return };
+        if (open.began..=time).contains(&by.time) {
+            let thread = ThreadId { pid: open.thread.pid, tid: by.tid };
+            self.add(maker, &by.stack, thread, &open.tags, &self.columns(2, &[1, lasted]));
+        }
+        // It may release several.
+        self.released.insert(object, by);
+    }
+
+    /// Values of the type's sample types, from the one with number `from` on.
+    pub fn columns(&self, from: usize, values: &[i64]) -> Values {
+        let mut columns = [(Column(0), 0); 4];
+        for (i, &value) in values.iter().enumerate() {
+            columns[1 + i] = (Column(self.first.0 + from + i), value);
+        }
+        Values { columns, used: 1 + values.len() }
+    }
+
+    /// Adds values to a stack of a thread, with labels in addition to the thread's.
+    pub fn add(
+        &mut self,
+        maker: &mut StackMaker,
+        stack: &PendingStack,
+        thread: ThreadId,
+        tags: &Tags,
+        values: &Values,
+    ) {
+        let labels = self.labels(maker, thread, tags);
+        maker.add_pending(stack, labels, values.as_slice());
+    }
+
+    /// The labels of a thread and those of `tags`.
+    pub fn labels(&mut self, maker: &mut StackMaker, thread: ThreadId, tags: &Tags) -> LabelSetId {
+        let base = maker.labels_in_state(thread, None);
+        self.tagged(maker, base, tags)
+    }
+
+    fn tagged(&mut self, maker: &mut StackMaker, base: LabelSetId, tags: &Tags) -> LabelSetId {
+        if let Some(&labels) = self.labels.get(&(base, *tags)) {
+            return labels;
+        }
+        let address = |tag: &Tag| matches!(tag.value, TagValue::Address(_));
+        if self.labels.len() >= MAX_ADDRESSES && tags.iter().flatten().any(address) {
+            self.missed.unnamed += 1;
+            let tags = tags.map(|tag| match tag {
+                Some(tag) if address(&tag) => Some(Tag { value: TagValue::Word("[other]"), ..tag }),
+                other => other,
+            });
+            return self.tagged(maker, base, &tags);
+        }
+        let profile = &mut maker.builder.profile;
+        let mut set = profile.labels.get(base).to_vec();
+        for tag in tags.iter().flatten() {
+            let key = profile.strings.intern(tag.key);
+            let value = LabelValue::Str(profile.strings.intern(&text(tag.value)));
+            set.push(Label { key, value });
+        }
+        let labels = profile.labels.intern(&set);
+        self.labels.insert((base, *tags), labels);
+        labels
+    }
+
+    /// A thread ends, and with it what it was in.
+    pub fn thread_ends(&mut self, maker: &mut StackMaker, tid: i32, time: u64) {
+        if let Some(open) = self.open.remove(&key_of_thread(tid)) {
+            self.close(maker, open, Ended::at(time));
+        }
+    }
+
+    /// Records were lost: an end may be among them.
+    pub fn lose_records(&mut self) {
+        self.open.values_mut().for_each(|open| open.doubtful = true);
+    }
+
+    /// The recording ends.
+    pub fn end(&mut self, maker: &mut StackMaker, time: u64) {
+        for (_, open) in std::mem::take(&mut self.open) {
+            self.close(maker, open, Ended::at(time));
+        }
+    }
+
+    /// Sentences about what was not counted as it should be; `noun` is the type.
+    pub fn notes(&self, noun: &str) -> Vec<String> {
+        let Missed { doubtful, beyond, unnamed } = self.missed;
+        let reasons = [
+            (doubtful, "are left out: records were lost while they lasted, or their end was"),
+            (beyond, "are left out: too many lasted at the same time"),
+            (unnamed, "have no address in their label 'lock': there were too many"),
+        ];
+        let reasons = reasons.into_iter().filter(|(n, _)| *n > 0);
+        reasons.map(|(n, what)| format!("{noun}: {n} {what}")).collect()
+    }
+}
+
+/// Values of one stack.
+pub struct Values {
+    /// The first column counts samples, which these are not.
+    columns: [(Column, i64); 4],
+    used: usize,
+}
+
+impl Values {
+    /// As the profile's builder takes them.
+    pub fn as_slice(&self) -> &[(Column, i64)] {
+        &self.columns[..self.used]
+    }
+}
+
+/// The text of a label.
+fn text(value: TagValue) -> String {
+    const LOCK_FLAGS: [&str; 6] = ["spin", "read", "write", "rt", "percpu", "mutex"];
+    match value {
+        TagValue::Word(word) => word.to_owned(),
+        TagValue::Address(address) => format!("{address:#x}"),
+        TagValue::Number(number) => format!("syscall {number}"),
+        TagValue::Compat(number) => format!("32-bit syscall {number}"),
+        TagValue::Device(number) => {
+            let (major, minor) = (number >> 20, number & 0xf_ffff);
+            procfs::block_device(major, minor).unwrap_or_else(|| format!("{major}:{minor}"))
+        }
+        TagValue::LockFlags(flags) => {
+            let set = |i: &usize| flags & 1 << i != 0;
+            let names: Vec<_> = (0..LOCK_FLAGS.len()).filter(set).map(|i| LOCK_FLAGS[i]).collect();
+            names.join("|")
+        }
+    }
+}

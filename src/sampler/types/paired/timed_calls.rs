@@ -1,0 +1,145 @@
+//! Calls that programs in the kernel time (`sampler::bpf::calls`): some are sampled with their stacks,
+//! and extrapolated to the sums of all.
+
+use rustc_hash::FxHashMap;
+
+use super::Tags;
+use super::open_pairs::OpenPairs;
+use crate::sampler::bpf::calls::{Call, Calls, MAX_SUMS, Open, Sum};
+use crate::sampler::bpf::stands_for;
+use crate::sampler::stack_maker::{Extrapolated, Known, PendingStack, Shares, StackMaker};
+use profile::LabelSetId;
+use sys::record::Sample;
+use sys::{ThreadId, procfs};
+
+/// In place of a stack.
+const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
+
+/// What is summed up together: the calls of a thread with the same object and kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Sort {
+    tid: i32,
+    object: u64,
+    kind: u64,
+}
+
+/// Calls that were sampled.
+#[derive(Default)]
+pub struct TimedCalls {
+    labels: FxHashMap<Sort, LabelSetId>,
+    /// Their number and nanoseconds, by labels.
+    sums: FxHashMap<LabelSetId, [Known; 2]>,
+    extrapolated: Extrapolated,
+    /// The fraction that is left over where numbers are rounded down.
+    rest: f64,
+}
+
+impl TimedCalls {
+    /// Takes in a call that is over.
+    pub fn call(
+        &mut self,
+        maker: &mut StackMaker,
+        pairs: &mut OpenPairs,
+        sample: &Sample<'_>,
+        call: &Call,
+        tags: &Tags,
+    ) {
+        maker.make_stack_below_program(sample);
+        let stack = pairs.keep(maker.last_stack());
+        let thread = sample.thread();
+        let added = self.add(maker, pairs, &stack, thread, call, tags);
+        pairs.give_back(stack);
+        if self.labels.len() >= MAX_SUMS as usize {
+            return;
+        }
+        let sort = Sort { tid: thread.tid, object: call.object, kind: call.kind };
+        self.labels.insert(sort, added.labels);
+        let sums = self.sums.entry(added.labels).or_default();
+        for (known, value) in sums.iter_mut().zip(added.values) {
+            *(if added.is_estimate { &mut known.estimated } else { &mut known.exact }) += value;
+        }
+    }
+
+    /// Adds a call, and those that it stands for if it is shorter than the interval.
+    fn add(
+        &mut self,
+        maker: &mut StackMaker,
+        pairs: &mut OpenPairs,
+        stack: &PendingStack,
+        thread: ThreadId,
+        call: &Call,
+        tags: &Tags,
+    ) -> Added {
+        let Call { lasted, again, interval, .. } = *call;
+        let one = f64::from(u8::from(!again));
+        self.rest += one * (interval as f64 / lasted.max(1) as f64).max(1.0);
+        let count = self.rest.floor();
+        self.rest -= count;
+        let nanos = i64::try_from(stands_for(lasted, lasted, interval)).unwrap_or(i64::MAX);
+        let values = [count as i64, nanos];
+        let labels = pairs.labels(maker, thread, tags);
+        let is_estimate = lasted < interval;
+        let own = if is_estimate { self.extrapolated.labels(maker, labels) } else { labels };
+        maker.add_pending(stack, own, pairs.columns(0, &values).as_slice());
+        Added { labels, values, is_estimate }
+    }
+
+    /// The recording ended at `time`: adds the calls that threads were in then, and scales the others
+    /// to the sums.
+    pub fn end(
+        &mut self,
+        maker: &mut StackMaker,
+        pairs: &mut OpenPairs,
+        program: &Calls,
+        time: u64,
+        tags_of: impl Fn(&Call) -> Tags,
+    ) {
+        self.scale(maker, pairs, program.sums(), &tags_of);
+        for open in program.open().into_iter().filter(|open| open.since < time) {
+            let Open { tid, since, object, kind } = open;
+            let Some((pid, _)) = procfs::owner(tid) else { continue };
+            let thread = ThreadId { pid, tid };
+            let stack = maker.stack_of_waiting(thread);
+            let call = Call { object, kind, lasted: time - since, again: false, interval: 0 };
+            self.add(maker, pairs, &stack, thread, &call, &tags_of(&call));
+        }
+    }
+
+    fn scale(
+        &mut self,
+        maker: &mut StackMaker,
+        pairs: &mut OpenPairs,
+        sums: Vec<Sum>,
+        tags_of: &impl Fn(&Call) -> Tags,
+    ) {
+        for Sum { pid, tid, object, kind, count, nanos } in sums {
+            let all = [count, nanos].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+            if let Some(labels) = self.labels.get(&Sort { tid, object, kind }) {
+                let sums = self.sums.get_mut(labels).expect("sampled calls have sums");
+                sums.iter_mut().zip(all).for_each(|(known, all)| known.all += all);
+                continue;
+            }
+            let call = Call { object, kind, lasted: nanos, again: false, interval: 0 };
+            let stack = PendingStack::of(maker.builder.named_location(NOT_SAMPLED));
+            let (thread, values) = (ThreadId { pid, tid }, pairs.columns(0, &all));
+            pairs.add(maker, &stack, thread, &tags_of(&call), &values);
+        }
+        let values = pairs.columns(0, &[0, 0]);
+        for (i, &(column, _)) in values.as_slice()[1..].iter().enumerate() {
+            let mut shares = Shares::default();
+            // Those that there was no room for have no sum.
+            for (&labels, known) in self.sums.iter().filter(|(_, known)| known[1].all > 0) {
+                self.extrapolated.share(&mut shares, labels, known[i]);
+            }
+            maker.scale_later(column, shares);
+        }
+    }
+}
+
+/// A call that was added.
+struct Added {
+    labels: LabelSetId,
+    /// Number and nanoseconds.
+    values: [i64; 2],
+    is_estimate: bool,
+}

@@ -1,0 +1,79 @@
+//! System calls, from when a thread enters the kernel to when it leaves.
+
+use std::sync::OnceLock;
+
+use super::paired::{
+    Mark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, Tags, beginning, ending,
+    key_of_thread, timed,
+};
+use super::syscall_names::names;
+use super::{Registered, SampleType};
+use crate::sampler::bpf::calls::{Call, MARKED, Which};
+use sys::Error;
+use sys::record::UserStack;
+
+/// `-T syscalls`.
+pub const REGISTERED: Registered = Registered {
+    name: "syscalls",
+    help: "System calls: number and time",
+    new: |settings| settings.has("syscalls").then(|| Paired::boxed(Syscalls)),
+};
+
+struct Syscalls;
+
+impl PairedType for Syscalls {
+    const SUBJECT: &'static str = "system calls are";
+
+    fn sample_types(&self) -> Vec<SampleType> {
+        vec![SampleType::count("syscalls"), SampleType::nanoseconds("syscall_time")]
+    }
+
+    fn events(&self, scope: &Scope) -> Result<Vec<PairedEvent>, Error> {
+        events(scope)
+    }
+
+    fn timed_calls(&self) -> Option<Which> {
+        Some(Which::All)
+    }
+
+    fn tags_of_call(&self, call: &Call) -> Tags {
+        labels(all_names(), call.object as u32, call.kind & MARKED != 0)
+    }
+}
+
+fn events(scope: &Scope) -> Result<Vec<PairedEvent>, Error> {
+    if scope.timed {
+        return Ok(vec![timed("system calls")]);
+    }
+    // prof's own calls, which each sample causes, are left out.
+    let others = scope.cpu_wide.then(|| format!("common_pid != {}", std::process::id()));
+    let enter = beginning(("raw_syscalls", "sys_enter"), others.as_deref(), |found| {
+        let (id, names) = (found.field("id")?, all_names());
+        Ok(Box::new(move |sample| {
+            let number = id.number(sample.raw)? as u32;
+            let tags = labels(names, number, sample.user == UserStack::Compat);
+            Some(Mark::Begin { key: key_of_thread(sample.tid), tags, amount: 0, object: 0 })
+        }))
+    })?;
+    let exit = ending(("raw_syscalls", "sys_exit"), others.as_deref(), |_| {
+        Ok(Box::new(|sample| {
+            Some(Mark::End { key: key_of_thread(sample.tid), again: false, released: false })
+        }))
+    })?;
+    Ok(vec![enter, exit])
+}
+
+fn all_names() -> &'static [&'static str] {
+    static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
+    NAMES.get_or_init(names)
+}
+
+fn labels(names: &[&'static str], number: u32, compat: bool) -> Tags {
+    let name = names.get(number as usize).filter(|name| !name.is_empty());
+    let value = match name {
+        _ if compat => TagValue::Compat(number),
+        Some(name) => TagValue::Word(name),
+        None => TagValue::Number(number),
+    };
+    [Tag::some(profile::label::SYSCALL, value), None, None]
+}

@@ -1,0 +1,82 @@
+//! An example of a profile type, recorded in a test: page faults, by the stack that caused them.
+//!
+//! A new type is a file like this one, and a line in [`ALL`](super::ALL).
+
+use std::time::Duration;
+
+use perf_event_open_sys::bindings as abi;
+
+use super::{End, EventTrial, ProfileType, ProfileTypes, Registered, SampleType, Start, TypeEvent};
+use crate::sampler::events::Kind;
+use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{EventSpec, Interrupts, Options, Rate, Stacks, Target, Window, record};
+use profile::Column;
+use sys::Error;
+use sys::record::Sample;
+
+const REGISTERED: Registered = Registered {
+    name: "faults",
+    help: "Page faults",
+    new: |settings| {
+        let new = || Box::new(Faults { column: Column(0) }) as Box<dyn ProfileType>;
+        settings.has("faults").then(new)
+    },
+};
+
+struct Faults {
+    column: Column,
+}
+
+impl ProfileType for Faults {
+    fn subject(&self) -> &'static str {
+        "page faults are"
+    }
+
+    fn sample_types(&self) -> Vec<SampleType> {
+        vec![SampleType::count("faults")]
+    }
+
+    fn events(&mut self, _trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
+        let config = u64::from(abi::PERF_COUNT_SW_PAGE_FAULTS);
+        let faults = EventSpec::plain("faults", Kind::OfType, abi::PERF_TYPE_SOFTWARE, config);
+        Ok(vec![TypeEvent::each_time(EventSpec { kernel: false, ..faults })])
+    }
+
+    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+        self.column = start.first;
+    }
+
+    fn sample(&mut self, maker: &mut StackMaker, _event: usize, sample: &Sample<'_>, weight: u64) {
+        maker.add_sample(sample, &[(Column(0), 0), (self.column, weight as i64)]);
+    }
+
+    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_type_of_one_file_is_recorded_with_others() {
+    let settings = super::Settings {
+        names: ["cpu", "faults"].map(str::to_owned).into(),
+        ..super::Settings::default()
+    };
+    let known = super::ALL.iter().chain([&REGISTERED]);
+    let types = ProfileTypes::of(known.filter_map(|known| (known.new)(&settings)).collect());
+    let target = Target::Command(["true"].map(str::to_owned).into());
+    let options = Options {
+        stdout_to_stderr: true,
+        ..Options::new(target, Rate::Frequency(99), Stacks::FramePointer)
+    };
+    let window = Window { delay: Duration::ZERO, duration: None };
+    let interrupts = Interrupts::install(true).unwrap();
+    let recorded = record(&options, types, window, &interrupts, &mut |_| {}, &mut |_| {});
+    let profile = match recorded {
+        Ok(recording) => recording.aggregated.profile,
+        Err(why) => return println!("SKIPPED: a_type_of_one_file: not permitted: {why}"),
+    };
+    let kinds: Vec<&str> = profile.sample_types.iter().map(|t| profile.str(t.kind)).collect();
+    assert_eq!(kinds, ["samples", "cpu", "faults"]);
+    let faults: i64 = profile.values.chunks(kinds.len()).map(|values| values[2]).sum();
+    assert!(faults > 10, "a program that starts has more page faults than {faults}");
+}

@@ -1,0 +1,140 @@
+//! Threads: all of them with their stacks and states at some moments, and which stacks start threads.
+
+mod creation;
+mod now;
+mod round;
+mod snapshots;
+
+use std::time::Duration;
+
+use super::{
+    End, EventTrial, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Setup, Start,
+    TypeEvent,
+};
+use crate::sampler::stack_maker::StackMaker;
+use creation::Creation;
+pub use now::snapshot;
+use profile::Column;
+use snapshots::Snapshots;
+use sys::Error;
+use sys::record::{Record, Sample};
+
+/// `-T threads`.
+pub const REGISTERED: Registered = Registered {
+    name: "threads",
+    help: "All threads with their stacks, and where threads are created",
+    new: |settings| {
+        let new = || Box::new(Threads::new(settings.snapshots)) as Box<dyn ProfileType>;
+        settings.has("threads").then(new)
+    },
+};
+
+/// The column `threads`, without a number of its own: nothing else is counted then.
+const THREADS: SampleType = SampleType::count("threads");
+
+struct Threads {
+    /// How many are wanted.
+    snapshots: u32,
+    /// Threads can be started while it is recorded.
+    lasts: bool,
+    creation: Option<Creation>,
+    taken: Option<Snapshots>,
+}
+
+impl Threads {
+    fn new(snapshots: u32) -> Threads {
+        Threads { snapshots, lasts: true, creation: None, taken: None }
+    }
+}
+
+impl ProfileType for Threads {
+    fn subject(&self) -> &'static str {
+        "threads are"
+    }
+
+    fn sample_types(&self) -> Vec<SampleType> {
+        let mut types = vec![THREADS];
+        if self.taken.is_none() || self.creation.is_some() {
+            types.extend(creation::SAMPLE_TYPES);
+        }
+        types
+    }
+
+    /// How often a thread was seen is not the number of threads, if all were looked at several times.
+    fn counts_samples(&self, alone: bool) -> bool {
+        self.snapshots > 1 || !alone
+    }
+
+    fn needs_processes(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, setup: &Setup<'_>) -> Result<Prepared, Error> {
+        self.lasts = setup.duration.is_none_or(|duration| !duration.is_zero());
+        self.taken = Some(Snapshots::new(self.snapshots, setup.duration, setup.target.clone()));
+        Ok(Prepared::Ready)
+    }
+
+    fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
+        self.creation = None;
+        if !self.lasts {
+            return Ok(Vec::new());
+        }
+        match Creation::find(trial) {
+            Ok((creation, event)) => {
+                self.creation = Some(creation);
+                Ok(vec![event])
+            }
+            Err(why) => {
+                trial.note(format!("who starts threads is left out: {why}"));
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+        if let Some(taken) = &mut self.taken {
+            taken.set_column(start.first);
+        }
+        if let Some(creation) = &mut self.creation {
+            creation.set_columns(Column(start.first.0 + 1));
+        }
+    }
+
+    fn sample(&mut self, maker: &mut StackMaker, _event: usize, sample: &Sample<'_>, _weight: u64) {
+        if let Some(creation) = &mut self.creation {
+            creation.sample(maker, sample);
+        }
+    }
+
+    fn record(&mut self, _maker: &mut StackMaker, record: &Record<'_>) {
+        if let (Record::Exit { tid, .. }, Some(creation)) = (record, &mut self.creation) {
+            creation.thread_ends(*tid);
+        }
+    }
+
+    fn idle_ms(&mut self, elapsed: Duration) -> i64 {
+        self.taken.as_ref().map_or(i64::MAX, |taken| taken.idle_ms(elapsed))
+    }
+
+    fn is_busy(&self, elapsed: Duration) -> bool {
+        self.taken.as_ref().is_some_and(|taken| taken.is_busy(elapsed))
+    }
+
+    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
+        if let Some(taken) = &mut self.taken {
+            taken.step(maker, now.pids, now.elapsed);
+        }
+    }
+
+    fn own_samples(&self) -> OwnSamples {
+        let taken = self.taken.as_ref().map_or(0, Snapshots::found);
+        OwnSamples { taken, lost: 0 }
+    }
+
+    fn end(&mut self, maker: &mut StackMaker, _end: &End) -> Vec<String> {
+        let mut notes = self.taken.as_mut().map_or_else(Vec::new, |taken| taken.end(maker));
+        notes.extend(self.creation.as_mut().and_then(|creation| creation.end(maker)));
+        notes
+    }
+}

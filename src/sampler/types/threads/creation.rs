@@ -1,0 +1,105 @@
+//! Which stacks start threads, and which of those threads are still there at the end.
+
+use rustc_hash::FxHashMap;
+
+use crate::sampler::EventSpec;
+use crate::sampler::events::Kind;
+use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use crate::sampler::tracepoint::{Field, Tracepoint};
+use crate::sampler::types::{EventTrial, SampleType, TypeEvent};
+use perf_event_open_sys::bindings as abi;
+use profile::{Column, LabelSetId};
+use std::io;
+use sys::Error;
+use sys::record::Sample;
+
+/// Threads that were started, and those of them that stay.
+pub const SAMPLE_TYPES: [SampleType; 2] =
+    [SampleType::count("threads_created"), SampleType::count("threads_grown")];
+
+/// Most threads whose creation is remembered while they live.
+const MAX_ALIVE: usize = 1 << 16;
+
+/// The creation of a thread: the stack that started it.
+struct Created {
+    stack: PendingStack,
+    labels: LabelSetId,
+}
+
+/// The threads that were started while recording.
+pub struct Creation {
+    created: Column,
+    grown: Column,
+    /// The new thread, of the fields of `task:task_newtask`.
+    child: Field,
+    alive: FxHashMap<i32, Created>,
+    /// Threads beyond [`MAX_ALIVE`].
+    missed: u64,
+}
+
+impl Creation {
+    /// The event: each time that a thread starts another of its process.
+    ///
+    /// # Errors
+    ///
+    /// This user may not use tracepoints.
+    pub fn find(trial: &mut EventTrial<'_>) -> Result<(Creation, TypeEvent), Error> {
+        let name = "task:task_newtask";
+        let denied = |e: io::Error| Error::failed(explain(&e, Wanted::Tracefs(name.to_owned())));
+        let found = Tracepoint::find("task", "task_newtask").map_err(denied)?;
+        let child = found.field("pid").map_err(denied)?;
+        let spec = EventSpec::plain(name, Kind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
+        let filter = Some(format!("clone_flags & {}", libc::CLONE_THREAD));
+        let spec = EventSpec { raw: true, filter, aside: true, ..spec };
+        trial.attempt(|trial| trial.can_open(&spec))?;
+        let creation = Creation {
+            created: Column(0),
+            grown: Column(0),
+            child,
+            alive: FxHashMap::default(),
+            missed: 0,
+        };
+        Ok((creation, TypeEvent::each_time(spec)))
+    }
+
+    /// The values of [`SAMPLE_TYPES`] go to the columns from `first` on.
+    pub fn set_columns(&mut self, first: Column) {
+        (self.created, self.grown) = (first, Column(first.0 + 1));
+    }
+
+    /// A thread starts another.
+    pub fn sample(&mut self, maker: &mut StackMaker, sample: &Sample<'_>) {
+        let Some(child) = self.child.number(sample.raw) else { return };
+        maker.make_stack(sample);
+        let labels = maker.labels(sample.thread());
+        // The first column counts threads that were looked at.
+        maker.add_last(labels, &[(Column(0), 0), (self.created, 1)]);
+        if self.alive.len() < MAX_ALIVE {
+            let stack = maker.last_stack().clone();
+            self.alive.insert(child as i32, Created { stack, labels });
+        } else {
+            self.missed += 1;
+        }
+    }
+
+    /// A thread that ends is no growth.
+    pub fn thread_ends(&mut self, tid: i32) {
+        self.alive.remove(&tid);
+    }
+
+    /// The recording has ended: the threads that live now stay. Returns a sentence for the user, if
+    /// something is missing.
+    pub fn end(&mut self, maker: &mut StackMaker) -> Option<String> {
+        for Created { stack, labels } in std::mem::take(&mut self.alive).into_values() {
+            maker.add_pending(&stack, labels, &[(Column(0), 0), (self.grown, 1)]);
+        }
+        (self.missed > 0).then(|| {
+            format!(
+                "{} new threads are not known to live or not (sample type threads_grown): there \
+                 were too many at a time",
+                self.missed
+            )
+        })
+    }
+}

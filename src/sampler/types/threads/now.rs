@@ -1,0 +1,118 @@
+//! All threads of processes as they are now: what each does, with which stack.
+//!
+//! Nobody is stopped. Of a thread that sleeps, `/proc` tells where it entered the kernel; its stack
+//! is copied, and counts if the thread is still there afterwards. One that runs is sampled by the
+//! clock, shortly after it is asked for.
+
+use std::time::{Instant, SystemTime};
+
+use rustc_hash::FxHashSet;
+
+use super::THREADS;
+use super::round::{Round, Seen};
+use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::recording::{Recording, set_time};
+use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{Stacks, Target};
+use profile::{Builder, Diagnostics};
+use sys::record::MAX_DUMP;
+use sys::{Error, ThreadId, os, procfs};
+
+/// The threads of the target, each once: sample type `threads/count`, with the label `state`.
+///
+/// Errors: one line that says what is in the way; nothing of any thread could be read.
+pub fn snapshot(target: &Target) -> Result<Recording, Error> {
+    let began = (Instant::now(), SystemTime::now());
+    let threads = threads(target)?;
+    // Where very many threads want a CPU, it would be prof's turn after all of them.
+    let precedence = os::Precedence::take();
+    let builder = Builder::new(&[(THREADS.kind, THREADS.unit)]);
+    let stacks = Stacks::Auto { dump: MAX_DUMP };
+    let mut maker = StackMaker::new(builder, stacks);
+    maker.read_jit_files();
+    let mut round = Round::begin(&mut maker, threads.clone(), None);
+    while !round.step(&mut maker, 1) {}
+    let Round { seen, mut notes, .. } = round;
+    drop(precedence);
+    if seen.found == 0 {
+        return Err(nothing(&seen, &threads));
+    }
+    notes.extend(note_missing(&seen));
+    let diagnostics = diagnostics(&maker, seen.found, notes);
+    let lasted = began.0.elapsed();
+    let mut aggregated = maker.into_profile(threads.first().map(|thread| thread.pid));
+    let profile = &mut aggregated.profile;
+    profile.period_type = profile.sample_types[0];
+    profile.period = 1;
+    set_time(profile, began.1, lasted);
+    Ok(Recording { aggregated, diagnostics, exit: None, running: None, interrupted: false })
+}
+
+/// Why no thread at all could be looked at.
+fn nothing(seen: &Seen, threads: &[ThreadId]) -> Error {
+    if seen.refused == 0 {
+        return Error::failed("all threads ended before they could be looked at");
+    }
+    let denied = std::io::Error::from_raw_os_error(libc::EACCES);
+    let pid = threads.first().map_or(0, |thread| thread.pid);
+    Error::failed(explain(&denied, Wanted::OtherProcess(pid as u32)))
+}
+
+/// All threads of the target that live, each once.
+fn threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
+    let mut known = FxHashSet::default();
+    let mut threads = all_threads(target)?;
+    threads.retain(|&thread| known.insert(thread));
+    Ok(threads)
+}
+
+fn all_threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
+    let pids = match target {
+        Target::Processes { pids, tree } => {
+            let more = if *tree { procfs::descendants(pids) } else { Vec::new() };
+            pids.iter().copied().chain(more).collect()
+        }
+        Target::Threads(_) => Vec::new(),
+        // prof would only see itself looking.
+        Target::Everything => {
+            let own = std::process::id() as i32;
+            procfs::processes().into_iter().filter(|&pid| pid != own).collect()
+        }
+        Target::Cgroup(_) | Target::Command(_) => {
+            return Err(Error::usage(
+                "threads are looked at now: give -p PID, -t TID, or -a for the whole machine",
+            ));
+        }
+    };
+    Ok(target.threads(&pids))
+}
+
+/// Sentences about threads that are missing.
+pub fn note_missing(seen: &Seen) -> Vec<String> {
+    let mut notes = Vec::new();
+    let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
+    if seen.gone > 0 {
+        let it = if seen.gone == 1 { "it" } else { "they" };
+        notes.push(format!("{} ended before {it} could be looked at", threads(seen.gone)));
+    }
+    if seen.refused > 0 {
+        let how = if os::uid() == 0 { "" } else { "; run as root" };
+        let who = threads(seen.refused);
+        notes.push(format!("the stack of {who} is not for this user to read{how}"));
+    }
+    notes
+}
+
+fn diagnostics(maker: &StackMaker, found: usize, notes: Vec<String>) -> Diagnostics {
+    let counts = &maker.counts;
+    Diagnostics {
+        samples: found as u64,
+        distinct: maker.builder.distinct() as u64,
+        user_stacks: counts.user_stacks,
+        truncated: counts.truncated(),
+        deep: counts.deep,
+        no_unwind_info: maker.without_unwind_info(),
+        notes,
+        ..Diagnostics::default()
+    }
+}

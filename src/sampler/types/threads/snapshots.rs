@@ -1,0 +1,150 @@
+//! All threads now and then, while a recording runs.
+
+use std::time::Duration;
+
+use super::now::note_missing;
+use super::round::{Round, Seen};
+use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{Target, cgroup_folder, cgroup_processes};
+use profile::Column;
+use sys::{ThreadId, procfs};
+
+/// Time between two snapshots of a recording whose length is not known.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Looks at all threads, evenly spread over the window of a recording.
+pub struct Snapshots {
+    target: Target,
+    column: Column,
+    /// How many are wanted; `None`: until the end.
+    wanted: Option<u32>,
+    every: Duration,
+    begun: u32,
+    round: Option<Round>,
+    seen: Seen,
+    notes: Vec<String>,
+}
+
+impl Snapshots {
+    /// Of the threads of `target`, `snapshots` times in a recording of length `window`.
+    pub fn new(snapshots: u32, window: Option<Duration>, target: Target) -> Snapshots {
+        Snapshots {
+            target,
+            column: Column(0),
+            wanted: window.map(|_| snapshots),
+            every: window.map_or(EVERY, |window| window / snapshots.max(1)),
+            begun: 0,
+            round: None,
+            seen: Seen::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Threads are counted in `column`.
+    pub fn set_column(&mut self, column: Column) {
+        self.column = column;
+    }
+
+    /// The number of threads that were found, added up over all snapshots.
+    pub fn found(&self) -> u64 {
+        self.seen.found as u64
+    }
+
+    /// When the next look is due: in the middle of its part of the window.
+    fn due(&self) -> Option<Duration> {
+        let left = self.wanted.is_none_or(|wanted| self.begun < wanted);
+        left.then(|| self.every * self.begun + self.every / 2)
+    }
+
+    /// How long there is nothing to do, in milliseconds.
+    pub fn idle_ms(&self, elapsed: Duration) -> i64 {
+        match (&self.round, self.due()) {
+            // The threads that it waits for are sampled each 100 us.
+            (Some(_), _) => 1,
+            (None, Some(due)) => due.saturating_sub(elapsed).as_micros().div_ceil(1000) as i64,
+            (None, None) => i64::MAX,
+        }
+    }
+
+    /// The window must not close yet.
+    pub fn is_busy(&self, elapsed: Duration) -> bool {
+        self.wanted.is_some() && self.idle_ms(elapsed) <= 1
+    }
+
+    /// Goes on with the look that is under way, or begins one that is due. The target's processes
+    /// are `pids`, and what they have started.
+    pub fn step(&mut self, maker: &mut StackMaker, pids: &[i32], elapsed: Duration) {
+        if let Some(round) = &mut self.round {
+            if round.step(maker, 0) {
+                self.done();
+            }
+        } else if self.due().is_some_and(|due| due <= elapsed) {
+            self.begun += 1;
+            let threads = self.threads(maker, pids);
+            self.round = Some(Round::begin(maker, threads, Some(self.column)));
+            self.step(maker, pids, elapsed);
+        }
+    }
+
+    /// Each living thread of the target, with its process.
+    fn threads(&self, maker: &StackMaker, pids: &[i32]) -> Vec<ThreadId> {
+        let mut pids = pids.to_vec();
+        match &self.target {
+            Target::Everything => {
+                // prof would only see itself looking.
+                let own = std::process::id() as i32;
+                pids = procfs::processes().into_iter().filter(|&pid| pid != own).collect();
+            }
+            Target::Cgroup(path) => {
+                pids = cgroup_folder(path).map_or_else(|_| Vec::new(), |f| cgroup_processes(&f))
+            }
+            _ => pids.extend(maker.table.born_alive()),
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        let target = match &self.target {
+            // It runs by now.
+            Target::Command(_) => &Target::Processes { pids: Vec::new(), tree: false },
+            target => target,
+        };
+        target.threads(&pids)
+    }
+
+    fn done(&mut self) {
+        let Some(round) = self.round.take() else { return };
+        self.seen.gone += round.seen.gone;
+        self.seen.refused += round.seen.refused;
+        self.seen.found += round.seen.found;
+        for note in round.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// The recording has ended: threads are scaled to their average number. Returns sentences for
+    /// the user.
+    pub fn end(&mut self, maker: &mut StackMaker) -> Vec<String> {
+        if let Some(round) = &mut self.round {
+            round.end(maker);
+        }
+        self.done();
+        if self.begun == 0 {
+            self.notes.push(
+                "no look at the threads: the recording ended before it was due; lower -d, or use \
+                 prof threads"
+                    .to_owned(),
+            );
+        }
+        if self.begun > 1 {
+            let (all, looks) = (self.seen.found + self.seen.refused, self.begun as usize);
+            maker.builder.scale_to(self.column, ((all + looks / 2) / looks) as i64);
+            self.notes.push(format!(
+                "threads were looked at {looks} times: sample type threads is their average"
+            ));
+        }
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(note_missing(&self.seen));
+        notes
+    }
+}

@@ -1,0 +1,279 @@
+//! Where the time of each thread goes: on a CPU, by the stacks that were sampled there; off it, by
+//! the stack that it stopped with.
+//!
+//! Programs in the kernel add up each thread's time in each state, where they are permitted
+//! ([`from_bpf`]). Else the kernel records each switch ([`from_switches`]), so the time in each state
+//! is exact, too.
+
+mod from_bpf;
+mod from_switches;
+
+use std::rc::Rc;
+
+use perf_event_open_sys::bindings as abi;
+use rustc_hash::FxHashMap;
+
+use super::{
+    Clock, End, EventTrial, KernelProgram, Poll, ProfileType, Registered, SampleType, Settings,
+    Start, TypeEvent,
+};
+use crate::sampler::bpf::Whose;
+use crate::sampler::bpf::btf::Btf;
+use crate::sampler::bpf::waits::Waits;
+use crate::sampler::stack_maker::{Extrapolated, Known, PendingStack, Shares, StackMaker};
+use from_bpf::FromBpf;
+use from_switches::FromSwitches;
+use profile::{Column, LabelSetId, ThreadState};
+use sys::record::{Record, Sample};
+use sys::{Error, ThreadId};
+
+/// `-T wall`.
+pub const REGISTERED: Registered = Registered {
+    name: "wall",
+    help: "Time of each thread on and off the CPU, by state",
+    new: |settings| settings.has("wall").then(|| Wall::boxed(settings)),
+};
+
+/// In place of stacks.
+const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
+const SHORT: &str = "[waits shorter than --min-block]";
+
+/// What is recorded of wall time, and where it goes.
+struct Spec {
+    /// The column of wall time.
+    column: Column,
+    /// Also time on a CPU.
+    running: bool,
+    /// Shorter waits are not counted by stack, in nanoseconds.
+    min_block: u64,
+    /// The column of CPU time, with the weight of a sample of the clock.
+    cpu_time: Option<(Column, i64)>,
+}
+
+/// Wall time: what both ways of recording it share.
+struct Wall {
+    spec: Spec,
+    program: Option<Rc<Waits>>,
+    way: Way,
+}
+
+/// Who says when threads run and wait.
+enum Way {
+    /// Programs in the kernel.
+    Bpf(FromBpf),
+    /// The kernel's records of switches.
+    Switches(FromSwitches),
+}
+
+impl Wall {
+    fn boxed(settings: &Settings) -> Box<dyn ProfileType> {
+        let spec = Spec {
+            column: Column(0),
+            running: !settings.off_cpu_only,
+            min_block: u64::try_from(settings.min_block.as_nanos()).unwrap_or(u64::MAX),
+            cpu_time: None,
+        };
+        Box::new(Wall { spec, program: None, way: Way::Switches(FromSwitches::default()) })
+    }
+
+    /// A sample of the clock: a thread runs, which `time` of it stands for, if the thread counts.
+    fn add_running(
+        &self,
+        maker: &mut StackMaker,
+        thread: ThreadId,
+        time: Option<u64>,
+    ) -> Option<Ran> {
+        let mut values = [(self.spec.column, 0); 2];
+        let mut count = 0;
+        let time = time.filter(|_| self.spec.running);
+        if let Some(time) = time {
+            values[count].1 = time as i64;
+            count += 1;
+        }
+        if let Some(cpu_time) = self.spec.cpu_time {
+            values[count] = cpu_time;
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        let labels = maker.labels_in_state(thread, Some(ThreadState::Running));
+        maker.add_last(labels, &values[..count]);
+        Some(Ran { labels, nanos: time? as i64 })
+    }
+}
+
+/// Time on a CPU that was added.
+struct Ran {
+    labels: LabelSetId,
+    nanos: i64,
+}
+
+impl ProfileType for Wall {
+    fn subject(&self) -> &'static str {
+        "wall time is"
+    }
+
+    fn sample_types(&self) -> Vec<SampleType> {
+        vec![SampleType::nanoseconds("wall")]
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Nanoseconds
+    }
+
+    fn counts_samples(&self, _alone: bool) -> bool {
+        true
+    }
+
+    fn load_program(&mut self, kernel: &Btf, whose: Whose) -> Option<Rc<dyn KernelProgram>> {
+        let program = Rc::new(Waits::load(kernel, whose).ok()?);
+        self.program = Some(program.clone());
+        self.way = Way::Bpf(FromBpf::default());
+        Some(program)
+    }
+
+    fn needs_thread_events(&self) -> bool {
+        self.program.is_none()
+    }
+
+    fn needs_switch_records(&self) -> bool {
+        self.program.is_none()
+    }
+
+    fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
+        match &mut self.way {
+            Way::Bpf(_) => Ok(from_bpf::events()),
+            Way::Switches(switches) => switches.events(trial),
+        }
+    }
+
+    fn start(&mut self, maker: &mut StackMaker, start: &Start<'_>) {
+        (self.spec.column, self.spec.cpu_time) = (start.first, start.cpu_time);
+        if let Way::Switches(switches) = &mut self.way {
+            switches.start(maker, start.target.threads(start.pids));
+        }
+    }
+
+    /// Event 0 is the clock.
+    fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>, weight: u64) {
+        match (event, &mut self.way) {
+            (0, Way::Bpf(bpf)) => {
+                maker.make_stack(sample);
+                let time = bpf.runs(sample.thread()).then_some(weight);
+                let ran = self.add_running(maker, sample.thread(), time);
+                if let (Some(Ran { labels, nanos }), Way::Bpf(bpf)) = (ran, &mut self.way) {
+                    bpf.sums.add(labels, 0, nanos);
+                }
+            }
+            (0, Way::Switches(switches)) => {
+                maker.make_stack(sample);
+                let time = switches.runs(sample, maker.last_stack());
+                self.add_running(maker, sample.thread(), time);
+            }
+            (_, Way::Bpf(bpf)) => bpf.sample(&self.spec, maker, event, sample),
+            (_, Way::Switches(switches)) => switches.sample(maker, event, sample),
+        }
+    }
+
+    fn record(&mut self, maker: &mut StackMaker, record: &Record<'_>) {
+        match &mut self.way {
+            Way::Bpf(bpf) => bpf.record(record),
+            Way::Switches(switches) => switches.record(&self.spec, maker, record),
+        }
+    }
+
+    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
+        if let Way::Switches(switches) = &mut self.way
+            && now.thinned
+        {
+            switches.look_at_waits(maker);
+        }
+    }
+
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {
+        let mut notes = Vec::new();
+        match (&mut self.way, &self.program) {
+            (Way::Bpf(bpf), Some(program)) => {
+                bpf.end(&self.spec, maker, end.time, program.threads());
+                bpf.sums.scale(maker, self.spec.column);
+                let known = "the time of each thread in each state";
+                notes.extend(program.losses().notes("wall time", "waits", known));
+            }
+            (Way::Switches(switches), _) => {
+                switches.end(&self.spec, maker, end.time);
+                switches.sums.scale(maker, self.spec.column);
+                notes.extend(end.thinned.then(|| switches.note_thinned()));
+            }
+            _ => {}
+        }
+        notes
+    }
+}
+
+/// An event that is a pair of a software event's number and a name.
+fn software_event(name: &str, config: u32) -> crate::sampler::EventSpec {
+    let kind = crate::sampler::events::Kind::OfType;
+    crate::sampler::EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, u64::from(config))
+}
+
+/// Sums of waits by labels, that is, by thread and state: what the samples are scaled to.
+#[derive(Default)]
+struct StateSums {
+    sums: FxHashMap<LabelSetId, Known>,
+    extrapolated: Extrapolated,
+}
+
+impl StateSums {
+    /// Adds nanoseconds to what the samples have to add up to, and to what they do.
+    fn add(&mut self, labels: LabelSetId, all: i64, sampled: i64) {
+        let known = self.sums.entry(labels).or_default();
+        known.all += all;
+        known.exact = known.exact.saturating_add(sampled);
+    }
+
+    /// Adds an estimate; returns the labels for its sample.
+    fn add_estimate(
+        &mut self,
+        maker: &mut StackMaker,
+        labels: LabelSetId,
+        nanos: i64,
+    ) -> LabelSetId {
+        let known = self.sums.entry(labels).or_default();
+        known.estimated = known.estimated.saturating_add(nanos);
+        self.extrapolated.labels(maker, labels)
+    }
+
+    /// Scales the samples of waits of which only some were taken to the time that all took.
+    fn scale(&mut self, maker: &mut StackMaker, column: Column) {
+        let mut sums = std::mem::take(&mut self.sums);
+        sums.retain(|_, known| known.all != known.exact);
+        let mut shares = Shares::default();
+        for (labels, known) in sums {
+            if known.exact == 0 && known.estimated == 0 {
+                maker.add_without_stack(NOT_SAMPLED, labels, &[(column, known.all)]);
+            }
+            self.extrapolated.share(&mut shares, labels, known);
+        }
+        maker.scale_later(column, shares);
+    }
+}
+
+/// It is a thread: samples of what is just ending have the process -1, and 0 is the idle thread.
+fn is_thread(thread: ThreadId) -> bool {
+    thread.pid >= 0 && thread.tid > 0
+}
+
+/// A stack, or why there is none.
+type StackOr<'a> = Result<&'a PendingStack, &'static str>;
+
+/// Adds time with a stack, or without.
+fn add(maker: &mut StackMaker, stack: StackOr<'_>, labels: LabelSetId, column: Column, nanos: i64) {
+    match stack {
+        Ok(stack) => maker.add_pending(stack, labels, &[(column, nanos)]),
+        Err(why) => maker.add_without_stack(why, labels, &[(column, nanos)]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

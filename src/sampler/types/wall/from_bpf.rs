@@ -1,0 +1,199 @@
+//! Wall time that programs in the kernel add up (`sampler::bpf::waits`): a wait is sampled with its
+//! stack when it is over, and only some where there are many; the sums of a thread's time in each
+//! state come at its end. Samples are scaled to those.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{NOT_SAMPLED, SHORT, Spec, StackOr, StateSums, add, is_thread, software_event};
+use crate::sampler::EventSpec;
+use crate::sampler::bpf::waits::{Last, Sums, Times, Wait};
+use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use crate::sampler::types::TypeEvent;
+use perf_event_open_sys::bindings as abi;
+use profile::ThreadState;
+use sys::record::{Record, Sample};
+use sys::{ThreadId, procfs};
+
+/// Bytes of stack that are copied at the end of a wait: the thread runs on, so its stack cannot be
+/// read later; but some hundred copies have to fit into a ring.
+const MAX_COPY: u32 = 32 << 10;
+
+/// Most threads of [`FromBpf::ended`], which are of interest for some microseconds.
+const MAX_ENDED: usize = 4096;
+
+/// The events that the programs write to: waits, which have a stack, and the sums of threads that end.
+pub fn events() -> Vec<TypeEvent> {
+    let output = abi::PERF_COUNT_SW_BPF_OUTPUT;
+    let event = |name| {
+        let spec = software_event(name, output);
+        EventSpec { raw: true, anywhere: true, most_dump: MAX_COPY, ..spec }
+    };
+    let ends = EventSpec { stack: false, with_records: true, ..event("ends") };
+    [event("waits"), ends].map(TypeEvent::each_time).into()
+}
+
+/// What is known of a thread.
+#[derive(Default)]
+struct Thread {
+    /// It was sampled on a CPU.
+    ran: bool,
+    /// The stack of its last wait.
+    off: PendingStack,
+}
+
+/// Wall time of all threads.
+#[derive(Default)]
+pub struct FromBpf {
+    threads: FxHashMap<i32, Thread>,
+    /// Threads that have ended: the clock may sample them a moment later.
+    ended: FxHashSet<i32>,
+    /// What the samples are scaled to.
+    pub sums: StateSums,
+}
+
+impl FromBpf {
+    /// A thread was sampled on a CPU. True if its time counts.
+    pub fn runs(&mut self, thread: ThreadId) -> bool {
+        let counts = is_thread(thread) && !self.ended.contains(&thread.tid);
+        if counts {
+            self.threads.entry(thread.tid).or_default().ran = true;
+        }
+        counts
+    }
+
+    /// Takes in what a program has written.
+    pub fn sample(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        event: usize,
+        sample: &Sample<'_>,
+    ) {
+        match event {
+            1 => {
+                let Some(wait) = Wait::parse(sample.raw) else { return };
+                maker.make_stack_below_program(sample);
+                let mut off = std::mem::take(&mut self.threads.entry(sample.tid).or_default().off);
+                off.clone_from(maker.last_stack());
+                self.add_wait(spec, maker, sample.thread(), &off, &wait);
+                self.threads.entry(sample.tid).or_default().off = off;
+            }
+            _ => {
+                if let Some(times) = Times::parse(sample.raw) {
+                    self.settle(spec, maker, &times);
+                }
+            }
+        }
+    }
+
+    /// Takes in the beginning or end of a thread.
+    pub fn record(&mut self, record: &Record<'_>) {
+        match *record {
+            Record::Fork { tid, .. } => {
+                self.ended.remove(&tid);
+            }
+            Record::Exit { tid, .. } => {
+                if self.ended.len() >= MAX_ENDED {
+                    self.ended.clear();
+                }
+                self.ended.insert(tid);
+                self.threads.remove(&tid);
+            }
+            _ => {}
+        }
+    }
+
+    /// The recording ends at `time`: takes in the sums of all threads that have not ended.
+    pub fn end(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        time: u64,
+        threads: Vec<(Times, Last)>,
+    ) {
+        for (mut times, last) in threads {
+            let lasted = time.saturating_sub(last.since);
+            let thread = times.thread;
+            match last.state {
+                Some(ThreadState::Running) | None => {
+                    times.all[ThreadState::Running as usize] += lasted;
+                }
+                Some(_) if procfs::stat(thread.tid).is_none() && times.all == Sums::default() => {
+                    continue;
+                }
+                Some(state) => {
+                    let queued = match (state, last.woken) {
+                        (ThreadState::Runnable, _) => lasted,
+                        (_, 0) => 0,
+                        (_, woken) => time.saturating_sub(woken).min(lasted),
+                    };
+                    let wait = Wait { state, waited: lasted - queued, queued, interval: 0 };
+                    times.all[state as usize] += wait.waited;
+                    times.all[ThreadState::Runnable as usize] += queued;
+                    // Where it waits beyond the end is read now.
+                    let stack = maker.stack_of_waiting(thread);
+                    self.add_wait(spec, maker, thread, &stack, &wait);
+                }
+            }
+            self.settle(spec, maker, &times);
+        }
+    }
+
+    /// Adds a wait by its stack.
+    fn add_wait(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        thread: ThreadId,
+        stack: &PendingStack,
+        wait: &Wait,
+    ) {
+        let lasted = wait.waited + wait.queued;
+        let stack = if lasted < spec.min_block { Err(SHORT) } else { Ok(stack) };
+        for (nanos, state) in [(wait.waited, wait.state), (wait.queued, ThreadState::Runnable)] {
+            let nanos = i64::try_from(wait.stands_for(nanos)).unwrap_or(i64::MAX);
+            if nanos == 0 {
+                continue;
+            }
+            if lasted < wait.interval {
+                let labels = maker.labels_in_state(thread, Some(state));
+                let own = self.sums.add_estimate(maker, labels, nanos);
+                add(maker, stack, own, spec.column, nanos);
+            } else {
+                self.add_exact(spec, maker, thread, state, stack, nanos);
+            }
+        }
+    }
+
+    fn add_exact(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        thread: ThreadId,
+        state: ThreadState,
+        stack: StackOr<'_>,
+        nanos: i64,
+    ) {
+        let labels = maker.labels_in_state(thread, Some(state));
+        self.sums.add(labels, 0, nanos);
+        add(maker, stack, labels, spec.column, nanos);
+    }
+
+    /// Takes in a thread's sums.
+    fn settle(&mut self, spec: &Spec, maker: &mut StackMaker, times: &Times) {
+        let Times { thread: id, all } = *times;
+        let nanos = all.map(|nanos| i64::try_from(nanos).unwrap_or(i64::MAX));
+        let skipped = usize::from(!spec.running);
+        let thread = self.threads.remove(&id.tid).unwrap_or_default();
+        if spec.running && !thread.ran && nanos[0] > 0 {
+            // It ran for less than a period, and stopped somewhere.
+            let stack = if thread.off.is_empty() { Err(NOT_SAMPLED) } else { Ok(&thread.off) };
+            self.add_exact(spec, maker, id, ThreadState::Running, stack, nanos[0]);
+        }
+        let by_state = ThreadState::ALL.into_iter().zip(nanos).skip(skipped);
+        for (state, nanos) in by_state.filter(|&(_, nanos)| nanos > 0) {
+            let labels = maker.labels_in_state(id, Some(state));
+            self.sums.add(labels, nanos, 0);
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Wall time from the kernel's records of switches, where no programs in the kernel add it up.
+//!
+//! A sample on a CPU stands for the time that its thread has run since the sample before it. Where
+//! threads stop so often that only every Nth time is sampled, a sample stands for those since the one
+//! before, and is scaled to the time of its thread in its state; waits that last are looked up
+//! while they do, and stand for themselves.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{NOT_SAMPLED, SHORT, Spec, StateSums, add, is_thread, software_event};
+use crate::sampler::events::{Kind, Overload};
+use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use crate::sampler::tracepoint::{Field, Tracepoint};
+use crate::sampler::types::{EventTrial, TypeEvent};
+use crate::sampler::{EventSpec, thread_state};
+use perf_event_open_sys::bindings as abi;
+use profile::ThreadState;
+use std::io;
+use sys::record::{Record, Sample};
+use sys::{Error, ThreadId, os, procfs};
+
+/// When threads stop running too often, every Nth time is sampled. It is no divisor of what
+/// programs do by turns.
+pub const THINNED: u64 = 61;
+
+/// Most threads of [`FromSwitches::ended`], which are of interest for some microseconds.
+const MAX_ENDED: usize = 4096;
+
+/// Most threads that are looked up in one go, of those that wait with a stack that is not known; and
+/// how long they have to have waited, in nanoseconds.
+const MAX_LOOKS: usize = 64;
+const LASTS: u64 = 20_000_000;
+
+/// In place of a stack.
+const DID_NOT_RUN: &str = "[stack not known: it did not run before]";
+
+/// Numbers of the events; 0 is the clock.
+const SWITCH: usize = 1;
+const THINNED_SWITCH: usize = 2;
+const WAKEUP: usize = 3;
+
+/// What a thread does, and since when.
+struct Thread {
+    pid: i32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    since: u64,
+    /// `None` before its first record.
+    state: Option<ThreadState>,
+    /// What it seemed to do when the recording began.
+    seemed: ThreadState,
+    /// Nanoseconds that it has run and that no sample stands for yet.
+    unsampled: u64,
+    /// The last sample on a CPU.
+    ran: PendingStack,
+    /// Why it stops, from the sample just before it does.
+    why: Option<ThreadState>,
+    /// When it was woken while it waited: since then it waits for a CPU.
+    woken: Option<u64>,
+    /// The stack that it has stopped with.
+    off: PendingStack,
+    /// That is the stack of this time that it has stopped.
+    known: bool,
+    /// It was sampled as it stopped this time.
+    sampled: bool,
+    /// Number of times that it has stopped since it was sampled.
+    times: i64,
+    /// When its stack was looked up, if that was not sampled.
+    seen: Option<u64>,
+}
+
+impl Thread {
+    fn new(pid: i32, since: u64, state: Option<ThreadState>) -> Thread {
+        Thread {
+            pid,
+            since,
+            state,
+            seemed: ThreadState::Sleeping,
+            unsampled: 0,
+            ran: PendingStack::default(),
+            why: None,
+            woken: None,
+            off: PendingStack::default(),
+            known: false,
+            sampled: false,
+            times: 0,
+            seen: None,
+        }
+    }
+
+    /// Time passes until `now`, in which it has run or not.
+    fn elapse(&mut self, now: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.since);
+        self.since = self.since.max(now);
+        elapsed
+    }
+
+    /// It stops running.
+    fn stops(&mut self, preempted: bool) {
+        self.times = if self.known { 1 } else { self.times + 1 };
+        self.known = std::mem::take(&mut self.sampled);
+        self.seen = None;
+        let why = self.why.take().unwrap_or(ThreadState::Sleeping);
+        self.state = Some(if preempted { ThreadState::Runnable } else { why });
+    }
+}
+
+/// A wait in one state.
+struct Wait {
+    nanos: i64,
+    state: ThreadState,
+    /// Why it has no stack of its own.
+    without_stack: Option<&'static str>,
+    /// Its stack was looked up.
+    looked_up: bool,
+}
+
+/// The time of all threads.
+#[derive(Default)]
+pub struct FromSwitches {
+    /// What a thread does that stops, of the fields of `sched:sched_switch` (`prev_state`).
+    prev_state: Option<Field>,
+    /// Which thread is woken, of the fields of `sched:sched_wakeup`.
+    woken: Option<Field>,
+    /// When the recording began (`CLOCK_MONOTONIC`, nanoseconds).
+    began: u64,
+    threads: FxHashMap<i32, Thread>,
+    /// Threads that have ended: where whole CPUs are recorded, they stop running after that.
+    ended: FxHashSet<i32>,
+    /// When waits that last were looked up.
+    looked: u64,
+    /// What the samples are scaled to.
+    pub sums: StateSums,
+}
+
+impl FromSwitches {
+    /// Before any event, with the fields of its tracepoints.
+    #[cfg(test)]
+    pub fn with_fields(prev_state: Field, woken: Field) -> FromSwitches {
+        let (prev_state, woken) = (Some(prev_state), Some(woken));
+        FromSwitches { prev_state, woken, ..FromSwitches::default() }
+    }
+
+    /// Each time that a thread stops running: the tracepoint `sched:sched_switch`, which has the
+    /// reason, where this user may read it, else the software event. The same thinned, for when
+    /// there are too many; and wake-ups, from when on a thread waits for a CPU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's part may not be sampled, where switches happen.
+    pub fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
+        if !trial.may_sample_kernel() {
+            let denied = io::Error::from_raw_os_error(libc::EACCES);
+            return Err(Error::failed(explain(&denied, Wanted::Kernel)));
+        }
+        (self.prev_state, self.woken) = (None, None);
+        let mut switch = software_event("context-switches", abi::PERF_COUNT_SW_CONTEXT_SWITCHES);
+        if let Ok((traced, field)) = tracepoint("sched_switch", "prev_state")
+            && trial.with_kernel(&traced)
+        {
+            (switch, self.prev_state) = (traced, Some(field));
+        }
+        let switch = EventSpec { deep_stacks: true, ..switch };
+        let always = EventSpec { overload: Overload::Stop, ..switch.clone() };
+        let thinned = EventSpec { overload: Overload::Start, ..switch };
+        let mut events =
+            vec![TypeEvent::each_time(always), TypeEvent { spec: thinned, period: THINNED }];
+        if self.prev_state.is_some()
+            && let Ok((spec, field)) = tracepoint("sched_wakeup", "pid")
+        {
+            let spec = EventSpec { stack: false, overload: Overload::Stop, ..spec };
+            if trial.can_open(&spec).is_ok() {
+                self.woken = Some(field);
+                events.push(TypeEvent::each_time(spec));
+            }
+        }
+        Ok(events)
+    }
+
+    /// A sentence for the user about events that were thinned.
+    pub fn note_thinned(&self) -> String {
+        let waits = match self.woken {
+            Some(_) => {
+                ", and waiting for a CPU after a wake-up counts as waiting for what was waited for"
+            }
+            None => "",
+        };
+        format!(
+            "threads stopped running so often that only every {THINNED}th time was sampled from \
+             then on; the samples are scaled to the time of each thread in each state{waits}"
+        )
+    }
+
+    /// The recording begins with these threads.
+    pub fn start(&mut self, maker: &mut StackMaker, threads: Vec<ThreadId>) {
+        self.began = os::monotonic_nanos();
+        threads.into_iter().for_each(|thread| self.was_there(maker, thread));
+    }
+
+    /// A thread was there when the recording began. Where it sleeps is looked up: it may do so
+    /// until the end.
+    fn was_there(&mut self, maker: &mut StackMaker, id: ThreadId) {
+        let Some(stat) = procfs::stat(id.tid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))
+        else {
+            return;
+        };
+        let seemed = thread_state::of_letter(stat.state);
+        let asleep =
+            seemed != ThreadState::Runnable && maker.make_stack_of_sleeper(id).unwrap_or(false);
+        let thread = self.thread(id);
+        thread.seemed = seemed;
+        if asleep {
+            thread.off.clone_from(maker.last_stack());
+            thread.seen = Some(os::monotonic_nanos());
+        }
+    }
+
+    /// It is a thread, and has not ended.
+    fn is_alive(&self, thread: ThreadId) -> bool {
+        is_thread(thread) && !self.ended.contains(&thread.tid)
+    }
+
+    fn thread(&mut self, id: ThreadId) -> &mut Thread {
+        let began = self.began;
+        self.threads.entry(id.tid).or_insert_with(|| Thread::new(id.pid, began, None))
+    }
+
+    /// A thread was sampled on a CPU: the sample stands for the time since the one before. `None`:
+    /// its time does not count.
+    pub fn runs(&mut self, sample: &Sample<'_>, stack: &PendingStack) -> Option<u64> {
+        if !self.is_alive(sample.thread()) {
+            return None;
+        }
+        let thread = self.thread(sample.thread());
+        let time = thread.elapse(sample.time) + std::mem::take(&mut thread.unsampled);
+        (thread.state, thread.woken) = (Some(ThreadState::Running), None);
+        thread.ran.clone_from(stack);
+        Some(time)
+    }
+
+    /// Takes in a sample of an event.
+    pub fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>) {
+        match event {
+            SWITCH | THINNED_SWITCH => self.goes_off(maker, sample),
+            WAKEUP => self.is_woken(sample),
+            _ => {}
+        }
+    }
+
+    /// A thread is about to stop running.
+    fn goes_off(&mut self, maker: &mut StackMaker, sample: &Sample<'_>) {
+        if !self.is_alive(sample.thread()) {
+            return;
+        }
+        maker.make_stack(sample);
+        let state = self.prev_state.and_then(|field| field.number(sample.raw));
+        let thread = self.thread(sample.thread());
+        thread.off.clone_from(maker.last_stack());
+        thread.sampled = true;
+        thread.woken = None;
+        thread.why = state.map(thread_state::of_bits);
+    }
+
+    /// A thread is woken. Where both threads are recorded, the same comes twice.
+    fn is_woken(&mut self, sample: &Sample<'_>) {
+        let woken = self.woken.and_then(|field| field.number(sample.raw));
+        let thread = woken.and_then(|tid| self.threads.get_mut(&(tid as i32)));
+        let Some(thread) = thread else { return };
+        // It may be woken when it has not quite stopped; else what runs needs no waking.
+        if thread.state != Some(ThreadState::Running) || thread.sampled {
+            thread.woken.get_or_insert(sample.time);
+        }
+    }
+
+    /// Takes in a switch, or the beginning or end of a thread.
+    pub fn record(&mut self, spec: &Spec, maker: &mut StackMaker, record: &Record<'_>) {
+        match *record {
+            Record::Fork { pid, tid, time, .. } => {
+                let born = Thread::new(pid, time.max(self.began), Some(ThreadState::Runnable));
+                self.ended.remove(&tid);
+                self.threads.insert(tid, born);
+            }
+            Record::Switch { pid, tid, time, out, preempted } => {
+                let id = ThreadId { pid, tid };
+                if !self.is_alive(id) {
+                    return;
+                }
+                self.thread(id);
+                let Some(mut thread) = self.threads.remove(&tid) else { return };
+                if out && thread.state.is_none() {
+                    // It ran when the recording began.
+                    thread.unsampled += thread.elapse(time);
+                    thread.woken = None;
+                } else {
+                    self.waited(spec, maker, &mut thread, tid, time);
+                }
+                if out {
+                    thread.stops(preempted);
+                } else {
+                    thread.state = Some(ThreadState::Running);
+                }
+                self.threads.insert(tid, thread);
+            }
+            Record::Exit { tid, time, .. } => {
+                if self.ended.len() >= MAX_ENDED {
+                    self.ended.clear();
+                }
+                self.ended.insert(tid);
+                let Some(mut thread) = self.threads.remove(&tid) else { return };
+                self.ends(spec, maker, &mut thread, tid, time);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts what a thread has waited until `time`, by the stack that it stopped with.
+    fn waited(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        thread: &mut Thread,
+        tid: i32,
+        time: u64,
+    ) {
+        let state = thread.state.unwrap_or(thread.seemed);
+        // It may have moved on when it was looked up.
+        let looked_up = thread.seen.take().is_some_and(|seen| seen < time);
+        let waited = thread.elapse(time);
+        if state == ThreadState::Running || waited == 0 {
+            thread.unsampled += waited;
+            return;
+        }
+        let without_stack = match waited < spec.min_block {
+            true => Some(SHORT),
+            false if thread.times == 0 && !looked_up => Some(DID_NOT_RUN),
+            false => None,
+        };
+        let woken = thread.woken.take().filter(|_| state != ThreadState::Runnable);
+        let queued = woken.map_or(0, |woken| time.saturating_sub(woken).min(waited));
+        for (waited, state) in [(waited - queued, state), (queued, ThreadState::Runnable)] {
+            if waited > 0 {
+                let wait = Wait { nanos: waited as i64, state, without_stack, looked_up };
+                self.add_wait(spec, maker, thread, tid, &wait);
+            }
+        }
+    }
+
+    /// Adds a wait in one state by its stack, if that is known.
+    fn add_wait(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        thread: &Thread,
+        tid: i32,
+        wait: &Wait,
+    ) {
+        let Wait { nanos, state, without_stack, looked_up } = *wait;
+        let labels = maker.labels_in_state(ThreadId { pid: thread.pid, tid }, Some(state));
+        if let Some(why) = without_stack {
+            maker.add_without_stack(why, labels, &[(spec.column, nanos)]);
+            return self.sums.add(labels, nanos, nanos);
+        }
+        let times = if thread.known { thread.times } else { i64::from(looked_up) };
+        let stands_for = nanos.saturating_mul(times);
+        if stands_for > 0 {
+            maker.add_pending(&thread.off, labels, &[(spec.column, stands_for)]);
+        }
+        self.sums.add(labels, nanos, stands_for);
+    }
+
+    /// Looks up some of the threads that have waited for long by now with a stack that is not
+    /// known, unless that has just been done.
+    pub fn look_at_waits(&mut self, maker: &mut StackMaker) {
+        let now = os::monotonic_nanos();
+        if self.looked + LASTS >= now {
+            return;
+        }
+        self.looked = now;
+        let waits = |thread: &Thread| {
+            let unknown = !thread.known && thread.seen.is_none();
+            let off = thread.state.is_some_and(|s| s != ThreadState::Running);
+            unknown && off && thread.since + LASTS < now
+        };
+        let found = self.threads.iter().filter(|(_, thread)| waits(thread));
+        let found: Vec<ThreadId> =
+            found.take(MAX_LOOKS).map(|(&tid, thread)| ThreadId { pid: thread.pid, tid }).collect();
+        for id in found {
+            if maker.make_stack_of_sleeper(id).unwrap_or(false) {
+                let thread = self.thread(id);
+                thread.off.clone_from(maker.last_stack());
+                thread.seen = Some(os::monotonic_nanos());
+            }
+        }
+    }
+
+    /// A thread, or the recording of it, ends.
+    fn ends(
+        &mut self,
+        spec: &Spec,
+        maker: &mut StackMaker,
+        thread: &mut Thread,
+        tid: i32,
+        time: u64,
+    ) {
+        self.waited(spec, maker, thread, tid, time);
+        if !spec.running || thread.unsampled == 0 {
+            return;
+        }
+        // The last sample of it is the nearest to what it did then; a thread that ran for less
+        // than a period has none, and stopped somewhere.
+        let stack = if thread.ran.is_empty() { &thread.off } else { &thread.ran };
+        let id = ThreadId { pid: thread.pid, tid };
+        let labels = maker.labels_in_state(id, Some(ThreadState::Running));
+        let stack = if stack.is_empty() { Err(NOT_SAMPLED) } else { Ok(stack) };
+        add(maker, stack, labels, spec.column, thread.unsampled as i64);
+    }
+
+    /// The recording ends at `time`.
+    pub fn end(&mut self, spec: &Spec, maker: &mut StackMaker, time: u64) {
+        for (tid, mut thread) in std::mem::take(&mut self.threads) {
+            self.ends(spec, maker, &mut thread, tid, time);
+        }
+    }
+}
+
+/// A tracepoint of the scheduler, and one of its fields.
+fn tracepoint(name: &str, field: &str) -> io::Result<(EventSpec, Field)> {
+    let found = Tracepoint::find("sched", name)?;
+    let field = found.field(field)?;
+    let name = format!("sched:{name}");
+    let spec = EventSpec::plain(&name, Kind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
+    Ok((EventSpec { raw: true, ..spec }, field))
+}
