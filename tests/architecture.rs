@@ -61,7 +61,7 @@ const OPENS: &[(&str, &str)] = &[
     ("src/cli/output.rs", "the user's: a profile to write"),
     ("crates/heap/src/inject/refuse.rs", "the kernel's, below /proc"),
     ("crates/sys/src/foreign.rs", "the module that checks"),
-    ("src/sampler/definitions.rs", "the kernel's, in tracefs"),
+    ("src/sampler/probe_definitions.rs", "the kernel's, in tracefs"),
     ("crates/heap/src/program.rs", "the user's: whether a command has other rights"),
     ("src/sampler/permissions.rs", "root's, in /etc"),
     ("src/sampler/permissions/facts.rs", "the kernel's, in tracefs"),

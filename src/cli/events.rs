@@ -3,8 +3,8 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::usage;
-use crate::sampler::probes::{Places, is_probe};
-use crate::sampler::{EventSpec, LeftOut, events::Kind};
+use crate::sampler::probes::{ProbePlaces, is_probe};
+use crate::sampler::{EventSpec, LeftOut, events::EventKind};
 use sys::{Error, ErrorKind};
 
 /// An option and its value.
@@ -28,7 +28,7 @@ impl EventArgs {
     /// `places`.
     ///
     /// Errors: an unknown event, or one that does not exist; a filter after no tracepoint.
-    pub fn specs(&self, places: &Places) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
+    pub fn specs(&self, places: &ProbePlaces) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
         let (mut specs, mut left_out) = (Vec::new(), Vec::new());
         let mut recorded = false;
         for given in &self.0 {
@@ -62,7 +62,7 @@ fn unavailable(why: anyhow::Error) -> anyhow::Result<Error> {
     }
 }
 
-fn parse(event: &str, places: &Places) -> anyhow::Result<Vec<EventSpec>> {
+fn parse(event: &str, places: &ProbePlaces) -> anyhow::Result<Vec<EventSpec>> {
     if is_probe(event) {
         return Ok(places.events(event)?);
     }
@@ -106,7 +106,7 @@ fn set_filter(event: Option<&mut EventSpec>, filter: &str) -> anyhow::Result<()>
     let Some(event) = event else {
         return Err(usage("--filter applies to the event before it: give -e SYSTEM:EVENT first"));
     };
-    if event.kind != Kind::Tracepoint {
+    if event.kind != EventKind::Tracepoint {
         return Err(usage(format!(
             "--filter applies to tracepoints, and '{}' before it is not one",
             event.name
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn groups_have_a_leader_and_members() {
-        let places = Places::default();
+        let places = ProbePlaces::default();
         let of = |text: &str| parse(text, &places).map_err(|e| e.to_string());
         let names = |text: &str| -> Vec<(String, bool, bool)> {
             of(text).unwrap().into_iter().map(|e| (e.name, e.leader, e.member)).collect()
@@ -264,7 +264,7 @@ mod tests {
             given(&["-e", "a:b", "--filter", "x == 1", "-e", "c:d,e:f", "--filter", "y > 2"]),
             [event("a:b"), filter("x == 1"), event("c:d,e:f"), filter("y > 2")]
         );
-        let mut spec = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
+        let mut spec = EventSpec { kind: EventKind::Tracepoint, ..EventSpec::cpu_clock() };
         set_filter(Some(&mut spec), "a == 1").unwrap();
         set_filter(Some(&mut spec), "b || c").unwrap();
         assert_eq!(spec.filter.as_deref(), Some("(a == 1) && (b || c)"));

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::{examples, usage};
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
-use crate::sampler::probes::{Places, markers_of};
+use crate::sampler::probes::{ProbePlaces, markers_of};
 use sys::binaries::Binary;
 use sys::printed;
 
@@ -50,7 +50,7 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     };
     let mut binaries: Vec<Binary> =
         files.iter().map(|file| Binary::here(Path::new(file).to_owned())).collect();
-    binaries.extend(Places::new(pids.to_vec(), None).binaries().iter().cloned());
+    binaries.extend(ProbePlaces::new(pids.to_vec(), None).binaries().iter().cloned());
     let named = files.len();
     for (i, binary) in binaries.iter().enumerate() {
         let group = markers(binary);

@@ -9,10 +9,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use super::events::EventArgs;
 use super::heap::HeapArgs;
 use super::{Exit, usage};
-use crate::sampler::events::Kind;
-use crate::sampler::probes::Places;
-use crate::sampler::types::{Clock, ProfileTypes, Settings};
-use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, Stacks, Target, Window, types};
+use crate::sampler::events::EventKind;
+use crate::sampler::probes::ProbePlaces;
+use crate::sampler::types::{NeededClock, ProfileTypes, Settings};
+use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, StackMethod, Target, Window, types};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
 
@@ -235,10 +235,10 @@ impl TargetArgs {
     }
 
     /// The binaries that are searched for probes.
-    pub fn places(&self) -> Places {
+    pub fn places(&self) -> ProbePlaces {
         let mut pids = self.pid.clone();
         pids.extend(binaries::owners(&self.tid));
-        Places::new(pids, self.command.first().map(String::as_str))
+        ProbePlaces::new(pids, self.command.first().map(String::as_str))
     }
 
     /// Options for the sampler, checked as far as possible before anything is started.
@@ -264,10 +264,10 @@ impl TargetArgs {
         let low_rate = matches!(rate, Rate::Frequency(hz) if hz <= HIGH_RATE);
         let dump = if low_rate { MAX_DUMP } else { DUMP_AT_HIGH_RATE };
         let stacks = match self.call_graph.unwrap_or(StacksArg::Auto) {
-            StacksArg::Auto => Stacks::Auto { dump },
-            StacksArg::Dwarf(bytes) => Stacks::Dwarf { dump: bytes.unwrap_or(dump) },
-            StacksArg::FramePointer => Stacks::FramePointer,
-            StacksArg::None => Stacks::None,
+            StacksArg::Auto => StackMethod::Auto { dump },
+            StacksArg::Dwarf(bytes) => StackMethod::Dwarf { dump: bytes.unwrap_or(dump) },
+            StacksArg::FramePointer => StackMethod::FramePointer,
+            StacksArg::None => StackMethod::None,
         };
         let (mut events, refused) = self.events()?;
         if !matches!(self.call_graph, Some(StacksArg::Dwarf(Some(_)))) && self.count.is_none() {
@@ -280,9 +280,9 @@ impl TargetArgs {
         if let (true, true, Some(first)) = (events.is_empty(), types.is_empty(), refused.first()) {
             return Err(first.why.clone().into());
         }
-        let hardware = |e: &EventSpec| e.kind == Kind::Hardware;
+        let hardware = |e: &EventSpec| e.kind == EventKind::Hardware;
         // With wall time, CPU time comes from a clock, too.
-        let cycles = types.clock() == Clock::CpuTime;
+        let cycles = types.clock() == NeededClock::CpuTime;
         if self.precise && !cycles && !events.iter().any(hardware) {
             return Err(usage("--precise applies to hardware events, and none is recorded"));
         }

@@ -5,7 +5,7 @@ mod event_groups;
 mod sample_types;
 
 use super::stack_maker::StackMaker;
-use super::types::{End, EventOwner, OwnSamples, Poll, ProfileTypes, Start};
+use super::types::{End, EventOwner, OwnSamples, Poll, ProfileTypes, TypeStart};
 use super::{Event, Options, Session};
 use event_groups::EventGroups;
 use profile::{Builder, Column};
@@ -70,7 +70,7 @@ impl Aggregator {
         };
         let Aggregator { maker, types, .. } = &mut aggregator;
         for &(of, first) in &sample_types.first {
-            let start = Start {
+            let start = TypeStart {
                 first,
                 cpu_time: sample_types.cpu_time.map(|column| (column, period)),
                 target: &options.target,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 mod counts;
-mod precise;
+mod precise_ip;
 mod resolve;
 mod trial;
 
@@ -16,15 +16,15 @@ use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::attr::{self, Features, Shape, Start, Trigger, sampling_event};
+use super::attr::{self, Features, Shape, StartWhen, Trigger, sampling_event};
 use super::bpf::deep::DeepStacks;
-use super::bpf::filter::Filter;
-use super::definitions::Definitions;
-use super::events::{Kind, Overload};
+use super::bpf::filter::SampleFilter;
+use super::events::{EventKind, Overload};
 use super::permissions::{Wanted, explain};
+use super::probe_definitions::Definitions;
 use super::ring::Ring;
 use super::rings::{Outputs, Rings};
-use super::types::{Clock, EventOwner, ProfileTypes};
+use super::types::{EventOwner, NeededClock, ProfileTypes};
 use super::{EventSpec, LeftOut, Options};
 use sys::Error;
 use sys::os;
@@ -94,11 +94,11 @@ pub struct Attacher {
     cpus: Vec<u32>,
     pub(super) cpu_wide: bool,
     /// The first event is the clock that profile types need.
-    clock: Clock,
+    clock: NeededClock,
     /// Records of context switches come with the first event.
     switch_records: bool,
-    /// Whose samples are written, where whole CPUs are sampled for the sake of processes.
-    pub(super) filter: Option<Filter>,
+    /// Programs that choose whose samples are written, where whole CPUs are sampled for the sake of processes.
+    pub(super) filter: Option<SampleFilter>,
 }
 
 impl Attacher {
@@ -146,7 +146,7 @@ impl Attacher {
     }
 
     /// The clock that is the first event.
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> NeededClock {
         self.clock
     }
 
@@ -162,7 +162,7 @@ impl Attacher {
         owners.filter(move |(_, owner)| is_it(owner)).map(|(event, _)| event)
     }
 
-    fn shape(&self, spec: &EventSpec, trigger: Trigger, first: bool, start: Start) -> Shape {
+    fn shape(&self, spec: &EventSpec, trigger: Trigger, first: bool, start: StartWhen) -> Shape {
         let cpu_wide = self.cpu_wide || spec.anywhere;
         Shape {
             trigger,
@@ -174,13 +174,13 @@ impl Attacher {
         }
     }
 
-    fn start(&self, event: usize) -> Start {
+    fn start(&self, event: usize) -> StartWhen {
         let later = self.events[event].overload == Overload::Start;
         let command = matches!(self.options.target, super::Target::Command(_));
         match (later, command && !self.cpu_wide && !self.events[event].anywhere) {
-            (true, _) => Start::Later,
-            (false, true) => Start::OnExec,
-            (false, false) => Start::Now,
+            (true, _) => StartWhen::Later,
+            (false, true) => StartWhen::OnExec,
+            (false, false) => StartWhen::Now,
         }
     }
 
@@ -291,7 +291,7 @@ impl Attacher {
         builder: &Builder<'_>,
         ring: &Ring,
         event: u16,
-        start: Start,
+        start: StartWhen,
         leader: Option<usize>,
     ) -> io::Result<()> {
         let mut counter = match leader {
@@ -302,13 +302,13 @@ impl Attacher {
         set_filter(&counter, spec)?;
         set_output(&counter, ring.fd())?;
         let dump = builder.attrs().sample_stack_user;
-        let filter = self.filter.as_ref().filter(|_| spec.kind == Kind::Clock);
+        let filter = self.filter.as_ref().filter(|_| spec.kind == EventKind::Clock);
         let has_program = self.deep.attach(&counter, spec, dump, filter);
         if let Some(filter) = filter.filter(|_| !has_program) {
             filter.attach(counter.as_raw_fd());
         }
         self.ids.insert(counter.id(), Opened { event });
-        if start == Start::Now && self.begun {
+        if start == StartWhen::Now && self.begun {
             counter.enable()?;
         }
         self.counters.push(counter);
@@ -322,7 +322,7 @@ impl Attacher {
     pub fn begin(&mut self) {
         self.begun = true;
         let events: Vec<bool> =
-            (0..self.events.len()).map(|event| self.start(event) == Start::Now).collect();
+            (0..self.events.len()).map(|event| self.start(event) == StartWhen::Now).collect();
         let ids = &self.ids;
         let starts =
             |c: &&mut Counter| ids.get(&c.id()).is_some_and(|o| events[usize::from(o.event)]);

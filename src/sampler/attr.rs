@@ -4,8 +4,8 @@ use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag};
 use perf_event_open_sys::bindings as abi;
 
-use super::events::{EventSpec, Kind};
-use super::{Rate, Stacks};
+use super::events::{EventKind, EventSpec};
+use super::{Rate, StackMethod};
 use sys::record::Layout;
 use sys::record::MAX_DUMP;
 
@@ -43,8 +43,8 @@ pub enum Trigger {
 /// are sampled each time unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     let frequency = match rate {
-        _ if spec.kind == Kind::OfType => return Trigger::Period(1),
-        Rate::Period(period) if spec.kind == Kind::Clock => {
+        _ if spec.kind == EventKind::OfType => return Trigger::Period(1),
+        Rate::Period(period) if spec.kind == EventKind::Clock => {
             return Trigger::Period(period.max(SHORTEST_CLOCK));
         }
         Rate::Period(period) => return Trigger::Period(period),
@@ -52,9 +52,9 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
         Rate::Max => max_rate,
     };
     match spec.kind {
-        Kind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(SHORTEST_CLOCK)),
-        Kind::Tracepoint | Kind::Probe | Kind::OfType => Trigger::Period(1),
-        Kind::Software | Kind::Hardware => Trigger::Frequency(frequency),
+        EventKind::Clock => Trigger::Period((1_000_000_000 / frequency.max(1)).max(SHORTEST_CLOCK)),
+        EventKind::Tracepoint | EventKind::Probe | EventKind::OfType => Trigger::Period(1),
+        EventKind::Software | EventKind::Hardware => Trigger::Frequency(frequency),
     }
 }
 
@@ -62,22 +62,22 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
 ///
 /// `PERF_SAMPLE_PERIOD` only with a frequency: with a fixed period it makes the kernel ignore
 /// the period of software events (`perf_swevent_event` in kernel/events/core.c).
-pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: Stacks) -> Layout {
+pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: StackMethod) -> Layout {
     let stacks = stacks_of(spec, stacks);
     Layout {
         raw: spec.raw,
         group: spec.leader,
         period: matches!(trigger, Trigger::Frequency(_)),
-        callchain: stacks != Stacks::None,
-        user_stack: matches!(stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. }),
+        callchain: stacks != StackMethod::None,
+        user_stack: matches!(stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. }),
     }
 }
 
-fn stacks_of(spec: &EventSpec, stacks: Stacks) -> Stacks {
+fn stacks_of(spec: &EventSpec, stacks: StackMethod) -> StackMethod {
     match stacks {
-        _ if !spec.stack => Stacks::None,
-        Stacks::Auto { dump } => Stacks::Auto { dump: dump.min(spec.most_dump) },
-        Stacks::Dwarf { dump } => Stacks::Dwarf { dump: dump.min(spec.most_dump) },
+        _ if !spec.stack => StackMethod::None,
+        StackMethod::Auto { dump } => StackMethod::Auto { dump: dump.min(spec.most_dump) },
+        StackMethod::Dwarf { dump } => StackMethod::Dwarf { dump: dump.min(spec.most_dump) },
         other => other,
     }
 }
@@ -101,7 +101,7 @@ fn common(attr: &mut abi::perf_event_attr) {
 
 /// When an event starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartWhen {
     /// As soon as it is open.
     Now,
     /// When the process calls `execve`.
@@ -116,13 +116,13 @@ pub struct Shape {
     /// When it fires.
     pub trigger: Trigger,
     /// How stacks are taken.
-    pub stacks: Stacks,
+    pub stacks: StackMethod,
     /// Threads and children born later are sampled too.
     pub inherit: bool,
     /// It carries the records about who runs when.
     pub switches: bool,
     /// When it starts.
-    pub start: Start,
+    pub start: StartWhen,
     /// All processes of a CPU.
     pub cpu_wide: bool,
 }
@@ -169,7 +169,7 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
         attr.sample_type |= SampleFlag::READ.bits();
     }
     attr.set_inherit(u64::from(shape.inherit));
-    attr.set_enable_on_exec(u64::from(shape.start == Start::OnExec));
+    attr.set_enable_on_exec(u64::from(shape.start == StartWhen::OnExec));
     if !spec.member {
         set_stacks(attr, stacks_of(spec, shape.stacks), features);
     }
@@ -199,15 +199,15 @@ pub fn sideband_event<'a>(inherit: bool, features: Features) -> Builder<'a> {
     builder
 }
 
-fn set_stacks(attr: &mut abi::perf_event_attr, stacks: Stacks, features: Features) {
+fn set_stacks(attr: &mut abi::perf_event_attr, stacks: StackMethod, features: Features) {
     let dump = match stacks {
-        Stacks::None => return,
-        Stacks::FramePointer => None,
-        Stacks::Auto { dump } | Stacks::Dwarf { dump } => Some(dump),
+        StackMethod::None => return,
+        StackMethod::FramePointer => None,
+        StackMethod::Auto { dump } | StackMethod::Dwarf { dump } => Some(dump),
     };
     attr.sample_type |= SampleFlag::CALLCHAIN.bits();
     attr.set_exclude_callchain_kernel(u64::from(!features.kernel));
-    attr.set_exclude_callchain_user(u64::from(matches!(stacks, Stacks::Dwarf { .. })));
+    attr.set_exclude_callchain_user(u64::from(matches!(stacks, StackMethod::Dwarf { .. })));
     if let Some(dump) = dump {
         attr.sample_type |= (SampleFlag::REGS_USER | SampleFlag::STACK_USER).bits();
         attr.sample_regs_user = USER_REGS;
@@ -230,18 +230,18 @@ mod tests {
         let faults = EventSpec::parse("page-faults").unwrap();
         assert_eq!(trigger(&faults, Rate::Frequency(99), 100_000), Trigger::Frequency(99));
         assert_eq!(trigger(&faults, Rate::Period(7), 100_000), Trigger::Period(7));
-        assert!(!layout(&clock, Trigger::Period(1), Stacks::FramePointer).period);
-        assert!(layout(&clock, Trigger::Frequency(1), Stacks::FramePointer).period);
+        assert!(!layout(&clock, Trigger::Period(1), StackMethod::FramePointer).period);
+        assert!(layout(&clock, Trigger::Frequency(1), StackMethod::FramePointer).period);
     }
 
     #[test]
     fn the_dump_is_a_multiple_of_eight_below_64_kib() {
         let shape = Shape {
             trigger: Trigger::Period(1),
-            stacks: Stacks::Auto { dump: 1 << 20 },
+            stacks: StackMethod::Auto { dump: 1 << 20 },
             inherit: true,
             switches: false,
-            start: Start::Now,
+            start: StartWhen::Now,
             cpu_wide: false,
         };
         let features = Features { build_id: true, kernel: true };

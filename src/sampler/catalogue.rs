@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 
 use super::EventSpec;
-use super::attr::{Features, Shape, Start, Trigger, sampling_event};
+use super::attr::{Features, Shape, StartWhen, Trigger, sampling_event};
 use super::events::names::{self, Generic};
 use super::permissions::{Wanted, explain};
-use super::{Stacks, tracefs};
+use super::{StackMethod, tracefs};
 
 /// Events of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,10 +218,10 @@ fn tracepoints() -> Group {
 fn why_not(spec: &EventSpec) -> Option<String> {
     let shape = Shape {
         trigger: Trigger::Period(1_000_000),
-        stacks: Stacks::None,
+        stacks: StackMethod::None,
         inherit: false,
         switches: false,
-        start: Start::Later,
+        start: StartWhen::Later,
         cpu_wide: false,
     };
     let open = |kernel| {

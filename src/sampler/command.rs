@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use sys::{Error, ErrorKind};
 
 /// A child that waits to become the command.
-pub struct Stopped {
+pub struct StoppedCommand {
     /// Its process id.
     pub pid: i32,
     go: io::PipeWriter,
@@ -20,7 +20,7 @@ pub struct Stopped {
     name: String,
 }
 
-impl Stopped {
+impl StoppedCommand {
     /// Forks; the child waits just before `execve`.
     ///
     /// Its standard input, output and error are prof's own; with `stdout_to_stderr` its output
@@ -31,7 +31,7 @@ impl Stopped {
         stdout_to_stderr: bool,
         environment: Vec<(OsString, OsString)>,
         ignored: &[i32],
-    ) -> Result<Stopped, Error> {
+    ) -> Result<StoppedCommand, Error> {
         let (name, args) = words.split_first().ok_or_else(|| Error::usage("no COMMAND given"))?;
         let failed = |e: io::Error| Error::failed(format!("cannot start a process: {e}"));
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
@@ -61,7 +61,7 @@ impl Stopped {
         match pid_reader.read_exact(&mut pid) {
             Ok(()) => {
                 let pid = i32::from_ne_bytes(pid);
-                Ok(Stopped { pid, go, spawner, name: name.clone() })
+                Ok(StoppedCommand { pid, go, spawner, name: name.clone() })
             }
             Err(e) => {
                 let e = spawner.join().ok().and_then(Result::err).unwrap_or(e);
@@ -144,7 +144,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
         let stopped =
-            Stopped::start(&words(&["touch", file.to_str().unwrap()]), false, vec![], &[]).unwrap();
+            StoppedCommand::start(&words(&["touch", file.to_str().unwrap()]), false, vec![], &[])
+                .unwrap();
         let cmdline = std::fs::read(format!("/proc/{}/cmdline", stopped.pid)).unwrap();
         assert!(!cmdline.starts_with(b"touch"));
         assert!(!file.exists());
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn a_command_that_is_never_told_ends() {
-        let stopped = Stopped::start(&words(&["sleep", "1000"]), false, vec![], &[]).unwrap();
+        let stopped =
+            StoppedCommand::start(&words(&["sleep", "1000"]), false, vec![], &[]).unwrap();
         drop(stopped.go);
         let status = stopped.spawner.join().unwrap().unwrap().wait().unwrap();
         assert_eq!(status.code(), Some(126));
@@ -162,7 +164,8 @@ mod tests {
 
     #[test]
     fn a_command_that_cannot_be_started_is_known_from_one_that_does_not_exist() {
-        let start = |name: &str| Stopped::start(&words(&[name]), false, vec![], &[]).unwrap();
+        let start =
+            |name: &str| StoppedCommand::start(&words(&[name]), false, vec![], &[]).unwrap();
         let kind = |name: &str| start(name).go().unwrap_err().kind();
         assert_eq!(kind("/nonexistent/command"), ErrorKind::CommandNotFound);
         assert_eq!(kind("/etc/passwd"), ErrorKind::CommandNotExecutable);

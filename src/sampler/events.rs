@@ -18,7 +18,7 @@ use sys::Error;
 
 /// What kind of event it is; decides how it is sampled and what its values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// A clock that runs with CPU time (`cpu-clock`, `task-clock`): values are nanoseconds.
     Clock,
     /// Another event that the kernel counts.
@@ -51,7 +51,7 @@ pub struct EventSpec {
     /// As the user wrote it, modifiers included.
     pub name: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// `perf_event_attr.type`.
     pub type_: u32,
     /// `perf_event_attr.config`.
@@ -84,7 +84,7 @@ pub struct EventSpec {
     pub member: bool,
     /// Its PMU cannot tell user code from the kernel's.
     pub unscoped: bool,
-    /// Where a [`Kind::Probe`] is.
+    /// Where a [`EventKind::Probe`] is.
     pub probe: Option<Probe>,
     /// It is sampled wherever it happens, whatever the target is.
     pub anywhere: bool,
@@ -107,13 +107,13 @@ impl EventSpec {
     /// The default event where there is none.
     pub fn cpu_clock() -> EventSpec {
         let (type_, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_CPU_CLOCK);
-        EventSpec::plain("cpu-clock", Kind::Clock, type_, u64::from(config))
+        EventSpec::plain("cpu-clock", EventKind::Clock, type_, u64::from(config))
     }
 
     /// Never happens, but brings along the records of what processes do.
     pub fn bookkeeping() -> EventSpec {
         let config = u64::from(abi::PERF_COUNT_SW_DUMMY);
-        let event = EventSpec::plain("dummy", Kind::Software, abi::PERF_TYPE_SOFTWARE, config);
+        let event = EventSpec::plain("dummy", EventKind::Software, abi::PERF_TYPE_SOFTWARE, config);
         // So that everybody may open it.
         EventSpec { kernel: false, stack: false, aside: true, ..event }
     }
@@ -130,7 +130,7 @@ impl EventSpec {
         (self.type_, self.config) == (abi::PERF_TYPE_SOFTWARE, output)
     }
 
-    pub(super) fn plain(name: &str, kind: Kind, type_: u32, config: u64) -> EventSpec {
+    pub(super) fn plain(name: &str, kind: EventKind, type_: u32, config: u64) -> EventSpec {
         EventSpec {
             name: name.to_owned(),
             kind,
@@ -153,13 +153,16 @@ impl EventSpec {
             anywhere: false,
             aside: false,
             with_records: false,
-            deep_stacks: matches!(kind, Kind::Clock | Kind::Software | Kind::Hardware),
+            deep_stacks: matches!(
+                kind,
+                EventKind::Clock | EventKind::Software | EventKind::Hardware
+            ),
             overload: Overload::Continue,
         }
     }
 
     fn hardware(name: &str, config: u32) -> EventSpec {
-        EventSpec::plain(name, Kind::Hardware, abi::PERF_TYPE_HARDWARE, u64::from(config))
+        EventSpec::plain(name, EventKind::Hardware, abi::PERF_TYPE_HARDWARE, u64::from(config))
     }
 
     /// Parses one event with its modifiers.
@@ -182,21 +185,21 @@ impl EventSpec {
     /// What one sample of this event is worth by default, as (kind, unit) of pprof.
     pub fn value_type(&self) -> (String, &'static str) {
         match self.kind {
-            Kind::Clock => ("cpu".to_owned(), "nanoseconds"),
+            EventKind::Clock => ("cpu".to_owned(), "nanoseconds"),
             _ => (self.name.clone(), "count"),
         }
     }
 
     /// It happens as often as the target does it, and each time is sampled.
     pub fn is_each_time(&self) -> bool {
-        matches!(self.kind, Kind::Tracepoint | Kind::Probe)
+        matches!(self.kind, EventKind::Tracepoint | EventKind::Probe)
     }
 
     /// An event that works everywhere and is nearest to this one.
     pub fn nearest_software(&self) -> &'static str {
         match self.kind {
-            Kind::Hardware => "cpu-clock (where CPU time goes)",
-            Kind::Tracepoint | Kind::Probe | Kind::OfType => "context-switches",
+            EventKind::Hardware => "cpu-clock (where CPU time goes)",
+            EventKind::Tracepoint | EventKind::Probe | EventKind::OfType => "context-switches",
             _ => "cpu-clock",
         }
     }
@@ -233,7 +236,7 @@ fn split_modifiers(text: &str) -> (&str, Option<&str>) {
 fn raw_event(name: &str) -> Option<EventSpec> {
     let digits = name.strip_prefix('r').filter(|d| !d.is_empty() && d.len() <= 16)?;
     let config = u64::from_str_radix(digits, 16).ok()?;
-    Some(EventSpec::plain(name, Kind::Hardware, abi::PERF_TYPE_RAW, config))
+    Some(EventSpec::plain(name, EventKind::Hardware, abi::PERF_TYPE_RAW, config))
 }
 
 fn named_event(name: &str, text: &str) -> Result<EventSpec, Error> {
@@ -267,7 +270,7 @@ fn tracepoint(system: &str, event: &str, text: &str) -> Result<EventSpec, Error>
         )),
         _ => Error::failed(explain(&e, Wanted::Tracefs(text.to_owned()))),
     })?;
-    Ok(EventSpec::plain(text, Kind::Tracepoint, abi::PERF_TYPE_TRACEPOINT, id))
+    Ok(EventSpec::plain(text, EventKind::Tracepoint, abi::PERF_TYPE_TRACEPOINT, id))
 }
 
 #[cfg(test)]
@@ -281,7 +284,7 @@ mod tests {
         let e = EventSpec::parse("instructions:kpp").unwrap();
         assert_eq!((e.config, e.user, e.kernel, e.precise), (1, false, true, 2));
         let e = EventSpec::parse("cs").unwrap();
-        assert_eq!((e.kind, e.config), (Kind::Software, 3));
+        assert_eq!((e.kind, e.config), (EventKind::Software, 3));
         let e = EventSpec::parse("r01c2").unwrap();
         assert_eq!((e.type_, e.config), (4, 0x1c2));
         let e = EventSpec::parse("LLC-load-misses:u").unwrap();

@@ -10,17 +10,17 @@ mod attr;
 pub mod bpf;
 pub mod catalogue;
 mod command;
-mod definitions;
 pub mod events;
 mod filter;
-mod grow;
 mod left_out;
 mod modifiers;
+mod open_error;
 pub mod permissions;
+mod probe_definitions;
 pub mod probes;
 mod recording;
-mod refused;
 pub mod ring;
+mod ring_resize;
 pub mod rings;
 mod session;
 mod stack_maker;
@@ -31,10 +31,10 @@ pub mod tracefs;
 mod tracepoint;
 pub mod types;
 
-pub use command::Stopped;
-pub use definitions::remove_leftovers as remove_leftover_probes;
+pub use command::StoppedCommand;
 pub use events::EventSpec;
 pub use left_out::LeftOut;
+pub use probe_definitions::remove_leftovers as remove_leftover_probes;
 pub use recording::{Interrupts, Recording, Tick, Window, is_cpu, record};
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;
@@ -53,7 +53,7 @@ pub enum Rate {
 
 /// How stacks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stacks {
+pub enum StackMethod {
     /// Stack copies unwound with DWARF, frame pointers where those reach further.
     Auto {
         /// Bytes of stack that are copied with each sample.
@@ -86,7 +86,7 @@ pub struct Options {
     /// How often.
     pub rate: Rate,
     /// How stacks are taken.
-    pub stacks: Stacks,
+    pub stacks: StackMethod,
     /// Bytes that are copied of a deep stack; `None`: as many as the rate allows.
     pub deepest: Option<u32>,
     /// Threads and children born later are sampled too.
@@ -97,7 +97,7 @@ pub struct Options {
 
 impl Options {
     /// No events yet, of a target with everything that it starts.
-    pub fn new(target: Target, rate: Rate, stacks: Stacks) -> Options {
+    pub fn new(target: Target, rate: Rate, stacks: StackMethod) -> Options {
         Options {
             target,
             cpus: None,

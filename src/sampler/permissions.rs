@@ -14,13 +14,13 @@ use std::io;
 use std::path::Path;
 
 use perf_event_open_sys::bindings as abi;
-use probe::Event;
+use probe::TriedEvent;
 
-use super::bpf::Whose;
+use super::bpf::ThreadScope;
 use super::bpf::btf::Btf;
-use super::bpf::calls::{Calls, Which};
 use super::bpf::deep;
-use super::bpf::waits::Waits;
+use super::bpf::sched::Waits;
+use super::bpf::syscalls::{Calls, Which};
 use super::ring;
 use super::rings::largest_ring;
 
@@ -80,7 +80,13 @@ pub fn checks() -> Vec<Check> {
 }
 
 /// A check of an event that has to be opened.
-fn opened(facts: &Facts, name: &'static str, event: Event, works: &str, wanted: &Wanted) -> Check {
+fn opened(
+    facts: &Facts,
+    name: &'static str,
+    event: TriedEvent,
+    works: &str,
+    wanted: &Wanted,
+) -> Check {
     match event.open() {
         Ok(_) => Check::yes(name, works),
         Err(error) => {
@@ -91,7 +97,7 @@ fn opened(facts: &Facts, name: &'static str, event: Event, works: &str, wanted: 
 }
 
 fn own_processes(facts: &Facts) -> Check {
-    let event = Event { exclude_kernel: true, ..Event::cpu_clock() };
+    let event = TriedEvent { exclude_kernel: true, ..TriedEvent::cpu_clock() };
     let works = "prof record -p PID, -- COMMAND";
     let check = opened(facts, MAIN_CHECK, event, works, &Wanted::OwnProcess);
     if check.ok
@@ -105,7 +111,7 @@ fn own_processes(facts: &Facts) -> Check {
 
 fn kernel_frames(facts: &Facts) -> Check {
     let works = "stacks include the kernel's part";
-    opened(facts, "kernel frames", Event::cpu_clock(), works, &Wanted::Kernel)
+    opened(facts, "kernel frames", TriedEvent::cpu_clock(), works, &Wanted::Kernel)
 }
 
 fn other_processes(facts: &Facts) -> Check {
@@ -117,7 +123,7 @@ fn other_processes(facts: &Facts) -> Check {
             Check::no(name, "there are none to try, and CAP_SYS_PTRACE is not held", None)
         };
     };
-    let event = Event { pid: pid as i32, exclude_kernel: true, ..Event::cpu_clock() };
+    let event = TriedEvent { pid: pid as i32, exclude_kernel: true, ..TriedEvent::cpu_clock() };
     let wanted = Wanted::OtherProcess(pid);
     let check = opened(facts, name, event, &format!("process {pid} was tried"), &wanted);
     // Samples alone are no use: the binaries are named in a file that asks for another right.
@@ -131,18 +137,18 @@ fn other_processes(facts: &Facts) -> Check {
 }
 
 fn whole_machine(facts: &Facts) -> Check {
-    let event = Event { pid: -1, cpu: 0, exclude_kernel: true, ..Event::cpu_clock() };
+    let event = TriedEvent { pid: -1, cpu: 0, exclude_kernel: true, ..TriedEvent::cpu_clock() };
     opened(facts, "whole machine", event, "prof record -a", &Wanted::WholeMachine)
 }
 
 fn hardware_events(facts: &Facts) -> Check {
     let name = "hardware events";
     let cycles = u64::from(abi::PERF_COUNT_HW_CPU_CYCLES);
-    let event = Event {
+    let event = TriedEvent {
         kind: abi::PERF_TYPE_HARDWARE,
         config: cycles,
         exclude_kernel: true,
-        ..Event::cpu_clock()
+        ..TriedEvent::cpu_clock()
     };
     match event.open() {
         Err(e)
@@ -164,7 +170,7 @@ fn tracepoints(facts: &Facts) -> Check {
     match tracepoint_id("sched", "sched_switch") {
         Ok(id) => {
             let kind = abi::PERF_TYPE_TRACEPOINT;
-            let event = Event { kind, config: id, period: 1, ..Event::cpu_clock() };
+            let event = TriedEvent { kind, config: id, period: 1, ..TriedEvent::cpu_clock() };
             let wanted = Wanted::Tracepoint(tried.into());
             opened(facts, name, event, &format!("{tried} was tried"), &wanted)
         }
@@ -180,8 +186,8 @@ fn kernel_programs() -> Check {
     let name = "kernel programs";
     let (wall, calls) = match Btf::of_kernel() {
         Ok(kernel) => (
-            Waits::load(&kernel, Whose::TheirsAlone).map(drop),
-            Calls::load(&kernel, Which::Waits, Whose::TheirsAlone).map(drop),
+            Waits::load(&kernel, ThreadScope::Alone).map(drop),
+            Calls::load(&kernel, Which::Waits, ThreadScope::Alone).map(drop),
         ),
         Err(why) => (Ok(()), Err(why)),
     };

@@ -15,7 +15,7 @@ use super::stack_maker::{Aggregated, BpfFrames};
 use super::types::{self, End, ProfileTypes};
 use super::{Options, Session, Stats, Target, remove_leftover_probes};
 pub use interrupts::Interrupts;
-use notes::Given;
+use notes::UsedBefore;
 use prepare::Started;
 use profile::{Diagnostics, Profile, ValueType, comment};
 use sys::{Error, os, procfs};
@@ -75,7 +75,7 @@ pub fn record(
     window::wait_for_delay(window.delay, interrupts, started.child.as_mut())?;
     // After the command was forked: it must not inherit this.
     let mut precedence = os::Precedence::take_real_time();
-    let given = Given::now(&options.target);
+    let given = UsedBefore::now(&options.target);
     // Before programs add up the times of threads, which Session::open lets them begin with.
     let frames = types.iter().any(|(_, one)| one.needs_thread_events()).then(BpfFrames::read);
     let mut session = Session::open(&options, &mut types, started.command())?;
@@ -94,12 +94,12 @@ pub fn record(
         aggregator.maker.expect_programs(frames);
     }
     let mut watch = Watch::new(&options.target, &session.pids, started.child.as_ref());
-    let mut sources = window::Sources { session, aggregator, precedence };
+    let mut sources = window::Running { session, aggregator, precedence };
     sources.run(&mut watch, interrupts, window, began.0, tick);
     interrupts.close_window();
     let time = os::monotonic_nanos();
     let lasted = sources.stop(began.0);
-    let window::Sources { session, mut aggregator, precedence } = sources;
+    let window::Running { session, mut aggregator, precedence } = sources;
     let (exit, running) = started.end(interrupts);
     let outlived = exit.and_then(|_| watch::outlived(&aggregator));
     let end = End { time, thinned: session.is_thinned(), outlived: outlived.is_some() };
@@ -116,7 +116,7 @@ pub fn record(
     }
     notes.extend(outlived.into_iter().chain(of_types));
     let covered = used.coverage(&options.target, &session, &aggregator.maker);
-    notes.extend(given.notes(&notes::Ended {
+    notes.extend(given.notes(&notes::EndedRecording {
         options: &options,
         session: &session,
         aggregator: &aggregator,

@@ -7,11 +7,11 @@ use perf_event::Counter;
 
 use super::attach::Attacher;
 use super::attr::{self, Trigger};
-use super::events::Kind;
-use super::grow::Growing;
+use super::events::EventKind;
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
-use super::{EventSpec, Options, Rate, Stacks};
+use super::ring_resize::Growing;
+use super::{EventSpec, Options, Rate, StackMethod};
 use sys::Error;
 
 /// Samples that a ring should hold: half a second at 999 Hz, and what as long takes at lower rates;
@@ -195,7 +195,7 @@ fn pace(options: &Options, attacher: &Attacher) -> Pace {
     let of = |(event, trigger): (&EventSpec, &Trigger)| match (trigger, options.rate) {
         // In bursts until the kernel has found a period, however low the rate is.
         (Trigger::Frequency(hz), _) => slow((*hz).max(999)),
-        (Trigger::Period(_), _) if event.kind != Kind::Clock => Pace::Unknown,
+        (Trigger::Period(_), _) if event.kind != EventKind::Clock => Pace::Unknown,
         (Trigger::Period(_), Rate::Frequency(hz)) if hz <= 999 => Pace::Slow(hz),
         (Trigger::Period(period), _) => slow(1_000_000_000u64.div_ceil(*period)),
     };
@@ -208,11 +208,13 @@ pub fn largest_ring(cpus: usize) -> usize {
     share.clamp(MIN_RING, MAX_RING)
 }
 
-fn ring_size(stacks: Stacks, pace: Pace, events: usize, cpus: usize) -> usize {
+fn ring_size(stacks: StackMethod, pace: Pace, events: usize, cpus: usize) -> usize {
     let most = largest_ring(cpus);
     let dump = match stacks {
-        Stacks::Auto { dump } | Stacks::Dwarf { dump } => dump.min(sys::record::MAX_DUMP) as usize,
-        Stacks::FramePointer | Stacks::None => 0,
+        StackMethod::Auto { dump } | StackMethod::Dwarf { dump } => {
+            dump.min(sys::record::MAX_DUMP) as usize
+        }
+        StackMethod::FramePointer | StackMethod::None => 0,
     };
     let samples = match pace {
         Pace::Slow(hz) => (SAMPLES * hz as usize).div_ceil(999),
@@ -307,14 +309,14 @@ mod tests {
     #[test]
     fn rings_fit_the_samples_and_the_machine() {
         const MIB: usize = 1 << 20;
-        let dwarf = |dump| Stacks::Dwarf { dump };
+        let dwarf = |dump| StackMethod::Dwarf { dump };
         let of = |stacks, pace, cpus| ring_size(stacks, pace, 1, cpus) / MIB;
         assert_eq!(of(dwarf(16 << 10), Pace::Slow(999), 2), 8);
         assert_eq!(of(dwarf(64 << 10), Pace::Slow(999), 2), 16);
         assert_eq!(of(dwarf(64 << 10), Pace::Slow(99), 2), 4);
         assert_eq!(of(dwarf(64 << 10), Pace::Slow(499), 2), 16);
-        assert_eq!(of(Stacks::FramePointer, Pace::Fast, 2), 2);
-        assert_eq!(of(Stacks::FramePointer, Pace::Unknown, 2), 16);
+        assert_eq!(of(StackMethod::FramePointer, Pace::Fast, 2), 2);
+        assert_eq!(of(StackMethod::FramePointer, Pace::Unknown, 2), 16);
         assert_eq!(of(dwarf(64 << 10), Pace::Slow(999), 48), 4);
         assert_eq!(of(dwarf(64 << 10), Pace::Unknown, 4096), 2);
     }

@@ -12,16 +12,16 @@ use super::attach::{Attacher, Who};
 use super::attr::{self, Trigger};
 use super::bpf::btf::Btf;
 use super::bpf::deep::DeepStacks;
-use super::bpf::filter::Filter;
-use super::events::{Kind, Overload};
+use super::bpf::filter::SampleFilter;
+use super::events::{EventKind, Overload};
 use super::filter::ProcessFilter;
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::rings::Rings;
-use super::types::{Clock, EventOwner, ProfileTypes};
+use super::types::{EventOwner, NeededClock, ProfileTypes};
 use super::{Event, EventSpec, Options, Target};
 use hotplug::Hotplug;
-use programs::Programs;
+use programs::KernelPrograms;
 use sys::Error;
 use sys::os;
 use sys::record::{self, Header, Layout, Record};
@@ -80,7 +80,7 @@ pub struct Session {
     took_turns: Vec<bool>,
     /// Events were thinned, because there were too many samples.
     thinned: bool,
-    programs: Programs,
+    programs: KernelPrograms,
     hotplug: Hotplug,
     /// When the rings were last read.
     drained: Instant,
@@ -102,7 +102,7 @@ impl Session {
     ) -> Result<Session, Error> {
         let cpus = cpus(options)?;
         // The kernel checks each program for a while.
-        let mut programs = Programs::load(options, types);
+        let mut programs = KernelPrograms::load(options, types);
         os::pause_briefly();
         let (mut attacher, filtered) = new_attacher(options, types, &cpus)?;
         for &of in &attacher.types_left_out {
@@ -117,7 +117,7 @@ impl Session {
         }
         let (filter, pids) = if filtered {
             // Where it is not to be had, the samples of others fill the rings, too.
-            attacher.filter = Btf::of_kernel().and_then(|kernel| Filter::load(&kernel)).ok();
+            attacher.filter = Btf::of_kernel().and_then(|kernel| SampleFilter::load(&kernel)).ok();
             let opened = attacher.open(Who::Cpu, rings.outputs());
             opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
             filter(options, command, attacher.filter.as_ref())?
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// The clock that is the first event.
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> NeededClock {
         self.attacher.clock()
     }
 
@@ -190,13 +190,14 @@ impl Session {
 
     /// Samples that are lost are the target's, and all of those are counted.
     pub fn loses_only_the_targets(&self) -> bool {
-        self.filter.is_none() || self.attacher.filter.as_ref().is_some_and(Filter::is_complete)
+        self.filter.is_none()
+            || self.attacher.filter.as_ref().is_some_and(SampleFilter::is_complete)
     }
 
     /// After [`Session::stop`]: a clock's time as the kernel counted it, that is the CPU time of
     /// the target in nanoseconds; `None` where the events count more than the target's.
     pub fn cpu_time(&self) -> Option<u64> {
-        let clock = self.attacher.events.first()?.kind == Kind::Clock && self.counts_target;
+        let clock = self.attacher.events.first()?.kind == EventKind::Clock && self.counts_target;
         self.counts.first().copied().filter(|_| clock)
     }
 
@@ -428,7 +429,7 @@ impl Session {
         let totals = self.attacher.totals();
         self.lost_by_events = totals.lost;
         for (spec, counted) in self.attacher.events.iter().zip(&totals.events) {
-            let scaled = counted.scaled().filter(|_| spec.kind == Kind::Hardware);
+            let scaled = counted.scaled().filter(|_| spec.kind == EventKind::Hardware);
             self.counts.push(scaled.unwrap_or(counted.count));
             self.took_turns.push(scaled.is_some());
             if scaled.is_some() {

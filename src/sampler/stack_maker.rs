@@ -15,9 +15,9 @@ mod stack;
 
 use rustc_hash::FxHashMap;
 
-use super::Stacks;
+use super::StackMethod;
 pub use bpf_frames::BpfFrames;
-pub use extrapolation::{Extrapolated, Known, Shares};
+pub use extrapolation::{ColumnSums, Extrapolated, Shares};
 pub use into_profile::Aggregated;
 use kernel_code::KernelCode;
 use labels::{Keys, LabelCache};
@@ -30,14 +30,14 @@ use unwind::{self, Frame, StackEnd, Unwinder};
 
 /// Counts of the stacks that were made.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct StackCounts {
     /// User stacks, by why they ended (index in [`StackEnd::ALL`]).
     pub ends: [u64; StackEnd::ALL.len()],
     /// User stacks.
     pub user_stacks: u64,
     /// User stacks that are longer than the kernel's copy, where the rest was copied, too.
     pub deep: u64,
-    /// Stacks by process, for the first [`Counts::MAX_PROCESSES`] processes.
+    /// Stacks by process, for the first [`StackCounts::MAX_PROCESSES`] processes.
     pub by_process: FxHashMap<i32, u64>,
     /// Code was sampled whose mappings this user may not read.
     pub hidden_mappings: bool,
@@ -45,7 +45,7 @@ pub struct Counts {
     pub unlabelled: u64,
 }
 
-impl Counts {
+impl StackCounts {
     /// Most processes that are counted one by one.
     const MAX_PROCESSES: usize = 1 << 16;
 
@@ -58,7 +58,7 @@ impl Counts {
     fn of_process(&mut self, pid: i32) {
         if let Some(n) = self.by_process.get_mut(&pid) {
             *n += 1;
-        } else if self.by_process.len() < Counts::MAX_PROCESSES {
+        } else if self.by_process.len() < StackCounts::MAX_PROCESSES {
             self.by_process.insert(pid, 1);
         }
     }
@@ -78,9 +78,9 @@ pub struct StackMaker {
     /// The profile so far.
     pub builder: Builder,
     /// What was counted.
-    pub counts: Counts,
+    pub counts: StackCounts,
     unwinder: Unwinder,
-    stacks: Stacks,
+    stacks: StackMethod,
     /// Most frames of the kernel's walk along frame pointers.
     max_chain: usize,
     keys: Keys,
@@ -120,12 +120,12 @@ type Innermost = (Option<MappingId>, u64);
 
 impl StackMaker {
     /// Adds stacks to a profile.
-    pub fn new(mut builder: Builder, stacks: Stacks) -> StackMaker {
+    pub fn new(mut builder: Builder, stacks: StackMethod) -> StackMaker {
         let keys = Keys::new(&mut builder.profile.strings);
         StackMaker {
             table: ProcessTable::default(),
             builder,
-            counts: Counts::default(),
+            counts: StackCounts::default(),
             unwinder: Unwinder::default(),
             stacks,
             max_chain: max_chain(),

@@ -11,7 +11,7 @@ use perf_event_open_sys::ioctls;
 use heap::inject::{StopEvents, StopPrograms};
 
 use super::bpf::stop::Stopper;
-use super::permissions::probe::Event;
+use super::permissions::probe::TriedEvent;
 
 /// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` (linux/fcntl.h).
 const SET_SIGNAL: i32 = 10;
@@ -69,7 +69,7 @@ fn with_signal(tid: i32, period: u64, signal: i32) -> io::Result<File> {
 }
 
 fn open(tid: i32, period: u64) -> io::Result<File> {
-    Event { pid: tid, period, exclude_kernel: true, ..Event::cpu_clock() }.open()
+    TriedEvent { pid: tid, period, exclude_kernel: true, ..TriedEvent::cpu_clock() }.open()
 }
 
 fn enable(event: File) -> io::Result<File> {

@@ -2,8 +2,8 @@
 
 use super::event_groups::EventGroups;
 use super::{Route, Weight};
-use crate::sampler::events::Kind;
-use crate::sampler::types::{Clock, ProfileTypes, SampleType};
+use crate::sampler::events::EventKind;
+use crate::sampler::types::{NeededClock, ProfileTypes, SampleType};
 use crate::sampler::{EventSpec, Options, Rate, Session};
 use profile::{Column, Profile};
 
@@ -62,7 +62,7 @@ impl SampleTypes {
     ) -> Route {
         let spec = &session.events()[event];
         let owner = session.owner(event);
-        let is_clock = event == 0 && session.clock() != Clock::None;
+        let is_clock = event == 0 && session.clock() != NeededClock::None;
         if is_clock && types.has_cpu_time() {
             let weight = self.add_event(spec, cpu_time_of_samples(spec, options));
             self.cpu_time = Some(weight.column);
@@ -82,7 +82,7 @@ impl SampleTypes {
             None => spec.value_type(),
         };
         let known = self.names.iter().position(|(k, _)| *k == kind);
-        if let Some(at) = known.filter(|_| spec.kind == Kind::Probe) {
+        if let Some(at) = known.filter(|_| spec.kind == EventKind::Probe) {
             // Another place in code that the same name stands for.
             return Weight { column: Column(at), fixed };
         }
@@ -127,7 +127,7 @@ impl SampleTypes {
 /// all the same: each sample stands for one period of the frequency.
 fn cpu_time_of_samples(spec: &EventSpec, options: &Options) -> Option<i64> {
     match options.rate {
-        Rate::Frequency(hz) if spec.kind == Kind::Hardware => {
+        Rate::Frequency(hz) if spec.kind == EventKind::Hardware => {
             Some((1_000_000_000 / hz.max(1)) as i64)
         }
         _ => None,

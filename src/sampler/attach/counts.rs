@@ -4,7 +4,7 @@ use super::Attacher;
 
 /// What the kernel counted of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct EventCount {
     /// In the event's unit.
     pub count: u64,
     /// How long the event could have been counted, in nanoseconds.
@@ -13,7 +13,7 @@ pub struct Counted {
     pub running: u64,
 }
 
-impl Counted {
+impl EventCount {
     /// The count of the whole time, if a part of it was not counted.
     pub fn scaled(self) -> Option<u64> {
         // A thousandth is what it takes to start and stop.
@@ -30,7 +30,7 @@ impl Counted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Each event.
-    pub events: Vec<Counted>,
+    pub events: Vec<EventCount>,
     /// Samples that could not be written.
     pub lost: u64,
 }
@@ -39,7 +39,7 @@ impl Attacher {
     /// Reads all counters: what the kernel counted of each event, inherited ones included, and
     /// the samples of all events that it could not write.
     pub fn totals(&mut self) -> Totals {
-        let mut totals = Totals { events: vec![Counted::default(); self.events.len()], lost: 0 };
+        let mut totals = Totals { events: vec![EventCount::default(); self.events.len()], lost: 0 };
         for counter in self.counters.iter_mut().chain(&mut self.retired) {
             let Ok(data) = counter.read_full() else { continue };
             totals.lost += data.lost().unwrap_or(0);
@@ -62,11 +62,11 @@ impl Attacher {
 
 #[cfg(test)]
 mod tests {
-    use super::Counted;
+    use super::EventCount;
 
     #[test]
     fn events_that_took_turns_are_scaled() {
-        let of = |count, enabled, running| Counted { count, enabled, running }.scaled();
+        let of = |count, enabled, running| EventCount { count, enabled, running }.scaled();
         assert_eq!(of(1000, 4_000_000, 1_000_000), Some(4000));
         assert_eq!(of(1000, 1_000_000, 1_000_000), None);
         assert_eq!(of(1000, 1_000_500, 1_000_000), None, "started a moment later");

@@ -6,12 +6,12 @@ use perf_event::Counter;
 
 use super::{Attacher, EventTrial, set_filter};
 use crate::sampler::attr::{
-    SHORTEST_CLOCK, Start, Trigger, sampling_event, sideband_event, trigger,
+    SHORTEST_CLOCK, StartWhen, Trigger, sampling_event, sideband_event, trigger,
 };
-use crate::sampler::events::Kind;
+use crate::sampler::events::EventKind;
+use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
 use crate::sampler::permissions::{Wanted, explain};
-use crate::sampler::refused::{is_denied, is_invalid, is_missing};
-use crate::sampler::types::{Clock, EventOwner, ProfileType, ProfileTypes, TypeEvent};
+use crate::sampler::types::{EventOwner, NeededClock, ProfileType, ProfileTypes, TypeEvent};
 use crate::sampler::{EventSpec, LeftOut, Rate};
 use sys::procfs;
 use sys::{Error, ErrorKind};
@@ -35,10 +35,10 @@ impl Attacher {
             ));
         }
         match self.clock {
-            Clock::None => {}
-            Clock::CpuTime => self.events.insert(0, EventSpec::cycles()),
+            NeededClock::None => {}
+            NeededClock::CpuTime => self.events.insert(0, EventSpec::cycles()),
             // One clock for the time on a CPU and off it.
-            Clock::Nanoseconds => self.events.insert(0, EventSpec::cpu_clock()),
+            NeededClock::Nanoseconds => self.events.insert(0, EventSpec::cpu_clock()),
         }
         if self.options.precise {
             self.ask_for_precision();
@@ -46,7 +46,7 @@ impl Attacher {
         self.note_probes();
         let mut event = 0;
         while event < self.events.len() {
-            let first = event == 0 && self.clock != Clock::None;
+            let first = event == 0 && self.clock != NeededClock::None;
             match self.or_as_before(|attacher| attacher.resolve_event(event, max_rate)) {
                 Ok(()) => event += 1,
                 Err(why) if first || why.kind() != ErrorKind::Failed => return Err(why),
@@ -70,7 +70,7 @@ impl Attacher {
     /// Tries an event of those that were named, or what takes its place.
     fn resolve_event(&mut self, i: usize, max_rate: u64) -> Result<(), Error> {
         self.define_probe(i)?;
-        let default = i == 0 && self.clock == Clock::CpuTime;
+        let default = i == 0 && self.clock == NeededClock::CpuTime;
         let spec = self.events[i].clone();
         let at = trigger(&spec, self.options.rate, max_rate);
         let tried = match spec.member {
@@ -132,7 +132,7 @@ impl Attacher {
     /// nothing else was asked for.
     fn resolve_types(&mut self, types: &mut ProfileTypes) -> Result<(), Error> {
         let processes = types.need_processes();
-        let clock = usize::from(self.clock != Clock::None);
+        let clock = usize::from(self.clock != NeededClock::None);
         let mut others = types.has_cpu_time() || processes || self.events.len() > clock;
         if self.events.is_empty() && processes {
             self.push_event(TypeEvent::each_time(EventSpec::bookkeeping()), None);
@@ -160,7 +160,7 @@ impl Attacher {
 
     fn resolve_type(&mut self, of: usize, one: &mut dyn ProfileType) -> Result<(), Error> {
         // The clock is event 0 of a type that takes its samples.
-        let takes_clock = one.clock() == Clock::Nanoseconds;
+        let takes_clock = one.clock() == NeededClock::Nanoseconds;
         let mut events = Vec::new();
         self.or_as_before(|attacher| {
             events = one.events(&mut EventTrial(attacher))?;
@@ -231,7 +231,7 @@ impl Attacher {
 
     fn note_short_period(&mut self) {
         if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
-            && self.events.iter().any(|e| e.kind == Kind::Clock)
+            && self.events.iter().any(|e| e.kind == EventKind::Clock)
         {
             self.notes.push(format!(
                 "the kernel's clocks have no period of {period} ns; sampling each \
@@ -242,7 +242,7 @@ impl Attacher {
 
     /// Opens an event on prof itself (or a CPU) and narrows the features down to what works.
     pub(super) fn try_event(&mut self, spec: &EventSpec, trigger: Trigger) -> io::Result<()> {
-        let shape = self.shape(spec, trigger, true, Start::Later);
+        let shape = self.shape(spec, trigger, true, StartWhen::Later);
         loop {
             let mut builder = sampling_event(spec, &shape, self.features);
             builder.enabled(false);
@@ -269,7 +269,7 @@ impl Attacher {
     fn try_member(&mut self, event: usize) -> io::Result<()> {
         let open = |attacher: &Attacher, event: usize, leader: Option<&mut Counter>| {
             let (spec, trigger) = (&attacher.events[event], Trigger::Period(1_000_000));
-            let shape = attacher.shape(spec, trigger, false, Start::Later);
+            let shape = attacher.shape(spec, trigger, false, StartWhen::Later);
             let mut builder = sampling_event(spec, &shape, attacher.features);
             builder.enabled(false).one_cpu(attacher.cpus[0] as usize);
             match attacher.cpu_wide {

@@ -31,9 +31,9 @@ pub struct Btf {
 struct Type {
     name: u32,
     kind: u32,
-    /// Members and the like.
+    /// ThreadSet and the like.
     len: usize,
-    /// Members' offsets have the size of bit fields in them.
+    /// ThreadSet' offsets have the size of bit fields in them.
     bit_fields: bool,
     /// Where what is behind the first words begins.
     rest: usize,

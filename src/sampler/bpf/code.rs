@@ -25,7 +25,7 @@ pub enum Reg {
 
 /// Bytes that are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum AccessSize {
     /// Four.
     Word = 0x00,
     /// Eight.
@@ -35,7 +35,7 @@ pub enum Size {
 /// What is done with two numbers of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Op {
+pub enum AluOp {
     Add = 0x00,
     Sub = 0x10,
     And = 0x50,
@@ -80,7 +80,7 @@ pub enum Helper {
 
 /// A place in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label(usize);
+pub struct CodeLabel(usize);
 
 const LDX: u8 = 0x61;
 const STX: u8 = 0x63;
@@ -102,15 +102,15 @@ const MAY_GOTO: u8 = 0xe5;
 
 /// A program in the making.
 #[derive(Debug, Default)]
-pub struct Code {
+pub struct BpfCode {
     instructions: Vec<u64>,
     /// Where each label is, when it is known.
     labels: Vec<Option<usize>>,
     /// Jumps and their labels.
-    jumps: Vec<(usize, Label)>,
+    jumps: Vec<(usize, CodeLabel)>,
 }
 
-impl Code {
+impl BpfCode {
     fn push(&mut self, code: u8, dst: Reg, src: u8, offset: i16, value: i32) {
         self.instructions.push(
             u64::from(code)
@@ -121,46 +121,46 @@ impl Code {
         );
     }
 
-    /// A place that is [`Code::put`] later.
-    pub fn label(&mut self) -> Label {
+    /// A place that is [`BpfCode::put`] later.
+    pub fn label(&mut self) -> CodeLabel {
         self.labels.push(None);
-        Label(self.labels.len() - 1)
+        CodeLabel(self.labels.len() - 1)
     }
 
     /// The label is here.
-    pub fn put(&mut self, label: Label) {
+    pub fn put(&mut self, label: CodeLabel) {
         self.labels[label.0] = Some(self.instructions.len());
     }
 
     /// `dst = *(src + offset)`
-    pub fn load(&mut self, size: Size, dst: Reg, src: Reg, offset: i16) {
+    pub fn load(&mut self, size: AccessSize, dst: Reg, src: Reg, offset: i16) {
         self.push(LDX | size as u8, dst, src as u8, offset, 0);
     }
 
     /// `*(dst + offset) = src`
-    pub fn store(&mut self, size: Size, dst: Reg, offset: i16, src: Reg) {
+    pub fn store(&mut self, size: AccessSize, dst: Reg, offset: i16, src: Reg) {
         self.push(STX | size as u8, dst, src as u8, offset, 0);
     }
 
     /// `*(dst + offset) = value`
-    pub fn store_value(&mut self, size: Size, dst: Reg, offset: i16, value: i32) {
+    pub fn store_value(&mut self, size: AccessSize, dst: Reg, offset: i16, value: i32) {
         self.push(ST | size as u8, dst, 0, offset, value);
     }
 
     /// `*(dst + offset) += src`, eight bytes; `spare` is overwritten.
     pub fn add_to(&mut self, dst: Reg, offset: i16, src: Reg, spare: Reg) {
-        self.load(Size::Long, spare, dst, offset);
-        self.op(Op::Add, spare, src);
-        self.store(Size::Long, dst, offset, spare);
+        self.load(AccessSize::Long, spare, dst, offset);
+        self.op(AluOp::Add, spare, src);
+        self.store(AccessSize::Long, dst, offset, spare);
     }
 
     /// `dst = dst op src`
-    pub fn op(&mut self, op: Op, dst: Reg, src: Reg) {
+    pub fn op(&mut self, op: AluOp, dst: Reg, src: Reg) {
         self.push(ALU64 | REG | op as u8, dst, src as u8, 0, 0);
     }
 
     /// `dst = dst op value`
-    pub fn op_value(&mut self, op: Op, dst: Reg, value: i32) {
+    pub fn op_value(&mut self, op: AluOp, dst: Reg, value: i32) {
         self.push(ALU64 | op as u8, dst, 0, 0, value);
     }
 
@@ -170,7 +170,7 @@ impl Code {
         self.instructions.push(value >> 32 << 32);
     }
 
-    /// `dst` is a map, as [`Code::call`] takes it.
+    /// `dst` is a map, as [`BpfCode::call`] takes it.
     pub fn map(&mut self, dst: Reg, map: i32) {
         self.push(LOAD_64, dst, MAP_FD, 0, map);
         self.instructions.push(0);
@@ -188,26 +188,26 @@ impl Code {
     }
 
     /// Jumps.
-    pub fn jump(&mut self, to: Label) {
+    pub fn jump(&mut self, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(JMP, Reg::R0, 0, 0, 0);
     }
 
     /// Jumps if `dst` and `src` are so.
-    pub fn jump_if(&mut self, is: If, dst: Reg, src: Reg, to: Label) {
+    pub fn jump_if(&mut self, is: If, dst: Reg, src: Reg, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(JMP | REG | is as u8, dst, src as u8, 0, 0);
     }
 
     /// Jumps if `dst` and `value` are so.
-    pub fn jump_if_value(&mut self, is: If, dst: Reg, value: i32, to: Label) {
+    pub fn jump_if_value(&mut self, is: If, dst: Reg, value: i32, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(JMP | is as u8, dst, 0, 0, value);
     }
 
     /// Jumps when a loop has gone round very often (Linux 6.9): for the kernel to see that it ends,
     /// without following it round for round.
-    pub fn may_jump(&mut self, to: Label) {
+    pub fn may_jump(&mut self, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(MAY_GOTO, Reg::R0, 0, 0, 0);
     }
@@ -219,7 +219,7 @@ impl Code {
 
     /// Ends the program with a result.
     pub fn exit_with(&mut self, result: i32) {
-        self.op_value(Op::Mov, Reg::R0, result);
+        self.op_value(AluOp::Mov, Reg::R0, result);
         self.push(EXIT, Reg::R0, 0, 0, 0);
     }
 
@@ -241,13 +241,13 @@ mod tests {
     /// As LLVM's assembler has them.
     #[test]
     fn instructions_are_the_kernel_s() {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let end = c.label();
-        c.load(Size::Long, Reg::R1, Reg::R6, 8);
-        c.store(Size::Word, Reg::R10, -4, Reg::R0);
-        c.store_value(Size::Long, Reg::R7, 16, -1);
-        c.op(Op::Add, Reg::R1, Reg::R2);
-        c.op_value(Op::Rsh, Reg::R0, 32);
+        c.load(AccessSize::Long, Reg::R1, Reg::R6, 8);
+        c.store(AccessSize::Word, Reg::R10, -4, Reg::R0);
+        c.store_value(AccessSize::Long, Reg::R7, 16, -1);
+        c.op(AluOp::Add, Reg::R1, Reg::R2);
+        c.op_value(AluOp::Rsh, Reg::R0, 32);
         c.jump_if(If::Greater, Reg::R1, Reg::R2, end);
         c.jump_if_value(If::Equal, Reg::R0, 0, end);
         c.number(Reg::R3, 0x1_0000_0002);

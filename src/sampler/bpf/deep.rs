@@ -19,10 +19,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use perf_event_open_sys::ioctls;
 
 use super::btf::Btf;
-use super::filter::Filter;
+use super::filter::SampleFilter;
 use super::number;
 use super::syscall::{self, Map, MapKind};
-use program::{Kernel, LoopEnd, Writer};
+use program::{DeepProgram, Kernel, LoopEnd};
 use ring::{Ring, State};
 pub use session::DeepStacks;
 use sys::procfs;
@@ -80,7 +80,7 @@ pub fn cap(hertz: u64) -> Option<u32> {
 
 /// A chunk that is in the ring.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct DeepEntry {
     time: u64,
     tid: u64,
     sp: u64,
@@ -93,10 +93,10 @@ struct Entry {
     at: usize,
 }
 
-impl Entry {
-    fn parse(record: &[u8], at: usize) -> Option<Entry> {
+impl DeepEntry {
+    fn parse(record: &[u8], at: usize) -> Option<DeepEntry> {
         let number = |field| number(record, field);
-        Some(Entry {
+        Some(DeepEntry {
             time: number(header::TIME)?,
             tid: number(header::TID)?,
             sp: number(header::SP)?,
@@ -116,7 +116,7 @@ impl Entry {
 
 /// What became of deep stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DeepStackCounts {
     /// The ring had no room for all of them.
     pub lost: u64,
     /// What was copied was not what the kernel copied.
@@ -136,14 +136,14 @@ pub struct Deep {
     /// Becomes readable when another quarter of the ring has filled.
     filled: OwnedFd,
     /// Chunks in the ring by time, thread and place, and how many are older than the last sample.
-    entries: Vec<Entry>,
+    entries: Vec<DeepEntry>,
     passed: usize,
     /// Where each record ends and its time, in the order of the ring, and how many were released.
     ends: Vec<(u64, u64)>,
     released: usize,
     /// Threads are numbered as samples number them.
     same_numbers: bool,
-    counts: Counts,
+    counts: DeepStackCounts,
 }
 
 impl Deep {
@@ -173,7 +173,7 @@ impl Deep {
             ends: Vec::new(),
             released: 0,
             same_numbers: procfs::is_first_pid_namespace(),
-            counts: Counts::default(),
+            counts: DeepStackCounts::default(),
         })
     }
 
@@ -183,12 +183,12 @@ impl Deep {
     /// # Errors
     ///
     /// This user may not, this kernel does not accept the program, or it is no such event.
-    pub fn attach(&mut self, event: RawFd, dump: u32, of: Option<&Filter>) -> io::Result<()> {
+    pub fn attach(&mut self, event: RawFd, dump: u32, of: Option<&SampleFilter>) -> io::Result<()> {
         let known = self.programs.iter().position(|(of, _)| *of == dump);
         let at = match known {
             Some(at) => at,
             None => {
-                let processes = of.map(Filter::processes);
+                let processes = of.map(SampleFilter::processes);
                 let load = |end| {
                     syscall::load_for_samples("prof_deep", &self.program(dump, processes, end))
                 };
@@ -208,7 +208,7 @@ impl Deep {
     fn program(&self, dump: u32, processes: Option<&Map>, end: LoopEnd) -> Vec<u64> {
         let (ring, ring_size) = (&self.map, self.ring.size() as u32);
         let (lost, kernel, cap) = (&self.lost, &self.kernel, self.cap);
-        Writer { ring, ring_size, lost, kernel, dump, cap, processes, end }.program()
+        DeepProgram { ring, ring_size, lost, kernel, dump, cap, processes, end }.program()
     }
 
     /// Becomes readable when another quarter of the ring has filled.
@@ -241,7 +241,7 @@ impl Deep {
         while position < end {
             let (state, at, length, next) = self.ring.record(position);
             let entry = match state {
-                State::Done => Entry::parse(self.ring.bytes(at, length), at),
+                State::Done => DeepEntry::parse(self.ring.bytes(at, length), at),
                 State::Busy | State::Discarded => None,
             };
             self.entries.extend(entry);
@@ -250,7 +250,7 @@ impl Deep {
             self.ends.push((next, entry.map_or(busy, |entry| entry.time)));
             position = next;
         }
-        self.entries.sort_unstable_by_key(Entry::order);
+        self.entries.sort_unstable_by_key(DeepEntry::order);
     }
 
     /// Everything before this time has been handled.
@@ -279,7 +279,7 @@ impl Deep {
         chunks: &'s mut [Chunk<'s>; MAX_CHUNKS],
     ) -> Rest<'s> {
         let UserStack::Native { regs, bytes, .. } = sample.user else { return Rest::default() };
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &DeepEntry| {
             let same = (entry.time, entry.sp, entry.ip) == (sample.time, regs.sp, regs.ip);
             same && (!self.same_numbers || entry.tid == sample.tid as u64)
         };
@@ -311,14 +311,14 @@ impl Deep {
     }
 
     /// What became of deep stacks so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DeepStackCounts {
         let cpus = procfs::possible_cpus();
         let mut values = vec![0; 8 * cpus];
         let lost = match self.lost.get(&0_u32.to_ne_bytes(), &mut values, cpus) {
             Ok(()) => values.chunks_exact(8).filter_map(|cpu| number(cpu, 0)).sum(),
             Err(_) => 0,
         };
-        Counts { lost, ..self.counts }
+        DeepStackCounts { lost, ..self.counts }
     }
 }
 

@@ -16,8 +16,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use perf_event_open_sys::ioctls;
 
 use super::btf::Btf;
-use super::code::{Code, Helper, If, Op, Reg, Size};
-use super::steps::{self, KEY};
+use super::code::{AccessSize, AluOp, BpfCode, Helper, If, Reg};
+use super::snippets::{self, KEY};
 use super::syscall::{self, Map, MapKind, Programs};
 
 use Reg::{R0, R1, R2, R6, R10};
@@ -35,7 +35,7 @@ const OWN: i16 = -32;
 
 /// The programs and what they share with prof.
 #[derive(Debug)]
-pub struct Filter {
+pub struct SampleFilter {
     processes: Map,
     /// Follows what processes start as long as this lives.
     _births: Programs,
@@ -43,24 +43,24 @@ pub struct Filter {
     program: OwnedFd,
 }
 
-impl Filter {
+impl SampleFilter {
     /// Loads the programs and begins to follow what processes start; none is known yet.
     ///
     /// # Errors
     ///
     /// This kernel is too old, or this user may not.
-    pub fn load(kernel: &Btf) -> io::Result<Filter> {
-        Filter::with_room(kernel, MAX_PROCESSES)
+    pub fn load(kernel: &Btf) -> io::Result<SampleFilter> {
+        SampleFilter::with_room(kernel, MAX_PROCESSES)
     }
 
-    fn with_room(kernel: &Btf, entries: u32) -> io::Result<Filter> {
+    fn with_room(kernel: &Btf, entries: u32) -> io::Result<SampleFilter> {
         let processes = Map::new(MapKind::Hash, (4, 4), entries)?;
         processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
         let births = is_born(&processes, kernel.field("task_struct", &["tgid"])?);
         let mut births = Programs::load(kernel, &[("sched_process_fork", births)])?;
         let program = syscall::load_for_samples("prof_filter", &alone(&processes))?;
         births.attach()?;
-        Ok(Filter { processes, _births: births, program })
+        Ok(SampleFilter { processes, _births: births, program })
     }
 
     /// Samples this process, and those that it starts from now on; everybody, if there is no room.
@@ -98,7 +98,7 @@ impl Filter {
 
 /// The program that does nothing but to drop the samples of others.
 fn alone(processes: &Map) -> Vec<u64> {
-    let mut c = Code::default();
+    let mut c = BpfCode::default();
     drop_others(&mut c, processes);
     c.exit_with(1);
     c.finish()
@@ -106,20 +106,20 @@ fn alone(processes: &Map) -> Vec<u64> {
 
 /// Ends a program at a sampling event with 0, which drops the sample, unless the process that runs is
 /// one of `processes`. Overwrites the registers that calls do.
-pub fn drop_others(c: &mut Code, processes: &Map) {
+pub fn drop_others(c: &mut BpfCode, processes: &Map) {
     let [unknown, no, yes] = [(); 3].map(|()| c.label());
     c.call(Helper::PidTgid);
-    c.op_value(Op::Rsh, R0, 32);
-    c.store(Size::Word, R10, KEY, R0);
-    steps::look_up(c, processes, unknown);
-    c.load(Size::Word, R1, R0, 0);
+    c.op_value(AluOp::Rsh, R0, 32);
+    c.store(AccessSize::Word, R10, KEY, R0);
+    snippets::look_up(c, processes, unknown);
+    c.load(AccessSize::Word, R1, R0, 0);
     // The idle thread has no samples, but if it had, its value is no process's.
     c.jump_if_value(If::Equal, R1, 0, no);
     c.jump(yes);
     c.put(unknown);
-    c.store_value(Size::Word, R10, KEY, MISSING);
-    steps::look_up(c, processes, no);
-    c.load(Size::Word, R1, R0, 0);
+    c.store_value(AccessSize::Word, R10, KEY, MISSING);
+    snippets::look_up(c, processes, no);
+    c.load(AccessSize::Word, R1, R0, 0);
     c.jump_if_value(If::Differ, R1, 0, yes);
     c.put(no);
     c.exit();
@@ -129,27 +129,27 @@ pub fn drop_others(c: &mut Code, processes: &Map) {
 /// `sched_process_fork(parent, child)`, in the parent. `tgid`: where a thread has the number of its
 /// process.
 fn is_born(processes: &Map, tgid: i16) -> Vec<u64> {
-    let mut c = Code::default();
+    let mut c = BpfCode::default();
     let [other, out] = [(); 2].map(|()| c.label());
-    c.load(Size::Long, R6, R1, 8);
-    c.load(Size::Word, R6, R6, tgid);
+    c.load(AccessSize::Long, R6, R1, 8);
+    c.load(AccessSize::Word, R6, R6, tgid);
     c.call(Helper::PidTgid);
-    c.op_value(Op::Rsh, R0, 32);
+    c.op_value(AluOp::Rsh, R0, 32);
     // A thread of the same process.
     c.jump_if(If::Equal, R0, R6, out);
-    c.store(Size::Word, R10, OWN, R0);
-    c.store(Size::Word, R10, KEY, R6);
-    steps::look_up_at(&mut c, processes, OWN, other);
-    c.store_value(Size::Word, R10, VALUE, 1);
-    steps::update(&mut c, processes, VALUE);
+    c.store(AccessSize::Word, R10, OWN, R0);
+    c.store(AccessSize::Word, R10, KEY, R6);
+    snippets::look_up_at(&mut c, processes, OWN, other);
+    c.store_value(AccessSize::Word, R10, VALUE, 1);
+    snippets::update(&mut c, processes, VALUE);
     c.jump_if_value(If::Equal, R0, 0, out);
-    c.store_value(Size::Word, R10, KEY, MISSING);
-    steps::look_up(&mut c, processes, out);
-    c.op_value(Op::Mov, R2, 1);
-    c.store(Size::Word, R0, 0, R2);
+    c.store_value(AccessSize::Word, R10, KEY, MISSING);
+    snippets::look_up(&mut c, processes, out);
+    c.op_value(AluOp::Mov, R2, 1);
+    c.store(AccessSize::Word, R0, 0, R2);
     c.jump(out);
     c.put(other);
-    steps::delete(&mut c, processes);
+    snippets::delete(&mut c, processes);
     c.put(out);
     c.exit();
     c.finish()
@@ -161,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    fn loaded(test: &str, entries: u32) -> Option<Filter> {
-        let loaded = Btf::of_kernel().and_then(|kernel| Filter::with_room(&kernel, entries));
+    fn loaded(test: &str, entries: u32) -> Option<SampleFilter> {
+        let loaded = Btf::of_kernel().and_then(|kernel| SampleFilter::with_room(&kernel, entries));
         match loaded {
             Ok(filter) => Some(filter),
             Err(why) => {
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn value(filter: &Filter, pid: i32) -> Option<u32> {
+    fn value(filter: &SampleFilter, pid: i32) -> Option<u32> {
         let mut value = [0; 8];
         filter.processes.get(&pid.to_ne_bytes(), &mut value, 1).ok()?;
         Some(u32::from_ne_bytes(*value.first_chunk().unwrap()))

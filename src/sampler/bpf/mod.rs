@@ -6,22 +6,22 @@
 //! gone as soon as prof is, however it ends.
 
 pub mod btf;
-pub mod calls;
 mod code;
 pub mod deep;
 pub mod filter;
-mod members;
-mod steps;
+pub mod sched;
+mod snippets;
 pub mod stop;
 mod syscall;
-pub mod waits;
+pub mod syscalls;
+mod thread_set;
 
 use std::io;
 use std::os::fd::RawFd;
 
-pub use members::Whose;
 use profile::ThreadState;
 use sys::ThreadId;
+pub use thread_set::ThreadScope;
 
 /// Programs in the kernel that do a part of a profile type's work: they write to its events, in their
 /// order.

@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use memmap2::MmapRaw;
 
 use super::btf::Btf;
-use super::code::{Code, Helper, If, Label, Op, Reg, Size};
-use super::steps::{self, KEY};
+use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
+use super::snippets::{self, KEY};
 use super::syscall::{Map, MapKind, Programs, load_for_samples};
 use crate::sampler::stops;
 use heap::inject::{Near, StopPrograms};
@@ -87,7 +87,7 @@ impl Stopper {
         let kernel = Btf::of_kernel()?;
         let map = Map::new(MapKind::Mapped, (4, shared::SIZE), 1)?;
         let memory = map.memory()?;
-        let writer = Writer::new(&kernel, &map, signal)?;
+        let writer = StopProgram::new(&kernel, &map, signal)?;
         let at_exit = Programs::load(&kernel, &[("sys_exit", writer.write(At::Exit))])?;
         let at_sample = load_for_samples("stop", &writer.write(At::Sample))?;
         Ok(Stopper { memory, at_exit, at_sample, _map: map })
@@ -141,7 +141,7 @@ impl Drop for Stopper {
 }
 
 /// Where the kernel keeps what the programs look at.
-struct Writer<'a> {
+struct StopProgram<'a> {
     map: &'a Map,
     signal: i32,
     ptrace: i16,
@@ -150,13 +150,13 @@ struct Writer<'a> {
     handler: i16,
 }
 
-impl<'a> Writer<'a> {
-    fn new(kernel: &Btf, map: &'a Map, signal: i32) -> io::Result<Writer<'a>> {
+impl<'a> StopProgram<'a> {
+    fn new(kernel: &Btf, map: &'a Map, signal: i32) -> io::Result<StopProgram<'a>> {
         let field = |of, path: &[&str]| kernel.field(of, path);
         let actions = field("sighand_struct", &["action"])?;
         let size = kernel.size("k_sigaction")?;
         let handler = field("k_sigaction", &["sa", "sa_handler"])?;
-        Ok(Writer {
+        Ok(StopProgram {
             map,
             signal,
             ptrace: field("task_struct", &["ptrace"])?,
@@ -168,47 +168,47 @@ impl<'a> Writer<'a> {
 
     /// `R6`: the thread; `R7`: what is shared; `R9`: its number, later a counter.
     fn write(&self, at: At) -> Vec<u64> {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let [out, traced] = [(); 2].map(|()| c.label());
         if at == At::Exit {
-            c.load(Size::Long, R8, R1, 8);
-            c.op_value(Op::Add, R8, LAST_RESTART);
+            c.load(AccessSize::Long, R8, R1, 8);
+            c.op_value(AluOp::Add, R8, LAST_RESTART);
             c.jump_if_value(If::Less, R8, RESTARTS, out);
         }
         c.call(Helper::PidTgid);
-        c.op(Op::Mov, R9, R0);
-        c.store_value(Size::Word, R10, KEY, 0);
-        steps::look_up(&mut c, self.map, out);
-        c.op(Op::Mov, R7, R0);
-        c.op(Op::Mov, R1, R9);
-        c.op_value(Op::Rsh, R1, 32);
-        c.load(Size::Long, R2, R7, shared::PROCESS);
+        c.op(AluOp::Mov, R9, R0);
+        c.store_value(AccessSize::Word, R10, KEY, 0);
+        snippets::look_up(&mut c, self.map, out);
+        c.op(AluOp::Mov, R7, R0);
+        c.op(AluOp::Mov, R1, R9);
+        c.op_value(AluOp::Rsh, R1, 32);
+        c.load(AccessSize::Long, R2, R7, shared::PROCESS);
         c.jump_if(If::Differ, R1, R2, out);
-        c.op_value(Op::Lsh, R9, 32);
-        c.op_value(Op::Rsh, R9, 32);
-        c.store(Size::Long, R10, THREAD, R9);
+        c.op_value(AluOp::Lsh, R9, 32);
+        c.op_value(AluOp::Rsh, R9, 32);
+        c.store(AccessSize::Long, R10, THREAD, R9);
         c.call(Helper::CurrentTask);
-        c.op(Op::Mov, R6, R0);
+        c.op(AluOp::Mov, R6, R0);
         self.reaches(&mut c, out);
-        c.load(Size::Word, R1, R6, self.ptrace);
+        c.load(AccessSize::Word, R1, R6, self.ptrace);
         c.jump_if_value(If::Differ, R1, 0, traced);
         match at {
             At::Exit => self.hold(&mut c, traced, out),
             At::Sample => {
-                c.store(Size::Long, R7, shared::SEEN, R9);
+                c.store(AccessSize::Long, R7, shared::SEEN, R9);
                 c.jump(out);
             }
         }
         c.put(traced);
         let free = c.label();
-        c.load(Size::Long, R1, R7, shared::WANTED);
-        c.load(Size::Long, R2, R10, THREAD);
+        c.load(AccessSize::Long, R1, R7, shared::WANTED);
+        c.load(AccessSize::Long, R2, R10, THREAD);
         c.jump_if(If::Differ, R1, R2, free);
-        c.op_value(Op::Mov, R1, self.signal);
+        c.op_value(AluOp::Mov, R1, self.signal);
         c.call(Helper::SendSignalThread);
         c.put(free);
         if at == At::Exit {
-            c.store_value(Size::Long, R7, shared::HELD, 0);
+            c.store_value(AccessSize::Long, R7, shared::HELD, 0);
         }
         c.put(out);
         c.exit();
@@ -216,42 +216,42 @@ impl<'a> Writer<'a> {
     }
 
     /// The signal would stop it, and be ignored otherwise: it is neither blocked nor handled.
-    fn reaches(&self, c: &mut Code, out: Label) {
-        c.load(Size::Long, R1, R6, self.blocked);
+    fn reaches(&self, c: &mut BpfCode, out: CodeLabel) {
+        c.load(AccessSize::Long, R1, R6, self.blocked);
         c.number(R2, 1 << (self.signal - 1));
         c.jump_if(If::Both, R1, R2, out);
-        c.load(Size::Long, R1, R6, self.handlers);
+        c.load(AccessSize::Long, R1, R6, self.handlers);
         c.jump_if_value(If::Equal, R1, 0, out);
-        c.load(Size::Long, R1, R1, self.handler);
+        c.load(AccessSize::Long, R1, R1, self.handler);
         // `SIG_DFL` or `SIG_IGN`.
         c.jump_if_value(If::Greater, R1, 1, out);
     }
 
     /// Waits until the thread is traced.
-    fn hold(&self, c: &mut Code, traced: Label, out: Label) {
+    fn hold(&self, c: &mut BpfCode, traced: CodeLabel, out: CodeLabel) {
         let [again, expired] = [(); 2].map(|()| c.label());
-        c.load(Size::Long, R1, R7, shared::HELD);
+        c.load(AccessSize::Long, R1, R7, shared::HELD);
         c.jump_if_value(If::Differ, R1, 0, out);
         c.call(Helper::KtimeGetNs);
-        c.op(Op::Mov, R8, R0);
-        c.load(Size::Long, R1, R7, shared::SINCE);
-        c.op(Op::Mov, R2, R8);
-        c.op(Op::Sub, R2, R1);
+        c.op(AluOp::Mov, R8, R0);
+        c.load(AccessSize::Long, R1, R7, shared::SINCE);
+        c.op(AluOp::Mov, R2, R8);
+        c.op(AluOp::Sub, R2, R1);
         c.jump_if_value(If::Less, R2, GAP, out);
-        c.store(Size::Long, R7, shared::SINCE, R8);
-        c.store(Size::Long, R7, shared::HELD, R9);
-        c.op_value(Op::Mov, R9, LOOKS);
+        c.store(AccessSize::Long, R7, shared::SINCE, R8);
+        c.store(AccessSize::Long, R7, shared::HELD, R9);
+        c.op_value(AluOp::Mov, R9, LOOKS);
         c.put(again);
-        c.load(Size::Word, R1, R6, self.ptrace);
+        c.load(AccessSize::Word, R1, R6, self.ptrace);
         c.jump_if_value(If::Differ, R1, 0, traced);
         // Three times, so that there need not be more looks: the time between them is what counts.
         (0..3).for_each(|_| c.call(Helper::KtimeGetNs));
-        c.op(Op::Sub, R0, R8);
+        c.op(AluOp::Sub, R0, R8);
         c.jump_if_value(If::Greater, R0, HOLD, expired);
-        c.op_value(Op::Sub, R9, 1);
+        c.op_value(AluOp::Sub, R9, 1);
         c.jump_if_value(If::Differ, R9, 0, again);
         c.put(expired);
-        c.store_value(Size::Long, R7, shared::HELD, 0);
+        c.store_value(AccessSize::Long, R7, shared::HELD, 0);
         c.jump(out);
     }
 }

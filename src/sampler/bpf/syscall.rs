@@ -153,7 +153,7 @@ impl Map {
         Ok(Map { fd, key_size: key, value_size: value })
     }
 
-    /// For [`super::code::Code::map`].
+    /// For [`super::code::BpfCode::map`].
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }

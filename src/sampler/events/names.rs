@@ -4,7 +4,7 @@ use std::fs;
 
 use perf_event_open_sys::bindings as abi;
 
-use super::{EventSpec, Kind};
+use super::{EventKind, EventSpec};
 use sys::suggest::nearest;
 
 /// Events of any CPU's counters (`perf_event_open(2)`, `PERF_TYPE_HARDWARE`).
@@ -94,7 +94,7 @@ pub fn find(name: &str) -> Option<EventSpec> {
     }
     if let Some(config) = find(SOFTWARE) {
         let clock = matches!(name, "cpu-clock" | "task-clock");
-        let kind = if clock { Kind::Clock } else { Kind::Software };
+        let kind = if clock { EventKind::Clock } else { EventKind::Software };
         return Some(EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, u64::from(config)));
     }
     if let Some((_, generic)) = GENERIC.iter().find(|(n, _)| *n == name) {
@@ -109,7 +109,7 @@ fn cache(name: &str) -> Option<EventSpec> {
         .find_map(|(cache, id)| Some((id, name.strip_prefix(cache)?.strip_prefix('-')?)))?;
     let (_, op, result) = CACHE_OPS.iter().find(|(op, ..)| *op == rest)?;
     let config = u64::from(cache | (op << 8) | (result << 16));
-    Some(EventSpec::plain(name, Kind::Hardware, abi::PERF_TYPE_HW_CACHE, config))
+    Some(EventSpec::plain(name, EventKind::Hardware, abi::PERF_TYPE_HW_CACHE, config))
 }
 
 impl Generic {
@@ -120,7 +120,7 @@ impl Generic {
                 let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
                 l2_misses(&cpu).unwrap_or_else(|| {
                     // LeftOut as what the machine lacks.
-                    EventSpec::plain("l2-misses", Kind::Hardware, NO_TYPE, 0)
+                    EventSpec::plain("l2-misses", EventKind::Hardware, NO_TYPE, 0)
                 })
             }
             Generic::StalledCycles => {
@@ -156,7 +156,7 @@ fn l2_misses(cpuinfo: &str) -> Option<EventSpec> {
     let number = |name: &str| field(name)?.parse::<u32>().ok();
     match (field("vendor_id")?, number("cpu family")?, number("model")?) {
         ("GenuineIntel", 6, model) if L2_RQSTS_MISS.iter().any(|&m| u32::from(m) == model) => {
-            Some(EventSpec::plain("l2-misses", Kind::Hardware, abi::PERF_TYPE_RAW, 0x3f24))
+            Some(EventSpec::plain("l2-misses", EventKind::Hardware, abi::PERF_TYPE_RAW, 0x3f24))
         }
         // Zen's generic cache misses are those of the second level, event 0x64 with mask 0x09
         // (`amd_zen1_perfmon_event_map` in arch/x86/events/amd/core.c).
@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn generic_names_are_events_of_the_cpu() {
         let of = |name: &str| find(name).map(|e| (e.kind, e.type_, e.config));
-        let cache = |config| Some((Kind::Hardware, abi::PERF_TYPE_HW_CACHE, config));
+        let cache = |config| Some((EventKind::Hardware, abi::PERF_TYPE_HW_CACHE, config));
         assert_eq!(of("l1-misses"), cache(0x1_0000));
         assert_eq!(of("llc-misses"), cache(0x1_0002));
         assert_eq!(of("dtlb-misses"), cache(0x1_0003));
         assert_eq!(of("itlb-misses"), cache(0x1_0004));
         assert_eq!(find("l2-misses").unwrap().name, "l2-misses");
         let stalled = find("stalled-cycles").unwrap();
-        assert_eq!((stalled.name.as_str(), stalled.kind), ("stalled-cycles", Kind::Hardware));
+        assert_eq!((stalled.name.as_str(), stalled.kind), ("stalled-cycles", EventKind::Hardware));
         assert!(matches!(stalled.config, 7 | 8));
         assert!(cache_names().all(|name| find(&name).is_some()));
         assert_eq!(cache_names().count(), 42);

@@ -5,7 +5,7 @@
 use perf_event::events::{Dynamic, Event};
 use perf_event_open_sys::bindings::perf_event_attr;
 
-use super::{EventSpec, Kind, unknown};
+use super::{EventKind, EventSpec, unknown};
 use sys::Error;
 
 /// `cpu/cache-misses/` or `cpu/event=0x3c,umask=1/`, from what sysfs says of the PMU.
@@ -40,7 +40,7 @@ pub fn event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
     let event = builder.build().map_err(|e| failed(e.to_string()))?;
     let mut attr = perf_event_attr::default();
     event.update_attrs(&mut attr);
-    let mut spec = EventSpec::plain(text, Kind::Hardware, attr.type_, attr.config);
+    let mut spec = EventSpec::plain(text, EventKind::Hardware, attr.type_, attr.config);
     // SAFETY: both unions hold plain integers of one size; every bit pattern is valid.
     unsafe {
         spec.config1 = attr.__bindgen_anon_3.config1;

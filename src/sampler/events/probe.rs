@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
-use super::{EventSpec, Kind};
-use crate::sampler::definitions::{Definition, Definitions};
+use super::{EventKind, EventSpec};
+use crate::sampler::probe_definitions::{Definition, Definitions};
 use sys::Error;
 
 /// Bit of `config` that asks for returns (`PERF_PROBE_CONFIG_IS_RETPROBE`).
@@ -84,7 +84,7 @@ impl EventSpec {
         }
         let config = (u64::from(returns) * RETURN) | (counter << COUNTER_SHIFT);
         let probe = Probe::new(file.as_os_str().as_bytes(), offset, false)?;
-        let spec = EventSpec::plain(name, Kind::Probe, probe_type("uprobe", name)?, config);
+        let spec = EventSpec::plain(name, EventKind::Probe, probe_type("uprobe", name)?, config);
         Ok(EventSpec { probe: Some(probe), ..spec })
     }
 
@@ -100,7 +100,7 @@ impl EventSpec {
     ) -> Result<EventSpec, Error> {
         let probe = Probe::new(function.as_bytes(), offset, true)?;
         let config = u64::from(returns) * RETURN;
-        let spec = EventSpec::plain(name, Kind::Probe, probe_type("kprobe", name)?, config);
+        let spec = EventSpec::plain(name, EventKind::Probe, probe_type("kprobe", name)?, config);
         Ok(EventSpec { probe: Some(probe), ..spec })
     }
 }

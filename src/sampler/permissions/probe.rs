@@ -10,7 +10,7 @@ use perf_event_open_sys::bindings as abi;
 
 /// An event to try, never enabled.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct TriedEvent {
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`.
@@ -25,10 +25,10 @@ pub struct Event {
     pub exclude_kernel: bool,
 }
 
-impl Event {
+impl TriedEvent {
     /// The software clock on this process, kernel included.
-    pub fn cpu_clock() -> Event {
-        Event {
+    pub fn cpu_clock() -> TriedEvent {
+        TriedEvent {
             kind: abi::PERF_TYPE_SOFTWARE,
             config: u64::from(abi::PERF_COUNT_SW_CPU_CLOCK),
             period: 10_000_000,
@@ -73,7 +73,7 @@ impl Event {
 ///
 /// Those of `perf_event_open(2)` and `mmap(2)`.
 pub fn map_ring(bytes: u64) -> io::Result<()> {
-    let event = Event { exclude_kernel: true, ..Event::cpu_clock() }.open()?;
+    let event = TriedEvent { exclude_kernel: true, ..TriedEvent::cpu_clock() }.open()?;
     // SAFETY: sysconf only reads.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let length = bytes as usize + usize::try_from(page).unwrap_or(4096);

@@ -18,21 +18,21 @@ use sys::usdt::{Marker, markers};
 use sys::{foreign, mmap};
 
 /// Prefixes of a probe's name: the kind, and whether it is of a return.
-const KINDS: &[(&str, Kind, bool)] = &[
-    ("probe", Kind::User, false),
-    ("uprobe", Kind::User, false),
-    ("uretprobe", Kind::User, true),
-    ("kprobe", Kind::Kernel, false),
-    ("kretprobe", Kind::Kernel, true),
-    ("sdt", Kind::Marker, false),
-    ("usdt", Kind::Marker, false),
+const KINDS: &[(&str, EventKind, bool)] = &[
+    ("probe", EventKind::User, false),
+    ("uprobe", EventKind::User, false),
+    ("uretprobe", EventKind::User, true),
+    ("kprobe", EventKind::Kernel, false),
+    ("kretprobe", EventKind::Kernel, true),
+    ("sdt", EventKind::Marker, false),
+    ("usdt", EventKind::Marker, false),
 ];
 
 /// Names that are listed in an error.
 const SHOWN: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EventKind {
     User,
     Kernel,
     Marker,
@@ -43,7 +43,7 @@ pub fn is_probe(event: &str) -> bool {
     kind(event).is_some()
 }
 
-fn kind(event: &str) -> Option<(Kind, bool, &str)> {
+fn kind(event: &str) -> Option<(EventKind, bool, &str)> {
     let (prefix, rest) = event.split_once(':')?;
     let &(_, kind, returns) = KINDS.iter().find(|(name, ..)| *name == prefix)?;
     Some((kind, returns, rest))
@@ -52,7 +52,7 @@ fn kind(event: &str) -> Option<(Kind, bool, &str)> {
 /// Where probes are looked for when their file is not named by its path: in the binaries of the
 /// target.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct ProbePlaces {
     pids: Vec<i32>,
     command: Option<String>,
     binaries: OnceCell<Vec<Binary>>,
@@ -60,17 +60,17 @@ pub struct Places {
 
 /// A function and bytes behind its beginning.
 #[derive(Debug, PartialEq, Eq)]
-struct Place<'a> {
+struct CodePlace<'a> {
     file: Option<&'a str>,
     function: &'a str,
     into: u64,
     returns: bool,
 }
 
-impl Places {
+impl ProbePlaces {
     /// Of these processes, or of a command that is to be started.
-    pub fn new(pids: Vec<i32>, command: Option<&str>) -> Places {
-        Places { pids, command: command.map(str::to_owned), binaries: OnceCell::new() }
+    pub fn new(pids: Vec<i32>, command: Option<&str>) -> ProbePlaces {
+        ProbePlaces { pids, command: command.map(str::to_owned), binaries: OnceCell::new() }
     }
 
     /// The binaries of the target.
@@ -87,12 +87,12 @@ impl Places {
     pub fn events(&self, event: &str) -> Result<Vec<EventSpec>, Error> {
         let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
         match kind(event) {
-            Some((Kind::Kernel, returns, rest)) => {
+            Some((EventKind::Kernel, returns, rest)) => {
                 let place = place(rest, returns).map_err(failed)?;
                 kernel(event, &place)
             }
-            Some((Kind::Marker, _, rest)) => self.markers(event, rest).map_err(failed),
-            Some((Kind::User, returns, rest)) => {
+            Some((EventKind::Marker, _, rest)) => self.markers(event, rest).map_err(failed),
+            Some((EventKind::User, returns, rest)) => {
                 let place = place(rest, returns).map_err(failed)?;
                 self.functions(event, &place).map_err(failed)
             }
@@ -100,7 +100,7 @@ impl Places {
         }
     }
 
-    fn functions(&self, event: &str, place: &Place<'_>) -> Result<Vec<EventSpec>, String> {
+    fn functions(&self, event: &str, place: &CodePlace<'_>) -> Result<Vec<EventSpec>, String> {
         let files = match place.file {
             Some(name) => self.files(name)?,
             None => self.with_function(place.function)?,
@@ -121,7 +121,7 @@ impl Places {
         event: &str,
         file: &Binary,
         function: &Function,
-        place: &Place<'_>,
+        place: &CodePlace<'_>,
     ) -> Result<EventSpec, String> {
         let (name, size) = (place.function, function.size);
         let into = match place.into {
@@ -252,7 +252,7 @@ impl Places {
 }
 
 /// `[FILE:]FUNCTION[+OFFSET][%return]`; two colons belong to the function's name.
-fn place(text: &str, returns: bool) -> Result<Place<'_>, String> {
+fn place(text: &str, returns: bool) -> Result<CodePlace<'_>, String> {
     let (text, returns) = match text.strip_suffix("%return") {
         Some(text) => (text, true),
         None => (text, returns),
@@ -275,10 +275,10 @@ fn place(text: &str, returns: bool) -> Result<Place<'_>, String> {
     if returns && into > 0 {
         return Err("a return belongs to a whole function: leave out the offset".into());
     }
-    Ok(Place { file, function, into, returns })
+    Ok(CodePlace { file, function, into, returns })
 }
 
-fn kernel(event: &str, place: &Place<'_>) -> Result<Vec<EventSpec>, Error> {
+fn kernel(event: &str, place: &CodePlace<'_>) -> Result<Vec<EventSpec>, Error> {
     let spec = EventSpec::kprobe(event, place.function, place.into, place.returns)?;
     let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
     if place.file.is_some() {
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn functions_of_this_process() {
-        let places = Places::new(vec![std::process::id() as i32], None);
+        let places = ProbePlaces::new(vec![std::process::id() as i32], None);
         if places.events("probe:libc:fopen").is_err_and(|e| e.to_string().contains("uprobes")) {
             return;
         }
@@ -423,7 +423,7 @@ mod tests {
         refused("probe:/no/such/file:f", &["/no/such/file"]);
         refused("sdt:nobody:nothing", &["nobody:nothing"]);
         refused("sdt:nothing", &["sdt:PROVIDER:NAME"]);
-        let nowhere = Places::default();
+        let nowhere = ProbePlaces::default();
         assert!(nowhere.events("probe:f").unwrap_err().to_string().contains("probe:FILE:FUNCTION"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use crate::sampler::events::Kind;
+use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{Session, Target};
 use sys::os;
@@ -13,14 +13,14 @@ const MAX_PROCESSES: usize = 1024;
 
 /// The target's CPU time and what of it was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coverage {
+pub struct CpuCoverage {
     /// Nanoseconds that the samples stand for.
     pub sampled: u64,
     /// Nanoseconds that the target used.
     pub used: u64,
 }
 
-impl Coverage {
+impl CpuCoverage {
     /// The share in percent.
     pub fn percent(&self) -> f64 {
         (100.0 * self.sampled as f64 / self.used.max(1) as f64).min(100.0)
@@ -71,8 +71,8 @@ impl Before {
         target: &Target,
         session: &Session,
         maker: &StackMaker,
-    ) -> Option<Coverage> {
-        let period = session.period().filter(|_| session.events()[0].kind == Kind::Clock)?;
+    ) -> Option<CpuCoverage> {
+        let period = session.period().filter(|_| session.events()[0].kind == EventKind::Clock)?;
         // Of several events, samples are counted together.
         let events = session.events().iter().filter(|e| e.stack).count();
         if events > 1 {
@@ -80,12 +80,12 @@ impl Before {
         }
         let samples = session.stats().samples;
         if let Some(used) = session.cpu_time() {
-            return Some(Coverage { sampled: samples * period, used });
+            return Some(CpuCoverage { sampled: samples * period, used });
         }
         let stats = session.stats();
         let exact = session.loses_only_the_targets().then(|| {
             let due = samples + stats.lost;
-            Coverage { sampled: samples * period, used: due * period }
+            CpuCoverage { sampled: samples * period, used: due * period }
         });
         match exact.filter(|_| stats.lost > 0) {
             Some(exact) => Some(exact),
@@ -100,11 +100,11 @@ impl Before {
         session: &Session,
         maker: &StackMaker,
         period: u64,
-    ) -> Option<Coverage> {
+    ) -> Option<CpuCoverage> {
         let samples = session.stats().samples;
         if let Target::Command(_) = target {
             let used = ((os::children_cpu() - self.children) * 1e9) as u64;
-            return (used > 0).then_some(Coverage { sampled: samples * period, used });
+            return (used > 0).then_some(CpuCoverage { sampled: samples * period, used });
         }
         let tick = 1_000_000_000 / os::ticks_per_second();
         if let Some(Busy { at, ticks }) = &self.machine {
@@ -113,7 +113,7 @@ impl Before {
             let used = procfs::busy_ticks(cpus)?.saturating_sub(*ticks) * tick;
             let least = lasted * cpus.len() as u64 / LEAST_BUSY;
             let whole = event.user && event.kernel && used >= least;
-            return whole.then_some(Coverage { sampled: samples * period, used });
+            return whole.then_some(CpuCoverage { sampled: samples * period, used });
         }
         let (mut sampled, mut used) = (0, 0);
         for &(pid, began, before) in &self.processes {
@@ -122,7 +122,7 @@ impl Before {
             sampled += maker.counts.by_process.get(&pid).unwrap_or(&0) * period;
             used += now.cpu_ticks.saturating_sub(before) * tick;
         }
-        (used > 0).then_some(Coverage { sampled, used })
+        (used > 0).then_some(CpuCoverage { sampled, used })
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_share_is_at_most_all() {
-        let percent = |sampled, used| Coverage { sampled, used }.percent();
+        let percent = |sampled, used| CpuCoverage { sampled, used }.percent();
         assert_eq!(percent(50, 200), 25.0);
         assert_eq!(percent(201, 200), 100.0);
         assert_eq!(percent(0, 0), 0.0);

@@ -23,7 +23,7 @@ const SAME_WISH: Duration = Duration::from_millis(300);
 
 /// The state that the signal thread shares with the recording.
 #[derive(Default)]
-struct Shared {
+struct SignalState {
     /// An end was asked for.
     stop: AtomicBool,
     /// The COMMAND; 0: none.
@@ -53,7 +53,7 @@ enum Phase {
 
 /// Handles signals from its creation on, for the rest of the process's life.
 pub struct Interrupts {
-    shared: Arc<Shared>,
+    shared: Arc<SignalState>,
     wake: io::PipeReader,
     ignored: Vec<i32>,
 }
@@ -70,7 +70,7 @@ impl Interrupts {
         let ignored = ends.into_iter().filter(|&s| os::is_ignored(s)).collect();
         let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
         let (wake, mut waker) = io::pipe()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SignalState::default());
         let theirs = shared.clone();
         let begun = Arc::new(Barrier::new(2));
         let beginning = begun.clone();
@@ -164,7 +164,7 @@ impl Interrupts {
     }
 }
 
-impl Shared {
+impl SignalState {
     fn wish(&self, signal: i32) {
         let phase = *self.phase.lock().unwrap_or_else(|e| e.into_inner());
         let stopped = self.stop.swap(true, Ordering::SeqCst);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::coverage::Coverage;
+use super::coverage::CpuCoverage;
 use crate::sampler::aggregator::Aggregator;
-use crate::sampler::events::Kind;
+use crate::sampler::events::EventKind;
 use crate::sampler::{
-    CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stacks, Stats, Target, permissions,
+    CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, StackMethod, Stats, Target, permissions,
 };
 use heap::privileged;
 use sys::os;
@@ -14,7 +14,7 @@ use sys::procfs;
 use unwind::StackEnd;
 
 /// What was used before the recording began.
-pub struct Given {
+pub struct UsedBefore {
     /// prof's own CPU time.
     pub own_cpu_seconds: f64,
     /// A target's descendants, which are not sampled without `--tree`, and their CPU time in clock
@@ -23,7 +23,7 @@ pub struct Given {
 }
 
 /// A recording that has ended.
-pub struct Ended<'a> {
+pub struct EndedRecording<'a> {
     /// What was asked for.
     pub options: &'a Options,
     /// Where the samples come from.
@@ -31,21 +31,21 @@ pub struct Ended<'a> {
     /// What was made of them.
     pub aggregator: &'a Aggregator,
     /// The share of the CPU time that was sampled, if that is known.
-    pub covered: Option<Coverage>,
+    pub covered: Option<CpuCoverage>,
     /// Its length.
     pub lasted: Duration,
     /// A signal ended it.
     pub interrupted: bool,
 }
 
-impl Given {
+impl UsedBefore {
     /// Now.
-    pub fn now(target: &Target) -> Given {
-        Given { own_cpu_seconds: os::own_usage().0, descendants: descendant_ticks(target) }
+    pub fn now(target: &Target) -> UsedBefore {
+        UsedBefore { own_cpu_seconds: os::own_usage().0, descendants: descendant_ticks(target) }
     }
 
     /// What a user should know of a recording that shows little.
-    pub fn notes(&self, ended: &Ended<'_>) -> Vec<String> {
+    pub fn notes(&self, ended: &EndedRecording<'_>) -> Vec<String> {
         notes(ended, self.descendants.as_ref())
     }
 }
@@ -62,8 +62,8 @@ fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
     Some((children, ticks))
 }
 
-fn notes(ended: &Ended<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<String> {
-    let Ended { options, session, aggregator, covered, lasted, .. } = *ended;
+fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<String> {
+    let EndedRecording { options, session, aggregator, covered, lasted, .. } = *ended;
     let maker = &aggregator.maker;
     let mut notes = Vec::new();
     let lives = session.pids.is_empty() || session.pids.iter().any(|&p| procfs::stat(p).is_some());
@@ -145,8 +145,8 @@ fn notes(ended: &Ended<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<String> {
 }
 
 /// What was lost, of what, and what helps.
-fn losses(ended: &Ended<'_>) -> Vec<String> {
-    let Ended { options, session, aggregator, covered, .. } = *ended;
+fn losses(ended: &EndedRecording<'_>) -> Vec<String> {
+    let EndedRecording { options, session, aggregator, covered, .. } = *ended;
     let each_time = aggregator.types.iter().any(|(_, one)| one.is_each_time());
     let has_clock = aggregator.types.has_cpu_time();
     let mut notes = Vec::new();
@@ -210,7 +210,7 @@ fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<String> {
 
 /// The samples should add up to the CPU time that the target used. They do not when threads end
 /// before their first sample is due, nor when the kernel skips samples, which it does not count.
-fn missed_time(target: &Target, session: &Session, covered: Option<Coverage>) -> Option<String> {
+fn missed_time(target: &Target, session: &Session, covered: Option<CpuCoverage>) -> Option<String> {
     const ENOUGH: u64 = 10;
     /// Where their number is known, missing samples are reported from one in 20 on.
     const SKIPPED: u64 = 20;
@@ -263,7 +263,7 @@ fn why_skipped(session: &Session) -> String {
 
 /// What helps against losses, if anything does.
 fn remedy(options: &Options, each_time: bool, root: bool) -> String {
-    let copies = matches!(options.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+    let copies = matches!(options.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
     let remedies = [
         fewer(options, each_time),
         copies.then_some("use -g fp or a smaller -g dwarf,BYTES"),
@@ -289,15 +289,15 @@ fn fewer(options: &Options, each_time: bool) -> Option<&'static str> {
     }
 }
 
-fn why_empty(ended: &Ended<'_>, running: bool) -> String {
-    let Ended { options, session, aggregator, interrupted, .. } = *ended;
+fn why_empty(ended: &EndedRecording<'_>, running: bool) -> String {
+    let EndedRecording { options, session, aggregator, interrupted, .. } = *ended;
     let events = session.events();
     if interrupted && session.pids.iter().any(|&pid| procfs::stat(pid).is_some()) {
         return "was interrupted too early, or used no CPU until then".to_owned();
     }
-    if events.iter().any(|e| e.kind != Kind::Clock) {
+    if events.iter().any(|e| e.kind != EventKind::Clock) {
         let types = aggregator.types.iter().filter(|(_, one)| one.is_each_time());
-        let others = events.iter().filter(|e| e.kind != Kind::OfType && !e.aside);
+        let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.aside);
         let others = others.map(|e| e.name.as_str());
         let names: Vec<&str> = others.chain(types.map(|(_, one)| one.noun())).collect();
         return format!("had no {} meanwhile", names.join(", "));
@@ -324,15 +324,16 @@ fn why_empty(ended: &Ended<'_>, running: bool) -> String {
 mod tests {
     use super::*;
 
-    fn options(event: &EventSpec, rate: Rate, stacks: Stacks) -> Options {
+    fn options(event: &EventSpec, rate: Rate, stacks: StackMethod) -> Options {
         Options { events: vec![event.clone()], ..Options::new(Target::Everything, rate, stacks) }
     }
 
     #[test]
     fn fewer_samples_are_had_with_what_triggers_them() {
         let clock = EventSpec::cpu_clock();
-        let tracepoint = EventSpec { kind: Kind::Tracepoint, ..EventSpec::cpu_clock() };
-        let advice = |event: &EventSpec, rate| fewer(&options(event, rate, Stacks::None), false);
+        let tracepoint = EventSpec { kind: EventKind::Tracepoint, ..EventSpec::cpu_clock() };
+        let advice =
+            |event: &EventSpec, rate| fewer(&options(event, rate, StackMethod::None), false);
         assert_eq!(advice(&clock, Rate::Frequency(999)), Some("lower -F"));
         assert!(advice(&tracepoint, Rate::Frequency(99)).unwrap().contains("-c N"));
         assert_eq!(advice(&tracepoint, Rate::Period(7)), Some("raise -c"));
@@ -343,10 +344,10 @@ mod tests {
         let clock = EventSpec::cpu_clock();
         let of =
             |hz, stacks, root| remedy(&options(&clock, Rate::Frequency(hz), stacks), false, root);
-        assert_eq!(of(99, Stacks::FramePointer, true), "");
-        assert_eq!(of(999, Stacks::FramePointer, true), "; lower -F");
-        let copies = of(99, Stacks::Auto { dump: 8 << 10 }, true);
+        assert_eq!(of(99, StackMethod::FramePointer, true), "");
+        assert_eq!(of(999, StackMethod::FramePointer, true), "; lower -F");
+        let copies = of(99, StackMethod::Auto { dump: 8 << 10 }, true);
         assert!(copies.contains("-g fp") && !copies.contains("-F"), "{copies}");
-        assert!(of(99, Stacks::None, false).contains("as root"));
+        assert!(of(99, StackMethod::None, false).contains("as root"));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Interrupts;
 use crate::sampler::types::{Prepared, ProfileTypes, Setup};
-use crate::sampler::{LeftOut, Options, Stopped, Target};
+use crate::sampler::{LeftOut, Options, StoppedCommand, Target};
 use sys::Error;
 
 /// Prepares the profile types: one that cannot be recorded is left out, which a note says.
@@ -77,7 +77,7 @@ fn is_alone(types: &ProfileTypes, options: &Options) -> bool {
 /// A COMMAND, if the recording has one.
 pub struct Started {
     /// Before its `execve`.
-    stopped: Option<Stopped>,
+    stopped: Option<StoppedCommand>,
     /// When it runs.
     pub child: Option<Child>,
 }
@@ -99,7 +99,7 @@ impl Started {
         let Target::Command(words) = &options.target else { return Ok(command) };
         let (output, ignored) = (options.stdout_to_stderr, interrupts.ignored());
         let environment = types.iter().flat_map(|(_, one)| one.environment()).collect();
-        let started = Stopped::start(words, output, environment, ignored)?;
+        let started = StoppedCommand::start(words, output, environment, ignored)?;
         interrupts.set_child(started.pid);
         if delay.is_zero() {
             command.stopped = Some(started);

@@ -46,7 +46,7 @@ pub fn wait_for_delay(
 }
 
 /// Where samples come from, and where they go.
-pub struct Sources {
+pub struct Running {
     /// The events.
     pub session: Session,
     /// What is made of them.
@@ -55,7 +55,7 @@ pub struct Sources {
     pub precedence: os::Precedence,
 }
 
-impl Sources {
+impl Running {
     /// Takes samples until the window closes or the target ends.
     pub fn run(
         &mut self,
@@ -107,7 +107,7 @@ impl Sources {
 
     /// Stops everything and takes in what is left. Returns how long samples were taken.
     pub fn stop(&mut self, began: Instant) -> Duration {
-        let Sources { session, aggregator, .. } = self;
+        let Running { session, aggregator, .. } = self;
         aggregator.types.iter_mut().for_each(|(_, one)| one.stop());
         session.stop();
         let lasted = began.elapsed();
@@ -134,7 +134,7 @@ impl Sources {
 
     /// Takes in what happened before `until`, in the order of time; `over`: there will be no more.
     fn take_in(&mut self, until: u64, over: bool) {
-        let Sources { session, aggregator, .. } = self;
+        let Running { session, aggregator, .. } = self;
         aggregator.maker.read_jit_files();
         session.drain_timed(until, |time, event| {
             aggregator.take_in(time, false);

@@ -112,10 +112,10 @@ mod tests {
 
     use super::*;
     use crate::sampler::types::ProfileTypes;
-    use crate::sampler::{Event, EventSpec, Rate, Stacks};
+    use crate::sampler::{Event, EventSpec, Rate, StackMethod};
 
     fn watched(cpus: &[u32]) -> Hotplug {
-        let options = Options::new(Target::Everything, Rate::Frequency(99), Stacks::None);
+        let options = Options::new(Target::Everything, Rate::Frequency(99), StackMethod::None);
         Hotplug::new(&options, cpus.to_vec())
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let target = Target::Processes { pids: vec![std::process::id() as i32], tree: false };
         let options = Options {
             events: vec![EventSpec::cpu_clock()],
-            ..Options::new(target, Rate::Frequency(999), Stacks::FramePointer)
+            ..Options::new(target, Rate::Frequency(999), StackMethod::FramePointer)
         };
         let mut session = match Session::open(&options, &mut ProfileTypes::default(), None) {
             Ok(session) if session.is_cpu_wide() => session,

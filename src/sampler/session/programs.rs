@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use super::explain;
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::{KernelProgram, Whose};
+use crate::sampler::bpf::{KernelProgram, ThreadScope};
 use crate::sampler::permissions::Wanted;
 use crate::sampler::ring::Ring;
 use crate::sampler::types::ProfileTypes;
@@ -21,18 +21,18 @@ const AT_ONCE: usize = 256;
 
 /// The programs of a recording, each with the index of its profile type.
 #[derive(Default)]
-pub struct Programs(Vec<(usize, Rc<dyn KernelProgram>)>);
+pub struct KernelPrograms(Vec<(usize, Rc<dyn KernelProgram>)>);
 
-impl Programs {
+impl KernelPrograms {
     /// Those of the profile types, if this kernel and user allow them. They cannot be limited to
     /// cgroups or to some CPUs.
-    pub fn load(options: &Options, types: &mut ProfileTypes) -> Programs {
-        let whose = match options.target {
-            Target::Cgroup(_) => return Programs::default(),
-            _ if options.cpus.is_some() => return Programs::default(),
-            Target::Everything => Whose::Everybodys,
-            _ if options.inherit => Whose::Theirs,
-            _ => Whose::TheirsAlone,
+    pub fn load(options: &Options, types: &mut ProfileTypes) -> KernelPrograms {
+        let scope = match options.target {
+            Target::Cgroup(_) => return KernelPrograms::default(),
+            _ if options.cpus.is_some() => return KernelPrograms::default(),
+            Target::Everything => ThreadScope::Everyone,
+            _ if options.inherit => ThreadScope::WithChildren,
+            _ => ThreadScope::Alone,
         };
         let mut kernel = None;
         let mut programs = Vec::new();
@@ -40,9 +40,9 @@ impl Programs {
             // Read for the first that may have some.
             let kernel = kernel.get_or_insert_with(Btf::of_kernel);
             let Ok(kernel) = kernel else { break };
-            programs.extend(one.load_program(kernel, whose).map(|program| (of, program)));
+            programs.extend(one.load_program(kernel, scope).map(|program| (of, program)));
         }
-        Programs(programs)
+        KernelPrograms(programs)
     }
 
     /// Whether there are none.

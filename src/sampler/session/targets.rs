@@ -1,12 +1,12 @@
 //! Which CPUs are sampled, and how a session's events get on its target.
 
 use crate::sampler::attach::{Attacher, Who};
-use crate::sampler::bpf::filter::Filter;
-use crate::sampler::events::Kind;
+use crate::sampler::bpf::filter::SampleFilter;
+use crate::sampler::events::EventKind;
 use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::rings::Rings;
-use crate::sampler::types::{Clock, ProfileTypes};
+use crate::sampler::types::{NeededClock, ProfileTypes};
 use crate::sampler::{Options, Rate, Target, target};
 use sys::{Error, procfs};
 
@@ -35,8 +35,8 @@ pub(super) fn new_attacher(
     cpus: &[u32],
 ) -> Result<(Attacher, bool), Error> {
     let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
-    let no_event = types.clock() == Clock::None && options.events.is_empty();
-    let cpu_time = options.events.iter().all(|e| e.kind == Kind::Clock)
+    let no_event = types.clock() == NeededClock::None && options.events.is_empty();
+    let cpu_time = options.events.iter().all(|e| e.kind == EventKind::Clock)
         && !(no_event && types.need_processes());
     let seldom = match options.rate {
         Rate::Frequency(hz) => hz <= 1_000_000_000 / CPU_WIDE_PERIOD,
@@ -63,7 +63,7 @@ pub(super) fn new_attacher(
 pub(super) fn filter(
     options: &Options,
     command: Option<i32>,
-    kernel: Option<&Filter>,
+    kernel: Option<&SampleFilter>,
 ) -> Result<(Option<ProcessFilter>, Vec<i32>), Error> {
     let insert = |pids: &[i32]| {
         if let Some(filter) = kernel {

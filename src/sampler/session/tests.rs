@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::sampler::types::Settings;
-use crate::sampler::{Rate, Stacks};
+use crate::sampler::{Rate, StackMethod};
 use sys::procfs;
 
 /// Killed at the end of a test.
@@ -30,7 +30,7 @@ impl Drop for Busy {
 
 fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
     let target = Target::Processes { pids: vec![pid], tree: false };
-    let stacks = Stacks::Dwarf { dump: sys::record::MAX_DUMP };
+    let stacks = StackMethod::Dwarf { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options { events, ..Options::new(target, rate, stacks) };
     Session::open(&options, &mut ProfileTypes::default(), None)
@@ -39,7 +39,7 @@ fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
 /// With the time that threads wait.
 fn open_wall(pid: i32) -> Result<Session, Error> {
     let target = Target::Processes { pids: vec![pid], tree: false };
-    let stacks = Stacks::Auto { dump: sys::record::MAX_DUMP };
+    let stacks = StackMethod::Auto { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options::new(target, Rate::Frequency(99), stacks);
     let settings = Settings { names: vec!["wall".to_owned()], ..Settings::default() };

@@ -11,7 +11,7 @@ pub type Shares = FxHashMap<LabelSetId, (i64, i64)>;
 
 /// Sums of one column for samples with the same labels.
 #[derive(Clone, Copy, Default)]
-pub struct Known {
+pub struct ColumnSums {
     /// What the samples have to add up to.
     pub all: i64,
     /// The sum of the exact values.
@@ -33,8 +33,8 @@ impl Extrapolated {
     }
 
     /// Adds the share by which samples with these labels have to be scaled, if any.
-    pub fn share(&self, shares: &mut Shares, labels: LabelSetId, known: Known) {
-        let Known { all, exact, estimated } = known;
+    pub fn share(&self, shares: &mut Shares, labels: LabelSetId, known: ColumnSums) {
+        let ColumnSums { all, exact, estimated } = known;
         match self.0.get(&labels) {
             Some(&own) if estimated > 0 => {
                 shares.insert(own, ((all - exact).max(0), estimated));
@@ -58,7 +58,7 @@ mod tests {
         let labels = Extrapolated([(plain, own)].into_iter().collect());
         let share = |all, exact, estimated| {
             let mut shares = Shares::default();
-            labels.share(&mut shares, plain, Known { all, exact, estimated });
+            labels.share(&mut shares, plain, ColumnSums { all, exact, estimated });
             shares.into_iter().collect::<Vec<_>>()
         };
         assert_eq!(share(100, 40, 30), [(own, (60, 30))]);

@@ -14,7 +14,7 @@ const MAX: usize = 1 << 14;
 
 /// A piece of code.
 #[derive(Debug)]
-struct Symbol {
+struct KernelSymbol {
     start: u64,
     end: u64,
     name: String,
@@ -24,7 +24,7 @@ struct Symbol {
 /// What the kernel told of.
 #[derive(Default)]
 pub struct KernelCode {
-    all: Vec<Symbol>,
+    all: Vec<KernelSymbol>,
     /// What came and is still there, by first address.
     live: BTreeMap<u64, usize>,
     /// What was there from the beginning and left.
@@ -42,7 +42,7 @@ impl KernelCode {
             return;
         }
         let (end, name) = (start.saturating_add(len), String::from_utf8_lossy(name).into_owned());
-        self.all.push(Symbol { start, end, name, mapping: None });
+        self.all.push(KernelSymbol { start, end, name, mapping: None });
         let index = self.all.len() - 1;
         if gone {
             self.gone.push(index);
@@ -96,7 +96,7 @@ impl KernelCode {
 }
 
 /// The mapping of a piece of code, which may be there already.
-fn add_mapping(profile: &mut Profile, symbol: &Symbol) -> MappingId {
+fn add_mapping(profile: &mut Profile, symbol: &KernelSymbol) -> MappingId {
     if let Some(mapping) = symbol.mapping {
         return mapping;
     }
@@ -111,7 +111,7 @@ fn add_mapping(profile: &mut Profile, symbol: &Symbol) -> MappingId {
     MappingId(profile.mappings.len() as u32 - 1)
 }
 
-fn add_function(profile: &mut Profile, symbol: &Symbol) -> FunctionId {
+fn add_function(profile: &mut Profile, symbol: &KernelSymbol) -> FunctionId {
     let name = profile.strings.intern(&symbol.name);
     profile.functions.push(Function { name, system_name: name, ..Function::default() });
     FunctionId(profile.functions.len() as u32 - 1)

@@ -42,11 +42,11 @@ impl StackMaker {
             let cut = self.counts.ends[StackEnd::DumpTooSmall as usize]
                 > before.1[StackEnd::DumpTooSmall as usize];
             match copied {
-                Copied::Full if cut && i + 1 < COPIES.len() => {
+                StackCopy::Full if cut && i + 1 < COPIES.len() => {
                     (self.counts.user_stacks, self.counts.ends) = before;
                 }
-                Copied::Full | Copied::Whole => return Ok(true),
-                Copied::No => return Ok(false),
+                StackCopy::Full | StackCopy::Whole => return Ok(true),
+                StackCopy::No => return Ok(false),
             }
         }
         Ok(false)
@@ -58,11 +58,11 @@ impl StackMaker {
         thread: ThreadId,
         size: usize,
         scratch: &mut Scratch,
-    ) -> io::Result<Copied> {
+    ) -> io::Result<StackCopy> {
         let ThreadId { pid, tid } = thread;
         // A thread that sleeps before and after and was not switched out in between did not run.
         let switches = procfs::switches(pid, tid);
-        let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(Copied::No) };
+        let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(StackCopy::No) };
         let in_kernel = procfs::kernel_stack(pid, tid);
         let procfs::Asleep { ip, sp, .. } = asleep;
         let mut copy = vec![0; size];
@@ -70,7 +70,7 @@ impl StackMaker {
         let length = if sp == 0 { 0 } else { os::read_memory(pid, sp, &mut copy)? };
         let same = procfs::asleep_at(pid, tid)? == Some(asleep);
         if !same || switches.is_none() || procfs::switches(pid, tid) != switches {
-            return Ok(Copied::No);
+            return Ok(StackCopy::No);
         }
         let full = length == copy.len();
         let user = match sp {
@@ -90,7 +90,7 @@ impl StackMaker {
         if !in_kernel.is_empty() {
             self.put_kernel_functions_below(&in_kernel, sp != 0);
         }
-        Ok(if full { Copied::Full } else { Copied::Whole })
+        Ok(if full { StackCopy::Full } else { StackCopy::Whole })
     }
 
     /// Adds the functions of the kernel in which a thread sleeps, innermost first, to its stack in
@@ -108,7 +108,7 @@ impl StackMaker {
 }
 
 /// What came of a copy of a stack.
-enum Copied {
+enum StackCopy {
     /// The stack is made of as many bytes as were asked for: there may be more.
     Full,
     /// The stack is made of all there is.

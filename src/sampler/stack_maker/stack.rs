@@ -1,7 +1,7 @@
 //! From a sample to the locations of its stack.
 
 use super::{Innermost, Moment, Scratch, StackMaker};
-use crate::sampler::Stacks;
+use crate::sampler::StackMethod;
 use profile::{LocationId, Truncation};
 use sys::record::{Sample, UserStack};
 use unwind::{self, Frame, StackEnd};
@@ -48,7 +48,7 @@ impl StackMaker {
         let frames = &mut scratch.frames;
         let inner = frames.iter().take_while(|frame| skipped(frame)).count();
         frames.drain(..inner.min(frames.len().saturating_sub(1)));
-        if self.stacks == Stacks::None {
+        if self.stacks == StackMethod::None {
             frames.truncate(1);
         }
         let innermost = self.put_together(&mut scratch, end);
@@ -64,7 +64,7 @@ impl StackMaker {
     /// Makes the stack of a sample whose call chain is in `scratch`.
     pub(super) fn make_from_chain(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) {
         self.begin_stack(sample);
-        if self.stacks == Stacks::None {
+        if self.stacks == StackMethod::None {
             let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
             addresses.push(sample.ip);
         }
@@ -138,7 +138,7 @@ impl StackMaker {
     ) -> StackEnd {
         frames.clear();
         self.unwinder.kept = None;
-        let dumped = matches!(self.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+        let dumped = matches!(self.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
         if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
             return StackEnd::Complete;
         }
@@ -162,7 +162,7 @@ impl StackMaker {
                 end = StackEnd::LostMappings;
             }
         }
-        if self.stacks == Stacks::None {
+        if self.stacks == StackMethod::None {
             return StackEnd::Complete;
         }
         self.counts.user_stacks += 1;

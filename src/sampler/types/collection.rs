@@ -1,6 +1,6 @@
 //! The profile types of a recording.
 
-use super::{ALL, Clock, ProfileType, Settings};
+use super::{ALL, NeededClock, ProfileType, Settings};
 
 /// Which profile type an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +57,13 @@ impl ProfileTypes {
     }
 
     /// The clock that serves all of them.
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> NeededClock {
         self.iter().map(|(_, one)| one.clock()).max().unwrap_or_default()
     }
 
     /// Whether one of them records CPU time.
     pub fn has_cpu_time(&self) -> bool {
-        self.iter().any(|(_, one)| one.clock() == Clock::CpuTime)
+        self.iter().any(|(_, one)| one.clock() == NeededClock::CpuTime)
     }
 
     /// Whether one of them needs what the target's processes do even if no event is sampled.

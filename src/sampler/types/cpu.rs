@@ -1,6 +1,6 @@
 //! CPU time: samples of `cycles` or `cpu-clock`, which are counted like those of any event.
 
-use super::{Clock, End, ProfileType, Registered, SampleType, Start};
+use super::{End, NeededClock, ProfileType, Registered, SampleType, TypeStart};
 use crate::sampler::stack_maker::StackMaker;
 
 /// `-T cpu`.
@@ -22,15 +22,15 @@ impl ProfileType for CpuTime {
         Vec::new()
     }
 
-    fn clock(&self) -> Clock {
-        Clock::CpuTime
+    fn clock(&self) -> NeededClock {
+        NeededClock::CpuTime
     }
 
     fn counts_samples(&self, _alone: bool) -> bool {
         true
     }
 
-    fn start(&mut self, _maker: &mut StackMaker, _start: &Start<'_>) {}
+    fn start(&mut self, _maker: &mut StackMaker, _start: &TypeStart<'_>) {}
 
     fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<String> {
         Vec::new()

@@ -14,12 +14,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::{
-    End, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Settings, Setup, Start,
+    End, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Settings, Setup,
+    TypeStart,
 };
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{EventSpec, Target};
 use library::{InProgram, put};
-use model::{Heap, HeapSpec};
+use model::{HeapModel, HeapSpec};
 use profile::{Profile, ValueType, comment};
 use stacks::HeapStacks;
 use sys::Error;
@@ -53,7 +54,7 @@ struct Allocations {
 impl Allocations {
     fn boxed(settings: &Settings, in_use: bool) -> Box<dyn ProfileType> {
         let spec = HeapSpec { in_use, settings: settings.heap };
-        let stacks = HeapStacks::new(Heap::new(spec));
+        let stacks = HeapStacks::new(HeapModel::new(spec));
         Box::new(Allocations { spec, library: None, stacks, notes: Vec::new() })
     }
 }
@@ -120,7 +121,7 @@ impl ProfileType for Allocations {
         }
     }
 
-    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+    fn start(&mut self, _maker: &mut StackMaker, start: &TypeStart<'_>) {
         self.stacks.model.set_columns(start.first);
     }
 

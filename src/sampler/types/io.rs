@@ -5,7 +5,7 @@
 //! requests that had to queue.
 
 use super::paired::{
-    Mark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, beginning, ending,
+    PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, beginning, ending,
 };
 use super::{Registered, SampleType};
 use crate::sampler::EventSpec;
@@ -59,14 +59,14 @@ fn events() -> Result<Vec<PairedEvent>, Error> {
             ];
             let key = (number, sector.number(sample.raw)?);
             let amount = bytes.number(sample.raw)? as i64;
-            Some(Mark::Begin { key, tags, amount, object: 0 })
+            Some(PairMark::Begin { key, tags, amount, object: 0 })
         }))
     })?;
     let complete = ending(("block", "block_rq_complete"), None, |found| {
         let [device, sector] = [found.field("dev")?, found.field("sector")?];
         Ok(Box::new(move |sample| {
             let key = (device.number(sample.raw)?, sector.number(sample.raw)?);
-            Some(Mark::End { key, again: false, released: false })
+            Some(PairMark::End { key, again: false, released: false })
         }))
     })?;
     let complete =

@@ -7,11 +7,11 @@
 //! (`symbolize::waits`). A label says what is known until then.
 
 use super::paired::{
-    Extrapolated, Key, Mark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, Tags,
-    beginning, ending, key_of_thread, timed,
+    ExtrapolatedWords, PairKey, PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue,
+    Tags, beginning, ending, key_of_thread, timed,
 };
 use super::{Registered, SampleType};
-use crate::sampler::bpf::calls::{Call, MARKED, Which};
+use crate::sampler::bpf::syscalls::{MARKED, TimedCall, Which};
 use crate::sampler::tracepoint::Tracepoint;
 use profile::label::{self, LIKELY_MUTEX, UNKNOWN_WAIT};
 use sys::Error;
@@ -81,13 +81,13 @@ impl PairedType for Contention {
         (!self.holders).then_some(Which::Waits)
     }
 
-    fn tags_of_call(&self, call: &Call) -> Tags {
+    fn tags_of_call(&self, call: &TimedCall) -> Tags {
         tags(call)
     }
 
-    fn extrapolated(&self) -> Extrapolated {
+    fn extrapolated(&self) -> ExtrapolatedWords {
         let known = "the number and time of each thread's waits for a lock";
-        Extrapolated { what: "waits", known }
+        ExtrapolatedWords { what: "waits", known }
     }
 }
 
@@ -112,7 +112,7 @@ fn events(scope: &Scope, holders: bool) -> Result<Vec<PairedEvent>, Error> {
             Ok(Box::new(move |sample| {
                 let ret = ret.number(sample.raw)? as i64;
                 let again = RESTARTS.contains(&ret);
-                Some(Mark::End { key: key_of_thread(sample.tid), again, released: ret == 0 })
+                Some(PairMark::End { key: key_of_thread(sample.tid), again, released: ret == 0 })
             }))
         })
     };
@@ -140,7 +140,7 @@ fn futex(filter: Option<&str>) -> Result<PairedEvent, Error> {
                     if contended { LIKELY_MUTEX } else { UNKNOWN_WAIT }
                 }
                 FUTEX_WAKE | FUTEX_WAKE_BITSET | FUTEX_WAKE_OP | FUTEX_CMP_REQUEUE
-                | FUTEX_UNLOCK_PI => return Some(Mark::Release { object }),
+                | FUTEX_UNLOCK_PI => return Some(PairMark::Release { object }),
                 _ => return None,
             };
             Some(begins(sample, object, kind))
@@ -148,8 +148,13 @@ fn futex(filter: Option<&str>) -> Result<PairedEvent, Error> {
     })
 }
 
-fn begins(sample: &Sample<'_>, object: u64, kind: &'static str) -> Mark {
-    Mark::Begin { key: key_of_thread(sample.tid), tags: labels(object, kind), amount: 0, object }
+fn begins(sample: &Sample<'_>, object: u64, kind: &'static str) -> PairMark {
+    PairMark::Begin {
+        key: key_of_thread(sample.tid),
+        tags: labels(object, kind),
+        amount: 0,
+        object,
+    }
 }
 
 fn labels(object: u64, kind: &'static str) -> Tags {
@@ -158,7 +163,7 @@ fn labels(object: u64, kind: &'static str) -> Tags {
 }
 
 /// The labels of a wait that is over.
-fn tags(call: &Call) -> Tags {
+fn tags(call: &TimedCall) -> Tags {
     let kind = match call.kind & !MARKED {
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => "pi",
         _ if call.kind & MARKED != 0 => LIKELY_MUTEX,
@@ -201,7 +206,7 @@ fn kernel() -> Option<PairedEvent> {
                 Tag::some(label::KIND, TagValue::Word(kernel_kind(flags))),
                 Tag::some(label::FLAGS, TagValue::LockFlags(flags)),
             ];
-            Some(Mark::Begin { key: kernel_key(sample, object), tags, amount: 0, object })
+            Some(PairMark::Begin { key: kernel_key(sample, object), tags, amount: 0, object })
         }))
     });
     begin.ok()
@@ -212,14 +217,14 @@ fn kernel_end() -> Result<PairedEvent, Error> {
         let address = found.field("lock_addr")?;
         Ok(Box::new(move |sample| {
             let key = kernel_key(sample, address.number(sample.raw)?);
-            Some(Mark::End { key, again: false, released: false })
+            Some(PairMark::End { key, again: false, released: false })
         }))
     })
 }
 
 /// While a thread waits for one lock, an interrupt may wait for another. No lock lies at 0, which
 /// is what the thread's own wait has.
-fn kernel_key(sample: &Sample<'_>, lock: u64) -> Key {
+fn kernel_key(sample: &Sample<'_>, lock: u64) -> PairKey {
     (key_of_thread(sample.tid).0, lock)
 }
 

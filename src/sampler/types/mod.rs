@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use super::attach::EventTrial;
 use super::bpf::btf::Btf;
-use super::bpf::{KernelProgram, Whose};
+use super::bpf::{KernelProgram, ThreadScope};
 use super::recording::Interrupts;
 use super::stack_maker::StackMaker;
 use super::{EventSpec, Target};
@@ -89,13 +89,13 @@ impl SampleType {
 
 /// The clock that a profile type needs as the first event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Clock {
+pub enum NeededClock {
     /// None.
     #[default]
     None,
     /// The event that samples CPU time best: `cycles`, or `cpu-clock` where there is no PMU.
     CpuTime,
-    /// `cpu-clock`, whose samples [`ProfileType::sample`] gets as event 0, before the events of the
+    /// `cpu-clock`, scope samples [`ProfileType::sample`] gets as event 0, before the events of the
     /// type.
     Nanoseconds,
 }
@@ -139,7 +139,7 @@ impl TypeEvent {
 }
 
 /// What [`ProfileType::start`] may need.
-pub struct Start<'a> {
+pub struct TypeStart<'a> {
     /// The first of its sample types.
     pub first: Column,
     /// The column of CPU time with the weight of a sample of the clock, if CPU time is recorded.
@@ -194,8 +194,8 @@ pub trait ProfileType {
     fn sample_types(&self) -> Vec<SampleType>;
 
     /// The clock that it needs.
-    fn clock(&self) -> Clock {
-        Clock::None
+    fn clock(&self) -> NeededClock {
+        NeededClock::None
     }
 
     /// Its stacks count in the sample type `samples`, too. `alone`: nothing else is recorded.
@@ -232,9 +232,13 @@ pub trait ProfileType {
         Vec::new()
     }
 
-    /// Loads its programs into the kernel, for the threads of `whose`; `None`: it has none, or
+    /// Loads its programs into the kernel, for the threads of `scope`; `None`: it has none, or
     /// this kernel or user does not allow them.
-    fn load_program(&mut self, _kernel: &Btf, _whose: Whose) -> Option<Rc<dyn KernelProgram>> {
+    fn load_program(
+        &mut self,
+        _kernel: &Btf,
+        _scope: ThreadScope,
+    ) -> Option<Rc<dyn KernelProgram>> {
         None
     }
 
@@ -271,7 +275,7 @@ pub trait ProfileType {
     fn describe(&self, _profile: &mut Profile, _first: bool) {}
 
     /// Sampling has begun, and its sample types have their columns.
-    fn start(&mut self, maker: &mut StackMaker, start: &Start<'_>);
+    fn start(&mut self, maker: &mut StackMaker, start: &TypeStart<'_>);
 
     /// Takes in a sample of its event number `event`; `weight`: what it counts, in units of the event.
     fn sample(

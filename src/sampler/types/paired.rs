@@ -17,12 +17,12 @@ use std::rc::Rc;
 
 use perf_event_open_sys::bindings as abi;
 
-use super::{End, EventTrial, KernelProgram, ProfileType, SampleType, Start, TypeEvent};
+use super::{End, EventTrial, KernelProgram, ProfileType, SampleType, TypeEvent, TypeStart};
 use crate::sampler::EventSpec;
-use crate::sampler::bpf::Whose;
+use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::calls::{Call, Calls, Which};
-use crate::sampler::events::Kind;
+use crate::sampler::bpf::syscalls::{Calls, TimedCall, Which};
+use crate::sampler::events::EventKind;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::tracepoint::Tracepoint;
@@ -52,7 +52,7 @@ pub trait PairedType {
     }
 
     /// The labels of a call that was timed in the kernel.
-    fn tags_of_call(&self, _call: &Call) -> Tags {
+    fn tags_of_call(&self, _call: &TimedCall) -> Tags {
         Tags::default()
     }
 
@@ -61,19 +61,19 @@ pub trait PairedType {
         true
     }
 
-    /// The third sample type is [`Mark::Begin::amount`].
+    /// The third sample type is [`PairMark::Begin::amount`].
     fn has_amount(&self) -> bool {
         false
     }
 
     /// Of calls that are extrapolated: what they are, and what is known of all.
-    fn extrapolated(&self) -> Extrapolated {
-        Extrapolated { what: "calls", known: "the number and time of each thread's calls" }
+    fn extrapolated(&self) -> ExtrapolatedWords {
+        ExtrapolatedWords { what: "calls", known: "the number and time of each thread's calls" }
     }
 }
 
 /// Words for a sentence about extrapolated calls.
-pub struct Extrapolated {
+pub struct ExtrapolatedWords {
     /// `waits`
     pub what: &'static str,
     /// `the number and time of each thread's waits for a lock`
@@ -90,7 +90,7 @@ pub struct Scope {
 }
 
 /// What ties the end to its beginning.
-pub type Key = (u64, u64);
+pub type PairKey = (u64, u64);
 
 /// Labels in addition to those of the thread.
 pub type Tags = [Option<Tag>; 3];
@@ -130,24 +130,24 @@ pub enum TagValue {
 
 /// What a sample of a paired event means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum PairMark {
     /// Something begins.
     Begin {
         /// What ties it to its end.
-        key: Key,
+        key: PairKey,
         /// Its labels.
         tags: Tags,
         /// Its value of the third sample type.
         amount: i64,
-        /// The object that it waits for, as [`Mark::Release`] names it.
+        /// The object that it waits for, as [`PairMark::Release`] names it.
         object: u64,
     },
     /// A call is over, as programs in the kernel report.
-    Call(Call),
+    Call(TimedCall),
     /// It ends.
     End {
         /// What ties it to its beginning.
-        key: Key,
+        key: PairKey,
         /// It will be continued, so this is not one more.
         again: bool,
         /// Another thread ended it.
@@ -161,21 +161,21 @@ pub enum Mark {
 }
 
 /// Decodes a sample of an event; `None`: it neither begins nor ends anything.
-pub type Reader = Box<dyn Fn(&Sample<'_>) -> Option<Mark>>;
+pub type PairReader = Box<dyn Fn(&Sample<'_>) -> Option<PairMark>>;
 
 /// An event that begins or ends something.
 pub struct PairedEvent {
     /// The event.
     pub spec: EventSpec,
     /// Decodes its samples.
-    pub read: Reader,
+    pub read: PairReader,
 }
 
 /// [`ProfileType`] of a [`PairedType`].
 pub struct Paired<P> {
     paired: P,
     program: Option<Rc<Calls>>,
-    readers: Vec<Reader>,
+    readers: Vec<PairReader>,
     pairs: OpenPairs,
     calls: TimedCalls,
 }
@@ -201,8 +201,8 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         true
     }
 
-    fn load_program(&mut self, kernel: &Btf, whose: Whose) -> Option<Rc<dyn KernelProgram>> {
-        self.program = Some(Rc::new(Calls::load(kernel, self.paired.timed_calls()?, whose).ok()?));
+    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Rc<dyn KernelProgram>> {
+        self.program = Some(Rc::new(Calls::load(kernel, self.paired.timed_calls()?, scope).ok()?));
         self.program.clone().map(|program| program as Rc<dyn KernelProgram>)
     }
 
@@ -219,13 +219,13 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         Ok(specs.into_iter().map(TypeEvent::each_time).collect())
     }
 
-    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+    fn start(&mut self, _maker: &mut StackMaker, start: &TypeStart<'_>) {
         self.pairs.set_columns(start.first, self.paired.has_amount());
     }
 
     fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>, _weight: u64) {
         match (self.readers[event])(sample) {
-            Some(Mark::Call(call)) => {
+            Some(PairMark::Call(call)) => {
                 let tags = self.paired.tags_of_call(&call);
                 self.calls.call(maker, &mut self.pairs, sample, &call, &tags);
             }
@@ -248,9 +248,9 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         let mut notes = Vec::new();
         self.pairs.end(maker, end.time);
         if let Some(program) = &self.program {
-            let tags = |call: &Call| self.paired.tags_of_call(call);
+            let tags = |call: &TimedCall| self.paired.tags_of_call(call);
             self.calls.end(maker, &mut self.pairs, program, end.time, tags);
-            let Extrapolated { what, known } = self.paired.extrapolated();
+            let ExtrapolatedWords { what, known } = self.paired.extrapolated();
             notes.extend(program.losses().notes(self.noun(), what, known));
         }
         notes.extend(self.pairs.notes(self.noun()));
@@ -272,7 +272,7 @@ pub type TracepointName = (&'static str, &'static str);
 pub fn beginning(
     name: TracepointName,
     filter: Option<&str>,
-    reader: impl FnOnce(&Tracepoint) -> io::Result<Reader>,
+    reader: impl FnOnce(&Tracepoint) -> io::Result<PairReader>,
 ) -> Result<PairedEvent, Error> {
     let (system, name) = name;
     let full = format!("{system}:{name}");
@@ -282,7 +282,7 @@ pub fn beginning(
     };
     let found = Tracepoint::find(system, name).map_err(refused)?;
     let read = reader(&found).map_err(refused)?;
-    let spec = EventSpec::plain(&full, Kind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
+    let spec = EventSpec::plain(&full, EventKind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
     let filter = filter.map(str::to_owned);
     Ok(PairedEvent {
         spec: EventSpec { raw: true, most_dump: COPY_EACH_TIME, filter, ..spec },
@@ -294,7 +294,7 @@ pub fn beginning(
 pub fn ending(
     name: TracepointName,
     filter: Option<&str>,
-    reader: impl FnOnce(&Tracepoint) -> io::Result<Reader>,
+    reader: impl FnOnce(&Tracepoint) -> io::Result<PairReader>,
 ) -> Result<PairedEvent, Error> {
     let event = beginning(name, filter, reader)?;
     Ok(PairedEvent { spec: EventSpec { stack: false, ..event.spec }, ..event })
@@ -303,12 +303,12 @@ pub fn ending(
 /// The event to which programs in the kernel write the calls that are over.
 pub fn timed(name: &str) -> PairedEvent {
     let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
-    let spec = EventSpec::plain(name, Kind::OfType, abi::PERF_TYPE_SOFTWARE, config);
+    let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_SOFTWARE, config);
     let spec = EventSpec { raw: true, anywhere: true, most_dump: COPY_OF_CHOSEN, ..spec };
-    PairedEvent { spec, read: Box::new(|sample| Call::parse(sample.raw).map(Mark::Call)) }
+    PairedEvent { spec, read: Box::new(|sample| TimedCall::parse(sample.raw).map(PairMark::Call)) }
 }
 
 /// The key of what a thread does one at a time.
-pub fn key_of_thread(tid: i32) -> Key {
+pub fn key_of_thread(tid: i32) -> PairKey {
     (tid as u32 as u64, 0)
 }

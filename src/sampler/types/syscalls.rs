@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 
 use super::paired::{
-    Mark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, Tags, beginning, ending,
+    PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, Tags, beginning, ending,
     key_of_thread, timed,
 };
 use super::syscall_names::names;
 use super::{Registered, SampleType};
-use crate::sampler::bpf::calls::{Call, MARKED, Which};
+use crate::sampler::bpf::syscalls::{MARKED, TimedCall, Which};
 use sys::Error;
 use sys::record::UserStack;
 
@@ -36,7 +36,7 @@ impl PairedType for Syscalls {
         Some(Which::All)
     }
 
-    fn tags_of_call(&self, call: &Call) -> Tags {
+    fn tags_of_call(&self, call: &TimedCall) -> Tags {
         labels(all_names(), call.object as u32, call.kind & MARKED != 0)
     }
 }
@@ -52,12 +52,12 @@ fn events(scope: &Scope) -> Result<Vec<PairedEvent>, Error> {
         Ok(Box::new(move |sample| {
             let number = id.number(sample.raw)? as u32;
             let tags = labels(names, number, sample.user == UserStack::Compat);
-            Some(Mark::Begin { key: key_of_thread(sample.tid), tags, amount: 0, object: 0 })
+            Some(PairMark::Begin { key: key_of_thread(sample.tid), tags, amount: 0, object: 0 })
         }))
     })?;
     let exit = ending(("raw_syscalls", "sys_exit"), others.as_deref(), |_| {
         Ok(Box::new(|sample| {
-            Some(Mark::End { key: key_of_thread(sample.tid), again: false, released: false })
+            Some(PairMark::End { key: key_of_thread(sample.tid), again: false, released: false })
         }))
     })?;
     Ok(vec![enter, exit])

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use perf_event_open_sys::bindings as abi;
 
-use super::{End, EventTrial, ProfileType, ProfileTypes, Registered, SampleType, Start, TypeEvent};
-use crate::sampler::events::Kind;
+use super::{
+    End, EventTrial, ProfileType, ProfileTypes, Registered, SampleType, TypeEvent, TypeStart,
+};
+use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{EventSpec, Interrupts, Options, Rate, Stacks, Target, Window, record};
+use crate::sampler::{EventSpec, Interrupts, Options, Rate, StackMethod, Target, Window, record};
 use profile::Column;
 use sys::Error;
 use sys::record::Sample;
@@ -38,11 +40,11 @@ impl ProfileType for Faults {
 
     fn events(&mut self, _trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
         let config = u64::from(abi::PERF_COUNT_SW_PAGE_FAULTS);
-        let faults = EventSpec::plain("faults", Kind::OfType, abi::PERF_TYPE_SOFTWARE, config);
+        let faults = EventSpec::plain("faults", EventKind::OfType, abi::PERF_TYPE_SOFTWARE, config);
         Ok(vec![TypeEvent::each_time(EventSpec { kernel: false, ..faults })])
     }
 
-    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+    fn start(&mut self, _maker: &mut StackMaker, start: &TypeStart<'_>) {
         self.column = start.first;
     }
 
@@ -66,7 +68,7 @@ fn a_type_of_one_file_is_recorded_with_others() {
     let target = Target::Command(["true"].map(str::to_owned).into());
     let options = Options {
         stdout_to_stderr: true,
-        ..Options::new(target, Rate::Frequency(99), Stacks::FramePointer)
+        ..Options::new(target, Rate::Frequency(99), StackMethod::FramePointer)
     };
     let window = Window { delay: Duration::ZERO, duration: None };
     let interrupts = Interrupts::install(true).unwrap();

@@ -8,8 +8,8 @@ mod snapshots;
 use std::time::Duration;
 
 use super::{
-    End, EventTrial, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Setup, Start,
-    TypeEvent,
+    End, EventTrial, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Setup,
+    TypeEvent, TypeStart,
 };
 use crate::sampler::stack_maker::StackMaker;
 use creation::Creation;
@@ -92,7 +92,7 @@ impl ProfileType for Threads {
         }
     }
 
-    fn start(&mut self, _maker: &mut StackMaker, start: &Start<'_>) {
+    fn start(&mut self, _maker: &mut StackMaker, start: &TypeStart<'_>) {
         if let Some(taken) = &mut self.taken {
             taken.set_column(start.first);
         }

@@ -14,13 +14,13 @@ use perf_event_open_sys::bindings as abi;
 use rustc_hash::FxHashMap;
 
 use super::{
-    Clock, End, EventTrial, KernelProgram, Poll, ProfileType, Registered, SampleType, Settings,
-    Start, TypeEvent,
+    End, EventTrial, KernelProgram, NeededClock, Poll, ProfileType, Registered, SampleType,
+    Settings, TypeEvent, TypeStart,
 };
-use crate::sampler::bpf::Whose;
+use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::waits::Waits;
-use crate::sampler::stack_maker::{Extrapolated, Known, PendingStack, Shares, StackMaker};
+use crate::sampler::bpf::sched::Waits;
+use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
 use from_bpf::FromBpf;
 use from_switches::FromSwitches;
 use profile::{Column, LabelSetId, ThreadState};
@@ -54,11 +54,11 @@ struct Spec {
 struct Wall {
     spec: Spec,
     program: Option<Rc<Waits>>,
-    way: Way,
+    way: WallSource,
 }
 
 /// Who says when threads run and wait.
-enum Way {
+enum WallSource {
     /// Programs in the kernel.
     Bpf(FromBpf),
     /// The kernel's records of switches.
@@ -73,7 +73,7 @@ impl Wall {
             min_block: u64::try_from(settings.min_block.as_nanos()).unwrap_or(u64::MAX),
             cpu_time: None,
         };
-        Box::new(Wall { spec, program: None, way: Way::Switches(FromSwitches::default()) })
+        Box::new(Wall { spec, program: None, way: WallSource::Switches(FromSwitches::default()) })
     }
 
     /// A sample of the clock: a thread runs, which `time` of it stands for, if the thread counts.
@@ -118,18 +118,18 @@ impl ProfileType for Wall {
         vec![SampleType::nanoseconds("wall")]
     }
 
-    fn clock(&self) -> Clock {
-        Clock::Nanoseconds
+    fn clock(&self) -> NeededClock {
+        NeededClock::Nanoseconds
     }
 
     fn counts_samples(&self, _alone: bool) -> bool {
         true
     }
 
-    fn load_program(&mut self, kernel: &Btf, whose: Whose) -> Option<Rc<dyn KernelProgram>> {
-        let program = Rc::new(Waits::load(kernel, whose).ok()?);
+    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Rc<dyn KernelProgram>> {
+        let program = Rc::new(Waits::load(kernel, scope).ok()?);
         self.program = Some(program.clone());
-        self.way = Way::Bpf(FromBpf::default());
+        self.way = WallSource::Bpf(FromBpf::default());
         Some(program)
     }
 
@@ -143,14 +143,14 @@ impl ProfileType for Wall {
 
     fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
         match &mut self.way {
-            Way::Bpf(_) => Ok(from_bpf::events()),
-            Way::Switches(switches) => switches.events(trial),
+            WallSource::Bpf(_) => Ok(from_bpf::events()),
+            WallSource::Switches(switches) => switches.events(trial),
         }
     }
 
-    fn start(&mut self, maker: &mut StackMaker, start: &Start<'_>) {
+    fn start(&mut self, maker: &mut StackMaker, start: &TypeStart<'_>) {
         (self.spec.column, self.spec.cpu_time) = (start.first, start.cpu_time);
-        if let Way::Switches(switches) = &mut self.way {
+        if let WallSource::Switches(switches) = &mut self.way {
             switches.start(maker, start.target.threads(start.pids));
         }
     }
@@ -158,33 +158,33 @@ impl ProfileType for Wall {
     /// Event 0 is the clock.
     fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>, weight: u64) {
         match (event, &mut self.way) {
-            (0, Way::Bpf(bpf)) => {
+            (0, WallSource::Bpf(bpf)) => {
                 maker.make_stack(sample);
                 let time = bpf.runs(sample.thread()).then_some(weight);
                 let ran = self.add_running(maker, sample.thread(), time);
-                if let (Some(Ran { labels, nanos }), Way::Bpf(bpf)) = (ran, &mut self.way) {
+                if let (Some(Ran { labels, nanos }), WallSource::Bpf(bpf)) = (ran, &mut self.way) {
                     bpf.sums.add(labels, 0, nanos);
                 }
             }
-            (0, Way::Switches(switches)) => {
+            (0, WallSource::Switches(switches)) => {
                 maker.make_stack(sample);
                 let time = switches.runs(sample, maker.last_stack());
                 self.add_running(maker, sample.thread(), time);
             }
-            (_, Way::Bpf(bpf)) => bpf.sample(&self.spec, maker, event, sample),
-            (_, Way::Switches(switches)) => switches.sample(maker, event, sample),
+            (_, WallSource::Bpf(bpf)) => bpf.sample(&self.spec, maker, event, sample),
+            (_, WallSource::Switches(switches)) => switches.sample(maker, event, sample),
         }
     }
 
     fn record(&mut self, maker: &mut StackMaker, record: &Record<'_>) {
         match &mut self.way {
-            Way::Bpf(bpf) => bpf.record(record),
-            Way::Switches(switches) => switches.record(&self.spec, maker, record),
+            WallSource::Bpf(bpf) => bpf.record(record),
+            WallSource::Switches(switches) => switches.record(&self.spec, maker, record),
         }
     }
 
     fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
-        if let Way::Switches(switches) = &mut self.way
+        if let WallSource::Switches(switches) = &mut self.way
             && now.thinned
         {
             switches.look_at_waits(maker);
@@ -194,13 +194,13 @@ impl ProfileType for Wall {
     fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {
         let mut notes = Vec::new();
         match (&mut self.way, &self.program) {
-            (Way::Bpf(bpf), Some(program)) => {
+            (WallSource::Bpf(bpf), Some(program)) => {
                 bpf.end(&self.spec, maker, end.time, program.threads());
                 bpf.sums.scale(maker, self.spec.column);
                 let known = "the time of each thread in each state";
                 notes.extend(program.losses().notes("wall time", "waits", known));
             }
-            (Way::Switches(switches), _) => {
+            (WallSource::Switches(switches), _) => {
                 switches.end(&self.spec, maker, end.time);
                 switches.sums.scale(maker, self.spec.column);
                 notes.extend(end.thinned.then(|| switches.note_thinned()));
@@ -213,14 +213,14 @@ impl ProfileType for Wall {
 
 /// An event that is a pair of a software event's number and a name.
 fn software_event(name: &str, config: u32) -> crate::sampler::EventSpec {
-    let kind = crate::sampler::events::Kind::OfType;
+    let kind = crate::sampler::events::EventKind::OfType;
     crate::sampler::EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, u64::from(config))
 }
 
 /// Sums of waits by labels, that is, by thread and state: what the samples are scaled to.
 #[derive(Default)]
 struct StateSums {
-    sums: FxHashMap<LabelSetId, Known>,
+    sums: FxHashMap<LabelSetId, ColumnSums>,
     extrapolated: Extrapolated,
 }
 

@@ -4,9 +4,9 @@ use std::io;
 
 use super::{CHUNK, header};
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::code::{Code, Helper, If, Label, Op, Reg, Size};
+use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::syscall::Map;
-use crate::sampler::bpf::{filter, steps};
+use crate::sampler::bpf::{filter, snippets};
 
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
@@ -66,10 +66,10 @@ impl Kernel {
 }
 
 /// What the program is written with.
-pub struct Writer<'a> {
+pub struct DeepProgram<'a> {
     /// The ring buffer, and its size in bytes.
     pub ring: &'a Map,
-    /// See [`Writer::ring`].
+    /// See [`DeepProgram::ring`].
     pub ring_size: u32,
     /// Counts the stacks that the ring had no room for.
     pub lost: &'a Map,
@@ -107,19 +107,19 @@ const BOUNDS: i16 = -64;
 
 /// Reads so many bytes of the thread's memory at the address in `R3` to a place on the program's
 /// stack, or jumps to `failed`.
-fn read(c: &mut Code, to: i16, bytes: i32, failed: Label) {
-    c.op(Op::Mov, R1, R10);
-    c.op_value(Op::Add, R1, i32::from(to));
-    c.op_value(Op::Mov, R2, bytes);
+fn read(c: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
+    c.op(AluOp::Mov, R1, R10);
+    c.op_value(AluOp::Add, R1, i32::from(to));
+    c.op_value(AluOp::Mov, R2, bytes);
     c.call(Helper::ProbeReadUser);
     c.jump_if_value(If::Differ, R0, 0, failed);
 }
 
-impl Writer<'_> {
+impl DeepProgram<'_> {
     /// The program. In the loop `R6` counts chunks, `R7` is the address that is copied next, `R8`
     /// the end, `R9` the record.
     pub fn program(&self) -> Vec<u64> {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let [out, copy] = [(); 2].map(|()| c.label());
         self.look_at_thread(&mut c, out);
         self.find_end(&mut c, out);
@@ -133,31 +133,31 @@ impl Writer<'_> {
 
     /// Time, thread and registers; `R6` = the stack pointer, `R7` = the base of its thread-local
     /// memory, `R8` = where the process's first stack began. A thread of the kernel has none.
-    fn look_at_thread(&self, c: &mut Code, out: Label) {
+    fn look_at_thread(&self, c: &mut BpfCode, out: CodeLabel) {
         let k = self.kernel;
         if let Some(processes) = self.processes {
-            c.op(Op::Mov, R9, R1);
+            c.op(AluOp::Mov, R9, R1);
             filter::drop_others(c, processes);
-            c.op(Op::Mov, R1, R9);
+            c.op(AluOp::Mov, R1, R9);
         }
         c.call_function(k.cast);
-        c.load(Size::Long, R1, R0, k.data);
-        c.load(Size::Long, R1, R1, k.time);
-        c.store(Size::Long, R10, TIME, R1);
+        c.load(AccessSize::Long, R1, R0, k.data);
+        c.load(AccessSize::Long, R1, R1, k.time);
+        c.store(AccessSize::Long, R10, TIME, R1);
         c.call(Helper::CurrentTask);
-        c.op(Op::Mov, R9, R0);
-        c.load(Size::Long, R1, R9, k.mm);
-        c.load(Size::Long, R8, R1, k.start_stack);
+        c.op(AluOp::Mov, R9, R0);
+        c.load(AccessSize::Long, R1, R9, k.mm);
+        c.load(AccessSize::Long, R8, R1, k.start_stack);
         c.jump_if_value(If::Equal, R8, 0, out);
-        c.load(Size::Word, R1, R9, k.tid);
-        c.store(Size::Long, R10, TID, R1);
-        c.load(Size::Long, R7, R9, k.fsbase);
-        c.op(Op::Mov, R1, R9);
+        c.load(AccessSize::Word, R1, R9, k.tid);
+        c.store(AccessSize::Long, R10, TID, R1);
+        c.load(AccessSize::Long, R7, R9, k.fsbase);
+        c.op(AluOp::Mov, R1, R9);
         c.call(Helper::TaskRegs);
-        c.load(Size::Long, R6, R0, k.sp);
-        c.store(Size::Long, R10, SP, R6);
-        c.load(Size::Long, R1, R0, k.ip);
-        c.store(Size::Long, R10, IP, R1);
+        c.load(AccessSize::Long, R6, R0, k.sp);
+        c.store(AccessSize::Long, R10, SP, R6);
+        c.load(AccessSize::Long, R1, R0, k.ip);
+        c.store(AccessSize::Long, R10, IP, R1);
     }
 
     /// `R8` = where the stack ends:
@@ -170,63 +170,63 @@ impl Writer<'_> {
     ///
     /// Where other stacks (coroutines') end is not known: to copy what lies above them would cost
     /// each sample as much as a deep stack. Jumps to `out`.
-    fn find_end(&self, c: &mut Code, out: Label) {
+    fn find_end(&self, c: &mut BpfCode, out: CodeLabel) {
         let [goroutine, first, known] = [(); 3].map(|()| c.label());
-        c.op(Op::Mov, R1, R6);
-        c.op_value(Op::Add, R1, FARTHEST_END);
+        c.op(AluOp::Mov, R1, R6);
+        c.op_value(AluOp::Add, R1, FARTHEST_END);
         c.jump_if(If::AtLeast, R6, R7, goroutine);
         c.jump_if(If::Greater, R7, R1, goroutine);
-        c.op(Op::Mov, R3, R7);
+        c.op(AluOp::Mov, R3, R7);
         read(c, WORD, 8, goroutine);
-        c.load(Size::Long, R1, R10, WORD);
+        c.load(AccessSize::Long, R1, R10, WORD);
         c.jump_if(If::Differ, R1, R7, goroutine);
-        c.op(Op::Mov, R8, R7);
+        c.op(AluOp::Mov, R8, R7);
         c.jump(known);
 
         c.put(goroutine);
-        c.op(Op::Mov, R3, R7);
-        c.op_value(Op::Add, R3, -8);
+        c.op(AluOp::Mov, R3, R7);
+        c.op_value(AluOp::Add, R3, -8);
         read(c, WORD, 8, first);
-        c.load(Size::Long, R3, R10, WORD);
+        c.load(AccessSize::Long, R3, R10, WORD);
         read(c, BOUNDS, 16, first);
-        c.load(Size::Long, R1, R10, BOUNDS);
+        c.load(AccessSize::Long, R1, R10, BOUNDS);
         c.jump_if(If::Greater, R1, R6, first);
-        c.load(Size::Long, R2, R10, BOUNDS + 8);
+        c.load(AccessSize::Long, R2, R10, BOUNDS + 8);
         c.jump_if(If::AtLeast, R6, R2, first);
-        c.op(Op::Mov, R1, R6);
-        c.op_value(Op::Add, R1, FARTHEST_END);
+        c.op(AluOp::Mov, R1, R6);
+        c.op_value(AluOp::Add, R1, FARTHEST_END);
         c.jump_if(If::Greater, R2, R1, first);
-        c.op(Op::Mov, R8, R2);
+        c.op(AluOp::Mov, R8, R2);
         c.jump(known);
 
         c.put(first);
-        c.op(Op::Mov, R1, R6);
-        c.op_value(Op::Add, R1, FARTHEST_END);
-        c.op_value(Op::Add, R8, SKIPPED_WORDS);
+        c.op(AluOp::Mov, R1, R6);
+        c.op_value(AluOp::Add, R1, FARTHEST_END);
+        c.op_value(AluOp::Add, R8, SKIPPED_WORDS);
         c.jump_if(If::AtLeast, R6, R8, out);
         c.jump_if(If::Greater, R8, R1, out);
         c.put(known);
-        c.op_value(Op::Add, R8, PAGE - 1);
-        c.op_value(Op::And, R8, -PAGE);
+        c.op_value(AluOp::Add, R8, PAGE - 1);
+        c.op_value(AluOp::And, R8, -PAGE);
     }
 
     /// `R7` = where to begin: at the first page that is not there, since the kernel's own copy ends
     /// before it, or before the end of that copy. Jumps to `out` if the copy reaches the end.
-    fn find_begin(&self, c: &mut Code, copy: Label, out: Label) {
-        c.op(Op::Mov, R7, R6);
-        c.op_value(Op::And, R7, -PAGE);
+    fn find_begin(&self, c: &mut BpfCode, copy: CodeLabel, out: CodeLabel) {
+        c.op(AluOp::Mov, R7, R6);
+        c.op_value(AluOp::And, R7, -PAGE);
         for _ in 0..(self.dump as i32 - OVERLAP).max(0) / PAGE {
             c.jump_if(If::AtLeast, R7, R8, out);
-            c.op(Op::Mov, R3, R7);
+            c.op(AluOp::Mov, R3, R7);
             read(c, WORD, 8, copy);
-            c.op_value(Op::Add, R7, PAGE);
+            c.op_value(AluOp::Add, R7, PAGE);
         }
         c.jump_if(If::AtLeast, R7, R8, out);
     }
 
-    fn copy(&self, c: &mut Code, out: Label) {
+    fn copy(&self, c: &mut BpfCode, out: CodeLabel) {
         let [again, full, whole, lost, next] = [(); 5].map(|()| c.label());
-        c.op_value(Op::Mov, R6, 0);
+        c.op_value(AluOp::Mov, R6, 0);
         self.limit(c);
         c.put(again);
         match self.end {
@@ -237,21 +237,21 @@ impl Writer<'_> {
         }
         c.jump_if(If::AtLeast, R7, R8, out);
         c.map(R1, self.ring.fd());
-        c.op_value(Op::Mov, R2, header::SIZE as i32 + CHUNK as i32);
-        c.op_value(Op::Mov, R3, 0);
+        c.op_value(AluOp::Mov, R2, header::SIZE as i32 + CHUNK as i32);
+        c.op_value(AluOp::Mov, R3, 0);
         c.call(Helper::RingReserve);
         c.jump_if_value(If::Equal, R0, 0, lost);
-        c.op(Op::Mov, R9, R0);
-        c.store_value(Size::Long, R10, HOLES, 0);
-        c.op(Op::Mov, R2, R8);
-        c.op(Op::Sub, R2, R7);
+        c.op(AluOp::Mov, R9, R0);
+        c.store_value(AccessSize::Long, R10, HOLES, 0);
+        c.op(AluOp::Mov, R2, R8);
+        c.op(AluOp::Sub, R2, R7);
         c.jump_if_value(If::Less, R2, CHUNK as i32, full);
-        c.op_value(Op::Mov, R2, CHUNK as i32);
+        c.op_value(AluOp::Mov, R2, CHUNK as i32);
         c.put(full);
-        c.store(Size::Long, R10, LENGTH, R2);
-        c.op(Op::Mov, R1, R9);
-        c.op_value(Op::Add, R1, header::SIZE as i32);
-        c.op(Op::Mov, R3, R7);
+        c.store(AccessSize::Long, R10, LENGTH, R2);
+        c.op(AluOp::Mov, R1, R9);
+        c.op_value(AluOp::Add, R1, header::SIZE as i32);
+        c.op(AluOp::Mov, R3, R7);
         c.call(Helper::ProbeReadUser);
         c.jump_if_value(If::Equal, R0, 0, whole);
         self.copy_pages(c, next);
@@ -259,59 +259,59 @@ impl Writer<'_> {
         self.submit(c);
 
         c.put(next);
-        c.op_value(Op::Add, R6, 1);
-        c.op_value(Op::Add, R7, CHUNK as i32);
+        c.op_value(AluOp::Add, R6, 1);
+        c.op_value(AluOp::Add, R7, CHUNK as i32);
         c.jump(again);
 
         c.put(lost);
-        c.store_value(Size::Word, R10, steps::KEY, 0);
-        steps::look_up(c, self.lost, out);
-        c.op_value(Op::Mov, R2, 1);
+        c.store_value(AccessSize::Word, R10, snippets::KEY, 0);
+        snippets::look_up(c, self.lost, out);
+        c.op_value(AluOp::Mov, R2, 1);
         c.add_to(R0, 0, R2, R1);
         c.jump(out);
     }
 
     /// `R8` = the end of what is copied at most.
-    fn limit(&self, c: &mut Code) {
+    fn limit(&self, c: &mut BpfCode) {
         let near = c.label();
-        c.op(Op::Mov, R1, R7);
-        c.op_value(Op::Add, R1, self.cap as i32);
+        c.op(AluOp::Mov, R1, R7);
+        c.op_value(AluOp::Add, R1, self.cap as i32);
         c.jump_if(If::AtLeast, R1, R8, near);
-        c.op(Op::Mov, R8, R1);
+        c.op(AluOp::Mov, R8, R1);
         c.put(near);
     }
 
     /// Copies page by page: some are not there. Without branches for each, of which the kernel
     /// would follow all combinations. A chunk without any page is not sent.
-    fn copy_pages(&self, c: &mut Code, next: Label) {
+    fn copy_pages(&self, c: &mut BpfCode, next: CodeLabel) {
         let some = c.label();
         let pages = CHUNK as i32 / PAGE;
         for page in 0..pages {
-            c.op(Op::Mov, R1, R9);
-            c.op_value(Op::Add, R1, header::SIZE as i32 + page * PAGE);
-            c.op_value(Op::Mov, R2, PAGE);
-            c.op(Op::Mov, R3, R7);
-            c.op_value(Op::Add, R3, page * PAGE);
+            c.op(AluOp::Mov, R1, R9);
+            c.op_value(AluOp::Add, R1, header::SIZE as i32 + page * PAGE);
+            c.op_value(AluOp::Mov, R2, PAGE);
+            c.op(AluOp::Mov, R3, R7);
+            c.op_value(AluOp::Add, R3, page * PAGE);
             c.call(Helper::ProbeReadUser);
             // 1 for an error.
-            c.op_value(Op::Rsh, R0, 63);
-            c.op_value(Op::Lsh, R0, page);
-            c.load(Size::Long, R1, R10, HOLES);
-            c.op(Op::Add, R1, R0);
-            c.store(Size::Long, R10, HOLES, R1);
+            c.op_value(AluOp::Rsh, R0, 63);
+            c.op_value(AluOp::Lsh, R0, page);
+            c.load(AccessSize::Long, R1, R10, HOLES);
+            c.op(AluOp::Add, R1, R0);
+            c.store(AccessSize::Long, R10, HOLES, R1);
         }
-        c.load(Size::Long, R1, R10, HOLES);
+        c.load(AccessSize::Long, R1, R10, HOLES);
         c.jump_if_value(If::Differ, R1, (1 << pages) - 1, some);
         // It takes room until prof has read it, too.
         self.wake_when_due(c);
-        c.op(Op::Mov, R1, R9);
+        c.op(AluOp::Mov, R1, R9);
         c.call(Helper::RingDiscard);
         c.jump(next);
         c.put(some);
     }
 
     /// Hands out the record.
-    fn submit(&self, c: &mut Code) {
+    fn submit(&self, c: &mut BpfCode) {
         for (at, from) in [
             (header::TIME, TIME),
             (header::TID, TID),
@@ -320,31 +320,31 @@ impl Writer<'_> {
             (header::LENGTH, LENGTH),
             (header::HOLES, HOLES),
         ] {
-            c.load(Size::Long, R1, R10, from);
-            c.store(Size::Long, R9, at, R1);
+            c.load(AccessSize::Long, R1, R10, from);
+            c.store(AccessSize::Long, R9, at, R1);
         }
-        c.store(Size::Long, R9, header::FROM, R7);
-        c.store(Size::Long, R9, header::INDEX, R6);
+        c.store(AccessSize::Long, R9, header::FROM, R7);
+        c.store(AccessSize::Long, R9, header::INDEX, R6);
         self.wake_when_due(c);
-        c.op(Op::Mov, R1, R9);
+        c.op(AluOp::Mov, R1, R9);
         c.call(Helper::RingSubmit);
     }
 
     /// `R2` = the flags for [`Helper::RingSubmit`] and [`Helper::RingDiscard`]: prof is woken each
     /// time that another quarter of the ring is full, by all records of the first eighth behind that.
     /// The first one may see a place that is farther: other CPUs write, too.
-    fn wake_when_due(&self, c: &mut Code) {
+    fn wake_when_due(&self, c: &mut BpfCode) {
         let quiet = c.label();
         c.map(R1, self.ring.fd());
         // `BPF_RB_AVAIL_DATA`
-        c.op_value(Op::Mov, R2, 0);
+        c.op_value(AluOp::Mov, R2, 0);
         c.call(Helper::RingQuery);
         let quarter = self.ring_size as i32 / 4;
-        c.op_value(Op::Mov, R2, NO_WAKEUP);
+        c.op_value(AluOp::Mov, R2, NO_WAKEUP);
         c.jump_if_value(If::Less, R0, quarter, quiet);
-        c.op_value(Op::And, R0, quarter - 1);
+        c.op_value(AluOp::And, R0, quarter - 1);
         c.jump_if_value(If::AtLeast, R0, quarter / 8, quiet);
-        c.op_value(Op::Mov, R2, FORCE_WAKEUP);
+        c.op_value(AluOp::Mov, R2, FORCE_WAKEUP);
         c.put(quiet);
     }
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::{Counts, Deep, MAX_CHUNKS, cap};
+use super::{Deep, DeepStackCounts, MAX_CHUNKS, cap};
 use crate::sampler::attr::Trigger;
-use crate::sampler::bpf::filter::Filter;
-use crate::sampler::events::Kind;
-use crate::sampler::{Event, EventSpec, Options, Stacks};
+use crate::sampler::bpf::filter::SampleFilter;
+use crate::sampler::events::EventKind;
+use crate::sampler::{Event, EventSpec, Options, StackMethod};
 use sys::record::{Chunk, Sample, UserStack};
 
 /// What a recording has of deep stacks.
@@ -27,12 +27,12 @@ impl DeepStacks {
         options: &Options,
         events: impl Iterator<Item = (&'e EventSpec, &'e Trigger)>,
     ) -> DeepStacks {
-        let copied = matches!(options.stacks, Stacks::Auto { .. } | Stacks::Dwarf { .. });
+        let copied = matches!(options.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
         let fastest = events
             .filter(|(spec, _)| copied && spec.stack && runs_programs(spec))
             .map(|(spec, trigger)| match *trigger {
                 Trigger::Frequency(hertz) => cap(hertz),
-                Trigger::Period(period) if spec.kind == Kind::Clock => {
+                Trigger::Period(period) if spec.kind == EventKind::Clock => {
                     cap(1_000_000_000_u64.div_ceil(period.max(1)))
                 }
                 Trigger::Period(_) => cap(0),
@@ -58,7 +58,7 @@ impl DeepStacks {
         event: &impl AsRawFd,
         spec: &EventSpec,
         dump: u32,
-        filter: Option<&Filter>,
+        filter: Option<&SampleFilter>,
     ) -> bool {
         let Some(deep) = self.deep.as_mut().filter(|_| dump > 0 && runs_programs(spec)) else {
             return false;
@@ -141,8 +141,8 @@ impl DeepStacks {
     }
 
     /// What became of deep stacks so far.
-    pub fn counts(&self) -> Counts {
-        self.deep.as_ref().map_or_else(Counts::default, Deep::counts)
+    pub fn counts(&self) -> DeepStackCounts {
+        self.deep.as_ref().map_or_else(DeepStackCounts::default, Deep::counts)
     }
 }
 

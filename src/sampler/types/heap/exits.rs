@@ -12,7 +12,7 @@ use std::{fs::File, io};
 
 use rustc_hash::FxHashMap;
 
-use super::model::Heap;
+use super::model::HeapModel;
 use heap::inject::is_unconfined;
 use heap::layout::exit::PATIENCE;
 use heap::leaks::{self, Failure, Verdict};
@@ -29,18 +29,18 @@ const MARGIN: Duration = Duration::from_millis(50);
 
 /// What was seen of a process: whether pointers lead to its blocks, by their names; or why that is
 /// not known.
-pub type Looked = Result<FxHashMap<u64, Verdict>, String>;
+pub type ExitFindings = Result<FxHashMap<u64, Verdict>, String>;
 
 /// The thread that looks at processes that exit.
 pub struct Watcher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    told: Receiver<Seen>,
-    looked: VecDeque<Seen>,
+    told: Receiver<SeenExit>,
+    looked: VecDeque<SeenExit>,
 }
 
 /// When (`CLOCK_MONOTONIC`, nanoseconds) what was seen of which process.
-type Seen = (u64, i32, Looked);
+type SeenExit = (u64, i32, ExitFindings);
 
 impl Watcher {
     /// Begins to wait for processes that exit. `mappings` count as allocations, too.
@@ -55,7 +55,7 @@ impl Watcher {
         let until = stop.clone();
         let thread =
             std::thread::Builder::new().name("prof-exits".to_owned()).spawn(move || {
-                let look = Look { exits, inode, mappings, tell };
+                let look = ExitReader { exits, inode, mappings, tell };
                 while !until.load(Relaxed) {
                     match look.exits.next() {
                         Some(asked) => look.at(asked),
@@ -67,7 +67,7 @@ impl Watcher {
     }
 
     /// Hands over what was seen before `until`.
-    pub fn take(&mut self, model: &mut Heap, until: u64) {
+    pub fn take(&mut self, model: &mut HeapModel, until: u64) {
         self.looked.extend(self.told.try_iter());
         let before = self.looked.partition_point(|seen| seen.0 < until);
         for (_, pid, looked) in self.looked.drain(..before) {
@@ -90,15 +90,15 @@ impl Drop for Watcher {
     }
 }
 
-struct Look {
+struct ExitReader {
     exits: Exits,
     /// Of the memory that is shared with the processes.
     inode: u64,
     mappings: bool,
-    tell: Sender<Seen>,
+    tell: Sender<SeenExit>,
 }
 
-impl Look {
+impl ExitReader {
     fn at(&self, mut asked: Asked) {
         let now = os::monotonic_nanos();
         let waited = Duration::from_nanos(now.saturating_sub(asked.time));

@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::exits::Looked;
-use super::model::{Live, Row, Sum};
+use super::exits::ExitFindings;
+use super::model::{AllocationSite, HeapSum, Live};
 use heap::leaks::Verdict;
 use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
@@ -48,17 +48,17 @@ enum Why {
 #[derive(Default)]
 pub struct Leaks {
     /// Processes that have exited and have not ended yet.
-    looked: FxHashMap<i32, Looked>,
-    by_row: FxHashMap<(u32, Leak), Sum>,
-    reachable: Sum,
-    perhaps: Sum,
+    looked: FxHashMap<i32, ExitFindings>,
+    by_row: FxHashMap<(u32, Leak), HeapSum>,
+    reachable: HeapSum,
+    perhaps: HeapSum,
     /// Of how many processes.
-    unchecked: FxHashMap<Why, (u64, Sum)>,
+    unchecked: FxHashMap<Why, (u64, HeapSum)>,
 }
 
 impl Leaks {
     /// A process exits.
-    pub fn exits(&mut self, pid: i32, looked: Looked) {
+    pub fn exits(&mut self, pid: i32, looked: ExitFindings) {
         self.looked.insert(pid, looked);
     }
 
@@ -72,7 +72,7 @@ impl Leaks {
             // What was allocated after it was looked at.
             _ => Why::Ended,
         };
-        let mut unchecked = Sum::default();
+        let mut unchecked = HeapSum::default();
         for &(id, Live { row, size, .. }, weight) in left {
             let verdict = looked.as_ref().and_then(|looked| looked.as_ref().ok()?.get(&id));
             let leak = match verdict {
@@ -92,7 +92,7 @@ impl Leaks {
             };
             self.by_row.entry((row, leak)).or_default().add(size, weight);
         }
-        if unchecked != Sum::default() {
+        if unchecked != HeapSum::default() {
             let (processes, sum) = self.unchecked.entry(why).or_default();
             (*processes, *sum) = (*processes + 1, sum.and(unchecked));
         }
@@ -103,15 +103,15 @@ impl Leaks {
     pub fn finish(
         &mut self,
         first: Column,
-        rows: &[Row],
+        rows: &[AllocationSite],
         stacks: &StackTable,
         builder: &mut Builder,
     ) -> Vec<String> {
         let notes = self.notes();
-        let mut all: Vec<((u32, Leak), Sum)> =
+        let mut all: Vec<((u32, Leak), HeapSum)> =
             std::mem::take(&mut self.by_row).into_iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
-        for ((row, leak), Sum { objects, bytes }) in all {
+        for ((row, leak), HeapSum { objects, bytes }) in all {
             let labels = labelled(builder, rows[row as usize].labels, leak);
             let second = Column(first.0 + 1);
             let values = [(first, objects.round() as i64), (second, bytes.round() as i64)];
@@ -170,7 +170,7 @@ fn labelled(builder: &mut Builder, labels: LabelSetId, leak: Leak) -> LabelSetId
 }
 
 /// In words.
-fn amount(Sum { objects, bytes }: Sum) -> String {
+fn amount(HeapSum { objects, bytes }: HeapSum) -> String {
     let objects = objects.round();
     let noun = if objects == 1.0 { "object" } else { "objects" };
     match bytes / f64::from(1 << 20) {

@@ -22,23 +22,23 @@ const MOST_MS: i64 = 50;
 const FULL_ENOUGH: f64 = 0.125;
 
 /// How the library came into the program.
-enum Way {
+enum LibraryWay {
     Preloaded(Box<Library>),
     Injected(Box<Injected>),
 }
 
-impl Way {
+impl LibraryWay {
     fn ring(&self) -> &Ring {
         match self {
-            Way::Preloaded(library) => &library.ring,
-            Way::Injected(injected) => &injected.ring,
+            LibraryWay::Preloaded(library) => &library.ring,
+            LibraryWay::Injected(injected) => &injected.ring,
         }
     }
 
     fn ring_mut(&mut self) -> &mut Ring {
         match self {
-            Way::Preloaded(library) => &mut library.ring,
-            Way::Injected(injected) => &mut injected.ring,
+            LibraryWay::Preloaded(library) => &mut library.ring,
+            LibraryWay::Injected(injected) => &mut injected.ring,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Way {
 /// The library in a program, and what it writes.
 pub struct InProgram {
     /// `None` when it was removed.
-    way: Option<Way>,
+    way: Option<LibraryWay>,
     /// Reads processes that exit, if their leaks are recorded.
     exits: Option<Watcher>,
     interval: u64,
@@ -55,18 +55,18 @@ pub struct InProgram {
 }
 
 impl InProgram {
-    fn new(way: Way, interval: u64) -> InProgram {
+    fn new(way: LibraryWay, interval: u64) -> InProgram {
         InProgram { way: Some(way), exits: None, interval, tick_ms: FIRST_MS }
     }
 
     fn ring(&self) -> Option<&Ring> {
-        self.way.as_ref().map(Way::ring)
+        self.way.as_ref().map(LibraryWay::ring)
     }
 
     /// Files that are to be removed when prof ends at once.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.way {
-            Some(Way::Preloaded(library)) => library.files().collect(),
+            Some(LibraryWay::Preloaded(library)) => library.files().collect(),
             _ => Vec::new(),
         }
     }
@@ -74,7 +74,7 @@ impl InProgram {
     /// What the command finds in its environment.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         match &self.way {
-            Some(Way::Preloaded(library)) => library.environment(),
+            Some(LibraryWay::Preloaded(library)) => library.environment(),
             _ => Vec::new(),
         }
     }
@@ -86,7 +86,7 @@ impl InProgram {
     /// One line that says what is in the way; the process goes on as it was.
     pub fn begin(&mut self, settings: HeapSettings) -> Result<(), Error> {
         match &mut self.way {
-            Some(Way::Preloaded(library)) => {
+            Some(LibraryWay::Preloaded(library)) => {
                 library.started();
                 if settings.leaks {
                     let start = |file: &_| Watcher::start(file, settings.mappings);
@@ -98,7 +98,7 @@ impl InProgram {
                 library.ring.set_active(true);
                 Ok(())
             }
-            Some(Way::Injected(injected)) => injected.begin(),
+            Some(LibraryWay::Injected(injected)) => injected.begin(),
             None => Ok(()),
         }
     }
@@ -112,14 +112,14 @@ impl InProgram {
     pub fn take_out(&mut self) -> Vec<String> {
         self.exits.iter_mut().for_each(Watcher::end);
         match &mut self.way {
-            Some(Way::Injected(injected)) => injected.end(),
+            Some(LibraryWay::Injected(injected)) => injected.end(),
             _ => Vec::new(),
         }
     }
 
     /// Lets the library hook what the process has loaded since.
     pub fn poll(&mut self, maker: &mut StackMaker) {
-        if let Some(Way::Injected(injected)) = &mut self.way {
+        if let Some(LibraryWay::Injected(injected)) = &mut self.way {
             injected.look(maker);
         }
     }
@@ -163,10 +163,10 @@ impl InProgram {
         let (stats, mut notes) = (library.ring().stats(), Vec::new());
         let damaged = library.ring().damaged();
         library.ring().give_back();
-        let preloaded = matches!(library, Way::Preloaded(_));
+        let preloaded = matches!(library, LibraryWay::Preloaded(_));
         let stays = match library {
-            Way::Preloaded(library) => library.remove(),
-            Way::Injected(_) => None,
+            LibraryWay::Preloaded(library) => library.remove(),
+            LibraryWay::Injected(_) => None,
         };
         let without = if preloaded { programs.saturating_sub(stats.loaded) } else { 0 };
         if counts.sampled == 0 {
@@ -281,7 +281,7 @@ pub fn put(settings: HeapSettings, target: &Target) -> Result<InProgram, Error> 
             return match pids.as_slice() {
                 [pid] => {
                     let injected = Box::new(Injected::load(*pid, settings)?);
-                    Ok(InProgram::new(Way::Injected(injected), interval))
+                    Ok(InProgram::new(LibraryWay::Injected(injected), interval))
                 }
                 _ => Err(Error::usage("--inject is for one process at a time: -p PID")),
             };
@@ -300,5 +300,5 @@ pub fn put(settings: HeapSettings, target: &Target) -> Result<InProgram, Error> 
         )));
     }
     let library = Library::unpack(interval, settings.mappings)?;
-    Ok(InProgram::new(Way::Preloaded(Box::new(library)), interval))
+    Ok(InProgram::new(LibraryWay::Preloaded(Box::new(library)), interval))
 }

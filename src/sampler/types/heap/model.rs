@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::super::{HeapSettings, SampleType};
-use super::exits::Looked;
+use super::exits::ExitFindings;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};
 use ::heap::layout::LIVE;
@@ -75,14 +75,14 @@ impl HeapSpec {
 
 /// Objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sum {
+pub struct HeapSum {
     /// Objects.
     pub objects: f64,
     /// Bytes.
     pub bytes: f64,
 }
 
-impl Sum {
+impl HeapSum {
     /// Adds so many times `weight` allocations of a size, or takes them away.
     pub fn add(&mut self, size: u64, weight: f64) {
         self.objects += weight;
@@ -90,22 +90,22 @@ impl Sum {
     }
 
     /// Both together.
-    pub fn and(self, other: Sum) -> Sum {
-        Sum { objects: self.objects + other.objects, bytes: self.bytes + other.bytes }
+    pub fn and(self, other: HeapSum) -> HeapSum {
+        HeapSum { objects: self.objects + other.objects, bytes: self.bytes + other.bytes }
     }
 }
 
 /// What is known of a stack with its labels.
 #[derive(Default)]
-pub struct Row {
+pub struct AllocationSite {
     /// Its labels.
     pub labels: LabelSetId,
-    allocated: Sum,
+    allocated: HeapSum,
     /// In use by processes that live.
-    now: Sum,
+    now: HeapSum,
     /// In use by processes when they ended.
-    left: Sum,
-    temporary: Sum,
+    left: HeapSum,
+    temporary: HeapSum,
     /// What was in use at the peak.
     at_peak: peak::Part,
 }
@@ -162,12 +162,12 @@ pub struct HeapCounts {
 }
 
 /// What is allocated, by stack.
-pub struct Heap {
+pub struct HeapModel {
     spec: HeapSpec,
     /// Where its sample types begin.
     first: Column,
     stacks: StackTable,
-    rows: Vec<Row>,
+    rows: Vec<AllocationSite>,
     index: HashTable<u32>,
     /// By process and name.
     live: FxHashMap<i32, FxHashMap<u64, Live>>,
@@ -176,7 +176,7 @@ pub struct Heap {
     /// Ends that came before their beginning, and whether they were temporary. With those that are
     /// alive no more than are tracked.
     early: FxHashMap<u64, bool>,
-    /// Those that are not tracked any more since [`Heap::take_ended`].
+    /// Those that are not tracked any more since [`HeapModel::take_ended`].
     ended: u64,
     peak: Peak,
     leaks: Leaks,
@@ -184,15 +184,15 @@ pub struct Heap {
     pub counts: HeapCounts,
 }
 
-impl Heap {
+impl HeapModel {
     /// The values go to the columns from `first` on.
     pub fn set_columns(&mut self, first: Column) {
         self.first = first;
     }
 
     /// Nothing is allocated yet.
-    pub fn new(spec: HeapSpec) -> Heap {
-        Heap {
+    pub fn new(spec: HeapSpec) -> HeapModel {
+        HeapModel {
             spec,
             first: Column(0),
             stacks: StackTable::default(),
@@ -287,7 +287,7 @@ impl Heap {
     }
 
     /// A process exits, and was looked at.
-    pub fn exits(&mut self, pid: i32, looked: Looked) {
+    pub fn exits(&mut self, pid: i32, looked: ExitFindings) {
         self.leaks.exits(pid, looked);
     }
 
@@ -309,7 +309,7 @@ impl Heap {
     }
 
     fn row(&mut self, stack: &[LocationId], labels: LabelSetId, builder: &mut Builder) -> u32 {
-        let Heap { stacks, rows, index, .. } = self;
+        let HeapModel { stacks, rows, index, .. } = self;
         let known = |&i: &u32| {
             let of = stacks.get(StackId(i));
             rows[i as usize].labels == labels && of == stack
@@ -325,7 +325,7 @@ impl Heap {
             return self.row(&beyond, LabelSetId::EMPTY, builder);
         }
         let row = stacks.push(stack).0;
-        rows.push(Row { labels, ..Row::default() });
+        rows.push(AllocationSite { labels, ..AllocationSite::default() });
         index.insert_unique(hash, row, |&i| {
             self::hash(stacks.get(StackId(i)), rows[i as usize].labels)
         });
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     struct Recorded {
-        heap: Heap,
+        heap: HeapModel,
         builder: Builder,
     }
 
@@ -381,7 +381,7 @@ mod tests {
                 HeapSettings { interval, peak: true, temporary: true, ..HeapSettings::default() };
             let spec = HeapSpec { in_use: true, settings };
             let types: Vec<_> = spec.sample_types().map(|t| (t.kind, t.unit)).collect();
-            Recorded { heap: Heap::new(spec), builder: Builder::new(&types) }
+            Recorded { heap: HeapModel::new(spec), builder: Builder::new(&types) }
         }
 
         /// Stack `at` allocates.

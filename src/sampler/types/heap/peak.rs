@@ -11,7 +11,7 @@
 //! have seen, and an allocation of many intervals, which is certain to be sampled, is in both. Where
 //! each allocation is recorded, both halves are the whole, and the peak is exact.
 
-use super::model::{Live, Sum};
+use super::model::{HeapSum, Live};
 use ::heap::weight;
 
 /// A half, by number.
@@ -40,10 +40,10 @@ pub struct Part {
 
 #[derive(Default)]
 struct HalfPart {
-    now: Sum,
+    now: HeapSum,
     /// What `now` was at the last peak of the other half but those that came after it changed last.
     /// So a peak costs the same however many stacks there are.
-    then: Sum,
+    then: HeapSum,
     /// Number of that peak; if it is smaller than the last one's, `now` has not changed since.
     number: u64,
 }
@@ -72,13 +72,13 @@ impl Peak {
     }
 
     /// What a stack had in use at the peak.
-    pub fn of(&self, part: &Part) -> Sum {
+    pub fn of(&self, part: &Part) -> HeapSum {
         let then = HALVES.map(|half| {
             let part = &part.halves[half];
             if part.number < self.halves[1 - half].number { part.now } else { part.then }
         });
         let both = then[0].and(then[1]);
-        Sum { objects: both.objects / 2.0, bytes: both.bytes / 2.0 }
+        HeapSum { objects: both.objects / 2.0, bytes: both.bytes / 2.0 }
     }
 }
 

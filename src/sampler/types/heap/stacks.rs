@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::model::{Allocated, Heap};
+use super::model::{Allocated, HeapModel};
 use super::writers::Writers;
 use crate::sampler::stack_maker::StackMaker;
 use heap::{Allocation, Record};
@@ -15,23 +15,23 @@ use unwind::Frame;
 const MAX_PROCESSES: usize = 4096;
 
 /// Addresses of a function in a process, from its first to behind its last.
-type Function = std::ops::Range<u64>;
+type FunctionRange = std::ops::Range<u64>;
 
 /// Makes the stacks of allocations.
 pub struct HeapStacks {
     /// What is counted by these stacks.
-    pub model: Heap,
+    pub model: HeapModel,
     /// Who writes to the shared memory.
     pub writers: Writers,
     /// Functions that call the allocator for others, by process.
-    wrappers: FxHashMap<i32, Vec<Function>>,
+    wrappers: FxHashMap<i32, Vec<FunctionRange>>,
     /// The whole stack, outermost first.
     stack: Vec<LocationId>,
 }
 
 impl HeapStacks {
     /// For this model.
-    pub fn new(model: Heap) -> HeapStacks {
+    pub fn new(model: HeapModel) -> HeapStacks {
         HeapStacks {
             model,
             writers: Writers::default(),

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use super::{Key, Mark, Tag, TagValue, Tags, key_of_thread};
+use super::{PairKey, PairMark, Tag, TagValue, Tags, key_of_thread};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use profile::{Column, Label, LabelSetId, LabelValue};
 use sys::record::Sample;
@@ -20,7 +20,7 @@ const MAX_ADDRESSES: usize = 1 << 14;
 /// Most stacks whose memory is used again.
 const MAX_SPARE: usize = 1 << 10;
 
-struct Open {
+struct OpenPair {
     /// `CLOCK_MONOTONIC`, nanoseconds.
     began: u64,
     thread: ThreadId,
@@ -48,7 +48,7 @@ struct Object {
 
 /// How something ended.
 #[derive(Clone, Copy)]
-struct Ended {
+struct PairEnd {
     time: u64,
     /// 0 if it will be continued.
     count: i64,
@@ -56,9 +56,9 @@ struct Ended {
     released: bool,
 }
 
-impl Ended {
-    fn at(time: u64) -> Ended {
-        Ended { time, count: 1, released: false }
+impl PairEnd {
+    fn at(time: u64) -> PairEnd {
+        PairEnd { time, count: 1, released: false }
     }
 }
 
@@ -78,7 +78,7 @@ pub struct OpenPairs {
     /// The column of its number; its time and what else there is come behind it.
     first: Column,
     has_amount: bool,
-    open: FxHashMap<Key, Open>,
+    open: FxHashMap<PairKey, OpenPair>,
     released: FxHashMap<Object, Release>,
     spare: Vec<PendingStack>,
     labels: FxHashMap<(LabelSetId, Tags), LabelSetId>,
@@ -106,28 +106,28 @@ impl OpenPairs {
     }
 
     /// Takes in what a sample means.
-    pub fn mark(&mut self, maker: &mut StackMaker, sample: &Sample<'_>, mark: &Mark) {
+    pub fn mark(&mut self, maker: &mut StackMaker, sample: &Sample<'_>, mark: &PairMark) {
         match *mark {
-            Mark::Begin { key, tags, amount, object } => {
+            PairMark::Begin { key, tags, amount, object } => {
                 maker.make_stack(sample);
                 let stack = self.keep(maker.last_stack());
                 let (began, thread) = (sample.time, sample.thread());
-                let open = Open { began, thread, tags, amount, object, stack, doubtful: false };
+                let open = OpenPair { began, thread, tags, amount, object, stack, doubtful: false };
                 self.begin(key, open);
             }
-            Mark::End { key, again, released } => {
+            PairMark::End { key, again, released } => {
                 if let Some(open) = self.open.remove(&key) {
-                    let ended = Ended { time: sample.time, count: i64::from(!again), released };
+                    let ended = PairEnd { time: sample.time, count: i64::from(!again), released };
                     self.close(maker, open, ended);
                 }
             }
-            Mark::Release { object } => {
+            PairMark::Release { object } => {
                 maker.make_stack(sample);
                 let stack = self.keep(maker.last_stack());
                 let object = Object { pid: sample.pid, address: object };
                 self.release(object, Release { time: sample.time, tid: sample.tid, stack });
             }
-            Mark::Call(_) => {}
+            PairMark::Call(_) => {}
         }
     }
 
@@ -145,7 +145,7 @@ impl OpenPairs {
         }
     }
 
-    fn begin(&mut self, key: Key, open: Open) {
+    fn begin(&mut self, key: PairKey, open: OpenPair) {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
             self.missed.beyond += 1;
             return self.give_back(open.stack);
@@ -175,7 +175,7 @@ impl OpenPairs {
         }
     }
 
-    fn close(&mut self, maker: &mut StackMaker, open: Open, ended: Ended) {
+    fn close(&mut self, maker: &mut StackMaker, open: OpenPair, ended: PairEnd) {
         if open.doubtful {
             self.missed.doubtful += 1;
             return self.give_back(open.stack);
@@ -191,7 +191,7 @@ impl OpenPairs {
     }
 
     /// Counts what a thread waited for another, by the stack that released it.
-    fn blame(&mut self, maker: &mut StackMaker, open: &Open, time: u64, lasted: i64) {
+    fn blame(&mut self, maker: &mut StackMaker, open: &OpenPair, time: u64, lasted: i64) {
         let object = Object { pid: open.thread.pid, address: open.object };
         let Some(by) = self.released.remove(&object) else { return };
         if (open.began..=time).contains(&by.time) {
@@ -258,7 +258,7 @@ impl OpenPairs {
     /// A thread ends, and with it what it was in.
     pub fn thread_ends(&mut self, maker: &mut StackMaker, tid: i32, time: u64) {
         if let Some(open) = self.open.remove(&key_of_thread(tid)) {
-            self.close(maker, open, Ended::at(time));
+            self.close(maker, open, PairEnd::at(time));
         }
     }
 
@@ -270,7 +270,7 @@ impl OpenPairs {
     /// The recording ends.
     pub fn end(&mut self, maker: &mut StackMaker, time: u64) {
         for (_, open) in std::mem::take(&mut self.open) {
-            self.close(maker, open, Ended::at(time));
+            self.close(maker, open, PairEnd::at(time));
         }
     }
 

@@ -1,13 +1,13 @@
-//! Calls that programs in the kernel time (`sampler::bpf::calls`): some are sampled with their stacks,
+//! Calls that programs in the kernel time (`sampler::bpf::syscalls`): some are sampled with their stacks,
 //! and extrapolated to the sums of all.
 
 use rustc_hash::FxHashMap;
 
 use super::Tags;
 use super::open_pairs::OpenPairs;
-use crate::sampler::bpf::calls::{Call, Calls, MAX_SUMS, Open, Sum};
 use crate::sampler::bpf::stands_for;
-use crate::sampler::stack_maker::{Extrapolated, Known, PendingStack, Shares, StackMaker};
+use crate::sampler::bpf::syscalls::{CallSum, Calls, MAX_SUMS, OpenCall, TimedCall};
+use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
 use profile::LabelSetId;
 use sys::record::Sample;
 use sys::{ThreadId, procfs};
@@ -17,7 +17,7 @@ const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 
 /// What is summed up together: the calls of a thread with the same object and kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Sort {
+struct CallSort {
     tid: i32,
     object: u64,
     kind: u64,
@@ -26,9 +26,9 @@ struct Sort {
 /// Calls that were sampled.
 #[derive(Default)]
 pub struct TimedCalls {
-    labels: FxHashMap<Sort, LabelSetId>,
+    labels: FxHashMap<CallSort, LabelSetId>,
     /// Their number and nanoseconds, by labels.
-    sums: FxHashMap<LabelSetId, [Known; 2]>,
+    sums: FxHashMap<LabelSetId, [ColumnSums; 2]>,
     extrapolated: Extrapolated,
     /// The fraction that is left over where numbers are rounded down.
     rest: f64,
@@ -41,7 +41,7 @@ impl TimedCalls {
         maker: &mut StackMaker,
         pairs: &mut OpenPairs,
         sample: &Sample<'_>,
-        call: &Call,
+        call: &TimedCall,
         tags: &Tags,
     ) {
         maker.make_stack_below_program(sample);
@@ -52,7 +52,7 @@ impl TimedCalls {
         if self.labels.len() >= MAX_SUMS as usize {
             return;
         }
-        let sort = Sort { tid: thread.tid, object: call.object, kind: call.kind };
+        let sort = CallSort { tid: thread.tid, object: call.object, kind: call.kind };
         self.labels.insert(sort, added.labels);
         let sums = self.sums.entry(added.labels).or_default();
         for (known, value) in sums.iter_mut().zip(added.values) {
@@ -67,10 +67,10 @@ impl TimedCalls {
         pairs: &mut OpenPairs,
         stack: &PendingStack,
         thread: ThreadId,
-        call: &Call,
+        call: &TimedCall,
         tags: &Tags,
     ) -> Added {
-        let Call { lasted, again, interval, .. } = *call;
+        let TimedCall { lasted, again, interval, .. } = *call;
         let one = f64::from(u8::from(!again));
         self.rest += one * (interval as f64 / lasted.max(1) as f64).max(1.0);
         let count = self.rest.floor();
@@ -92,15 +92,15 @@ impl TimedCalls {
         pairs: &mut OpenPairs,
         program: &Calls,
         time: u64,
-        tags_of: impl Fn(&Call) -> Tags,
+        tags_of: impl Fn(&TimedCall) -> Tags,
     ) {
         self.scale(maker, pairs, program.sums(), &tags_of);
         for open in program.open().into_iter().filter(|open| open.since < time) {
-            let Open { tid, since, object, kind } = open;
+            let OpenCall { tid, since, object, kind } = open;
             let Some((pid, _)) = procfs::owner(tid) else { continue };
             let thread = ThreadId { pid, tid };
             let stack = maker.stack_of_waiting(thread);
-            let call = Call { object, kind, lasted: time - since, again: false, interval: 0 };
+            let call = TimedCall { object, kind, lasted: time - since, again: false, interval: 0 };
             self.add(maker, pairs, &stack, thread, &call, &tags_of(&call));
         }
     }
@@ -109,17 +109,17 @@ impl TimedCalls {
         &mut self,
         maker: &mut StackMaker,
         pairs: &mut OpenPairs,
-        sums: Vec<Sum>,
-        tags_of: &impl Fn(&Call) -> Tags,
+        sums: Vec<CallSum>,
+        tags_of: &impl Fn(&TimedCall) -> Tags,
     ) {
-        for Sum { pid, tid, object, kind, count, nanos } in sums {
+        for CallSum { pid, tid, object, kind, count, nanos } in sums {
             let all = [count, nanos].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
-            if let Some(labels) = self.labels.get(&Sort { tid, object, kind }) {
+            if let Some(labels) = self.labels.get(&CallSort { tid, object, kind }) {
                 let sums = self.sums.get_mut(labels).expect("sampled calls have sums");
                 sums.iter_mut().zip(all).for_each(|(known, all)| known.all += all);
                 continue;
             }
-            let call = Call { object, kind, lasted: nanos, again: false, interval: 0 };
+            let call = TimedCall { object, kind, lasted: nanos, again: false, interval: 0 };
             let stack = PendingStack::of(maker.builder.named_location(NOT_SAMPLED));
             let (thread, values) = (ThreadId { pid, tid }, pairs.columns(0, &all));
             pairs.add(maker, &stack, thread, &tags_of(&call), &values);

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::sampler::EventSpec;
-use crate::sampler::events::Kind;
+use crate::sampler::events::EventKind;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
@@ -49,7 +49,7 @@ impl Creation {
         let denied = |e: io::Error| Error::failed(explain(&e, Wanted::Tracefs(name.to_owned())));
         let found = Tracepoint::find("task", "task_newtask").map_err(denied)?;
         let child = found.field("pid").map_err(denied)?;
-        let spec = EventSpec::plain(name, Kind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
+        let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
         let filter = Some(format!("clone_flags & {}", libc::CLONE_THREAD));
         let spec = EventSpec { raw: true, filter, aside: true, ..spec };
         trial.attempt(|trial| trial.can_open(&spec))?;

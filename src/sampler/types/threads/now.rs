@@ -9,11 +9,11 @@ use std::time::{Instant, SystemTime};
 use rustc_hash::FxHashSet;
 
 use super::THREADS;
-use super::round::{Round, Seen};
+use super::round::{Round, ThreadsSeen};
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::recording::{Recording, set_time};
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{Stacks, Target};
+use crate::sampler::{StackMethod, Target};
 use profile::{Builder, Diagnostics};
 use sys::record::MAX_DUMP;
 use sys::{Error, ThreadId, os, procfs};
@@ -27,7 +27,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     // Where very many threads want a CPU, it would be prof's turn after all of them.
     let precedence = os::Precedence::take();
     let builder = Builder::new(&[(THREADS.kind, THREADS.unit)]);
-    let stacks = Stacks::Auto { dump: MAX_DUMP };
+    let stacks = StackMethod::Auto { dump: MAX_DUMP };
     let mut maker = StackMaker::new(builder, stacks);
     maker.read_jit_files();
     let mut round = Round::begin(&mut maker, threads.clone(), None);
@@ -49,7 +49,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
 }
 
 /// Why no thread at all could be looked at.
-fn nothing(seen: &Seen, threads: &[ThreadId]) -> Error {
+fn nothing(seen: &ThreadsSeen, threads: &[ThreadId]) -> Error {
     if seen.refused == 0 {
         return Error::failed("all threads ended before they could be looked at");
     }
@@ -88,7 +88,7 @@ fn all_threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
 }
 
 /// Sentences about threads that are missing.
-pub fn note_missing(seen: &Seen) -> Vec<String> {
+pub fn note_missing(seen: &ThreadsSeen) -> Vec<String> {
     let mut notes = Vec::new();
     let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
     if seen.gone > 0 {

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::types::ProfileTypes;
-use crate::sampler::{Event, EventSpec, Options, Rate, Session, Stacks, Target, thread_state};
+use crate::sampler::{Event, EventSpec, Options, Rate, Session, StackMethod, Target, thread_state};
 use profile::{Column, ThreadState};
 use sys::record::{MAX_DUMP, Sample};
 use sys::{Error, ThreadId, procfs};
@@ -31,7 +31,7 @@ const NO_CPU: &str = "[stack not known: it waits for a CPU]";
 
 /// What became of the threads.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct ThreadsSeen {
     /// They ended before they were looked at.
     pub gone: usize,
     /// Their stacks may not be read.
@@ -43,18 +43,18 @@ pub struct Seen {
 /// A look at all threads that is under way.
 pub struct Round {
     /// What became of those that are done.
-    pub seen: Seen,
+    pub seen: ThreadsSeen,
     /// Sentences for the user.
     pub notes: Vec<String>,
     /// Counted there, besides the first column; what else the events say is known then.
     column: Option<Column>,
     /// They do not sleep, and nobody waits for them yet.
     later: Vec<ThreadId>,
-    sampled: Option<Sampled>,
+    sampled: Option<SampledThreads>,
 }
 
 /// Threads that are sampled as soon as they run.
-struct Sampled {
+struct SampledThreads {
     threads: Vec<ThreadId>,
     session: Session,
     missing: FxHashSet<i32>,
@@ -65,7 +65,7 @@ struct Sampled {
 impl Round {
     /// Takes in all threads that sleep.
     pub fn begin(maker: &mut StackMaker, threads: Vec<ThreadId>, column: Option<Column>) -> Round {
-        let mut seen = Seen::default();
+        let mut seen = ThreadsSeen::default();
         let later = sleepers(maker, threads, &mut seen, column);
         Round { seen, notes: Vec::new(), column, later, sampled: None }
     }
@@ -115,7 +115,8 @@ impl Round {
                     let (missing, began) =
                         (threads.iter().map(|thread| thread.tid).collect(), Instant::now());
                     let looked = began;
-                    self.sampled = Some(Sampled { threads, session, missing, began, looked });
+                    self.sampled =
+                        Some(SampledThreads { threads, session, missing, began, looked });
                     return true;
                 }
                 Ok(None) => {}
@@ -149,7 +150,7 @@ impl Round {
 }
 
 /// What came of looking at a thread that seemed to sleep.
-enum Asleep {
+enum SleeperRead {
     /// Its stack was read.
     Taken,
     /// It runs by now, or did in between.
@@ -178,13 +179,13 @@ fn add_asleep(
     thread: ThreadId,
     state: ThreadState,
     column: Option<Column>,
-) -> io::Result<Asleep> {
+) -> io::Result<SleeperRead> {
     if !maker.make_stack_of_sleeper(thread)? {
-        return Ok(Asleep::MovedOn);
+        return Ok(SleeperRead::MovedOn);
     }
     let labels = maker.labels_in_state(thread, Some(state));
     maker.add_last(labels, values(column).as_slice());
-    Ok(Asleep::Taken)
+    Ok(SleeperRead::Taken)
 }
 
 /// Adds a thread whose stack is not known, for a reason in brackets.
@@ -203,7 +204,7 @@ fn add_without_stack(
 fn sleepers(
     maker: &mut StackMaker,
     threads: Vec<ThreadId>,
-    seen: &mut Seen,
+    seen: &mut ThreadsSeen,
     column: Option<Column>,
 ) -> Vec<ThreadId> {
     let mut awake = Vec::new();
@@ -216,13 +217,13 @@ fn sleepers(
         let asleep = match state {
             // Whether it may be sampled is found out here, too.
             ThreadState::Runnable => {
-                procfs::asleep_at(thread.pid, thread.tid).map(|_| Asleep::MovedOn)
+                procfs::asleep_at(thread.pid, thread.tid).map(|_| SleeperRead::MovedOn)
             }
             _ => add_asleep(maker, thread, state, column),
         };
         match asleep {
-            Ok(Asleep::Taken) => seen.found += 1,
-            Ok(Asleep::MovedOn) => awake.push(thread),
+            Ok(SleeperRead::Taken) => seen.found += 1,
+            Ok(SleeperRead::MovedOn) => awake.push(thread),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                 seen.refused += 1;
                 add_without_stack(maker, thread, state, NOT_PERMITTED, column);
@@ -234,7 +235,7 @@ fn sleepers(
 }
 
 /// Samples those of the threads that still live; `None`: none does.
-fn open(awake: &mut Vec<ThreadId>, seen: &mut Seen) -> Result<Option<Session>, Error> {
+fn open(awake: &mut Vec<ThreadId>, seen: &mut ThreadsSeen) -> Result<Option<Session>, Error> {
     loop {
         awake.retain(|thread| {
             let lives = procfs::stat(thread.tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'));
@@ -245,7 +246,7 @@ fn open(awake: &mut Vec<ThreadId>, seen: &mut Seen) -> Result<Option<Session>, E
             return Ok(None);
         }
         let target = Target::Threads(awake.iter().map(|thread| thread.tid).collect());
-        let stacks = Stacks::Auto { dump: MAX_DUMP };
+        let stacks = StackMethod::Auto { dump: MAX_DUMP };
         let options = Options {
             events: vec![EventSpec::cpu_clock()],
             deepest: Some(DEEPEST),

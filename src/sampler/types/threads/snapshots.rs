@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::now::note_missing;
-use super::round::{Round, Seen};
+use super::round::{Round, ThreadsSeen};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{Target, cgroup_folder, cgroup_processes};
 use profile::Column;
@@ -21,7 +21,7 @@ pub struct Snapshots {
     every: Duration,
     begun: u32,
     round: Option<Round>,
-    seen: Seen,
+    seen: ThreadsSeen,
     notes: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Snapshots {
             every: window.map_or(EVERY, |window| window / snapshots.max(1)),
             begun: 0,
             round: None,
-            seen: Seen::default(),
+            seen: ThreadsSeen::default(),
             notes: Vec::new(),
         }
     }

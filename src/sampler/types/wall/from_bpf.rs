@@ -1,4 +1,4 @@
-//! Wall time that programs in the kernel add up (`sampler::bpf::waits`): a wait is sampled with its
+//! Wall time that programs in the kernel add up (`sampler::bpf::sched`): a wait is sampled with its
 //! stack when it is over, and only some where there are many; the sums of a thread's time in each
 //! state come at its end. Samples are scaled to those.
 
@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{NOT_SAMPLED, SHORT, Spec, StackOr, StateSums, add, is_thread, software_event};
 use crate::sampler::EventSpec;
-use crate::sampler::bpf::waits::{Last, Sums, Times, Wait};
+use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::types::TypeEvent;
 use perf_event_open_sys::bindings as abi;
@@ -34,7 +34,7 @@ pub fn events() -> Vec<TypeEvent> {
 
 /// What is known of a thread.
 #[derive(Default)]
-struct Thread {
+struct BpfThread {
     /// It was sampled on a CPU.
     ran: bool,
     /// The stack of its last wait.
@@ -44,7 +44,7 @@ struct Thread {
 /// Wall time of all threads.
 #[derive(Default)]
 pub struct FromBpf {
-    threads: FxHashMap<i32, Thread>,
+    threads: FxHashMap<i32, BpfThread>,
     /// Threads that have ended: the clock may sample them a moment later.
     ended: FxHashSet<i32>,
     /// What the samples are scaled to.
@@ -71,7 +71,7 @@ impl FromBpf {
     ) {
         match event {
             1 => {
-                let Some(wait) = Wait::parse(sample.raw) else { return };
+                let Some(wait) = TimedWait::parse(sample.raw) else { return };
                 maker.make_stack_below_program(sample);
                 let mut off = std::mem::take(&mut self.threads.entry(sample.tid).or_default().off);
                 off.clone_from(maker.last_stack());
@@ -79,7 +79,7 @@ impl FromBpf {
                 self.threads.entry(sample.tid).or_default().off = off;
             }
             _ => {
-                if let Some(times) = Times::parse(sample.raw) {
+                if let Some(times) = ThreadTimes::parse(sample.raw) {
                     self.settle(spec, maker, &times);
                 }
             }
@@ -109,7 +109,7 @@ impl FromBpf {
         spec: &Spec,
         maker: &mut StackMaker,
         time: u64,
-        threads: Vec<(Times, Last)>,
+        threads: Vec<(ThreadTimes, LastState)>,
     ) {
         for (mut times, last) in threads {
             let lasted = time.saturating_sub(last.since);
@@ -127,7 +127,7 @@ impl FromBpf {
                         (_, 0) => 0,
                         (_, woken) => time.saturating_sub(woken).min(lasted),
                     };
-                    let wait = Wait { state, waited: lasted - queued, queued, interval: 0 };
+                    let wait = TimedWait { state, waited: lasted - queued, queued, interval: 0 };
                     times.all[state as usize] += wait.waited;
                     times.all[ThreadState::Runnable as usize] += queued;
                     // Where it waits beyond the end is read now.
@@ -146,7 +146,7 @@ impl FromBpf {
         maker: &mut StackMaker,
         thread: ThreadId,
         stack: &PendingStack,
-        wait: &Wait,
+        wait: &TimedWait,
     ) {
         let lasted = wait.waited + wait.queued;
         let stack = if lasted < spec.min_block { Err(SHORT) } else { Ok(stack) };
@@ -180,8 +180,8 @@ impl FromBpf {
     }
 
     /// Takes in a thread's sums.
-    fn settle(&mut self, spec: &Spec, maker: &mut StackMaker, times: &Times) {
-        let Times { thread: id, all } = *times;
+    fn settle(&mut self, spec: &Spec, maker: &mut StackMaker, times: &ThreadTimes) {
+        let ThreadTimes { thread: id, all } = *times;
         let nanos = all.map(|nanos| i64::try_from(nanos).unwrap_or(i64::MAX));
         let skipped = usize::from(!spec.running);
         let thread = self.threads.remove(&id.tid).unwrap_or_default();

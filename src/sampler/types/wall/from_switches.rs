@@ -8,7 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{NOT_SAMPLED, SHORT, Spec, StateSums, add, is_thread, software_event};
-use crate::sampler::events::{Kind, Overload};
+use crate::sampler::events::{EventKind, Overload};
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
@@ -41,7 +41,7 @@ const THINNED_SWITCH: usize = 2;
 const WAKEUP: usize = 3;
 
 /// What a thread does, and since when.
-struct Thread {
+struct SwitchThread {
     pid: i32,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     since: u64,
@@ -69,9 +69,9 @@ struct Thread {
     seen: Option<u64>,
 }
 
-impl Thread {
-    fn new(pid: i32, since: u64, state: Option<ThreadState>) -> Thread {
-        Thread {
+impl SwitchThread {
+    fn new(pid: i32, since: u64, state: Option<ThreadState>) -> SwitchThread {
+        SwitchThread {
             pid,
             since,
             state,
@@ -106,7 +106,7 @@ impl Thread {
 }
 
 /// A wait in one state.
-struct Wait {
+struct StateWait {
     nanos: i64,
     state: ThreadState,
     /// Why it has no stack of its own.
@@ -124,7 +124,7 @@ pub struct FromSwitches {
     woken: Option<Field>,
     /// When the recording began (`CLOCK_MONOTONIC`, nanoseconds).
     began: u64,
-    threads: FxHashMap<i32, Thread>,
+    threads: FxHashMap<i32, SwitchThread>,
     /// Threads that have ended: where whole CPUs are recorded, they stop running after that.
     ended: FxHashSet<i32>,
     /// When waits that last were looked up.
@@ -220,9 +220,9 @@ impl FromSwitches {
         is_thread(thread) && !self.ended.contains(&thread.tid)
     }
 
-    fn thread(&mut self, id: ThreadId) -> &mut Thread {
+    fn thread(&mut self, id: ThreadId) -> &mut SwitchThread {
         let began = self.began;
-        self.threads.entry(id.tid).or_insert_with(|| Thread::new(id.pid, began, None))
+        self.threads.entry(id.tid).or_insert_with(|| SwitchThread::new(id.pid, began, None))
     }
 
     /// A thread was sampled on a CPU: the sample stands for the time since the one before. `None`:
@@ -276,7 +276,8 @@ impl FromSwitches {
     pub fn record(&mut self, spec: &Spec, maker: &mut StackMaker, record: &Record<'_>) {
         match *record {
             Record::Fork { pid, tid, time, .. } => {
-                let born = Thread::new(pid, time.max(self.began), Some(ThreadState::Runnable));
+                let born =
+                    SwitchThread::new(pid, time.max(self.began), Some(ThreadState::Runnable));
                 self.ended.remove(&tid);
                 self.threads.insert(tid, born);
             }
@@ -318,7 +319,7 @@ impl FromSwitches {
         &mut self,
         spec: &Spec,
         maker: &mut StackMaker,
-        thread: &mut Thread,
+        thread: &mut SwitchThread,
         tid: i32,
         time: u64,
     ) {
@@ -339,7 +340,7 @@ impl FromSwitches {
         let queued = woken.map_or(0, |woken| time.saturating_sub(woken).min(waited));
         for (waited, state) in [(waited - queued, state), (queued, ThreadState::Runnable)] {
             if waited > 0 {
-                let wait = Wait { nanos: waited as i64, state, without_stack, looked_up };
+                let wait = StateWait { nanos: waited as i64, state, without_stack, looked_up };
                 self.add_wait(spec, maker, thread, tid, &wait);
             }
         }
@@ -350,11 +351,11 @@ impl FromSwitches {
         &mut self,
         spec: &Spec,
         maker: &mut StackMaker,
-        thread: &Thread,
+        thread: &SwitchThread,
         tid: i32,
-        wait: &Wait,
+        wait: &StateWait,
     ) {
-        let Wait { nanos, state, without_stack, looked_up } = *wait;
+        let StateWait { nanos, state, without_stack, looked_up } = *wait;
         let labels = maker.labels_in_state(ThreadId { pid: thread.pid, tid }, Some(state));
         if let Some(why) = without_stack {
             maker.add_without_stack(why, labels, &[(spec.column, nanos)]);
@@ -376,7 +377,7 @@ impl FromSwitches {
             return;
         }
         self.looked = now;
-        let waits = |thread: &Thread| {
+        let waits = |thread: &SwitchThread| {
             let unknown = !thread.known && thread.seen.is_none();
             let off = thread.state.is_some_and(|s| s != ThreadState::Running);
             unknown && off && thread.since + LASTS < now
@@ -398,7 +399,7 @@ impl FromSwitches {
         &mut self,
         spec: &Spec,
         maker: &mut StackMaker,
-        thread: &mut Thread,
+        thread: &mut SwitchThread,
         tid: i32,
         time: u64,
     ) {
@@ -428,6 +429,6 @@ fn tracepoint(name: &str, field: &str) -> io::Result<(EventSpec, Field)> {
     let found = Tracepoint::find("sched", name)?;
     let field = found.field(field)?;
     let name = format!("sched:{name}");
-    let spec = EventSpec::plain(&name, Kind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
+    let spec = EventSpec::plain(&name, EventKind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
     Ok((EventSpec { raw: true, ..spec }, field))
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::sampler::bpf::waits::{Last, Times};
+use crate::sampler::bpf::sched::{LastState, ThreadTimes};
 use crate::sampler::tracepoint::Field;
-use crate::sampler::{Event, Stacks};
+use crate::sampler::{Event, StackMethod};
 use profile::{Builder, LabelValue};
 use sys::record::{Callchain, UserStack};
 
@@ -21,18 +21,18 @@ impl Recorded {
     /// From the kernel's records of switches.
     fn from_switches() -> Recorded {
         let (prev_state, woken) = (Field::at(32, 8), Field::at(24, 4));
-        Recorded::new(Way::Switches(FromSwitches::with_fields(prev_state, woken)))
+        Recorded::new(WallSource::Switches(FromSwitches::with_fields(prev_state, woken)))
     }
 
     /// From what programs in the kernel write.
     fn from_bpf() -> Recorded {
-        Recorded::new(Way::Bpf(FromBpf::default()))
+        Recorded::new(WallSource::Bpf(FromBpf::default()))
     }
 
-    fn new(way: Way) -> Recorded {
+    fn new(way: WallSource) -> Recorded {
         let builder = Builder::new(&[("samples", "count"), ("wall", "nanoseconds")]);
         let spec = Spec { column: Column(1), running: true, min_block: 0, cpu_time: None };
-        let maker = StackMaker::new(builder, Stacks::None);
+        let maker = StackMaker::new(builder, StackMethod::None);
         Recorded { wall: Wall { spec, program: None, way }, maker }
     }
 
@@ -50,14 +50,18 @@ impl Recorded {
 
     /// Wall time by state and address (0: no stack is known), with the sums of threads that have
     /// not ended.
-    fn times_with(mut self, end: u64, threads: Vec<(Times, Last)>) -> Vec<(String, u64, i64)> {
+    fn times_with(
+        mut self,
+        end: u64,
+        threads: Vec<(ThreadTimes, LastState)>,
+    ) -> Vec<(String, u64, i64)> {
         let Recorded { wall, maker } = &mut self;
         match &mut wall.way {
-            Way::Bpf(bpf) => {
+            WallSource::Bpf(bpf) => {
                 bpf.end(&wall.spec, maker, end, threads);
                 bpf.sums.scale(maker, wall.spec.column);
             }
-            Way::Switches(switches) => {
+            WallSource::Switches(switches) => {
                 switches.end(&wall.spec, maker, end);
                 switches.sums.scale(maker, wall.spec.column);
             }
@@ -231,8 +235,8 @@ fn a_thread_that_was_not_sampled_ran_where_it_stopped() {
     let mut a = Recorded::from_bpf();
     a.event(&told(1, 0xb, &[3, 700, 0, 0]));
     let thread = ThreadId { pid: PID, tid: TID };
-    let times = Times { thread, all: [50, 0, 0, 700, 0] };
-    let last = Last { state: Some(ThreadState::Running), since: 900, woken: 0 };
+    let times = ThreadTimes { thread, all: [50, 0, 0, 700, 0] };
+    let last = LastState { state: Some(ThreadState::Running), since: 900, woken: 0 };
     let found = a.times_with(1000, vec![(times, last)]);
     assert_eq!(found, [("disk".to_owned(), 0xb, 700), running(0xb, 150)]);
 }

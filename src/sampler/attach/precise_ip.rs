@@ -5,8 +5,8 @@ use std::io;
 use super::Attacher;
 use crate::sampler::EventSpec;
 use crate::sampler::attr::Trigger;
-use crate::sampler::events::Kind;
-use crate::sampler::refused::is_denied;
+use crate::sampler::events::EventKind;
+use crate::sampler::open_error::is_denied;
 
 /// The highest `precise_ip`: samples have no skid (`perf_event_open(2)`).
 const MOST: u8 = 3;
@@ -14,7 +14,7 @@ const MOST: u8 = 3;
 impl Attacher {
     /// Asks for the most precise sampling of all hardware events whose precision is not given.
     pub(super) fn ask_for_precision(&mut self) {
-        let open = |spec: &&mut EventSpec| spec.kind == Kind::Hardware && spec.precise == 0;
+        let open = |spec: &&mut EventSpec| spec.kind == EventKind::Hardware && spec.precise == 0;
         self.events.iter_mut().filter(open).for_each(|spec| spec.most_precise = true);
     }
 
@@ -26,7 +26,7 @@ impl Attacher {
             return self.try_event(&spec, trigger);
         }
         // Other kinds of events ignore it.
-        let most = if spec.kind == Kind::Hardware { MOST } else { 0 };
+        let most = if spec.kind == EventKind::Hardware { MOST } else { 0 };
         spec.precise = highest(most, |precise| {
             spec.precise = precise;
             self.or_as_before(|attacher| attacher.try_event(&spec, trigger))
@@ -58,7 +58,7 @@ fn fallen_back(spec: &EventSpec) -> Option<String> {
     let name = &spec.name;
     match spec.precise {
         MOST => None,
-        0 if spec.kind != Kind::Hardware => {
+        0 if spec.kind != EventKind::Hardware => {
             Some(format!("{name} is no hardware event and has no precision"))
         }
         0 => Some(format!(

@@ -1,6 +1,6 @@
 //! What prof's programs have in common.
 
-use super::code::{Code, Helper, If, Label, Op, Reg, Size};
+use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use super::syscall::Map;
 use super::{Losses, number};
 use sys::procfs;
@@ -60,46 +60,46 @@ pub const CONTEXT: i16 = -16;
 pub const AWAITED: i32 = 2;
 
 /// `R0` = the value of the key at [`KEY`] in `map`, or jumps to `none`.
-pub fn look_up(code: &mut Code, map: &Map, none: Label) {
+pub fn look_up(code: &mut BpfCode, map: &Map, none: CodeLabel) {
     look_up_at(code, map, KEY, none);
 }
 
 /// The same with the key at another place on the stack.
-pub fn look_up_at(code: &mut Code, map: &Map, key: i16, none: Label) {
+pub fn look_up_at(code: &mut BpfCode, map: &Map, key: i16, none: CodeLabel) {
     code.map(R1, map.fd());
-    code.op(Op::Mov, R2, R10);
-    code.op_value(Op::Add, R2, i32::from(key));
+    code.op(AluOp::Mov, R2, R10);
+    code.op_value(AluOp::Add, R2, i32::from(key));
     code.call(Helper::MapLookup);
     code.jump_if_value(If::Equal, R0, 0, none);
 }
 
 /// The key at [`KEY`] = the thread that runs; `R0` = its process and thread.
-pub fn this_thread(code: &mut Code) {
+pub fn this_thread(code: &mut BpfCode) {
     code.call(Helper::PidTgid);
-    code.store(Size::Word, R10, KEY, R0);
+    code.store(AccessSize::Word, R10, KEY, R0);
 }
 
 /// Removes the key at [`KEY`].
-pub fn delete(code: &mut Code, map: &Map) {
+pub fn delete(code: &mut BpfCode, map: &Map) {
     code.map(R1, map.fd());
-    code.op(Op::Mov, R2, R10);
-    code.op_value(Op::Add, R2, i32::from(KEY));
+    code.op(AluOp::Mov, R2, R10);
+    code.op_value(AluOp::Add, R2, i32::from(KEY));
     code.call(Helper::MapDelete);
 }
 
 /// Sets what the key at [`KEY`] has to the value at `value` on the stack. `R0` = 0, if there is room.
-pub fn update(code: &mut Code, map: &Map, value: i16) {
+pub fn update(code: &mut BpfCode, map: &Map, value: i16) {
     update_at(code, map, KEY, value);
 }
 
 /// The same with the key at another place on the stack.
-pub fn update_at(code: &mut Code, map: &Map, key: i16, value: i16) {
-    code.op(Op::Mov, R3, R10);
-    code.op_value(Op::Add, R3, i32::from(value));
+pub fn update_at(code: &mut BpfCode, map: &Map, key: i16, value: i16) {
+    code.op(AluOp::Mov, R3, R10);
+    code.op_value(AluOp::Add, R3, i32::from(value));
     code.map(R1, map.fd());
-    code.op(Op::Mov, R2, R10);
-    code.op_value(Op::Add, R2, i32::from(key));
-    code.op_value(Op::Mov, R4, 0);
+    code.op(AluOp::Mov, R2, R10);
+    code.op_value(AluOp::Add, R2, i32::from(key));
+    code.op_value(AluOp::Mov, R4, 0);
     code.call(Helper::MapUpdate);
 }
 
@@ -111,92 +111,92 @@ pub fn update_at(code: &mut Code, map: &Map, key: i16, value: i16) {
 /// 0. Jumps to `no`, or goes on. `nth`: the first few of a kind are told of in any case, unless there
 /// are very many kinds; they stand for themselves.
 pub fn choose(
-    code: &mut Code,
+    code: &mut BpfCode,
     map: &Map,
     (now, took, control): (Reg, Reg, Reg),
     nth: Option<Reg>,
-    no: Label,
+    no: CodeLabel,
 ) {
     let yes = code.label();
-    code.store_value(Size::Word, R10, KEY, 0);
+    code.store_value(AccessSize::Word, R10, KEY, 0);
     look_up(code, map, no);
-    code.op(Op::Mov, control, R0);
+    code.op(AluOp::Mov, control, R0);
     forget(code, now, control);
     adapt(code, now, control);
     code.jump_if(If::AtLeast, took, R4, yes);
     if let Some(nth) = nth {
         let by_chance = code.label();
         code.jump_if_value(If::Greater, nth, ALWAYS, by_chance);
-        code.load(Size::Long, R3, control, control::SAMPLES);
+        code.load(AccessSize::Long, R3, control, control::SAMPLES);
         code.jump_if_value(If::AtLeast, R3, BURST, by_chance);
-        code.op_value(Op::Mov, R4, 0);
+        code.op_value(AluOp::Mov, R4, 0);
         code.jump(yes);
         code.put(by_chance);
     }
     code.call(Helper::Random);
-    code.load(Size::Long, R4, control, control::INTERVAL);
-    code.op(Op::Mov, R1, R4);
-    code.op_value(Op::Sub, R1, 1);
-    code.op(Op::And, R0, R1);
+    code.load(AccessSize::Long, R4, control, control::INTERVAL);
+    code.op(AluOp::Mov, R1, R4);
+    code.op_value(AluOp::Sub, R1, 1);
+    code.op(AluOp::And, R0, R1);
     code.jump_if(If::AtLeast, R0, took, no);
     code.put(yes);
-    code.op_value(Op::Mov, R2, 1);
+    code.op_value(AluOp::Mov, R2, 1);
     code.add_to(control, control::SAMPLES, R2, R1);
 }
 
 /// Samples are forgotten with time. `R3` = how many are not.
-fn forget(code: &mut Code, now: Reg, control: Reg) {
+fn forget(code: &mut BpfCode, now: Reg, control: Reg) {
     use control::{FORGOT, SAMPLES};
     let [recent, some] = [(); 2].map(|()| code.label());
-    code.load(Size::Long, R3, control, SAMPLES);
-    code.load(Size::Long, R1, control, FORGOT);
-    code.op(Op::Mov, R2, now);
-    code.op(Op::Sub, R2, R1);
-    code.op_value(Op::Rsh, R2, SHIFT);
+    code.load(AccessSize::Long, R3, control, SAMPLES);
+    code.load(AccessSize::Long, R1, control, FORGOT);
+    code.op(AluOp::Mov, R2, now);
+    code.op(AluOp::Sub, R2, R1);
+    code.op_value(AluOp::Rsh, R2, SHIFT);
     code.jump_if_value(If::Equal, R2, 0, recent);
-    code.store(Size::Long, control, FORGOT, now);
+    code.store(AccessSize::Long, control, FORGOT, now);
     code.jump_if(If::AtLeast, R3, R2, some);
-    code.op(Op::Mov, R2, R3);
+    code.op(AluOp::Mov, R2, R3);
     code.put(some);
-    code.op(Op::Sub, R3, R2);
-    code.store(Size::Long, control, SAMPLES, R3);
+    code.op(AluOp::Sub, R3, R2);
+    code.store(AccessSize::Long, control, SAMPLES, R3);
     code.put(recent);
 }
 
 /// Makes the interval four times as long if there are `R3` samples too many, and halves it when there
 /// are few. `R4` = the interval.
-fn adapt(code: &mut Code, now: Reg, control: Reg) {
+fn adapt(code: &mut BpfCode, now: Reg, control: Reg) {
     use control::{CHANGED, INTERVAL, LARGEST, SAMPLES};
     let [widen, first, set, done] = [(); 4].map(|()| code.label());
-    code.load(Size::Long, R4, control, INTERVAL);
+    code.load(AccessSize::Long, R4, control, INTERVAL);
     code.jump_if_value(If::AtLeast, R3, BURST, widen);
     code.jump_if_value(If::Equal, R4, 0, done);
     code.jump_if_value(If::AtLeast, R3, FEW, done);
-    code.load(Size::Long, R1, control, CHANGED);
-    code.op(Op::Mov, R2, now);
-    code.op(Op::Sub, R2, R1);
+    code.load(AccessSize::Long, R1, control, CHANGED);
+    code.op(AluOp::Mov, R2, now);
+    code.op(AluOp::Sub, R2, R1);
     code.jump_if_value(If::Less, R2, HALVE_AFTER, done);
-    code.op_value(Op::Rsh, R4, 1);
+    code.op_value(AluOp::Rsh, R4, 1);
     code.jump_if_value(If::AtLeast, R4, SHORTEST_INTERVAL as i32, set);
-    code.op_value(Op::Mov, R4, 0);
+    code.op_value(AluOp::Mov, R4, 0);
     code.jump(set);
 
     code.put(widen);
-    code.store_value(Size::Long, control, SAMPLES, BURST - NEXT);
+    code.store_value(AccessSize::Long, control, SAMPLES, BURST - NEXT);
     code.jump_if_value(If::Equal, R4, 0, first);
-    code.op_value(Op::Lsh, R4, 2);
+    code.op_value(AluOp::Lsh, R4, 2);
     code.jump_if_value(If::Less, R4, LONGEST_INTERVAL as i32, set);
-    code.op_value(Op::Mov, R4, LONGEST_INTERVAL as i32);
+    code.op_value(AluOp::Mov, R4, LONGEST_INTERVAL as i32);
     code.jump(set);
     code.put(first);
-    code.op_value(Op::Mov, R4, SHORTEST_INTERVAL as i32);
+    code.op_value(AluOp::Mov, R4, SHORTEST_INTERVAL as i32);
 
     code.put(set);
-    code.store(Size::Long, control, INTERVAL, R4);
-    code.store(Size::Long, control, CHANGED, now);
-    code.load(Size::Long, R5, control, LARGEST);
+    code.store(AccessSize::Long, control, INTERVAL, R4);
+    code.store(AccessSize::Long, control, CHANGED, now);
+    code.load(AccessSize::Long, R5, control, LARGEST);
     code.jump_if(If::AtLeast, R5, R4, done);
-    code.store(Size::Long, control, LARGEST, R4);
+    code.store(AccessSize::Long, control, LARGEST, R4);
     code.put(done);
 }
 
@@ -204,33 +204,33 @@ fn adapt(code: &mut Code, now: Reg, control: Reg) {
 /// The program's argument is at [`CONTEXT`]. If the ring is full, which the kernel counts, fewer are
 /// told of from then on. Outside of the recording's window the events are disabled, and nothing is
 /// written.
-pub fn tell(code: &mut Code, map: &Map, (raw, length): (i16, i32), (now, control): (Reg, Reg)) {
+pub fn tell(code: &mut BpfCode, map: &Map, (raw, length): (i16, i32), (now, control): (Reg, Reg)) {
     let told = code.label();
-    code.load(Size::Long, R1, R10, CONTEXT);
+    code.load(AccessSize::Long, R1, R10, CONTEXT);
     code.map(R2, map.fd());
     // `BPF_F_CURRENT_CPU`
     code.number(R3, 0xffff_ffff);
-    code.op(Op::Mov, R4, R10);
-    code.op_value(Op::Add, R4, i32::from(raw));
-    code.op_value(Op::Mov, R5, length);
+    code.op(AluOp::Mov, R4, R10);
+    code.op_value(AluOp::Add, R4, i32::from(raw));
+    code.op_value(AluOp::Mov, R5, length);
     code.call(Helper::PerfEventOutput);
     code.jump_if_value(If::Equal, R0, 0, told);
     code.jump_if_value(If::Equal, R0, -libc::EOPNOTSUPP, told);
     // Once for all that meet it full.
-    code.load(Size::Long, R1, control, control::CHANGED);
-    code.op(Op::Mov, R2, now);
-    code.op(Op::Sub, R2, R1);
+    code.load(AccessSize::Long, R1, control, control::CHANGED);
+    code.op(AluOp::Mov, R2, now);
+    code.op(AluOp::Sub, R2, R1);
     code.jump_if_value(If::Less, R2, 1 << 20, told);
-    code.store_value(Size::Long, control, control::SAMPLES, BURST);
+    code.store_value(AccessSize::Long, control, control::SAMPLES, BURST);
     code.put(told);
 }
 
 /// Counts that there was no room in a map; overwrites the key at [`KEY`].
-pub fn count_lost(code: &mut Code, map: &Map) {
+pub fn count_lost(code: &mut BpfCode, map: &Map) {
     let none = code.label();
-    code.store_value(Size::Word, R10, KEY, 0);
+    code.store_value(AccessSize::Word, R10, KEY, 0);
     look_up(code, map, none);
-    code.op_value(Op::Mov, R2, 1);
+    code.op_value(AluOp::Mov, R2, 1);
     code.add_to(R0, control::LOST, R2, R1);
     code.put(none);
 }

@@ -4,9 +4,9 @@ use std::io;
 
 use super::{Calls, MARKED, Which, sum, thread};
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::code::{Code, Helper, If, Label, Op, Reg, Size};
-use crate::sampler::bpf::members::{Members, Whose};
-use crate::sampler::bpf::steps::{self, CONTEXT, KEY};
+use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
+use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
+use crate::sampler::bpf::thread_set::{ThreadScope, ThreadSet};
 
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
@@ -33,7 +33,7 @@ const COMPAT: i32 = 2;
 const LAST_RESTART: i32 = 516;
 
 /// Where arguments of calls lie in `pt_regs`.
-struct Args {
+struct CallArguments {
     number: i16,
     first: i16,
     second: i16,
@@ -41,10 +41,10 @@ struct Args {
 }
 
 /// Writes the programs. In all of them `R7` is the thread's value.
-pub struct Writer<'a> {
+pub struct CallPrograms<'a> {
     maps: &'a Calls,
-    members: Members<'a>,
-    args: Args,
+    members: ThreadSet<'a>,
+    args: CallArguments,
     which: Which,
 }
 
@@ -54,7 +54,7 @@ const RAW: i16 = CONTEXT - 40;
 const SUM_KEY: i16 = RAW - sum::KEY as i16;
 const SUM: i16 = SUM_KEY - sum::SIZE as i16;
 
-impl<'a> Writer<'a> {
+impl<'a> CallPrograms<'a> {
     /// For calls of these threads.
     ///
     /// # Errors
@@ -63,17 +63,17 @@ impl<'a> Writer<'a> {
     pub fn new(
         kernel: &Btf,
         maps: &'a Calls,
-        members: Members<'a>,
+        members: ThreadSet<'a>,
         which: Which,
-    ) -> io::Result<Writer<'a>> {
+    ) -> io::Result<CallPrograms<'a>> {
         let regs = |name| kernel.field("pt_regs", &[name]);
-        let args = Args {
+        let args = CallArguments {
             number: regs("orig_ax")?,
             first: regs("di")?,
             second: regs("si")?,
             third: regs("dx")?,
         };
-        Ok(Writer { maps, members, args, which })
+        Ok(CallPrograms { maps, members, args, which })
     }
 
     /// All of them with their tracepoints; the last is for those who follow what their threads start.
@@ -89,186 +89,186 @@ impl<'a> Writer<'a> {
 
     /// `sys_enter(registers, number)`
     fn begins(&self) -> Vec<u64> {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let [out, found] = [(); 2].map(|()| c.label());
         // `R8`: the object, `R9`: the kind.
         match self.which {
             Which::Waits => self.waits(&mut c, out),
             Which::All => self.any(&mut c),
         }
-        steps::this_thread(&mut c);
-        if self.members.whose == Whose::Everybodys {
+        snippets::this_thread(&mut c);
+        if self.members.scope == ThreadScope::Everyone {
             let unknown = c.label();
             // What prof does because of what it sees is not to be seen.
-            c.op_value(Op::Rsh, R0, 32);
+            c.op_value(AluOp::Rsh, R0, 32);
             c.jump_if_value(If::Equal, R0, std::process::id() as i32, out);
-            steps::look_up(&mut c, &self.maps.threads, unknown);
+            snippets::look_up(&mut c, &self.maps.threads, unknown);
             c.jump(found);
             c.put(unknown);
             self.members.add(&mut c, &[]);
         }
-        steps::look_up(&mut c, &self.maps.threads, out);
+        snippets::look_up(&mut c, &self.maps.threads, out);
         c.put(found);
-        c.op(Op::Mov, R7, R0);
-        c.load(Size::Long, R1, R7, thread::FLAGS);
-        c.jump_if_value(If::Equal, R1, steps::AWAITED, out);
-        c.store(Size::Long, R7, thread::OBJECT, R8);
-        c.store(Size::Long, R7, thread::KIND, R9);
+        c.op(AluOp::Mov, R7, R0);
+        c.load(AccessSize::Long, R1, R7, thread::FLAGS);
+        c.jump_if_value(If::Equal, R1, snippets::AWAITED, out);
+        c.store(AccessSize::Long, R7, thread::OBJECT, R8);
+        c.store(AccessSize::Long, R7, thread::KIND, R9);
         c.call(Helper::KtimeGetNs);
-        c.store(Size::Long, R7, thread::SINCE, R0);
+        c.store(AccessSize::Long, R7, thread::SINCE, R0);
         c.put(out);
         c.exit();
         c.finish()
     }
 
-    fn waits(&self, c: &mut Code, out: Label) {
+    fn waits(&self, c: &mut BpfCode, out: CodeLabel) {
         let [futex, new, wait, native, done] = [(); 5].map(|()| c.label());
-        c.load(Size::Long, R2, R1, 8);
+        c.load(AccessSize::Long, R2, R1, 8);
         c.jump_if_value(If::Equal, R2, SYS_FUTEX, futex);
         c.jump_if_value(If::Equal, R2, SYS_FUTEX_WAIT, new);
         c.jump(out);
         c.put(futex);
-        c.load(Size::Long, R3, R1, 0);
-        c.load(Size::Long, R9, R3, self.args.second);
-        c.op_value(Op::And, R9, FUTEX_CMD_MASK);
-        c.load(Size::Long, R6, R3, self.args.third);
+        c.load(AccessSize::Long, R3, R1, 0);
+        c.load(AccessSize::Long, R9, R3, self.args.second);
+        c.op_value(AluOp::And, R9, FUTEX_CMD_MASK);
+        c.load(AccessSize::Long, R6, R3, self.args.third);
         WAITS.iter().for_each(|&kind| c.jump_if_value(If::Equal, R9, kind, wait));
         c.jump(out);
         c.put(new);
-        c.load(Size::Long, R3, R1, 0);
-        c.op_value(Op::Mov, R9, FUTEX_WAIT);
-        c.load(Size::Long, R6, R3, self.args.second);
+        c.load(AccessSize::Long, R3, R1, 0);
+        c.op_value(AluOp::Mov, R9, FUTEX_WAIT);
+        c.load(AccessSize::Long, R6, R3, self.args.second);
         c.put(wait);
-        c.load(Size::Long, R8, R3, self.args.first);
+        c.load(AccessSize::Long, R8, R3, self.args.first);
         // Numbers of 32-bit programs mean other calls.
         self.compat(c);
         c.jump_if_value(If::Equal, R1, 0, native);
         c.jump(out);
         c.put(native);
-        c.op_value(Op::Lsh, R6, 32);
-        c.op_value(Op::Rsh, R6, 32);
+        c.op_value(AluOp::Lsh, R6, 32);
+        c.op_value(AluOp::Rsh, R6, 32);
         c.jump_if_value(If::Differ, R6, CONTENDED, done);
-        c.op_value(Op::Add, R9, MARKED as i32);
+        c.op_value(AluOp::Add, R9, MARKED as i32);
         c.put(done);
     }
 
-    fn any(&self, c: &mut Code) {
+    fn any(&self, c: &mut BpfCode) {
         let native = c.label();
-        c.load(Size::Long, R8, R1, 8);
+        c.load(AccessSize::Long, R8, R1, 8);
         self.compat(c);
-        c.op_value(Op::Mov, R9, 0);
+        c.op_value(AluOp::Mov, R9, 0);
         c.jump_if_value(If::Equal, R1, 0, native);
-        c.op_value(Op::Mov, R9, MARKED as i32);
+        c.op_value(AluOp::Mov, R9, MARKED as i32);
         c.put(native);
     }
 
     /// `R1` is not 0, if the call is that of a 32-bit program.
-    fn compat(&self, c: &mut Code) {
+    fn compat(&self, c: &mut BpfCode) {
         c.call(Helper::CurrentTask);
-        c.load(Size::Word, R1, R0, self.members.fields.status);
-        c.op_value(Op::And, R1, COMPAT);
+        c.load(AccessSize::Word, R1, R0, self.members.fields.status);
+        c.op_value(AluOp::And, R1, COMPAT);
     }
 
     /// `sys_exit(registers, result)`
     fn is_over(&self) -> Vec<u64> {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let [out, ours, once] = [(); 3].map(|()| c.label());
-        c.store(Size::Long, R10, CONTEXT, R1);
+        c.store(AccessSize::Long, R10, CONTEXT, R1);
         if self.which == Which::Waits {
             // What does not wait is left as early as can be: it is most of them.
             let futex = c.label();
-            c.load(Size::Long, R2, R1, 0);
-            c.load(Size::Long, R3, R2, self.args.number);
+            c.load(AccessSize::Long, R2, R1, 0);
+            c.load(AccessSize::Long, R3, R2, self.args.number);
             c.jump_if_value(If::Equal, R3, SYS_FUTEX, futex);
             c.jump_if_value(If::Equal, R3, SYS_FUTEX_WAIT, ours);
             c.jump(out);
             c.put(futex);
-            c.load(Size::Long, R3, R2, self.args.second);
-            c.op_value(Op::And, R3, FUTEX_CMD_MASK);
+            c.load(AccessSize::Long, R3, R2, self.args.second);
+            c.op_value(AluOp::And, R3, FUTEX_CMD_MASK);
             WAITS.iter().for_each(|&kind| c.jump_if_value(If::Equal, R3, kind, ours));
             c.jump(out);
         }
         c.put(ours);
-        c.load(Size::Long, R6, R1, 8);
-        c.op_value(Op::Add, R6, LAST_RESTART);
-        c.store_value(Size::Long, R10, RAW + 24, 0);
+        c.load(AccessSize::Long, R6, R1, 8);
+        c.op_value(AluOp::Add, R6, LAST_RESTART);
+        c.store_value(AccessSize::Long, R10, RAW + 24, 0);
         c.jump_if_value(If::Greater, R6, 4, once);
-        c.store_value(Size::Long, R10, RAW + 24, 1);
+        c.store_value(AccessSize::Long, R10, RAW + 24, 1);
         c.put(once);
-        steps::this_thread(&mut c);
-        steps::look_up(&mut c, &self.maps.threads, out);
+        snippets::this_thread(&mut c);
+        snippets::look_up(&mut c, &self.maps.threads, out);
         self.tell(&mut c, out);
         c.put(out);
         c.exit();
         c.finish()
     }
 
-    /// Tells of the call of the thread whose value `R0` is, if that was in one.
-    fn tell(&self, c: &mut Code, out: Label) {
+    /// Tells of the call of the thread scope value `R0` is, if that was in one.
+    fn tell(&self, c: &mut BpfCode, out: CodeLabel) {
         let in_order = c.label();
-        c.op(Op::Mov, R7, R0);
-        c.load(Size::Long, R6, R7, thread::SINCE);
+        c.op(AluOp::Mov, R7, R0);
+        c.load(AccessSize::Long, R6, R7, thread::SINCE);
         c.jump_if_value(If::Equal, R6, 0, out);
-        c.store_value(Size::Long, R7, thread::SINCE, 0);
+        c.store_value(AccessSize::Long, R7, thread::SINCE, 0);
         c.call(Helper::KtimeGetNs);
-        c.op(Op::Mov, R8, R0);
-        c.op_value(Op::Mov, R9, 0);
+        c.op(AluOp::Mov, R8, R0);
+        c.op_value(AluOp::Mov, R9, 0);
         c.jump_if(If::Greater, R6, R8, in_order);
-        c.op(Op::Mov, R9, R8);
-        c.op(Op::Sub, R9, R6);
+        c.op(AluOp::Mov, R9, R8);
+        c.op(AluOp::Sub, R9, R6);
         c.put(in_order);
         for (at, of) in [(0, thread::OBJECT), (8, thread::KIND)] {
-            c.load(Size::Long, R1, R7, of);
-            c.store(Size::Long, R10, RAW + at, R1);
+            c.load(AccessSize::Long, R1, R7, of);
+            c.store(AccessSize::Long, R10, RAW + at, R1);
         }
-        c.store(Size::Long, R10, RAW + 16, R9);
+        c.store(AccessSize::Long, R10, RAW + 16, R9);
         self.add_up(c);
-        steps::choose(c, &self.maps.control, (R8, R9, R6), Some(R7), out);
-        c.store(Size::Long, R10, RAW + 32, R4);
-        steps::tell(c, &self.maps.events, (RAW, 40), (R8, R6));
+        snippets::choose(c, &self.maps.control, (R8, R9, R6), Some(R7), out);
+        c.store(AccessSize::Long, R10, RAW + 32, R4);
+        snippets::tell(c, &self.maps.events, (RAW, 40), (R8, R6));
     }
 
     /// Adds the call that lasted `R9` nanoseconds to those like it; the thread is at [`KEY`]. `R7` = how
     /// many that are.
-    fn add_up(&self, c: &mut Code) {
+    fn add_up(&self, c: &mut BpfCode) {
         let [new, done] = [(); 2].map(|()| c.label());
-        c.load(Size::Word, R1, R10, KEY);
-        c.store(Size::Word, R10, SUM_KEY + sum::THREAD, R1);
-        c.load(Size::Long, R1, R10, RAW);
-        c.store(Size::Long, R10, SUM_KEY + sum::OBJECT, R1);
-        c.load(Size::Long, R1, R10, RAW + 8);
-        c.store(Size::Word, R10, SUM_KEY + sum::KIND, R1);
+        c.load(AccessSize::Word, R1, R10, KEY);
+        c.store(AccessSize::Word, R10, SUM_KEY + sum::THREAD, R1);
+        c.load(AccessSize::Long, R1, R10, RAW);
+        c.store(AccessSize::Long, R10, SUM_KEY + sum::OBJECT, R1);
+        c.load(AccessSize::Long, R1, R10, RAW + 8);
+        c.store(AccessSize::Word, R10, SUM_KEY + sum::KIND, R1);
         // What is gone on with is not another one.
-        c.op_value(Op::Mov, R6, 1);
-        c.load(Size::Long, R1, R10, RAW + 24);
-        c.op(Op::Sub, R6, R1);
-        steps::look_up_at(c, &self.maps.sums, SUM_KEY, new);
+        c.op_value(AluOp::Mov, R6, 1);
+        c.load(AccessSize::Long, R1, R10, RAW + 24);
+        c.op(AluOp::Sub, R6, R1);
+        snippets::look_up_at(c, &self.maps.sums, SUM_KEY, new);
         c.add_to(R0, sum::NANOS, R9, R1);
         c.add_to(R0, sum::COUNT, R6, R7);
         c.jump(done);
         c.put(new);
         c.call(Helper::PidTgid);
-        c.op_value(Op::Rsh, R0, 32);
-        c.store(Size::Long, R10, SUM + sum::PROCESS, R0);
-        c.store(Size::Long, R10, SUM + sum::COUNT, R6);
-        c.store(Size::Long, R10, SUM + sum::NANOS, R9);
-        c.op_value(Op::Mov, R7, 1);
-        steps::update_at(c, &self.maps.sums, SUM_KEY, SUM);
+        c.op_value(AluOp::Rsh, R0, 32);
+        c.store(AccessSize::Long, R10, SUM + sum::PROCESS, R0);
+        c.store(AccessSize::Long, R10, SUM + sum::COUNT, R6);
+        c.store(AccessSize::Long, R10, SUM + sum::NANOS, R9);
+        c.op_value(AluOp::Mov, R7, 1);
+        snippets::update_at(c, &self.maps.sums, SUM_KEY, SUM);
         c.put(done);
     }
 
     /// `sched_process_exit(thread)`: it may be in a call.
     fn ends(&self) -> Vec<u64> {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let [out, gone] = [(); 2].map(|()| c.label());
-        c.store(Size::Long, R10, CONTEXT, R1);
-        c.store_value(Size::Long, R10, RAW + 24, 0);
-        steps::this_thread(&mut c);
-        steps::look_up(&mut c, &self.maps.threads, out);
+        c.store(AccessSize::Long, R10, CONTEXT, R1);
+        c.store_value(AccessSize::Long, R10, RAW + 24, 0);
+        snippets::this_thread(&mut c);
+        snippets::look_up(&mut c, &self.maps.threads, out);
         self.tell(&mut c, gone);
         c.put(gone);
-        steps::this_thread(&mut c);
-        steps::delete(&mut c, &self.maps.threads);
+        snippets::this_thread(&mut c);
+        snippets::delete(&mut c, &self.maps.threads);
         c.put(out);
         c.exit();
         c.finish()
@@ -276,13 +276,13 @@ impl<'a> Writer<'a> {
 
     /// `sched_process_exec(thread, old tid, program)`: its other calls are over.
     fn becomes_another(&self) -> Vec<u64> {
-        let mut c = Code::default();
+        let mut c = BpfCode::default();
         let out = c.label();
-        c.load(Size::Long, R6, R1, 8);
-        c.store(Size::Word, R10, KEY, R6);
-        steps::look_up(&mut c, &self.maps.threads, out);
-        steps::delete(&mut c, &self.maps.threads);
-        steps::this_thread(&mut c);
+        c.load(AccessSize::Long, R6, R1, 8);
+        c.store(AccessSize::Word, R10, KEY, R6);
+        snippets::look_up(&mut c, &self.maps.threads, out);
+        snippets::delete(&mut c, &self.maps.threads);
+        snippets::this_thread(&mut c);
         self.members.add(&mut c, &[]);
         c.put(out);
         c.exit();

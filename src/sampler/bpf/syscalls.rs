@@ -1,6 +1,6 @@
 //! System calls, timed in the kernel: each call is told of when it is over and its length is known,
 //! with the stack of the thread that made it, and only as many as can be taken in (see
-//! [`super::steps`]).
+//! [`super::snippets`]).
 
 mod programs;
 
@@ -9,12 +9,12 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::btf::Btf;
-use super::members::{Fields, Members, Whose};
-use super::steps::{self, control};
+use super::snippets::{self, control};
 use super::syscall::{Map, MapKind, Programs};
+use super::thread_set::{Fields, ThreadScope, ThreadSet};
 use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
-use programs::Writer;
+use programs::CallPrograms;
 use sys::{ThreadId, procfs};
 
 /// Most threads whose calls are timed.
@@ -38,9 +38,9 @@ mod thread {
     pub const SINCE: i16 = 0;
     /// The word that it waits for, or the number of the call.
     pub const OBJECT: i16 = 8;
-    /// See [`super::Call::kind`].
+    /// See [`super::TimedCall::kind`].
     pub const KIND: i16 = 16;
-    /// See [`super::super::members`].
+    /// See [`super::super::thread_set`].
     pub const FLAGS: i16 = 24;
     /// Bytes of all.
     pub const SIZE: usize = 32;
@@ -69,7 +69,7 @@ pub const MARKED: u64 = 0x100;
 
 /// A call that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct TimedCall {
     /// The address of the word that was waited for, or the number of the call.
     pub object: u64,
     /// The operation of `futex(2)` (or 0), and [`MARKED`].
@@ -82,11 +82,11 @@ pub struct Call {
     pub interval: u64,
 }
 
-impl Call {
+impl TimedCall {
     /// From what is told of it.
-    pub fn parse(raw: &[u8]) -> Option<Call> {
+    pub fn parse(raw: &[u8]) -> Option<TimedCall> {
         let number = |at| number(raw, at);
-        Some(Call {
+        Some(TimedCall {
             object: number(0)?,
             kind: number(8)?,
             lasted: number(16)?,
@@ -98,14 +98,14 @@ impl Call {
 
 /// All calls of a thread with the same object and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sum {
+pub struct CallSum {
     /// The process.
     pub pid: i32,
     /// The thread.
     pub tid: i32,
-    /// As of [`Call`].
+    /// As of [`TimedCall`].
     pub object: u64,
-    /// As of [`Call`].
+    /// As of [`TimedCall`].
     pub kind: u64,
     /// So many calls are over.
     pub count: u64,
@@ -115,14 +115,14 @@ pub struct Sum {
 
 /// A call that has not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenCall {
     /// Its thread.
     pub tid: i32,
     /// When it began (`CLOCK_MONOTONIC`, nanoseconds).
     pub since: u64,
-    /// As of [`Call`].
+    /// As of [`TimedCall`].
     pub object: u64,
-    /// As of [`Call`].
+    /// As of [`TimedCall`].
     pub kind: u64,
 }
 
@@ -142,7 +142,7 @@ impl Calls {
     /// # Errors
     ///
     /// This kernel is too old, or this user may not.
-    pub fn load(kernel: &Btf, which: Which, whose: Whose) -> io::Result<Calls> {
+    pub fn load(kernel: &Btf, which: Which, scope: ThreadScope) -> io::Result<Calls> {
         let cpus = procfs::possible_cpus() as u32;
         let mut calls = Calls {
             threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
@@ -152,43 +152,43 @@ impl Calls {
             programs: RefCell::default(),
         };
         let fields = Fields::find(kernel)?;
-        let members = Members {
+        let members = ThreadSet {
             threads: &calls.threads,
             control: &calls.control,
             size: thread::SIZE as i16,
             flags: thread::FLAGS,
-            whose,
+            scope,
             fields: &fields,
         };
-        let programs = Writer::new(kernel, &calls, members, which)?.all();
-        let alone = usize::from(whose == Whose::TheirsAlone);
+        let programs = CallPrograms::new(kernel, &calls, members, which)?.all();
+        let alone = usize::from(scope == ThreadScope::Alone);
         let used = &programs[..programs.len() - alone];
         *calls.programs.get_mut() = Programs::load(kernel, used)?;
         Ok(calls)
     }
 
     /// The calls that are not over, after [`KernelProgram::detach`].
-    pub fn open(&self) -> Vec<Open> {
+    pub fn open(&self) -> Vec<OpenCall> {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
             let number = |at| number(&value, at).expect("so long a value");
             let (since, object) = (number(thread::SINCE), number(thread::OBJECT));
             if since > 0 {
-                found.push(Open { tid, since, object, kind: number(thread::KIND) });
+                found.push(OpenCall { tid, since, object, kind: number(thread::KIND) });
             }
         }
         found
     }
 
     /// What was added up, after [`KernelProgram::detach`].
-    pub fn sums(&self) -> Vec<Sum> {
+    pub fn sums(&self) -> Vec<CallSum> {
         let mut found = Vec::new();
         for (key, value) in self.sums.entries() {
             let of = |at| number(&value, at).expect("so long a value");
             let of_key = |at| number(&key, at).expect("so long a key");
             let kind = of_key(sum::THREAD) >> 32;
-            found.push(Sum {
+            found.push(CallSum {
                 pid: of(sum::PROCESS) as i32,
                 tid: of_key(sum::THREAD) as i32,
                 object: of_key(sum::OBJECT),
@@ -202,7 +202,7 @@ impl Calls {
 
     /// What was not taken in.
     pub fn losses(&self) -> Losses {
-        steps::losses(&self.control)
+        snippets::losses(&self.control)
     }
 }
 
@@ -219,7 +219,7 @@ impl KernelProgram for Calls {
         awaited: bool,
     ) -> io::Result<()> {
         let mut value = [0; thread::SIZE];
-        value[thread::FLAGS as usize] = u8::from(awaited) * steps::AWAITED as u8;
+        value[thread::FLAGS as usize] = u8::from(awaited) * snippets::AWAITED as u8;
         self.threads.insert(&thread.tid.to_ne_bytes(), &value)
     }
 

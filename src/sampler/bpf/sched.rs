@@ -1,7 +1,7 @@
 //! Where the time of threads goes, added up in the kernel: how long each ran, waited for a CPU,
 //! and waited for something else. A wait is told of, with the stack of the thread, when it is over
 //! and the thread runs again: then it is known for how long it was, and only as many are told of as
-//! can be taken in (see [`super::steps`]), while each thread's sums are exact.
+//! can be taken in (see [`super::snippets`]), while each thread's sums are exact.
 //!
 //! That moment is the tracepoint `sched_exit_tp`, which Linux has since 6.16; older ones tell of
 //! switches only before the thread comes back.
@@ -13,12 +13,12 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::btf::Btf;
-use super::members::{Fields, Members, Whose};
-use super::steps::{self, control};
+use super::snippets::{self, control};
 use super::syscall::{Map, MapKind, Programs};
+use super::thread_set::{Fields, ThreadScope, ThreadSet};
 use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
-use programs::Writer;
+use programs::WaitPrograms;
 use sys::{ThreadId, os, procfs};
 
 /// Most threads whose time is added up.
@@ -41,7 +41,7 @@ mod thread {
     pub const WOKEN: i16 = 8;
     /// Number of its [`super::ThreadState`], or [`super::UNKNOWN`].
     pub const DOES: i16 = 16;
-    /// `BORN`, or [`super::steps::AWAITED`].
+    /// `BORN`, or [`super::snippets::AWAITED`].
     pub const FLAGS: i16 = 20;
     /// Its process.
     pub const PROCESS: i16 = 24;
@@ -59,32 +59,32 @@ pub type Sums = [u64; 5];
 
 /// A thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct ThreadTimes {
     /// The thread.
     pub thread: ThreadId,
     /// Its time.
     pub all: Sums,
 }
 
-impl Times {
+impl ThreadTimes {
     /// From what is written when a thread ends.
-    pub fn parse(raw: &[u8]) -> Option<Times> {
-        Times::of_value(number(raw, 0)? as i32, raw.get(8..)?)
+    pub fn parse(raw: &[u8]) -> Option<ThreadTimes> {
+        ThreadTimes::of_value(number(raw, 0)? as i32, raw.get(8..)?)
     }
 
-    fn of_value(tid: i32, value: &[u8]) -> Option<Times> {
+    fn of_value(tid: i32, value: &[u8]) -> Option<ThreadTimes> {
         let mut all = Sums::default();
         for (i, nanos) in all.iter_mut().enumerate() {
             *nanos = number(value, thread::ALL + i as i16 * 8)?;
         }
         let pid = number(value, thread::PROCESS)? as i32;
-        Some(Times { thread: ThreadId { pid, tid }, all })
+        Some(ThreadTimes { thread: ThreadId { pid, tid }, all })
     }
 }
 
 /// A wait that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct TimedWait {
     /// What for; [`ThreadState::Runnable`]: it was for a CPU alone.
     pub state: ThreadState,
     /// Nanoseconds that it lasted.
@@ -95,11 +95,11 @@ pub struct Wait {
     pub interval: u64,
 }
 
-impl Wait {
+impl TimedWait {
     /// From what is told of it.
-    pub fn parse(raw: &[u8]) -> Option<Wait> {
+    pub fn parse(raw: &[u8]) -> Option<TimedWait> {
         let number = |at| number(raw, at);
-        Some(Wait {
+        Some(TimedWait {
             state: state_of(number(0)?)?,
             waited: number(8)?,
             queued: number(16)?,
@@ -115,7 +115,7 @@ impl Wait {
 
 /// What a thread does at the end of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Last {
+pub struct LastState {
     /// What; `None`: it runs or could.
     pub state: Option<ThreadState>,
     /// Since when (`CLOCK_MONOTONIC`, nanoseconds).
@@ -140,7 +140,7 @@ impl Waits {
     /// # Errors
     ///
     /// This kernel is too old, or this user may not.
-    pub fn load(kernel: &Btf, whose: Whose) -> io::Result<Waits> {
+    pub fn load(kernel: &Btf, scope: ThreadScope) -> io::Result<Waits> {
         let cpus = procfs::possible_cpus() as u32;
         let mut waits = Waits {
             threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
@@ -150,16 +150,16 @@ impl Waits {
             programs: RefCell::default(),
         };
         let fields = Fields::find(kernel)?;
-        let members = Members {
+        let members = ThreadSet {
             threads: &waits.threads,
             control: &waits.control,
             size: thread::SIZE as i16,
             flags: thread::FLAGS,
-            whose,
+            scope,
             fields: &fields,
         };
-        let programs = Writer { maps: &waits, members }.all();
-        let alone = usize::from(whose == Whose::TheirsAlone);
+        let programs = WaitPrograms { maps: &waits, members }.all();
+        let alone = usize::from(scope == ThreadScope::Alone);
         let used = &programs[..programs.len() - alone];
         *waits.programs.get_mut() = Programs::load(kernel, used)?;
         Ok(waits)
@@ -178,24 +178,25 @@ impl Waits {
         };
         set(thread::SINCE, &since.to_ne_bytes());
         set(thread::DOES, &state.map_or(UNKNOWN, |s| s as i32).to_ne_bytes());
-        set(thread::FLAGS, &(i32::from(awaited) * steps::AWAITED).to_ne_bytes());
+        set(thread::FLAGS, &(i32::from(awaited) * snippets::AWAITED).to_ne_bytes());
         set(thread::PROCESS, &of.pid.to_ne_bytes());
         self.threads.insert(&of.tid.to_ne_bytes(), &value)
     }
 
     /// The threads that have not ended, after [`KernelProgram::detach`].
-    pub fn threads(&self) -> Vec<(Times, Last)> {
+    pub fn threads(&self) -> Vec<(ThreadTimes, LastState)> {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
-            let times = Times::of_value(tid, &value).expect("so long a value");
+            let times = ThreadTimes::of_value(tid, &value).expect("so long a value");
             let number = |at| number(&value, at).expect("so long a value");
             let (does, flags) = (number(thread::DOES) as u32, number(thread::DOES) >> 32);
-            if tid == NOBODY.tid || flags as i32 & steps::AWAITED != 0 {
+            if tid == NOBODY.tid || flags as i32 & snippets::AWAITED != 0 {
                 continue;
             }
             let state = state_of(does.into());
-            let last = Last { state, since: number(thread::SINCE), woken: number(thread::WOKEN) };
+            let last =
+                LastState { state, since: number(thread::SINCE), woken: number(thread::WOKEN) };
             found.push((times, last));
         }
         found
@@ -203,7 +204,7 @@ impl Waits {
 
     /// What was not taken in.
     pub fn losses(&self) -> Losses {
-        steps::losses(&self.control)
+        snippets::losses(&self.control)
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use perf_event_open_sys::bindings as abi;
 
 use super::attach::Attacher;
-use super::events::Kind;
+use super::events::EventKind;
 use super::permissions::{Wanted, explain};
 use super::{EventSpec, tracefs};
 use sys::Error;
@@ -21,7 +21,7 @@ impl Attacher {
                 tracefs::fields(&spec.name).join(", ")
             ));
         }
-        if spec.kind == Kind::Probe && (invalid || is_missing(error)) {
+        if spec.kind == EventKind::Probe && (invalid || is_missing(error)) {
             return Error::failed(format!(
                 "event '{}': the kernel cannot put a probe there ({error}); not every instruction, \
                  and not every function of the kernel's, can be probed",
@@ -32,7 +32,7 @@ impl Attacher {
             return Error::failed(format!(
                 "event '{}' does not exist on this machine{}; nearest that works: {}",
                 spec.name,
-                if spec.kind == Kind::Hardware {
+                if spec.kind == EventKind::Hardware {
                     " (no hardware counters, or not this one)"
                 } else {
                     ""
@@ -40,7 +40,7 @@ impl Attacher {
                 spec.nearest_software()
             ));
         }
-        if spec.kind == Kind::Hardware && invalid {
+        if spec.kind == EventKind::Hardware && invalid {
             return Error::failed(format!(
                 "event '{}' cannot be sampled (its PMU counts without interrupts, or has no such \
                  event); perhaps it can be counted with another: -e '{{cpu-clock,{}}}'; nearest \
@@ -51,11 +51,11 @@ impl Attacher {
             ));
         }
         let wanted = match spec.kind {
-            Kind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
-            Kind::OfType if spec.type_ == abi::PERF_TYPE_TRACEPOINT => {
+            EventKind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
+            EventKind::OfType if spec.type_ == abi::PERF_TYPE_TRACEPOINT => {
                 Wanted::Tracepoint(spec.name.clone())
             }
-            Kind::Probe => Wanted::Probe(spec.name.clone()),
+            EventKind::Probe => Wanted::Probe(spec.name.clone()),
             _ if self.cpu_wide => Wanted::WholeMachine,
             _ if !spec.user => Wanted::Kernel,
             _ => Wanted::OwnProcess,

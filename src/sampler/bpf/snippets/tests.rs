@@ -53,7 +53,7 @@ struct Cpu {
 
 impl Cpu {
     fn new() -> Cpu {
-        let mut code = Code::default();
+        let mut code = BpfCode::default();
         forget(&mut code, R8, R6);
         adapt(&mut code, R8, R6);
         code.exit();

@@ -1,0 +1,306 @@
+//! The programs themselves.
+
+use super::{NOBODY, UNKNOWN, Waits, thread};
+use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
+use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
+use crate::sampler::bpf::thread_set::{Set, ThreadScope, ThreadSet};
+use crate::sampler::thread_state;
+use profile::ThreadState;
+
+use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+
+/// Bits of `task_struct.__state`.
+const INTERRUPTIBLE: i32 = thread_state::INTERRUPTIBLE as i32;
+const UNINTERRUPTIBLE: i32 = thread_state::UNINTERRUPTIBLE as i32;
+const STOPPED: i32 = thread_state::STOPPED as i32;
+/// `PF_EXITING` of `task_struct.flags`.
+const EXITING: i32 = 4;
+
+/// It has not run yet.
+const BORN: i32 = 1;
+
+/// Writes the programs. In all of them `R7` is the thread's value, `R8` the time.
+pub struct WaitPrograms<'a> {
+    /// Their maps.
+    pub maps: &'a Waits,
+    /// Whom they are about.
+    pub members: ThreadSet<'a>,
+}
+
+/// The value of a thread that begins at a time that is in a register, as its process is.
+fn born(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
+    [
+        (thread::SINCE, AccessSize::Long, Ok(since)),
+        (thread::DOES, AccessSize::Word, Err(state as i32)),
+        (thread::FLAGS, AccessSize::Word, Err(flags)),
+        (thread::PROCESS, AccessSize::Word, Ok(pid)),
+    ]
+}
+
+/// Where what is told begins on the stack, and a thread's value.
+const RAW: i16 = -48;
+const VALUE: i16 = CONTEXT - thread::SIZE as i16;
+const ENDED: i16 = VALUE - 8;
+
+impl WaitPrograms<'_> {
+    /// All of them with their tracepoints; the last is for those who follow what their threads start.
+    pub fn all(&self) -> [(&'static str, Vec<u64>); 6] {
+        [
+            ("sched_switch", self.stops()),
+            ("sched_exit_tp", self.goes_on()),
+            ("sched_wakeup", self.is_woken()),
+            ("sched_process_exec", self.becomes_another()),
+            ("sched_process_exit", self.ends()),
+            ("sched_wakeup_new", self.members.is_born(&born(R8, R1, ThreadState::Runnable, BORN))),
+        ]
+    }
+
+    /// `sched_switch(preempted, thread, next, state)`: the thread that runs stops.
+    fn stops(&self) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let [out, known, old, sum, state, set, stopped, disk] = [(); 8].map(|()| c.label());
+        c.op(AluOp::Mov, R6, R1);
+        snippets::this_thread(&mut c);
+        c.op(AluOp::Mov, R9, R0);
+        self.find(&mut c, known, out, ThreadState::Running);
+        c.put(known);
+        self.now(&mut c, out);
+        c.load(AccessSize::Word, R1, R7, thread::FLAGS);
+        c.jump_if_value(If::Equal, R1, 0, old);
+        // It has run for as long as the scheduler says, and waited for a CPU before that.
+        c.store_value(AccessSize::Word, R7, thread::FLAGS, 0);
+        c.load(AccessSize::Long, R1, R6, 8);
+        c.load(AccessSize::Long, R2, R1, self.members.fields.ran);
+        c.jump_if(If::AtLeast, R9, R2, sum);
+        c.op(AluOp::Mov, R2, R9);
+        c.put(sum);
+        c.add_to(R7, thread::ALL, R2, R3);
+        c.op(AluOp::Sub, R9, R2);
+        c.add_to(R7, thread::ALL + 8, R9, R3);
+        c.jump(state);
+        c.put(old);
+        c.add_to(R7, thread::ALL, R9, R3);
+        c.put(state);
+        c.store(AccessSize::Long, R7, thread::SINCE, R8);
+        c.store_value(AccessSize::Long, R7, thread::WOKEN, 0);
+        c.op_value(AluOp::Mov, R2, ThreadState::Runnable as i32);
+        c.load(AccessSize::Long, R1, R6, 0);
+        c.op_value(AluOp::And, R1, 0xff);
+        c.jump_if_value(If::Differ, R1, 0, set);
+        c.load(AccessSize::Long, R1, R6, 24);
+        c.op_value(AluOp::And, R1, STOPPED | INTERRUPTIBLE | UNINTERRUPTIBLE);
+        c.jump_if_value(If::Equal, R1, 0, set);
+        c.jump_if_value(If::Both, R1, STOPPED, stopped);
+        c.op_value(AluOp::Mov, R2, ThreadState::Sleeping as i32);
+        c.jump_if_value(If::Both, R1, INTERRUPTIBLE, set);
+        c.jump(disk);
+        c.put(stopped);
+        c.op_value(AluOp::Mov, R2, ThreadState::Stopped as i32);
+        c.jump(set);
+        c.put(disk);
+        c.op_value(AluOp::Mov, R2, ThreadState::Uninterruptible as i32);
+        c.put(set);
+        c.store(AccessSize::Word, R7, thread::DOES, R2);
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// `sched_exit_tp(is_switch)`: the thread that runs has come back, if it was away.
+    fn goes_on(&self) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let [out, known, heard, woken, sum] = [(); 5].map(|()| c.label());
+        c.store(AccessSize::Long, R10, CONTEXT, R1);
+        snippets::this_thread(&mut c);
+        c.op(AluOp::Mov, R9, R0);
+        self.find(&mut c, known, out, ThreadState::Sleeping);
+        c.put(known);
+        c.load(AccessSize::Word, R6, R7, thread::DOES);
+        c.jump_if_value(If::Equal, R6, ThreadState::Running as i32, out);
+        self.now(&mut c, out);
+        c.jump_if_value(If::Differ, R6, UNKNOWN, heard);
+        c.op_value(AluOp::Mov, R6, ThreadState::Runnable as i32);
+        c.put(heard);
+        // `R2`: nanoseconds that it has waited for a CPU.
+        c.op(AluOp::Mov, R2, R9);
+        c.jump_if_value(If::Equal, R6, ThreadState::Runnable as i32, sum);
+        c.load(AccessSize::Long, R1, R7, thread::WOKEN);
+        c.jump_if_value(If::Differ, R1, 0, woken);
+        c.op_value(AluOp::Mov, R2, 0);
+        c.jump(sum);
+        c.put(woken);
+        c.op(AluOp::Mov, R2, R8);
+        c.op(AluOp::Sub, R2, R1);
+        c.jump_if(If::AtLeast, R9, R2, sum);
+        c.op(AluOp::Mov, R2, R9);
+        c.put(sum);
+        c.op(AluOp::Mov, R1, R9);
+        c.op(AluOp::Sub, R1, R2);
+        c.store(AccessSize::Long, R10, RAW, R6);
+        c.store(AccessSize::Long, R10, RAW + 8, R1);
+        c.store(AccessSize::Long, R10, RAW + 16, R2);
+        // What it did, as an offset that is known to be within the value.
+        c.jump_if_value(If::Greater, R6, ThreadState::Stopped as i32, out);
+        c.op_value(AluOp::Lsh, R6, 3);
+        c.op(AluOp::Add, R6, R7);
+        c.add_to(R6, thread::ALL, R1, R3);
+        c.add_to(R7, thread::ALL + 8, R2, R3);
+        c.store(AccessSize::Long, R7, thread::SINCE, R8);
+        c.store_value(AccessSize::Long, R7, thread::WOKEN, 0);
+        c.store_value(AccessSize::Word, R7, thread::DOES, ThreadState::Running as i32);
+        snippets::choose(&mut c, &self.maps.control, (R8, R9, R6), None, out);
+        c.store(AccessSize::Long, R10, RAW + 24, R4);
+        snippets::tell(&mut c, &self.maps.waits, (RAW, 32), (R8, R6));
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// `sched_wakeup(thread)`: from now on it waits for a CPU.
+    fn is_woken(&self) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let out = c.label();
+        c.load(AccessSize::Long, R1, R1, 0);
+        c.load(AccessSize::Word, R2, R1, self.members.fields.tid);
+        c.store(AccessSize::Word, R10, KEY, R2);
+        snippets::look_up(&mut c, &self.maps.threads, out);
+        c.op(AluOp::Mov, R7, R0);
+        // Before it has quite stopped it runs on.
+        c.load(AccessSize::Word, R1, R7, thread::DOES);
+        c.jump_if_value(If::Equal, R1, ThreadState::Running as i32, out);
+        c.load(AccessSize::Long, R1, R7, thread::WOKEN);
+        c.jump_if_value(If::Differ, R1, 0, out);
+        c.call(Helper::KtimeGetNs);
+        c.store(AccessSize::Long, R7, thread::WOKEN, R0);
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// `sched_process_exec(thread, old tid, program)`: what was recorded of a COMMAND before that does
+    /// not count. A thread that was not the first has the number of its process now: it is as if it
+    /// had ended, and another had begun.
+    fn becomes_another(&self) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let [out, here, gone] = [(); 3].map(|()| c.label());
+        c.store(AccessSize::Long, R10, CONTEXT, R1);
+        c.load(AccessSize::Long, R6, R1, 8);
+        c.call(Helper::PidTgid);
+        c.op(AluOp::Mov, R9, R0);
+        c.store(AccessSize::Word, R10, KEY, R6);
+        snippets::look_up(&mut c, &self.maps.threads, out);
+        c.op(AluOp::Mov, R7, R0);
+        c.op_value(AluOp::Lsh, R9, 32);
+        c.op_value(AluOp::Rsh, R9, 32);
+        c.op_value(AluOp::Lsh, R6, 32);
+        c.op_value(AluOp::Rsh, R6, 32);
+        c.jump_if(If::Equal, R6, R9, here);
+        self.tell_sums(&mut c, gone);
+        c.put(gone);
+        c.call(Helper::KtimeGetNs);
+        c.op(AluOp::Mov, R8, R0);
+        c.call(Helper::PidTgid);
+        c.store(AccessSize::Word, R10, KEY, R0);
+        c.op(AluOp::Mov, R9, R0);
+        c.op_value(AluOp::Rsh, R9, 32);
+        self.members.add(&mut c, &born(R8, R9, ThreadState::Running, 0));
+        c.jump(out);
+        c.put(here);
+        c.load(AccessSize::Word, R1, R7, thread::FLAGS);
+        c.jump_if_value(If::Differ, R1, snippets::AWAITED, out);
+        c.store_value(AccessSize::Word, R7, thread::FLAGS, 0);
+        c.store_value(AccessSize::Word, R7, thread::DOES, ThreadState::Running as i32);
+        c.call(Helper::KtimeGetNs);
+        c.store(AccessSize::Long, R7, thread::SINCE, R0);
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// `sched_process_exit(thread)`: its sums are told.
+    fn ends(&self) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let [out, told] = [(); 2].map(|()| c.label());
+        c.store(AccessSize::Long, R10, CONTEXT, R1);
+        snippets::this_thread(&mut c);
+        snippets::look_up(&mut c, &self.maps.threads, out);
+        c.op(AluOp::Mov, R7, R0);
+        self.tell_sums(&mut c, told);
+        c.put(told);
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// Tells the sums of the thread in `R7`, scope number is at [`KEY`] and which has run until now,
+    /// and forgets it. Goes on at `then`.
+    fn tell_sums(&self, c: &mut BpfCode, then: CodeLabel) {
+        let [awaited, of_nobody] = [(); 2].map(|()| c.label());
+        self.now(c, awaited);
+        c.add_to(R7, thread::ALL, R9, R3);
+        for at in (0..thread::SIZE as i16).step_by(8) {
+            c.load(AccessSize::Long, R1, R7, at);
+            c.store(AccessSize::Long, R10, VALUE + at, R1);
+        }
+        c.load(AccessSize::Word, R1, R10, KEY);
+        c.store(AccessSize::Long, R10, ENDED, R1);
+        snippets::delete(c, &self.maps.threads);
+        c.store_value(AccessSize::Word, R10, KEY, 0);
+        snippets::look_up(c, &self.maps.control, of_nobody);
+        c.op(AluOp::Mov, R6, R0);
+        snippets::tell(c, &self.maps.ends, (ENDED, 8 + thread::SIZE as i32), (R8, R6));
+        c.put(of_nobody);
+        c.jump(then);
+        c.put(awaited);
+        snippets::delete(c, &self.maps.threads);
+        c.jump(then);
+    }
+
+    /// `R7` = the value of the thread that runs, scope number is at [`KEY`], and in `R9` with that of
+    /// its process. If it has none: jumps to `out`, or gives it one, by which it was `doing` that
+    /// since the beginning.
+    fn find(&self, c: &mut BpfCode, known: CodeLabel, out: CodeLabel, state: ThreadState) {
+        let [unknown, found] = [(); 2].map(|()| c.label());
+        if self.members.scope != ThreadScope::Everyone {
+            snippets::look_up(c, &self.maps.threads, out);
+            c.op(AluOp::Mov, R7, R0);
+            return c.jump(known);
+        }
+        c.load(AccessSize::Word, R1, R10, KEY);
+        c.jump_if_value(If::Equal, R1, NOBODY.tid, out);
+        snippets::look_up(c, &self.maps.threads, unknown);
+        c.jump(found);
+        c.put(unknown);
+        // What has been told to end is not begun with again.
+        c.call(Helper::CurrentTask);
+        c.load(AccessSize::Word, R1, R0, self.members.fields.flags);
+        c.jump_if_value(If::Both, R1, EXITING, out);
+        c.op_value(AluOp::Rsh, R9, 32);
+        c.load(AccessSize::Word, R7, R10, KEY);
+        c.store_value(AccessSize::Word, R10, KEY, NOBODY.tid);
+        snippets::look_up(c, &self.maps.threads, out);
+        c.load(AccessSize::Long, R8, R0, thread::SINCE);
+        c.store(AccessSize::Word, R10, KEY, R7);
+        self.members.add(c, &born(R8, R9, state, 0));
+        snippets::look_up(c, &self.maps.threads, out);
+        c.put(found);
+        c.op(AluOp::Mov, R7, R0);
+        c.jump(known);
+    }
+
+    /// `R8` = now, `R9` = nanoseconds since the thread in `R7` does what it does. Jumps to `out`, if
+    /// it does not count yet.
+    fn now(&self, c: &mut BpfCode, out: CodeLabel) {
+        let in_order = c.label();
+        c.load(AccessSize::Word, R1, R7, thread::FLAGS);
+        c.jump_if_value(If::Equal, R1, snippets::AWAITED, out);
+        c.call(Helper::KtimeGetNs);
+        c.op(AluOp::Mov, R8, R0);
+        c.load(AccessSize::Long, R1, R7, thread::SINCE);
+        c.op_value(AluOp::Mov, R9, 0);
+        c.jump_if(If::Greater, R1, R8, in_order);
+        c.op(AluOp::Mov, R9, R8);
+        c.op(AluOp::Sub, R9, R1);
+        c.put(in_order);
+    }
+}
