@@ -5,26 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use super::filter::FilterArgs;
-use super::{examples, trust, usage};
-use crate::report::text::{TableOptions, TreeOptions};
-use crate::report::{json, text};
+use super::{examples, usage};
+use crate::report::text;
+use crate::report::views::{self, Format, Registered, Request};
 use profile::{Profile, label};
 use sys::printed;
-use view::{
-    Cut, Direction, Filter, Granularity, Quotient, Ratio, Sort, Top, TopOptions, Tree, View,
-};
+use view::{Direction, Filter, Granularity, Quotient, Sort, View};
 
 /// The file that is read if no FILE is given.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
-
-/// Rows of a table without `-n`.
-const DEFAULT_ROWS: usize = 30;
-/// Lines of a call tree without `-n`.
-const DEFAULT_TREE_LINES: usize = 200;
-/// Share of the total below which a call tree leaves out nodes (perf's default).
-const DEFAULT_TREE_PERCENT: f64 = 0.5;
 
 /// Reads and merges FILEs (`profile.pb.gz` if there are none).
 pub fn load(files: &[PathBuf]) -> anyhow::Result<Profile> {
@@ -117,22 +109,11 @@ pub struct Args {
     ///
     /// The ratio is that of the self values of each row. The default is CPI, cycles per
     /// instruction, if the profile has both.
-    #[arg(long, value_name = "TYPE/TYPE", help_heading = "View",
-          conflicts_with_all = ["coverage", "quality", "call_graph"])]
+    #[arg(long, value_name = "TYPE/TYPE", help_heading = "View", conflicts_with = "call_graph")]
     ratio: Option<String>,
 
-    /// Print the share with names, source lines and whole stacks, by binary
-    ///
-    /// Includes the reasons why some are missing, and the commands that help.
-    #[arg(long, help_heading = "View")]
-    coverage: bool,
-
-    /// Print a 95 % confidence interval for each of the top functions
-    ///
-    /// Includes the number of samples, the entropy of the profile, and the number of further samples
-    /// that halves the intervals.
-    #[arg(long, conflicts_with_all = ["coverage", "call_graph", "lines"], help_heading = "View")]
-    quality: bool,
+    #[command(flatten)]
+    view: ViewArgs,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -164,6 +145,47 @@ pub struct Args {
     /// Print text (the default)
     #[arg(long, help_heading = "Output")]
     stdio: bool,
+}
+
+/// The options that ask for a view.
+#[derive(Debug, Default)]
+struct ViewArgs {
+    /// The name of the view.
+    chosen: Option<&'static str>,
+}
+
+impl clap::Args for ViewArgs {
+    fn augment_args(command: Command) -> Command {
+        let options = views::ALL.iter().filter_map(|view| Some((view.name, view.option.as_ref()?)));
+        let names: Vec<&'static str> = options.clone().map(|(name, _)| name).collect();
+        command.args(options.map(|(name, option)| {
+            Arg::new(name)
+                .long(name)
+                .help(option.help)
+                .long_help(option.long_help)
+                .help_heading("View")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(names.iter().filter(|other| **other != name))
+                .conflicts_with_all(option.conflicts)
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ViewArgs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ViewArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ViewArgs, clap::Error> {
+        let with_option = views::ALL.iter().filter(|view| view.option.is_some());
+        let chosen = with_option.map(|view| view.name).find(|name| matches.get_flag(name));
+        Ok(ViewArgs { chosen })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ViewArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// One word of `--sort`.
@@ -274,15 +296,25 @@ impl Args {
         plan
     }
 
-    /// The rows of a table.
-    fn rows(&self, plan: &Plan) -> TopOptions {
-        let default_rows = if self.json { 0 } else { DEFAULT_ROWS };
-        TopOptions {
+    /// What a view is asked for.
+    fn request<'a>(&self, plan: &'a Plan, filter: &'a Filter) -> Request<'a> {
+        let file = match plan.files.as_slice() {
+            [] => Some(DEFAULT_FILE.into()),
+            [file] if file.as_os_str() != "-" => Some(file.to_string_lossy()),
+            _ => None,
+        };
+        Request {
+            format: if self.json { Format::Json } else { Format::Text },
+            direction: plan.direction,
+            granularity: plan.granularity,
+            labels: &plan.labels,
             sort: plan.order,
-            labels: plan.labels.clone(),
-            limit: self.nodecount.unwrap_or(default_rows),
-            min_percent: self.percent_limit.unwrap_or(0.0),
-            self_only: self.no_children,
+            children: !self.no_children,
+            rows: self.nodecount,
+            min_percent: self.percent_limit,
+            quotient: None,
+            filter,
+            file: file.map(|file| super::shell_word(&file).into_owned()),
         }
     }
 }
@@ -308,15 +340,15 @@ fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
-    if args.quality && (plan.granularity != Granularity::FUNCTION || !plan.labels.is_empty()) {
-        return Err(usage("--quality reports functions: use --sort self, total or name"));
-    }
     let filter = args.filter.filter()?;
+    let request = args.request(&plan, &filter);
+    let chosen = views::find(args.view.chosen, &request);
+    (chosen.check)(&request).map_err(usage)?;
     let mut profile = load(&plan.files)?;
     check_labels(&profile, &plan.must_exist)?;
     args.filter.restyle(&mut profile);
     let mut out = printed::stdout();
-    print(&args, &plan, &filter, &profile, &mut out)?;
+    print(&args, chosen, request, &profile, &mut out)?;
     out.flush()?;
     // Freeing a large profile piece by piece takes longer than the system needs for all of it.
     std::mem::forget(profile);
@@ -325,8 +357,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn print(
     args: &Args,
-    plan: &Plan,
-    filter: &Filter,
+    chosen: &Registered,
+    request: Request<'_>,
     profile: &Profile,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -343,7 +375,8 @@ fn print(
     if args.header_only {
         return Ok(());
     }
-    let mut view = View::new(profile, type_index, plan.granularity, filter);
+    let request = Request { quotient, ..request };
+    let mut view = View::new(profile, type_index, request.granularity, request.filter);
     if !args.json {
         text::write_summary(out, &view)?;
         if view.kept_total == 0 {
@@ -351,23 +384,7 @@ fn print(
             return Ok(());
         }
     }
-    let rows = args.nodecount.unwrap_or(if args.json { 0 } else { DEFAULT_ROWS });
-    if args.coverage {
-        let min_percent = args.percent_limit.unwrap_or(0.0);
-        let file = match plan.files.as_slice() {
-            [] => Some(DEFAULT_FILE.into()),
-            [file] if file.as_os_str() != "-" => Some(file.to_string_lossy()),
-            _ => None,
-        };
-        return trust::coverage(&view, file.as_deref(), rows, min_percent, args.json, out);
-    }
-    if args.quality {
-        return trust::quality(&view, &args.rows(plan), args.json, out);
-    }
-    match plan.direction {
-        Some(direction) => print_tree(args, plan, &mut view, direction, out),
-        None => print_table(args, plan, filter, quotient, &view, out),
-    }
+    Ok((chosen.write)(&request, &mut view, out)?)
 }
 
 /// Why a view is empty.
@@ -380,55 +397,6 @@ pub fn nothing_to_show(view: &View) -> String {
     } else {
         "No sample passes the filter.".to_string()
     }
-}
-
-fn print_table(
-    args: &Args,
-    plan: &Plan,
-    filter: &Filter,
-    quotient: Option<Quotient>,
-    view: &View,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    let (options, profile) = (args.rows(plan), view.profile);
-    let top = Top::new(view, &options);
-    let ratio = quotient
-        .map(|quotient| Ratio::new(profile, quotient, plan.granularity, filter, &top, &options));
-    let table_options = TableOptions {
-        granularity: plan.granularity,
-        children: !args.no_children,
-        labels: plan.labels.clone(),
-        ratio,
-    };
-    if args.json {
-        json::write_table(out, view, &top, &table_options)?;
-    } else {
-        text::write_table(out, view, &top, &table_options)?;
-    }
-    Ok(())
-}
-
-fn print_tree(
-    args: &Args,
-    plan: &Plan,
-    view: &mut View,
-    direction: Direction,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    let strings = &view.profile.strings;
-    let roots: Vec<_> = plan.labels.iter().filter_map(|l| strings.find(l)).collect();
-    let default_percent = if args.json { 0.0 } else { DEFAULT_TREE_PERCENT };
-    let min_percent = args.percent_limit.unwrap_or(default_percent);
-    let cut = if min_percent > 0.0 { Cut::Percent(min_percent) } else { Cut::Nothing };
-    let tree = Tree::new(view, direction, &roots, cut);
-    if args.json {
-        json::write_tree(out, view, &tree, plan.granularity)?;
-    } else {
-        let options =
-            TreeOptions { limit: args.nodecount.unwrap_or(DEFAULT_TREE_LINES), min_percent };
-        text::write_tree(out, view, &tree, options)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

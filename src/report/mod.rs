@@ -15,3 +15,4 @@ pub mod summary;
 pub mod text;
 pub mod threads;
 pub mod units;
+pub mod views;

@@ -1,5 +1,6 @@
 //! What would get names, source lines and whole stacks, as commands that a user can type.
 
+pub mod binaries;
 mod packages;
 
 use rustc_hash::FxHashMap;

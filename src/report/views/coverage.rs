@@ -1,0 +1,44 @@
+//! What is known of each binary: names, lines and whole stacks.
+
+use std::io::{self, Write};
+
+use super::{Format, Registered, Request, ViewOption, always};
+use crate::report::advice::binaries;
+use crate::report::{coverage, json};
+use view::{Coverage, View};
+
+/// `--coverage`
+pub const REGISTERED: Registered = Registered {
+    name: "coverage",
+    option: Some(ViewOption {
+        help: "Print the share with names, source lines and whole stacks, by binary",
+        long_help: "Print the share with names, source lines and whole stacks, by binary\n\n\
+            Includes the reasons why some are missing, and the commands that help.",
+        conflicts: &["ratio"],
+    }),
+    check: always,
+    write,
+};
+
+fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let view = &*view;
+    let mut model = Coverage::new(view);
+    let (rows, min_percent) = (request.rows(), request.min_percent.unwrap_or(0.0));
+    model.binaries.retain(|b| view.percent(b.total) >= min_percent);
+    let all = model.binaries.len();
+    if rows > 0 {
+        model.binaries.truncate(rows);
+    }
+    let advisor = binaries::advisor(view, &model, request.file.clone());
+    if request.format == Format::Json {
+        return json::write_coverage(out, view, &model, &mut |b| {
+            binaries::remedies(view, b, &advisor)
+        });
+    }
+    coverage::write_text(out, view, &model, &mut binaries::once(view, &advisor, None))?;
+    let left = all - model.binaries.len();
+    if left > 0 {
+        writeln!(out, "… and {left} more binaries; -n 0 shows all")?;
+    }
+    coverage::write_notes(out, view.profile)
+}

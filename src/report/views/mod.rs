@@ -1,0 +1,109 @@
+//! The views of `prof report`: one file each, and one line in [`ALL`]. A view computes a model of
+//! [`view`] and writes it as text or JSON.
+
+mod coverage;
+mod quality;
+mod table;
+mod tree;
+
+use std::io::{self, Write};
+
+use view::{Direction, Filter, Granularity, Quotient, Sort, TopOptions, View};
+
+/// All views.
+pub static ALL: [Registered; 4] =
+    [table::REGISTERED, tree::REGISTERED, coverage::REGISTERED, quality::REGISTERED];
+
+/// A view as it can be asked for.
+pub struct Registered {
+    /// Its name, which is its option, too, unless it has none.
+    pub name: &'static str,
+    /// Its option.
+    pub option: Option<ViewOption>,
+    /// Why it cannot show what is asked for, if so.
+    pub check: fn(&Request<'_>) -> Result<(), &'static str>,
+    /// Writes it.
+    pub write: fn(&Request<'_>, &mut View<'_>, &mut dyn Write) -> io::Result<()>,
+}
+
+/// The option that asks for a view.
+pub struct ViewOption {
+    /// One line for `-h`.
+    pub help: &'static str,
+    /// The same with more for `--help`.
+    pub long_help: &'static str,
+    /// Other options, by their names in clap, that have no meaning for it.
+    pub conflicts: &'static [&'static str],
+}
+
+/// How a view is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Text for a terminal.
+    Text,
+    /// JSON, with exact values.
+    Json,
+}
+
+/// What is asked for.
+pub struct Request<'a> {
+    /// Text or JSON.
+    pub format: Format,
+    /// Of a call tree; `None`: a table.
+    pub direction: Option<Direction>,
+    /// What counts as the same frame.
+    pub granularity: Granularity,
+    /// Keys of labels that group rows.
+    pub labels: &'a [String],
+    /// The order of rows.
+    pub sort: Sort,
+    /// Totals, which include callees, in addition to self values.
+    pub children: bool,
+    /// Most rows; 0: all; `None`: as many as the view has by default.
+    pub rows: Option<usize>,
+    /// Rows with a smaller share are left out; `None`: the view's default.
+    pub min_percent: Option<f64>,
+    /// A column with the ratio of two sample types.
+    pub quotient: Option<Quotient>,
+    /// The filter that made the [`View`].
+    pub filter: &'a Filter,
+    /// The profile's file as a word of a shell, if it is a single one.
+    pub file: Option<String>,
+}
+
+impl Request<'_> {
+    /// Rows of a table without `-n`.
+    const DEFAULT_ROWS: usize = 30;
+
+    /// Most rows of a table; 0: all.
+    pub fn rows(&self) -> usize {
+        self.rows.unwrap_or(match self.format {
+            Format::Text => Request::DEFAULT_ROWS,
+            Format::Json => 0,
+        })
+    }
+
+    /// The rows of a table of functions, or of what else is asked for.
+    pub fn top(&self) -> TopOptions {
+        TopOptions {
+            sort: self.sort,
+            labels: self.labels.to_vec(),
+            limit: self.rows(),
+            min_percent: self.min_percent.unwrap_or(0.0),
+            self_only: !self.children,
+        }
+    }
+}
+
+/// The view that the option `name` asks for; without one, the table or the tree.
+pub fn find(name: Option<&str>, request: &Request<'_>) -> &'static Registered {
+    let name = name.unwrap_or(match request.direction {
+        Some(_) => tree::REGISTERED.name,
+        None => table::REGISTERED.name,
+    });
+    ALL.iter().find(|view| view.name == name).unwrap_or(&ALL[0])
+}
+
+fn always(_request: &Request<'_>) -> Result<(), &'static str> {
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! How precise the shares are.
+
+use std::io::{self, Write};
+
+use super::{Format, Registered, Request, ViewOption};
+use crate::report::{json, quality};
+use view::{Granularity, Quality, View};
+
+/// `--quality`
+pub const REGISTERED: Registered = Registered {
+    name: "quality",
+    option: Some(ViewOption {
+        help: "Print a 95 % confidence interval for each of the top functions",
+        long_help: "Print a 95 % confidence interval for each of the top functions\n\n\
+            Includes the number of samples, the entropy of the profile, and the number of further \
+            samples that halves the intervals.",
+        conflicts: &["call_graph", "lines", "ratio"],
+    }),
+    check,
+    write,
+};
+
+fn check(request: &Request<'_>) -> Result<(), &'static str> {
+    match request.granularity == Granularity::FUNCTION && request.labels.is_empty() {
+        true => Ok(()),
+        false => Err("--quality reports functions: use --sort self, total or name"),
+    }
+}
+
+fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let model = Quality::new(view, &request.top());
+    match request.format {
+        Format::Json => json::write_quality(out, view, &model),
+        Format::Text => quality::write_text(out, view, &model),
+    }
+}

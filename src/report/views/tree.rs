@@ -1,0 +1,36 @@
+//! The call tree.
+
+use std::io::{self, Write};
+
+use super::{Format, Registered, Request, always};
+use crate::report::text::TreeOptions;
+use crate::report::{json, text};
+use view::{Cut, Direction, Tree, View};
+
+/// Lines without `-n`.
+const DEFAULT_LINES: usize = 200;
+/// Share of the total below which nodes are left out (perf's default).
+const DEFAULT_PERCENT: f64 = 0.5;
+
+/// With `-g`.
+pub const REGISTERED: Registered = Registered { name: "tree", option: None, check: always, write };
+
+fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let strings = &view.profile.strings;
+    let roots: Vec<_> = request.labels.iter().filter_map(|l| strings.find(l)).collect();
+    let default_percent = match request.format {
+        Format::Json => 0.0,
+        Format::Text => DEFAULT_PERCENT,
+    };
+    let min_percent = request.min_percent.unwrap_or(default_percent);
+    let cut = if min_percent > 0.0 { Cut::Percent(min_percent) } else { Cut::Nothing };
+    let direction = request.direction.unwrap_or(Direction::Callees);
+    let tree = Tree::new(view, direction, &roots, cut);
+    match request.format {
+        Format::Json => json::write_tree(out, view, &tree, request.granularity),
+        Format::Text => {
+            let limit = request.rows.unwrap_or(DEFAULT_LINES);
+            text::write_tree(out, view, &tree, TreeOptions { limit, min_percent })
+        }
+    }
+}
