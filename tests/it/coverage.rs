@@ -91,3 +91,26 @@ fn for_a_replaced_binary_the_advice_names_the_recorded_build() {
     assert_eq!(remedies[0].as_str(), Some(&*expected), "{row}");
     assert!(remedies.iter().all(|r| !r.as_str().unwrap().contains("-g ")), "{row}");
 }
+
+/// Where debug files come from is the machine's configuration, not prof's.
+#[test]
+fn no_server_of_a_distribution_is_built_in() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("src"), root.join("crates")];
+    let hosts = ["deb.debian.", "debuginfod.debian", "ddebs.ubuntu", "debuginfod.ubuntu"];
+    let more = ["elfutils.org", "fedoraproject.org", "archlinux.org", "opensuse.org", "centos.org"];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                files += 1;
+                for host in hosts.iter().chain(&more) {
+                    assert!(!text.contains(host), "{host} is in {}", path.display());
+                }
+            }
+        }
+    }
+    assert!(files > 100, "{files} files");
+}

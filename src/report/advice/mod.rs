@@ -5,7 +5,7 @@ mod packages;
 
 use rustc_hash::FxHashMap;
 
-use packages::{Distribution, Package};
+use packages::{Archive, Distribution, Package, Servers};
 use profile::{Cause, Truncation};
 use sys::jit::file_names::is_compilers_file;
 use sys::os;
@@ -23,8 +23,31 @@ pub struct Missing<'a> {
     pub why: Vec<&'a Cause>,
 }
 
-/// What begins a sentence about something to be done before all else, whatever the binary.
-const ONCE: &str = "once, as root: ";
+/// What gives a binary names, or source lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ways {
+    /// What is to be done before all else, whatever the binary.
+    once: Option<Once>,
+    /// What helps this binary; the first is the best.
+    of_binary: Vec<String>,
+    /// A command that helps all such binaries.
+    fetch: Option<String>,
+}
+
+/// What is to be done once.
+#[derive(Debug, PartialEq, Eq)]
+struct Once {
+    /// As a sentence.
+    sentence: String,
+    /// That and the way that it opens, in short.
+    brief: String,
+}
+
+impl Ways {
+    fn of_binary(ways: Vec<String>) -> Ways {
+        Ways { of_binary: ways, ..Ways::default() }
+    }
+}
 
 /// Knows what would help the binaries of a profile.
 #[derive(Debug, Default)]
@@ -93,7 +116,7 @@ impl RunTime {
 }
 
 /// The file stands for memory in which code was made.
-fn is_memory(file: &str) -> bool {
+pub fn is_memory(file: &str) -> bool {
     const ELSEWHERE: [&str; 5] = ["//", "/memfd:", "/dev/", "/SYSV", "/anon_hugepage"];
     !file.starts_with('/') || ELSEWHERE.iter().any(|prefix| file.starts_with(prefix))
 }
@@ -114,18 +137,26 @@ impl Advisor {
         let mut out = Vec::new();
         if missing.names || missing.lines {
             let what = if missing.names { "for names: " } else { "for source lines: " };
-            let ways = self.names(file, build_id, missing).into_iter();
-            let (before, mut ways): (Vec<_>, Vec<_>) = ways.partition(|way| way.starts_with(ONCE));
-            if let Some(first) = ways.first_mut() {
+            let Ways { once, mut of_binary, fetch } = self.ways(file, build_id, missing);
+            if let Some(first) = of_binary.first_mut() {
                 first.insert_str(0, what);
             }
-            out.extend(before.into_iter().chain(ways));
+            out.extend(once.map(|once| once.sentence));
+            out.extend(of_binary);
+            out.extend(fetch.map(|fetch| format!("or, for all such: {fetch}")));
         }
         out.extend(missing.ends.iter().find_map(|why| match *why {
             Truncation::RunTimeCode => Some(self.run_time_stacks()),
             why => whole_stacks(why),
         }));
         out
+    }
+
+    /// The command that gives the binary `file` names with the least effort.
+    pub fn for_names(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Option<String> {
+        let Ways { once, of_binary, fetch } = self.ways(file, build_id, missing);
+        // A server needs no rights of root, and helps other binaries, too.
+        fetch.or(once.map(|once| once.brief)).or(of_binary.into_iter().next())
     }
 
     /// What helps against stacks that end in code made at run time.
@@ -137,42 +168,50 @@ impl Advisor {
         }
     }
 
-    fn names(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Vec<String> {
+    fn ways(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Ways {
         if file.starts_with("[kernel") {
             let hidden = missing.names.then_some("as root: sysctl kernel.kptr_restrict=0");
-            return hidden.into_iter().map(str::to_owned).collect();
+            return Ways::of_binary(hidden.into_iter().map(str::to_owned).collect());
         }
         if file.starts_with('[') || file.is_empty() || is_compilers_file(file) {
-            return Vec::new();
+            return Ways::default();
         }
         if is_memory(file) {
             let known: Vec<_> = self.run_times.iter().filter_map(|r| r.names()).collect();
-            return match known.is_empty() {
+            return Ways::of_binary(match known.is_empty() {
                 true => vec!["let the program write a perf map, /tmp/perf-PID.map".to_owned()],
                 false => known.into_iter().map(str::to_owned).collect(),
-            };
+            });
         }
+        let package = self.packages.get(file);
+        let fetch = package.filter(|p| p.of_distribution).and_then(|_| self.fetch(build_id));
         if let Some(way) = self.by_reason(file, build_id, missing) {
             // A package that was replaced by a newer one is still on the server.
-            let of_distribution = self.packages.get(file).filter(|p| p.of_distribution);
-            let fetch = of_distribution.and_then(|_| self.fetch(build_id));
-            return std::iter::once(way).chain(fetch).collect();
+            return Ways { fetch, ..Ways::of_binary(vec![way]) };
         }
-        if let Some(package) = self.packages.get(file) {
-            return self.of_package(package, build_id);
+        if let Some(package) = package {
+            return Ways { fetch, ..self.of_package(package) };
         }
         let strip = if missing.names { " and do not strip it" } else { "" };
         let id =
             if build_id.is_empty() { "; it has no build id: link with -Wl,--build-id" } else { "" };
-        vec![format!(
+        Ways::of_binary(vec![format!(
             "build it with -g (Rust: debug = \"line-tables-only\" in [profile.release]){strip}{id}"
-        )]
+        )])
     }
 
-    /// How the distribution's server is asked, which knows a binary by its build id.
+    /// How the server that this machine is configured for is asked, which knows a binary by its
+    /// build id.
     fn fetch(&self, build_id: &str) -> Option<String> {
-        let server = self.distribution.server.filter(|_| !build_id.is_empty())?;
-        Some(format!("or, for all such: {}", self.again(&format!(" --debuginfod={server}"))))
+        let servers = self.distribution.servers.as_ref().filter(|_| !build_id.is_empty())?;
+        Some(match servers {
+            Servers::Environment => match &self.profile {
+                // Last, as it may be followed by a URL.
+                Some(profile) => format!("prof symbolize --force {profile} --debuginfod"),
+                None => "record again with --debuginfod".to_owned(),
+            },
+            Servers::Url(url) => self.again(&format!(" --debuginfod={url}")),
+        })
     }
 
     /// What helps against a reason that is known, if that is not to install or to build what has
@@ -210,28 +249,41 @@ impl Advisor {
         }
     }
 
-    /// The commands that get the debug symbols of a package; words stand before and behind them.
-    fn of_package(&self, package: &Package, build_id: &str) -> Vec<String> {
+    /// The commands that get the debug symbols of a package.
+    fn of_package(&self, package: &Package) -> Ways {
         let Package { name, version, maintainer, .. } = package;
         if !package.of_distribution {
-            return vec![format!(
+            return Ways::of_binary(vec![format!(
                 "the debug symbols of {name} {version} come from its vendor ({maintainer}); when \
                  they are in a directory: {}",
                 self.again(" --symbol-path DIR")
-            )];
+            )]);
         }
         let again = self.again("");
         let install = format!("apt-get install {}", package.debug());
-        let mut all = vec![match self.profile {
+        let once = match &self.distribution.archive {
+            _ if !package.debug_is_apart() => None,
+            Archive::Enabled => None,
+            Archive::Add(command) => Some(format!("once, as root: {command}")),
+            Archive::Unknown => Some(
+                "once: enable your distribution's repository of debug symbols (apt: suites that \
+                 end in -debug)"
+                    .to_owned(),
+            ),
+        };
+        let once = once.map(|sentence| {
+            let how = match &self.profile {
+                Some(profile) => format!("prof report --coverage {profile}"),
+                None => "-v shows how".to_owned(),
+            };
+            let brief = format!("{install}, once its repository is enabled ({how})");
+            Once { sentence, brief }
+        });
+        let way = match self.profile {
             Some(_) => format!("{install} && {again}"),
             None => format!("{install} (then {again})"),
-        }];
-        let apart = package.debug_is_apart();
-        if let Some(add) = self.distribution.add_archive.as_ref().filter(|_| apart) {
-            all.push(format!("{ONCE}{add}"));
-        }
-        all.extend(self.fetch(build_id));
-        all
+        };
+        Ways { once, ..Ways::of_binary(vec![way]) }
     }
 }
 
@@ -243,6 +295,14 @@ fn with(option: &str) -> String {
 /// What helps against stacks that end there, whatever has made it.
 const KEEP_POINTERS: &str = "let the compiler of the run-time code keep frame pointers (java: \
                              -XX:+PreserveFramePointer), or run without it";
+
+/// Whether stacks that are truncated for this reason can be had whole.
+pub fn can_be_whole(why: Truncation) -> bool {
+    !matches!(
+        why,
+        Truncation::NoCaller | Truncation::ExceptionDelivery | Truncation::AlternateStack
+    )
+}
 
 /// What helps against stacks that are truncated for this reason, as a sentence.
 pub fn whole_stacks(why: Truncation) -> Option<String> {
@@ -336,10 +396,13 @@ mod tests {
         assert!(own[0].contains("-g") && own[0].contains("do not strip"), "{own:?}");
         assert!(own[1].contains("-g dwarf"), "{own:?}");
         let lines = Missing { lines: true, ..Missing::default() };
-        let (server, add) = ("https://debuginfod.debian.net", "apt-get update");
+        let (url, add) = ("https://symbols.example", "apt-get update");
         let mut debian = Advisor {
             profile: Some("x.pb.gz".into()),
-            distribution: Distribution { server: Some(server), add_archive: Some(add.to_owned()) },
+            distribution: Distribution {
+                servers: Some(Servers::Url(url.to_owned())),
+                archive: Archive::Add(add.to_owned()),
+            },
             ..Advisor::default()
         };
         let package = |name: &str, of_distribution| Package {
@@ -355,9 +418,29 @@ mod tests {
                 "once, as root: apt-get update",
                 "for source lines: apt-get install dpkg-dbgsym && prof symbolize --force x.pb.gz",
                 "or, for all such: prof symbolize --force \
-                 --debuginfod=https://debuginfod.debian.net x.pb.gz"
+                 --debuginfod=https://symbols.example x.pb.gz"
             ]
         );
+        let best = |debian: &Advisor| debian.for_names("/bin/x", "abc", &missing).unwrap();
+        assert_eq!(
+            best(&debian),
+            "prof symbolize --force --debuginfod=https://symbols.example x.pb.gz"
+        );
+        debian.distribution.servers = Some(Servers::Environment);
+        assert_eq!(best(&debian), "prof symbolize --force x.pb.gz --debuginfod");
+        debian.distribution.servers = None;
+        assert_eq!(
+            best(&debian),
+            "apt-get install dpkg-dbgsym, once its repository is enabled \
+             (prof report --coverage x.pb.gz)"
+        );
+        debian.distribution.archive = Archive::Unknown;
+        let unknown = debian.remedies("/bin/x", "abc", &lines);
+        assert!(unknown[0].starts_with("once: enable your distribution's"), "{unknown:?}");
+        assert!(unknown[1].contains("apt-get install dpkg-dbgsym"), "{unknown:?}");
+        debian.distribution.archive = Archive::Enabled;
+        let install = "apt-get install dpkg-dbgsym && prof symbolize --force x.pb.gz";
+        assert_eq!(best(&debian), install);
         debian.packages.insert("/bin/x".into(), package("libc6", true));
         let libc = debian.remedies("/bin/x", "", &lines);
         let install = "for source lines: apt-get install libc6-dbg && \

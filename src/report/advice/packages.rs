@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -179,7 +179,7 @@ fn distribution_archives(policy: &str) -> FxHashSet<&str> {
     archives
 }
 
-/// `500 http://deb.debian.org/debian bookworm/main amd64 Packages` without the number.
+/// `500 http://mirror.example/debian bookworm/main amd64 Packages` without the number.
 fn archive(line: &str) -> &str {
     line.split_once(' ').map_or("", |(_, archive)| archive)
 }
@@ -203,93 +203,227 @@ fn installed_from(policy: &str, archives: &FxHashSet<&str>) -> FxHashSet<String>
     found
 }
 
-/// The distribution, by its `os-release`.
+/// Where the debug files of the distribution's packages are, as far as this machine is configured
+/// for them: no host is known to prof itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// The server of its debug files.
-    pub server: Option<&'static str>,
-    /// What makes its archive of debug symbols known to apt, unless it is.
-    pub add_archive: Option<String>,
+    /// The debuginfod servers.
+    pub servers: Option<Servers>,
+    /// The repository of debug packages.
+    pub archive: Archive,
+}
+
+/// Debuginfod servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// Those in `DEBUGINFOD_URLS`.
+    Environment,
+    /// The first one in the distribution's files.
+    Url(String),
+}
+
+/// A repository of debug packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Archive {
+    /// It is among apt's sources.
+    Enabled,
+    /// This command adds it.
+    Add(String),
+    /// Its address does not follow from apt's sources.
+    #[default]
+    Unknown,
 }
 
 impl Distribution {
     /// That which runs.
     pub fn of_this_system() -> Distribution {
-        let os = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-        Distribution::of(&os, &apt_sources(Path::new("/etc/apt")))
+        let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
+        Distribution::below(Path::new("/"), &urls)
     }
 
-    /// That with this `os-release`, whose apt has these sources.
-    fn of(os_release: &str, sources: &str) -> Distribution {
-        let add_archive = add_archive(os_release).filter(|_| !has_debug_archive(sources));
-        Distribution { server: debuginfod_server(os_release), add_archive }
+    /// That whose files are below `root`, with this `DEBUGINFOD_URLS`.
+    fn below(root: &Path, urls: &str) -> Distribution {
+        let os = std::fs::read_to_string(root.join("etc/os-release")).unwrap_or_default();
+        let servers = match first_url(urls) {
+            Some(_) => Some(Servers::Environment),
+            None => configured_server(&root.join("etc")).map(Servers::Url),
+        };
+        Distribution { servers, archive: Archive::of(&os, &apt_sources(&root.join("etc/apt"))) }
+    }
+}
+
+/// The first server in the files that shells make `DEBUGINFOD_URLS` of.
+fn configured_server(etc: &Path) -> Option<String> {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let lists = files(&etc.join("debuginfod"), &["urls"]);
+    let script = read(&etc.join("profile.d/debuginfod.sh"));
+    let set = script.lines().filter_map(|line| line.trim().split_once("DEBUGINFOD_URLS="));
+    let set = set.filter(|(before, _)| !before.starts_with('#'));
+    let texts = lists.iter().map(|path| read(path));
+    let texts = texts.chain(set.map(|(_, value)| value.replace(['"', '\''], " ")));
+    texts.filter_map(|text| first_url(&text).map(str::to_owned)).next()
+}
+
+/// The first word that is a URL and nothing else to a shell, outside comments.
+fn first_url(text: &str) -> Option<&str> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let mut words = lines.flat_map(str::split_whitespace);
+    words.find(|word| ["http://", "https://"].iter().any(|s| word.starts_with(s)) && is_plain(word))
+}
+
+/// Whether a word can stand in a shell's command as it is.
+fn is_plain(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_alphanumeric() || b":/._-+~=%@".contains(&b))
+}
+
+/// The files in a directory with one of these extensions, in the order of their names.
+fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let of_kind = |path: &PathBuf| extensions.iter().any(|&e| path.extension() == Some(e.as_ref()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(of_kind).collect();
+    files.sort();
+    files
+}
+
+/// A source of binary packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Source {
+    uris: Vec<String>,
+    suites: Vec<String>,
+    components: Vec<String>,
+    /// The file with the keys that sign it.
+    signed_by: Option<String>,
+}
+
+/// The sources of apt that are enabled.
+fn apt_sources(apt: &Path) -> Vec<Source> {
+    let mut lists = vec![apt.join("sources.list")];
+    lists.extend(files(&apt.join("sources.list.d"), &["list", "sources"]));
+    let mut sources = Vec::new();
+    for path in lists {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        match path.extension().is_some_and(|e| e == "sources") {
+            true => sources.extend(stanzas(&text).iter().filter_map(|s| Source::of_stanza(s))),
+            false => sources.extend(text.lines().filter_map(Source::of_line)),
+        }
+    }
+    sources
+}
+
+/// The paragraphs of a file such as `debian.sources`: names of fields in lower case, and values.
+fn stanzas(text: &str) -> Vec<Vec<(String, String)>> {
+    let mut all: Vec<Vec<(String, String)>> = vec![Vec::new()];
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some(fields) = all.last_mut() else { continue };
+        if line.trim().is_empty() {
+            all.push(Vec::new());
+        } else if line.starts_with([' ', '\t']) {
+            if let Some((_, value)) = fields.last_mut() {
+                value.push(' ');
+                value.push_str(line.trim());
+            }
+        } else if let Some((name, value)) = line.split_once(':') {
+            fields.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+    all
+}
+
+impl Source {
+    /// That in a line of `sources.list`: `deb [OPTION=VALUE …] URI SUITE COMPONENT…`.
+    fn of_line(line: &str) -> Option<Source> {
+        let rest = line.trim().strip_prefix("deb")?.strip_prefix([' ', '\t'])?.trim_start();
+        let (options, rest) = match rest.strip_prefix('[') {
+            Some(rest) => rest.split_once(']')?,
+            None => ("", rest),
+        };
+        let mut words = rest.split('#').next()?.split_whitespace().map(str::to_owned);
+        let signed_by = options.split_whitespace().find_map(|o| o.strip_prefix("signed-by="));
+        Some(Source {
+            uris: vec![words.next()?],
+            suites: vec![words.next()?],
+            components: words.collect(),
+            signed_by: signed_by.map(str::to_owned),
+        })
+    }
+
+    /// That in a paragraph of a file that ends in `.sources`.
+    fn of_stanza(fields: &[(String, String)]) -> Option<Source> {
+        let value = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
+        let words = |name: &str| -> Vec<String> {
+            value(name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+        };
+        let disabled = value("enabled").is_some_and(|v| v.eq_ignore_ascii_case("no"));
+        if disabled || !words("types").iter().any(|of| of == "deb") {
+            return None;
+        }
+        Some(Source {
+            uris: words("uris"),
+            suites: words("suites"),
+            components: words("components"),
+            signed_by: value("signed-by").map(str::to_owned),
+        })
+    }
+
+    /// Debug packages are in it.
+    fn is_of_debug_packages(&self) -> bool {
+        let names = |uri: &String| {
+            let mut parts = uri.split('/');
+            parts.any(|part| part.ends_with("-debug") || part.starts_with("ddebs."))
+        };
+        self.uris.iter().any(names) || self.suites.iter().any(|suite| suite.ends_with("-debug"))
+    }
+
+    /// The main part of Debian's archive, of the release with this name.
+    fn is_main_of(&self, codename: &str) -> bool {
+        self.suites.iter().any(|suite| suite == codename)
+            && self.components.iter().any(|component| component == "main")
+    }
+
+    /// The mirror of Debian's debug packages next to this one of Debian's archive: by convention
+    /// `debian-debug` next to `debian`.
+    fn debug_mirror(&self) -> Option<String> {
+        let web = |uri: &&String| first_url(uri).is_some_and(|url| url == uri.as_str());
+        self.uris.iter().filter(web).find_map(|uri| {
+            let above = uri.trim_end_matches('/').strip_suffix("/debian")?;
+            Some(format!("{above}/debian-debug"))
+        })
+    }
+}
+
+impl Archive {
+    /// The one of the distribution with this `os-release`, whose apt has these sources.
+    fn of(os_release: &str, sources: &[Source]) -> Archive {
+        if sources.iter().any(Source::is_of_debug_packages) {
+            return Archive::Enabled;
+        }
+        Archive::next_to_debian(os_release, sources).map_or(Archive::Unknown, Archive::Add)
+    }
+
+    /// The command that adds Debian's, on the mirror that is in use
+    /// (<https://wiki.debian.org/AutomaticDebugPackages>; debug packages of security updates are in
+    /// `proposed-updates`).
+    fn next_to_debian(os_release: &str, sources: &[Source]) -> Option<String> {
+        if field(os_release, "ID") != Some("debian") {
+            return None;
+        }
+        // It goes into a command.
+        let codename = field(os_release, "VERSION_CODENAME")
+            .filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase()))?;
+        let mut main = sources.iter().filter(|source| source.is_main_of(codename));
+        let (source, uri) = main.find_map(|source| Some((source, source.debug_mirror()?)))?;
+        let key = source.signed_by.as_ref().filter(|key| key.starts_with('/') && is_plain(key));
+        let key = key.map_or(String::new(), |key| format!("[signed-by={key}] "));
+        Some(format!(
+            "printf 'deb {key}{uri} %s main\\n' {codename}-debug {codename}-proposed-updates-debug \
+             >> /etc/apt/sources.list.d/debug.list && apt-get update"
+        ))
     }
 }
 
 fn field<'a>(os_release: &'a str, name: &str) -> Option<&'a str> {
     let value = os_release.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='))?;
     Some(value.trim_matches('"'))
-}
-
-/// The server with the debug files of a distribution
-/// (<https://sourceware.org/elfutils/Debuginfod.html>).
-fn debuginfod_server(os_release: &str) -> Option<&'static str> {
-    let ids = ["ID", "ID_LIKE"].map(|name| field(os_release, name));
-    ids.into_iter().flatten().flat_map(str::split_whitespace).find_map(|id| {
-        Some(match id {
-            "debian" => "https://debuginfod.debian.net",
-            "ubuntu" => "https://debuginfod.ubuntu.com",
-            "fedora" => "https://debuginfod.fedoraproject.org",
-            "centos" => "https://debuginfod.centos.org",
-            "arch" => "https://debuginfod.archlinux.org",
-            "opensuse" | "opensuse-tumbleweed" => "https://debuginfod.opensuse.org",
-            _ => return None,
-        })
-    })
-}
-
-/// The command that makes the archive of debug symbols known: of Debian
-/// (<https://wiki.debian.org/AutomaticDebugPackages>; those of security updates are in
-/// `proposed-updates`) or of Ubuntu (<https://documentation.ubuntu.com/server/reference/debugging/debug-symbol-packages/>).
-fn add_archive(os_release: &str) -> Option<String> {
-    // It goes into a command.
-    let name = |f| field(os_release, f).filter(|n| n.bytes().all(|b| b.is_ascii_lowercase()));
-    let lines = |line: &str, suites: [String; 2], file: &str| {
-        let [first, second] = suites;
-        format!(
-            "printf 'deb {line}\\n' {first} {second} > /etc/apt/sources.list.d/{file}.list && \
-             apt-get update"
-        )
-    };
-    if let Some(codename) = name("UBUNTU_CODENAME") {
-        let suites = [codename.to_owned(), format!("{codename}-updates")];
-        let line = "http://ddebs.ubuntu.com %s main restricted universe multiverse";
-        let add = lines(line, suites, "ddebs");
-        return Some(format!("apt-get install ubuntu-dbgsym-keyring && {add}"));
-    }
-    let codename =
-        name("VERSION_CODENAME").filter(|_| field(os_release, "ID") == Some("debian"))?;
-    let suites = ["", "-proposed-updates"].map(|part| format!("{codename}{part}-debug"));
-    Some(lines("http://deb.debian.org/debian-debug %s main", suites, "debug"))
-}
-
-/// Everything that apt's lists of sources say.
-fn apt_sources(apt: &Path) -> String {
-    let mut files = vec![apt.join("sources.list")];
-    let more = std::fs::read_dir(apt.join("sources.list.d")).into_iter().flatten().flatten();
-    files.extend(
-        more.map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|e| e == "list" || e == "sources")),
-    );
-    let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-    texts.flat_map(|text| [text, "\n".to_owned()]).collect()
-}
-
-fn has_debug_archive(sources: &str) -> bool {
-    let lines = sources.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines.flat_map(str::split_whitespace).any(|word| {
-        word.contains("/debian-debug") || word.contains("//ddebs.") || word.ends_with("-debug")
-    })
 }
 
 #[cfg(test)]
@@ -313,9 +447,9 @@ mod tests {
  500 https://node.example/node_20.x nodistro/main amd64 Packages
      release o=. nodistro,a=nodistro,n=nodistro,l=. nodistro,c=main,b=amd64
      origin node.example
- 500 http://deb.debian.org/debian bookworm/main amd64 Packages
+ 500 http://mirror.example/debian bookworm/main amd64 Packages
      release v=12.13,o=Debian,a=stable,n=bookworm,l=Debian,c=main,b=amd64
-     origin deb.debian.org
+     origin mirror.example
 ";
 
     const VERSIONS: &str = "nodejs:
@@ -326,14 +460,14 @@ mod tests {
         500 https://node.example/node_20.x nodistro/main amd64 Packages
         100 /var/lib/dpkg/status
      18.20.4+dfsg-1~deb12u1 500
-        500 http://deb.debian.org/debian bookworm/main amd64 Packages
+        500 http://mirror.example/debian bookworm/main amd64 Packages
 git:
   Installed: 1:2.39.5-0+deb12u2
   Version table:
      1:2.39.5-0+deb12u3 500
         500 http://other.example/debian bookworm/main amd64 Packages
  *** 1:2.39.5-0+deb12u2 500
-        500 http://deb.debian.org/debian bookworm/main amd64 Packages
+        500 http://mirror.example/debian bookworm/main amd64 Packages
         100 /var/lib/dpkg/status
 ";
 
@@ -377,39 +511,108 @@ git:
         assert!(packages(&["[vdso]", "//anon", ""]).is_empty());
     }
 
-    #[test]
-    fn distributions_have_servers_and_archives() {
-        assert_eq!(Distribution::of("", ""), Distribution::default());
-        let rocky = "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n";
-        let rocky = Distribution::of(rocky, "");
-        assert_eq!(rocky.server, Some("https://debuginfod.centos.org"));
-        assert_eq!(rocky.add_archive, None);
-        let debian = "ID=debian\nVERSION_CODENAME=bookworm\n";
-        let add = "printf 'deb http://deb.debian.org/debian-debug %s main\\n' bookworm-debug \
-                   bookworm-proposed-updates-debug > /etc/apt/sources.list.d/debug.list && \
-                   apt-get update";
-        assert_eq!(Distribution::of(debian, "").add_archive.as_deref(), Some(add));
-        let ubuntu = "ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=noble\nUBUNTU_CODENAME=noble\n";
-        let add = Distribution::of(ubuntu, "").add_archive.unwrap();
-        assert!(add.contains("ddebs.ubuntu.com") && add.contains(" noble noble-updates "), "{add}");
-        let odd = "ID=debian\nVERSION_CODENAME=\"x; rm -rf\"\n";
-        assert_eq!(Distribution::of(odd, "").add_archive, None);
+    const DEBIAN: &str = "ID=debian\nVERSION_CODENAME=bookworm\n";
+
+    /// The repository of debug packages of a machine with these files in `/etc/apt`.
+    fn archive(os_release: &str, apt: &[(&str, &str)]) -> Archive {
+        let root = tempfile::tempdir().unwrap();
+        let etc = root.path().join("etc");
+        std::fs::create_dir_all(etc.join("apt/sources.list.d")).unwrap();
+        std::fs::write(etc.join("os-release"), os_release).unwrap();
+        for (name, text) in apt {
+            std::fs::write(etc.join("apt").join(name), text).unwrap();
+        }
+        Distribution::below(root.path(), "").archive
     }
 
     #[test]
-    fn an_archive_that_apt_knows_is_not_added() {
-        let old = "deb http://deb.debian.org/debian-debug bookworm-debug main\n";
-        assert!(has_debug_archive(old));
-        assert!(!has_debug_archive(&format!("# {old}")));
-        let new = "Types: deb\nURIs: http://x.example/debian\nSuites: bookworm bookworm-debug\n";
-        assert!(has_debug_archive(new));
-        assert!(!has_debug_archive("deb http://deb.debian.org/debian bookworm main\n"));
-        assert!(has_debug_archive("deb http://ddebs.ubuntu.com noble main\n"));
-        let apt = tempfile::tempdir().unwrap();
-        std::fs::create_dir(apt.path().join("sources.list.d")).unwrap();
-        std::fs::write(apt.path().join("sources.list.d/debug.list"), old).unwrap();
-        std::fs::write(apt.path().join("sources.list.d/x.list.save"), "ddebs").unwrap();
-        assert!(apt_sources(apt.path()).contains(old));
-        assert!(!apt_sources(apt.path()).contains("ddebs"));
+    fn debug_packages_of_debian_come_from_the_mirror_in_use() {
+        let add = |before: &str| {
+            Archive::Add(format!(
+                "printf 'deb {before}/debian-debug %s main\\n' bookworm-debug \
+                 bookworm-proposed-updates-debug >> /etc/apt/sources.list.d/debug.list && \
+                 apt-get update"
+            ))
+        };
+        let line = "# deb http://old.example/debian bookworm main\n\
+                    deb-src http://src.example/debian bookworm main\n\
+                    deb http://security.example/debian-security bookworm-security main\n\
+                    deb [arch=amd64 signed-by=/usr/share/keyrings/d.gpg] \
+                    https://mirror.example/pub/debian/ bookworm main contrib # near\n";
+        assert_eq!(
+            archive(DEBIAN, &[("sources.list", line)]),
+            add("[signed-by=/usr/share/keyrings/d.gpg] https://mirror.example/pub")
+        );
+        let stanzas = "Enabled: no\nTypes: deb\nURIs: http://off.example/debian\n\
+                       Suites: bookworm\nComponents: main\n\n\
+                       Types: deb deb-src\n# a remark\nURIs: http://mirror.example/debian\n\
+                       Suites: bookworm\n bookworm-updates\nComponents: main\n";
+        assert_eq!(
+            archive(DEBIAN, &[("sources.list.d/debian.sources", stanzas)]),
+            add("http://mirror.example")
+        );
+    }
+
+    #[test]
+    fn a_repository_whose_address_does_not_follow_is_not_made_up() {
+        let of = |os_release: &str, line: &str| archive(os_release, &[("sources.list", line)]);
+        let unknown = [
+            (DEBIAN, ""),
+            (DEBIAN, "deb http://mirror.example/debian trixie main\n"),
+            (DEBIAN, "deb http://mirror.example/debian bookworm contrib\n"),
+            (DEBIAN, "deb http://mirror.example/archive/debian/20250520T000000Z bookworm main\n"),
+            (DEBIAN, "deb cdrom:[Debian]/debian bookworm main\n"),
+            (DEBIAN, "deb http://mirror.example/$(reboot)/debian bookworm main\n"),
+            ("ID=ubuntu\nVERSION_CODENAME=noble\n", "deb http://m.example/ubuntu noble main\n"),
+            ("ID=debian\nVERSION_CODENAME=\"x; rm -rf\"\n", "deb http://m.example/debian x main\n"),
+            ("", "deb http://m.example/debian bookworm main\n"),
+        ];
+        for (os_release, line) in unknown {
+            assert_eq!(of(os_release, line), Archive::Unknown, "{os_release} {line}");
+        }
+    }
+
+    #[test]
+    fn a_repository_that_apt_has_is_not_added() {
+        let old = "deb http://mirror.example/debian-debug bookworm-debug main\n";
+        let enabled = [
+            ("sources.list.d/debug.list", old),
+            ("sources.list", "deb http://ddebs.example noble main restricted\n"),
+            (
+                "sources.list.d/x.sources",
+                "Types: deb\nURIs: http://x.example/debian\nSuites: bookworm bookworm-debug\n",
+            ),
+        ];
+        for (name, text) in enabled {
+            assert_eq!(archive(DEBIAN, &[(name, text)]), Archive::Enabled, "{text}");
+        }
+        for (name, text) in
+            [("sources.list.d/x.list.save", old), ("sources.list", "# deb x y-debug")]
+        {
+            assert_eq!(archive(DEBIAN, &[(name, text)]), Archive::Unknown, "{text}");
+        }
+    }
+
+    #[test]
+    fn servers_are_those_that_the_machine_is_configured_for() {
+        let root = tempfile::tempdir().unwrap();
+        let servers = |urls: &str| Distribution::below(root.path(), urls).servers;
+        assert_eq!(servers(""), None, "there is no configuration");
+        assert_eq!(servers("https://own.example"), Some(Servers::Environment));
+        let (lists, scripts) =
+            (root.path().join("etc/debuginfod"), root.path().join("etc/profile.d"));
+        std::fs::create_dir_all(&scripts).unwrap();
+        std::fs::create_dir_all(&lists).unwrap();
+        let script = "# DEBUGINFOD_URLS=\"https://old.example\"\n\
+                      DEBUGINFOD_URLS=\"https://script.example/ \"\n";
+        std::fs::write(scripts.join("debuginfod.sh"), script).unwrap();
+        let url = |url: &str| Some(Servers::Url(url.to_owned()));
+        assert_eq!(servers(""), url("https://script.example/"));
+        let list =
+            "# a remark\nima:enforcing https://$(x).example https://list.example ima:ignore\n";
+        std::fs::write(lists.join("b.urls"), list).unwrap();
+        std::fs::write(lists.join("a.txt"), "https://no.example").unwrap();
+        assert_eq!(servers("  "), url("https://list.example"));
+        assert_eq!(servers("https://own.example"), Some(Servers::Environment));
     }
 }
