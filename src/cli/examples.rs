@@ -71,7 +71,7 @@ pub const LIST: &[Example] = &[
     example("prof list", "List all events of this machine"),
     example("prof list hardware cache", "List events of two kinds"),
     example("prof list 'sched:*wak*'", "List tracepoints by a pattern"),
-    example("prof list /usr/bin/python3", "List the USDT markers of a program"),
+    example("prof list python3", "List the USDT markers of a program"),
 ];
 
 /// Examples of `prof threads`.

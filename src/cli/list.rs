@@ -8,21 +8,21 @@ use super::{examples, usage};
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
 use crate::sampler::probes::{ProbePlaces, markers_of};
-use sys::binaries::Binary;
+use sys::binaries::{self, Binary};
 use sys::printed;
 
 /// Arguments of `prof list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("list"), after_long_help = examples::long("list"))]
 pub struct Args {
-    /// Events to list: a part of a name, a pattern, a kind, or a binary [default: all]
+    /// Events to list: a part of a name, a pattern, a kind, or a program [default: all]
     #[arg(
         value_name = "SEARCH",
         long_help = "Events to list [default: all]\n\n\
             - a part of a name: stalled\n\
             - a pattern: 'sched:*wake*'\n\
             - a kind: hardware, cache, pmu, software, tracepoint, sdt, probe\n\
-            - a path of a binary: its USDT markers"
+            - a program, by its name or path, or a path of a library: its USDT markers"
     )]
     search: Vec<String>,
     /// Also list the USDT markers of the binaries of these processes
@@ -48,6 +48,8 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
         true => catalogue::groups(),
         false => Vec::new(),
     };
+    let programs: Vec<(&String, Binary)> =
+        words.iter().filter_map(|&word| Some((word, program(word)?))).collect();
     let mut binaries: Vec<Binary> =
         files.iter().map(|file| Binary::here(Path::new(file).to_owned())).collect();
     binaries.extend(ProbePlaces::new(pids.to_vec(), None).binaries().iter().cloned());
@@ -59,9 +61,17 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
             groups.push(group);
         }
     }
-    let any = !groups.is_empty();
+    // A program's name may be a part of events' names, too: without markers, it is no more.
+    let programs: Vec<Group> = programs
+        .iter()
+        .map(|(word, binary)| (word, markers(binary)))
+        .filter(|(word, group)| !group.events.is_empty() || !names_events(&groups, word))
+        .map(|(_, group)| group)
+        .collect();
+    let any = !groups.is_empty() || !programs.is_empty();
     groups.iter_mut().for_each(|group| group.retain(&words));
     groups.retain(|group| !group.events.is_empty() || (words.is_empty() && group.why.is_some()));
+    groups.extend(programs);
     if groups.is_empty() && any {
         let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
         return Err(usage(format!(
@@ -83,6 +93,23 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
 /// Whether a word is the path of a file, not a pattern of events.
 fn is_binary(word: &str) -> bool {
     word.contains('/') && !word.ends_with('/') && Path::new(word).is_file()
+}
+
+/// The program that a shell would run by this name, or its interpreter if it is a script.
+fn program(word: &str) -> Option<Binary> {
+    if word.contains(['/', '*', '?', ':']) {
+        return None;
+    }
+    binaries::of_command(word).into_iter().next()
+}
+
+/// Whether a word is the kind of a group, or matches an event.
+fn names_events(groups: &[Group], word: &String) -> bool {
+    groups.iter().any(|group| {
+        let mut found = group.clone();
+        found.retain(&[word]);
+        group.kind == word || !found.events.is_empty()
+    })
 }
 
 fn markers(binary: &Binary) -> Group {

@@ -82,6 +82,24 @@ fn markers_of_a_file_and_of_a_process_are_listed() {
     Prof::new(&dir, "list -p 999999999").run().refused(1, &["999999999"]);
 }
 
+/// Without a slash, as a shell finds it; a word that is a part of events' names remains one.
+#[test]
+fn a_program_is_found_by_its_name() {
+    let program = target("probes", Build::C);
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", program.parent().unwrap().display());
+    let dir = temp_dir();
+    let list = |args: &str| Prof::new(&dir, &format!("list {args}")).env("PATH", &path).run();
+    let file = std::fs::canonicalize(&program).unwrap();
+    let name = program.file_name().unwrap().to_str().unwrap();
+    let markers = ["heard", "step"].map(|n| format!("  sdt:{}:app:{n}", file.display()));
+    assert_eq!(group(&list(name).ok().text(), "Markers of"), markers);
+    assert!(list("true").ok().text().contains("not available: no section .note.stapsdt"));
+    list("no-such-program").refused(2, &["no event matches 'no-such-program'"]);
+    let text = list("hardware").ok().text();
+    assert!(!text.contains("Markers of"), "{text}");
+}
+
 #[test]
 fn without_rights_the_obstacle_is_named() {
     if !can_drop_rights() || !needs_tracefs() {
