@@ -1,6 +1,5 @@
 //! `prof flame`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,12 +7,13 @@ use anyhow::Context;
 
 use super::filter::FilterArgs;
 use super::output::Output;
+use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{folded, summary, units};
+use crate::report::{folded, summary as of_view, units};
 use profile::{Profile, StrId};
 use sys::printed::{self, Stderr};
 use view::{Cut, Direction, Granularity, States, Tree, View};
@@ -41,9 +41,8 @@ pub struct Args {
     #[command(flatten)]
     draw: DrawArgs,
 
-    /// Print errors only
-    #[arg(short, long, help_heading = "Output")]
-    quiet: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// Arguments for the drawing.
@@ -117,17 +116,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> {
     let names = Some(args.symbols.options()?);
-    let mut recorded = super::record::record(&args.target, names, args.quiet, &mut output)?;
+    let mut recorded = super::record::record(&args.target, names, args.verbosity, &mut output)?;
     recorded.profile.strings.replace(printed::line);
     let some = recorded.diagnostics.samples > 0;
     args.draw.filter.restyle(&mut recorded.profile);
     let to_stdout = output.is_stdout();
     let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
-    if !args.quiet {
-        let mut err = Stderr;
-        super::record::summary(&mut err, &recorded, None)?;
+    if !args.verbosity.quiet {
+        let summary = Summary::of(&recorded, Some(&args.target), None);
+        summary.write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
-            writeln!(err, "prof: wrote {} ({} KiB)", path.display(), bytes.div_ceil(1024))?;
+            summary::written(&mut Stderr, path, bytes, None)?;
         }
     }
     anyhow::ensure!(some, "no samples, so there is nothing to draw");
@@ -206,7 +205,7 @@ impl DrawArgs {
 
 /// Draws a profile. The number of bytes written.
 fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
-    let (args, quiet) = (&args.draw, args.quiet);
+    let (args, quiet) = (&args.draw, args.verbosity.quiet);
     let type_index = args.filter.type_index(profile)?;
     let mut view = View::new(profile, type_index, args.granularity(), &args.filter.filter()?);
     if view.kept_total == 0 {
@@ -237,7 +236,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     );
     let options = FlameOptions {
         title: args.title.clone().unwrap_or_else(|| title(&view)),
-        subtitle: summary::subtitle(&view),
+        subtitle: of_view::subtitle(&view),
         inverted: args.inverted,
         width: args.width.map(|w| w as usize),
         min_width: args.min_width,
@@ -280,7 +279,7 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
 fn title(view: &View) -> String {
     let processes = view.label_values("process");
     let name = match processes.as_slice() {
-        [] => summary::main_binary(view.profile).unwrap_or("all").to_string(),
+        [] => of_view::main_binary(view.profile).unwrap_or("all").to_string(),
         [(name, _)] => name.clone(),
         [(first, _), (second, _)] => format!("{first} and {second}"),
         several => format!("{} and {} other processes", several[0].0, several.len() - 1),

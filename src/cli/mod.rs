@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod record;
 mod report;
+mod summary;
 mod symbol_args;
 mod symbolize;
 mod target;

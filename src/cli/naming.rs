@@ -41,7 +41,7 @@ pub fn name(
     let mut profile = aggregated.profile;
     let (files, run_time) = (aggregated.files, aggregated.run_time);
     let (changed, images) = (aggregated.changed, aggregated.images);
-    let mut named = names.is_some();
+    let (mut named, mut names_missed, mut run_time_code) = (names.is_some(), None, None);
     progress.recorded();
     if let Some(names) = names {
         let bytes = without_names(&mut profile, &diagnostics)?;
@@ -50,6 +50,7 @@ pub fn name(
             interrupts.instead(move || server.abandon());
         }
         let stop = interrupts.skip_names();
+        let fetches = names.debuginfod.is_some();
         let options = Options { files, run_time, changed, stop: stop.clone(), ..names };
         let bar = progress.symbols();
         let look_up = move |profile: &mut Profile| {
@@ -65,18 +66,22 @@ pub fn name(
                 std::mem::forget(images);
                 profile = pprof::read(bytes.as_slice())?;
                 if matches!(ended, LookupEnd::Failed) {
-                    diagnostics.notes.push("the look-up of names failed: this is a bug".to_owned());
+                    names_missed = Some("the look-up of names failed: this is a bug".to_owned());
                 }
                 None
             }
         };
         let all = found.as_ref().is_some_and(|found| !is_interrupted(&found.outcome));
         if stop.load(Ordering::SeqCst) && !all {
-            diagnostics.notes.push(interrupted(file));
+            names_missed = Some(interrupted(file));
             // The reason is known, so advice would not help.
             named = false;
         }
-        add_outcome(found, &profile, &mut diagnostics);
+        diagnostics.notes.extend(names_missed.clone());
+        if fetches && let Some(found) = &found {
+            names_missed = names_missed.or_else(|| found.outcome.troubles.first().cloned());
+        }
+        run_time_code = add_outcome(found, &profile, &mut diagnostics);
     } else {
         diagnostics.unsymbolized = symbols::unsymbolized(&profile);
     }
@@ -84,7 +89,20 @@ pub fn name(
     interrupts.end_naming();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     set_comments(&mut profile, &diagnostics);
-    Ok(Recorded { profile, diagnostics, names: named, printed_notes: 0, exit, running })
+    let names = named;
+    let (first_notes, printed_notes) = (0, 0);
+    Ok(Recorded {
+        profile,
+        diagnostics,
+        names,
+        names_missed,
+        run_time_code,
+        first_notes,
+        printed_notes,
+        each_time: false,
+        exit,
+        running,
+    })
 }
 
 /// The recording before its names are looked up, in pprof format.
@@ -193,16 +211,23 @@ fn interrupted(file: Option<PathBuf>) -> String {
     format!("interrupted: names are missing; `prof symbolize {file}` looks them up")
 }
 
-/// Adds the result of a lookup to the figures.
-fn add_outcome(found: Option<LookupResult>, profile: &Profile, diagnostics: &mut Diagnostics) {
+/// Adds the result of a lookup to the figures. Returns how code that was made at run time gets
+/// names, if much of it has none.
+fn add_outcome(
+    found: Option<LookupResult>,
+    profile: &Profile,
+    diagnostics: &mut Diagnostics,
+) -> Option<String> {
     diagnostics.unsymbolized = symbols::unsymbolized(profile);
-    let Some(LookupResult { outcome, waits }) = found else { return };
+    let LookupResult { outcome, waits } = found?;
     let all = symbols::counted(profile);
     let hint = record::run_time_code(profile, all);
     let why = record::reasons(&outcome, diagnostics, all, hint.is_some());
     diagnostics.reasons = outcome.reasons();
-    let notes = why.into_iter().chain(hint).chain(waits.sentences()).chain(outcome.troubles);
+    let notes =
+        why.into_iter().chain(hint.clone()).chain(waits.sentences()).chain(outcome.troubles);
     diagnostics.notes.extend(notes);
+    hint
 }
 
 #[cfg(test)]

@@ -1,20 +1,23 @@
 //! `prof record`.
 
-use std::io::Write;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use super::examples;
 use super::output::Output;
 use super::progress::Progress;
+use super::summary::{self, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
-use crate::report::advice;
-use crate::sampler::{self, Interrupts, Target};
+use crate::sampler::{self, Interrupts, Rate, Target, permissions};
 use profile::{Cause, Diagnostics, Profile};
 use sys::os;
 use sys::printed::Stderr;
+
+/// Samples per second from which on the kernel's limits may matter.
+const HIGH_RATE: u64 = 999;
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]
@@ -39,9 +42,8 @@ pub struct Args {
     /// List events instead of recording, as `prof list`
     #[arg(long, value_name = "SEARCH", num_args = 0..=1, hide = true)]
     list: Option<Option<String>>,
-    /// Print errors only
-    #[arg(short, long, help_heading = "Output")]
-    quiet: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Args {
@@ -59,8 +61,16 @@ pub struct Recorded {
     pub diagnostics: Diagnostics,
     /// Whether all names were looked up.
     pub names: bool,
-    /// The number of notes that are printed already.
+    /// Why not all were, although they were to be.
+    pub names_missed: Option<String>,
+    /// How code that was made at run time gets names, if much of it has none.
+    pub run_time_code: Option<String>,
+    /// The number of notes that were known when the recording began; they are the first.
+    pub first_notes: usize,
+    /// The number of notes that are printed already, of these.
     pub printed_notes: usize,
+    /// Nothing but profile types is recorded of which each event is a sample.
+    pub each_time: bool,
     /// How the COMMAND ended, if it has.
     pub exit: Option<ExitStatus>,
     /// The COMMAND, if it still ran when the window closed.
@@ -91,20 +101,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before recording, so that an unwritable file is reported now.
     let mut output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
-    let recorded = record(&args.target, names, args.quiet, &mut output)?;
+    let recorded = record(&args.target, names, args.verbosity, &mut output)?;
     let (to_stdout, stays) = (output.is_stdout(), output.stays());
     let bytes = output.write(&recorded.profile).map_err(|e| match recorded.names && stays {
         true => e.context("the recording was kept, but without names"),
         false => e,
     })?;
-    if !args.quiet {
-        let mut err = Stderr;
-        let file = args.output.to_string_lossy();
-        summary(&mut err, &recorded, (!to_stdout).then_some(&*file))?;
-        if !to_stdout {
+    if !args.verbosity.quiet {
+        let file = (!to_stdout).then_some(args.output.as_path());
+        let summary = Summary::of(&recorded, Some(&args.target), file);
+        summary.write(&mut Stderr, args.verbosity.verbose)?;
+        if let Some(file) = file {
             let next = stays && recorded.diagnostics.samples > 0;
-            let names = recorded.names;
-            written(&mut err, &args.output, bytes, next.then_some(names))?;
+            summary::written(&mut Stderr, file, bytes, next.then_some(recorded.names))?;
         }
     }
     Ok(recorded.exit_code())
@@ -118,7 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 pub fn record(
     target: &TargetArgs,
     names: Option<symbols::Options>,
-    quiet: bool,
+    Verbosity { quiet, verbose }: Verbosity,
     output: &mut Output,
 ) -> anyhow::Result<Recorded> {
     let (mut options, types, window) = target.options()?;
@@ -128,8 +137,10 @@ pub fn record(
     if let Some(path) = output.temporary() {
         interrupts.remove_when_giving_up(path);
     }
+    let types_alone = options.events.is_empty() && !types.is_empty();
+    let each_time = types_alone && types.iter().all(|(_, one)| one.is_each_time());
     let progress = Progress::new(window.duration, quiet, command);
-    if let Some(time) = target.sleep_time() {
+    if let Some(time) = target.sleep_time().filter(|_| verbose) {
         progress
             .print(&format!("'sleep {time}' sets the length of the recording, as -d {time} does"));
     }
@@ -139,148 +150,47 @@ pub fn record(
              standard output; use -o FILE to separate them",
         );
     }
-    let mut printed_notes = 0;
+    let shown = verbose || is_chosen(target);
+    let mut first_notes = 0;
     let mut print_note = |line: &str| {
-        printed_notes += 1;
-        progress.print(line);
+        first_notes += 1;
+        if shown {
+            progress.print(line);
+        } else if first_notes == 1
+            && let Some(why) = kernel_left_out()
+        {
+            progress.print(&why);
+        }
     };
     let mut tick = |tick| progress.tick(tick);
     let recording =
         sampler::record(&options, types, window, &interrupts, &mut print_note, &mut tick)?;
     let output = Some(output);
     let recorded = super::naming::name(recording, names, &interrupts, &progress, output)?;
-    Ok(Recorded { printed_notes, ..recorded })
+    let printed_notes = if shown { first_notes } else { 0 };
+    Ok(Recorded { first_notes, printed_notes, each_time, ..recorded })
 }
 
-/// The few lines at the end, in terms of the profile `file` if one was written.
-pub fn summary(
-    err: &mut impl Write,
-    recorded: &Recorded,
-    file: Option<&str>,
-) -> std::io::Result<()> {
-    let Recorded { profile, diagnostics: d, .. } = recorded;
-    let seconds = profile.duration_nanos as f64 / 1e9;
-    writeln!(
-        err,
-        "prof: {} samples in {seconds:.1} s, {} distinct stacks; {} lost, {} throttled",
-        d.samples, d.distinct, d.lost, d.throttled
-    )?;
-    let whole = truncated(err, d)?;
-    if d.folded > 0 {
-        writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
-    }
-    if recorded.names {
-        unsymbolized(err, d, symbols::counted(profile))?;
-        super::trust::summary(err, profile, file, whole)?;
-    }
-    notes(err, recorded)?;
-    // Attaching costs the same however short the window is.
-    let share = match seconds >= 1.0 {
-        true => format!(", {:.1} % of a core", 100.0 * d.recording_cpu_seconds / seconds),
-        false => String::new(),
+/// Whether the user chose what is recorded, so that each change of it is to be reported. The
+/// default, CPU time at a usual rate, is what it is whatever clock takes its samples.
+fn is_chosen(target: &TargetArgs) -> bool {
+    let usual = match target.freq {
+        Some(Rate::Frequency(hz)) => hz <= HIGH_RATE,
+        Some(_) => false,
+        None => target.count.is_none(),
     };
-    writeln!(
-        err,
-        "prof: own CPU time {:.2} s ({:.2} s of it while recording{share}), peak memory {} MiB",
-        d.own_cpu_seconds,
-        d.recording_cpu_seconds,
-        d.own_peak_bytes >> 20
-    )?;
-    command_end(err, recorded)
+    let types = target.types.iter().any(|of| of != "cpu") || target.off_cpu;
+    types || !usual || target.precise || !target.event.is_empty()
 }
 
-/// How many stacks are truncated, and why; returns what would help most of them.
-pub fn truncated(err: &mut impl Write, d: &Diagnostics) -> std::io::Result<Option<String>> {
-    if d.truncated_total() == 0 {
-        return Ok(None);
+/// Why a recording of CPU time lacks the kernel's part, if it does.
+fn kernel_left_out() -> Option<String> {
+    let error = permissions::probe::TriedEvent::cpu_clock().open().err()?;
+    if error.kind() != ErrorKind::PermissionDenied {
+        return None;
     }
-    let why: Vec<String> =
-        d.truncated.iter().map(|(why, n)| format!("{} {n}", why.code())).collect();
-    writeln!(
-        err,
-        "prof: {} of {} user stacks truncated ({}): {}",
-        d.truncated_total(),
-        d.user_stacks,
-        percent(d.truncated_total(), d.user_stacks),
-        why.join(", ")
-    )?;
-    let most = d.truncated.iter().max_by_key(|(_, n)| n);
-    let whole = most.and_then(|(why, _)| advice::whole_stacks(*why));
-    whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
-    Ok(whole)
-}
-
-/// What else is to be said and has not been yet.
-pub fn notes(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
-    let notes = recorded.diagnostics.notes.iter().skip(recorded.printed_notes);
-    notes.into_iter().try_for_each(|note| writeln!(err, "prof: {note}"))
-}
-
-/// Which profile was written, with how many bytes, and what can be done `next` with one that has
-/// names, or has not.
-fn written(
-    err: &mut impl Write,
-    path: &Path,
-    bytes: u64,
-    next: Option<bool>,
-) -> std::io::Result<()> {
-    let (name, size) = (path.to_string_lossy(), bytes.div_ceil(1024));
-    let Some(names) = next else {
-        return writeln!(err, "prof: wrote {name} ({size} KiB)");
-    };
-    let arg = super::file_arg(&name);
-    if !names {
-        return writeln!(
-            err,
-            "prof: wrote {name} ({size} KiB), without names; next: prof symbolize {}",
-            super::shell_word(&name)
-        );
-    }
-    writeln!(err, "prof: wrote {name} ({size} KiB); next: prof report{arg}")?;
-    writeln!(err, "prof:   or a picture: prof flame{arg} > out.svg")
-}
-
-/// The share of `all` samples that have no name, and where most of them are.
-fn unsymbolized(err: &mut impl Write, d: &Diagnostics, all: u64) -> std::io::Result<()> {
-    const SHOWN: usize = 3;
-    if d.unsymbolized.is_empty() {
-        return Ok(());
-    }
-    let share = |n| percent(n, all);
-    let mut binaries: Vec<String> = d.unsymbolized[..d.unsymbolized.len().min(SHOWN)]
-        .iter()
-        .map(|b| format!("{} {}", b.binary, share(b.samples)))
-        .collect();
-    if d.unsymbolized.len() > SHOWN {
-        binaries.push(format!("{} more", d.unsymbolized.len() - SHOWN));
-    }
-    let nameless = share(d.unsymbolized_total());
-    writeln!(err, "prof: {nameless} of the samples have no function name: {}", binaries.join(", "))
-}
-
-/// How the COMMAND ended, in words.
-pub fn command_end(err: &mut impl Write, recorded: &Recorded) -> std::io::Result<()> {
-    if let Some(status) = recorded.exit.filter(|s| !s.success()) {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => writeln!(err, "prof: the command exited with {code}")?,
-            (None, Some(signal)) => {
-                writeln!(err, "prof: the command was killed by signal {signal}")?;
-            }
-            (None, None) => {}
-        }
-    }
-    if let Some(pid) = recorded.running.filter(|&pid| is_running(pid)) {
-        writeln!(err, "prof: the command still runs as process {pid}; stop it with: kill {pid}")?;
-    }
-    Ok(())
-}
-
-fn is_running(pid: i32) -> bool {
-    sys::procfs::stat(pid).is_some_and(|s| s.state != 'Z')
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+    let why = permissions::explain(&error, permissions::Wanted::Kernel);
+    Some(format!("kernel frames are left out: {why}"))
 }
 
 /// Sentences about the binaries that most samples without a name are of; without those about

@@ -32,6 +32,10 @@ pub struct Args {
 
     #[command(flatten)]
     symbols: SymbolArgs,
+
+    /// Print errors only
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
 }
 
 /// Runs `prof symbolize`.
@@ -43,13 +47,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();
     }
-    let bar = Bar::new(BAR, true);
+    let bar = Bar::new(BAR, !args.quiet);
     let named = LookupResult::look_up(&mut profile, &options, &|done, total| bar.set(done, total));
     bar.finish();
     let shares = symbols::unsymbolized(&profile);
     set_unsymbolized(&mut profile, &shares, &named.outcome.reasons());
     output.write(&profile)?;
-    summary(&named).iter().for_each(|line| Stderr::line(line));
+    if !args.quiet {
+        summary(&named).iter().for_each(|line| Stderr::line(&format!("prof: {line}")));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use super::output::Output;
 use super::progress::Progress;
+use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
-use super::{examples, record, usage};
+use super::{examples, usage};
 use crate::report::threads;
 use crate::sampler::{self, Interrupts, Target, types};
 use sys::printed::{self, Stderr};
@@ -64,6 +65,8 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     symbols: SymbolArgs,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// Runs `prof threads`.
@@ -77,19 +80,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupts.close_window();
     let mut recorded =
         super::naming::name(recording, Some(names), &interrupts, &progress, output.as_mut())?;
-    if let Some(output) = output {
-        output.write(&recorded.profile)?;
-    } else {
-        recorded.profile.strings.replace(printed::line);
-        let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
-        let view = View::new(&recorded.profile, 0, each, &Filter::default());
-        let mut out = printed::stdout();
-        threads::write(&mut out, &view, args.each)?;
-        out.flush()?;
-    }
+    let quiet = args.verbosity.quiet;
     let mut err = Stderr;
-    record::truncated(&mut err, &recorded.diagnostics)?;
-    record::notes(&mut err, &recorded)?;
+    match output {
+        Some(output) => {
+            let (to_stdout, stays) = (output.is_stdout(), output.stays());
+            let bytes = output.write(&recorded.profile)?;
+            let file = args.output.as_deref().filter(|_| !to_stdout);
+            if !quiet {
+                Summary::of(&recorded, None, file).write(&mut err, args.verbosity.verbose)?;
+            }
+            if let Some(file) = file.filter(|_| !quiet) {
+                let next = stays && recorded.diagnostics.samples > 0;
+                summary::written(&mut err, file, bytes, next.then_some(recorded.names))?;
+            }
+        }
+        None => {
+            recorded.profile.strings.replace(printed::line);
+            let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
+            let view = View::new(&recorded.profile, 0, each, &Filter::default());
+            let mut out = printed::stdout();
+            threads::write(&mut out, &view, args.each)?;
+            out.flush()?;
+            if !quiet {
+                let summary = Summary::of(&recorded, None, None).of_printed_threads();
+                summary.write(&mut err, args.verbosity.verbose)?;
+            }
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

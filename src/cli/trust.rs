@@ -1,4 +1,5 @@
-//! How far a profile can be trusted: the few lines about it after a recording.
+//! How far a profile can be trusted: what a recording prints about its
+//! binaries.
 
 use std::io::{self, Write};
 

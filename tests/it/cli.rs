@@ -74,7 +74,7 @@ fn help_works_as_a_subcommand() {
 #[test]
 fn a_command_without_dashes_gets_a_hint_with_them() {
     let dir = temp_dir();
-    let out = Prof::new(&dir, "record -F 99 ls -l").run();
+    let out = Prof::plain(&dir, "record -F 99 ls -l").run();
     assert_eq!(out.code(), 2);
     out.says(&["prof record -F 99 -- ls -l\n"]);
 }
@@ -230,7 +230,7 @@ fn the_time_of_a_sleep_command_is_the_window() {
     refused("flame -a -- make", &["-a cannot be combined with a COMMAND"]);
     refused("record -a -d 1s -- sleep 5", &["both set the length"]);
     // No tip leads to what is refused.
-    let tip = |args: &str| Prof::new(&dir, args).run().exits(2).stderr;
+    let tip = |args: &str| Prof::plain(&dir, args).run().exits(2).stderr;
     let said = tip(&format!("record -p {pid} sleep 1"));
     assert!(said.contains(&format!("prof record -p {pid} -- sleep 1\n")), "{said}");
     let said = tip(&format!("record -p {pid} ls"));

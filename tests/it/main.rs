@@ -14,6 +14,7 @@ mod deep_stacks;
 mod demangle;
 mod doctor;
 mod edges;
+mod ending;
 mod flame;
 mod flame_live;
 mod frame_by_frame;

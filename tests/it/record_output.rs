@@ -144,7 +144,8 @@ fn the_suggested_next_command_works() {
         let prof = Prof::new(&dir, "record -F 999 -o").arg(file);
         prof.target(target("known", Build::C), seconds).run().ok()
     };
-    record("my file.gz", "0.2").says(&["next: prof report 'my file.gz'\n"]);
+    let next = "next: prof report 'my file.gz', or prof flame 'my file.gz' > out.svg\n";
+    record("my file.gz", "0.2").says(&[next]);
     let out = record("/dev/null", "0.2").says(&["wrote /dev/null"]);
     assert!(!out.stderr.contains("next:"), "{}", out.stderr);
     let out = Prof::new(&dir, "record -F 1").target("true", "").run().ok();

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashSet;
 
 use super::{Advisor, Missing};
-use profile::Truncation;
-use view::{Coverage, Covered, View};
+use profile::{Profile, Truncation};
+use view::{Coverage, Covered, Filter, Granularity, View};
 
 /// An advisor for all binaries that lack something, in terms of the profile `file`, a word of a
 /// shell, if it is a single one.
@@ -31,6 +31,17 @@ pub fn once<'a>(
 ) -> impl FnMut(&Covered) -> Vec<String> + 'a {
     let mut said: FxHashSet<String> = said.into_iter().collect();
     move |b| remedies(view, b, advisor).into_iter().filter(|r| said.insert(r.clone())).collect()
+}
+
+/// The command that helps most against missing names of the binary `of`, in terms of the profile
+/// `file`, a word of a shell.
+pub fn for_names(profile: &Profile, file: Option<String>, of: &str) -> Option<String> {
+    let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
+    let coverage = Coverage::new(&view);
+    let binary = coverage.binaries.iter().find(|b| profile.str(b.file) == of)?;
+    let why = binary.why.iter().map(|gap| &gap.cause).collect();
+    let missing = Missing { names: true, why, ..Missing::default() };
+    Advisor::new(&[of], file).for_names(of, profile.str(binary.build_id), &missing)
 }
 
 /// What a binary lacks for more than a few of its frames.

@@ -76,8 +76,23 @@ pub struct Prof {
 }
 
 impl Prof {
-    /// `prof ARGS…` (words at white space) in a directory, without names of earlier recordings.
+    /// `prof ARGS…` (words at white space) in a directory, without names of earlier recordings. A
+    /// recording prints all that it can, for the messages of tests that fail.
     pub fn new(dir: impl AsRef<Path>, args: &str) -> Prof {
+        let words: Vec<&str> = args.split_whitespace().collect();
+        let records = matches!(words.first(), Some(&("record" | "flame" | "threads")));
+        let ends = words.iter().position(|&word| word == "--").unwrap_or(words.len());
+        let mut prof = Prof::plain(dir, "");
+        prof.command.args(words.first());
+        if records && !words[..ends].iter().any(|word| ["-q", "-v", "-h"].contains(word)) {
+            prof.command.arg("-v");
+        }
+        prof.command.args(words.iter().skip(1));
+        prof
+    }
+
+    /// The same, as verbose as `args` make it.
+    pub fn plain(dir: impl AsRef<Path>, args: &str) -> Prof {
         let mut command = Command::new(env!("CARGO_BIN_EXE_prof"));
         command.current_dir(dir).args(args.split_whitespace()).env("PROF_CACHE_SIZE", "0");
         Prof { command }

@@ -22,13 +22,22 @@ pub fn open_dir() -> tempfile::TempDir {
     dir
 }
 
-/// `prof ARGS…` as an ordinary user, without any capability.
+/// `prof ARGS…` as an ordinary user, without any capability; a recording is verbose.
 pub fn unprivileged(dir: &Path, args: &str) -> Prof {
+    without_rights(dir, &Prof::new(dir, args))
+}
+
+/// The same, as verbose as `args` make it.
+pub fn unprivileged_plain(dir: &Path, args: &str) -> Prof {
+    without_rights(dir, &Prof::plain(dir, args))
+}
+
+fn without_rights(dir: &Path, prof: &Prof) -> Prof {
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
         .arg(dir.join("prof"))
-        .args(args.split_whitespace())
+        .args(prof.command.get_args())
         .current_dir(dir);
     Prof { command }
 }

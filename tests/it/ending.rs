@@ -1,0 +1,199 @@
+//! What a recording prints at its end, unless `-v` or `-q` changes it.
+
+use std::process::Command;
+
+use crate::common::machine::MachineLock;
+use crate::common::run::{self, Output};
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged_plain};
+use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
+
+/// The lines of prof, of which there are five at most.
+#[track_caller]
+fn lines(out: &Output) -> Vec<&str> {
+    let lines: Vec<&str> = out.stderr.lines().collect();
+    assert!((1..=5).contains(&lines.len()), "{}", out.stderr);
+    assert!(lines.iter().all(|line| line.starts_with("prof: ")), "{}", out.stderr);
+    lines
+}
+
+/// The line with the figures.
+#[track_caller]
+fn has_figures(line: &str) {
+    let mut words = line.strip_prefix("prof: ").unwrap().split(' ');
+    let mut next = || words.next().unwrap_or_default();
+    let number = next().parse::<u64>().is_ok() && next().starts_with("sample") && next() == "in";
+    let seconds = next().parse::<f64>().is_ok() && next() == "s,";
+    assert!(number && seconds && line.contains(" distinct stack"), "{line}");
+}
+
+const NEXT: &str = "next: prof report, or prof flame > out.svg";
+
+#[test]
+fn an_ordinary_recording_ends_in_two_lines() {
+    let dir = temp_dir();
+    for args in ["record", "record -F 499", "record -T cpu"] {
+        let out = Prof::plain(&dir, args).target(target("known", Build::C), "0.5").run().ok();
+        let lines = lines(&out);
+        has_figures(lines[0]);
+        assert!(lines.last().unwrap().ends_with(NEXT), "{}", out.stderr);
+        let wrote = lines.last().unwrap().starts_with("prof: wrote profile.pb.gz (");
+        assert!(wrote && lines.len() == 2, "{}", out.stderr);
+    }
+}
+
+#[test]
+fn a_recording_of_five_types_ends_in_five_lines() {
+    let dir = temp_dir();
+    let prof = Prof::plain(&dir, "record -T wall,lock,io,syscalls,heap");
+    let out = prof.target(target("known", Build::C), "0.5").run().ok();
+    let lines = lines(&out);
+    assert!(lines.iter().any(|line| line.contains(" distinct stacks")), "{}", out.stderr);
+    assert!(lines.last().unwrap().ends_with(NEXT), "{}", out.stderr);
+}
+
+/// One line has the share, the binary and one thing to do.
+#[test]
+fn a_stripped_program_is_named_with_what_gives_it_names() {
+    if !needs(&["strip"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = dir.path().join("bare");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&program).arg(target("known", Build::C));
+    run::run(strip).ok();
+    let out = Prof::plain(&dir, "record -F 499").target(&program, "0.5").run().ok();
+    let lines = lines(&out);
+    has_figures(lines[0]);
+    let names = lines[1];
+    assert!(names.contains(" % of the samples have no function name (bare "), "{names}");
+    assert!(names.contains("; for names: build it with -g"), "{names}");
+    assert!(lines[2].ends_with(NEXT) && lines.len() == 3, "{}", out.stderr);
+    // Nothing to do about samples that the kernel could not name, if they are few.
+    let out = Prof::plain(&dir, "flame -F 499 -o out.svg").target(&program, "0.5").run().ok();
+    let lines = self::lines(&out);
+    assert!(lines[1].contains("for names: ") && lines[2].starts_with("prof: wrote out.svg ("));
+}
+
+#[test]
+fn an_empty_recording_says_why() {
+    let dir = temp_dir();
+    let sleeper = Running::start(Command::new("sleep").arg("60"));
+    let pid = sleeper.pid().to_string();
+    let out = Prof::plain(&dir, "record -d 300ms -p").arg(&pid).run().ok();
+    let lines = lines(&out);
+    assert!(lines[0].starts_with("prof: 0 samples in 0.3 s, 0 distinct stacks"), "{}", out.stderr);
+    assert!(lines[1].contains("no samples in 0.3 s: "), "{}", out.stderr);
+    assert!(lines[2].starts_with("prof: wrote ") && !lines[2].contains("next"), "{}", out.stderr);
+}
+
+/// How the COMMAND ended is one line more.
+#[test]
+fn the_end_of_a_command_that_fails_is_among_the_lines() {
+    let dir = temp_dir();
+    let known = target("known", Build::C);
+    let script = format!("'{}' 0.5; exit 7", known.display());
+    for (flag, code) in [(None, 7), (Some("-q"), 7)] {
+        let mut prof = Prof::plain(&dir, "record");
+        prof.command.args(flag);
+        let out = prof.target("sh", "-c").arg(&script).run().exits(code);
+        if flag.is_some() {
+            assert_eq!(out.stderr, "");
+            continue;
+        }
+        let lines = lines(&out);
+        assert!(lines.contains(&"prof: the command exited with 7"), "{}", out.stderr);
+        assert!(lines.last().unwrap().ends_with(NEXT), "{}", out.stderr);
+    }
+}
+
+/// What the five lines leave out is in the file and with `-v`.
+#[test]
+fn all_notes_are_in_the_file_and_with_v() {
+    let dir = temp_dir();
+    let record = |flag: &str| {
+        let args = format!("record {flag} -T threads -d 500ms --snapshots 3 -a");
+        Prof::plain(&dir, &args).run().ok()
+    };
+    let note = "threads were looked at 3 times";
+    let out = record("-v").says(&[note, "own CPU time ", "peak memory ", " lost, "]);
+    assert!(out.stderr.lines().all(|line| line.starts_with("prof: ")), "{}", out.stderr);
+    let out = record("");
+    assert!(!lines(&out).iter().any(|line| line.contains("own CPU time")), "{}", out.stderr);
+    let all = lines(&out).join("\n");
+    assert!(all.contains(note) || all.contains(": prof report --header"), "{all}");
+    for args in ["report --header", "report --coverage"] {
+        let text = Prof::new(&dir, args).run().ok().text();
+        assert!(text.contains(note), "prof {args}: {text}");
+    }
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.comments.iter().any(|c| c.starts_with("own-cpu-seconds: ")), "{:?}", p.comments);
+}
+
+/// Losses that move a share by a percent are one line with the share and the remedy.
+#[test]
+fn losses_that_matter_are_a_line() {
+    let _alone = MachineLock::take();
+    let dir = temp_dir();
+    let prof = Prof::plain(&dir, "record -F max -g dwarf");
+    let out = prof.target(target("known", Build::C), "1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (lost, all) = (p.figure("lost"), p.figure("lost") + p.figure("samples"));
+    let lines: Vec<&str> = out.stderr.lines().filter(|l| l.contains(" were lost")).collect();
+    assert_eq!(lines.len(), usize::from(lost >= 3 && lost * 100 > all), "{}", out.stderr);
+    if let Some(line) = lines.first() {
+        let share = format!(" of {all} samples were lost");
+        assert!(line.contains(&share) && line.contains("lower -F"), "{line}");
+    }
+}
+
+/// Kernel frames that are missing change the figures; the clock that takes the samples does not.
+#[test]
+fn what_is_recorded_instead_is_printed_if_it_changes_the_figures() {
+    if !can_drop_rights() {
+        return;
+    }
+    let dir = open_dir();
+    let out = unprivileged_plain(dir.path(), "record -- ./known 0.2").run();
+    if out.status.success() {
+        let kernel = out.stderr.matches("kernel frames are left out: ").count();
+        let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+        let hidden = paranoid.trim().parse::<i32>().unwrap() > 1;
+        assert_eq!(kernel, usize::from(hidden), "{}", out.stderr);
+        assert!(!out.stderr.contains("hardware counters"), "{}", out.stderr);
+    }
+    let out = Prof::plain(&dir, "record -e no-such-event,cpu-clock").target("true", "").run();
+    assert!(out.stderr.contains("no-such-event"), "{}", out.stderr);
+    let out = Prof::plain(&dir, "record").target("true", "").run().ok();
+    assert!(!out.stderr.contains("hardware counters"), "{}", out.stderr);
+}
+
+#[test]
+fn a_snapshot_has_the_same_options() {
+    let dir = temp_dir();
+    let sleeper = Running::start(Command::new("sleep").arg("60"));
+    let pid = sleeper.pid();
+    let run = |flags: &str| Prof::plain(&dir, &format!("threads {flags} -p {pid}")).run().ok();
+    assert_eq!(run("-q").stderr, "");
+    let out = run("");
+    assert!(out.stderr.lines().count() <= 2, "{}", out.stderr);
+    run("-v").says(&["own CPU time "]);
+    let out = run("-o t.pb.gz");
+    let lines = lines(&out);
+    assert_eq!(lines[0], "prof: 1 thread, 1 distinct stack");
+    let next = "next: prof report t.pb.gz, or prof flame t.pb.gz > out.svg";
+    assert!(lines.last().unwrap().ends_with(next), "{}", out.stderr);
+    assert_eq!(run("-q -o t.pb.gz").stderr, "");
+}
+
+#[test]
+fn symbolize_prints_as_the_others_do() {
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record -q -F 499 --no-symbolize");
+    prof.target(target("known", Build::C), "0.2").run().ok();
+    std::fs::copy(dir.path().join("profile.pb.gz"), dir.path().join("copy")).unwrap();
+    assert_eq!(Prof::new(&dir, "symbolize -q copy").run().ok().stderr, "");
+    let out = Prof::new(&dir, "symbolize").run().ok();
+    assert!(out.stderr.contains("addresses have names now"), "{}", out.stderr);
+    assert!(out.stderr.lines().all(|line| line.starts_with("prof: ")), "{}", out.stderr);
+}
