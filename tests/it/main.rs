@@ -21,6 +21,7 @@ mod frame_by_frame;
 mod go_names;
 mod ground_truth;
 mod groups;
+mod guide;
 mod hard_targets;
 mod heap;
 mod heap_containers;
