@@ -1,5 +1,4 @@
-//! Which binaries a target consists of, or will: those that are mapped, or those that the dynamic
-//! linker is going to load.
+//! Binaries of a target: those that are mapped, or those that the dynamic linker will load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,26 +8,26 @@ use object::{Endianness, elf};
 
 use super::{foreign, maps, mmap, procfs};
 
-/// Most libraries that are followed from one to the next.
+/// Most libraries that are followed through `DT_NEEDED`.
 const MAX_LIBRARIES: usize = 1000;
 
 /// A binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Its path as the target sees it.
+    /// Path in the target's mount namespace.
     pub path: PathBuf,
-    /// Where prof can open it: the same, or a way through `/proc` for a target in a container, or
-    /// for a file that was deleted.
+    /// Path under which prof can open it: the same, or one through `/proc` for a target in a
+    /// container or a deleted file.
     pub open: PathBuf,
 }
 
 impl Binary {
-    /// A file that prof sees as the target does.
+    /// A file that has the same path for prof and the target.
     pub fn here(path: PathBuf) -> Binary {
         Binary { open: path.clone(), path }
     }
 
-    /// Whether it is meant by `name`: its file's name, or the part of that before `.so`.
+    /// True if `name` is its file name, or the part of that before `.so`.
     pub fn is_called(&self, name: &str) -> bool {
         let file = self.path.file_name().unwrap_or_default().to_string_lossy();
         let rest = file.strip_prefix(name);
@@ -36,7 +35,7 @@ impl Binary {
     }
 }
 
-/// The files that a process has mapped as code, its program first.
+/// Files that a process has mapped as code, its program first.
 pub fn of_process(pid: i32) -> Vec<Binary> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut binaries: Vec<Binary> = Vec::new();
@@ -45,7 +44,7 @@ pub fn of_process(pid: i32) -> Vec<Binary> {
         let path = PathBuf::from(map.path);
         if binaries.iter().all(|b| b.path != path) {
             let root = format!("/proc/{pid}/root{}", map.path);
-            let open = if map.deleted || foreign::look(Path::new(&root)).is_err() {
+            let open = if map.deleted || foreign::resolve(Path::new(&root)).is_err() {
                 format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)
             } else if same_root(pid) {
                 map.path.to_owned()
@@ -60,15 +59,15 @@ pub fn of_process(pid: i32) -> Vec<Binary> {
     binaries
 }
 
-/// The process has prof's own root directory and mounts.
+/// True if the process has prof's own root directory and mounts.
 pub fn same_root(pid: i32) -> bool {
     let of = |pid: &str, what: &str| fs::read_link(format!("/proc/{pid}/{what}")).ok();
     let same = |what| of(&pid.to_string(), what).is_some_and(|link| Some(link) == of("self", what));
     same("root") && same("ns/mnt")
 }
 
-/// The program that a command's name stands for, and the libraries that it will be linked with, as
-/// far as they are in the usual folders. Of a script: those of its interpreter.
+/// The program of a command and the libraries that it will be linked with, if they are in the usual
+/// directories. For a script: those of its interpreter.
 pub fn of_command(name: &str) -> Vec<Binary> {
     let Some(mut program) = program(name) else { return Vec::new() };
     for _ in 0..4 {
@@ -96,11 +95,11 @@ pub fn program(name: &str) -> Option<PathBuf> {
         return fs::canonicalize(name).ok().filter(|path| path.is_file());
     }
     let path = std::env::var_os("PATH")?;
-    let files = std::env::split_paths(&path).map(|folder| folder.join(name));
+    let files = std::env::split_paths(&path).map(|directory| directory.join(name));
     files.filter_map(|file| fs::canonicalize(file).ok()).find(|file| file.is_file())
 }
 
-/// What the first line of a script names.
+/// Path of the interpreter in the first line of a script.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = [0; 256];
@@ -115,14 +114,14 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The file of a library in the usual folders (`ld.so(8)`), by its name or the part of that before
-/// `.so`.
+/// The file of a library in the usual directories (`ld.so(8)`), by its name or the part of that
+/// before `.so`.
 pub fn library(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return None;
     }
-    let versions = |folder: &Path| {
-        let files = fs::read_dir(folder)
+    let versions = |directory: &Path| {
+        let files = fs::read_dir(directory)
             .ok()?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         files
@@ -139,14 +138,14 @@ pub fn library(name: &str) -> Option<PathBuf> {
         "/usr/lib",
         "/usr/local/lib",
     ];
-    let mut folders = std::env::split_paths(&more).chain(usual.map(PathBuf::from));
-    folders.find_map(|folder| {
-        let file = |name: &str| fs::canonicalize(folder.join(name)).ok().filter(|f| f.is_file());
-        file(name).or_else(|| file(&versions(&folder)?))
+    let mut directories = std::env::split_paths(&more).chain(usual.map(PathBuf::from));
+    directories.find_map(|directory| {
+        let file = |name: &str| fs::canonicalize(directory.join(name)).ok().filter(|f| f.is_file());
+        file(name).or_else(|| file(&versions(&directory)?))
     })
 }
 
-/// The libraries that a file asks the dynamic linker for.
+/// Libraries in the `DT_NEEDED` entries of a file.
 fn needed(path: &Path) -> Vec<String> {
     read_needed(path).unwrap_or_default()
 }
@@ -164,7 +163,7 @@ fn read_needed(path: &Path) -> Option<Vec<String>> {
     Some(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-/// The binaries of all `pids`, each once.
+/// Binaries of all `pids`, each once.
 pub fn of_processes(pids: &[i32]) -> Vec<Binary> {
     let mut all: Vec<Binary> = Vec::new();
     for binary in pids.iter().flat_map(|&pid| of_process(pid)) {
@@ -175,7 +174,7 @@ pub fn of_processes(pids: &[i32]) -> Vec<Binary> {
     all
 }
 
-/// The processes of these threads.
+/// Processes of these threads.
 pub fn owners(tids: &[i32]) -> Vec<i32> {
     let mut pids: Vec<i32> = tids.iter().filter_map(|&t| Some(procfs::owner(t)?.0)).collect();
     pids.dedup();

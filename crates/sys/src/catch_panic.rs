@@ -1,11 +1,11 @@
-//! Parsers of files that may be damaged, or made to do harm: that one of them panics costs no more
-//! than its answer.
+//! Catches panics in parsers of files that may be damaged or hostile: a panic costs no more than
+//! the result.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-/// Runs `f`; `None` if it panicked, about which nothing is printed.
+/// Runs `f`; `None` if it panicked. Nothing is printed about the panic.
 pub fn catch_panic<T>(f: impl FnOnce() -> T) -> Option<T> {
     thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
     static HOOK: Once = Once::new();
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_no_answer() {
+    fn a_panic_yields_no_result() {
         assert_eq!(catch_panic(|| 1), Some(1));
         assert_eq!(catch_panic(|| [1, 2][std::hint::black_box(7)]), None);
     }

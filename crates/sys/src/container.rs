@@ -1,7 +1,7 @@
-//! Containers: which one a process is in by its cgroup's path, and what people call it.
+//! Containers: identified by a process's cgroup path, named by their manager's files.
 //!
-//! The path tells the id, or for some managers the name. The name that belongs to an id is in the
-//! manager's own files; those are read once a container, as far as this user may:
+//! The path contains the ID, or for some managers the name. The name of an ID is in the manager's
+//! own files; those are read once for each container, if this user may:
 //!
 //! | manager | file |
 //! |---|---|
@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use super::foreign;
 
-/// Larger files are not read, in bytes.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// A container, as the path of a cgroup tells.
+/// A container, as identified by a cgroup path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Container {
     /// The 64 hexadecimal digits that Docker, Podman, containerd and CRI-O use.
@@ -29,13 +29,13 @@ pub enum Container {
     Name(String),
 }
 
-/// The innermost container in the path of a cgroup.
+/// The innermost container in a cgroup path.
 pub fn in_path(path: &str) -> Option<Container> {
     let parts: Vec<&str> = path.split('/').collect();
     parts.iter().enumerate().rev().find_map(|(i, part)| {
         let is_id = |s: &&str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
         // `docker-ID.scope`, `libpod-ID.scope/container`, `cri-containerd-ID.scope`, `docker/ID`;
-        // `libpod-conmon-ID.scope` and `crio-conmon-ID.scope` hold what watches a container.
+        // `libpod-conmon-ID.scope` and `crio-conmon-ID.scope` hold the monitor of a container.
         if let Some(id) = part.split(['-', '.', ':']).rev().find(is_id) {
             return (!part.contains("conmon")).then(|| Container::Id(id.to_owned()));
         }
@@ -69,16 +69,18 @@ fn unescaped(name: &str) -> String {
     out
 }
 
-/// Name of the container with this id, whose processes belong to the user `uid`; `root` is `/`,
-/// but in tests. `None`: its manager's files do not tell, or not this user.
+/// Name of the container with this ID, whose processes belong to the user `uid`; `root` is `/`,
+/// except in tests. `None` if the manager's files do not contain it, or this user may not read
+/// them.
 pub fn name_of(root: &Path, id: &str, uid: Option<u32>) -> Option<String> {
     docker(root, id).or_else(|| podman(root, id, uid)).or_else(|| by_annotations(root, id))
 }
 
 fn docker(root: &Path, id: &str) -> Option<String> {
-    let folders = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
-    folders.iter().find_map(|folder| {
-        let config = json(&root.join(folder).join("containers").join(id).join("config.v2.json"))?;
+    let directories = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
+    directories.iter().find_map(|directory| {
+        let config =
+            json(&root.join(directory).join("containers").join(id).join("config.v2.json"))?;
         Some(config["Name"].as_str()?.trim_start_matches('/').to_owned())
     })
 }
@@ -94,7 +96,7 @@ fn podman(root: &Path, id: &str, uid: Option<u32>) -> Option<String> {
     })
 }
 
-/// Home of a user, without the leading slash.
+/// Home directory of a user, without the leading slash.
 fn home_of(root: &Path, uid: u32) -> Option<PathBuf> {
     let users = read(&root.join("etc/passwd"))?;
     let users = String::from_utf8_lossy(&users);
@@ -103,14 +105,14 @@ fn home_of(root: &Path, uid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(ours.next()?.get(5)?.trim_start_matches('/')))
 }
 
-/// From the description that the runtime was given (OCI's `config.json`).
+/// Name by the annotations in the runtime's configuration (OCI's `config.json`).
 fn by_annotations(root: &Path, id: &str) -> Option<String> {
     let crio = root.join("run/containers/storage/overlay-containers").join(id).join("userdata");
     let tasks = root.join("run/containerd/io.containerd.runtime.v2.task");
     let spaces = fs::read_dir(tasks).into_iter().flatten().flatten();
-    let folders = std::iter::once(crio).chain(spaces.map(|space| space.path().join(id)));
-    folders.into_iter().find_map(|folder| {
-        let config = json(&folder.join("config.json"))?;
+    let directories = std::iter::once(crio).chain(spaces.map(|space| space.path().join(id)));
+    directories.into_iter().find_map(|directory| {
+        let config = json(&directory.join("config.json"))?;
         let text = |keys: &[&str]| {
             keys.iter().find_map(|&key| config["annotations"].get(key)?.as_str().map(str::to_owned))
         };
@@ -131,7 +133,7 @@ fn json(path: &Path) -> Option<Value> {
     serde_json::from_slice(&read(path)?).ok()
 }
 
-/// A user may have put anything into the files of its own containers.
+/// Reads a file that a user may have replaced by anything in the directories of its own containers.
 fn read(path: &Path) -> Option<Vec<u8>> {
     foreign::read(path, MAX_BYTES).ok()
 }

@@ -1,5 +1,5 @@
-//! What prof needs of an ELF file while recording: executable segments, build id, and where its
-//! unwind information lies. Nothing here trusts the file: what is damaged is absent.
+//! The parts of an ELF file that recording needs: executable segments, build ID, and unwind
+//! information. The file is not trusted: damaged parts count as absent.
 
 use std::ops::Range;
 
@@ -31,12 +31,12 @@ pub struct Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugFrame {
     range: Range<usize>,
-    /// It is packed, by zlib, to this length.
+    /// Decompressed size in bytes, if it is compressed by zlib.
     compressed: Option<u64>,
 }
 
 impl DebugFrame {
-    /// Its contents; `data` is the file.
+    /// Its decompressed contents; `data` is the file.
     pub fn decompressed(&self, data: &[u8]) -> Option<Vec<u8>> {
         let bytes = data.get(self.range.clone())?;
         let Some(length) = self.compressed else { return Some(bytes.to_vec()) };
@@ -47,27 +47,27 @@ impl DebugFrame {
     }
 }
 
-/// What was found.
+/// The parts that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elf {
     /// Executable segments.
     pub segments: Vec<Segment>,
     /// Lowest address of any loaded segment.
     pub base: u64,
-    /// Where execution begins (`e_entry`); 0 for a library without.
+    /// Entry point (`e_entry`); 0 for a library without one.
     pub entry: u64,
-    /// It names a dynamic loader (`PT_INTERP`).
+    /// True if it names a dynamic loader (`PT_INTERP`).
     pub has_interpreter: bool,
-    /// GNU build id; empty when there is none.
+    /// GNU build ID; empty if there is none.
     pub build_id: Vec<u8>,
     /// `.eh_frame`.
     pub eh_frame: Option<Section>,
     /// `.eh_frame_hdr`.
     pub eh_frame_hdr: Option<Section>,
-    /// `.debug_frame`: all that there is, or what `.eh_frame` lacks (Go's part of a program with
-    /// C in it).
+    /// `.debug_frame`: the only frame information, or what `.eh_frame` lacks (the Go part of a
+    /// program that is linked with C).
     pub debug_frame: Option<DebugFrame>,
-    /// Go's linker made it.
+    /// True if Go's linker made it.
     pub is_go: bool,
     /// `.text`.
     pub text: Option<Section>,
@@ -75,7 +75,7 @@ pub struct Elf {
     pub got: Option<Section>,
 }
 
-/// Size of a page, to which segments are widened when they are mapped.
+/// Size of a page; segments are widened to whole pages when they are mapped.
 const PAGE: u64 = 4096;
 
 /// Largest `.debug_frame` that is decompressed.
@@ -84,7 +84,7 @@ const MAX_DEBUG_FRAME: u64 = 256 << 20;
 type Header = FileHeader64<LittleEndian>;
 
 impl Elf {
-    /// Parses a 64-bit little-endian file; `None` when it is not one.
+    /// Parses a 64-bit little-endian file; `None` if it is not one.
     pub fn parse(data: &[u8]) -> Option<Elf> {
         let header = Header::parse(data).ok()?;
         let endian = header.endian().ok()?;
@@ -155,8 +155,8 @@ impl Elf {
         self.debug_frame = find(b".debug_frame").and_then(|s| debug_frame(s, endian, data));
     }
 
-    /// For files without section headers: `.eh_frame_hdr` says where `.eh_frame` begins
-    /// (LSB Core, "Exception Frames"; the usual encoding, pc-relative in four bytes, only).
+    /// `.eh_frame` of a file without section headers, from the pointer in `.eh_frame_hdr` (LSB
+    /// Core, "Exception Frames"; only the usual encoding, pc-relative in four bytes).
     fn eh_frame_from_header(&self, data: &[u8]) -> Option<Section> {
         const PCREL_SDATA4: u8 = 0x1b;
         let hdr = self.eh_frame_hdr.as_ref()?;
@@ -171,7 +171,7 @@ impl Elf {
         section(address, offset, size, data)
     }
 
-    /// Index of the executable segment that holds a file offset, and the address there.
+    /// Index of the executable segment that contains a file offset, and the address at that offset.
     pub fn address_of(&self, file_offset: u64) -> Option<(usize, u64)> {
         self.segments.iter().enumerate().find_map(|(i, s)| {
             let start = s.offset & !(PAGE - 1);
@@ -181,8 +181,8 @@ impl Elf {
         })
     }
 
-    /// The mapping of a segment as the kernel makes it: first address, limit, file offset, all
-    /// in whole pages.
+    /// The mapping of a segment as the kernel creates it: first address, limit, file offset, all in
+    /// whole pages.
     pub fn mapping_of(&self, segment: usize) -> (u64, u64, u64) {
         let s = &self.segments[segment];
         let slack = s.offset & (PAGE - 1);
@@ -191,15 +191,14 @@ impl Elf {
         (start, end.checked_next_multiple_of(PAGE).unwrap_or(end), s.offset - slack)
     }
 
-    /// The address lies in the few instructions where execution of a program begins. Their
-    /// caller does not exist, but not all of them say so in their unwind information (the
-    /// dynamic loader's, for one).
+    /// True if the address is in the first instructions of a program. They have no caller, but not
+    /// every unwind information states that (the dynamic loader's does not).
     pub fn is_entry(&self, address: u64) -> bool {
         const ENTRY_CODE: u64 = 64;
         self.entry != 0 && (self.entry..self.entry + ENTRY_CODE).contains(&address)
     }
 
-    /// It has information to unwind with.
+    /// True if it has information to unwind with.
     pub fn can_unwind(&self) -> bool {
         self.eh_frame.is_some() || self.debug_frame.is_some()
     }
@@ -231,7 +230,7 @@ fn debug_frame(
     (!range.is_empty()).then_some(DebugFrame { range, compressed })
 }
 
-/// Build id in `/sys/kernel/notes` or any other run of ELF notes.
+/// Build ID in `/sys/kernel/notes` or any other run of ELF notes.
 pub fn build_id_in_notes(notes: &[u8]) -> Option<Vec<u8>> {
     let mut rest = notes;
     while rest.len() >= 12 {
@@ -250,7 +249,7 @@ pub fn build_id_in_notes(notes: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Lower-case hexadecimal digits, as build ids are written.
+/// Lower-case hexadecimal digits, as build IDs are written.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn own_binary_has_it_all() {
+    fn own_binary_has_all_parts() {
         let data = own();
         let elf = Elf::parse(&data).unwrap();
         assert!(elf.can_unwind() && elf.eh_frame_hdr.is_some());

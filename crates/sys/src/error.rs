@@ -1,12 +1,11 @@
-//! Why something cannot be done: what kind of failure it is, for the program, and one line for the
-//! user.
+//! Errors: a kind for the program, and one line for the user.
 
 use std::fmt;
 
-/// What kind of failure an [`Error`] is. The command line makes an exit code of it.
+/// Kind of an [`Error`]. The command line derives the exit code from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The user asked for something that does not exist.
+    /// The user named something that does not exist.
     Usage,
     /// It is not permitted, not available on this machine, or failed.
     Failed,
@@ -16,7 +15,7 @@ pub enum ErrorKind {
     CommandNotExecutable,
 }
 
-/// A failure, with a line that says what happened and what to do.
+/// A failure, with a line that states the cause and the remedy.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -29,17 +28,17 @@ impl Error {
         Error { kind, message: message.into() }
     }
 
-    /// The user asked for something that does not exist.
+    /// An [`ErrorKind::Usage`] error.
     pub fn usage(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Usage, message)
     }
 
-    /// It is not permitted, not available on this machine, or failed.
+    /// An [`ErrorKind::Failed`] error.
     pub fn failed(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Failed, message)
     }
 
-    /// What kind of failure it is.
+    /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

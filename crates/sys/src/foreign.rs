@@ -1,13 +1,14 @@
-//! Opens files whose names come from others: a target, a profile, a binary, a neighbour in `/tmp`.
+//! Opens files whose names are not prof's own: from a target, a profile, a binary, or a shared
+//! directory such as `/tmp`.
 //!
-//! Whoever chose the name may put something else there at any moment: a FIFO that would block, a
-//! device on which the mere opening has an effect, a link to a file that only root can read. So a
-//! name is resolved once, below the root directory of the process that it belongs to and never
-//! through a magic link of `/proc`, into a descriptor that opens nothing (`O_PATH`). What that
-//! descriptor refers to is then checked, and only a regular file of an ordinary file system is
-//! opened, through the descriptor and without waiting.
+//! Another user can replace such a file at any moment: by a FIFO that would block, a device that
+//! acts on being opened, or a link to a file that only root can read. So a name is resolved once,
+//! below the root directory of the process that it belongs to and never through a magic link of
+//! `/proc`, into a descriptor that opens nothing (`O_PATH`). The file of that descriptor is then
+//! checked, and only a regular file of an ordinary file system is opened, through the descriptor
+//! and without waiting.
 //!
-//! All other code opens files of others through this module; a test below makes sure of it.
+//! All other code opens foreign files through this module; a test below checks that.
 
 use std::ffi::CString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -19,41 +20,41 @@ use std::path::{Path, PathBuf};
 
 use crate::os;
 
-/// Files that are larger are refused, in bytes. Nothing that prof reads comes near it.
+/// Largest file that is opened, in bytes; all files that prof reads are far smaller.
 const MAX_SIZE: u64 = 64 << 30;
 
 /// A rename or a mount elsewhere can interrupt the resolution of `..`; it is then repeated.
 const MAX_TRIES: usize = 16;
 
-/// What a name refers to: not opened yet.
-pub struct Looked {
+/// A resolved name: refers to a file that is not opened yet.
+pub struct Resolved {
     fd: OwnedFd,
-    /// Its metadata.
+    /// The file's metadata.
     pub metadata: Metadata,
 }
 
-impl Looked {
-    fn new(fd: OwnedFd) -> io::Result<Looked> {
+impl Resolved {
+    fn new(fd: OwnedFd) -> io::Result<Resolved> {
         let file = File::from(fd);
         let metadata = file.metadata()?;
-        Ok(Looked { fd: file.into(), metadata })
+        Ok(Resolved { fd: file.into(), metadata })
     }
 
     /// Opens it for reading.
     ///
     /// # Errors
     ///
-    /// It is no regular file, one of a file system that the kernel makes up, or too large.
+    /// It is not a regular file, is on a virtual file system of the kernel, or is too large.
     pub fn open(&self) -> io::Result<File> {
         let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if !self.metadata.is_file() {
-            return refused("it is no regular file");
+            return refused("not a regular file");
         }
         if self.metadata.len() > MAX_SIZE {
-            return refused("it is larger than 64 GiB");
+            return refused("larger than 64 GiB");
         }
         if is_made_up(os::file_system(self.fd.as_fd())?) {
-            return refused("it is on a file system of the kernel's own");
+            return refused("on a virtual file system of the kernel");
         }
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
@@ -61,12 +62,13 @@ impl Looked {
     }
 }
 
-/// The error means that something is there which is not opened, rather than nothing.
+/// True if a file exists but is not opened, rather than missing.
 pub fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
 }
 
-/// Reading their files has effects, blocks, or never ends (see `statfs(2)` for the numbers).
+/// True for file systems on which reading has effects, blocks, or never ends (`statfs(2)` lists the
+/// numbers).
 fn is_made_up(file_system: i64) -> bool {
     const AUTOFS: i64 = 0x0187;
     const BINFMT: i64 = 0x4249_4e4d;
@@ -88,7 +90,7 @@ fn is_made_up(file_system: i64) -> bool {
     all.contains(&file_system)
 }
 
-/// Whether the last part of a name may be a symbolic link.
+/// Treatment of a symbolic link as the last part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     /// It is followed, within the root directory.
@@ -97,7 +99,7 @@ pub enum Links {
     Refuse,
 }
 
-/// A directory that names are resolved below: absolute ones, too, and those with `..`.
+/// A directory below which names are resolved, including absolute names and those with `..`.
 pub struct Root(OwnedFd);
 
 impl Root {
@@ -105,12 +107,12 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// The process is gone, or this user may not look into it.
+    /// The process has ended, or this user may not inspect it.
     pub fn of(pid: i32) -> io::Result<Root> {
         Root::at(Path::new(&format!("/proc/{pid}/root")))
     }
 
-    /// This directory, whose name is not a stranger's.
+    /// This directory, whose path is prof's own.
     ///
     /// # Errors
     ///
@@ -121,12 +123,12 @@ impl Root {
         Ok(Root(directory.into()))
     }
 
-    /// Resolves a name, and opens nothing.
+    /// Resolves a name without opening the file.
     ///
     /// # Errors
     ///
     /// Those of `openat2(2)`.
-    pub fn look(&self, path: &Path, links: Links) -> io::Result<Looked> {
+    pub fn resolve(&self, path: &Path, links: Links) -> io::Result<Resolved> {
         let name = CString::new(path.as_os_str().as_bytes())?;
         let flags = match links {
             Links::Follow => libc::O_PATH | libc::O_CLOEXEC,
@@ -137,7 +139,7 @@ impl Root {
         loop {
             match os::openat2(self.0.as_fd(), &name, flags, resolve) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && tries < MAX_TRIES => tries += 1,
-                found => return Looked::new(found?),
+                found => return Resolved::new(found?),
             }
         }
     }
@@ -146,39 +148,39 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// It is not there, or is refused ([`is_refused`]).
+    /// It does not exist, or is refused ([`is_refused`]).
     pub fn open(&self, path: &Path, links: Links) -> io::Result<File> {
-        self.look(path, links)?.open()
+        self.resolve(path, links)?.open()
     }
 
     /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// It is not there, larger, or refused.
+    /// It does not exist, is larger, or is refused.
     pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         contents(self.open(path, Links::Follow)?, limit)
     }
 }
 
-/// Resolves a name as prof itself sees it, and opens nothing.
+/// Resolves a name in prof's own mount namespace without opening the file.
 ///
 /// # Errors
 ///
 /// It does not exist.
-pub fn look(path: &Path) -> io::Result<Looked> {
+pub fn resolve(path: &Path) -> io::Result<Resolved> {
     if path.as_os_str().is_empty() {
         return Err(io::ErrorKind::NotFound.into());
     }
     let whole = std::path::absolute(path)?;
     match of_process(&whole) {
-        Some((pid, OfProcess::Root(rest))) => Root::of(pid)?.look(rest, Links::Follow),
-        Some((_, OfProcess::Mapped)) => look_through(&whole),
-        None => Root::at(Path::new("/"))?.look(&whole, Links::Follow),
+        Some((pid, OfProcess::Root(rest))) => Root::of(pid)?.resolve(rest, Links::Follow),
+        Some((_, OfProcess::Mapped)) => resolve_link(&whole),
+        None => Root::at(Path::new("/"))?.resolve(&whole, Links::Follow),
     }
 }
 
-/// What a name below `/proc/PID` stands for.
+/// Meaning of a name below `/proc/PID`.
 #[derive(Debug, PartialEq, Eq)]
 enum OfProcess<'a> {
     /// The file with this name in the process's root directory.
@@ -187,7 +189,7 @@ enum OfProcess<'a> {
     Mapped,
 }
 
-/// The magic links of `/proc` that prof itself makes names of.
+/// Recognizes the magic links of `/proc` that occur in prof's own paths.
 fn of_process(path: &Path) -> Option<(i32, OfProcess<'_>)> {
     let mut parts = path.strip_prefix("/proc").ok()?.components();
     let pid = parts.next()?.as_os_str().to_str()?.parse().ok()?;
@@ -198,36 +200,36 @@ fn of_process(path: &Path) -> Option<(i32, OfProcess<'_>)> {
     }
 }
 
-/// Opens the regular file that has this name as prof itself sees it.
+/// Opens a regular file by its name in prof's own mount namespace.
 ///
 /// # Errors
 ///
-/// It is not there, or is refused ([`is_refused`]).
+/// It does not exist, or is refused ([`is_refused`]).
 pub fn open(path: &Path) -> io::Result<File> {
-    look(path)?.open()
+    resolve(path)?.open()
 }
 
-/// Reads a file of at most `limit` bytes that has this name as prof itself sees it.
+/// Reads a file of at most `limit` bytes by its name in prof's own mount namespace.
 ///
 /// # Errors
 ///
-/// It is not there, larger, or refused.
+/// It does not exist, is larger, or is refused.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     contents(open(path)?, limit)
 }
 
-/// What a link of the kernel's leads to, such as one in `/proc/PID/map_files`: no name of a
-/// stranger's takes part.
+/// Resolves a link of the kernel, such as one in `/proc/PID/map_files`, without any name that a
+/// process chose.
 ///
 /// # Errors
 ///
-/// The link is gone, or this user may not follow it.
-pub fn look_through(link: &Path) -> io::Result<Looked> {
+/// The link no longer exists, or this user may not follow it.
+pub fn resolve_link(link: &Path) -> io::Result<Resolved> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(link)?;
-    Looked::new(file.into())
+    Resolved::new(file.into())
 }
 
-/// A path that opens this file as long as it is open here.
+/// A path to this file, valid while it is open here.
 pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -237,7 +239,7 @@ fn contents(file: File, limit: u64) -> io::Result<Vec<u8>> {
     file.take(limit + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 <= limit {
         true => Ok(bytes),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is too large")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "too large")),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Images: what regions of address spaces are mapped from. A file is opened when the first
-//! sample hits it, while its process most likely still lives, and only once for all processes.
+//! Images: the files and other objects that address spaces map. A file is opened at its first
+//! sample, while its process most likely still runs, and only once for all processes.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use memmap2::Mmap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::elf::Elf;
-use super::foreign::{self, Links, Looked, Root};
+use super::foreign::{self, Links, Resolved, Root};
 use super::mmap;
 use super::room::{ANONYMOUS, Room};
 use crate::record::FileId;
@@ -42,18 +42,17 @@ impl std::ops::Deref for Bytes {
 
 /// An ELF image that was opened.
 pub struct Loaded {
-    /// What it says.
+    /// Its parsed headers.
     pub elf: Elf,
     /// Its bytes.
     pub bytes: Arc<Bytes>,
-    /// Kept open so that symbols can be read from it when its name is gone or means another
-    /// file by then.
+    /// Kept open so that symbols can be read after its name is removed or reused.
     file: Option<File>,
-    /// What `file` was when it was opened.
+    /// Identity and times of `file` when it was opened.
     stamp: Stamp,
 }
 
-/// What changes when a file does.
+/// File attributes that change with the contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     id: FileId,
@@ -72,15 +71,15 @@ fn id_of(m: &Metadata) -> FileId {
     FileId { device: m.dev(), inode: m.ino() }
 }
 
-/// What is known of an image.
+/// Result of opening an image.
 pub enum State {
-    /// Nothing has been looked up yet.
+    /// Not opened yet.
     Unseen,
     /// An ELF file, or the vDSO.
     Elf(Box<Loaded>),
-    /// Memory without a file, or a file that is no ELF: code made at run time.
+    /// Memory without a file, or a file that is not ELF: code made at run time.
     Anonymous,
-    /// It could not be opened (its process is gone, or permission is missing).
+    /// It could not be opened (its process has ended, or permission is missing).
     Unreadable,
     /// The same file as another image.
     Same(u32),
@@ -90,19 +89,19 @@ pub enum State {
 pub struct Image {
     /// Path as the process sees it, or a name such as `[vdso]` or `//anon`.
     pub path: String,
-    /// Build id by the kernel's word, or the file's when it was opened; empty when unknown.
+    /// Build ID from the kernel, or from the file when it was opened; empty if unknown.
     pub build_id: Vec<u8>,
-    /// Build id by the kernel's word.
-    told: Vec<u8>,
-    /// The file by the kernel's word; inode 0 when unknown.
+    /// Build ID from the kernel.
+    kernel_build_id: Vec<u8>,
+    /// File ID from the kernel; inode 0 if unknown.
     id: FileId,
-    /// What is known.
+    /// Result of opening it.
     pub state: State,
     /// Process that mapped it first.
     pub pid: i32,
-    /// The process that it belongs to; 0: it may be several processes'.
+    /// The process that it belongs to; 0 if several processes may share it.
     owner: i32,
-    /// How often it was tried to open it, and through which process last.
+    /// Number of attempts to open it, and the process of the last one.
     tries: u8,
     tried: i32,
 }
@@ -111,38 +110,38 @@ pub struct Image {
 #[derive(Default)]
 pub struct Images {
     images: Vec<Image>,
-    /// Those that can be found, by what the kernel says of them.
+    /// Images by path, build ID, file ID and owner.
     by_name: HashTable<u32>,
     hasher: FxBuildHasher,
     by_build_id: FxHashMap<(String, Vec<u8>), u32>,
-    /// Who forked whom: a parent mostly sees the same files, and outlives its child.
+    /// Parent of each process: it mostly sees the same files, and outlives its child.
     parents: FxHashMap<i32, i32>,
     room: Room,
 }
 
-/// Most processes whose parents are known, and how far up their files are looked for.
+/// Most processes whose parents are kept, and most ancestors that are tried for a file.
 const MAX_PARENTS: usize = 1 << 16;
 const MAX_ANCESTORS: usize = 4;
 
-/// How often it is tried to open a file, each time through another process.
+/// Most attempts to open a file, each through another process.
 const MAX_TRIES: u8 = 16;
 
-/// Where the first sample hit an image; used to open it.
+/// Mapping of the first sample in an image; used to open it.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
     /// Process.
     pub pid: i32,
-    /// First address of the region.
+    /// First address of the mapping.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
 }
 
 impl Images {
-    /// Image of a mapping of process `pid`, by what the kernel says of it.
+    /// Image of a mapping of process `pid`, by what the kernel reported about it.
     ///
-    /// Names are up to the processes: of images that no sample has hit there are as many as are
-    /// mapped (see [`Images::sweep`]), and beyond [`Room`]'s limits all are one.
+    /// Processes choose the names: the number of images without samples is bounded by the number of
+    /// mappings (see [`Images::sweep`]), and beyond the limits of [`Room`] all share one image.
     pub fn intern(&mut self, pid: i32, path: &str, build_id: &[u8], id: FileId) -> u32 {
         let path = if path.is_empty() { ANONYMOUS } else { path };
         let anonymous = !path.starts_with('/') || path.starts_with(ANONYMOUS);
@@ -152,16 +151,19 @@ impl Images {
         let images = &self.images;
         let same = |&at: &u32| {
             let image = &images[at as usize];
-            image.owner == owner && image.id == id && image.path == path && image.told == build_id
+            image.owner == owner
+                && image.id == id
+                && image.path == path
+                && image.kernel_build_id == build_id
         };
         let hash = hash(&self.hasher, path, build_id, id, owner);
-        if let Some(&known) = self.by_name.find(hash, same) {
-            return known;
+        if let Some(&found) = self.by_name.find(hash, same) {
+            return found;
         }
         let image = Image {
             path: path.to_owned(),
             build_id: build_id.to_vec(),
-            told: build_id.to_vec(),
+            kernel_build_id: build_id.to_vec(),
             id,
             state: State::Unseen,
             pid,
@@ -169,20 +171,20 @@ impl Images {
             tries: 0,
             tried: 0,
         };
-        let (at, known) = self.room.place(&mut self.images, image);
-        if known {
+        let (at, is_own) = self.room.place(&mut self.images, image);
+        if is_own {
             let (images, hasher) = (&self.images, &self.hasher);
             self.by_name.insert_unique(hash, at, |&at| images[at as usize].hash(hasher));
         }
         at
     }
 
-    /// There are many images that no sample has hit: they should be swept.
+    /// True if so many images have no samples that [`Images::sweep`] is due.
     pub fn are_many(&self) -> bool {
         self.room.is_scarce()
     }
 
-    /// Forgets the images that no sample has hit, but those that are `mapped`.
+    /// Forgets images without samples, except those that are `mapped`.
     pub fn sweep(&mut self, mapped: impl Iterator<Item = u32>) {
         let mut kept = vec![false; self.images.len()];
         mapped.for_each(|at| kept[at as usize] = true);
@@ -200,12 +202,12 @@ impl Images {
         self.room.swept();
     }
 
-    /// Mappings that were not told apart, because there were too many.
+    /// Number of mappings that share one image because there were too many.
     pub fn left_out(&self) -> u64 {
         self.room.left_out()
     }
 
-    /// The image itself, or the one that it is the same as.
+    /// The image itself, or the one that it is identical to.
     pub fn resolve(&self, id: u32) -> u32 {
         match self.images[id as usize].state {
             State::Same(other) => other,
@@ -218,13 +220,13 @@ impl Images {
         &self.images[id as usize]
     }
 
-    /// Opens an image that nothing is known of yet; `hit` says where it is mapped. Returns the
-    /// image that it turned out to be.
+    /// Opens an image that was not opened before; `hit` is its mapping. Returns the image that it
+    /// is identical to, or itself.
     pub fn load(&mut self, id: u32, hit: Hit) -> u32 {
         let image = &mut self.images[id as usize];
         match image.state {
             State::Unseen => {}
-            // Its process may have ended just then; another one still leads to the file.
+            // Its process may have just ended; another one may still lead to the file.
             State::Unreadable if image.tries < MAX_TRIES && image.tried != hit.pid => {}
             _ => return self.resolve(id),
         }
@@ -251,27 +253,26 @@ impl Images {
         id
     }
 
-    /// A process was forked.
+    /// Records a process's parent.
     pub fn set_parent(&mut self, pid: i32, parent: i32) {
         if self.parents.len() < MAX_PARENTS {
             self.parents.insert(pid, parent);
         }
     }
 
-    /// A process has ended, long enough ago for its children to have been seen.
+    /// Forgets the parent of a process that ended long ago; its children have been seen.
     pub fn forget_parent(&mut self, pid: i32) {
         self.parents.remove(&pid);
     }
 
-    /// Gives back the memory that the files' bytes take in prof; they are read again when they
-    /// are needed.
+    /// Releases prof's memory of the files' bytes; they are read again on demand.
     pub fn drop_pages(&self) {
         for image in &self.images {
             if let State::Elf(loaded) = &image.state
                 && let Bytes::File(map) = &*loaded.bytes
             {
                 // SAFETY: the map is of a file and never written to, so each byte reads the same
-                // again. When it fails, the pages stay.
+                // again. If it fails, the pages stay.
                 let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
             }
         }
@@ -282,27 +283,27 @@ impl Images {
         self.images.len()
     }
 
-    /// True when nothing is mapped.
+    /// True if nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.images.is_empty()
     }
 }
 
-fn hash(hasher: &FxBuildHasher, path: &str, told: &[u8], id: FileId, owner: i32) -> u64 {
-    hasher.hash_one((path, told, id, owner))
+fn hash(hasher: &FxBuildHasher, path: &str, build_id: &[u8], id: FileId, owner: i32) -> u64 {
+    hasher.hash_one((path, build_id, id, owner))
 }
 
 impl Image {
     fn hash(&self, hasher: &FxBuildHasher) -> u64 {
-        hash(hasher, &self.path, &self.told, self.id, self.owner)
+        hash(hasher, &self.path, &self.kernel_build_id, self.id, self.owner)
     }
 
-    /// An image in whose place nothing is.
+    /// Placeholder for a forgotten image.
     pub(super) fn forgotten() -> Image {
         Image {
             path: String::new(),
             build_id: Vec::new(),
-            told: Vec::new(),
+            kernel_build_id: Vec::new(),
             id: FileId::default(),
             state: State::Unseen,
             pid: 0,
@@ -318,19 +319,19 @@ impl Image {
         Image { path, state, tries: MAX_TRIES, ..Image::forgotten() }
     }
 
-    /// A path under which the file can be opened now, if its own name will not do: the name is
-    /// gone, means another file, or is one of another mount namespace.
+    /// A path under which the file can be opened now, if its own path cannot be used: it was
+    /// removed, refers to another file, or belongs to another mount namespace.
     pub fn path_now(&self) -> Option<PathBuf> {
         let State::Elf(loaded) = &self.state else { return None };
         let file = loaded.file.as_ref()?;
-        let named = foreign::look(Path::new(&self.path));
+        let named = foreign::resolve(Path::new(&self.path));
         if named.is_ok_and(|named| id_of(&named.metadata) == loaded.stamp.id) {
             return None;
         }
         Some(foreign::path_of(file))
     }
 
-    /// The file was written to since it was opened, and has no build id to tell what it was.
+    /// True if the file was written to since it was opened, and has no build ID to identify it.
     pub fn has_changed(&self) -> bool {
         let State::Elf(loaded) = &self.state else { return false };
         let Some(file) = loaded.file.as_ref().filter(|_| self.build_id.is_empty()) else {
@@ -352,44 +353,43 @@ fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32>) -
     let Hit { pid, start, end } = hit;
     let path = &image.path;
     let exact = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    let exact = || foreign::look_through(Path::new(&exact));
-    let in_root = |pid: i32| Root::of(pid)?.look(Path::new(path), Links::Follow);
-    let of = |found: io::Result<Looked>, sure| open_file(found.ok()?, image, sure);
-    let mut ancestors = ancestors.map(|&pid| of(in_root(pid), Sure::Device));
-    of(exact(), Sure::Exact)
-        .or_else(|| of(in_root(pid), Sure::Inode))
+    let exact = || foreign::resolve_link(Path::new(&exact));
+    let in_root = |pid: i32| Root::of(pid)?.resolve(Path::new(path), Links::Follow);
+    let of = |found: io::Result<Resolved>, match_by| open_file(found.ok()?, image, match_by);
+    let mut ancestors = ancestors.map(|&pid| of(in_root(pid), MatchBy::Device));
+    of(exact(), MatchBy::Exact)
+        .or_else(|| of(in_root(pid), MatchBy::Inode))
         .or_else(|| ancestors.find_map(|state| state))
-        .or_else(|| of(foreign::look(Path::new(path)), Sure::Device))
+        .or_else(|| of(foreign::resolve(Path::new(path)), MatchBy::Device))
         .unwrap_or(State::Unreadable)
 }
 
-/// How a candidate is known to be the file, where there is no build id.
+/// Identification of a candidate without a build ID.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sure {
+enum MatchBy {
     /// It is the mapping itself.
     Exact,
-    /// By path and inode as its process sees them.
+    /// By path and inode in the process's own mount namespace.
     Inode,
-    /// By device, too: as others see it, the path may be another file system's.
+    /// In addition, by device: in another namespace, the path may lead to another file system.
     Device,
 }
 
-/// Opens one candidate; `None` when it is another file than the kernel spoke of, or cannot be
-/// opened.
-fn open_file(found: Looked, image: &Image, sure: Sure) -> Option<State> {
+/// Opens one candidate; `None` if it is not the mapped file, or cannot be opened.
+fn open_file(found: Resolved, image: &Image, match_by: MatchBy) -> Option<State> {
     let id = id_of(&found.metadata);
-    let same = image.id.inode == 0 || sure == Sure::Exact || id.inode == image.id.inode;
+    let same = image.id.inode == 0 || match_by == MatchBy::Exact || id.inode == image.id.inode;
     if !same {
         return None;
     }
-    // A device, say; its memory is no file's.
+    // Not a regular file: a device, for example.
     if !found.metadata.is_file() {
         return Some(State::Anonymous);
     }
     let file = found.open().ok()?;
     let Ok(map) = mmap::map(&file) else { return Some(State::Anonymous) };
-    // The devices of overlayfs and btrfs are others in mappings than in `stat(2)`.
-    if sure == Sure::Device
+    // In mappings, overlayfs and btrfs report other devices than in `stat(2)`.
+    if match_by == MatchBy::Device
         && image.id.inode != 0
         && id != image.id
         && mapped_id(map.as_ptr() as u64) != Some(image.id)
@@ -398,14 +398,14 @@ fn open_file(found: Looked, image: &Image, sure: Sure) -> Option<State> {
     }
     let state = loaded(Bytes::File(map), Some(file), Stamp::of(&found.metadata));
     match &state {
-        State::Elf(l) if sure != Sure::Exact && !image.build_id.is_empty() => {
+        State::Elf(l) if match_by != MatchBy::Exact && !image.build_id.is_empty() => {
             (l.elf.build_id == image.build_id).then_some(state)
         }
         _ => Some(state),
     }
 }
 
-/// The file that prof has mapped at this address, by the kernel's word.
+/// ID of the file that prof has mapped at this address, from the kernel.
 fn mapped_id(address: u64) -> Option<FileId> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let mut lines = maps.lines().filter_map(super::maps::parse_line);
@@ -419,7 +419,7 @@ fn loaded(bytes: Bytes, file: Option<File>, stamp: Stamp) -> State {
     }
 }
 
-/// The vDSO is the same in every 64-bit process, so our own will do.
+/// The vDSO is the same in all 64-bit processes, so prof's own is used.
 fn own_vdso() -> Option<Bytes> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().filter_map(super::maps::parse_line).find(|m| m.path == "[vdso]")?;

@@ -1,10 +1,10 @@
 //! The machine below prof: the kernel's records and `/proc`, processes with their threads, mappings
-//! and binaries, the files of run-time compilers, system calls that the standard library lacks, and
-//! the way of all text to a terminal.
+//! and binaries, the files of JIT compilers, system calls that the standard library lacks, and all
+//! text output to a terminal.
 //!
-//! What it reads belongs to others and may be hostile: files are opened through [`foreign`] only,
-//! sizes are bounded, and text is cleaned by [`printed`]. It never opens a perf event, names a
-//! function or knows a profile, and uses no other crate of prof's.
+//! Its input is foreign and may be hostile: files are opened through [`foreign`] only, sizes are
+//! bounded, and text is cleaned by [`printed`]. It never opens a perf event, names a function or
+//! depends on a profile, and uses no other crate of prof's.
 
 pub mod binaries;
 mod catch_panic;

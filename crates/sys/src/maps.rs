@@ -9,11 +9,11 @@ use crate::record::FileId;
 pub struct Region {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
     /// Offset in the file of the byte at `start`.
     pub offset: u64,
-    /// What is mapped: an index that the owner of the table gives meaning to.
+    /// Image that is mapped: an index into the table of the owner.
     pub image: u32,
 }
 
@@ -24,11 +24,11 @@ pub struct Regions {
     version: u64,
 }
 
-/// The last version that was given away.
+/// The last version that was assigned.
 static VERSION: AtomicU64 = AtomicU64::new(0);
 
 impl Regions {
-    /// Adds a region; what it covers of others is gone, as `mmap(2)` with `MAP_FIXED` does it.
+    /// Adds a region; it replaces what it overlaps, as `mmap(2)` with `MAP_FIXED` does.
     pub fn insert(&mut self, new: Region) {
         if new.start >= new.end {
             return;
@@ -50,12 +50,12 @@ impl Regions {
         self.version = VERSION.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
-    /// A number that no other regions have: equal only for copies without a change.
+    /// Version of these regions; only unchanged copies share it.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The region that holds an address.
+    /// The region that contains an address.
     pub fn find(&self, address: u64) -> Option<&Region> {
         let i = self.sorted.partition_point(|r| r.end <= address);
         self.sorted.get(i).filter(|r| r.start <= address)
@@ -66,7 +66,7 @@ impl Regions {
         self.sorted.len()
     }
 
-    /// Nothing is mapped.
+    /// True if nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
@@ -82,15 +82,15 @@ impl Regions {
 pub struct MapsLine<'a> {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
-    /// It may be read.
+    /// Readable.
     pub readable: bool,
-    /// It may be written to.
+    /// Writable.
     pub writable: bool,
-    /// It may be executed.
+    /// Executable.
     pub executable: bool,
-    /// What is written is for all that have it mapped.
+    /// Writes are visible to all processes that map it.
     pub shared: bool,
     /// Offset in the file.
     pub offset: u64,
@@ -98,7 +98,7 @@ pub struct MapsLine<'a> {
     pub file: FileId,
     /// Path or name (`[vdso]`), empty for anonymous memory; without ` (deleted)`.
     pub path: &'a str,
-    /// The file has no name any more.
+    /// The file has been deleted.
     pub deleted: bool,
 }
 

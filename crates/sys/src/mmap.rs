@@ -1,5 +1,5 @@
-//! Mapped files: what happens when they are cut off meanwhile, as a library is that somebody
-//! overwrites in place, and giving back their memory.
+//! Mapped files: survives their truncation, for example of a library that is overwritten in place,
+//! and releases their memory.
 
 #![allow(unsafe_code)]
 
@@ -13,17 +13,17 @@ use memmap2::Mmap;
 use super::maps;
 
 thread_local! {
-    /// Pages that this thread read as zeros. It needs no destructor, so a signal handler may
-    /// touch it at any time.
+    /// Number of pages that this thread read as zeros. It needs no destructor, so a signal handler
+    /// may access it at any time.
     static CUT_PAGES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// From now on, reading mapped bytes of a file that somebody has cut off meanwhile (a library
-/// that is overwritten in place, say) gives zeros instead of ending the process by `SIGBUS`.
+/// From now on, reading mapped bytes of a file that has been truncated (such as a library that is
+/// overwritten in place) yields zeros instead of ending the process by `SIGBUS`.
 pub fn outlive_cut_files() {
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_bus_error;
     // SAFETY: sigaction is plain data for which zero is valid; the handler makes only calls that
-    // are safe in a handler (mmap, sigaction) and touches nothing but a number of this thread's.
+    // are safe in a handler (mmap, sigaction) and accesses only a counter of this thread.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;
@@ -32,28 +32,28 @@ pub fn outlive_cut_files() {
     }
 }
 
-/// How many pages this thread has read as zeros because their file was cut off.
+/// Number of pages that this thread read as zeros because their file was truncated.
 pub fn cut_pages() -> usize {
     CUT_PAGES.get()
 }
 
-/// Maps a file to read it; nothing may trust what it reads.
+/// Maps a file for reading; callers must not trust its contents.
 ///
 /// # Errors
 ///
 /// Those of `mmap(2)`.
 pub fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the file is only read. Should somebody cut it off meanwhile, it reads as zeros
-    // (see `outlive_cut_files`).
+    // SAFETY: the file is only read. If it is truncated, it reads as zeros (see
+    // `outlive_cut_files`).
     unsafe { Mmap::map(file) }
 }
 
 extern "C" fn on_bus_error(_: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
     const PAGE: usize = 4096;
-    /// "Nonexistent physical address", see `sigaction(2)`: behind the end of the file.
+    /// "Nonexistent physical address", see `sigaction(2)`: beyond the end of the file.
     const BUS_ADRERR: i32 = 2;
-    // SAFETY: the kernel passes a valid siginfo. The page that is replaced could not be read, so
-    // nothing in it is lost; when that fails, the default action ends the process at once.
+    // SAFETY: the kernel passes a valid siginfo. The page that is replaced could not be read, so no
+    // data is lost; if that fails, the default action ends the process at once.
     unsafe {
         if (*info).si_code == BUS_ADRERR {
             let page = ((*info).si_addr() as usize & !(PAGE - 1)) as *mut libc::c_void;
@@ -67,9 +67,8 @@ extern "C" fn on_bus_error(_: i32, info: *const libc::siginfo_t, _: *const libc:
     }
 }
 
-/// Gives back the memory of a mapping that shows the whole of `file` and cannot be written to, if
-/// `inside` lies in one; what is read of it later comes from the file again. Returns whether it
-/// was so.
+/// Releases the memory of the mapping around `inside`, if it is read-only and covers the whole of
+/// `file`; later reads come from the file again. Returns true if it did.
 pub fn forget_pages(inside: &[u8], file: &Metadata) -> bool {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
     let at = inside.as_ptr() as u64;
@@ -98,7 +97,7 @@ mod tests {
         use std::io::Write;
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 1 << 20]).unwrap();
-        // SAFETY: nobody writes to the file.
+        // SAFETY: no process writes to the file.
         let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
         let resident = || {
             let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
@@ -113,7 +112,7 @@ mod tests {
         assert!(forget_pages(&map[5000..5001], &meta));
         assert_eq!(resident(), 0);
         assert!(map.iter().all(|&b| b == 7));
-        // Another file's; not a file's; a loaded program's, of which the first part is mapped so.
+        // Another file; not a file; a loaded program, whose first part is mapped so.
         let program = std::fs::metadata("/proc/self/exe").unwrap();
         assert!(!forget_pages(&map, &program));
         assert!(!forget_pages(&[1, 2, 3], &meta));
@@ -125,7 +124,7 @@ mod tests {
         outlive_cut_files();
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
-        // SAFETY: what the file turns into meanwhile is what is tested.
+        // SAFETY: the truncation of the file is what is tested.
         let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
         file.set_len(100).unwrap();
         assert!(map[4096..].iter().all(|&b| b == 0));

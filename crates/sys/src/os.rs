@@ -1,4 +1,4 @@
-//! The few system calls that std does not have: limits, clocks, signals, waiting.
+//! System calls that std lacks: limits, clocks, signals, waiting.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub use apart::{confine, count_as_own, cpu_time_of, receive_files, send_files};
 pub use files::{file_system, link, openat2};
 
-/// An I/O error in the system's words, without Rust's ` (os error N)`.
+/// Text of an I/O error, without Rust's ` (os error N)`.
 pub fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -22,9 +22,9 @@ pub fn describe(error: &io::Error) -> String {
     }
 }
 
-/// Raises the soft limit of open files so that `needed` further ones can be had.
+/// Raises the soft limit of open files so that `needed` further ones can be opened.
 ///
-/// Returns the old and the new limit when it was raised. Errors: the hard limit is too low.
+/// Returns the old and the new limit if it was raised. Errors: the hard limit is too low.
 pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to a local of the right type.
@@ -36,7 +36,7 @@ pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
     }
     let old = limit.rlim_cur;
     limit.rlim_cur = needed;
-    // The hard limit too, which root may.
+    // Raises the hard limit too, which root may.
     limit.rlim_max = limit.rlim_max.max(needed);
     if set(&limit).is_err() {
         let hard = hard_limit()?;
@@ -68,33 +68,33 @@ fn set(limit: &libc::rlimit) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread precedence over others, as far as this user may, so that the rings
-/// are emptied in time on an overloaded machine; undone when dropped.
+/// Gives the calling thread precedence over others, if this user may, so that the rings are read in
+/// time on an overloaded machine; undone when dropped.
 pub struct Precedence {
-    /// The priority before, if it was raised.
+    /// The previous priority, if it was raised.
     nice: Option<i32>,
-    /// The limit of real-time CPU time before, if the thread has a real-time priority.
+    /// The previous limit of real-time CPU time, if the thread has a real-time priority.
     limit: Option<libc::rlimit>,
-    /// When it was seen that the real-time priority was lost.
+    /// Time at which the loss of the real-time priority was noticed.
     lost: Option<Instant>,
 }
 
-/// How long a real-time priority that was lost is not taken again.
+/// Pause before a lost real-time priority is taken again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// CPU time in microseconds for which a thread may have a real-time priority without waiting.
+/// CPU time in microseconds that a thread may use with a real-time priority without waiting.
 const MAX_REAL_TIME: u64 = 300_000;
 
-/// The thread that has a real-time priority, or had until it ran for too long; 0: none.
+/// The thread that has a real-time priority, or had until it exceeded its time; 0: none.
 static REAL_TIME: AtomicI32 = AtomicI32::new(0);
-/// It ran for too long.
+/// It exceeded its time.
 static TOO_LONG: AtomicBool = AtomicBool::new(false);
 
 impl Precedence {
     /// Raises the calling thread's priority.
     pub fn take() -> Precedence {
         // SAFETY: both calls take integers; -1 is also a priority, so errno would have to be
-        // asked, but restoring -1 instead of 0 would be harmless.
+        // checked, but restoring -1 instead of 0 would be harmless.
         let nice = unsafe {
             let before = libc::getpriority(libc::PRIO_PROCESS, 0);
             let raised = libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0;
@@ -103,11 +103,11 @@ impl Precedence {
         Precedence { nice, limit: None, lost: None }
     }
 
-    /// The same with a real-time priority, for one thread of the process: a high priority alone is
-    /// only one among the threads of the same session or cgroup. A thread that runs for longer than
-    /// [`MAX_REAL_TIME`] without waiting loses it for [`PAUSE`] at least, whatever it does.
+    /// Takes a real-time priority as well, for one thread of the process: a high priority ranks
+    /// only among the threads of the same session or cgroup. A thread that runs for longer than
+    /// [`MAX_REAL_TIME`] without waiting loses it for at least [`PAUSE`].
     ///
-    /// What the thread starts does not inherit it.
+    /// Processes that the thread starts do not inherit it.
     pub fn take_real_time() -> Precedence {
         let mut taken = Precedence::take();
         taken.limit = limit_real_time().ok();
@@ -121,7 +121,7 @@ impl Precedence {
         taken
     }
 
-    /// Takes the real-time priority again some time after it was lost; to be called now and then.
+    /// Takes the real-time priority again some time after it was lost; to be called regularly.
     pub fn renew(&mut self) {
         if TOO_LONG.load(Ordering::Relaxed)
             && self.lost.get_or_insert_with(Instant::now).elapsed() >= PAUSE
@@ -130,8 +130,8 @@ impl Precedence {
         }
     }
 
-    /// Takes the real-time priority again if it was lost, without waiting for [`PAUSE`] to pass. Only
-    /// for work that is done once, or whoever keeps the thread busy gets a CPU for ever.
+    /// Takes the real-time priority again if it was lost, without waiting for [`PAUSE`] to pass.
+    /// Only for work that is done once; otherwise the thread could keep a CPU for ever.
     pub fn renew_at_once(&mut self) {
         let Some(before) = &self.limit else { return };
         if !TOO_LONG.load(Ordering::Relaxed) {
@@ -142,7 +142,7 @@ impl Precedence {
         // The kernel raises the limit each time that it is reached.
         if set_real_time_limit(before).is_ok() {
             let _ = set_real_time();
-            // The kernel counts the time before, too, until the thread has waited.
+            // The kernel includes the earlier time until the thread has waited.
             pause_briefly();
         }
     }
@@ -156,8 +156,8 @@ impl Precedence {
     }
 }
 
-/// Waits for an instant, so that long work that is done once gives others a chance to run, and
-/// does not count as a thread that never waits ([`Precedence::take_real_time`]).
+/// Waits briefly, so that other threads run during long work that is done once, and that work does
+/// not count as never waiting ([`Precedence::take_real_time`]).
 pub fn pause_briefly() {
     std::thread::sleep(Duration::from_micros(50));
 }
@@ -172,7 +172,8 @@ impl Drop for Precedence {
     }
 }
 
-/// Limits real-time CPU time; a signal then ends the real-time priority. Returns the limit before.
+/// Limits real-time CPU time; a signal then ends the real-time priority. Returns the previous
+/// limit.
 fn limit_real_time() -> io::Result<libc::rlimit> {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: sigaction is plain data for which zero is valid; the handler makes one system call
@@ -188,7 +189,7 @@ fn limit_real_time() -> io::Result<libc::rlimit> {
             return Err(io::Error::last_os_error());
         }
     }
-    // At the hard limit the kernel kills.
+    // At the hard limit the kernel kills the process.
     if before.rlim_max != libc::RLIM_INFINITY {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -263,20 +264,20 @@ fn cpu_of(usage: &libc::rusage) -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Waits until one of these descriptors is readable, or for `timeout_ms`. Returns at a signal.
+/// Waits until one of these descriptors is readable, for at most `timeout_ms`. Returns at a signal.
 pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) {
     // SAFETY: the slice is valid for its length; poll writes only to `revents`.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
 }
 
-/// Moves this thread off a CPU if it runs there and may run elsewhere; it may come back.
-/// Returns whether it was there.
+/// Moves this thread off a CPU if it runs there and may run elsewhere; it may return later. Returns
+/// true if it ran there.
 ///
-/// Where CPUs share no cache (as many virtual machines have it), the kernel wakes a thread up
+/// Where CPUs share no cache (as in many virtual machines), the kernel wakes a thread on the CPU
 /// where it slept, even if another CPU is idle (`select_idle_sibling` in kernel/sched/fair.c).
 pub fn leave_cpu(cpu: u32) -> bool {
-    // SAFETY: the sets are plain bits, for which zero is valid; the calls are given their size
-    // and concern the calling thread alone.
+    // SAFETY: the sets are plain bits, for which zero is valid; the calls receive their size and
+    // affect the calling thread alone.
     unsafe {
         if libc::sched_getcpu() != cpu as i32 {
             return false;
@@ -297,9 +298,9 @@ pub fn leave_cpu(cpu: u32) -> bool {
 
 /// A descriptor that becomes readable when a process ends.
 ///
-/// Errors: `ESRCH` when it is gone.
+/// Errors: `ESRCH` if the process has ended.
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes two integers; a descriptor that it returns is ours alone.
+    // SAFETY: the call takes two integers; prof owns the descriptor that it returns.
     unsafe {
         match libc::syscall(libc::SYS_pidfd_open, pid, 0) {
             fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd as i32)),
@@ -308,10 +309,10 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Reads memory of a process into `buffer`; returns how many bytes could be read.
+/// Reads memory of a process into `buffer`; returns the number of bytes read.
 ///
-/// Errors: none could, as a rule because it is not mapped (`EFAULT`), the process is gone
-/// (`ESRCH`) or may not be looked into (`EPERM`).
+/// Errors: no byte could be read, usually because it is not mapped (`EFAULT`), the process has
+/// ended (`ESRCH`) or may not be inspected (`EPERM`).
 pub fn read_memory(pid: i32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let remote = libc::iovec { iov_base: address as *mut _, iov_len: buffer.len() };
@@ -329,7 +330,7 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// How a child ended, if it has and nobody has asked for it before.
+/// Exit status of a child, if it has ended and was not waited for before.
 pub fn reap(pid: i32) -> Option<std::process::ExitStatus> {
     use std::os::unix::process::ExitStatusExt;
     let mut status = 0;
@@ -338,7 +339,7 @@ pub fn reap(pid: i32) -> Option<std::process::ExitStatus> {
     (ended == pid).then(|| std::process::ExitStatus::from_raw(status))
 }
 
-/// This process ignores a signal.
+/// True if this process ignores a signal.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: sigaction is plain data for which zero is valid; the call only writes to it.
     unsafe {
@@ -360,7 +361,7 @@ pub fn uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Gives a part of the memory of a file in memory back: it reads as zeros from then on.
+/// Releases a part of the memory of a file in memory: it reads as zeros from then on.
 pub fn punch(file: &std::fs::File, part: std::ops::Range<u64>) {
     use std::os::fd::AsRawFd;
     let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -369,11 +370,11 @@ pub fn punch(file: &std::fs::File, part: std::ops::Range<u64>) {
     unsafe { libc::fallocate(file.as_raw_fd(), how, start, length) };
 }
 
-/// Nobody can change the size of a file in memory any more.
+/// Prevents any change of the size of a file in memory.
 ///
 /// # Errors
 ///
-/// It is another kind of file, or one that cannot be sealed.
+/// It is another kind of file, or cannot be sealed.
 pub fn seal_size(file: &std::fs::File) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -384,15 +385,15 @@ pub fn seal_size(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
-/// Another descriptor of a file, with the first free number from `least` on, which programs that are
-/// started inherit.
+/// Another descriptor of a file, with the first free number from `least` on, which child processes
+/// inherit.
 ///
 /// # Errors
 ///
 /// There is no such number.
 pub fn inherited(file: &std::fs::File, least: i32) -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::{AsRawFd, FromRawFd};
-    // SAFETY: the call takes numbers; the descriptor is open, and the new one is ours.
+    // SAFETY: the call takes numbers; the descriptor is open, and prof owns the new one.
     unsafe {
         match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, least) {
             -1 => Err(io::Error::last_os_error()),
@@ -407,13 +408,13 @@ pub fn gid() -> u32 {
     unsafe { libc::getegid() }
 }
 
-/// Others of the same user may look at this process; not so when it was given rights by its file.
+/// True if others of the same user may inspect this process; false if its file gave it privileges.
 pub fn is_dumpable() -> bool {
     // SAFETY: this option takes numbers and returns one.
     unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 }
 }
 
-/// Who executes this file gets capabilities by it.
+/// True if executing this file grants capabilities.
 pub fn has_capabilities(path: &std::path::Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };

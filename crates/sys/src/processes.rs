@@ -1,5 +1,5 @@
-//! Processes and threads as the kernel's records tell of them; what was there before comes from
-//! `/proc` when the first record names it.
+//! Processes and threads, from the kernel's records; state from before the recording is read from
+//! `/proc` when the first record names a process.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -15,16 +15,16 @@ use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
 use crate::record::{Mmap, Record};
 
-/// Processes that have ended are kept until so many have: samples of theirs may still come.
+/// Most processes that are kept after they have ended: samples of theirs may still come.
 const MAX_ENDED: usize = 512;
 
-/// How often processes are read anew at most, while records are being lost.
+/// Shortest interval between readings of processes from `/proc` while records are being lost.
 const READ_AGAIN: Duration = Duration::from_millis(250);
 
-/// Regions of a process that are believed to be there without asking.
+/// Most regions of a process before `/proc` is checked for unmapped ones.
 const MANY_REGIONS: usize = 4096;
 
-/// Threads and processes that are kept when their ends may have been lost.
+/// Number of threads and processes above which those are dropped whose ends may have been lost.
 const MANY_THREADS: usize = 1 << 14;
 
 /// A process.
@@ -32,34 +32,35 @@ const MANY_THREADS: usize = 1 << 14;
 pub struct Process {
     /// Its executable regions; shared with children until one of them maps something.
     pub regions: Arc<Regions>,
-    /// What was mapped before the recording could not be read: the process has ended, or it is
+    /// Mappings from before the recording could not be read: the process has ended, or is
     /// [`Process::hidden`].
     pub unread: bool,
-    /// What was mapped before the recording is not for this user to read.
+    /// This user may not read mappings from before the recording.
     pub hidden: bool,
     /// Records of it may have been lost, and it could not be read again.
     incomplete: bool,
     /// Name of its leader.
     pub name: Arc<str>,
-    /// Its cgroup and container, as far as they have been looked up.
+    /// Its cgroup and container, once they have been read.
     cgroup: Arc<Cgroup>,
-    /// They are those of the program before `execve`: what starts a container moves into it first.
+    /// They are those of the program before `execve`: a container's starter moves into it first.
     old_cgroup: bool,
-    /// It has called `execve` and not been seen in the new program yet: its user registers may
-    /// be those of the program before, whose memory is gone.
+    /// It has called `execve` and not been sampled in the new program yet: its user registers may
+    /// be those of the previous program, whose memory is gone.
     pub replaced: bool,
-    /// [`ProcessTable::losses`] when it was read from `/proc`, or heard of.
+    /// [`ProcessTable::losses`] when it was read from `/proc` or created by a record.
     losses: u32,
-    /// How many regions it may have before they are read again.
+    /// Number of regions above which they are read again.
     most_regions: usize,
-    /// First region with a path that was mapped by `execve`, that is the main binary's.
+    /// First region with a path that was mapped by `execve`: the main binary.
     pub main_image: Option<u32>,
 }
 
 impl Process {
-    /// It was read anew, because records of it may have been lost; its threads are forgotten.
+    /// Replaces it after a new reading, because records of it may have been lost; its threads are
+    /// forgotten.
     fn renew(&mut self, now: Process, pid: i32, threads: &mut FxHashMap<i32, Thread>) {
-        // Of one that has ended, what was heard of it is all there is.
+        // Of one that has ended, the records are all there is.
         if now.unread {
             self.incomplete = true;
             return;
@@ -77,39 +78,39 @@ pub struct Thread {
     pub pid: i32,
     /// Its name.
     pub name: Arc<str>,
-    /// Changes whenever the name of the thread or of its process may have: what was derived from
-    /// them is valid for this number only. No two threads of a table ever have the same one.
+    /// Changes whenever the name of the thread or of its process may have: data derived from them
+    /// is valid for this version only. No two threads of a table ever share one.
     pub version: u64,
 }
 
 /// All processes and threads that records have named.
 #[derive(Default)]
 pub struct ProcessTable {
-    /// What is mapped.
+    /// Mapped images.
     pub images: Images,
     /// Code made at run time.
     pub jit: Jit,
     processes: FxHashMap<i32, Process>,
     threads: FxHashMap<i32, Thread>,
     ended: VecDeque<i32>,
-    /// How often records were lost. What is known of processes may be wrong since: they may have
-    /// mapped something, or called `execve`.
+    /// Number of times that records were lost. The state of processes may be wrong since: they may
+    /// have mapped files, or called `execve`.
     losses: u32,
-    /// When `losses` grew last, and that it has to grow again.
+    /// Time when `losses` last grew, and true if it has to grow again.
     counted: Option<Instant>,
     lost: bool,
-    /// Names of containers by their ids.
+    /// Names of containers by ID.
     containers: FxHashMap<String, Arc<str>>,
-    /// How many threads and processes there may be before those are sought that have ended.
+    /// Number of threads and processes above which ended ones are searched for.
     many: usize,
-    /// The last [`Thread::version`] that was given out.
+    /// The last [`Thread::version`] that was assigned.
     last_version: u64,
-    /// Threads that were born minus those that ended, of processes born while recording.
+    /// Threads that started minus those that ended, of processes started while recording.
     alive: FxHashMap<i32, i64>,
 }
 
 impl ProcessTable {
-    /// Takes in a record.
+    /// Applies a record.
     pub fn apply(&mut self, record: &Record<'_>) {
         match *record {
             Record::Mmap(ref mmap) => self.mmap(mmap),
@@ -128,7 +129,7 @@ impl ProcessTable {
         }
     }
 
-    /// Mappings of a process may not be known, because records about them were lost.
+    /// True if mappings of a process may be missing because records about them were lost.
     pub fn may_lack_mappings(&mut self, pid: i32) -> bool {
         let incomplete = self.process(pid).incomplete;
         incomplete || self.lost
@@ -143,7 +144,7 @@ impl ProcessTable {
         self.split_mut(pid).0
     }
 
-    /// Records were lost: all that is known may be out of date, once or again.
+    /// Records were lost: all state may be out of date, once or again.
     fn count_losses(&mut self) {
         // Reading everything again costs most when there is no time for it.
         if self.lost && self.counted.is_none_or(|before| before.elapsed() >= READ_AGAIN) {
@@ -157,8 +158,8 @@ impl ProcessTable {
     pub fn thread_mut(&mut self, pid: i32, tid: i32) -> &mut Thread {
         let (processes, last_version) = (&self.processes, &mut self.last_version);
         self.threads.entry(tid).or_insert_with(|| {
-            // One that has ended before anything was known of it: the name that threads have
-            // unless they choose another.
+            // A thread that ended before any record named it: threads have this name unless they
+            // choose another.
             let name = procfs::comm(pid, tid).map(Arc::from);
             let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
             *last_version += 1;
@@ -166,8 +167,8 @@ impl ProcessTable {
         })
     }
 
-    /// A sample with this user program counter was taken, in the kernel or not. Returns false
-    /// when it is a left-over of the program before `execve`.
+    /// Checks a sample with this user instruction pointer, taken in the kernel or not. Returns
+    /// false if it is left over from the program before `execve`.
     pub fn is_current(&mut self, pid: i32, ip: u64, kernel: bool) -> bool {
         let process = self.process_mut(pid);
         if process.replaced && kernel && process.regions.find(ip).is_none() {
@@ -177,7 +178,8 @@ impl ProcessTable {
         true
     }
 
-    /// Cgroup and container of a process. `/proc` is asked once a program, when it is sampled.
+    /// Cgroup and container of a process, read from `/proc` once for each program, when it is
+    /// sampled.
     pub fn cgroup(&mut self, pid: i32) -> Arc<Cgroup> {
         let process = self.process_mut(pid);
         if std::mem::take(&mut process.old_cgroup)
@@ -189,13 +191,13 @@ impl ProcessTable {
         process.cgroup.clone()
     }
 
-    /// What people call the container, and its id, if it has one.
+    /// Display name of the container, and its ID, if it has one.
     pub fn container(&mut self, pid: i32, container: &Container) -> (Arc<str>, Option<String>) {
         let id = match container {
             Container::Name(name) => return (name.as_str().into(), None),
             Container::Id(id) => id,
         };
-        /// Digits of an id that managers show.
+        /// Number of digits of an ID that container managers show.
         const SHORT: usize = 12;
         let name = self.containers.entry(id.clone()).or_insert_with(|| {
             let user = procfs::owner(pid).map(|(_, uid)| uid);
@@ -217,13 +219,13 @@ impl ProcessTable {
         let losses = *losses;
         let process = match processes.entry(pid) {
             Entry::Vacant(new) => new.insert(Process { losses, ..from_proc(pid, images, jit) }),
-            Entry::Occupied(known) => {
-                let known = known.into_mut();
-                if known.losses != losses {
-                    known.losses = losses;
-                    known.renew(from_proc(pid, images, jit), pid, threads);
+            Entry::Occupied(entry) => {
+                let process = entry.into_mut();
+                if process.losses != losses {
+                    process.losses = losses;
+                    process.renew(from_proc(pid, images, jit), pid, threads);
                 }
-                known
+                process
             }
         };
         (process, images)
@@ -254,8 +256,8 @@ impl ProcessTable {
         }
     }
 
-    /// No record says what is unmapped, so a process's regions are read from `/proc` when there are
-    /// many, and again when there are twice as many.
+    /// Removes unmapped regions. No record reports those, so a process's regions are read from
+    /// `/proc` when there are many, and again when their number has doubled.
     fn forget_unmapped(&mut self, pid: i32) {
         let now = from_proc(pid, &mut self.images, &mut self.jit);
         let process = self.process_mut(pid);
@@ -276,7 +278,7 @@ impl ProcessTable {
         images.sweep(mapped);
     }
 
-    /// Forgets processes and threads whose end was not heard of, when there are many.
+    /// Forgets processes and threads whose end was not recorded, when there are many.
     fn forget_gone(&mut self) {
         if self.threads.len() + self.processes.len() < self.many.max(MANY_THREADS) {
             return;
@@ -292,8 +294,8 @@ impl ProcessTable {
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         if exec {
             self.jit.forget(pid);
-            // Everything that was mapped is gone; so /proc must not be asked, which may
-            // already show what the next records will say.
+            // Everything that was mapped is gone; /proc must not be read, which may already contain
+            // what the next records will report.
             let cgroup = self.processes.get(&pid).map(|p| p.cgroup.clone()).unwrap_or_default();
             let process = Process {
                 name: name.clone(),
@@ -415,9 +417,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_read_anew_when_records_were_lost() {
+    fn a_process_is_read_again_when_records_were_lost() {
         let pid = std::process::id() as i32;
-        let here = a_process_is_read_anew_when_records_were_lost as fn() as usize as u64;
+        let here = a_process_is_read_again_when_records_were_lost as fn() as usize as u64;
         let mut table = ProcessTable::default();
         table.apply(&Record::Comm { pid, tid: pid, exec: true, name: b"before" });
         assert!(table.process(pid).regions.find(here).is_none());
@@ -425,14 +427,14 @@ mod tests {
         table.apply(&Record::Lost(1));
         assert!(table.process(pid).regions.find(here).is_some());
         assert_ne!(&*table.thread_mut(pid, pid).name, "before");
-        // Of one that is gone, what was heard stays.
+        // Of one that has ended, the recorded state stays.
         let gone = i32::MAX;
         table.apply(&Record::Comm { pid: gone, tid: gone, exec: true, name: b"gone" });
         table.counted = None;
         table.apply(&Record::Lost(1));
         assert_eq!(&*table.process(gone).name, "gone");
         assert!(table.may_lack_mappings(gone) && !table.may_lack_mappings(pid));
-        // Right after a loss the next one waits, but is not forgotten.
+        // Right after a loss the next one is delayed, but not forgotten.
         let before = table.losses;
         table.apply(&Record::Lost(1));
         table.process(gone);

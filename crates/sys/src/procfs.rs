@@ -1,5 +1,5 @@
-//! Small readers of `/proc`, see `proc(5)`. Each takes what it finds: a process may end at any
-//! moment, so absence is an ordinary answer.
+//! Small readers of `/proc`, see `proc(5)`. A process may end at any moment, so absence is an
+//! ordinary result.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use super::container::{self, Container};
 use crate::os;
 
-/// What `/proc/PID/stat` says.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Name of the (leader) thread, 15 bytes at most.
@@ -19,7 +19,7 @@ pub struct Stat {
     pub parent: i32,
     /// CPU time in clock ticks (user and system, all threads).
     pub cpu_ticks: u64,
-    /// When it began, in clock ticks since the machine was started.
+    /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
 }
 
@@ -37,12 +37,12 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat { comm, state, parent, cpu_ticks: utime.saturating_add(stime), start_ticks })
 }
 
-/// `/proc/PID/stat` of a process, if it lives.
+/// `/proc/PID/stat` of a process, if it exists.
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
 
-/// When a process began, if it lives.
+/// Start time of a process, if it exists.
 pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
     let ticks = stat(pid)?.start_ticks as f64;
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
@@ -52,8 +52,8 @@ pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
     std::time::SystemTime::now().checked_sub(age)
 }
 
-/// How often a thread was switched out, of its own accord or not: if that has not changed, and it
-/// sleeps now as it did before, it has not run in between. `None`: it is gone.
+/// Number of context switches of a thread, voluntary or not: if it is unchanged, and the thread
+/// sleeps now as before, it has not run in between. `None` if the thread has ended.
 pub fn switches(pid: i32, tid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     parse_switches(&status)
@@ -68,10 +68,10 @@ fn parse_switches(status: &str) -> Option<u64> {
     Some(voluntary.wrapping_add(count("nonvoluntary_ctxt_switches:")?))
 }
 
-/// Where a thread that does not run entered the kernel; both are 0 of a thread of the kernel's.
+/// Point at which a thread that does not run entered the kernel; both are 0 for a kernel thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asleep {
-    /// The system call that it made; `None`: something else, a page that is missing, say.
+    /// Number of the system call; `None` for other entries, such as a page fault.
     pub call: Option<u64>,
     /// Instruction pointer.
     pub ip: u64,
@@ -79,10 +79,10 @@ pub struct Asleep {
     pub sp: u64,
 }
 
-/// Where a thread entered the kernel, in which it sleeps; `None`: it runs (`proc(5)`,
+/// Point at which a sleeping thread entered the kernel; `None` if it runs (`proc(5)`,
 /// `/proc/PID/syscall`).
 ///
-/// Errors: it is gone, or this user may not trace the process.
+/// Errors: it has ended, or this user may not trace the process.
 pub fn asleep_at(pid: i32, tid: i32) -> io::Result<Option<Asleep>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"))?;
     Ok(parse_syscall(&text))
@@ -96,8 +96,8 @@ fn parse_syscall(text: &str) -> Option<Asleep> {
     Some(Asleep { call, ip, sp })
 }
 
-/// Functions of the kernel that a thread sleeps in, innermost first (`/proc/PID/stack`); none
-/// where this user may not know.
+/// Kernel functions that a thread sleeps in, innermost first (`/proc/PID/stack`); empty without
+/// permission.
 pub fn kernel_stack(pid: i32, tid: i32) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stack"));
     parse_kernel_stack(&text.unwrap_or_default())
@@ -107,13 +107,13 @@ fn parse_kernel_stack(text: &str) -> Vec<String> {
     // `[<0>] futex_wait_queue+0x6d/0x90`, for a module's function followed by ` [module]`.
     let name = |line: &str| {
         let name = line.split_ascii_whitespace().nth(1)?.split('+').next()?;
-        // What the kernel could not name is of no use to anyone.
+        // An address that the kernel could not name is of no use.
         (!name.starts_with("0x")).then(|| name.to_owned())
     };
     text.lines().filter_map(name).collect()
 }
 
-/// Name of a thread, if it lives.
+/// Name of a thread, if it exists.
 pub fn comm(pid: i32, tid: i32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
@@ -121,7 +121,7 @@ pub fn comm(pid: i32, tid: i32) -> Option<String> {
 
 /// Threads of a process.
 ///
-/// Errors: `NotFound` when the process is gone.
+/// Errors: `NotFound` if the process has ended.
 pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
     numbers(&format!("/proc/{pid}/task"))
 }
@@ -131,8 +131,8 @@ pub fn processes() -> Vec<i32> {
     numbers("/proc").unwrap_or_default()
 }
 
-fn numbers(folder: &str) -> io::Result<Vec<i32>> {
-    let entries = fs::read_dir(folder)?;
+fn numbers(directory: &str) -> io::Result<Vec<i32>> {
+    let entries = fs::read_dir(directory)?;
     Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
@@ -141,7 +141,7 @@ pub fn inner_pid(pid: i32) -> Option<i32> {
     innermost(&fs::read(format!("/proc/{pid}/status")).ok()?)
 }
 
-/// The thread of a process that has this number in the process's own PID namespace.
+/// The thread of a process with this TID in the process's own PID namespace.
 pub fn outer_tid(pid: i32, inner: i32) -> Option<i32> {
     let tids = threads(pid).ok()?;
     let of = |tid| fs::read(format!("/proc/{pid}/task/{tid}/status")).ok();
@@ -149,14 +149,14 @@ pub fn outer_tid(pid: i32, inner: i32) -> Option<i32> {
     tids.into_iter().find(is_it)
 }
 
-/// The innermost number of a process or thread whose `status` this is.
+/// The innermost PID in the text of `status`.
 fn innermost(status: &[u8]) -> Option<i32> {
     let status = String::from_utf8_lossy(status);
     let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// Process that a thread belongs to, and the user that it runs as.
+/// Process that a thread belongs to, and its user.
 pub fn owner(tid: i32) -> Option<(i32, u32)> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
@@ -167,10 +167,10 @@ pub fn owner(tid: i32) -> Option<(i32, u32)> {
     Some((field("Tgid:")?.parse().ok()?, field("Uid:")?.parse().ok()?))
 }
 
-/// All living descendants of these processes, without themselves.
+/// All running descendants of these processes, without themselves.
 pub fn descendants(roots: &[i32]) -> Vec<i32> {
-    // Asking each thread for its children costs little where there are few, but a kernel can be
-    // built without that (CONFIG_PROC_CHILDREN); then all processes are looked at.
+    // Reading each thread's children costs little if there are few, but a kernel may be built
+    // without that file (CONFIG_PROC_CHILDREN); then all processes are searched.
     const MANY_THREADS: usize = 64;
     let mut found: Vec<i32> = roots.to_vec();
     let mut next = 0;
@@ -215,7 +215,7 @@ fn descendants_of_all(roots: &[i32]) -> Vec<i32> {
     found.split_off(roots.len())
 }
 
-/// The cgroup, and the container that it tells of, if any.
+/// The cgroup, and its container, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroup {
     /// Path (v2) below the cgroup root, without the root itself.
@@ -249,12 +249,12 @@ pub fn cgroup(pid: i32) -> Option<Cgroup> {
     Some(parse_cgroup(&String::from_utf8_lossy(&text)))
 }
 
-/// The kernel's list of online CPUs, kept open by those who read it often.
+/// Opens the kernel's list of online CPUs, for repeated reading.
 pub fn open_online_cpus() -> Option<fs::File> {
     fs::File::open("/sys/devices/system/cpu/online").ok()
 }
 
-/// What that list says now.
+/// Reads the present contents of that list.
 pub fn read_online_cpus(list: &fs::File) -> Option<Vec<u32>> {
     // A file of sysfs is a page at most.
     let mut text = [0; 4096];
@@ -268,13 +268,12 @@ pub fn online_cpus() -> Vec<u32> {
     online.unwrap_or_else(|| vec![0])
 }
 
-/// Clock ticks that these CPUs spent on user code, the kernel and interrupts since the machine was
-/// started.
+/// Clock ticks that these CPUs spent on user code, the kernel and interrupts since boot.
 pub fn busy_ticks(cpus: &[u32]) -> Option<u64> {
     parse_busy(&fs::read_to_string("/proc/stat").ok()?, cpus)
 }
 
-/// The same of the text of `/proc/stat`. `None`: one of them is not in it.
+/// The same from the text of `/proc/stat`. `None` if one of them is missing.
 fn parse_busy(text: &str, cpus: &[u32]) -> Option<u64> {
     let of = |cpu: &u32| {
         let mut fields = text.lines().map(str::split_ascii_whitespace);
@@ -295,12 +294,12 @@ pub fn possible_cpus() -> usize {
     last.map_or_else(|| online_cpus().len(), |last| last as usize + 1)
 }
 
-/// PIDs are the machine's, not a container's (`PROC_PID_INIT_INO` of `linux/proc_ns.h`).
+/// True if PIDs are the machine's, not a container's (`PROC_PID_INIT_INO` of `linux/proc_ns.h`).
 pub fn is_first_pid_namespace() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == "pid:[4026531836]")
 }
 
-/// Parses `0,2-5`, sorted and without duplicates. `None`: not a list of CPUs.
+/// Parses `0,2-5`, sorted and without duplicates. `None` if it is not a list of CPUs.
 pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     const MAX_CPUS: u32 = 1 << 16;
     let mut cpus = Vec::new();
@@ -324,14 +323,14 @@ pub fn block_device(major: u32, minor: u32) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
 }
 
-/// Resident bytes of prof itself that are pages of files.
+/// Resident bytes of prof itself that are file pages.
 pub fn own_file_bytes() -> Option<u64> {
     const PAGE: u64 = 4096;
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     Some(statm.split_ascii_whitespace().nth(2)?.parse::<u64>().ok()? * PAGE)
 }
 
-/// Memory that can be had without swapping, in bytes.
+/// Memory that is available without swapping, in bytes.
 pub fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

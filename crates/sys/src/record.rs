@@ -18,14 +18,14 @@ pub const MAX_DUMP: u32 = 65_528;
 /// Bytes of a record's header (`struct perf_event_header`).
 pub const HEADER: usize = 8;
 
-/// Bytes that `sample_id_all` appends to every record but samples: tid, time, identifier.
+/// Bytes that `sample_id_all` appends to every record except samples: tid, time, identifier.
 pub const TRAILER: usize = 24;
 
 /// Marks the kernel part of a call chain (`PERF_CONTEXT_KERNEL`).
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
 /// Marks the user part of a call chain (`PERF_CONTEXT_USER`).
 const CONTEXT_USER: u64 = -512i64 as u64;
-/// Values from here on are markers, not addresses (`PERF_CONTEXT_MAX`).
+/// Lowest marker; smaller values are addresses (`PERF_CONTEXT_MAX`).
 const CONTEXT_MAX: u64 = -4095i64 as u64;
 
 /// The header of a record.
@@ -47,7 +47,7 @@ impl Header {
     }
 }
 
-/// Which optional fields an event's samples carry. Identifier, ip, tid and time always are.
+/// Optional fields in an event's samples. Identifier, ip, tid and time are always present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// `PERF_SAMPLE_PERIOD`.
@@ -81,13 +81,13 @@ const REGISTERS: usize = 17;
 pub struct AllRegs<'a>(&'a [u8]);
 
 impl<'a> AllRegs<'a> {
-    /// From the kernel's bytes; of any other length: no register is known.
+    /// From the kernel's bytes; with any other length, no register is available.
     pub fn new(bytes: &'a [u8]) -> AllRegs<'a> {
         AllRegs(if bytes.len() == REGISTERS * 8 { bytes } else { &[] })
     }
 
-    /// The registers with the numbers that DWARF gives them (System V ABI, AMD64 supplement):
-    /// ax, dx, cx, bx, si, di, bp, sp, r8 to r15. `None`: they are not known.
+    /// The registers in DWARF's numbering (System V ABI, AMD64 supplement): ax, dx, cx, bx, si, di,
+    /// bp, sp, r8 to r15. `None` if they are not available.
     pub fn in_dwarf_order(self) -> Option<[u64; 16]> {
         const AT: [usize; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16];
         (!self.0.is_empty()).then(|| AT.map(|i| self.word(i)))
@@ -114,13 +114,13 @@ pub enum UserStack<'a> {
     Native {
         /// The registers.
         regs: Regs,
-        /// All of them, for the few frames that are described by others.
+        /// All registers, for the few frames that are described by others.
         all: AllRegs<'a>,
-        /// The bytes from `regs.sp` upwards; fewer than asked for near the stack's end.
+        /// The bytes from `regs.sp` upwards; fewer than requested near the stack's end.
         bytes: &'a [u8],
-        /// The copy is as long as was asked for.
+        /// The copy has the requested length.
         full: bool,
-        /// What lies beyond it, as far as that was read at the same moment.
+        /// Stack bytes beyond the copy that were read at the same moment.
         rest: Rest<'a>,
     },
 }
@@ -132,7 +132,7 @@ pub struct Sample<'a> {
     pub id: u64,
     /// Instruction pointer.
     pub ip: u64,
-    /// Process; -1 when the thread is gone already.
+    /// Process; -1 if the thread has already ended.
     pub pid: i32,
     /// Thread.
     pub tid: i32,
@@ -140,11 +140,11 @@ pub struct Sample<'a> {
     pub time: u64,
     /// Events since the last sample, if the layout has it.
     pub period: Option<u64>,
-    /// What the events of its group had counted by then, if the layout has it.
+    /// Counts of the events of its group at that time, if the layout has them.
     pub group: GroupCounts<'a>,
     /// The sample hit kernel code.
     pub kernel: bool,
-    /// The call chain as the kernel gives it: kernel part and user part, with markers.
+    /// The call chain from the kernel: kernel part and user part, with markers.
     pub callchain: Callchain<'a>,
     /// The fields of a tracepoint, if the layout has them.
     pub raw: &'a [u8],
@@ -180,8 +180,8 @@ impl<'a> Sample<'a> {
 /// Words of each event in [`GroupCounts`]: its count, its identifier, and the samples it lost.
 const GROUP_WORDS: usize = 3;
 
-/// What each event of a group has counted: `read_format` with `PERF_FORMAT_GROUP`,
-/// `PERF_FORMAT_ID`, `PERF_FORMAT_LOST` and both times, undecoded.
+/// Counts of the events of a group: `read_format` with `PERF_FORMAT_GROUP`, `PERF_FORMAT_ID`,
+/// `PERF_FORMAT_LOST` and both times, undecoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupCounts<'a>(&'a [u8]);
 
@@ -191,8 +191,8 @@ impl<'a> GroupCounts<'a> {
         GroupCounts(bytes)
     }
 
-    /// The identifier of each event (its parent's, for an inherited one) and its count. Of a thread
-    /// it is the thread's own, also where the events are inherited.
+    /// The identifier of each event (its parent's, for an inherited one) and its count. Counts of a
+    /// thread's event are the thread's own, also if the event is inherited.
     pub fn iter(self) -> impl Iterator<Item = (u64, u64)> + 'a {
         self.0.chunks_exact(GROUP_WORDS * 8).map(|event| {
             let word = |i: usize| u64::from_ne_bytes(*event[i * 8..].first_chunk().expect("words"));
@@ -214,23 +214,23 @@ impl Callchain<'_> {
     /// Appends the addresses to `kernel` and `user`, leaf first, without the markers.
     pub fn split(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
         let mut in_kernel = false;
-        let mut known = false;
+        let mut in_known_part = false;
         for word in self.0.as_chunks::<8>().0 {
             let address = u64::from_ne_bytes(*word);
             if address >= CONTEXT_MAX {
                 in_kernel = address == CONTEXT_KERNEL;
-                known = in_kernel || address == CONTEXT_USER;
-            } else if known {
+                in_known_part = in_kernel || address == CONTEXT_USER;
+            } else if in_known_part {
                 if in_kernel { kernel.push(address) } else { user.push(address) }
             }
         }
     }
 }
 
-/// A file: its device and inode; both 0 when unknown.
+/// A file: its device and inode; both 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// Device, as `stat(2)` has it.
+    /// Device, as in `stat(2)`.
     pub device: u64,
     /// Inode.
     pub inode: u64,
@@ -245,28 +245,28 @@ pub struct Mmap<'a> {
     pub tid: i32,
     /// First address.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub len: u64,
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// `PROT_*` bits.
     pub prot: u32,
-    /// Build id, when the kernel could read one.
+    /// Build ID, if the kernel could read one.
     pub build_id: Option<&'a [u8]>,
-    /// The file, when there is no build id.
+    /// The file, if there is no build ID.
     pub file: FileId,
     /// Path, or `//anon`, `[vdso]`, ….
     pub path: &'a [u8],
 }
 
-/// What happened.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
     /// A mapping.
     Mmap(Mmap<'a>),
-    /// A thread got a name (`PERF_RECORD_COMM`).
+    /// A thread was named (`PERF_RECORD_COMM`).
     Comm {
         /// Process.
         pid: i32,
@@ -277,7 +277,7 @@ pub enum Record<'a> {
         /// The name, 15 bytes at most.
         name: &'a [u8],
     },
-    /// A thread or process was born (`PERF_RECORD_FORK`).
+    /// A thread or process started (`PERF_RECORD_FORK`).
     Fork {
         /// Process.
         pid: i32,
@@ -299,7 +299,7 @@ pub enum Record<'a> {
         /// `CLOCK_MONOTONIC`, nanoseconds.
         time: u64,
     },
-    /// A thread began to run on a CPU, or ended to (`PERF_RECORD_SWITCH`).
+    /// A thread was switched in or out (`PERF_RECORD_SWITCH`).
     Switch {
         /// Process.
         pid: i32,
@@ -307,29 +307,29 @@ pub enum Record<'a> {
         tid: i32,
         /// `CLOCK_MONOTONIC`, nanoseconds.
         time: u64,
-        /// It does not run any more.
+        /// Switched out.
         out: bool,
-        /// It would have run on.
+        /// Still runnable.
         preempted: bool,
     },
-    /// So many records about processes were lost because their ring was full.
+    /// Number of records about processes that were lost because their ring was full.
     Lost(u64),
-    /// So many samples were lost because their ring was full.
+    /// Number of samples that were lost because their ring was full.
     LostSamples(u64),
-    /// Code came into the kernel, or left it (`PERF_RECORD_KSYMBOL`): BPF programs, trampolines.
+    /// Kernel code was added or removed (`PERF_RECORD_KSYMBOL`): BPF programs, trampolines.
     Ksymbol {
         /// First address.
         start: u64,
-        /// Bytes.
+        /// Size in bytes.
         len: u64,
-        /// It leaves.
+        /// It was removed.
         gone: bool,
         /// Its name.
         name: &'a [u8],
     },
     /// The kernel throttled an event because it fired too often.
     Throttle,
-    /// Of no use here.
+    /// Not used by prof.
     Other,
 }
 
@@ -374,10 +374,10 @@ pub fn time_of(header: Header, record: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk::<8>()?))
 }
 
-/// Where the trailer of a `PERF_RECORD_KSYMBOL` begins: behind its name, which is filled up to words.
+/// Start of the trailer of a `PERF_RECORD_KSYMBOL`: after its name, which is padded to words.
 ///
-/// Not before the record's end: for each other event that the same record goes to, of another
-/// recording for instance, the kernel counts the trailer into its size once more
+/// The end of the record does not give it: for each other event that receives the same record, for
+/// instance of another recording, the kernel adds the trailer to its size once more
 /// (`perf_event_ksymbol_output` in kernel/events/core.c, up to Linux 6.18 at least).
 fn ksymbol_end(record: &[u8]) -> Option<usize> {
     const NAME: usize = HEADER + 16;
@@ -412,12 +412,12 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
 
 fn group<'a>(r: &mut Reader<'a>) -> Option<GroupCounts<'a>> {
     let events = r.u64()?;
-    // How long the group could have counted, and did.
+    // Times for which the group was enabled, and counted.
     r.bytes(16)?;
     Some(GroupCounts(r.bytes(events.checked_mul(GROUP_WORDS as u64 * 8)?)?))
 }
 
-/// A length of four bytes, and so many bytes.
+/// A length of four bytes, and that many bytes.
 fn raw<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
     let (size, rest) = r.0.split_first_chunk::<4>()?;
     let (raw, rest) = rest.split_at_checked(u32::from_ne_bytes(*size) as usize)?;
@@ -450,7 +450,7 @@ fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
     })
 }
 
-/// Decodes any record but a sample (header included). `None`: it contradicts itself.
+/// Decodes any record except a sample (header included). `None` if it is inconsistent.
 pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
     let body_end = record.len().checked_sub(TRAILER)?;
     let mut r = Reader(record.get(HEADER..body_end)?);
@@ -484,7 +484,7 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
             Record::Ksymbol { start, len: len.into(), gone, name: r.text() }
         }
         abi::PERF_RECORD_SWITCH | abi::PERF_RECORD_SWITCH_CPU_WIDE => {
-            // Who it is stands behind what all records have.
+            // The thread is in the trailer.
             let mut trailer = Reader(record.get(body_end..)?);
             let ((pid, tid), time) = (trailer.pair()?, trailer.u64()?);
             let is = |bit: u32| u32::from(header.misc) & bit != 0;

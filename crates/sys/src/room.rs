@@ -1,25 +1,25 @@
-//! How many images are known at once. Whoever maps files chooses their names and how many there are,
-//! so what is kept of those that no sample has hit is bounded by what is mapped, and all of them by
-//! numbers.
+//! Limits of the number of images. Processes choose the names and the number of the files that they
+//! map, so images without samples are bounded by the number of mappings, and all of them by
+//! constants.
 
 use super::image::Image;
 
 /// Name of memory without a file.
 pub const ANONYMOUS: &str = "//anon";
 
-/// Name of what is beyond the limits.
+/// Name of the image beyond the limits.
 const BEYOND: &str = "[too many mappings]";
 
-/// Images that no sample has hit are swept when there are so many, or their names take so many
-/// bytes, but not before there are twice as many as were left the last time.
+/// Images without samples are swept above this number, or this many bytes of names, but not before
+/// their number has doubled since the last sweep.
 const SWEEP_IMAGES: usize = 4096;
 const SWEEP_BYTES: usize = 4 << 20;
 
-/// Most images, and bytes of their names.
+/// Most images, and most bytes of their names.
 const MAX_IMAGES: usize = 1 << 17;
 const MAX_BYTES: usize = 32 << 20;
 
-/// Images, and bytes of their names.
+/// Number of images, and bytes of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Size {
     images: usize,
@@ -45,24 +45,24 @@ impl Size {
     }
 }
 
-/// The room that there is for images.
+/// Space that is used by images.
 #[derive(Debug, Default)]
 pub struct Room {
     /// All images.
     all: Size,
-    /// Those that no sample has hit.
+    /// Images without samples.
     unseen: Size,
-    /// Of those after the last sweep.
+    /// Images without samples after the last sweep.
     left: Size,
-    /// Places of images that were forgotten.
+    /// Indices of forgotten images.
     free: Vec<u32>,
-    /// The image of all that is beyond the limits, and how often it was meant.
+    /// The image for everything beyond the limits, and the number of times that it was returned.
     beyond: Option<u32>,
     left_out: u64,
 }
 
 impl Room {
-    /// Puts an image somewhere, or takes that for those beyond the limits; also returns whether it is
+    /// Stores an image, or returns that for images beyond the limits; also returns true if it is
     /// the image itself.
     pub fn place(&mut self, images: &mut Vec<Image>, image: Image) -> (u32, bool) {
         if self.all.is_beyond(Size { images: MAX_IMAGES, bytes: MAX_BYTES }) {
@@ -88,12 +88,12 @@ impl Room {
         }
     }
 
-    /// A sample has hit an image for the first time.
+    /// Counts the first sample of an image.
     pub fn is_hit(&mut self, image: &Image) {
         self.unseen.sub(Size::of(image));
     }
 
-    /// It is time to sweep.
+    /// True if a sweep is due.
     pub fn is_scarce(&self) -> bool {
         self.unseen.is_beyond(Size {
             images: SWEEP_IMAGES.max(self.left.images * 2),
@@ -101,12 +101,12 @@ impl Room {
         })
     }
 
-    /// Nothing is in this place.
+    /// True if this index is free.
     pub fn is_free(&self, at: u32, image: &Image) -> bool {
         self.beyond == Some(at) || image.path.is_empty()
     }
 
-    /// Forgets an image that no sample has hit.
+    /// Forgets an image without samples.
     pub fn free(&mut self, at: u32, image: &mut Image) {
         let size = Size::of(image);
         self.all.sub(size);
@@ -115,12 +115,12 @@ impl Room {
         self.free.push(at);
     }
 
-    /// All that is not mapped was forgotten.
+    /// Ends a sweep: all unmapped images were forgotten.
     pub fn swept(&mut self) {
         self.left = self.unseen;
     }
 
-    /// How often an image was not told apart.
+    /// Number of times that the image beyond the limits was returned.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_mapped_nor_hit_takes_no_memory() {
+    fn images_neither_mapped_nor_sampled_take_no_memory() {
         let mut images = Images::default();
         let mapped = intern(&mut images, 0);
         let hit = intern(&mut images, 1);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_has_a_limit_and_is_counted_beyond() {
+    fn mapped_images_have_a_limit_and_are_counted_beyond() {
         let mut images = Images::default();
         let all = MAX_BYTES / 501 + 1000;
         for n in 0..all {
@@ -168,7 +168,7 @@ mod tests {
         }
         assert!(images.left_out() > 0 && images.len() < all);
         let (first, beyond) = (intern(&mut images, 0), intern(&mut images, all));
-        assert_eq!(first, 0, "what is known stays");
+        assert_eq!(first, 0, "an existing image stays");
         assert_eq!(images.load(beyond, Hit { pid: 1, start: 0, end: 0 }), beyond);
         assert!(matches!(images.get(beyond).state, State::Unreadable));
     }

@@ -1,19 +1,21 @@
-//! What was meant by a name that does not exist.
+//! Suggestions for misspelled names ("did you mean").
 
-/// The name that is meant by one with no more than a third of its letters wrong.
+use strsim::levenshtein;
+
+/// The nearest of `names`, if no more than a third of its letters differ.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let (wrong, near) = names.map(|near| (distance(near, name), near)).min()?;
+    let (wrong, near) = names.map(|near| (levenshtein(near, name), near)).min()?;
     (wrong * 3 <= name.chars().count() && !name.is_empty()).then_some(near)
 }
 
-/// The names that are meant, the nearest first, at most `most`: those that go on behind a dot
-/// (compilers' clones of a function), and those with no more than a third of the letters wrong.
+/// Suggestions, the nearest first, at most `most`: names with a suffix after a dot (compilers'
+/// clones of a function), and names of which no more than a third of the letters differ.
 pub fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let allowed = name.chars().count() / 3;
     let wrong = |near: &str| match near.strip_prefix(name) {
         Some(rest) if rest.starts_with('.') => 0,
         _ if near.len().abs_diff(name.len()) > allowed => usize::MAX,
-        _ => distance(near, name),
+        _ => levenshtein(near, name),
     };
     let mut near: Vec<(usize, &str)> =
         names.map(|near| (wrong(near), near)).filter(|(wrong, _)| *wrong <= allowed).collect();
@@ -22,28 +24,12 @@ pub fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize
     near.into_iter().map(|(_, name)| name).take(most).collect()
 }
 
-/// Edit distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn near_names() {
+    fn near_names_are_suggested() {
         let names = || ["cycles", "branches", "SSL_write", "SSL_write_ex"].into_iter();
         assert_eq!(nearest("cycels", names()), Some("cycles"));
         assert_eq!(nearest("x", names()), None);

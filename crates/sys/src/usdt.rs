@@ -11,19 +11,19 @@ const NT_STAPSDT: NoteType = NoteType(3);
 /// A marker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marker {
-    /// Whose it is, for example `python`.
+    /// Its provider, for example `python`.
     pub provider: String,
     /// Its name.
     pub name: String,
-    /// Where it is in the file.
+    /// File offset of its instruction.
     pub offset: u64,
-    /// Where the file has the two bytes that are more than 0 while somebody listens, if the
-    /// program comes to the marker only then.
+    /// File offset of its semaphore: a two-byte count of tracers. If present, the program reaches
+    /// the marker only while the count is above 0.
     pub counter: Option<u64>,
 }
 
-/// The markers of an ELF file of 64 bits, in the order of the file; none when it has none or is
-/// damaged. A marker that was inlined several times stands there several times.
+/// Markers of a 64-bit ELF file, in the order of the file; none if it has none or is damaged. A
+/// marker in an inlined function occurs several times.
 pub fn markers(data: &[u8]) -> Vec<Marker> {
     read(data).unwrap_or_default()
 }
@@ -39,7 +39,7 @@ fn read(data: &[u8]) -> Option<Vec<Marker>> {
             (into < s.p_filesz(endian)).then(|| s.p_offset(endian).checked_add(into))?
         })
     };
-    // The linker may have moved the code (prelink): this section went with it.
+    // The linker may have moved the code (prelink), and this section with it.
     let base = sections.section_by_name(endian, b".stapsdt.base");
     let base = base.map(|(_, section)| section.sh_addr(endian));
     let (_, section) = sections.section_by_name(endian, b".note.stapsdt")?;

@@ -57,11 +57,11 @@ fn another_file_of_the_same_name_is_not_taken_for_it() {
 }
 
 #[test]
-fn a_file_that_one_process_does_not_lead_to_is_sought_through_the_next() {
+fn a_file_that_one_process_does_not_lead_to_is_tried_through_the_next() {
     let (hit, exe, id) = own_hit();
     assert_eq!(mapped_id(hit.start), Some(id));
     let mut images = Images::default();
-    // A device that leads nowhere, as overlayfs has it: the path alone will not do.
+    // A device without files, as with overlayfs: the path alone is not enough.
     let image = images.intern(1, &exe, &[], FileId { device: id.device + 1, ..id });
     for gone in 0..2 {
         images.load(image, Hit { pid: i32::MAX - gone, start: 0, end: 0 });

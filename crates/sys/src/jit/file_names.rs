@@ -1,7 +1,8 @@
-//! Names of the files in which JIT compilers say what their code is: mappings of such code are
-//! called by them.
+//! Names of the files in which JIT compilers describe their code; mappings of such code have these
+//! names, too.
 
-/// The number in the path of a jitdump file, `jit-PID.dump`: its process in its own namespace.
+/// The number in the path of a jitdump file, `jit-PID.dump`: the PID in the process's own
+/// namespace.
 pub fn number_of_dump(path: &[u8]) -> Option<u32> {
     let name = path.rsplit(|&b| b == b'/').next()?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
@@ -10,12 +11,12 @@ pub fn number_of_dump(path: &[u8]) -> Option<u32> {
     number??.parse().ok()
 }
 
-/// The path is that of a file in which a JIT compiler names its code: a perf map or a jitdump.
+/// True for the path of a perf map or a jitdump.
 pub fn is_compilers_file(path: &str) -> bool {
     number_of_map(path).is_some() || number_of_dump(path.as_bytes()).is_some()
 }
 
-/// The number in the path of a perf map, `perf-PID.map`: its process in its own namespace.
+/// The number in the path of a perf map, `perf-PID.map`: the PID in the process's own namespace.
 pub fn number_of_map(path: &str) -> Option<u32> {
     let digits = path.rsplit('/').next()?.strip_prefix("perf-")?.strip_suffix(".map")?;
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -26,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_compilers_are_told_by_their_names() {
+    fn files_of_compilers_are_recognized_by_their_names() {
         for path in ["/tmp/perf-1.map", "perf-22.map", "/a/jit-7.dump", "jit-7.dump (deleted)"] {
             assert!(is_compilers_file(path), "{path}");
         }

@@ -1,4 +1,4 @@
-//! The files in which JIT compilers say what their code is, while they grow.
+//! Files in which JIT compilers describe their code, read while they grow.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Read};
@@ -12,23 +12,23 @@ use crate::foreign::{self, Links, Root};
 use crate::os;
 use crate::{binaries, procfs};
 
-/// Most that is read of a file in one look: what is more counts as unknown.
+/// Most bytes of a file that are read at a time; code in larger additions counts as unknown.
 const MAX_LOOK: u64 = 1 << 20;
 
-/// Most that is read of all files in one look.
+/// Most bytes of all files that are read at a time.
 pub(super) const MAX_OF_ALL: u64 = 32 << 20;
 
-/// A record of a jitdump takes as long as two to the power of so many bytes of a perf map.
+/// Log2 of the bytes of a perf map that take as long to read as one record of a jitdump.
 const RECORD: u32 = 7;
 
-/// Most marks of a perf map; when there are more, every other is dropped.
+/// Most marks of a perf map; above that, every other one is dropped.
 const MAX_MARKS: usize = 1024;
 
-/// A file's time of change lags so many nanoseconds behind at most (a tick of the kernel's clock,
-/// ten milliseconds at `CONFIG_HZ=100`).
+/// Largest delay of a file's time of change, in nanoseconds (a tick of the kernel's clock, 10 ms at
+/// `CONFIG_HZ=100`).
 const TICK: u64 = 10_000_000;
 
-/// When the recording began, in both clocks.
+/// Start of the recording, in both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     began: SystemTime,
@@ -45,7 +45,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A time of the wall's clock in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Converts a wall-clock time to nanoseconds of `CLOCK_MONOTONIC`.
     fn monotonic(self, time: SystemTime) -> u64 {
         u64::try_from((nanos(time) - self.offset).max(0)).unwrap_or(u64::MAX)
     }
@@ -55,11 +55,11 @@ fn nanos(time: SystemTime) -> i128 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128)
 }
 
-/// What was seen of a perf map that grows: of its first `size` bytes all were there `by` then,
-/// and the others were not there yet when it was `seen`.
+/// A size of a growing perf map: its first `size` bytes existed at time `by`, and later ones did
+/// not exist yet when it was `seen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub by: u64,
@@ -67,32 +67,32 @@ pub struct Mark {
     pub seen: u64,
 }
 
-/// The files of one program.
+/// JIT files of one program.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// Its perf map.
     pub map: Option<File>,
-    /// What was seen of that, in the order of time.
+    /// Sizes of the perf map over time, in the order of time.
     pub marks: Vec<Mark>,
-    /// In the place of the perf map stands something that is no regular file, and is not opened.
+    /// The path of the perf map leads to something other than a regular file, which is not opened.
     pub refused: bool,
     /// Its jitdump.
     pub dump: Option<File>,
-    /// Path of that as the program sees it.
+    /// Path of the jitdump in the program's mount namespace.
     pub dump_path: String,
-    /// Where the next record of it begins; 0: behind the header.
+    /// Offset of its next record; 0: after the header.
     pub dump_offset: u64,
 }
 
-/// What a look at the files has found.
-pub(super) enum Look {
+/// Changes of the files since they were last read.
+pub(super) enum Changes {
     /// Nothing new.
     Nothing,
-    /// So much that it was not read; it came between these times.
+    /// Too much to read; it was added between these times.
     Unread {
-        /// After this.
+        /// Start of the range.
         after: u64,
-        /// By this.
+        /// End of the range.
         by: u64,
     },
     /// Code at these addresses.
@@ -100,18 +100,18 @@ pub(super) enum Look {
 }
 
 impl Sources {
-    /// There are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.map.is_none() && self.dump.is_none()
     }
 
-    /// Takes a perf map, all of which is new.
+    /// Sets the perf map; all of it counts as new.
     pub fn set_map(&mut self, map: File) {
         self.map = Some(map);
         self.marks = vec![Mark { size: 0, by: 0, seen: 0 }];
     }
 
-    /// Takes a jitdump file.
+    /// Sets the jitdump file.
     pub fn set_dump(&mut self, dump: File, path: &str) {
         // Its header may be written later.
         self.dump_offset = 0;
@@ -119,7 +119,7 @@ impl Sources {
         path.clone_into(&mut self.dump_path);
     }
 
-    /// Looks at the size of the perf map; returns that of the time before, if it has changed.
+    /// Reads the size of the perf map; returns the previous mark if it has changed.
     fn mark(&mut self, clock: Clock) -> Option<Mark> {
         let metadata = self.map.as_ref()?.metadata().ok()?;
         let (size, now) = (metadata.len(), os::monotonic_nanos());
@@ -129,7 +129,7 @@ impl Sources {
         match self.marks.last_mut() {
             Some(last) if last.size == size => last.seen = now,
             Some(last) if last.size > size => {
-                // It is written anew: of what it says now nobody knows since when.
+                // It was rewritten: the age of its present contents is unknown.
                 self.marks.clear();
                 self.marks.push(Mark { size, by, seen: now });
             }
@@ -144,22 +144,22 @@ impl Sources {
         last.filter(|last| last.size != size)
     }
 
-    /// Looks at what is new in the files; `left` are the bytes that may still be read.
-    pub(super) fn look(&mut self, clock: Clock, left: &mut u64) -> Look {
+    /// Reads what was added to the files; `left` is the number of bytes that may still be read.
+    pub(super) fn read_changes(&mut self, clock: Clock, left: &mut u64) -> Changes {
         let mut made = Vec::new();
         if let Some(before) = self.mark(clock) {
             let by = self.marks.last().map_or(before.seen, |mark| mark.by);
             if !self.new_in_map(before, &mut made, left) {
-                return Look::Unread { after: before.seen, by };
+                return Changes::Unread { after: before.seen, by };
             }
         }
         if *left > 0 {
             self.new_in_dump(&mut made, left);
         }
-        if made.is_empty() { Look::Nothing } else { Look::New(made) }
+        if made.is_empty() { Changes::Nothing } else { Changes::New(made) }
     }
 
-    /// Adds what came after `before`; returns false when that is not known.
+    /// Adds the code that was added after `before`; returns false if that is unknown.
     fn new_in_map(&self, before: Mark, made: &mut Vec<Made>, left: &mut u64) -> bool {
         let (Some(map), Some(now)) = (&self.map, self.marks.last()) else { return true };
         if now.size < before.size || now.size - before.size > MAX_LOOK {
@@ -167,7 +167,7 @@ impl Sources {
         }
         let Some(after_this) = left.checked_sub(now.size - before.size) else { return false };
         *left = after_this;
-        // From where the line begins that may have been written in two parts.
+        // Starts at the beginning of the line, which may have been written in two parts.
         let Some(start) = line_start(map, before.size) else { return false };
         let (after, by) = (before.seen, now.by);
         let input = At { file: map, offset: start }.take(now.size - start);
@@ -178,7 +178,7 @@ impl Sources {
         read.is_ok()
     }
 
-    /// The same for the jitdump, which tells times exactly.
+    /// Adds new code from the jitdump, which contains exact times.
     fn new_in_dump(&mut self, made: &mut Vec<Made>, budget: &mut u64) {
         let Some(dump) = &self.dump else { return };
         if self.dump_offset == 0 {
@@ -209,10 +209,10 @@ impl Sources {
     }
 }
 
-/// Records of a jitdump that are read in one look; those beyond wait for the next.
+/// Most records of a jitdump that are read at a time; the rest is read the next time.
 const MAX_RECORDS: usize = 4096;
 
-/// Where the line begins that holds the byte before `offset`, or `offset` when that ends a line.
+/// Start of the line that contains the byte before `offset`, or `offset` if that ends a line.
 fn line_start(file: &File, offset: u64) -> Option<u64> {
     let mut bytes = [0; 4096];
     let from = offset.saturating_sub(bytes.len() as u64);
@@ -224,11 +224,11 @@ fn line_start(file: &File, offset: u64) -> Option<u64> {
     }
 }
 
-/// Reads a file from an offset on, whatever others do with the descriptor.
+/// Reads a file from an offset, independent of the descriptor's position.
 pub struct At<'a> {
     /// The file.
     pub file: &'a File,
-    /// Where the next byte is read.
+    /// Offset of the next byte.
     pub offset: u64,
 }
 
@@ -240,29 +240,29 @@ impl Read for At<'_> {
     }
 }
 
-/// What stands in the place of a perf map.
-pub(super) enum Found {
-    /// A map of the process's.
+/// The file at the path of a perf map.
+pub(super) enum PerfMapFile {
+    /// A map of this process.
     Map(File),
-    /// Something that is no regular file.
+    /// Something other than a regular file.
     Refused,
-    /// Nothing, or what does not belong to the process.
+    /// Nothing, or a file of another process.
     Nothing,
 }
 
 /// The jitdump file that a process has mapped.
 pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<File> {
-    // This leads to the very file that is mapped; it is no place where links are planted.
+    // This leads to the mapped file itself; no other user can place links there.
     let exact = Path::new("/proc").join(format!("{pid}/map_files/{start:x}-{end:x}"));
-    let exact = foreign::look_through(&exact).and_then(|found| found.open());
+    let exact = foreign::resolve_link(&exact).and_then(|found| found.open());
     let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
     let named = |root: io::Result<Root>| root?.open(path, Links::Refuse);
     exact.or_else(|_| named(Root::of(pid))).or_else(|_| named(Root::at(Path::new("/")))).ok()
 }
 
-/// `/tmp/perf-PID.map` of a process, as the process itself sees `/tmp` and its PID; else the
-/// one that tools leave for it outside of its container.
-pub(super) fn open_perf_map(pid: i32, clock: Clock) -> Found {
+/// `/tmp/perf-PID.map` of a process, with its own `/tmp` and PID; else the one that tools write for
+/// it outside its container.
+pub(super) fn open_perf_map(pid: i32, clock: Clock) -> PerfMapFile {
     let inner = procfs::inner_pid(pid).unwrap_or(pid);
     let same_files = binaries::same_root(pid);
     let ours = std::process::id() as i32;
@@ -270,40 +270,40 @@ pub(super) fn open_perf_map(pid: i32, clock: Clock) -> Found {
     let mut refused = false;
     for (of, number, same_files) in places {
         let path = format!("/tmp/perf-{number}.map");
-        let found = Root::of(of).and_then(|root| root.look(Path::new(&path), Links::Refuse));
+        let found = Root::of(of).and_then(|root| root.resolve(Path::new(&path), Links::Refuse));
         let Ok(found) = found else { continue };
         if is_of(&found.metadata, pid, same_files, clock)
             && let Ok(map) = found.open()
         {
-            return Found::Map(map);
+            return PerfMapFile::Map(map);
         }
         refused |= !found.metadata.is_file();
     }
-    if refused { Found::Refused } else { Found::Nothing }
+    if refused { PerfMapFile::Refused } else { PerfMapFile::Nothing }
 }
 
-/// The perf map is the process's: not left by one that had its number before, nor planted by
-/// another user.
+/// True if the perf map belongs to the process: neither left by an earlier process with the same
+/// PID, nor planted by another user.
 ///
-/// A process may show any file as its map that lies in its own mount namespace, by mounting that
-/// file there, which takes no right to read it. So there a map must belong to the user of the
-/// process. Where `same_files` says that it sees prof's files, nobody can put a file of root's
-/// into `/tmp`, except by a second name, and what root's tools write there is taken as well.
+/// A process can show any file in its own mount namespace as its map by mounting the file there,
+/// without the right to read it. So there a map must belong to the user of the process. With
+/// `same_files` (the process sees prof's files), only root can put a file of root's into `/tmp`,
+/// except by a hard link, and maps written by root's tools are accepted as well.
 fn is_of(metadata: &Metadata, pid: i32, same_files: bool, clock: Clock) -> bool {
     let user = |pid: i32| procfs::owner(pid).map(|(_, uid)| uid);
     let own = user(std::process::id() as i32).unwrap_or(0);
     let planted = !same_files || metadata.nlink() != 1;
     let of_tools = [0, own].contains(&metadata.uid()) && !planted;
     let Ok(changed) = metadata.modified() else { return false };
-    // Of a process that has ended only what was written since the recording began.
+    // Of a process that has ended, only a map that was written since the recording began.
     let began = procfs::start_time(pid).unwrap_or(clock.began);
     (of_tools || user(pid) == Some(metadata.uid()))
         && nanos(changed) + 1_000_000_000 >= nanos(began)
 }
 
-/// The file is that of a recording that ended at this time (nanoseconds since the Unix epoch): it
-/// has not changed since, or the process that it is of still runs and was there before. A later
-/// process with the same number writes the file anew, and leaves it as old as it was.
+/// True if the file is still that of a recording that ended at this time (nanoseconds since the
+/// Unix epoch): it has not changed since, or its process still runs and was there before. A later
+/// process with the same PID rewrites the file, which keeps its age.
 pub fn is_as_recorded(path: &Path, metadata: &Metadata, end: i64) -> bool {
     let after = |time: SystemTime| nanos(time) > i128::from(end);
     let changed = metadata.modified().map_or(true, after);
@@ -311,12 +311,13 @@ pub fn is_as_recorded(path: &Path, metadata: &Metadata, end: i64) -> bool {
     !made && (!changed || writer(path, metadata).is_some_and(|began| !after(began)))
 }
 
-/// When the process began that a file is named after, if it sees that very file under this path.
+/// Start time of the process that a file is named after, if the process sees that very file under
+/// this path.
 fn writer(path: &Path, metadata: &Metadata) -> Option<SystemTime> {
     let path = path.to_str()?;
     let pid = number_of_map(path).or_else(|| number_of_dump(path.as_bytes()))?;
     let pid = i32::try_from(pid).ok()?;
-    let seen = Root::of(pid).and_then(|root| root.look(Path::new(path), Links::Refuse));
+    let seen = Root::of(pid).and_then(|root| root.resolve(Path::new(path), Links::Refuse));
     let seen = seen.ok()?.metadata;
     let same = (seen.dev(), seen.ino()) == (metadata.dev(), metadata.ino());
     procfs::start_time(pid).filter(|_| same)
@@ -327,54 +328,60 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn starts(look: Look) -> Option<Vec<u64>> {
-        match look {
-            Look::Nothing => Some(Vec::new()),
-            Look::New(made) => Some(made.iter().map(|m| m.start).collect()),
-            Look::Unread { .. } => None,
+    fn starts(changes: Changes) -> Option<Vec<u64>> {
+        match changes {
+            Changes::Nothing => Some(Vec::new()),
+            Changes::New(made) => Some(made.iter().map(|m| m.start).collect()),
+            Changes::Unread { .. } => None,
         }
     }
 
     #[test]
-    fn what_a_map_grows_by_is_found_once() {
+    fn additions_to_a_map_are_found_once() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"1000 10 a\n2000 10 b").unwrap();
         let clock = Clock::default();
         let mut sources = Sources::default();
         sources.set_map(file.reopen().unwrap());
-        // What is there is new at the first look.
-        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x1000]);
-        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
-        // The line that was not whole is read from its beginning.
+        // All contents are new at first.
+        assert_eq!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x1000]);
+        assert!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
+        // An incomplete line is read again from its beginning.
         file.write_all(b"bb\n3000 10 c\n4000").unwrap();
-        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x2000, 0x3000]);
-        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
+        assert_eq!(
+            starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap(),
+            [0x2000, 0x3000]
+        );
+        assert!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         assert_eq!(sources.marks.len(), 3);
         assert!(sources.marks.iter().all(|m| m.by <= m.seen));
-        // Too much, or written anew: what it says now nobody knows since when.
+        // Too much, or rewritten: the age of the contents is unknown.
         file.as_file().set_len(5 << 20).unwrap();
-        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())), None);
+        assert_eq!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())), None);
         file.as_file().set_len(3).unwrap();
-        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())), None);
+        assert_eq!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())), None);
         assert_eq!(sources.marks.len(), 1);
     }
 
     #[test]
-    fn what_a_jitdump_grows_by_is_found_with_its_time() {
+    fn additions_to_a_jitdump_are_found_with_their_times() {
         use super::jitdump::writer;
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut sources = Sources::default();
         sources.set_dump(file.reopen().unwrap(), "jit-77.dump");
         let clock = Clock::default();
-        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
+        assert!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         // The header comes late, and a record in two parts.
         file.write_all(&writer::header(0)).unwrap();
         let load = writer::load(5, 0x1000, 0x20, "f");
         file.write_all(&load[..50]).unwrap();
-        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
+        assert!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         file.write_all(&load[50..]).unwrap();
         file.write_all(&writer::moved(6, 0x1000, 0x2000, 0x20)).unwrap();
-        assert_eq!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap(), [0x1000, 0x2000]);
-        assert!(starts(sources.look(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
+        assert_eq!(
+            starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap(),
+            [0x1000, 0x2000]
+        );
+        assert!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
     }
 }

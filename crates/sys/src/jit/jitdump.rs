@@ -1,4 +1,4 @@
-//! jitdump files: what a JIT compiler says about its code, each with the time when it was so
+//! jitdump files: a JIT compiler's records about its code, each with a time
 //! (`tools/perf/Documentation/jitdump-specification.txt` of the kernel). The program maps its
 //! `jit-PID.dump` as executable, which is how profilers find it.
 
@@ -18,7 +18,7 @@ const ARCH_TIMESTAMP: u64 = 1;
 /// Bytes of a record's prefix: kind, size, time.
 const PREFIX: u64 = 16;
 
-/// Bytes of a `JIT_CODE_LOAD` or `JIT_CODE_MOVE` after the prefix, without what varies.
+/// Fixed bytes of a `JIT_CODE_LOAD` or `JIT_CODE_MOVE` after the prefix.
 const LOAD: usize = 40;
 const MOVE: usize = 48;
 
@@ -28,7 +28,7 @@ const MAX_NAME: u64 = 16 << 10;
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the first record begins.
+    /// Offset of the first record.
     pub size: u64,
     /// Process, in its own namespace.
     pub pid: u32,
@@ -36,25 +36,25 @@ pub struct Header {
     pub monotonic: bool,
 }
 
-/// What a record says.
+/// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Code is there from now on.
+    /// Code exists from this time on.
     Load {
-        /// Its first address.
+        /// First address.
         address: u64,
-        /// Its bytes.
+        /// Size in bytes.
         size: u64,
         /// Its name.
         name: NameAt,
     },
     /// Code has moved.
     Move {
-        /// From here.
+        /// Old address.
         from: u64,
-        /// To there.
+        /// New address.
         to: u64,
-        /// Its bytes.
+        /// Size in bytes.
         size: u64,
     },
     /// Source lines of the code that the next record loads.
@@ -64,31 +64,31 @@ pub enum Record {
         /// The entries.
         lines: LinesAt,
     },
-    /// Nothing follows.
+    /// No record follows.
     Close,
-    /// Of no use here.
+    /// Not used by prof.
     Other,
 }
 
-/// Where in a file the entries of a table of source lines stand.
+/// Position of a table of source lines in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinesAt {
-    /// Offset of the first.
+    /// Offset of the first entry.
     pub start: u64,
-    /// Offset where they end at the latest.
+    /// Limit of the entries' offsets.
     pub end: u64,
-    /// Their number.
+    /// Number of entries.
     pub count: u64,
 }
 
-/// How far a file was read.
+/// Progress of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Offset behind the last whole record.
+    /// Offset after the last complete record.
     pub offset: u64,
-    /// A record begins there that is not whole.
+    /// An incomplete record begins there.
     pub unfinished: bool,
-    /// What begins there is no record.
+    /// No valid record begins there.
     pub damaged: bool,
 }
 
@@ -96,24 +96,24 @@ pub struct Progress {
 ///
 /// # Errors
 ///
-/// It cannot be read, or is no jitdump of this machine's byte order (`InvalidData`).
+/// It cannot be read, or is not a jitdump of this machine's byte order (`InvalidData`).
 pub fn header(file: &File) -> io::Result<Header> {
     let mut bytes = [0; 40];
     file.read_exact_at(&mut bytes, 0)?;
     let size = u64::from(u32_at(&bytes, 8));
     if u32_at(&bytes, 0) != MAGIC || u32_at(&bytes, 4) == 0 || size < bytes.len() as u64 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no jitdump file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a jitdump file"));
     }
     let monotonic = u64_at(&bytes, 32) & ARCH_TIMESTAMP == 0;
     Ok(Header { size, pid: u32_at(&bytes, 20), monotonic })
 }
 
-/// Reads the records in `range`, which begins where a record does, until `take` says no; it is
-/// given their times in nanoseconds.
+/// Reads the records in `range`, which begins at a record, until `take` returns false; `take`
+/// receives their times in nanoseconds.
 ///
 /// # Errors
 ///
-/// The operating system's.
+/// Those of the operating system.
 pub fn read(
     file: &File,
     range: Range<u64>,
@@ -151,8 +151,8 @@ pub fn read(
     Ok(progress)
 }
 
-/// The record of `size` bytes at offset `at`, which begins with `bytes`. `None`: it contradicts
-/// itself.
+/// The record of `size` bytes at offset `at`, which begins with `bytes`. `None` if it is
+/// inconsistent.
 fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Record>> {
     let body = &bytes[PREFIX as usize..];
     Ok(match u32_at(bytes, 0) {
@@ -178,12 +178,12 @@ fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Re
     })
 }
 
-/// The name that ends with a zero byte at `offset`, where `known` stands and at most `size`
-/// bytes are the record's.
-fn name_in(file: &File, known: &[u8], offset: u64, size: u64) -> io::Result<Option<NameAt>> {
+/// The NUL-terminated name at `offset`, which begins with `start`; at most `size` bytes belong to
+/// the record.
+fn name_in(file: &File, start: &[u8], offset: u64, size: u64) -> io::Result<Option<NameAt>> {
     let end = |bytes: &[u8]| bytes.iter().position(|&b| b == 0);
-    if let Some(end) = end(known) {
-        return Ok(Some(NameAt::new(offset, &known[..end])));
+    if let Some(end) = end(start) {
+        return Ok(Some(NameAt::new(offset, &start[..end])));
     }
     let mut more = vec![0; size.min(MAX_NAME) as usize];
     let got = read_some(file, &mut more, offset)?;
@@ -206,7 +206,7 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 /// An entry of a table of source lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineEntry {
-    /// First address that it speaks of.
+    /// First address of the line.
     pub address: u64,
     /// Line in the file.
     pub line: u32,
@@ -218,7 +218,7 @@ pub struct LineEntry {
 ///
 /// # Errors
 ///
-/// The operating system's. A table that is cut or contradicts itself ends early.
+/// Those of the operating system. A table that is truncated or inconsistent ends early.
 pub fn line_entries(file: &File, lines: LinesAt) -> io::Result<Vec<LineEntry>> {
     /// No function has more.
     const MAX_BYTES: u64 = 1 << 20;
@@ -230,7 +230,7 @@ pub fn line_entries(file: &File, lines: LinesAt) -> io::Result<Vec<LineEntry>> {
         let (address, line) = (u64_at(rest, 0), u32_at(rest, 8));
         let Some(end) = rest[16..].iter().position(|&b| b == 0) else { break };
         let name = &rest[16..16 + end];
-        // 0xff stands for the name of the entry before.
+        // 0xff repeats the name of the previous entry.
         let file = match (name, entries.last()) {
             ([0xff], Some(last)) => last.file.clone(),
             _ => name.to_vec(),
@@ -302,7 +302,7 @@ pub mod writer {
             body.extend(*file);
             body.push(0);
         }
-        // V8 pads with what happens to be there.
+        // V8 pads with arbitrary bytes.
         body.extend([0x77; 19]);
         record(2, time, &body)
     }
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_damaged_ends_early() {
+    fn truncated_or_damaged_files_end_early() {
         let whole = example().concat();
         for cut in [41, 55, 56, 80, 130, 230] {
             let file = writer::file(&[whole[..cut].to_vec()]);

@@ -1,9 +1,9 @@
-//! Code made at run time: where its compilers say what it is, and which of it was sampled when.
+//! Code made at run time: the files that describe it, and the times at which it was sampled.
 //!
-//! Memory of such code is used again for other code. So the time of the first and the last sample
-//! at each address is kept, as well as when each part of a perf map was there; jitdump files say
-//! by themselves when. A location stands for one piece of code as long as the files tell of no
-//! other at its address: then an *epoch* of the process ends, and its locations with it.
+//! Memory of such code is reused for other code. So prof keeps the time of the first and the last
+//! sample at each address, and the time at which each part of a perf map was there; jitdump files
+//! contain times themselves. A location represents one piece of code until the files show other
+//! code at its address: then an *epoch* of the process ends, and its locations with it.
 
 pub mod file_names;
 mod files;
@@ -16,30 +16,30 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use files::{At, Clock, Mark, Sources, is_as_recorded};
-use files::{Found, Look, MAX_OF_ALL, open_dump, open_perf_map};
+use files::{Changes, MAX_OF_ALL, PerfMapFile, open_dump, open_perf_map};
 
 use super::maps::MapsLine;
 use crate::record::Mmap;
 use file_names::number_of_dump;
 
-/// Most epochs of one process: what is made anew more often has locations that stand for more
-/// than one piece of code, and such are not named.
+/// Most epochs of one process; with more, a location may represent several pieces of code, and such
+/// locations are not named.
 const MAX_EPOCHS: usize = 256;
 
-/// Most of them as long as they begin because of code that has not been sampled yet.
+/// Most epochs that begin because of code that has not been sampled yet.
 const MAX_UNSAMPLED: usize = 128;
 
-/// Most pieces of code of a process whose places are kept before they are sampled.
+/// Most pieces of code of a process whose addresses are kept before they are sampled.
 const MAX_FRESH: usize = 1024;
 
 /// Most addresses whose times are kept.
 const MAX_SPANS: usize = 7 << 14;
 
-/// Most processes with such code that are told apart, each with two open files at most; what
-/// belongs to others has no names.
+/// Most processes with JIT code that are tracked, each with two open files at most; code of others
+/// has no names.
 const MAX_PROGRAMS: usize = 2048;
 
-/// When an address was sampled first and last, in nanoseconds of `CLOCK_MONOTONIC`.
+/// Times of the first and the last sample at an address, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First.
@@ -49,18 +49,18 @@ pub struct Span {
 }
 
 impl Span {
-    /// Nothing is known: it may have been at any time.
+    /// Unknown times: possibly any.
     pub const UNKNOWN: Span = Span { first: 0, last: u64::MAX };
-    /// After all that the files tell.
+    /// A time after everything in the files.
     pub const END: Span = Span { first: u64::MAX, last: u64::MAX };
 }
 
-/// The addresses of one epoch of a process, and what names them.
+/// The addresses of one epoch of a process, and the files that name them.
 #[derive(Debug)]
 pub struct Epoch {
     /// The files.
     pub sources: Arc<Sources>,
-    /// When each address was sampled; those that are missing have [`Span::UNKNOWN`].
+    /// Span of each address; a missing one is [`Span::UNKNOWN`].
     pub spans: FxHashMap<u64, Span>,
 }
 
@@ -68,22 +68,22 @@ pub struct Epoch {
 struct Program {
     pid: i32,
     sources: Sources,
-    /// From when each of its epochs is, and its number.
+    /// Start time and number of each of its epochs.
     epochs: Vec<(u64, u32)>,
-    /// It was sampled since a perf map was last looked for.
+    /// It was sampled since the last search for a perf map.
     sampled: bool,
     fresh: Fresh,
 }
 
-/// Where code was made that may not have been sampled yet: by its start, its end and by when.
+/// New code that may not have been sampled yet: start, end, and latest time of its creation.
 type Fresh = BTreeMap<u64, (u64, u64)>;
 
 impl Program {
     fn find_map(&mut self, clock: Clock) {
         match open_perf_map(self.pid, clock) {
-            Found::Map(map) => self.sources.set_map(map),
-            Found::Refused => self.sources.refused = true,
-            Found::Nothing => {}
+            PerfMapFile::Map(map) => self.sources.set_map(map),
+            PerfMapFile::Refused => self.sources.refused = true,
+            PerfMapFile::Nothing => {}
         }
     }
 
@@ -98,7 +98,7 @@ impl Program {
 pub struct Jit {
     programs: Vec<Program>,
     by_pid: FxHashMap<i32, u32>,
-    /// Programs of parents, whose code their children have, too.
+    /// Programs of parents; their children have inherited the code.
     inherited: FxHashMap<i32, u32>,
     /// Program and spans of each epoch.
     epochs: Vec<(u32, FxHashMap<u64, Span>)>,
@@ -107,7 +107,7 @@ pub struct Jit {
 }
 
 impl Jit {
-    /// A process has mapped something: perhaps its jitdump file, which it does to make it known.
+    /// A process has mapped a file: perhaps its jitdump, which compilers map to announce it.
     pub fn mapped(&mut self, mmap: &Mmap<'_>) {
         if number_of_dump(mmap.path).is_some() {
             let path = String::from_utf8_lossy(mmap.path);
@@ -115,7 +115,7 @@ impl Jit {
         }
     }
 
-    /// The same of a mapping that was there before.
+    /// The same for a mapping that existed before the recording.
     pub fn found(&mut self, pid: i32, line: &MapsLine<'_>) {
         if number_of_dump(line.path.as_bytes()).is_some() {
             self.dump(pid, (line.start, line.end), line.path);
@@ -127,18 +127,18 @@ impl Jit {
             && let Some(program) = self.program(pid)
         {
             self.programs[program as usize].sources.set_dump(file, path);
-            // What is sampled next may be long over.
-            self.look_at(program, &mut MAX_OF_ALL.clone());
+            // The next sample may come much later.
+            self.read_changes_of(program, &mut MAX_OF_ALL.clone());
         }
     }
 
-    /// A process has begun, or another program in it: what was known of this number is over.
+    /// A process or another program in it has started: the state of this PID is dropped.
     pub fn forget(&mut self, pid: i32) {
         self.by_pid.remove(&pid);
         self.inherited.remove(&pid);
     }
 
-    /// A process was forked: it has what its parent has made.
+    /// A process was forked: it inherits the code of its parent.
     pub fn forked(&mut self, pid: i32, parent: i32) {
         self.forget(pid);
         let program = self.by_pid.get(&parent).or_else(|| self.inherited.get(&parent));
@@ -147,8 +147,8 @@ impl Jit {
         }
     }
 
-    /// Code was sampled in process `pid` that process `maker` has made: the same, or one that it
-    /// was forked from. Returns the epoch.
+    /// Records a sample of process `pid` in code that process `maker` created: the same, or an
+    /// ancestor. Returns the epoch.
     pub fn sampled(&mut self, pid: i32, maker: i32, address: u64, time: u64) -> u32 {
         let inherited = self.inherited.get(&pid).copied().filter(|_| pid != maker);
         let Some(program) = inherited.or_else(|| self.program(maker)) else { return u32::MAX };
@@ -183,12 +183,12 @@ impl Jit {
         self.programs.push(new);
         self.epochs.push((program, FxHashMap::default()));
         self.by_pid.insert(pid, program);
-        self.look_at(program, &mut MAX_OF_ALL.clone());
+        self.read_changes_of(program, &mut MAX_OF_ALL.clone());
         Some(program)
     }
 
-    /// Looks at the files. To be called before the samples that were taken meanwhile are taken
-    /// in; reads a bounded part of what is new.
+    /// Reads a bounded part of the additions to the files. Call it before the samples of the same
+    /// period are added.
     pub fn look(&mut self) {
         let mut left = MAX_OF_ALL;
         for index in 0..self.programs.len() as u32 {
@@ -196,20 +196,20 @@ impl Jit {
             if std::mem::take(&mut program.sampled) && program.sources.map.is_none() {
                 program.find_map(self.clock);
             }
-            self.look_at(index, &mut left);
+            self.read_changes_of(index, &mut left);
         }
     }
 
-    fn look_at(&mut self, index: u32, left: &mut u64) {
+    fn read_changes_of(&mut self, index: u32, left: &mut u64) {
         let program = &mut self.programs[index as usize];
         let last = program.epochs[program.epochs.len() - 1].1;
         let spans = &self.epochs[last as usize].1;
         if spans.is_empty() && program.sources.is_empty() {
             return;
         }
-        let found = program.sources.look(self.clock, left);
+        let found = program.sources.read_changes(self.clock, left);
         let fresh = (program.epochs.len() < MAX_UNSAMPLED).then_some(&mut program.fresh);
-        for from in made_anew(spans, fresh, found) {
+        for from in replacement_times(spans, fresh, found) {
             let newer = program.epochs.last().is_none_or(|last| last.0 < from);
             if newer && program.epochs.len() < MAX_EPOCHS {
                 program.epochs.push((from, self.epochs.len() as u32));
@@ -218,15 +218,15 @@ impl Jit {
         }
     }
 
-    /// The recording has ended; looks once more for perf maps, which some programs write late.
-    /// The epochs, by their numbers.
+    /// Ends the recording: searches once more for perf maps, which some programs write late.
+    /// Returns the epochs, by number.
     pub fn finish(mut self) -> Vec<Arc<Epoch>> {
         let mut left = MAX_OF_ALL;
         for program in &mut self.programs {
             if program.sources.map.is_none() {
                 program.find_map(self.clock);
             }
-            program.sources.look(self.clock, &mut left);
+            program.sources.read_changes(self.clock, &mut left);
         }
         let sources: Vec<Arc<Sources>> =
             self.programs.into_iter().map(|p| Arc::new(p.sources)).collect();
@@ -237,7 +237,7 @@ impl Jit {
     }
 }
 
-/// A range of addresses whose code was made after one time and by another.
+/// A range of addresses whose code was created between two times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     start: u64,
@@ -246,29 +246,33 @@ struct Made {
     by: u64,
 }
 
-/// When new code took the place of older code that was sampled, or may still be: the times at
-/// which epochs begin, ascending. What lies between `after` and `by` may be either.
-fn made_anew(spans: &FxHashMap<u64, Span>, mut fresh: Option<&mut Fresh>, found: Look) -> Vec<u64> {
+/// Times at which epochs begin, ascending: new code replaced older code that was sampled, or may
+/// still be. Samples between `after` and `by` may belong to either.
+fn replacement_times(
+    spans: &FxHashMap<u64, Span>,
+    mut fresh: Option<&mut Fresh>,
+    found: Changes,
+) -> Vec<u64> {
     let ranges = match found {
-        Look::Nothing => return Vec::new(),
-        Look::Unread { after, by } if !spans.is_empty() => return vec![after + 1, by],
-        Look::Unread { .. } => return Vec::new(),
-        Look::New(ranges) => ranges,
+        Changes::Nothing => return Vec::new(),
+        Changes::Unread { after, by } if !spans.is_empty() => return vec![after + 1, by],
+        Changes::Unread { .. } => return Vec::new(),
+        Changes::New(ranges) => ranges,
     };
     let mut sampled: Vec<(u64, u64)> = spans.iter().map(|(&a, s)| (a, s.first)).collect();
     sampled.sort_unstable();
     let mut times = Vec::new();
-    let at_once = fresh.as_ref().and_then(|_| remade_at_once(&ranges));
+    let at_once = fresh.as_ref().and_then(|_| newest_from(&ranges));
     for made in ranges {
-        if fresh.as_mut().is_some_and(|fresh| is_remade(fresh, made)) {
-            // What comes before is the older code's.
+        if fresh.as_mut().is_some_and(|fresh| replaces_unsampled(fresh, made)) {
+            // Samples before that belong to the older code.
             times.extend((made.after < made.by).then_some(made.after + 1));
             times.push(made.by);
         }
         let from = sampled.partition_point(|s| s.0 < made.start);
         let mut inside = sampled[from..].iter().take_while(|s| s.0 < made.end);
-        let known = times.last().is_some_and(|&last| last >= made.by);
-        if !known && inside.any(|s| s.1 <= made.after) {
+        let begun = times.last().is_some_and(|&last| last >= made.by);
+        if !begun && inside.any(|s| s.1 <= made.after) {
             times.extend((made.after < made.by).then_some(made.after + 1));
             times.push(made.by);
         }
@@ -279,9 +283,9 @@ fn made_anew(spans: &FxHashMap<u64, Span>, mut fresh: Option<&mut Fresh>, found:
     times
 }
 
-/// By when all code in a map is the newest, where older and newer code at the same place came
-/// between two looks: of samples after that it is known which they are of.
-fn remade_at_once(ranges: &[Made]) -> Option<u64> {
+/// Time after which all code in a map is the newest, if code at the same address was replaced
+/// between two reads: later samples are unambiguous.
+fn newest_from(ranges: &[Made]) -> Option<u64> {
     let mut of_map: Vec<&Made> = ranges.iter().filter(|made| made.after < made.by).collect();
     of_map.sort_unstable_by_key(|made| made.start);
     let mut end = 0;
@@ -292,9 +296,9 @@ fn remade_at_once(ranges: &[Made]) -> Option<u64> {
     })
 }
 
-/// Code took the place of other code of which no sample is known, and it is known when: samples
-/// of both may be still to come.
-fn is_remade(fresh: &mut Fresh, made: Made) -> bool {
+/// True if code replaced other code without known samples at a known time: samples of both may
+/// follow.
+fn replaces_unsampled(fresh: &mut Fresh, made: Made) -> bool {
     let below = fresh.range(..made.end).next_back().filter(|(_, old)| old.0 > made.start);
     let old = below.map(|(&start, &(_, by))| (start, by));
     if let Some((start, _)) = old {
@@ -316,45 +320,52 @@ mod tests {
         let spans = [(0x1000, 5), (0x2000, 50)];
         let spans = spans.map(|(a, first)| (a, Span { first, last: first })).into_iter().collect();
         let made = |start, end, after, by| Made { start, end, after, by };
-        let anew = |ranges: &[Made]| made_anew(&spans, None, Look::New(ranges.to_vec()));
-        assert!(anew(&[made(0x1001, 0x2000, 10, 12)]).is_empty());
+        let times_of =
+            |ranges: &[Made]| replacement_times(&spans, None, Changes::New(ranges.to_vec()));
+        assert!(times_of(&[made(0x1001, 0x2000, 10, 12)]).is_empty());
         let other = made(0x3000, 0x4000, 10, 12);
-        assert_eq!(anew(&[other, made(0x1000, 0x1001, 10, 12)]), [11, 12]);
-        // Times that are known exactly.
-        assert_eq!(anew(&[made(0x1000, 0x1001, 10, 10), made(0x1000, 0x1001, 20, 20)]), [10, 20]);
-        // The sample at 0x2000 was taken after that: it may be of the new code.
-        assert!(anew(&[made(0x2000, 0x2010, 10, 60)]).is_empty());
-        assert_eq!(made_anew(&spans, None, Look::Unread { after: 7, by: 9 }), [8, 9]);
+        assert_eq!(times_of(&[other, made(0x1000, 0x1001, 10, 12)]), [11, 12]);
+        // Exact times.
+        assert_eq!(
+            times_of(&[made(0x1000, 0x1001, 10, 10), made(0x1000, 0x1001, 20, 20)]),
+            [10, 20]
+        );
+        // The sample at 0x2000 was taken after that: it may belong to the new code.
+        assert!(times_of(&[made(0x2000, 0x2010, 10, 60)]).is_empty());
+        assert_eq!(replacement_times(&spans, None, Changes::Unread { after: 7, by: 9 }), [8, 9]);
         let none = FxHashMap::default();
-        assert!(made_anew(&none, None, Look::New(vec![made(0, u64::MAX, 10, 12)])).is_empty());
-        assert!(made_anew(&none, None, Look::Unread { after: 7, by: 9 }).is_empty());
+        assert!(
+            replacement_times(&none, None, Changes::New(vec![made(0, u64::MAX, 10, 12)]))
+                .is_empty()
+        );
+        assert!(replacement_times(&none, None, Changes::Unread { after: 7, by: 9 }).is_empty());
     }
 
     #[test]
     fn code_in_the_place_of_code_that_was_not_sampled_yet_ends_an_epoch() {
         let (none, mut fresh) = (FxHashMap::default(), Fresh::new());
-        let mut anew = |start, end, after, by| {
-            let found = Look::New(vec![Made { start, end, after, by }]);
-            made_anew(&none, Some(&mut fresh), found)
+        let mut times_of = |start, end, after, by| {
+            let found = Changes::New(vec![Made { start, end, after, by }]);
+            replacement_times(&none, Some(&mut fresh), found)
         };
-        assert!(anew(0x5000, 0x5010, 10, 10).is_empty());
-        assert!(anew(0x5010, 0x5020, 15, 15).is_empty());
-        assert_eq!(anew(0x5008, 0x5010, 20, 20), [20]);
-        assert_eq!(anew(0x5000, 0x5020, 30, 30), [30]);
-        // Of a map it is not known when each came, but by when all had.
+        assert!(times_of(0x5000, 0x5010, 10, 10).is_empty());
+        assert!(times_of(0x5010, 0x5020, 15, 15).is_empty());
+        assert_eq!(times_of(0x5008, 0x5010, 20, 20), [20]);
+        assert_eq!(times_of(0x5000, 0x5020, 30, 30), [30]);
+        // A map shows no time for each entry, only a time by which all existed.
         let (none, mut empty) = (FxHashMap::default(), Fresh::new());
         let both = |end| {
             [(0x7000, 0x7010), (0x7008, end)]
                 .map(|(start, end)| Made { start, end, after: 10, by: 12 })
                 .to_vec()
         };
-        assert_eq!(made_anew(&none, Some(&mut empty), Look::New(both(0x7018))), [12]);
+        assert_eq!(replacement_times(&none, Some(&mut empty), Changes::New(both(0x7018))), [12]);
         let apart = vec![both(0x7018)[0], Made { start: 0x7010, ..both(0x7018)[1] }];
-        assert!(made_anew(&none, Some(&mut Fresh::new()), Look::New(apart)).is_empty());
-        // Of a map it is not known which was first, but which came in a later look.
-        assert!(anew(0x6000, 0x6010, 10, 12).is_empty());
-        assert!(anew(0x6000, 0x6010, 10, 12).is_empty());
-        assert_eq!(anew(0x6000, 0x6010, 20, 22), [21, 22]);
+        assert!(replacement_times(&none, Some(&mut Fresh::new()), Changes::New(apart)).is_empty());
+        // A map shows no order of its entries, only those that a later read has added.
+        assert!(times_of(0x6000, 0x6010, 10, 12).is_empty());
+        assert!(times_of(0x6000, 0x6010, 10, 12).is_empty());
+        assert_eq!(times_of(0x6000, 0x6010, 20, 22), [21, 22]);
     }
 
     #[test]
@@ -374,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_told_by_time() {
+    fn epochs_are_distinguished_by_time() {
         let epochs = vec![(0, 4), (10, 7), (20, 9)];
         let (sources, fresh) = Default::default();
         let program = Program { pid: 1, sources, epochs, sampled: false, fresh };

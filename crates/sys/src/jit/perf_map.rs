@@ -1,4 +1,4 @@
-//! Perf maps: what a JIT compiler says about its code, one `START SIZE NAME` a line, in
+//! Perf maps: a JIT compiler's list of its code, one `START SIZE NAME` a line, in
 //! `/tmp/perf-PID.map` (`tools/perf/Documentation/jit-interface.txt` of the kernel).
 
 use std::hash::Hasher;
@@ -6,11 +6,11 @@ use std::io::{self, BufRead, Read};
 
 use rustc_hash::FxHasher;
 
-/// Longest line that is looked at; the rest of a longer one is skipped.
+/// Longest line that is parsed; the rest of a longer one is skipped.
 const MAX_LINE: u64 = 16 << 10;
 
-/// Most bytes of one function: calls reach no further than 2 GiB, and so no compiler's room for
-/// code is larger.
+/// Most bytes of one function: calls reach no further than 2 GiB, so no compiler's code area is
+/// larger.
 const MAX_SIZE: u64 = 2 << 30;
 
 /// A function of a perf map.
@@ -18,25 +18,25 @@ const MAX_SIZE: u64 = 2 << 30;
 pub struct Entry {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
-    /// Where its name stands.
+    /// Position of its name.
     pub name: NameAt,
 }
 
-/// Where in a file a name stands, so that it need not be kept.
+/// Position of a name in a file, so that the name itself need not be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameAt {
     /// Offset of its first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// Of its bytes: equal names have equal ones.
+    /// Hash of its bytes, equal for equal names.
     pub hash: u64,
 }
 
 impl NameAt {
-    /// The name `bytes`, which stand at `offset`.
+    /// The position of the name `bytes` at `offset`.
     pub fn new(offset: u64, bytes: &[u8]) -> NameAt {
         let mut hasher = FxHasher::default();
         hasher.write(bytes);
@@ -44,22 +44,22 @@ impl NameAt {
     }
 }
 
-/// How far a map was read.
+/// Progress of reading a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Offset behind the last whole line.
+    /// Offset after the last complete line.
     pub offset: u64,
-    /// Lines that could not be understood.
+    /// Number of malformed lines.
     pub bad_lines: usize,
-    /// There is more behind `offset`: a line that is not whole.
+    /// An incomplete line follows `offset`.
     pub unfinished: bool,
 }
 
-/// Reads a map from `offset` on, where a line begins, until `input` ends or `take` says no.
+/// Reads a map from `offset`, the start of a line, until `input` ends or `take` returns false.
 ///
 /// # Errors
 ///
-/// Only those of `input`; lines that cannot be understood are counted.
+/// Only those of `input`; malformed lines are counted.
 pub fn read(
     input: &mut impl BufRead,
     offset: u64,
@@ -94,7 +94,8 @@ pub fn read(
     }
 }
 
-/// Skips the rest of a line of which `length` bytes were read: its bytes, and whether it ended.
+/// Skips the rest of a line of which `length` bytes were read. Returns its bytes, and true if it
+/// ended.
 fn skip_line(input: &mut impl BufRead, mut length: u64) -> io::Result<(u64, bool)> {
     loop {
         let buffer = input.fill_buf()?;
@@ -111,7 +112,7 @@ fn skip_line(input: &mut impl BufRead, mut length: u64) -> io::Result<(u64, bool
     }
 }
 
-/// First address, address behind, name.
+/// First address, first address after it, name.
 fn parse_line(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let word = |text: &[u8]| text.iter().position(u8::is_ascii_whitespace);
     let line = line.trim_ascii();
@@ -120,7 +121,7 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (size, name) = rest.split_at(word(rest)?);
     let (start, size) = (number(start)?, number(size)?);
     let name = name.trim_ascii();
-    // Some compilers write size 0 for stubs: their first byte at least is theirs.
+    // Some compilers write size 0 for stubs: those have at least one byte.
     let end = start.checked_add(size.max(1)).filter(|_| size <= MAX_SIZE)?;
     (!name.is_empty()).then_some((start, end, name))
 }
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_numbers_and_lines_do_no_harm() {
+    fn extreme_numbers_and_lines_are_handled() {
         let long = "x".repeat(100_000);
         let text = format!(
             "ffffffffffffffff ffffffffffffffff top\n1000 ffffffffff wide\n10 10 {long}\n\

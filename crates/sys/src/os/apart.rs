@@ -1,5 +1,5 @@
-//! What a process of prof's needs that is to have few rights: open files that come through a socket,
-//! and limits.
+//! Support for helper processes with few privileges: passing open files through a socket, and
+//! limits.
 
 #![allow(unsafe_code)]
 
@@ -8,21 +8,21 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Most descriptors that are sent with one message.
+/// Most descriptors in one message.
 pub const MAX_SENT: usize = 16;
 
-/// Room for the control message with so many descriptors; `u64` for its alignment.
+/// Buffer for the control message with that many descriptors; `u64` for its alignment.
 type Control = [u64; 12];
 
-/// Sends bytes and open files through a Unix socket; returns how many bytes were taken.
+/// Sends bytes and open files through a Unix socket; returns the number of bytes that were sent.
 pub fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[RawFd]) -> io::Result<usize> {
     assert!(files.len() <= MAX_SENT && !bytes.is_empty());
     let mut control: Control = [0; 12];
     let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
     let length = size_of_val(files);
     // SAFETY: msghdr is plain data for which zero is valid. The control buffer is large enough for
-    // MAX_SENT descriptors (16 bytes of header and 4 for each) and aligned; only bytes and
-    // descriptors that outlive the call are referred to.
+    // MAX_SENT descriptors (16 bytes of header and 4 for each) and aligned; all referenced bytes
+    // and descriptors outlive the call.
     let sent = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
@@ -48,8 +48,8 @@ pub fn receive_files(
 ) -> io::Result<usize> {
     let mut control: Control = [0; 12];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: msghdr is plain data for which zero is valid, and both buffers are as long as is
-    // said. The kernel writes whole control messages; the descriptors in them are ours alone.
+    // SAFETY: msghdr is plain data for which zero is valid, and both buffers have the stated
+    // lengths. The kernel writes whole control messages; prof owns the descriptors in them.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
@@ -72,9 +72,9 @@ pub fn receive_files(
     }
 }
 
-/// Takes from this process what a parser of strangers' files does not need: memory beyond `bytes`,
-/// core dumps, writing files, new privileges, and all capabilities but that to read files which it
-/// is given. It ends with the thread that started it.
+/// Removes from this process what a parser of foreign files does not need: memory beyond `bytes`,
+/// core dumps, writing files, new privileges, and all capabilities except that to read the files
+/// that it receives. It ends with the thread that started it.
 pub fn confine(bytes: u64) {
     #[repr(C)]
     struct Header {
@@ -85,14 +85,15 @@ pub fn confine(bytes: u64) {
     const DAC_READ_SEARCH: u32 = 1 << 2;
     let limit = |what, at_most: u64| {
         let limit = libc::rlimit { rlim_cur: at_most, rlim_max: at_most };
-        // SAFETY: setrlimit reads a local of the right type. A lower limit stays when it fails.
+        // SAFETY: setrlimit reads a local of the right type. If it fails, a lower limit stays in
+        // force.
         unsafe { libc::setrlimit(what, &raw const limit) };
     };
     limit(libc::RLIMIT_DATA, bytes);
     limit(libc::RLIMIT_CORE, 0);
     limit(libc::RLIMIT_FSIZE, 0);
-    // SAFETY: these options take numbers; capset reads two locals whose types are those of its
-    // version; signal sets a disposition. All concern this process alone.
+    // SAFETY: these options take numbers; capset reads two locals of the types of its version;
+    // signal sets a disposition. All affect this process alone.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -105,7 +106,7 @@ pub fn confine(bytes: u64) {
                 break;
             }
         }
-        // What a terminal sends to all of its processes is meant for the parent.
+        // A terminal sends these to all of its processes; only the parent handles them.
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
             libc::signal(signal, libc::SIG_IGN);
         }
@@ -116,22 +117,22 @@ pub fn confine(bytes: u64) {
 pub fn cpu_time_of(pid: i32) -> Option<Duration> {
     let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: both calls write to a local of the right type.
-    let known = unsafe {
+    let has_clock = unsafe {
         libc::clock_getcpuclockid(pid, &raw mut clock) == 0
             && libc::clock_gettime(clock, &raw mut time) == 0
     };
-    known.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    has_clock.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// Nanoseconds of CPU time of prof's processes that have ended.
 static HELPERS: AtomicU64 = AtomicU64::new(0);
 
-/// CPU time of a process of prof's counts as its own.
+/// Adds the CPU time of a helper process to prof's own.
 pub fn count_as_own(cpu_time: Duration) {
     HELPERS.fetch_add(cpu_time.as_nanos() as u64, Ordering::Relaxed);
 }
 
-/// What was counted so, in seconds.
+/// CPU time that was added so, in seconds.
 pub(super) fn counted() -> f64 {
     HELPERS.load(Ordering::Relaxed) as f64 / 1e9
 }

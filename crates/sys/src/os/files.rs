@@ -1,4 +1,4 @@
-//! Opening and naming files in ways that std does not have.
+//! Opening and naming files in ways that std lacks.
 
 #![allow(unsafe_code)]
 
@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// `openat2(2)`: resolves `path` below `dir` as `resolve` says.
+/// `openat2(2)`: resolves `path` below `dir` with the flags `resolve`.
 pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
     // SAFETY: open_how is plain data for which zero is valid; the kernel reads it and the path,
-    // which ends with a NUL, and a descriptor that it returns is ours alone.
+    // which ends with a NUL, and prof owns the descriptor that it returns.
     unsafe {
         let mut how: libc::open_how = std::mem::zeroed();
         (how.flags, how.resolve) = (flags as u64, resolve);
@@ -23,7 +23,7 @@ pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io
     }
 }
 
-/// Gives the file that `from` leads to, through links as well, the name `to`.
+/// Links the file that `from` leads to, through symbolic links as well, under the name `to`.
 pub fn link(from: &Path, to: &Path) -> io::Result<()> {
     let name = |path: &Path| CString::new(path.as_os_str().as_bytes());
     let (from, to) = (name(from)?, name(to)?);

@@ -1,10 +1,10 @@
-//! Text on its way to whoever reads it: a terminal, a log, an SVG, JSON.
+//! Text output for people: to a terminal, a log, an SVG, JSON.
 //!
 //! Names of functions, files and processes come from programs and files that prof does not trust.
-//! All of prof's output passes through here, so nothing of it moves the cursor, changes the
-//! terminal or hides what stands beside it: [`stdout()`] and [`Clean`] replace such characters in a
-//! stream, [`Stderr`] in whole lines, [`line`](fn@line) in a name. Nothing else in prof opens
-//! standard output or standard error for text.
+//! All of prof's output passes through here, so none of it moves the cursor, changes the terminal
+//! or hides text next to it: [`stdout()`] and [`Clean`] replace such characters in a stream,
+//! [`Stderr`] in whole lines, [`line`](fn@line) in a name. Nothing else in prof opens standard
+//! output or standard error for text.
 
 mod stderr;
 mod stdout;
@@ -17,7 +17,7 @@ use std::io::{self, IsTerminal, Write};
 pub use stderr::Stderr;
 pub use stdout::{Stdout, help, stdout};
 
-/// What stands for a character that is not shown.
+/// Replacement for a character that is not shown.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 /// Standard error is a terminal.
@@ -30,8 +30,8 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Characters that do more than to be seen: control characters (the eight-bit ones, too), what
-/// changes the direction of writing, what has no width, and what XML does not allow.
+/// True for characters that do more than appear: control characters (the eight-bit ones, too),
+/// those that change the direction of text, have no width, or are not allowed in XML.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -42,13 +42,13 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// ASCII that is seen, or ends a line, or is a tab.
+/// True for visible ASCII, line feed and tab.
 fn is_plain(byte: u8) -> bool {
     (b' '..=b'~').contains(&byte) || byte == b'\n' || byte == b'\t'
 }
 
-/// What is shown in its place: a space for white space, `␛` for ESC, and so on; `�` for what has no
-/// picture.
+/// Visible replacement: a space for white space, `␛` for ESC, and so on; `�` for characters without
+/// one.
 fn picture(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',
@@ -58,7 +58,7 @@ fn picture(c: char) -> char {
     }
 }
 
-/// Text as a part of a line: no character of it is hidden, and none ends the line.
+/// Text as a part of a line: without hidden characters and line ends.
 pub fn line(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|b| (b' '..=b'~').contains(&b));
     match !plain && text.contains(is_hidden) {
@@ -67,12 +67,12 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Replaces hidden characters in what is written through it, and bytes that are no UTF-8; the ends
-/// of lines and tabs stay.
+/// Replaces hidden characters and bytes that are not UTF-8 in what is written through it; line ends
+/// and tabs stay.
 #[derive(Debug)]
 pub struct Clean<W> {
     inner: W,
-    /// The beginning of a character whose rest has not come yet.
+    /// The beginning of an incomplete character.
     begun: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ impl<W: Write> Clean<W> {
         Clean { inner, begun: Vec::new() }
     }
 
-    /// What is written to.
+    /// The wrapped writer.
     pub fn inner(&self) -> &W {
         &self.inner
     }

@@ -1,12 +1,11 @@
-//! Words to the user.
+//! Messages to the user.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use super::{Clean, line};
 
-/// Standard error, a line at a time. That it cannot be written is no reason to stop: prof's data
-/// goes elsewhere.
+/// Standard error, one line at a time. A failure to write is ignored: prof's data goes elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stderr;
 
@@ -15,16 +14,16 @@ impl Stderr {
     pub fn line(text: &str) {
         let mut whole = line(text).into_owned();
         whole.push('\n');
-        // In one call, so that others' lines do not come between.
+        // In one call, so that lines of other processes do not come between.
         let _ = io::stderr().lock().write_all(whole.as_bytes());
     }
 
-    /// Prints several lines of prof's own.
+    /// Prints several lines of prof's own text.
     pub fn lines(text: &str) {
         text.lines().for_each(Stderr::line);
     }
 
-    /// Goes to the beginning of a line, where the terminal has echoed a `^C`.
+    /// Returns to the start of the line, where the terminal has echoed a `^C`.
     pub fn start_line() {
         let _ = io::stderr().lock().write_all(b"\n");
     }
@@ -40,7 +39,7 @@ impl Write for Stderr {
         Ok(())
     }
 
-    /// `writeln!` prints one line, whatever is in the names that it prints.
+    /// `writeln!` prints one line, even if a printed name contains line ends.
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         let text = text.to_string();
         Stderr::line(text.strip_suffix('\n').unwrap_or(&text));

@@ -7,12 +7,12 @@ use super::Clean;
 /// Standard output for text.
 pub type Stdout = BufWriter<Clean<Named<StdoutLock<'static>>>>;
 
-/// Standard output for text, buffered; to be flushed. Its errors say what they are about.
+/// Standard output for text, buffered; to be flushed. Its errors name standard output.
 pub fn stdout() -> Stdout {
     BufWriter::with_capacity(1 << 16, Clean::new(Named(io::stdout().lock())))
 }
 
-/// Prints prof's help, which has no words of others: with styles on a terminal, else plain.
+/// Prints prof's help, which contains no foreign text: styled on a terminal, else plain.
 pub fn help(styled: &str, plain: &str) -> io::Result<()> {
     let mut out = Named(io::stdout().lock());
     let styles = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -20,13 +20,13 @@ pub fn help(styled: &str, plain: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Errors of what is written to get a sentence.
+/// Turns write errors into complete messages.
 #[derive(Debug)]
 pub struct Named<W>(W);
 
 fn named(e: io::Error) -> io::Error {
     match e.kind() {
-        // Which ends prof without a word, or is tried again.
+        // Ends prof without a message, or is retried.
         ErrorKind::BrokenPipe | ErrorKind::Interrupted => e,
         ErrorKind::StorageFull => io::Error::new(
             e.kind(),

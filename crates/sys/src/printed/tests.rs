@@ -1,10 +1,10 @@
-//! Tests of what is replaced.
+//! Tests of the replaced characters.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What comes out when these pieces are written one after the other.
+/// The output of these pieces, written one after the other.
 fn written(pieces: &[&[u8]]) -> String {
     let mut out = Clean::new(Vec::new());
     pieces.iter().for_each(|piece| out.write_all(piece).unwrap());
@@ -26,7 +26,7 @@ fn hidden_characters_are_replaced_visibly() {
 }
 
 proptest! {
-    /// Wherever the pieces are cut, no hidden character comes out and none is lost.
+    /// No cut between pieces lets a hidden character through or loses one.
     #[test]
     fn streams_may_be_cut_anywhere(text in "\\PC*[\\x00-\\x1f\u{80}-\u{9f}\u{202a}-\u{202e}a-z]*", at in 0usize..64) {
         let bytes = text.as_bytes();

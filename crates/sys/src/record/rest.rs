@@ -1,11 +1,11 @@
-//! What lies beyond the kernel's copy of a stack, read at the same moment.
+//! Stack bytes beyond the kernel's copy, read at the same moment.
 
-/// Bytes of a chunk, but of the last one.
+/// Bytes of a chunk, except the last one.
 pub const CHUNK: usize = 32 << 10;
 
 const PAGE: usize = 4096;
 
-/// A part of a stack. A page that was not there is none of it: it is not a page of zeros.
+/// A part of a stack. A missing page is a hole, not a page of zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk<'a> {
     bytes: &'a [u8],
@@ -13,12 +13,12 @@ pub struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// `holes` has a bit for each page that is not there.
+    /// A chunk; `holes` has a bit for each missing page.
     pub fn new(bytes: &'a [u8], holes: u8) -> Chunk<'a> {
         Chunk { bytes, holes }
     }
 
-    /// A page, or what there is of the last one.
+    /// A page, or the available part of the last one.
     fn page(&self, page: usize) -> Option<&'a [u8]> {
         let hole = self.holes >> page & 1 != 0;
         let bytes = self.bytes.get(page * PAGE..)?;
@@ -26,8 +26,8 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Chunks of [`CHUNK`] bytes, from an address on that is a multiple of a page's size; those that
-/// are not there are empty.
+/// Chunks of [`CHUNK`] bytes, from an address that is a multiple of the page size; missing ones are
+/// empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest<'a> {
     from: u64,
@@ -35,17 +35,17 @@ pub struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// From an address on.
+    /// Chunks from an address on.
     pub fn new(from: u64, chunks: &'a [Chunk<'a>]) -> Rest<'a> {
         Rest { from, chunks }
     }
 
-    /// There is nothing.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// The word at an address, if it is there.
+    /// The word at an address, if it is available.
     pub fn word(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.from)?).ok()?;
         let chunk = self.chunks.get(at / CHUNK)?;
@@ -56,7 +56,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A word that is not aligned, and lies on two pages.
+    /// An unaligned word on two pages.
     fn torn(&self, address: u64) -> Option<u64> {
         let (first, shift) = (address & !7, (address & 7) * 8);
         if shift == 0 {
@@ -66,7 +66,7 @@ impl<'a> Rest<'a> {
         Some(low >> shift | high << (64 - shift))
     }
 
-    /// Where `copy`, which begins at an address, has the same bytes, they are equal.
+    /// True if `copy`, which begins at an address, has the same bytes where both overlap.
     pub fn agrees(&self, start: u64, copy: &[u8]) -> bool {
         let end = start.saturating_add(copy.len() as u64);
         let chunks = self.chunks.iter().enumerate();
@@ -105,7 +105,7 @@ mod tests {
         for not_there in [0, 0xfff8, 0x12000, 0x12ff8, 0x19388, u64::MAX] {
             assert_eq!(rest.word(not_there), None, "{not_there:x}");
         }
-        // Words that are not aligned: within a page, on two, and half in a hole.
+        // Unaligned words: within a page, on two, and half in a hole.
         assert_eq!(rest.word(0x10004), Some(0x0001_0008_0000_0000));
         assert_eq!(rest.word(0x10ffc), Some(0x0001_1000_0000_0000));
         assert_eq!(rest.word(0x11ffc), None);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_copies_have_must_be_equal() {
+    fn copies_must_be_equal_where_they_overlap() {
         let first = bytes(0x10000, CHUNK);
         let chunks = [Chunk::new(&first, 0b10)];
         let rest = Rest::new(0x10000, &chunks);

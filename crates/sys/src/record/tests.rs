@@ -57,7 +57,7 @@ fn a_sample_of_a_group() {
 }
 
 #[test]
-fn a_length_that_lies_is_refused() {
+fn a_wrong_length_is_refused() {
     let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc: 2, size: 0 };
     for (word, lie) in [(6, u64::MAX), (6, 1 << 20), (30, u64::MAX), (35, 33)] {
         let mut bytes = sample_bytes();
@@ -107,7 +107,7 @@ fn ksymbol() {
     let expected = Record::Ksymbol { start: 0xffff_ffff_c000_0000, len: 64, gone: true, name };
     assert_eq!(other(header, &b), Some(expected));
     assert_eq!(time_of(header, &b), Some(77));
-    // What another recording gets has the trailer's size twice, and no more in it.
+    // A record of another recording has the trailer's size twice, but no more bytes.
     b.extend(words(&[1, 2, 3]));
     let header = Header { size: b.len() as u16, ..header };
     assert_eq!(other(header, &b), Some(expected));
