@@ -107,8 +107,8 @@ fn truncated_and_garbage_files_are_reported_and_harmless() {
     assert!(said.contains("have no function name") && said.contains(".map"), "{said}");
     // How many lines, in the report and at once.
     let count = |text: &str| -> usize {
-        let at = text.find(" lines are no perf map's, and there is no other").expect(text);
-        text[..at].rsplit(' ').next().unwrap().parse().unwrap()
+        let at = text.find(" malformed)").expect(text);
+        text[..at].rsplit('(').next().unwrap().parse().unwrap()
     };
     let report = Prof::new(&dir, "report --coverage").run().ok().text();
     assert!(report.contains("without names: "), "{report}");
@@ -124,7 +124,7 @@ fn invalid_lines_are_counted_and_harmless() {
     assert_eq!(p.total_share("huge"), 0.0);
     let report = Prof::new(&dir, "report --coverage").run().ok().text();
     for text in [&said, &report] {
-        assert!(text.contains("bad input: 7 lines are no perf map's"), "{text}");
+        assert!(text.contains("bad input: 7 malformed lines in the perf map"), "{text}");
     }
 }
 

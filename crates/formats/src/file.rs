@@ -1,4 +1,4 @@
-//! Profiles in files.
+//! Profile files.
 
 use std::fmt;
 use std::fs::File;
@@ -10,15 +10,15 @@ use sys::os;
 
 use super::{ReadError, read};
 
-/// Why a file is not read; its `Display` is one line that names the file, says what is wrong with it
-/// and, where there is one, what to do.
+/// Error of reading a file; its `Display` is one line with the file's name, the cause and, if there
+/// is one, the remedy.
 #[derive(Debug)]
 pub enum FileError {
     /// It cannot be opened.
     Open(PathBuf, io::Error),
     /// It is a directory.
     Directory(PathBuf),
-    /// What is in it cannot be read, or is no profile. Without a path it is standard input.
+    /// Its contents cannot be read, or are not a profile. Without a path: standard input.
     Read(Option<PathBuf>, ReadError),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for FileError {
                         f.write_str("no such file; record one with `prof record`, or name another")
                     }
                     ErrorKind::PermissionDenied => {
-                        f.write_str("permission denied; run as its owner, or ask for read access")
+                        f.write_str("permission denied; run as its owner, or obtain read access")
                     }
                     _ => f.write_str(&os::describe(error)),
                 }
@@ -58,7 +58,7 @@ impl std::error::Error for FileError {}
 ///
 /// # Errors
 ///
-/// When the file cannot be opened or read, or is no profile.
+/// If the file cannot be opened or read, or is not a profile.
 pub fn read_file(path: &Path) -> Result<Profile, FileError> {
     if path == Path::new("-") {
         return read(&mut io::stdin().lock()).map_err(|e| FileError::Read(None, e));

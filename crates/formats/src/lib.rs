@@ -1,8 +1,8 @@
-//! Profiles as bytes: one module a file format, behind the trait [`Format`], and [`FORMATS`], where
-//! all of them are listed. [`read_file`] finds out by itself which one a file has.
+//! Profiles as bytes: one module for each file format, behind the trait [`Format`], and the list
+//! [`FORMATS`]. [`read_file`] detects the format of a file.
 //!
-//! Nothing here trusts a length, an index or a size that it read, and nothing knows who recorded a
-//! profile or how it is shown.
+//! Lengths, indexes and sizes in the input are never trusted, and nothing here depends on how a
+//! profile was recorded or is shown.
 
 mod file;
 pub mod pprof;
@@ -16,10 +16,10 @@ pub use pprof::ReadError;
 
 /// A file format of profiles.
 pub trait Format: Sync {
-    /// Its name, as messages show it.
+    /// Its name in messages.
     fn name(&self) -> &'static str;
 
-    /// Whether a stream that begins with `head` (its first [`HEAD`] bytes, or all of a shorter one)
+    /// True if a stream that begins with `head` (its first [`HEAD`] bytes, or all of a shorter one)
     /// has this format.
     fn detect(&self, head: &[u8]) -> bool;
 
@@ -27,8 +27,8 @@ pub trait Format: Sync {
     ///
     /// # Errors
     ///
-    /// When the stream cannot be read, is no whole and valid profile of this format, or would take
-    /// unreasonably much memory.
+    /// If the stream cannot be read, is not a complete and valid profile of this format, or would
+    /// take unreasonably much memory.
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError>;
 
     /// Writes a profile.
@@ -39,11 +39,11 @@ pub trait Format: Sync {
     fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// All formats. The first that detects its own reads a stream; what none of them does is for the
-/// first of the list, which says what is wrong with it.
+/// All formats. The first that detects a stream reads it; a stream that none detects goes to the
+/// first format, which reports the error.
 pub const FORMATS: &[&dyn Format] = &[&pprof::Pprof];
 
-/// Bytes of a stream that [`Format::detect`] sees.
+/// Bytes of a stream that [`Format::detect`] receives.
 pub const HEAD: usize = 64;
 
 /// Reads a profile of any format.
@@ -66,7 +66,7 @@ fn read_as(formats: &[&dyn Format], input: &mut dyn Read) -> Result<Profile, Rea
 mod tests {
     use super::*;
 
-    /// `name value`, a line each: what a new format needs is this and its line in [`FORMATS`].
+    /// `name value` lines: a new format needs this much and its line in [`FORMATS`].
     struct Lines;
 
     impl Format for Lines {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_nobody_detects_is_explained() {
+    fn a_stream_without_a_format_is_explained() {
         let error = read(&mut &b"main;foo 3\n"[..]).unwrap_err();
         assert_eq!(error.to_string(), "not a pprof file: it looks like text");
         assert_eq!(read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");

@@ -1,7 +1,7 @@
 //! Aggregation while recording: samples in, a [`Profile`] out.
 //!
-//! Stacks are kept as a calling-context tree, so that what a new stack costs is only its frames
-//! that differ from all stacks before it, and a stack seen before allocates nothing.
+//! Stacks are kept as a calling-context tree, so that a new stack costs only the frames that differ
+//! from earlier stacks, and a repeated stack allocates nothing.
 
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
@@ -13,18 +13,18 @@ use super::{
     MappingId, Profile, Sample, StackTable, StrId, Truncation, ValueType,
 };
 
-/// Index of a value in a sample: which of the profile's sample types it belongs to.
+/// Index of a sample type: position of a value in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column(pub usize);
 
-/// Where the value of stacks goes that are beyond the limits.
+/// Frame name for the value of stacks beyond the limits.
 const BEYOND: &str = "[beyond prof's memory limit]";
 
 /// Collects weighted stacks into a [`Profile`].
 ///
 /// `profile` can be used directly for strings, labels and the fields of the header.
 pub struct Builder {
-    /// What becomes the profile: strings, labels, mappings and locations are already in it.
+    /// The profile so far: its strings, labels, mappings and locations.
     pub profile: Profile,
     pub(super) tables: Tables,
     pub(super) spill: Option<Spill>,
@@ -68,20 +68,20 @@ impl Builder {
         self
     }
 
-    /// The same, but what there is too much of for the memory goes to a file, which is opened
-    /// when it is needed. [`Builder::settle`] must be called then before the end.
+    /// The same, but data beyond the memory limits goes to a file, which is opened on first use.
+    /// [`Builder::settle`] must then be called before the end.
     pub fn with_spill(mut self, open: Open) -> Builder {
         self.spill = Some(Spill::new(open));
         self
     }
 
-    /// Adds a mapping; does not look whether it is there already.
+    /// Adds a mapping, without a search for an equal one.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         self.profile.mappings.push(mapping);
         MappingId(self.profile.mappings.len() as u32 - 1)
     }
 
-    /// Id of the location at `address` of `mapping` (`None`: of no known binary).
+    /// Id of the location at `address` of `mapping` (`None`: an unknown binary).
     pub fn location(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
         let location = Location { mapping, address, ..Location::default() };
         let h = location_hash(&location);
@@ -103,13 +103,13 @@ impl Builder {
         LocationId(id)
     }
 
-    /// Id of a location that is only a name, such as `[truncated: dump too small]`.
+    /// Id of a location that has only a name, such as `[truncated: dump too small]`.
     pub fn named_location(&mut self, name: &str) -> LocationId {
         self.named_location_in(name, None)
     }
 
-    /// Id of a location that is a function's name without an address, in a binary; the name alone
-    /// tells them apart.
+    /// Id of a location with a function's name but no address, in a binary; only the name
+    /// distinguishes them.
     pub fn named_location_in(&mut self, name: &str, mapping: Option<MappingId>) -> LocationId {
         let name = self.profile.strings.intern(name);
         if let Some(&id) = self.synthetic_index.get(&name) {
@@ -125,9 +125,9 @@ impl Builder {
         id
     }
 
-    /// Id of the location that ends truncated stacks; allocates nothing when it is there already.
+    /// Id of the location that ends truncated stacks; allocates nothing if it exists.
     pub fn truncation(&mut self, why: Truncation) -> LocationId {
-        if let Some(&(_, id)) = self.truncations.iter().find(|(known, _)| *known == why) {
+        if let Some(&(_, id)) = self.truncations.iter().find(|(other, _)| *other == why) {
             return id;
         }
         let id = self.named_location(&why.frame_name());
@@ -135,7 +135,7 @@ impl Builder {
         id
     }
 
-    /// Which labels a new set may have, so that there are not too many.
+    /// Level of detail that the labels of a new set may have, so that their number stays bounded.
     pub fn detail(&self) -> Detail {
         match self.profile.labels.len() {
             n if n < self.limits.thread_sets => Detail::Thread,
@@ -146,31 +146,19 @@ impl Builder {
 
     /// Adds one sample: `stack` leaf first, 1 to the first column and `weight` to `column`.
     ///
-    /// Beyond the limits a new stack is cut to the callers that are known, or to its outermost
-    /// frame; its value is kept, and [`Builder::folded`] counts it.
+    /// Beyond the limits a new stack is cut to its callers in the tree, or to its outermost frame;
+    /// its value is kept, and [`Builder::folded`] counts it.
     pub fn add(&mut self, stack: &[LocationId], labels: LabelSetId, column: Column, weight: i64) {
         let (row, _) = self.row_of_stack(stack.iter().rev().copied(), labels);
         self.count(row, &[(column, weight)]);
     }
 
-    /// Adds one sample of the stack that has `callers`, outermost first, and within them the
-    /// innermost frame `leaf`, given as for [`Builder::location`].
+    /// Adds one sample with several values, of the stack with `callers`, outermost first, and the
+    /// innermost frame `innermost`, given as for [`Builder::location`]; without it, the last of
+    /// `callers` is the innermost frame.
     ///
-    /// The same as [`Builder::add`], but faster: of a program that runs, mostly the innermost
-    /// frame changes.
-    pub fn add_at(
-        &mut self,
-        callers: &[LocationId],
-        innermost: (Option<MappingId>, u64),
-        labels: LabelSetId,
-        column: Column,
-        weight: i64,
-    ) {
-        self.add_stack(callers, Some(innermost), labels, &[(column, weight)]);
-    }
-
-    /// The same with several values of one sample; without `innermost`, the last of `callers` is
-    /// the innermost frame.
+    /// The same as [`Builder::add`], but faster: in a running program, mostly the innermost frame
+    /// changes.
     pub fn add_stack(
         &mut self,
         callers: &[LocationId],
@@ -185,8 +173,8 @@ impl Builder {
         let (parent, whole) = self.node_of(callers.iter().copied(), labels);
         let key = mapping.map_or(NO_NODE, |m| m.0);
         let leaf = Leaf { address, mapping: key, parent, labels: labels.0 };
-        let known = self.tables.recent_row(leaf).filter(|_| whole);
-        let row = known.unwrap_or_else(|| {
+        let recent = self.tables.recent_row(leaf).filter(|_| whole);
+        let row = recent.unwrap_or_else(|| {
             let innermost = self.location(mapping, address);
             let stack = callers.iter().copied().chain([innermost]);
             let (row, whole) = self.row_of_stack(stack, labels);
@@ -198,7 +186,7 @@ impl Builder {
         self.count(row, values);
     }
 
-    /// Index of the row of a stack, outermost frame first, and whether it is the whole stack's.
+    /// Index of the row of a stack, outermost frame first, and true if it is the whole stack's.
     fn row_of_stack(
         &mut self,
         stack: impl Iterator<Item = LocationId> + Clone,
@@ -221,11 +209,11 @@ impl Builder {
         if (self.tables.rows.len() >= part_rows || self.tables.nodes.len() >= part_nodes)
             && self.spill.as_ref().is_some_and(|s| s.is_open(spilled_rows))
         {
-            self.put_aside();
+            self.spill_tables();
         }
     }
 
-    /// Index of a row, and whether it is that row and not another for want of space.
+    /// Index of a row, and true if it is that row, not another for lack of space.
     fn row_of(
         &mut self,
         row: Row,
@@ -238,7 +226,7 @@ impl Builder {
         if self.tables.rows.len() < self.limits.rows {
             return (self.tables.push_row(row, width), true);
         }
-        // An eighth is kept for this: where each thread's stacks begin.
+        // An eighth is reserved for this: the roots of each thread's stacks.
         let root = self.node_of(stack.take(1), row.labels).0;
         let row = Row { node: root, ..row };
         if let Some(i) = self.tables.find_row(row) {
@@ -255,8 +243,8 @@ impl Builder {
         (self.tables.find_row(row).unwrap_or_else(|| self.tables.push_row(row, width)), false)
     }
 
-    /// Node of a stack, outermost frame first, or of the part of it that there is space for; and
-    /// whether it is the whole stack's.
+    /// Node of a stack, outermost frame first, or of the part of it that fits; and true if it is
+    /// the whole stack's.
     fn node_of(
         &mut self,
         stack: impl Iterator<Item = LocationId> + Clone,
@@ -264,11 +252,11 @@ impl Builder {
     ) -> (u32, bool) {
         let slot = labels.0 as usize % PATHS;
         let mut path = std::mem::take(&mut self.tables.paths[slot]);
-        let known = stack.clone().zip(&path).take_while(|(a, b)| *a == b.0).count();
-        path.truncate(known);
+        let common = stack.clone().zip(&path).take_while(|(a, b)| *a == b.0).count();
+        path.truncate(common);
         let mut parent = path.last().map_or(NO_NODE, |p| p.1);
         let mut whole = true;
-        for location in stack.skip(known) {
+        for location in stack.skip(common) {
             let node = Node { parent, location };
             parent = match self.tables.find_node(node) {
                 Some(n) => n,
@@ -294,7 +282,7 @@ impl Builder {
         self.folded
     }
 
-    /// The profile. `main` becomes its first mapping, as pprof wants the main binary first.
+    /// The profile. `main` becomes its first mapping: pprof expects the main binary there.
     pub fn finish(self, main: Option<MappingId>) -> Profile {
         let Builder { mut profile, tables: Tables { nodes, rows, values, .. }, .. } = self;
         let mut stack_of_node: FxHashMap<u32, super::StackId> = FxHashMap::default();
@@ -377,7 +365,7 @@ mod tests {
                 whole.add(&leaf_first, labels, Column(1), weight);
                 let (&leaf, callers) = addresses.split_last().unwrap();
                 let callers: Vec<_> = callers.iter().map(|&a| split.location(None, a)).collect();
-                split.add_at(&callers, (None, leaf), labels, Column(1), weight);
+                split.add_stack(&callers, Some((None, leaf)), labels, &[(Column(1), weight)]);
             }
             assert_eq!(split.folded(), whole.folded());
             let (split, whole) = (split.finish(None), whole.finish(None));
@@ -443,7 +431,7 @@ mod tests {
         assert_eq!(p.str(p.functions[p.lines_of(a)[0].function.0 as usize].name), "[truncated]");
     }
 
-    /// Stacks that are all different, of threads that are all different.
+    /// Distinct stacks of distinct threads.
     #[test]
     fn beyond_the_limits_values_and_bounds_are_kept() {
         let limits = Limits {

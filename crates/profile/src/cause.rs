@@ -1,51 +1,51 @@
-//! Why binaries lack names and source lines.
+//! Causes of missing names and source lines.
 
 use std::fmt;
 
-/// Why addresses of a binary have no names, or no source lines.
+/// Cause of missing names or source lines in a binary.
 ///
-/// In files it is its [`Cause::code`], with a detail behind it where there is one:
-/// `unreadable: permission denied`. [`Display`](fmt::Display) puts it into words.
+/// In files it is its [`Cause::code`], followed by a detail if it has one: `unreadable: permission
+/// denied`. [`Display`](fmt::Display) describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// No file has this path.
     FileMissing,
     /// The file is another build than the one that was recorded.
     BuildIdDiffers {
-        /// The file's build id in hexadecimal, empty when it has none.
+        /// The file's build ID in hexadecimal, empty if it has none.
         found: String,
     },
-    /// The file was written to or replaced since, and has no build id to tell what it was.
+    /// The file was written to or replaced since, and has no build ID to identify it.
     Changed,
     /// The binary has only its exported names, and no debug file was found.
     Stripped,
     /// There are symbols, but none at these addresses.
     NoSymbol,
-    /// The file cannot be read; the operating system's words.
+    /// The file cannot be read; the operating system's error.
     Unreadable(String),
-    /// The file is no ELF file.
+    /// The file is not an ELF file.
     NotElf,
     /// The debug file that the binary names belongs to another build; its path.
     OtherDebugFile(String),
-    /// A file with debug information that the binary, or its debug file, refers to is not there.
+    /// A file with debug information that the binary, or its debug file, refers to is missing.
     PartMissing(String),
-    /// So many lines stand in the perf map, and none of them is a perf map's.
+    /// All lines of the perf map are malformed; their number.
     NoPerfMap(usize),
-    /// The file's symbols cannot be parsed; the parser's words.
+    /// The file's symbols cannot be parsed; the parser's error.
     Damaged(String),
-    /// The user did not want to wait any longer.
+    /// The user interrupted the lookup.
     Interrupted,
-    /// Its names took longer than so many seconds of CPU time.
+    /// Its names exceeded this CPU time, in seconds.
     TooLong(u64),
-    /// Its names took more than so many MiB of memory.
+    /// Its names exceeded this much memory, in MiB.
     TooMuchMemory(u64),
-    /// What parses the file has crashed.
+    /// The file's parser crashed.
     Crashed,
-    /// The time for the names of all files was over.
+    /// The time limit for the names of all files was reached.
     NoTimeLeft,
-    /// No process could be started to parse the file; the operating system's words.
+    /// No process could be started to parse the file; the operating system's error.
     NoWorker(String),
-    /// The file became shorter while it was read.
+    /// The file was truncated while it was read.
     Cut,
     /// `kptr_restrict` hides the kernel's addresses.
     KernelHidden,
@@ -55,25 +55,25 @@ pub enum Cause {
     KernelRebooted,
     /// The JIT compiler wrote no perf map.
     PerfMapMissing,
-    /// The perf map or jitdump file was made or changed after the recording, by another process
-    /// perhaps.
+    /// The perf map or jitdump file was created or changed after the recording, perhaps by another
+    /// process.
     PerfMapNewer,
     /// A jitdump file ends within a record.
     JitdumpCut,
-    /// Other code took the place of the code at these addresses while it was sampled.
+    /// Other code replaced the code at these addresses while it was sampled.
     Reused,
     /// There is no vDSO.
     NoVdso,
     /// Code in memory that belongs to no file.
     Anonymous,
-    /// Lines of a perf map that are none, among others that are.
+    /// Number of malformed lines in a perf map that has valid ones as well.
     PerfMapLines(usize),
-    /// The text of a file of another version of prof.
+    /// Text from a file of another version of prof.
     Other(String),
 }
 
 impl Cause {
-    /// As files have it: a code, and a detail behind it where there is one. The codes are part of the
+    /// Its form in files: a code, followed by a detail if it has one. The codes are part of the
     /// file format: they never change.
     pub fn code(&self) -> String {
         let (code, detail) = match self {
@@ -113,7 +113,7 @@ impl Cause {
         }
     }
 
-    /// From what [`Cause::code`] gives; any other text is [`Cause::Other`].
+    /// Parses the result of [`Cause::code`]; any other text is [`Cause::Other`].
     pub fn from_code(text: &str) -> Cause {
         let other = || Cause::Other(text.to_owned());
         match text.split_once(": ").unwrap_or((text, "")) {
@@ -155,40 +155,39 @@ impl fmt::Display for Cause {
         match self {
             Cause::FileMissing => f.write_str("the file is not there"),
             Cause::BuildIdDiffers { found } if found.is_empty() => {
-                write!(f, "the file is another build than the recorded one (it has no build id)")
+                write!(f, "the file is another build than the recorded one (it has no build ID)")
             }
             Cause::BuildIdDiffers { found } => {
-                write!(f, "the file is another build than the recorded one (build id {found})")
+                write!(f, "the file is another build than the recorded one (build ID {found})")
             }
             Cause::Changed => {
-                write!(f, "the file was changed or replaced since it was recorded, and has no build id to tell whether it is the same")
+                write!(f, "the file was changed or replaced since it was recorded, and has no build ID to identify it")
             }
             Cause::Stripped => f.write_str("stripped: install its debug symbols, or do not strip it"),
             Cause::NoSymbol => f.write_str("no symbol at these addresses"),
             Cause::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            Cause::NotElf => f.write_str("the file is no ELF binary"),
+            Cause::NotElf => f.write_str("the file is not an ELF binary"),
             Cause::OtherDebugFile(path) => write!(f, "its debug file {path} is of another build"),
             Cause::PartMissing(file) => write!(f, "its debug file {file} is missing"),
             Cause::NoPerfMap(lines) => {
-                let s = if *lines == 1 { " is" } else { "s are" };
-                write!(f, "{lines} line{s} no perf map's, and there is no other")
+                write!(f, "the perf map has no valid line ({lines} malformed)")
             }
             Cause::Damaged(error) => write!(f, "damaged: {error}"),
-            Cause::Interrupted => f.write_str("interrupted before it was asked"),
+            Cause::Interrupted => f.write_str("interrupted before it was symbolized"),
             Cause::TooLong(seconds) => {
                 write!(f, "symbolizing it was stopped: it took more than {seconds} s of CPU time")
             }
             Cause::TooMuchMemory(mib) => {
                 write!(f, "symbolizing it was stopped: it took more than {mib} MiB of memory")
             }
-            Cause::Crashed => f.write_str("symbolizing it crashed its parser"),
+            Cause::Crashed => f.write_str("its parser crashed"),
             Cause::NoTimeLeft => f.write_str(
-                "the time for all names was over (10 minutes); `prof symbolize` goes on",
+                "the time limit for all names was reached (10 minutes); `prof symbolize` continues",
             ),
             Cause::NoWorker(error) => write!(f, "no process to parse it could be started: {error}"),
             Cause::Cut => f.write_str("the file was overwritten while it was read"),
             Cause::KernelHidden => f.write_str(
-                "/proc/kallsyms hides its addresses from this user (`prof doctor` says how to unlock)",
+                "/proc/kallsyms hides its addresses from this user (`prof doctor` shows the remedy)",
             ),
             Cause::KernelDiffers => f.write_str("another kernel was recorded than the running one"),
             Cause::KernelRebooted => {
@@ -205,35 +204,35 @@ impl fmt::Display for Cause {
             ),
             Cause::JitdumpCut => f.write_str("its jitdump file ends within a record"),
             Cause::Reused => f.write_str(
-                "other code took the place of the code at these addresses while it was sampled",
+                "other code replaced the code at these addresses while it was sampled",
             ),
             Cause::NoVdso => f.write_str("this system has no vDSO"),
             Cause::Anonymous => f.write_str("code in memory that belongs to no file"),
             Cause::PerfMapLines(lines) => {
-                let s = if *lines == 1 { " is" } else { "s are" };
-                write!(f, "{lines} line{s} no perf map's")
+                let s = if *lines == 1 { "" } else { "s" };
+                write!(f, "{lines} malformed line{s} in the perf map")
             }
             Cause::Other(text) => f.write_str(text),
         }
     }
 }
 
-/// What a binary lacks: how many of its addresses, and why.
+/// A gap in the information about a binary: the share of its addresses, and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Addresses that lack it, of all of the binary; `None` where that makes no sense.
+    /// Addresses without it, and all addresses of the binary; `None` if not applicable.
     pub addresses: Option<(u64, u64)>,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
 impl Gap {
-    /// As files have it: `3 of 5 addresses: CODE`, or the code alone.
+    /// Its form in files: `3 of 5 addresses: CODE`, or the code alone.
     pub fn code(&self) -> String {
         self.with(&self.cause.code())
     }
 
-    /// From what [`Gap::code`] gives.
+    /// Parses the result of [`Gap::code`].
     pub fn from_code(text: &str) -> Gap {
         let split = || {
             let (share, code) = text.split_once(" addresses: ")?;

@@ -1,4 +1,4 @@
-//! Keys of the comments that prof writes, `key: value` each. Part of the file format
+//! Keys of the comments that prof writes, in the form `key: value`. Part of the file format
 //! (`docs/file-format.md`): a key never changes its meaning.
 
 /// Samples taken.
@@ -7,9 +7,9 @@ pub const SAMPLES: &str = "samples";
 pub const DISTINCT_STACKS: &str = "distinct-stacks";
 /// Samples that the kernel dropped because a ring buffer was full.
 pub const LOST: &str = "lost";
-/// Records about processes that it dropped for that reason.
+/// Records about processes that the kernel dropped for the same reason.
 pub const LOST_RECORDS: &str = "lost-records";
-/// Nanoseconds of CPU time that the samples stand for, of those that the target used.
+/// Nanoseconds of CPU time that the samples represent, and that the target used.
 pub const COVERED: &str = "covered";
 /// Times that the kernel throttled an event.
 pub const THROTTLED: &str = "throttled";
@@ -21,11 +21,11 @@ pub const DEEP_STACKS: &str = "deep-stacks";
 pub const FOLDED: &str = "folded";
 /// Samples whose leaf frame has no name; and by binary.
 pub const UNSYMBOLIZED: &str = "unsymbolized";
-/// Why addresses of a binary have no name.
+/// Causes of missing names of a binary.
 pub const NO_NAMES: &str = "no-names";
-/// Why addresses of a binary have no source line.
+/// Causes of missing source lines of a binary.
 pub const NO_LINES: &str = "no-lines";
-/// What of a binary's files could not be parsed.
+/// Errors in a binary's files.
 pub const BAD_INPUT: &str = "bad-input";
 /// A binary without unwind information.
 pub const NO_UNWIND_INFORMATION: &str = "no-unwind-information";
@@ -35,17 +35,17 @@ pub const OWN_CPU_SECONDS: &str = "own-cpu-seconds";
 pub const RECORDING_CPU_SECONDS: &str = "recording-cpu-seconds";
 /// Largest resident set of prof itself, in bytes.
 pub const OWN_PEAK_MEMORY: &str = "own-peak-memory";
-/// The heap's sampling interval in bytes, where the period is that of another type.
+/// The heap's sampling interval in bytes, if the period is that of another type.
 pub const HEAP_INTERVAL: &str = "heap-interval";
-/// Waits that are no contention, by what they are.
+/// Waits that are not contention, by kind.
 pub const WAITS_LEFT_OUT: &str = "waits-left-out";
-/// What was recorded: [`WHOLE_MACHINE`].
+/// Recorded target: [`WHOLE_MACHINE`].
 pub const TARGET: &str = "target";
 /// Value of [`TARGET`]: everything that ran.
 pub const WHOLE_MACHINE: &str = "whole machine";
 /// Any other message to the user.
 pub const NOTE: &str = "note";
-/// Written by older versions: stacks that were completed after their sample.
+/// From older versions: stacks that were completed after their sample.
 pub(super) const COMPLETED_LATER: &str = "completed-later";
 
 /// Values of the comments of a profile with this key.

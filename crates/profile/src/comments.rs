@@ -1,17 +1,17 @@
-//! Comments of several profiles as those of one.
+//! Merges the comments of several profiles.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Profile, StrId, comment};
 
-/// How the figures of prof's own comments go together (see [`super::Diagnostics`]).
+/// Rule for merging the figures of a comment of prof's (see [`super::Diagnostics`]).
 #[derive(Clone, Copy)]
 enum Rule {
     Sum,
     Largest,
 }
 
-/// The rule for comments of this key; `None`: it is free text, or not prof's.
+/// The rule for comments of this key; `None` for free text and foreign comments.
 fn rule(key: &str) -> Option<Rule> {
     match key {
         comment::SAMPLES
@@ -41,7 +41,7 @@ enum Figures {
     Seconds(f64),
 }
 
-/// Splits `truncated: dump too small: 2` into all before the figures, and these.
+/// Splits `truncated: dump too small: 2` into the text before the figures, and the figures.
 fn split(comment: &str) -> Option<(&str, Rule, Figures)> {
     let rule = rule(comment.split_once(": ")?.0)?;
     let (name, text) = comment.rsplit_once(": ")?;
@@ -55,7 +55,7 @@ fn split(comment: &str) -> Option<(&str, Rule, Figures)> {
     Some((name, rule, figures))
 }
 
-/// Two figures of one name together; `None` when they are of different kinds.
+/// Combines two figures of one name; `None` if they are of different kinds.
 fn together(rule: Rule, a: Figures, b: Figures) -> Option<Figures> {
     Some(match (rule, a, b) {
         (Rule::Largest, Figures::Count(a), Figures::Count(b)) => Figures::Count(a.max(b)),
@@ -68,10 +68,10 @@ fn together(rule: Rule, a: Figures, b: Figures) -> Option<Figures> {
     })
 }
 
-/// Adds the comments of one more profile, `p`, to those of `out`: figures of prof's own are
-/// added up (of the peak memory the largest counts), any other comment stays once.
+/// Adds the comments of another profile, `p`, to those of `out`: prof's own figures are added up
+/// (of the peak memory, the largest is kept), any other comment is kept once.
 ///
-/// Within one profile no comment is counted into another, so `out` must be such a sum itself.
+/// Comments of `p` are never added to each other, so `out` must be such a sum itself.
 pub(super) fn add(out: &mut Profile, p: &Profile) {
     // By hash: a hostile file may have a million comments.
     let named = |(i, &c): (usize, &StrId)| Some((split(out.str(c))?.0.to_string(), i));

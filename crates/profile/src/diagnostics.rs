@@ -1,4 +1,4 @@
-//! What a user needs to judge how far to trust a recording.
+//! Diagnostics: how far a recording can be trusted.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ pub struct BinaryShare {
     pub samples: u64,
 }
 
-/// What a binary lacks, or has too much of.
+/// Kind of gap in the information about a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lack {
     /// Names of functions.
     Names,
     /// Source lines.
     Lines,
-    /// A part of its files could not be understood.
+    /// A part of its files could not be parsed.
     Input,
 }
 
@@ -39,14 +39,14 @@ impl Lack {
     }
 }
 
-/// Why a binary lacks something.
+/// Cause of a gap in the information about a binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What it lacks.
+    /// Kind of gap.
     pub lack: Lack,
     /// Path or name of its mapping.
     pub binary: String,
-    /// How many of its addresses, and why.
+    /// Share of its addresses, and the cause.
     pub gap: Gap,
 }
 
@@ -56,7 +56,7 @@ impl Reason {
     }
 }
 
-/// The figures of a recording; they travel with the profile as comments, one `key: value` each.
+/// The figures of a recording; they are stored in the profile as comments, `key: value` each.
 ///
 /// | key | value |
 /// |---|---|
@@ -91,25 +91,25 @@ pub struct Diagnostics {
     pub lost: u64,
     /// Records about processes that were lost.
     pub lost_records: u64,
-    /// Nanoseconds of CPU time that the samples stand for, and that the target used, if known.
+    /// Nanoseconds of CPU time that the samples represent, and that the target used, if known.
     pub covered: Option<(u64, u64)>,
     /// Throttle records.
     pub throttled: u64,
-    /// User stacks seen (the base of the share that is truncated).
+    /// User stacks (the base of the truncated share).
     pub user_stacks: u64,
-    /// Truncated user stacks, by why.
+    /// Truncated user stacks, by cause.
     pub truncated: Vec<(Truncation, u64)>,
-    /// Truncated user stacks for reasons that this version does not know; only in what was read.
+    /// Truncated user stacks with causes unknown to this version; only when read from a file.
     pub truncated_otherwise: u64,
-    /// User stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment.
+    /// User stacks beyond the kernel's own copy whose rest was copied at the same moment.
     pub deep: u64,
     /// Samples whose stack was cut because the stack table was full.
     pub folded: u64,
     /// Samples whose leaf has no function name, by binary, most first.
     pub unsymbolized: Vec<BinaryShare>,
-    /// Why addresses of binaries have no name or no source line.
+    /// Causes of missing names or source lines.
     pub reasons: Vec<Reason>,
-    /// Binaries with frames in the profile that have no unwind information.
+    /// Binaries with frames in the profile, but no unwind information.
     pub no_unwind_info: Vec<String>,
     /// CPU time of prof itself, in seconds.
     pub own_cpu_seconds: f64,
@@ -117,18 +117,18 @@ pub struct Diagnostics {
     pub recording_cpu_seconds: f64,
     /// Peak resident memory of prof itself, in bytes.
     pub own_peak_bytes: u64,
-    /// Further sentences for the user (fallbacks, refusals).
+    /// Further messages for the user (fallbacks, refusals).
     pub notes: Vec<String>,
 }
 
 impl Diagnostics {
-    /// Sum of the truncated stacks.
+    /// Number of truncated stacks.
     pub fn truncated_total(&self) -> u64 {
-        let known = self.truncated.iter().map(|(_, n)| *n);
-        known.fold(self.truncated_otherwise, u64::saturating_add)
+        let listed = self.truncated.iter().map(|(_, n)| *n);
+        listed.fold(self.truncated_otherwise, u64::saturating_add)
     }
 
-    /// Sum of the samples without a name.
+    /// Number of samples without a name.
     pub fn unsymbolized_total(&self) -> u64 {
         total(&self.unsymbolized)
     }
@@ -169,10 +169,10 @@ impl Diagnostics {
         out
     }
 
-    /// The figures in the comments of a profile; of a key that is there several times, as in files
-    /// that others merged, the sum. What the comments do not say is 0 or empty.
+    /// Reads the figures from the comments of a profile; if a key occurs several times, as in files
+    /// that other tools merged, the sum. Missing figures are 0 or empty.
     ///
-    /// Reasons for missing names are of binaries: see [`BinaryNotes`].
+    /// Causes of missing names belong to binaries: see [`BinaryNotes`].
     pub fn from_comments(profile: &Profile) -> Diagnostics {
         let count = |key| {
             let all = comment::values(profile, key).filter_map(|v| v.parse::<u64>().ok());
@@ -190,7 +190,7 @@ impl Diagnostics {
         let mut truncated: Vec<(Truncation, u64)> = Vec::new();
         for (code, n) in by_name(comment::TRUNCATED) {
             let Some(why) = Truncation::from_code(code) else { continue };
-            match truncated.iter_mut().find(|(known, _)| *known == why) {
+            match truncated.iter_mut().find(|(other, _)| *other == why) {
                 Some((_, sum)) => *sum = sum.saturating_add(n),
                 None => truncated.push((why, n)),
             }
@@ -233,36 +233,36 @@ fn share(profile: &Profile, key: &str) -> Option<(u64, u64)> {
     shares.reduce(|a, b| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
 }
 
-/// What the comments of a profile say of one of its binaries.
+/// Comments of a profile about one of its binaries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BinaryNotes {
-    /// Why some of its addresses have no name.
+    /// Cause of missing names.
     pub no_names: Option<Gap>,
-    /// Why some of its addresses have no source line.
+    /// Cause of missing source lines.
     pub no_lines: Option<Gap>,
-    /// What of the files that name its addresses could not be understood.
+    /// Cause of unparsed files.
     pub bad_input: Option<Gap>,
     /// It has no unwind information.
     pub no_unwind_info: bool,
 }
 
 impl BinaryNotes {
-    /// Of all binaries that the comments say something of, by their file.
+    /// Notes of all binaries that comments mention, by file.
     pub fn all(profile: &Profile) -> FxHashMap<StrId, BinaryNotes> {
         let binaries: FxHashSet<StrId> = profile.mappings.iter().map(|m| m.file).collect();
-        let known = |file: &str| profile.strings.find(file).filter(|id| binaries.contains(id));
+        let mapped = |file: &str| profile.strings.find(file).filter(|id| binaries.contains(id));
         let mut all: FxHashMap<StrId, BinaryNotes> = FxHashMap::default();
         for &comment in &profile.comments {
             let Some((key, text)) = profile.str(comment).split_once(": ") else { continue };
             if key == comment::NO_UNWIND_INFORMATION
-                && let Some(file) = known(text)
+                && let Some(file) = mapped(text)
             {
                 all.entry(file).or_default().no_unwind_info = true;
             }
             if let Some(lack) = Lack::ALL.into_iter().find(|lack| lack.key() == key) {
-                // The binary's name may hold colons, and so may the reason.
+                // The binary's name may contain colons, and so may the cause.
                 let ends = text.match_indices(": ").map(|(end, _)| end).take(MAX_COLONS);
-                let parts = ends.filter_map(|end| Some((known(&text[..end])?, &text[end + 2..])));
+                let parts = ends.filter_map(|end| Some((mapped(&text[..end])?, &text[end + 2..])));
                 for (file, why) in parts.take(1) {
                     let notes = all.entry(file).or_default();
                     let note = match lack {
@@ -278,7 +278,7 @@ impl BinaryNotes {
     }
 }
 
-/// Colons of a comment that are taken for the end of a binary's name, at most.
+/// Most colons of a comment that are tried as the end of a binary's name.
 const MAX_COLONS: usize = 8;
 
 fn total(shares: &[BinaryShare]) -> u64 {
@@ -291,8 +291,8 @@ fn unsymbolized_comments(shares: &[BinaryShare]) -> impl Iterator<Item = String>
     std::iter::once(format!("{}: {}", comment::UNSYMBOLIZED, total(shares))).chain(each)
 }
 
-/// Replaces the figures about samples without a name in the comments of a profile of prof's, as
-/// they are after it was symbolized.
+/// Replaces the figures about samples without a name in the comments of a profile of prof's after
+/// it was symbolized.
 pub fn set_unsymbolized(profile: &mut Profile, shares: &[BinaryShare], reasons: &[Reason]) {
     let Profile { strings, comments, .. } = profile;
     let key = |c: &StrId| strings.get(*c).split_once(": ").map_or("", |(key, _)| key);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn comments_are_read_back() {
         let d = Diagnostics {
             samples: 10,
             distinct: 4,
@@ -405,7 +405,7 @@ mod tests {
         };
         keep(&mut p, &d.to_comments());
         assert_eq!(Diagnostics::from_comments(&p), d);
-        // Merged by others: the same keys twice, and a code of a later version.
+        // Merged by other tools: the same keys twice, and a code of a later version.
         keep(&mut p, &["lost: 1".into(), "truncated: 7 of 8".into(), "truncated: new: 7".into()]);
         let read = Diagnostics::from_comments(&p);
         assert_eq!((read.lost, read.truncated_total(), read.user_stacks), (3, 10, 17));

@@ -1,5 +1,5 @@
-//! Keys of the labels that prof writes. Part of the file format (`docs/file-format.md`): a key never
-//! changes its meaning.
+//! Keys of the labels that prof writes. Part of the file format (`docs/file-format.md`): a key
+//! never changes its meaning.
 
 /// Id of the process, a number.
 pub const PID: &str = "pid";
@@ -29,7 +29,7 @@ pub const DEVICE: &str = "device";
 pub const RW: &str = "rw";
 /// Name of the system call.
 pub const SYSCALL: &str = "syscall";
-/// Whether memory that was not freed is a leak.
+/// Leak state of memory that was not freed.
 pub const LEAK: &str = "leak";
 
 /// All keys.
@@ -51,8 +51,7 @@ pub const ALL: [&str; 15] = [
     LEAK,
 ];
 
-/// Value of [`KIND`] of a wait for what is not known, until it has been decided by names.
+/// Value of [`KIND`] of an unclassified wait, until names decide.
 pub const UNKNOWN_WAIT: &str = "unknown";
-/// Value of [`KIND`] of a wait for what looks like a contended mutex, until it has been decided by
-/// names.
+/// Value of [`KIND`] of a wait that looks like a contended mutex, until names decide.
 pub const LIKELY_MUTEX: &str = "mutex?";

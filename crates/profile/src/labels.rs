@@ -12,7 +12,7 @@ use super::StrId;
 pub enum LabelValue {
     /// A text.
     Str(StrId),
-    /// A number and its unit (empty when it has none).
+    /// A number and its unit (empty if it has none).
     Num {
         /// The number.
         value: i64,
@@ -35,7 +35,7 @@ pub struct Label {
 pub struct LabelSetId(pub u32);
 
 impl LabelSetId {
-    /// The set without labels, which every table holds first.
+    /// The set without labels, always the first of a table.
     pub const EMPTY: LabelSetId = LabelSetId(0);
 }
 
@@ -67,7 +67,7 @@ fn slice<'a>(labels: &'a [Label], ends: &[usize], id: u32) -> &'a [Label] {
 }
 
 impl LabelTable {
-    /// Id of this set, in this order; it is added when it is new.
+    /// Id of this set, in this order; a new set is added.
     pub fn intern(&mut self, set: &[Label]) -> LabelSetId {
         let h = hash(set);
         let LabelTable { labels, ends, index } = self;
@@ -81,7 +81,7 @@ impl LabelTable {
         LabelSetId(id)
     }
 
-    /// Another id of the same labels, by which samples are told apart until they are finished.
+    /// Another id of the same labels, which distinguishes samples until they are finished.
     pub fn twin(&mut self, id: LabelSetId) -> LabelSetId {
         let start = if id.0 == 0 { 0 } else { self.ends[id.0 as usize - 1] };
         self.labels.extend_from_within(start..self.ends[id.0 as usize]);
@@ -110,7 +110,7 @@ impl LabelTable {
         self.ends.len()
     }
 
-    /// Never true: the empty set is always there.
+    /// Always false: the empty set always exists.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -1,9 +1,10 @@
 //! pprof's model in memory: [`Profile`], with interned stacks, labels and strings; the [`Builder`]
-//! that aggregates weighted stacks into it; [`merge()`]; and the [`Diagnostics`] that travel with it.
+//! that aggregates weighted stacks into it; [`merge()`]; and the [`Diagnostics`] that are stored in
+//! it.
 //!
 //! Pure data: nothing here opens a file, reads a clock or prints, and no other crate of prof's is
-//! used. (The builder puts what exceeds its limits into a file that it is given.) The names are those
-//! of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
+//! used. (The builder moves data beyond its limits into a file that it receives.) The names are
+//! those of [`profile.proto`](https://github.com/google/pprof/blob/main/proto/profile.proto).
 
 mod builder;
 mod cause;
@@ -46,10 +47,10 @@ pub struct FunctionId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocationId(pub u32);
 
-/// What a value means: pprof's `ValueType`, for example `cpu`/`nanoseconds`.
+/// Meaning of a value: pprof's `ValueType`, for example `cpu`/`nanoseconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ValueType {
-    /// The kind of thing that is counted, for example `cpu` or `inuse_space`.
+    /// Kind of quantity, for example `cpu` or `inuse_space`.
     pub kind: StrId,
     /// The unit of the values, for example `nanoseconds`, `bytes` or `count`.
     pub unit: StrId,
@@ -60,13 +61,13 @@ pub struct ValueType {
 pub struct Mapping {
     /// Lowest address of the region, in the address space of [`Location::address`].
     pub start: u64,
-    /// First address behind the region.
+    /// First address after the region.
     pub limit: u64,
     /// Offset in the file of the byte at `start`.
     pub file_offset: u64,
     /// Path of the mapped file, or a name such as `[kernel.kallsyms]` or `[vdso]`.
     pub file: StrId,
-    /// GNU build id in lower-case hexadecimal; empty when there is none.
+    /// GNU build ID in lower-case hexadecimal; empty if there is none.
     pub build_id: StrId,
     /// Function names of this mapping's locations have been looked up.
     pub has_functions: bool,
@@ -81,13 +82,13 @@ pub struct Mapping {
 /// A function: pprof's `Function`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Function {
-    /// Name for reading (demangled).
+    /// Name for display (demangled).
     pub name: StrId,
-    /// Name as the binary has it (mangled); may equal `name`.
+    /// Name in the binary (mangled); may equal `name`.
     pub system_name: StrId,
-    /// Source file, empty when unknown.
+    /// Source file, empty if unknown.
     pub filename: StrId,
-    /// Line where the function begins, 0 when unknown.
+    /// Line where the function begins, 0 if unknown.
     pub start_line: i64,
 }
 
@@ -96,24 +97,24 @@ pub struct Function {
 pub struct Line {
     /// The function.
     pub function: FunctionId,
-    /// Line in the function's file, 0 when unknown.
+    /// Line in the function's file, 0 if unknown.
     pub line: i64,
-    /// Column, 0 when unknown.
+    /// Column, 0 if unknown.
     pub column: i64,
 }
 
-/// An instruction address and what it stands for: pprof's `Location`.
+/// An instruction address and its meaning: pprof's `Location`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Location {
     /// The binary, if known.
     pub mapping: Option<MappingId>,
-    /// Address within the mapping's address space; 0 for a location that is only a name.
+    /// Address within the mapping's address space; 0 for a location that has only a name.
     ///
-    /// For a caller this is the call instruction (return address minus one), as pprof wants.
+    /// For a caller this is the call instruction (return address minus one), as pprof expects.
     pub address: u64,
-    /// First of its lines in [`Profile::lines`].
+    /// Index of its first line in [`Profile::lines`].
     pub first_line: u32,
-    /// Number of lines; more than one where functions were inlined, innermost first.
+    /// Number of lines; more than one if functions were inlined, innermost first.
     pub line_count: u32,
     /// Several symbols were folded into one at this address (pprof's `is_folded`).
     pub is_folded: bool,
@@ -128,34 +129,34 @@ pub struct Sample {
     pub labels: LabelSetId,
 }
 
-/// A profile in memory: weighted stacks and what their addresses mean.
+/// A profile in memory: weighted stacks and the meaning of their addresses.
 ///
-/// `values` holds `samples.len() * sample_types.len()` numbers, row by row. Every id stored in
-/// a profile is in range; whoever builds one from outside data has to check that first.
+/// `values` holds `samples.len() * sample_types.len()` numbers, row by row. Every id in a profile
+/// is in range; code that builds one from foreign data has to check that first.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     /// All strings; [`StrId::EMPTY`] is the empty one.
     pub strings: StringTable,
-    /// What each value of a sample means.
+    /// Meaning of each value of a sample.
     pub sample_types: Vec<ValueType>,
-    /// Kind of the sample type that views show unless told otherwise (pprof's
-    /// `default_sample_type`); empty: the last one.
+    /// Kind of the sample type that views show by default (pprof's `default_sample_type`); empty:
+    /// the last one.
     pub default_sample_type: StrId,
     /// Unit of `period`.
     pub period_type: ValueType,
-    /// Events between two samples; the most, where profiles of several periods were merged.
+    /// Events between two samples; the largest, if profiles of several periods were merged.
     pub period: i64,
-    /// The fewest then; 0: all have the same. Not in a file.
+    /// The smallest in that case; 0: all are equal. Not in a file.
     pub least_period: i64,
-    /// Start of the recording, nanoseconds since the Unix epoch; 0 when unknown.
+    /// Start of the recording, nanoseconds since the Unix epoch; 0 if unknown.
     pub time_nanos: i64,
-    /// Length of the recording in nanoseconds; 0 when unknown.
+    /// Length of the recording in nanoseconds; 0 if unknown.
     pub duration_nanos: i64,
     /// Free text; prof's own are of the form `key: value` (see [`Diagnostics`]).
     pub comments: Vec<StrId>,
-    /// Regular expression of frames to drop (pprof's `drop_frames`); carried, not applied.
+    /// Regular expression of frames to drop (pprof's `drop_frames`); stored, not applied.
     pub drop_frames: StrId,
-    /// Regular expression of frames to keep (pprof's `keep_frames`); carried, not applied.
+    /// Regular expression of frames to keep (pprof's `keep_frames`); stored, not applied.
     pub keep_frames: StrId,
     /// Link to documentation of the profile's type (pprof's `doc_url`).
     pub doc_url: StrId,
@@ -178,7 +179,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Lines of a location, innermost (inlined) function first; empty when not symbolized.
+    /// Lines of a location, innermost (inlined) function first; empty if not symbolized.
     pub fn lines_of(&self, location: LocationId) -> &[Line] {
         let l = &self.locations[location.0 as usize];
         &self.lines[l.first_line as usize..(l.first_line + l.line_count) as usize]
@@ -204,8 +205,8 @@ impl Profile {
         self.strings.get(id)
     }
 
-    /// Index of the sample type that views show unless told otherwise: the default sample type
-    /// when the profile names one, else the last (as `go tool pprof` does).
+    /// Index of the sample type that views show by default: the profile's default sample type, else
+    /// the last (as in `go tool pprof`).
     pub fn default_type_index(&self) -> usize {
         let last = self.sample_types.len().saturating_sub(1);
         if self.default_sample_type == StrId::EMPTY {
@@ -215,7 +216,7 @@ impl Profile {
         self.sample_types.iter().position(|t| t.kind == wanted).unwrap_or(last)
     }
 
-    /// Index of the sample type whose kind is `name` (pprof's `-sample_index`); also takes
+    /// Index of the sample type whose kind is `name` (pprof's `-sample_index`); also accepts
     /// `kind/unit` and a number.
     pub fn type_index(&self, name: &str) -> Option<usize> {
         let matches = |t: &ValueType| {

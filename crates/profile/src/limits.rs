@@ -1,6 +1,6 @@
-//! How much a profile may hold while it is recorded.
+//! Size limits of a profile while it is recorded.
 
-/// How much a [`super::Builder`] may hold. What is beyond is folded into what is there, and counted.
+/// Size limits of a [`super::Builder`]. Data beyond them is folded into existing data, and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Nodes of the calling-context tree (14 bytes each with their index).
@@ -11,19 +11,20 @@ pub struct Limits {
     pub locations: usize,
     /// Distinct sets of labels (about 160 bytes each).
     pub label_sets: usize,
-    /// Nodes or rows beyond which what there is goes to a file, where there is one.
+    /// Nodes above which the data moves to a file, if there is one.
     pub part_nodes: usize,
-    /// See [`Limits::part_nodes`].
+    /// Rows above which the data moves to a file, if there is one.
     pub part_rows: usize,
-    /// Rows in the file at most: they come back into memory at the end.
+    /// Most rows in the file: they return into memory at the end.
     pub spilled_rows: usize,
-    /// As long as there are fewer sets than this, each thread has its own.
+    /// Number of sets below which each thread has its own.
     pub thread_sets: usize,
 }
 
 impl Default for Limits {
-    /// About 45 MiB in all, so that prof stays below 64 MiB beyond its ring buffers. Indices
-    /// double when seven eighths of a power of two are full: these stay just below that.
+    /// About 45 MiB in all, so that prof stays below 64 MiB in addition to its ring buffers.
+    /// Indices double when seven eighths of a power of two are full: these limits are just below
+    /// that.
     fn default() -> Self {
         Limits {
             nodes: 7 << 17,
@@ -38,7 +39,7 @@ impl Default for Limits {
     }
 }
 
-/// How finely labels may tell samples apart.
+/// Granularity of the labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Each thread.

@@ -1,4 +1,4 @@
-//! Several profiles made one, as `pprof` merges.
+//! Merges profiles, as `pprof` does.
 
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -12,19 +12,19 @@ use super::{
     MappingId, Profile, Sample, StackId, StrId, ValueType,
 };
 
-/// Why profiles cannot be merged.
+/// Error of merging profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeError {
     /// There is no profile.
     Nothing,
-    /// A profile has no sample type that all before it have.
+    /// A profile has no sample type in common with all previous ones.
     NoCommonType {
-        /// Its index in what was to be merged.
+        /// Its index in the list to merge.
         index: usize,
         /// Its sample types, as `kind/unit, …`.
         types: String,
         /// The sample types common to those before it.
-        wanted: String,
+        common: String,
     },
 }
 
@@ -32,9 +32,9 @@ impl fmt::Display for MergeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MergeError::Nothing => write!(f, "there is no profile to merge"),
-            MergeError::NoCommonType { index, types, wanted } => write!(
+            MergeError::NoCommonType { index, types, common } => write!(
                 f,
-                "profile number {} measures {types}, those before it {wanted}: \
+                "profile number {} measures {types}, those before it {common}: \
                  only profiles of the same kind can be merged",
                 index + 1
             ),
@@ -44,18 +44,18 @@ impl fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// Makes one profile of several. One alone passes through untouched.
+/// Merges profiles. A single one is returned unchanged.
 ///
-/// The sample types are those that all profiles have, in the first one's order. Mappings are one
-/// when they agree in build id (else in file), offset and size; their addresses become those of
-/// the first. Values of equal stacks with equal labels are added (saturating); samples of which
-/// nothing is left are dropped. The result begins when the earliest did and lasts as long as all
-/// together; its period is the largest; the figures in prof's own comments are added up, other
+/// The result has the sample types that all profiles have, in the first one's order. Mappings are
+/// equal if they agree in build ID (else in file), offset and size; their addresses become those of
+/// the first. Values of equal stacks with equal labels are added (saturating); samples without
+/// remaining values are dropped. The result begins with the earliest profile and lasts as long as
+/// all together; its period is the largest; the figures in prof's own comments are added up, other
 /// comments united.
 ///
 /// # Errors
 ///
-/// When there is no profile, or no sample type that all have.
+/// If there is no profile, or no sample type that all have.
 pub fn merge(profiles: Vec<Profile>) -> Result<Profile, MergeError> {
     let mut profiles = profiles;
     if profiles.len() <= 1 {
@@ -64,7 +64,7 @@ pub fn merge(profiles: Vec<Profile>) -> Result<Profile, MergeError> {
     let types = common_types(&profiles)?;
     let mut merger = Merger::new(&profiles[0], &types);
     for profile in profiles {
-        // By value, so that each is freed when it has been added.
+        // By value, so that each is freed after it was added.
         merger.add(&profile, &types);
     }
     Ok(merger.out)
@@ -87,21 +87,21 @@ fn common_types(profiles: &[Profile]) -> Result<Vec<Named>, MergeError> {
         let types = type_names(p);
         let kept: Vec<_> = common.iter().filter(|t| types.contains(t)).cloned().collect();
         if kept.is_empty() {
-            let (types, wanted) = (listed(&types), listed(&common));
-            return Err(MergeError::NoCommonType { index, types, wanted });
+            let (types, common) = (listed(&types), listed(&common));
+            return Err(MergeError::NoCommonType { index, types, common });
         }
         common = kept;
     }
     Ok(common)
 }
 
-/// What makes two mappings one.
+/// Identity of a mapping for merging.
 #[derive(PartialEq, Eq, Hash)]
 struct MappingKey {
     /// Rounded up to pages, since not all writers round.
     size: u64,
     file_offset: u64,
-    /// Build id, else file.
+    /// Build ID, else file.
     identity: StrId,
     by_build_id: bool,
 }
@@ -123,7 +123,7 @@ struct Merger {
     samples: FxHashMap<(StackId, LabelSetId), usize>,
 }
 
-/// A mapping's id in the result, and what to add to its addresses.
+/// A mapping's id in the result, and the offset of its addresses.
 type Placed = (MappingId, u64);
 
 impl Merger {
@@ -214,15 +214,15 @@ impl Merger {
         };
         let mappings = &mut self.out.mappings;
         match self.mappings.entry(key) {
-            Entry::Occupied(known) => {
-                let id = *known.get();
-                let known = &mut mappings[id.0 as usize];
-                // Only what has been looked up in both has been looked up.
-                known.has_functions &= m.has_functions;
-                known.has_filenames &= m.has_filenames;
-                known.has_line_numbers &= m.has_line_numbers;
-                known.has_inline_frames &= m.has_inline_frames;
-                (id, known.start.wrapping_sub(m.start))
+            Entry::Occupied(entry) => {
+                let id = *entry.get();
+                let merged = &mut mappings[id.0 as usize];
+                // A flag stays set only if it is set in both.
+                merged.has_functions &= m.has_functions;
+                merged.has_filenames &= m.has_filenames;
+                merged.has_line_numbers &= m.has_line_numbers;
+                merged.has_inline_frames &= m.has_inline_frames;
+                (id, merged.start.wrapping_sub(m.start))
             }
             Entry::Vacant(new) => {
                 let id = MappingId(mappings.len() as u32);
@@ -251,14 +251,15 @@ impl Merger {
             Some((mapping, shift)) => (Some(mapping), shift),
             None => (None, 0),
         };
-        // Address 0 means that there is none.
+        // Address 0 represents no address.
         let address = if l.address == 0 { 0 } else { l.address.wrapping_add(shift) };
         let is_folded = l.is_folded;
         let Merger { out, locations, .. } = self;
         let h = hash(&LocationKey { mapping, address, is_folded, lines });
         let same = |&id: &u32| {
-            let known = &out.locations[id as usize];
-            (known.mapping, known.address, known.is_folded) == (mapping, address, is_folded)
+            let existing = &out.locations[id as usize];
+            (existing.mapping, existing.address, existing.is_folded)
+                == (mapping, address, is_folded)
                 && out.lines_of(LocationId(id)) == lines
         };
         if let Some(&id) = locations.find(h, same) {
@@ -268,8 +269,8 @@ impl Merger {
         out.locations.push(Location { mapping, address, is_folded, ..Location::default() });
         out.set_lines(id, lines);
         locations.insert_unique(h, id.0, |&id| {
-            let known = &out.locations[id as usize];
-            let Location { mapping, address, is_folded, .. } = *known;
+            let existing = &out.locations[id as usize];
+            let Location { mapping, address, is_folded, .. } = *existing;
             hash(&LocationKey { mapping, address, is_folded, lines: out.lines_of(LocationId(id)) })
         });
         id
@@ -301,7 +302,7 @@ impl Merger {
                         }
                     },
                 }));
-                // In one order, so that writers who order them differently agree.
+                // In one order, so that writers with different orders agree.
                 scratch.sort_unstable();
                 self.out.labels.intern(&scratch)
             })
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_that_differ_are_known() {
+    fn different_periods_are_recorded() {
         let of = |period| Profile { period, ..profile(0x1000, &["leaf"], 1) };
         let merged = |periods: &[i64]| {
             let p = merge(periods.iter().map(|&p| of(p)).collect()).unwrap();
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_merged_is_said() {
+    fn profiles_without_a_common_type_are_refused() {
         assert_eq!(merge(vec![]).unwrap_err(), MergeError::Nothing);
         let heap = Builder::new(&[("inuse_space", "bytes")]).finish(None);
         let e = merge(vec![profile(0, &["x"], 1), heap.clone()]).unwrap_err().to_string();

@@ -1,31 +1,31 @@
-//! Answers that were given lately.
+//! A direct-mapped cache of recent lookups.
 //!
-//! A recording sleeps between looks at the ring buffers, and finds its tables out of the CPU's
-//! caches each time. An index costs three memory accesses that wait for each other, this one.
+//! A recording sleeps between readings of the ring buffers, and finds its tables evicted from the
+//! CPU's caches each time. An index costs three dependent memory accesses, this cache one.
 
-/// Answers kept; a power of two.
+/// Entries; a power of two.
 const SLOTS: usize = 2048;
 
-/// A table of the last answer to each of a few questions.
+/// Maps keys to their most recently stored values.
 pub struct Recent<K, V> {
     slots: Box<[(K, V); SLOTS]>,
 }
 
 impl<K: Copy + Eq, V: Copy> Recent<K, V> {
-    /// A table that knows nothing; `never` is a question that is never asked.
-    pub fn new(never: K, answer: V) -> Recent<K, V> {
-        Recent { slots: Box::new([(never, answer); SLOTS]) }
+    /// An empty cache; `never` is a key that is never looked up.
+    pub fn new(never: K, value: V) -> Recent<K, V> {
+        Recent { slots: Box::new([(never, value); SLOTS]) }
     }
 
-    /// The answer, if it is still known. `hash` is that of `key`, with good lower bits.
+    /// The value, if it is still cached. `hash` is that of `key`, with well-distributed lower bits.
     pub fn get(&self, hash: u64, key: K) -> Option<V> {
-        let (known, answer) = self.slots[slot(hash)];
-        (known == key).then_some(answer)
+        let (stored, value) = self.slots[slot(hash)];
+        (stored == key).then_some(value)
     }
 
-    /// Keeps an answer instead of another.
-    pub fn set(&mut self, hash: u64, key: K, answer: V) {
-        self.slots[slot(hash)] = (key, answer);
+    /// Stores a value in place of another.
+    pub fn set(&mut self, hash: u64, key: K, value: V) {
+        self.slots[slot(hash)] = (key, value);
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_that_of_the_question_or_none() {
+    fn a_value_is_that_of_its_key_or_none() {
         let mut table = Recent::new(u64::MAX, 0);
         let hash = |k: u64| k % 16;
         for key in 0..32u64 {
@@ -46,7 +46,7 @@ mod tests {
             table.set(hash(key), key, key + 100);
             assert_eq!(table.get(hash(key), key), Some(key + 100));
         }
-        // Sixteen share a slot with sixteen others.
+        // 16 share a slot with 16 others.
         assert_eq!((0..32).filter(|&k| table.get(hash(k), k).is_some()).count(), 16);
     }
 }

@@ -1,12 +1,11 @@
-//! Values that are scaled to what is known of their sum.
+//! Scales values to a known sum.
 
 use rustc_hash::FxHashMap;
 
 use super::{Builder, Column, LabelSetId};
 
 impl Builder {
-    /// Scales the values of a column so that they add up to `total`; when they add up to
-    /// nothing, they stay.
+    /// Scales the values of a column to the sum `total`; if their sum is 0, they stay.
     pub fn scale_to(&mut self, column: Column, total: i64) {
         let width = self.profile.sample_types.len();
         let cells = || (column.0..).step_by(width);
@@ -16,7 +15,7 @@ impl Builder {
         if sum <= 0 {
             return;
         }
-        // Rounding what has been so far, not each value: then the sum is right, too.
+        // Rounds the running sum, not each value: then the total is exact.
         let (mut before, mut given) = (0i128, 0i64);
         for i in cells().take_while(|&i| i < all) {
             before += i128::from(self.tables.values[i]);
@@ -26,8 +25,9 @@ impl Builder {
         }
     }
 
-    /// Scales the values of a column in the samples with some labels, by a fraction for each. What is
-    /// left of a value in rounding goes to the next with the same labels, so that sums are right.
+    /// Scales the values of a column in the samples with some labels, by a fraction for each.
+    /// Rounding remainders are carried to the next value with the same labels, so that sums are
+    /// exact.
     pub fn scale_labelled(&mut self, column: Column, shares: &FxHashMap<LabelSetId, (i64, i64)>) {
         let width = self.profile.sample_types.len();
         let mut rests: FxHashMap<LabelSetId, i128> = FxHashMap::default();

@@ -1,8 +1,8 @@
-//! What a [`Builder`] has aggregated is put aside from time to time, so that its memory does not
-//! grow with the length of a recording: most stacks are seen once and never again.
+//! Spills a [`Builder`]'s aggregated data to a file from time to time, so that its memory does not
+//! grow with the length of a recording: most stacks occur only once.
 //!
-//! The calling-context tree and the rows go to a file, as they are; addresses, labels and strings
-//! stay. At the end all is read back and added up.
+//! The calling-context tree and the rows are written as they are; addresses, labels and strings
+//! stay in memory. At the end all parts are read back and added up.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -11,30 +11,30 @@ use super::builder::Builder;
 use super::tables::{Node, Row, Tables};
 use super::{LabelSetId, LocationId};
 
-/// Opens a file for a [`Builder`] to write to and to read from, at the first need.
+/// Opens the spill file of a [`Builder`] for writing and reading, on first use.
 pub type Open = fn() -> io::Result<File>;
 
-/// The file, and what is in it.
+/// The file, and its contents.
 pub struct Spill {
     open: Open,
     file: Option<File>,
-    /// Nodes and rows of each part.
+    /// Number of nodes and rows of each part.
     parts: Vec<(usize, usize)>,
     /// Bytes of all parts.
     length: u64,
     /// Rows of all parts.
     rows: usize,
-    /// It could not be written to: no more parts.
+    /// Writing failed: no more parts are written.
     failed: bool,
 }
 
 impl Spill {
-    /// Nothing has been put aside yet.
+    /// Without any part.
     pub fn new(open: Open) -> Spill {
         Spill { open, file: None, parts: Vec::new(), length: 0, rows: 0, failed: false }
     }
 
-    /// More can be put aside, as far as is known.
+    /// True if more can be spilled.
     pub fn is_open(&self, most_rows: usize) -> bool {
         !self.failed && self.rows < most_rows
     }
@@ -67,8 +67,8 @@ impl Spill {
 }
 
 impl Builder {
-    /// Puts aside what there is; when that fails it stays where it is.
-    pub(super) fn put_aside(&mut self) {
+    /// Spills the present data; if that fails, the data stays in memory.
+    pub(super) fn spill_tables(&mut self) {
         let Some(spill) = &mut self.spill else { return };
         match spill.put(&self.tables) {
             Ok(()) => self.tables = Tables::default(),
@@ -76,11 +76,11 @@ impl Builder {
         }
     }
 
-    /// Takes back all that was put aside; to be called before anything is asked of the whole.
+    /// Reads all spilled data back; to be called before the profile is used as a whole.
     ///
     /// # Errors
     ///
-    /// The file cannot be read: what was put aside is missing, or some of it.
+    /// The file cannot be read: some or all spilled data is missing.
     pub fn settle(&mut self) -> io::Result<()> {
         let Some(Spill { file: Some(mut file), parts, .. }) = self.spill.take() else {
             return Ok(());
@@ -131,7 +131,7 @@ mod tests {
     use crate::{Column, Label, LabelValue, Limits, Profile, StrId};
 
     /// Every sample of a profile as text, sorted.
-    fn told(p: &Profile) -> Vec<String> {
+    fn samples_of(p: &Profile) -> Vec<String> {
         let mut out: Vec<String> = (0..p.samples.len())
             .map(|i| {
                 let sample = p.samples[i];
@@ -165,38 +165,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_aside_comes_back() {
+    fn spilled_data_is_read_back() {
         let small = Limits { part_nodes: 300, part_rows: 200, ..Limits::default() };
-        let mut aside = filled(builder().with_limits(small).with_spill(tempfile::tempfile));
-        assert!(aside.tables.rows.len() <= 200 && aside.tables.nodes.len() <= 320);
-        aside.settle().unwrap();
+        let mut spilled = filled(builder().with_limits(small).with_spill(tempfile::tempfile));
+        assert!(spilled.tables.rows.len() <= 200 && spilled.tables.nodes.len() <= 320);
+        spilled.settle().unwrap();
         let whole = filled(builder());
-        assert_eq!(aside.distinct(), whole.distinct());
-        assert_eq!((aside.folded(), whole.folded()), (0, 0));
-        let (aside, whole) = (aside.finish(None), whole.finish(None));
-        assert_eq!(told(&aside), told(&whole));
-        assert_eq!(aside.total(0), 5000);
+        assert_eq!(spilled.distinct(), whole.distinct());
+        assert_eq!((spilled.folded(), whole.folded()), (0, 0));
+        let (spilled, whole) = (spilled.finish(None), whole.finish(None));
+        assert_eq!(samples_of(&spilled), samples_of(&whole));
+        assert_eq!(spilled.total(0), 5000);
     }
 
     #[test]
-    fn a_file_that_cannot_be_had_changes_nothing() {
+    fn a_failing_file_changes_nothing() {
         let small = Limits { part_nodes: 300, part_rows: 200, ..Limits::default() };
         let none: Open = || Err(io::ErrorKind::StorageFull.into());
         let full: Open = || std::fs::OpenOptions::new().write(true).open("/dev/full");
         for open in [none, full] {
             let mut b = filled(builder().with_limits(small).with_spill(open));
             b.settle().unwrap();
-            assert_eq!(told(&b.finish(None)), told(&filled(builder()).finish(None)));
+            assert_eq!(samples_of(&b.finish(None)), samples_of(&filled(builder()).finish(None)));
         }
     }
 
     #[test]
-    fn no_more_is_put_aside_than_can_be_taken_back() {
+    fn no_more_is_spilled_than_can_be_read_back() {
         let small =
             Limits { part_nodes: 300, part_rows: 200, spilled_rows: 500, ..Limits::default() };
         let mut b = filled(builder().with_limits(small).with_spill(tempfile::tempfile));
         assert!(b.tables.rows.len() > 200);
         b.settle().unwrap();
-        assert_eq!(told(&b.finish(None)), told(&filled(builder()).finish(None)));
+        assert_eq!(samples_of(&b.finish(None)), samples_of(&filled(builder()).finish(None)));
     }
 }

@@ -10,19 +10,19 @@ pub struct StackId(pub u32);
 #[derive(Clone, Debug, Default)]
 pub struct StackTable {
     frames: Vec<LocationId>,
-    /// End of each stack in `frames`; it begins where the one before it ends.
+    /// End of each stack in `frames`; it begins at the end of the previous one.
     ends: Vec<usize>,
 }
 
 impl StackTable {
-    /// A table of the stacks that end at `ends` in `frames`; each begins where the one before it
-    /// ends. `ends` must not fall, and its last must be the number of frames.
+    /// A table of the stacks that end at `ends` in `frames`; each begins at the end of the previous
+    /// one. `ends` must not decrease, and its last must be the number of frames.
     pub fn from_parts(frames: Vec<LocationId>, ends: Vec<usize>) -> StackTable {
         debug_assert!(ends.is_sorted() && ends.last().copied().unwrap_or(0) == frames.len());
         StackTable { frames, ends }
     }
 
-    /// Adds a stack (leaf first); does not look whether it is there already.
+    /// Adds a stack (leaf first), without a search for an equal one.
     pub fn push(&mut self, frames: &[LocationId]) -> StackId {
         self.push_iter(frames.iter().copied())
     }
@@ -47,7 +47,7 @@ impl StackTable {
         self.ends.len()
     }
 
-    /// True when there is no stack.
+    /// True if there is no stack.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -57,12 +57,7 @@ impl StackTable {
         self.frames.len()
     }
 
-    /// All frames of all stacks.
-    pub fn all_frames(&self) -> &[LocationId] {
-        &self.frames
-    }
-
-    /// Makes room for so many further stacks and frames.
+    /// Reserves space for additional stacks and frames.
     pub fn reserve(&mut self, stacks: usize, frames: usize) {
         self.ends.reserve(stacks);
         self.frames.reserve(frames);

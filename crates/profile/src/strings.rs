@@ -11,7 +11,7 @@ use rustc_hash::FxHasher;
 pub struct StrId(pub u32);
 
 impl StrId {
-    /// The empty string, which every table holds first (as pprof's `string_table` does).
+    /// The empty string, always the first of a table (as in pprof's `string_table`).
     pub const EMPTY: StrId = StrId(0);
 }
 
@@ -19,7 +19,7 @@ impl StrId {
 #[derive(Clone)]
 pub struct StringTable {
     arena: String,
-    /// End of each string in `arena`; it begins where the one before it ends.
+    /// End of each string in `arena`; it begins at the end of the previous one.
     ends: Vec<usize>,
     index: HashTable<u32>,
 }
@@ -46,7 +46,7 @@ impl std::fmt::Debug for StringTable {
 }
 
 impl StringTable {
-    /// Id of `s`, which is added when it is new.
+    /// Id of `s`; a new string is added.
     pub fn intern(&mut self, s: &str) -> StrId {
         let h = hash(s);
         let StringTable { arena, ends, index } = self;
@@ -60,7 +60,7 @@ impl StringTable {
         StrId(id)
     }
 
-    /// Gives strings another text; their ids stay. Different ones may become equal.
+    /// Replaces the text of strings; their ids stay. Different ones may become equal.
     pub fn replace(&mut self, with: impl Fn(&str) -> Cow<'_, str>) {
         if self.iter().all(|s| matches!(with(s), Cow::Borrowed(_))) {
             return;
@@ -80,19 +80,20 @@ impl StringTable {
         }
     }
 
-    /// Makes room for so many more strings: to grow step by step hashes all again each time.
+    /// Reserves space for additional strings: growing step by step would hash all of them again
+    /// each time.
     pub fn reserve(&mut self, strings: usize) {
         let StringTable { arena, ends, index } = self;
         ends.reserve(strings);
         index.reserve(strings, |&id| hash(slice(arena, ends, id)));
     }
 
-    /// Id of `s` if the table holds it.
+    /// Id of `s`, if the table contains it.
     pub fn find(&self, s: &str) -> Option<StrId> {
         self.index.find(hash(s), |&id| slice(&self.arena, &self.ends, id) == s).map(|&id| StrId(id))
     }
 
-    /// Text of a string. Panics when `id` is of another table and out of range.
+    /// Text of a string. Panics if `id` is of another table and out of range.
     pub fn get(&self, id: StrId) -> &str {
         slice(&self.arena, &self.ends, id.0)
     }
@@ -102,7 +103,7 @@ impl StringTable {
         self.ends.len()
     }
 
-    /// Never true: the empty string is always there.
+    /// Always false: the empty string always exists.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

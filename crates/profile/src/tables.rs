@@ -11,7 +11,7 @@ use super::{LabelSetId, LocationId};
 /// The parent of outermost frames.
 pub const NO_NODE: u32 = u32::MAX;
 
-/// Threads whose last path is remembered.
+/// Number of threads whose last path is remembered.
 pub const PATHS: usize = 16;
 
 /// A frame and its callers.
@@ -47,10 +47,10 @@ pub struct Leaf {
 
 /// Nodes, rows and values, with their indices.
 pub struct Tables {
-    /// A parent stands before its children.
+    /// A parent precedes its children.
     pub nodes: Vec<Node>,
     node_index: HashTable<u32>,
-    /// All distinct.
+    /// All are distinct.
     pub rows: Vec<Row>,
     row_index: HashTable<u32>,
     /// One for each row and sample type.
@@ -74,7 +74,7 @@ impl Default for Tables {
     }
 }
 
-/// The hash of two numbers; the first may be small.
+/// Hash of two numbers; the first may be small.
 pub fn hash2(a: u32, b: u64) -> u64 {
     let mut h = FxHasher::default();
     h.write_u64(b);
@@ -91,7 +91,7 @@ fn row_hash(row: Row) -> u64 {
 }
 
 impl Tables {
-    /// Index of the row of a stack that was seen lately.
+    /// Index of the row of a recent stack.
     pub fn recent_row(&self, leaf: Leaf) -> Option<usize> {
         self.recent_leaves.get(hash2(leaf.parent, leaf.address), leaf)
     }
@@ -109,7 +109,7 @@ impl Tables {
         self.row_index.find(row_hash(row), same).map(|&i| i as usize)
     }
 
-    /// Adds a row that is not there, with `width` values of 0.
+    /// Adds a new row, with `width` values of 0.
     pub fn push_row(&mut self, row: Row, width: usize) -> usize {
         let Tables { rows, row_index, values, .. } = self;
         let i = rows.len();
@@ -129,7 +129,7 @@ impl Tables {
         self.node_index.find(node_hash(node), same).copied()
     }
 
-    /// Adds a node that is not there.
+    /// Adds a new node.
     pub fn push_node(&mut self, node: Node) -> u32 {
         let Tables { nodes, node_index, .. } = self;
         let n = nodes.len() as u32;

@@ -1,13 +1,13 @@
 //! States of threads.
 
-/// What a thread does: the values of the label [`label::STATE`](super::label::STATE).
+/// State of a thread: the values of the label [`label::STATE`](super::label::STATE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ThreadState {
     /// On a CPU.
     Running,
     /// Able to run, waiting for a CPU.
     Runnable,
-    /// Waiting for something; signals wake it.
+    /// Waiting interruptibly: signals wake it.
     Sleeping,
     /// Waiting uninterruptibly, mostly for a disk: hence its name in files, `disk`.
     Uninterruptible,
@@ -16,7 +16,7 @@ pub enum ThreadState {
 }
 
 impl ThreadState {
-    /// All states, in the order in which they are shown. The index of each is its number.
+    /// All states, in display order. The index of each is its number.
     pub const ALL: [ThreadState; 5] = [
         ThreadState::Running,
         ThreadState::Runnable,
@@ -25,7 +25,7 @@ impl ThreadState {
         ThreadState::Stopped,
     ];
 
-    /// The value of the label. Part of the file format: it never changes.
+    /// Value of the label. Part of the file format: it never changes.
     pub fn name(self) -> &'static str {
         match self {
             ThreadState::Running => "running",

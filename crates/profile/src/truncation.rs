@@ -1,16 +1,16 @@
-//! Why stacks are truncated.
+//! Causes of truncated stacks.
 
-/// Why a stack does not reach the entry of its thread.
+/// Cause why a stack does not reach the entry of its thread.
 ///
-/// A truncated stack ends in a frame named `[truncated: CODE]`, and the number of such stacks is in a
-/// comment `truncated: CODE: N`. Codes that are not listed here come from other versions of prof.
+/// A truncated stack ends in a frame named `[truncated: CODE]`, and the number of such stacks is in
+/// a comment `truncated: CODE: N`. Unlisted codes come from other versions of prof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Truncation {
-    /// The stack is deeper than the copy of it, which the user limited.
+    /// The stack is deeper than its copy, whose size the user limited.
     SmallDump,
-    /// The stack is deeper than what was copied of it.
+    /// The stack is deeper than its copy.
     DumpTooSmall,
-    /// The kernel could copy nothing of the stack.
+    /// The kernel could not copy any of the stack.
     Unreadable,
     /// The binary has no unwind information, and its frames could not be derived from its code.
     NoUnwindInfo,
@@ -22,19 +22,19 @@ pub enum Truncation {
     RunTimeCode,
     /// A return address lies in no executable mapping.
     BadReturnAddress,
-    /// The first function on this stack is not the entry of a thread: a coroutine's stack, or that of
-    /// Go's runtime.
+    /// The first function on this stack is not the entry of a thread: the stack of a coroutine or
+    /// of Go's runtime.
     NoCaller,
     /// A signal handler on an alternate stack; the stack that it interrupted was not copied.
     AlternateStack,
-    /// An exception was being delivered: the registers of its handler had replaced those that lead to
-    /// the caller.
+    /// An exception was being delivered: the registers of its handler had replaced those that lead
+    /// to the caller.
     ExceptionDelivery,
     /// The mappings of the process could not be read.
     HiddenMappings,
     /// Records about mappings were lost, and the process ended before `/proc` was read again.
     LostMappings,
-    /// The stack has more frames than prof unwinds.
+    /// The stack exceeds prof's limit of frames.
     TooDeep,
     /// The stack has more frames than the kernel follows along frame pointers.
     ChainTooDeep,
@@ -42,7 +42,7 @@ pub enum Truncation {
     Compat,
 }
 
-/// What the names of frames begin with that end truncated stacks.
+/// Prefix of the names of frames that end truncated stacks.
 const FRAME: &str = "[truncated: ";
 
 impl Truncation {
@@ -88,7 +88,7 @@ impl Truncation {
         }
     }
 
-    /// The reason with this code.
+    /// The cause with this code.
     pub fn from_code(code: &str) -> Option<Truncation> {
         Truncation::ALL.into_iter().find(|t| t.code() == code)
     }
@@ -98,8 +98,8 @@ impl Truncation {
         format!("{FRAME}{}]", self.code())
     }
 
-    /// The code in the name of a frame that ends a truncated stack; `None` for any other frame. It
-    /// may be one that this version does not know.
+    /// The code in the name of a frame that ends a truncated stack; `None` for any other frame.
+    /// This version may not recognize the code.
     pub fn code_of_frame(name: &str) -> Option<&str> {
         name.strip_prefix(FRAME)?.strip_suffix(']')
     }

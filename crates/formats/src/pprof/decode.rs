@@ -1,7 +1,6 @@
 //! The messages of `profile.proto`, each decoded into the tables of a profile.
 //!
-//! Ids and string indexes stay as the file has them until all has been read; `read` resolves
-//! them.
+//! Ids and string indexes stay as in the file until all has been read; `read` resolves them.
 
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelTable, LabelValue, Line, Location, LocationId,
@@ -13,7 +12,7 @@ use super::ids::{IdSpace, LARGE};
 use super::strings::Strings;
 use super::wire::{Cursor, Tag};
 
-/// What has been decoded so far.
+/// Tables decoded so far.
 pub(super) struct Tables {
     pub strings: Strings,
     pub sample_types: Vec<ValueType>,
@@ -32,10 +31,10 @@ pub(super) struct Tables {
     pub labels: LabelTable,
     /// Number of labels in `labels`, all sets together.
     label_count: u64,
-    /// Values of every sample; known from the first.
+    /// Number of values of each sample, set by the first.
     pub width: Option<usize>,
     label_scratch: Vec<Label>,
-    /// The label bytes of the sample before, and their set: neighbours are often alike.
+    /// Label bytes of the previous sample, and their set: consecutive samples are often alike.
     last_labels: (Vec<u8>, LabelSetId),
 }
 
@@ -63,7 +62,7 @@ impl Tables {
         }
     }
 
-    /// Memory that all of this takes, about.
+    /// Approximate memory of the tables.
     pub(super) fn bytes(&self) -> u64 {
         fn of<T>(table: &[T]) -> u64 {
             size_of_val(table) as u64
@@ -263,7 +262,7 @@ impl Tables {
         Ok(())
     }
 
-    /// A `Line`; one without a function says nothing and is dropped.
+    /// A `Line`; one without a function carries no information and is dropped.
     fn line(&mut self, mut c: Cursor) -> Result<(), ReadError> {
         let start = c.at();
         let (mut function, mut line, mut column) = (0, 0, 0);

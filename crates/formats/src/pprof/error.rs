@@ -1,11 +1,11 @@
-//! Why bytes are not a profile.
+//! Errors of reading a profile.
 
 use std::fmt;
 use std::io;
 
-/// Why a profile could not be read; its `Display` is one line.
+/// Error of reading a profile; its `Display` is one line.
 ///
-/// Byte offsets count the uncompressed stream, from 0.
+/// Byte offsets refer to the uncompressed stream, from 0.
 #[derive(Debug)]
 pub struct ReadError(Box<Kind>);
 
@@ -13,17 +13,17 @@ pub struct ReadError(Box<Kind>);
 enum Kind {
     /// The source itself failed.
     Io(io::Error),
-    /// There was not one byte.
+    /// The input has no bytes.
     Empty,
-    /// The bytes are something else.
+    /// The input is something else.
     NotPprof(String),
-    /// The stream ended inside of something.
+    /// The stream ended inside an element.
     Truncated { at: u64, inside: &'static str },
     /// The gzip layer is damaged.
     Gzip { at: u64, source: io::Error },
-    /// The protobuf layer, or what it says, is wrong.
+    /// The protobuf layer, or its content, is invalid.
     Malformed { at: Option<u64>, what: String },
-    /// Reading on would take more than is reasonable for such a file.
+    /// The rest would take more memory than is reasonable for such a file.
     TooLarge { at: u64, what: String },
 }
 
@@ -66,17 +66,17 @@ impl ReadError {
         ReadError(Box::new(Kind::TooLarge { at, what: what.into() }))
     }
 
-    /// True when the bytes could be read but are no (whole) profile.
+    /// True if the bytes could be read but are not a (complete) profile.
     pub fn is_malformed(&self) -> bool {
         !matches!(*self.0, Kind::Io(_))
     }
 
-    /// True for an error in the protobuf layer, where the file may be of another kind.
+    /// True for an error in the protobuf layer, where the file may have another format.
     pub(super) fn may_be_another_format(&self) -> bool {
         matches!(*self.0, Kind::Truncated { .. } | Kind::Malformed { .. })
     }
 
-    /// Where in the uncompressed stream the error was found, if at one place.
+    /// Offset of the error in the uncompressed stream, if it has one.
     pub fn offset(&self) -> Option<u64> {
         match *self.0 {
             Kind::Truncated { at, .. } | Kind::Gzip { at, .. } | Kind::TooLarge { at, .. } => {

@@ -1,35 +1,35 @@
-//! The ids of mappings, functions and locations: any non-zero numbers in a file, dense indexes
-//! in a profile.
+//! Ids of mappings, functions and locations: any non-zero numbers in a file, dense indexes in a
+//! profile.
 //!
-//! Nearly every writer numbers from 1 in file order, so an id is kept as the index `id - 1`
-//! where it is used, which usually is right already when everything has been read. Where it is
-//! not, [`IdSpace::resolver`] says how to translate.
+//! Nearly every writer numbers from 1 in file order, so a use of an id is stored as the index `id -
+//! 1`, which mostly is already right when everything has been read. Otherwise,
+//! [`IdSpace::resolver`] translates.
 
 use std::collections::HashMap;
 
 use super::error::ReadError;
 
-/// Uses of ids from here on are kept as indexes into a table of large ids.
+/// Uses of ids from here on are stored as indexes into a table of large ids.
 pub(super) const LARGE: u32 = 1 << 31;
 
-/// The ids of one kind of thing.
+/// The ids of one kind of element.
 pub(super) struct IdSpace {
     what: &'static str,
-    /// Number of things defined.
+    /// Number of elements defined.
     defined: u32,
-    /// Ids in order of definition; empty as long as thing number i has the id i + 1.
+    /// Ids in order of definition; empty while element number i has the id i + 1.
     ids: Vec<u64>,
-    /// Ids too large to be kept as they are, in order of first use.
+    /// Ids too large to be stored directly, in order of first use.
     large: Vec<u64>,
-    // The standard hasher, because whoever wrote the file chose the keys.
+    // The standard hasher, because the keys come from the file.
     large_index: HashMap<u64, u32>,
-    /// Largest use that is not in `large`, and where in the stream.
+    /// Largest use that is not in `large`, and its offset in the stream.
     max_use: u32,
     max_use_at: u64,
 }
 
 impl IdSpace {
-    /// No ids yet of `what` ("location").
+    /// An empty id space of `what` ("location").
     pub(super) fn new(what: &'static str) -> IdSpace {
         IdSpace {
             what,
@@ -42,7 +42,7 @@ impl IdSpace {
         }
     }
 
-    /// The next thing has this id.
+    /// Defines the id of the next element.
     pub(super) fn define(&mut self, id: u64, at: u64) -> Result<(), ReadError> {
         if id == 0 {
             return Err(ReadError::at(at, format!("a {} without an id", self.what)));
@@ -58,7 +58,7 @@ impl IdSpace {
         Ok(())
     }
 
-    /// How a use of `id` is kept, when it is not simply `id - 1`.
+    /// Stored form of a use of `id`, if it is not simply `id - 1`.
     #[cold]
     pub(super) fn unusual(&mut self, id: u64, at: u64) -> Result<u32, ReadError> {
         if id == 0 {
@@ -73,7 +73,7 @@ impl IdSpace {
         Ok(LARGE + index)
     }
 
-    /// Keeps a use of `id`, found at `at`.
+    /// Stores a use of `id`, found at `at`.
     #[inline]
     pub(super) fn keep(&mut self, id: u64, at: u64) -> Result<u32, ReadError> {
         let key = id.wrapping_sub(1);
@@ -84,7 +84,7 @@ impl IdSpace {
         Ok(key as u32)
     }
 
-    /// Notes that `key` was kept by the caller.
+    /// Records a use that the caller stores.
     #[inline]
     pub(super) fn used(&mut self, key: u32, at: u64) {
         if key > self.max_use {
@@ -92,12 +92,12 @@ impl IdSpace {
         }
     }
 
-    /// Memory that this takes.
+    /// Its memory.
     pub(super) fn bytes(&self) -> u64 {
         8 * self.ids.len() as u64 + 40 * self.large.len() as u64
     }
 
-    /// How to translate uses; an error when two things have one id.
+    /// A translator of uses; an error if two elements share an id.
     pub(super) fn resolver(&self) -> Result<Resolver, ReadError> {
         if self.ids.is_empty() && self.large.is_empty() {
             return Ok(Resolver::Dense { defined: self.defined });
@@ -127,7 +127,7 @@ impl IdSpace {
         Ok(Resolver::Mapped { by_key, by_id, large })
     }
 
-    /// The error for a use that no definition answers.
+    /// The error for a use without a definition.
     pub(super) fn undefined(&self, key: u32) -> ReadError {
         let what = self.what;
         let id = match key.checked_sub(LARGE) {
@@ -141,13 +141,13 @@ impl IdSpace {
         }
     }
 
-    /// Largest use that was kept as it is.
+    /// Largest use that was stored directly.
     pub(super) fn max_use(&self) -> u32 {
         self.max_use
     }
 }
 
-/// Translates kept uses of ids into indexes.
+/// Translates stored uses of ids into indexes.
 pub(super) enum Resolver {
     /// A use is the index already, if it is below `defined`.
     Dense { defined: u32 },
@@ -156,7 +156,7 @@ pub(super) enum Resolver {
 }
 
 impl Resolver {
-    /// The index that a kept use stands for, if there is such a thing.
+    /// The index for a stored use, if there is such an element.
     #[inline]
     pub(super) fn index(&self, key: u32) -> Option<u32> {
         match self {

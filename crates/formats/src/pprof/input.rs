@@ -1,4 +1,4 @@
-//! The byte stream below a profile: gzip or not, read piece by piece, with limits.
+//! The byte stream of a profile: gzip or not, read piece by piece, with limits.
 
 use std::io::{self, BufReader, Chain, Cursor as IoCursor, Read};
 
@@ -8,7 +8,7 @@ use super::error::ReadError;
 use super::legacy::HEAD;
 use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
 
-/// How much a profile may take.
+/// Limits of a profile's size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Most bytes of the uncompressed stream.
@@ -17,11 +17,11 @@ pub(super) struct Limits {
     ///
     /// Profiles compress 3:1 to 60:1, deep recursion about 100:1; a bomb 1000:1.
     pub ratio: u64,
-    /// Bytes of the uncompressed stream that are never a matter of `ratio`.
+    /// Bytes of the uncompressed stream to which `ratio` does not apply.
     pub free_stream: u64,
     /// Memory for each byte of the file, beyond `free_memory`.
     pub memory_ratio: u64,
-    /// Memory that is never a matter of `memory_ratio`.
+    /// Memory to which `memory_ratio` does not apply.
     pub free_memory: u64,
 }
 
@@ -35,7 +35,7 @@ impl Limits {
     };
 }
 
-/// Bytes that are asked for at once; a piece stays in the processor's cache until decoded.
+/// Bytes per read; a piece stays in the CPU's cache until decoded.
 const BUFFER: usize = 128 << 10;
 
 type Raw<'r> = BufReader<Counted<Chain<IoCursor<Vec<u8>>, &'r mut dyn Read>>>;
@@ -85,13 +85,13 @@ pub(super) struct Input<'r> {
     /// Offset in the stream of `buf[0]`.
     base: u64,
     eof: bool,
-    /// First bytes of the stream, to guess what a file is that is no profile.
+    /// First bytes of the stream, for identifying a file that is not a profile.
     head: [u8; HEAD],
     head_len: usize,
 }
 
 impl<'r> Input<'r> {
-    /// Looks at the first bytes and sets up decompression.
+    /// Reads the first bytes and sets up decompression.
     pub(super) fn new(reader: &'r mut dyn Read, limits: Limits) -> Result<Input<'r>, ReadError> {
         let mut magic = Vec::with_capacity(8);
         (&mut *reader).take(8).read_to_end(&mut magic).map_err(ReadError::io)?;
@@ -126,13 +126,13 @@ impl<'r> Input<'r> {
         self.base + self.pos as u64
     }
 
-    /// Memory that decoded tables may take, by what was read of the file so far.
+    /// Memory that decoded tables may take, given the bytes of the file read so far.
     pub(super) fn memory_allowed(&self) -> u64 {
         let file = self.source.file_bytes();
         self.limits.free_memory.saturating_add(file.saturating_mul(self.limits.memory_ratio))
     }
 
-    /// Number of the window; it changes when new bytes were read.
+    /// Number of the window; it changes with each read.
     pub(super) fn window(&self) -> u64 {
         self.base
     }
@@ -142,7 +142,7 @@ impl<'r> Input<'r> {
         &self.head[..self.head_len]
     }
 
-    /// True when at least one byte is left.
+    /// True if at least one byte is left.
     pub(super) fn more(&mut self) -> Result<bool, ReadError> {
         self.fill(1)
     }
@@ -203,9 +203,9 @@ impl<'r> Input<'r> {
         Ok(())
     }
 
-    /// Reads on until `need` bytes are in the window; false when the stream ends before.
+    /// Reads until `need` bytes are in the window; false if the stream ends before.
     ///
-    /// The window grows with the bytes that really come, not with `need`.
+    /// The window grows with the bytes that arrive, not with `need`.
     fn fill(&mut self, need: usize) -> Result<bool, ReadError> {
         if self.end - self.pos >= need {
             return Ok(true);
@@ -269,7 +269,7 @@ impl<'r> Input<'r> {
     }
 }
 
-/// What a file is whose first bytes are those of a known other format.
+/// Description of a file that begins like another known format.
 fn other_container(magic: &[u8]) -> Option<&'static str> {
     Some(match magic {
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {

@@ -1,9 +1,9 @@
-//! The formats of profiles before `profile.proto`: named, and not read. pprof converts them.
+//! Profile formats older than `profile.proto`: identified, but not read. pprof converts them.
 
-/// Bytes of a file that tell what it is.
+/// Bytes of a file that identify its format.
 pub(super) const HEAD: usize = 512;
 
-/// What a file seems to be, by its first bytes, and how to convert it.
+/// Probable format of a file, by its first bytes, and how to convert it.
 pub(super) fn guess(head: &[u8]) -> Option<String> {
     let (what, of_a_program) = match cpu(head) {
         Some(what) => (what, true),
@@ -39,7 +39,7 @@ fn cpu(head: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// The text formats. What they are, and whether they need a program for their names.
+/// The text formats: a description, and true if symbols need the program.
 fn text(head: &[u8]) -> Option<(&'static str, bool)> {
     let text = match str::from_utf8(head) {
         Ok(text) => text,
@@ -53,7 +53,7 @@ fn text(head: &[u8]) -> Option<(&'static str, bool)> {
     Some(match words[..] {
         _ if java => ("a profile in the old text format for Java", false),
         ["heap", "profile:", ..] => match first.split('@').nth(1).map(str::trim) {
-            // runtime/pprof says how often it samples, twice.
+            // runtime/pprof prints its sampling rate twice.
             Some(at) if at.starts_with("heap/") => ("a heap profile in Go's debug=1 format", false),
             Some(at) if at.starts_with("growth") => {
                 ("a growth profile in gperftools' text format", true)
@@ -93,9 +93,12 @@ mod tests {
     #[test]
     fn cpu_profiles_of_any_machine() {
         for (size, big_endian) in [(4, false), (4, true), (8, false), (8, true)] {
-            let said = guess(&cpu_profile(0, size, big_endian)).unwrap();
-            assert!(said.starts_with("it is a CPU profile in gperftools' binary format"), "{said}");
-            assert!(said.contains("go tool pprof -proto PROGRAM FILE > out.pb.gz"), "{said}");
+            let message = guess(&cpu_profile(0, size, big_endian)).unwrap();
+            assert!(
+                message.starts_with("it is a CPU profile in gperftools' binary format"),
+                "{message}"
+            );
+            assert!(message.contains("go tool pprof -proto PROGRAM FILE > out.pb.gz"), "{message}");
             let java = guess(&cpu_profile(1, size, big_endian)).unwrap();
             assert!(java.starts_with("it is a CPU profile in the old format for Java"), "{java}");
             assert_eq!(guess(&cpu_profile(2, size, big_endian)), None);
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_named_for_who_writes_them() {
+    fn texts_are_named_for_their_writers() {
         let cases = [
             ("heap profile:  1: 2 [ 3: 4] @ heap_v2/524288\n", "heap profile in gperftools'"),
             ("heap profile:  1: 2 [ 3: 4] @ heapprofile\n", "heap profile in gperftools'"),
@@ -123,8 +126,11 @@ mod tests {
             ("--- Thread 7f (name: main/1) stack: ---\n", "of threads in gperftools'"),
         ];
         for (text, what) in cases {
-            let said = guess(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
-            assert!(said.contains(what) && said.contains("go tool pprof -proto"), "{text}: {said}");
+            let message = guess(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+            assert!(
+                message.contains(what) && message.contains("go tool pprof -proto"),
+                "{text}: {message}"
+            );
         }
         for other in ["main;foo 3\n", "--- a\n+++ b\n", "heap", "", "profile: total 1\n"] {
             assert_eq!(guess(other.as_bytes()), None, "{other}");

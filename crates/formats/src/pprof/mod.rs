@@ -1,9 +1,9 @@
 //! pprof: `profile.proto`, with gzip around it or without.
 //!
-//! [`read`] takes what any writer made of the format: ids are arbitrary numbers, repeated fields
-//! are packed or not, fields come in any order, old profiles have no functions or mappings. It
-//! trusts nothing: every index is checked, and memory stays within a multiple of what was really
-//! in the file. [`write()`] writes what `go tool pprof` and `protoc` read.
+//! [`read`] accepts the output of any writer: ids are arbitrary numbers, repeated fields are packed
+//! or not, fields come in any order, old profiles have no functions or mappings. All input is
+//! untrusted: every index is checked, and memory is bounded by a multiple of the bytes in the file.
+//! [`write()`] writes files that `go tool pprof` and `protoc` read.
 //!
 //! The stream is decoded piece by piece while it is unpacked and never held as a whole, straight
 //! into the flat tables of a [`Profile`](profile::Profile).
@@ -30,7 +30,7 @@ pub use write::write;
 
 use super::Format;
 
-/// The format [`mod@self`] is about.
+/// The format of [`mod@self`].
 #[derive(Debug)]
 pub struct Pprof;
 

@@ -7,7 +7,7 @@ use profile::*;
 
 use super::{read, write};
 
-/// A profile's content, independent of the numbers its tables gave.
+/// A profile's content, independent of the ids in its tables.
 pub(crate) fn content(p: &Profile) -> String {
     use std::fmt::Write;
     let s = |id: StrId| p.str(id);
@@ -66,12 +66,12 @@ const WORDS: [&str; 12] = [
 
 type Numbers = Vec<(u64, u32, u32, u32)>;
 
-/// Turns plain generated numbers into a profile that is sound.
-fn build(types: usize, things: [Numbers; 4], samples: Vec<(Vec<u32>, Vec<u32>, i64)>) -> Profile {
+/// A valid profile from generated numbers.
+fn build(types: usize, tables: [Numbers; 4], samples: Vec<(Vec<u32>, Vec<u32>, i64)>) -> Profile {
     let mut p = Profile::default();
     let ids: Vec<StrId> = WORDS.iter().map(|w| p.strings.intern(w)).collect();
     let word = |n: u32| ids[n as usize % ids.len()];
-    let [header, mappings, functions, locations] = things;
+    let [header, mappings, functions, locations] = tables;
     p.sample_types = (0..types as u32)
         .map(|i| ValueType { kind: word(i + 1), unit: word(i * 5 + types as u32) })
         .collect();
@@ -159,10 +159,10 @@ fn add_samples(
 
 fn profiles() -> impl Strategy<Value = Profile> {
     let number = prop_oneof![0..300u64, any::<u64>()];
-    let things = || vec((number.clone(), any::<u32>(), any::<u32>(), 0..1000u32), 0..8);
+    let tables = || vec((number.clone(), any::<u32>(), any::<u32>(), 0..1000u32), 0..8);
     let sample = (vec(any::<u32>(), 0..12), vec(0..1000u32, 0..4), any::<i64>());
-    (1..5usize, [things(), things(), things(), things()], vec(sample, 0..10))
-        .prop_map(|(types, things, samples)| build(types, things, samples))
+    (1..5usize, [tables(), tables(), tables(), tables()], vec(sample, 0..10))
+        .prop_map(|(types, tables, samples)| build(types, tables, samples))
 }
 
 fn written(p: &Profile) -> Vec<u8> {
@@ -177,7 +177,7 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Every id of a profile is in range, or this panics.
+/// Panics if an id of a profile is out of range.
 fn walk(p: &Profile) {
     let text = content(p);
     assert!(text.len() < 64 << 20);
@@ -188,7 +188,7 @@ fn walk(p: &Profile) {
     }
 }
 
-/// What can be done to bytes.
+/// Change of a byte sequence.
 #[derive(Clone, Debug)]
 enum Change {
     Set(usize, u8),
@@ -240,7 +240,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
     #[test]
-    fn what_is_written_is_read(p in profiles()) {
+    fn written_profiles_are_read_back(p in profiles()) {
         let bytes = written(&p);
         prop_assert_eq!(content(&read(&bytes[..]).unwrap()), content(&p));
         prop_assert_eq!(content(&read(&unpacked(&bytes)[..]).unwrap()), content(&p));

@@ -1,4 +1,4 @@
-//! Reading: the stream's fields one after the other, then what they refer to.
+//! Reading: decodes the stream's fields in order, then resolves their references.
 
 use std::io::Read;
 
@@ -18,11 +18,10 @@ use super::wire::{Cursor, FIXED64, LEN, Tag, VARINT};
 ///
 /// # Errors
 ///
-/// When `bytes` cannot be read, are cut off or damaged, are something else than a profile,
-/// contradict themselves (an index that points nowhere, two things with one id), or would take
-/// unreasonably much memory: more than 4 GiB uncompressed, or 256 times the size of the file
-/// (beyond the first 64 MiB), or tables of more than 512 MiB and 64 bytes for each byte of the
-/// file.
+/// If `bytes` cannot be read, are truncated or damaged, are not a profile, are inconsistent (an
+/// index out of range, two elements with one id), or would take unreasonably much memory: more than
+/// 4 GiB uncompressed, or 256 times the size of the file (beyond the first 64 MiB), or tables of
+/// more than 512 MiB and 64 bytes for each byte of the file.
 pub fn read(mut bytes: impl Read) -> Result<Profile, ReadError> {
     read_within(&mut bytes, Limits::DEFAULT)
 }
@@ -37,14 +36,14 @@ pub(super) fn read_within(bytes: &mut dyn Read, limits: Limits) -> Result<Profil
     })
 }
 
-/// What a file seems to be that could not be decoded, by its first bytes.
+/// Probable format of a file that could not be decoded, by its first bytes.
 fn guess(head: &[u8]) -> Option<String> {
     let text = |b: &u8| (0x20..0x7f).contains(b) || matches!(b, b'\n' | b'\r' | b'\t');
     let is_text = || head.len() >= 4 && head.iter().take(16).all(text);
     legacy::guess(head).or_else(|| is_text().then(|| "it looks like text".to_owned()))
 }
 
-/// Everything in a file, before it is checked as a whole.
+/// All contents of a file, before they are checked as a whole.
 struct Decoded {
     tables: Tables,
     /// The header; strings are indexes into the file's table.
@@ -85,7 +84,7 @@ fn decode(input: &mut Input) -> Result<Decoded, ReadError> {
     Ok(out)
 }
 
-/// What was decoded must be in proportion to what was read.
+/// Checks that the tables are in proportion to the bytes read.
 fn check_memory(input: &Input, tables: &Tables) -> Result<(), ReadError> {
     if tables.bytes() > input.memory_allowed() {
         let mib = input.memory_allowed() >> 20;
@@ -146,7 +145,7 @@ fn number_field(out: &mut Decoded, tag: Tag, value: u64, at: u64) -> Result<(), 
     Ok(())
 }
 
-/// Checks and resolves all that refers to something else, and makes the profile.
+/// Checks and resolves all references, and builds the profile.
 fn finish(decoded: Decoded) -> Result<Profile, ReadError> {
     let Decoded { mut tables, header } = decoded;
     tables.strings.check()?;
@@ -188,7 +187,7 @@ fn check_types(tables: &Tables) -> Result<(), ReadError> {
 fn resolve_ids(tables: &mut Tables) -> Result<(), ReadError> {
     let mappings = tables.mapping_ids.resolver()?;
     for location in &mut tables.locations {
-        // A mapping that is not defined is as good as none; pprof reads such files too.
+        // A mapping that is not defined counts as none; pprof reads such files too.
         location.mapping = location.mapping.and_then(|m| mappings.index(m.0)).map(MappingId);
     }
     let functions = tables.function_ids.resolver()?;
@@ -199,7 +198,7 @@ fn resolve_ids(tables: &mut Tables) -> Result<(), ReadError> {
     }
     let locations = tables.location_ids.resolver()?;
     if let Resolver::Dense { defined } = locations {
-        // Kept ids are indexes already; the largest vouches for all.
+        // Stored ids are indexes already; checking the largest suffices.
         let max = tables.location_ids.max_use();
         if max >= defined && !tables.frames.is_empty() {
             return Err(tables.location_ids.undefined(max));
@@ -214,7 +213,7 @@ fn resolve_ids(tables: &mut Tables) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Gives every string of a profile the id that `id` says.
+/// Replaces every string id of a profile by `id`.
 fn translate_strings(p: &mut Profile, id: impl Fn(StrId) -> StrId) {
     let in_type = |t: &mut ValueType| {
         t.kind = id(t.kind);

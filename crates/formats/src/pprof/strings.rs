@@ -1,23 +1,23 @@
-//! The string table of a file, and the indexes into it.
+//! The string table of a file, and indexes into it.
 //!
-//! Other messages name strings by index, mostly before the table comes. Until then an index is
-//! kept as if it were a [`StrId`], which it turns out to be when the file's strings are distinct.
+//! Other messages refer to strings by index, mostly before the table. Until then an index is stored
+//! as if it were a [`StrId`], which is right if the file's strings are distinct.
 
 use profile::{StrId, StringTable};
 
 use super::error::ReadError;
 
-/// The strings of a file while it is read.
+/// Strings of a file while it is read.
 pub(super) struct Strings {
-    /// The distinct ones.
+    /// The distinct strings.
     pub table: StringTable,
     /// Bytes of text.
     text: u64,
     /// Number of strings in the file.
     count: u32,
-    /// Id of each string in the file; empty as long as number i has the id i.
+    /// Id of each string in the file; empty while number i has the id i.
     map: Vec<StrId>,
-    /// Largest index used, and where.
+    /// Largest index used, and its offset.
     max_use: u32,
     max_use_at: u64,
 }
@@ -28,7 +28,7 @@ impl Strings {
         Strings { table, text: 0, count: 0, map: Vec::new(), max_use: 0, max_use_at: 0 }
     }
 
-    /// The next string of the file. What is no UTF-8 is replaced.
+    /// Adds the next string of the file. Invalid UTF-8 is replaced.
     pub(super) fn define(&mut self, bytes: &[u8], at: u64) -> Result<(), ReadError> {
         if self.count == 0 && !bytes.is_empty() {
             return Err(ReadError::at(at, "the first string of the string table is not empty"));
@@ -52,7 +52,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Keeps a use of the string number `raw`.
+    /// Stores a use of the string number `raw`.
     #[inline]
     pub(super) fn keep(&mut self, raw: u64, at: u64) -> Result<StrId, ReadError> {
         let Ok(index) = u32::try_from(raw) else {
@@ -65,12 +65,12 @@ impl Strings {
         Ok(StrId(index))
     }
 
-    /// Memory that this takes.
+    /// Its memory.
     pub(super) fn bytes(&self) -> u64 {
         self.text + 24 * self.table.len() as u64 + 4 * self.map.len() as u64
     }
 
-    /// Checks all uses when everything has been read. String 0 is always the empty one.
+    /// Checks all uses after everything has been read. String 0 is always the empty one.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         if self.max_use > 0 && self.max_use >= self.count {
             let (index, count) = (self.max_use, self.count);
@@ -80,12 +80,12 @@ impl Strings {
         Ok(())
     }
 
-    /// True when kept uses are not ids yet.
+    /// True if stored uses are not ids yet.
     pub(super) fn needs_translation(&self) -> bool {
         !self.map.is_empty()
     }
 
-    /// The id for a kept use; call after [`Strings::check`].
+    /// The id for a stored use; call after [`Strings::check`].
     pub(super) fn id(&self, kept: StrId) -> StrId {
         self.map.get(kept.0 as usize).copied().unwrap_or(StrId::EMPTY)
     }

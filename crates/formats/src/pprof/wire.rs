@@ -15,11 +15,11 @@ pub(super) const MAX_VARINT: usize = 10;
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
-    /// Offset in the stream of the byte behind `rest`.
+    /// Offset in the stream of the byte after `rest`.
     end: u64,
 }
 
-/// A field's number and wire type.
+/// Number and wire type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub field: u32,
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// Bytes that are left.
+    /// Remaining bytes.
     #[inline]
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
         self.varint_slow()
     }
 
-    /// Near the end of a message, and for varints of more than eight bytes.
+    /// For the end of a message, and varints of more than eight bytes.
     #[inline(never)]
     fn varint_slow(&mut self) -> Result<u64, ReadError> {
         match decode_varint(self.rest) {
@@ -141,7 +141,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Gives every number of a repeated field, packed or one alone, to `each`.
+    /// Passes every number of a repeated field, packed or not, to `each`.
     #[inline]
     pub(super) fn numbers(
         &mut self,
@@ -186,13 +186,13 @@ pub(super) fn overlong(at: u64) -> ReadError {
     ReadError::at(at, "a number of more than 10 bytes")
 }
 
-/// What the first bytes of a slice are, read as a varint.
+/// Result of decoding a varint from the start of a slice.
 pub(super) enum Varint {
     /// Value and length.
     Done(u64, usize),
-    /// The slice ends inside of it.
+    /// The slice ends inside the varint.
     Short,
-    /// It does not end within ten bytes.
+    /// The varint does not end within ten bytes.
     TooLong,
 }
 
@@ -209,7 +209,7 @@ pub(super) fn decode_varint(bytes: &[u8]) -> Varint {
 }
 
 /// Decodes a varint of at most eight bytes from a little-endian word without a branch on its
-/// length: lengths of two and three bytes are mixed in real profiles and mispredict.
+/// length: real profiles mix lengths of two and three bytes, which mispredict.
 #[inline]
 fn decode_word(word: u64) -> Option<(u64, usize)> {
     let stops = !word & 0x8080_8080_8080_8080;
@@ -287,7 +287,7 @@ mod tests {
         assert!(e.to_string().contains("more than 10 bytes"), "{e}");
         let e = Cursor::new(&[0x80, 0x80], 0).varint().unwrap_err();
         assert!(e.to_string().contains("message's end"), "{e}");
-        // Not the shortest form, but allowed.
+        // Not the shortest form, but valid.
         assert_eq!(Cursor::new(&[0x81, 0x80, 0], 0).varint().unwrap(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! Writing: `profile.proto`, gzip around it.
+//! Writing: `profile.proto`, compressed by gzip.
 
 use std::io::{self, Write};
 
@@ -9,16 +9,16 @@ use profile::{LabelValue, Profile, StrId, ValueType};
 
 use super::wire::{LEN, put_bytes, put_number, put_tag, put_varint};
 
-/// Bytes that are encoded before they are given to the compressor.
+/// Bytes that are encoded before they are compressed.
 const CHUNK: usize = 64 << 10;
 
 /// gzip's level: files are 12 % larger than at level 6, in 40 % of the time.
 const LEVEL: u32 = 2;
 
-/// Writes a profile as `profile.proto` with gzip around it.
+/// Writes a profile as `profile.proto`, compressed by gzip.
 ///
-/// Ids are index + 1, and `profile.mappings[0]` stays the main binary. A label whose value is
-/// the empty text is left out: the format cannot say it.
+/// Ids are index + 1, and `profile.mappings[0]` stays the main binary. A label whose value is the
+/// empty text is omitted: the format cannot represent it.
 ///
 /// # Errors
 ///
@@ -40,9 +40,9 @@ pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
 struct Encoder<'p, W: Write> {
     profile: &'p Profile,
     gzip: GzEncoder<W>,
-    /// Encoded, not compressed yet.
+    /// Encoded bytes, not compressed yet.
     out: Vec<u8>,
-    /// The message being made.
+    /// The message being encoded.
     body: Vec<u8>,
     /// A message or packed field within it.
     part: Vec<u8>,

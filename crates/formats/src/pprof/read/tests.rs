@@ -5,7 +5,7 @@ use flate2::write::GzEncoder;
 
 use super::super::wire::{put_bytes, put_number, put_tag, put_varint};
 use super::*;
-use profile::LocationId;
+use profile::{LocationId, StackId};
 
 /// A message: numbers by field.
 fn message(numbers: &[(u32, u64)]) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     e.finish().unwrap()
 }
 
-/// A small file of ordinary form.
+/// A small typical file.
 fn ordinary() -> Vec<(u32, Vec<u8>)> {
     let mut fields = vec![
         (1, message(&[(1, 1), (2, 2)])),
@@ -103,7 +103,7 @@ fn any_order_of_fields_and_any_ids() {
     ]);
     put_number(&mut fields[8].1, 1, 3);
     let p = read(&file(&fields)[..]).unwrap();
-    let ids: Vec<_> = p.stacks.all_frames().iter().map(|l| l.0).collect();
+    let ids: Vec<_> = p.stacks.get(StackId(0)).iter().map(|l| l.0).collect();
     assert_eq!(ids, [0, 1, 0]);
     assert_eq!(p.lines_of(LocationId(1)).len(), 1, "a line without function is dropped");
     assert_eq!(p.locations[0].mapping, Some(MappingId(0)));
@@ -158,7 +158,7 @@ fn labels_before_values_and_equal_ones() {
 }
 
 #[test]
-fn bytes_that_are_no_utf8_are_replaced() {
+fn invalid_utf8_is_replaced() {
     let mut fields = ordinary();
     fields.last_mut().unwrap().1 = b"ma\xffn".to_vec();
     let p = read(&file(&fields)[..]).unwrap();
@@ -166,7 +166,7 @@ fn bytes_that_are_no_utf8_are_replaced() {
 }
 
 #[test]
-fn indexes_that_point_nowhere() {
+fn indexes_out_of_range_are_errors() {
     let mut fields = ordinary();
     fields[1].1 = sample(&[1, 3], &[10]);
     let text = error(&fields);
@@ -191,7 +191,7 @@ fn indexes_that_point_nowhere() {
 }
 
 #[test]
-fn contradictions() {
+fn inconsistencies_are_errors() {
     let mut fields = ordinary();
     fields.push((4, message(&[(1, 2)])));
     assert!(error(&fields).contains("two locations have the id 2"));
@@ -245,7 +245,7 @@ fn other_files_are_named() {
 }
 
 #[test]
-fn lengths_that_lie_allocate_nothing() {
+fn wrong_lengths_allocate_nothing() {
     let mut bytes = file(&ordinary());
     for len in [1u64 << 28, 1 << 40, u64::MAX] {
         let mut lying = bytes.clone();
@@ -268,7 +268,7 @@ const SMALL: Limits = Limits {
     free_memory: 1 << 20,
 };
 
-/// `unit` again and again, gzipped.
+/// `unit` repeated up to `bytes`, gzipped.
 fn bomb(unit: &[u8], bytes: usize) -> Vec<u8> {
     let mut e = GzEncoder::new(Vec::new(), Compression::best());
     e.write_all(&file(&strings(&[""]))).unwrap();
