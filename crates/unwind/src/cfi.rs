@@ -1,5 +1,5 @@
-//! Call frame information: what `.eh_frame` or `.debug_frame` says of a frame, as rules that are
-//! worth keeping, and in full for the few frames that need it.
+//! Call frame information: the contents of `.eh_frame` or `.debug_frame`, as rules that are short
+//! enough to cache, and in full for the few frames that need it.
 //!
 //! Registers have DWARF's numbers (System V ABI, AMD64 supplement, figure 3.36).
 
@@ -13,7 +13,7 @@ use gimli::{
 
 mod machine;
 
-use super::code::Contexts;
+use super::code::DeliveryContexts;
 use super::module::{SectionBytes, Step};
 use machine::Machine;
 use sys::catch_panic;
@@ -28,60 +28,61 @@ pub const SP: u8 = 7;
 /// The return address: `rip` of the caller.
 const RA: u8 = 16;
 
-/// Where the caller's `rbp` is.
+/// Location of the caller's `rbp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// Where it was.
+    /// Unchanged.
     Same,
-    /// In memory, so many bytes from the canonical frame address.
+    /// In memory, at this offset in bytes from the canonical frame address.
     FromCfa(i32),
-    /// In memory, so many bytes from where `rbp` points.
+    /// In memory, at this offset in bytes from `rbp`.
     FromBp(i32),
 }
 
-/// How to get from a frame to its caller's.
+/// Rule for finding the caller's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The canonical frame address (CFA) is a register plus `cfa`; the return address is below.
+    /// The canonical frame address (CFA) is a register plus `cfa`; the return address is just
+    /// below.
     Offset {
         /// The register.
         register: u8,
-        /// What is added.
+        /// Number that is added.
         cfa: i32,
-        /// The caller's `rbp`.
+        /// Location of the caller's `rbp`.
         bp: Saved,
     },
-    /// The CFA is the word at a register plus `at`, plus `cfa`: the frame was aligned, or the
-    /// stack pointer put aside.
+    /// The CFA is the word at a register plus `at`, plus `cfa`: the frame was aligned, or the stack
+    /// pointer saved.
     Deref {
         /// The register.
         register: u8,
         /// Offset of the word.
         at: i32,
-        /// What is added to the word.
+        /// Number that is added to the word.
         cfa: i32,
-        /// The caller's `rbp`.
+        /// Location of the caller's `rbp`.
         bp: Saved,
     },
-    /// Nothing calls this.
+    /// The frame has no caller.
     Outermost,
     /// The caller is on another stack.
     Switched,
-    /// The frame may hold the registers of an exception's handler, in the place of the caller's.
-    Delivering(Option<Contexts>),
-    /// Nothing as short as these; see [`Tables::step`].
+    /// The frame may contain the registers of an exception's handler instead of the caller's.
+    Delivering(Option<DeliveryContexts>),
+    /// No such short rule exists; see [`UnwindTables::step`].
     Evaluate,
     /// The code has no unwind information.
     Uncovered,
 }
 
-/// What the tables say of the code at an address.
+/// Entry of the tables for the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// The rule.
     pub rule: Rule,
-    /// The function keeps `rax` and `rdx` in its frame, as those do that may return to an
-    /// exception's handler: it receives in them what was thrown.
+    /// The function saves `rax` and `rdx` in its frame, as functions do that may return to an
+    /// exception's handler: it receives the exception in them.
     pub may_deliver: bool,
 }
 
@@ -93,13 +94,13 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// None is known.
+    /// All registers unknown.
     pub const NONE: Registers = Registers { values: [0; 17], known: 0 };
 
-    /// A register.
+    /// Value of a register, if known.
     pub fn get(&self, register: u8) -> Option<u64> {
-        let known = register <= RA && self.known & 1 << register != 0;
-        known.then(|| self.values[usize::from(register)])
+        let is_known = register <= RA && self.known & 1 << register != 0;
+        is_known.then(|| self.values[usize::from(register)])
     }
 
     /// Sets a register.
@@ -115,17 +116,17 @@ impl Registers {
 }
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-type Row = UnwindTableRow<usize>;
+type UnwindRow = UnwindTableRow<usize>;
 
 /// The unwind tables of an image.
-pub struct Tables {
+pub struct UnwindTables {
     bases: BaseAddresses,
-    /// `.eh_frame`, and `.eh_frame_hdr` if that has a table to search.
+    /// `.eh_frame`, and `.eh_frame_hdr` if that has a search table.
     eh_frame: Option<(SectionBytes, Option<SectionBytes>)>,
-    /// Entries of an `.eh_frame` without a table, and whether all of it could be read.
+    /// Entries of an `.eh_frame` without a search table, and true if all of it could be read.
     eh_index: Index,
     eh_whole: bool,
-    /// Where `.debug_frame` is, and what was made of it when `.eh_frame` had no answer.
+    /// Loads `.debug_frame`; called when `.eh_frame` has no entry.
     debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes> + Send>>,
     debug_index: OnceCell<Option<(SectionBytes, Index)>>,
 }
@@ -133,14 +134,14 @@ pub struct Tables {
 /// First addresses and offsets of a section's entries, by address.
 type Index = Vec<(u64, usize)>;
 
-impl Tables {
-    /// Tables of a file; builds an index for those that have none.
+impl UnwindTables {
+    /// Tables of a file; builds an index for those without one.
     pub fn new(
         bases: BaseAddresses,
         eh_frame: Option<SectionBytes>,
         eh_frame_hdr: Option<SectionBytes>,
         debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes> + Send>>,
-    ) -> Tables {
+    ) -> UnwindTables {
         let searchable = |hdr: &SectionBytes| {
             let parsed = EhFrameHdr::new(hdr, LittleEndian).parse(&bases, 8);
             parsed.is_ok_and(|h| h.table().is_some())
@@ -153,23 +154,30 @@ impl Tables {
             _ => (Vec::new(), true),
         };
         let eh_frame = eh_frame.map(|frame| (frame, hdr));
-        Tables { bases, eh_frame, eh_index, eh_whole, debug_frame, debug_index: OnceCell::new() }
+        UnwindTables {
+            bases,
+            eh_frame,
+            eh_index,
+            eh_whole,
+            debug_frame,
+            debug_index: OnceCell::new(),
+        }
     }
 
-    /// The rule of the code at an address.
+    /// Rule of the code at an address.
     #[cfg(test)]
     pub fn rule(&self, context: &mut UnwindContext<usize>, address: u64) -> Rule {
         self.described(context, address).rule
     }
 
-    /// What the tables say of the code at an address.
+    /// Entry for the code at an address.
     pub fn described(&self, context: &mut UnwindContext<usize>, address: u64) -> Described {
         let uncovered = Described { rule: Rule::Uncovered, may_deliver: false };
         self.visit(context, address, Shorten).unwrap_or(uncovered)
     }
 
-    /// One step up with all that the tables say. `registers` become the caller's as far as those
-    /// can be known.
+    /// One step up by the full entry. `registers` become the caller's, as far as those can be
+    /// determined.
     pub fn step(
         &self,
         context: &mut UnwindContext<usize>,
@@ -192,14 +200,14 @@ impl Tables {
         }
     }
 
-    /// True when the tables have an entry that begins at this address, and none for the byte
-    /// before it.
+    /// True if the tables have an entry that begins at this address, and none for the byte before
+    /// it.
     pub fn begins_alone(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
         self.visit(context, address.wrapping_sub(1), Shorten).is_none()
             && self.visit(context, address, Shorten).is_some()
     }
 
-    /// Looks up the row of the code at an address. Damaged tables are as good as none.
+    /// Looks up the row of the code at an address. Damaged tables count as missing.
     fn visit<V: Visitor>(
         &self,
         context: &mut UnwindContext<usize>,
@@ -232,8 +240,8 @@ impl Tables {
         self.row(&section, context, fde, address, visitor)
     }
 
-    /// `.eh_frame` has an entry for the address that cannot be read, or is so damaged that it
-    /// may have had one.
+    /// True if the entry in `.eh_frame` for the address cannot be read, or the section is so
+    /// damaged that it may have had one.
     pub fn is_damaged(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
         catch_panic(|| self.is_damaged_at(context, address)).unwrap_or(true)
     }
@@ -257,18 +265,18 @@ impl Tables {
         }
     }
 
-    /// Where the function begins that an address lies in, as `.eh_frame` says.
+    /// First address of the function that contains an address, from `.eh_frame`.
     pub fn start(&self, address: u64) -> Option<u64> {
         catch_panic(|| self.eh_entry(address).map(|(_, fde)| fde.initial_address())).flatten()
     }
 
-    /// An entry says that the addresses lie in one function.
+    /// True if one entry covers both addresses: they are in one function.
     pub fn are_one(&self, a: u64, b: u64) -> bool {
         let in_one = || self.eh_entry(a).is_some_and(|(_, fde)| fde.contains(b));
         catch_panic(in_one).unwrap_or(false)
     }
 
-    /// `.eh_frame` has an entry for the address.
+    /// True if `.eh_frame` has an entry for the address.
     pub fn in_eh_frame(&self, address: u64) -> bool {
         self.eh_entry(address).is_some()
     }
@@ -316,7 +324,7 @@ fn debug_section(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
     section
 }
 
-/// The index of a section, and whether all of it could be read.
+/// The index of a section, and true if all of it could be read.
 fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> (Index, bool) {
     let (mut index, mut whole) = (Vec::new(), true);
     let mut entries = section.entries(bases);
@@ -350,19 +358,19 @@ fn find<'a, S: UnwindSection<Slice<'a>>>(
     fde.contains(address).then_some(fde)
 }
 
-/// Does something with a row of a table.
+/// Processes a row of a table.
 trait Visitor {
     type Output;
 
     fn visit<'a, S: UnwindSection<Slice<'a>>>(
         self,
         section: &S,
-        row: &Row,
+        row: &UnwindRow,
         encoding: Encoding,
     ) -> Self::Output;
 }
 
-/// Makes a [`Rule`] of a row.
+/// Converts a row to a [`Rule`].
 struct Shorten;
 
 impl Visitor for Shorten {
@@ -371,7 +379,7 @@ impl Visitor for Shorten {
     fn visit<'a, S: UnwindSection<Slice<'a>>>(
         self,
         section: &S,
-        row: &Row,
+        row: &UnwindRow,
         encoding: Encoding,
     ) -> Described {
         let rule = shorten(section, row, encoding).unwrap_or(Rule::Evaluate);
@@ -383,7 +391,7 @@ impl Visitor for Shorten {
 
 fn shorten<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
-    row: &Row,
+    row: &UnwindRow,
     encoding: Encoding,
 ) -> Option<Rule> {
     match row.register(Register(RA.into())) {

@@ -1,9 +1,9 @@
-//! Frames of code that has no unwind information, from its machine code.
+//! Derives frames of code without unwind information from its machine code.
 //!
-//! The instructions of a function are followed from its beginning to where it is, and from there
-//! to its returns. Where both ways are known they have to agree; what is not certain counts only
-//! where a direct call leads to the function. No value found on the stack is taken for a return
-//! address because it looks like one.
+//! The instructions of a function are analysed from its beginning to an address, and from there to
+//! its returns. If both results exist, they have to agree; an uncertain result counts only if a
+//! direct call leads to the function. A value on the stack is never taken for a return address
+//! because it looks like one.
 
 mod between;
 mod cache;
@@ -18,41 +18,41 @@ mod moved;
 mod tests;
 
 pub use between::Between;
-pub use cache::{Cache, File, Leads};
-pub use delivery::{Contexts, contexts, delivers};
-pub use frame::{Frame, Proof};
+pub use cache::{CodeCache, File, Leads};
+pub use delivery::{DeliveryContexts, contexts, delivers};
+pub use frame::{CodeFrame, Proof};
 pub use functions::Functions;
 pub use graph::Text;
 pub use moved::Moved;
 
 /// A call instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Of the function at this address.
+pub enum CallTarget {
+    /// A call of the function at this address.
     Direct(u64),
-    /// Of a function whose address is in a register or in memory.
+    /// A call of a function whose address is in a register or in memory.
     Indirect,
 }
 
-/// The call that the bytes before a return address end with.
-pub fn call_before(before: &[u8], address: u64) -> Option<Call> {
+/// The call instruction just before a return address.
+pub fn call_before(before: &[u8], address: u64) -> Option<CallTarget> {
     let back = |n: usize| before.len().checked_sub(n).map(|at| before[at]);
-    // In `call *disp32(%rax,%rbp,8)`, that byte is another.
+    // In `call *disp32(%rax,%rbp,8)`, that byte belongs to the operand.
     let within = back(7) == Some(0xff) && back(6) == Some(0x94);
     if back(5) == Some(0xe8) && !within {
         let relative = i32::from_le_bytes(*before.last_chunk()?);
-        return Some(Call::Direct(address.wrapping_add_signed(relative.into())));
+        return Some(CallTarget::Direct(address.wrapping_add_signed(relative.into())));
     }
-    ends_with_call(before).then_some(Call::Indirect)
+    ends_with_call(before).then_some(CallTarget::Indirect)
 }
 
-/// The bytes before a return address end with a call instruction.
+/// True if the bytes before a return address end with a call instruction.
 pub fn ends_with_call(before: &[u8]) -> bool {
     let back = |n: usize| before.len().checked_sub(n).map(|at| before[at]);
     if back(5) == Some(0xe8) {
         return true;
     }
-    // `ff /2`: an indirect call, by the length that its operand has.
+    // `ff /2`: an indirect call, whose length depends on its operand.
     (2..=7).any(|n| {
         let (Some(0xff), Some(modrm)) = (back(n), back(n - 1)) else { return false };
         let (mode, rm) = (modrm >> 6, modrm & 7);
@@ -73,7 +73,7 @@ mod call_tests {
     use super::*;
 
     #[test]
-    fn call_instructions_are_known_by_their_bytes() {
+    fn call_instructions_are_recognized_by_their_bytes() {
         for call in [
             &[0xe8, 1, 2, 3, 4][..],
             &[0xff, 0xd0],

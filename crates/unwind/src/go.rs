@@ -1,31 +1,30 @@
-//! Where the stacks of Go's threads and goroutines begin, and where its run-time code goes on on
-//! another stack: Go's unwind information says neither, its machine code does
-//! (`runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`).
+//! Roots of the stacks of Go's threads and goroutines, and switches between stacks in Go's run-time
+//! code: Go's unwind information covers neither, its machine code does (`runtime/asm_amd64.s`,
+//! `runtime/sys_linux_amd64.s`).
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
 use super::cfi::Rule;
 use super::code;
 
-/// Most bytes before an address that are looked at.
+/// Most bytes before an address that are read.
 pub const BEFORE: usize = 96;
 
-/// Most bytes from an address on.
+/// Most bytes from an address on that are read.
 pub const AFTER: usize = 48;
 
-/// From where the stack pointer is set to the end of the call: `asmcgocall` has the most between.
+/// Most bytes from setting the stack pointer to the end of the call: `asmcgocall` has the most.
 const SWITCH: usize = 40;
 
-/// Offset of `sched.sp` in `runtime.g`: where the stack of a goroutine was left.
+/// Offset of `sched.sp` in `runtime.g`: the saved stack pointer of a goroutine.
 const SCHED_SP: u8 = 56;
 
-/// `mov $111, %edi; mov $60, %eax; syscall`: what `clone` does in a new thread when its function
+/// `mov $111, %edi; mov $60, %eax; syscall`: the end of `clone` in a new thread, after its function
 /// returns.
 const EXIT: [u8; 12] = [0xbf, 111, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
 
-/// The rule of the code at an address in a file of Go's that has another than its unwind
-/// information says: `before` ends with that address's byte, the last one of a call, `after`
-/// begins behind it.
+/// The rule of the code at an address in a Go file, where it differs from the unwind information:
+/// `before` ends with that address's byte, the last one of a call, `after` begins behind it.
 pub fn rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
     // `goexit` is `nop; call; nop`. Goroutines return to its second byte, and it calls itself.
     if let (Some(0x90), [0xe8, _, _, _, _, 0x90, ..]) = (before.last(), after) {
@@ -38,7 +37,7 @@ pub fn rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
         return Some(Rule::Outermost);
     }
     if !code::ends_with_call(before) {
-        return is_away(before, after).then_some(Rule::Switched);
+        return runs_on_other_stack(before, after).then_some(Rule::Switched);
     }
     if after.starts_with(&EXIT) {
         return Some(Rule::Outermost);
@@ -47,10 +46,10 @@ pub fn rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
     (0..before.len()).any(|i| switch_length(&before[i..]).is_some()).then_some(Rule::Switched)
 }
 
-/// The instruction whose first byte `before` ends with runs on another stack: the stack pointer has
-/// been set and the call is still to come, or it has returned and the stack pointer is still to be
-/// set back.
-fn is_away(before: &[u8], after: &[u8]) -> bool {
+/// True if the instruction whose first byte ends `before` runs on another stack: the stack pointer
+/// has been set and the call is still to come, or it has returned and the stack pointer is still to
+/// be restored.
+fn runs_on_other_stack(before: &[u8], after: &[u8]) -> bool {
     let Some(at) = before.len().checked_sub(1) else { return false };
     if !before.windows(4).any(|code| code[1] == 0x8b && code[3] == SCHED_SP) {
         return false;
@@ -60,8 +59,8 @@ fn is_away(before: &[u8], after: &[u8]) -> bool {
     (0..at).filter_map(switched).any(|start| lies_between(&code, start, at))
 }
 
-/// The code goes straight on from `start` to `at`, and there is one call, before it or behind it; if
-/// before, the stack pointer is not set until there.
+/// True if the code is straight from `start` to `at`, with one call, before `at` or after it; if
+/// before, the stack pointer is not set in between.
 fn lies_between(code: &[u8], start: usize, at: usize) -> bool {
     let mut decoder = Decoder::new(64, &code[start..], DecoderOptions::NONE);
     let (mut is_reached, mut is_called) = (false, false);
@@ -83,7 +82,7 @@ fn lies_between(code: &[u8], start: usize, at: usize) -> bool {
     false
 }
 
-/// `mov` from a register or from memory to `%rsp`.
+/// True for a `mov` from a register or from memory to `%rsp`.
 fn sets_stack(code: &[u8]) -> bool {
     match code {
         [0x48 | 0x4c, 0x89, operand, ..] => operand & 0xc7 == 0xc4,
@@ -113,8 +112,7 @@ fn switch_length(code: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Which bytes of this code, from its beginning on, are run on another stack; those that begin an
-    /// instruction are asked for.
+    /// The bytes of this code that run on another stack, out of those that begin an instruction.
     fn away(code: &[u8], instructions: &[usize]) -> Vec<usize> {
         let at = |&&i: &&usize| rule(0x1000, &code[..=i], &code[i + 1..]) == Some(Rule::Switched);
         instructions.iter().filter(at).copied().collect()
@@ -149,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn go_s_code_says_where_stacks_begin_and_end() {
+    fn go_s_code_shows_where_stacks_begin_and_end() {
         let nop = [0x90u8; 48];
         let of =
             |address, before: &[u8], after: &[u8]| rule(address, &[&nop, before].concat(), after);
-        // goexit: where goroutines return to, and behind its call.
+        // goexit: the return address of goroutines, and the one after its call.
         let goexit = [0xe8, 0x1a, 0x25, 0, 0, 0x90, 0xcc, 0xcc];
         assert_eq!(of(0x1000, &[0x90], &goexit), Some(Rule::Outermost));
         assert_eq!(of(0x1005, &goexit[..5], &goexit[5..]), Some(Rule::Outermost));
@@ -173,10 +171,10 @@ mod tests {
         for switch in [&mcall[..], &systemstack, &morestack, &newer] {
             assert_eq!(of(0x1000, switch, &[0x58]), Some(Rule::Switched), "{switch:x?}");
             assert_eq!(of(0x1000, &switch[1..], &[0x58]), None, "{switch:x?}");
-            // Before the call there is none that it returns from.
+            // Before the call, no call has returned.
             assert_eq!(of(0x1000, &switch[..4], &[0x58]), None, "{switch:x?}");
         }
-        // Something else is read, or put elsewhere.
+        // Another word is read, or stored elsewhere.
         for other in [[0x48, 0x8b, 0x62, 0x40], [0x48, 0x8b, 0x5a, 0x38]] {
             assert_eq!(of(0x1000, &[&other[..], &[0xff, 0xd7]].concat(), &[]), None, "{other:x?}");
         }

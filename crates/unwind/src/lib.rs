@@ -1,10 +1,10 @@
-//! From registers and stack bytes (or a frame-pointer chain) to the addresses of the callers, and why
-//! a stack ended.
+//! From registers and stack bytes (or a frame-pointer chain) to the addresses of the callers, and
+//! the cause if a stack is truncated.
 //!
-//! Each image has one unwinder, in the address space that its file states, shared by all processes:
-//! a new process costs nothing. gimli reads the unwind information; the rules made of it are cached
-//! ([`module::RuleCache`]). Code without unwind information is left by what its instructions do
-//! ([`mod@code`]).
+//! Each image has one unwinder, in the address space of its file, shared by all processes: a new
+//! process costs nothing. gimli reads the unwind information; the derived rules are cached
+//! ([`module::RuleCache`]). Frames of code without unwind information are derived from its
+//! instructions ([`mod@code`]).
 //!
 //! It never reads memory that was not copied at the moment of the sample, never guesses a caller,
 //! names no function and opens no perf event.
@@ -29,49 +29,48 @@ use sys::record::UserStack;
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
 use module::{ModuleUnwinder, RuleCache};
-use walk::{Stack, Walk};
+use walk::{StackCopy, Walk};
 
 /// Most frames of a user stack.
 pub const MAX_FRAMES: usize = 8192;
 
-/// Why a stack ended.
+/// End of a stack, and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackEnd {
     /// At the thread's entry.
     Complete,
-    /// The stack is deeper than the copy of it, which was asked to be smaller than the kernel's
-    /// largest.
+    /// The stack is deeper than its copy, which was requested smaller than the kernel's largest.
     SmallDump,
-    /// The stack goes on beyond what was copied of it at that moment.
+    /// The stack is deeper than its copy.
     DumpTooSmall,
-    /// The kernel could copy nothing of the stack (it was paged out, or being taken down).
+    /// The kernel could not copy any of the stack (it was paged out, or being unmapped).
     Unreadable,
     /// The binary has no unwind information, and frame pointers lead nowhere.
     NoUnwindInfo,
-    /// The binary has unwind information, but none for this code (assembly, mostly), and frame
+    /// The binary has unwind information, but none for this code (mostly assembly), and frame
     /// pointers lead nowhere.
     Uncovered,
     /// The binary's unwind information for this code cannot be read.
     DamagedUnwindInfo,
-    /// Code made at run time that keeps no frame pointers.
+    /// Code made at run time without frame pointers.
     RuntimeCode,
     /// A return address that lies in no executable mapping.
     BadReturnAddress,
-    /// The stack begins here, and its first function is no thread's entry: somebody made the
-    /// stack, for a coroutine, say, or Go's run-time code runs on a stack of its own.
+    /// The stack begins here, and its first function is not a thread's entry: it belongs to a
+    /// coroutine, for example, or to Go's run-time code.
     NoCaller,
-    /// A signal handler runs on a stack of its own, and no copy holds the one that it interrupted.
+    /// A signal handler runs on an alternate stack, and no copy contains the interrupted one.
     OtherStack,
-    /// An exception is on its way to its handler, whose registers have taken the place of those
-    /// that lead to the caller.
+    /// An exception is being delivered to its handler, whose registers have replaced those that
+    /// lead to the caller.
     Delivering,
-    /// The process's mappings are not for this user to read, or it ended before they were.
+    /// This user may not read the process's mappings, or it ended before they were read.
     HiddenMappings,
     /// Records about mappings were lost, and the process ended before `/proc` was read again.
     LostMappings,
     /// Deeper than [`MAX_FRAMES`].
     TooDeep,
-    /// Deeper than the kernel walks along frame pointers.
+    /// Deeper than the kernel's walk along frame pointers.
     ChainTooDeep,
     /// A 32-bit process.
     Compat,
@@ -100,15 +99,15 @@ impl StackEnd {
     ];
 }
 
-/// Where an address lies: in an image, in a form that is the same for all processes.
+/// Location of an address in an image, in a form that is the same for all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The image; `None`: no executable mapping holds the address.
+    /// The image; `None` if no executable mapping contains the address.
     pub image: Option<u32>,
     /// Index of the image's executable segment, if it is an ELF file that could be opened.
     pub segment: Option<u16>,
-    /// With a segment: the address that the ELF file states. For a file that could not be
-    /// opened: the offset in it. Else: the address in the process.
+    /// With a segment: the address in the ELF file. For a file that could not be opened: the file
+    /// offset. Otherwise: the address in the process.
     pub address: u64,
 }
 
@@ -117,28 +116,28 @@ pub struct Place {
 pub struct Frame {
     /// Instruction pointer or return address, in the process's address space.
     pub address: u64,
-    /// Which of them it is.
+    /// Kind of the address.
     pub kind: AddressKind,
-    /// Where the instruction lies (the call, for a return address).
+    /// Location of the instruction (the call, for a return address).
     pub place: Place,
 }
 
-/// What an address in code is.
+/// Kind of a code address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressKind {
     /// The instruction that was about to be executed.
     Instruction,
-    /// Where a call returns to: the call is just before it.
+    /// A return address: the call is just before it.
     Return,
 }
 
 impl AddressKind {
-    /// It is a return address.
+    /// True for a return address.
     pub fn is_return(self) -> bool {
         self == AddressKind::Return
     }
 
-    /// How far before such an address the address lies that is looked up.
+    /// Distance from the address that is looked up to such an address.
     pub fn offset(self) -> u64 {
         u64::from(self.is_return())
     }
@@ -149,9 +148,9 @@ impl AddressKind {
     }
 }
 
-/// Frame of an address, or `None` when no executable mapping holds it.
+/// Frame of an address, or `None` if no executable mapping contains it.
 ///
-/// The image is opened when this is its first hit.
+/// The image is opened at its first sample.
 pub fn locate(
     pid: i32,
     regions: &Regions,
@@ -174,7 +173,7 @@ pub fn locate(
     Some(Frame { address, kind, place: Place { image: Some(image), segment, address: at } })
 }
 
-/// Frame of an address that no mapping holds.
+/// Frame of an address outside all mappings.
 pub fn unmapped(address: u64) -> Frame {
     Frame {
         address,
@@ -183,8 +182,8 @@ pub fn unmapped(address: u64) -> Frame {
     }
 }
 
-/// The kernel's walk along frame pointers as frames (leaf first; what `frames` holds is cleared).
-/// It ends before an address that lies in no executable mapping, unless it is the first.
+/// Converts the kernel's walk along frame pointers to frames (leaf first; `frames` is cleared). It
+/// ends before an address outside all executable mappings, unless that is the first.
 pub fn chain_frames(
     pid: i32,
     regions: &Regions,
@@ -203,27 +202,27 @@ pub fn chain_frames(
     }
 }
 
-/// The unwinder: one for a recording.
+/// The unwinder of a recording.
 #[derive(Default)]
 pub struct Unwinder {
     /// By image.
     modules: Vec<Option<Box<ModuleUnwinder>>>,
     rules: RuleCache,
     memo: Memo,
-    /// In the walk that goes on, a caller's frame pointer could not be known.
+    /// A caller's frame pointer was unknown in the current walk.
     blind: bool,
     /// The last stack was followed beyond the kernel's own copy of it.
     pub beyond: bool,
-    /// What the last stack has in common with an earlier one, if it was walked along.
+    /// The part that the last stack has in common with an earlier one, if it was walked.
     pub kept: Option<Kept>,
 }
 
 impl Unwinder {
-    /// Unwinds the user stack of a process's thread into `frames` (leaf first; what it holds is
-    /// cleared). Nothing is read but what came with the sample.
+    /// Unwinds the user stack of a thread into `frames` (leaf first; cleared before). Reads only
+    /// data that came with the sample.
     ///
-    /// `chain` is the kernel's walk along frame pointers, empty when there is none; it is used
-    /// where the DWARF walk stops before the thread's entry.
+    /// `chain` is the kernel's walk along frame pointers, empty if there is none; it is used where
+    /// the DWARF walk stops before the thread's entry.
     pub fn unwind(
         &mut self,
         (pid, tid): (i32, i32),
@@ -238,7 +237,7 @@ impl Unwinder {
         match user {
             UserStack::Native { regs, all, bytes, full, rest } => {
                 let beyond = Cell::new(false);
-                let stack = Stack { start: regs.sp, bytes, full, rest, beyond: &beyond };
+                let stack = StackCopy { start: regs.sp, bytes, full, rest, beyond: &beyond };
                 let walk = Walk { regions, pid, tid, stack, all, chain };
                 let mut end = self.walk(&walk, regs, images, frames);
                 // Frame pointers lead on from the same memory.
@@ -256,8 +255,7 @@ impl Unwinder {
         }
     }
 
-    /// Rules of unwind information that were found among those looked up before, and that were
-    /// looked up in the tables.
+    /// Number of rules that were found in the cache, and that were looked up in the tables.
     pub fn rule_lookups(&self) -> (u64, u64) {
         (self.rules.hits, self.rules.misses)
     }

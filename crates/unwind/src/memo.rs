@@ -1,37 +1,36 @@
-//! The last walk of each thread, so that the part of a stack that has not changed since is not
-//! walked again.
+//! The last walk of each thread, so that the unchanged part of a stack is not walked again.
 //!
-//! A step up a stack depends on nothing but the registers, the words that it reads and the code
-//! that is mapped. So when a walk arrives at registers at which the walk before was too, and all
-//! words that its further steps read are what they were, those steps lead where they led. To
-//! compare a word costs a nanosecond or two, a step a hundred.
+//! A step up a stack depends only on the registers, the words that it reads and the mapped code. So
+//! when a walk arrives at registers of the previous walk, and all words that its further steps read
+//! are unchanged, those steps have the same results. Comparing a word costs 1 ns to 2 ns, a step
+//! 100 ns.
 
 use super::Frame;
 use crate::AddressKind;
 use sys::record::Regs;
 
-/// Threads remembered.
+/// Number of threads that are remembered.
 pub const SLOTS: usize = 16;
 
-/// Steps remembered in all; one takes 120 bytes.
+/// Most steps that are remembered in all; one takes 120 bytes.
 const MAX_STEPS: usize = SLOTS * 4096;
 
-/// Words remembered of a step. Frame pointers and DWARF's usual rules read two, a signal's frame
-/// three; a step that reads more is not taken over.
+/// Most words that are remembered of a step. Frame pointers and DWARF's usual rules read two, a
+/// signal's frame three; a step that reads more is not reused.
 const READS: usize = 3;
 
-/// What a step read, in order.
+/// Words that a step read, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reads {
     /// Address and word.
     words: [(u64, u64); READS],
     count: u8,
-    /// It read more than fits, or something that is not there.
+    /// It read more words than fit, or an unavailable one.
     void: bool,
 }
 
 impl Reads {
-    /// Notes what was read.
+    /// Records a word.
     pub fn note(&mut self, address: u64, word: Result<u64, ()>) {
         match (word, self.words.get_mut(usize::from(self.count))) {
             (Ok(word), Some(slot)) => {
@@ -42,32 +41,32 @@ impl Reads {
         }
     }
 
-    /// The step depends on more than what it read.
+    /// Marks the step as dependent on more than the words.
     pub fn void(&mut self) {
         self.void = true;
     }
 
-    /// All words are what they were.
+    /// True if all words are unchanged.
     fn hold(&self, read: &impl Fn(u64) -> Result<u64, ()>) -> bool {
         let words = &self.words[..usize::from(self.count)];
         !self.void && words.iter().all(|&(address, word)| read(address) == Ok(word))
     }
 }
 
-/// A step of a walk: where it was and what it read to get to the next.
+/// A step of a walk: its frame, and the words read for the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Visited {
     /// Registers in this frame.
     pub regs: Regs,
     /// The frame.
     pub frame: Frame,
-    /// What the step to the caller read.
+    /// Words that the step to the caller read.
     pub reads: Reads,
 }
 
 /// The last walk of a thread.
 #[derive(Default)]
-struct Last {
+struct LastWalk {
     tid: i32,
     /// [`sys::maps::Regions::version`] at that time.
     version: u64,
@@ -80,33 +79,34 @@ struct Last {
 /// The last walks of a few threads.
 #[derive(Default)]
 pub struct Memo {
-    last: [Last; SLOTS],
-    /// The walk that goes on, innermost frame first.
+    last: [LastWalk; SLOTS],
+    /// The current walk, innermost frame first.
     steps: Vec<Visited>,
     slot: usize,
-    /// Steps of the last walk, from the outermost on, that the current one may still meet.
+    /// Number of steps of the last walk, from the outermost on, that the current one may still
+    /// meet.
     left: usize,
-    /// Steps of the last walk, from the outermost on, that are the current one's, too.
+    /// Number of steps of the last walk, from the outermost on, that the current one shares.
     kept: usize,
 }
 
-/// What a stack has in common with the one before it.
+/// Common part of a stack and the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Which stack is before it: the last one with this number, below [`SLOTS`].
+    /// Slot of the previous stack: the last one with this number, below [`SLOTS`].
     pub slot: usize,
-    /// So many frames, from the outermost on, are the same; 0 unless both are complete.
+    /// Number of equal frames, from the outermost on; 0 unless both stacks are complete.
     pub frames: usize,
 }
 
-/// How far the last walk leads.
+/// Result of following the last walk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lead {
-    /// Not at all: go on walking.
+    /// Nothing in common: go on walking.
     None,
-    /// To this frame, which has been added; its own step is still to be made.
+    /// Up to this frame, which has been added; its own step is still to be made.
     To(Regs, Frame),
-    /// To the thread's entry.
+    /// Up to the thread's entry.
     Entry,
 }
 
@@ -123,8 +123,8 @@ impl Memo {
         (self.left, self.kept) = (last.steps.len(), 0);
     }
 
-    /// Looks whether the last walk was here, and follows it as far as memory is what it was;
-    /// at most to `max` frames in all.
+    /// Follows the last walk from these registers, as long as memory is unchanged; at most to `max`
+    /// frames in all.
     pub fn follow(
         &mut self,
         regs: Regs,
@@ -162,7 +162,7 @@ impl Memo {
         }
     }
 
-    /// What the walk that is over took over from the last one.
+    /// Part that the finished walk took over from the last one.
     pub fn kept(&self) -> Kept {
         Kept { slot: self.slot, frames: self.kept }
     }
@@ -172,24 +172,24 @@ impl Memo {
         &self.steps
     }
 
-    /// Steps of the walk that was made last, outermost frame first.
+    /// Steps of the previous walk, outermost frame first.
     pub fn last_steps(&self) -> &[Visited] {
         &self.last[self.slot].steps
     }
 
-    /// Notes a step.
+    /// Adds a step.
     pub fn note(&mut self, step: Visited) {
         self.steps.push(step);
     }
 
-    /// The walk is over; `whole`: at the thread's entry.
+    /// Ends the walk; `whole`: at the thread's entry.
     pub fn finish(&mut self, whole: bool) {
         let last = &mut self.last[self.slot];
         last.steps.truncate(self.kept);
         last.steps.extend(self.steps.drain(..).rev());
         last.whole = whole;
-        // Only many very deep stacks are too much, and what this one is will be asked for next.
-        let room = |last: &Last| last.steps.capacity();
+        // Only many very deep stacks exceed the limit; the stack of this walk is needed next.
+        let room = |last: &LastWalk| last.steps.capacity();
         if room(&self.last[self.slot]) > MAX_STEPS / SLOTS
             && self.last.iter().map(room).sum::<usize>() > MAX_STEPS
         {

@@ -1,4 +1,4 @@
-//! One image's unwind tables, in the address space that its file states, and one step up a stack.
+//! Unwind tables of one image, in the address space of its file, and one step up a stack.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gimli::{BaseAddresses, UnwindContext};
 
-use super::cfi::{BP, Described, Registers, Rule, SP, Saved, Tables};
-use super::code::{self, Between, Contexts, Functions, Leads, Moved, Text};
+use super::cfi::{BP, Described, Registers, Rule, SP, Saved, UnwindTables};
+use super::code::{self, Between, DeliveryContexts, Functions, Leads, Moved, Text};
 use super::go;
 use crate::AddressKind;
 use sys::catch_panic;
@@ -15,29 +15,30 @@ use sys::elf::{Section, Segment};
 use sys::image::{Bytes, Loaded};
 use sys::record::Regs;
 
-/// What one step up a stack gave.
+/// Result of one step up a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The return address; the registers are the caller's.
     Caller(u64),
-    /// The frame is a signal's: the code at this address was interrupted.
+    /// A signal frame: the code at this address was interrupted.
     Interrupted(u64),
-    /// This frame is the thread's entry: its unwind information says that nothing calls it.
+    /// This frame is the thread's entry: its unwind information marks it as outermost.
     End,
-    /// The return address is zero, or lies on another stack: somebody made this stack, and it
-    /// begins here.
+    /// The return address is zero, or on another stack: this stack was made by a program and begins
+    /// here.
     NoCaller,
-    /// Memory at this address would be needed and is not there.
+    /// Memory at this address is needed but not available.
     Unreadable(u64),
     /// The rule leads nowhere.
     Failed,
     /// The code has no unwind information.
     Uncovered,
-    /// The same as a caller, but its frame pointer is not known, and is 0.
+    /// The same as a caller, but its frame pointer is unknown, and is 0.
     CallerOnly(u64),
-    /// What leads up may have been replaced by what leads to an exception's handler.
+    /// The registers that lead to the caller may have been replaced by those of an exception's
+    /// handler.
     Delivering,
-    /// The way up begins at a register that is not known here.
+    /// The step needs a register that is unknown here.
     NeedsRegisters,
 }
 
@@ -67,40 +68,40 @@ impl std::ops::Deref for SectionBytes {
 const ENTRIES: usize = 1 << 13;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct CacheEntry {
     address: u64,
-    /// One more than the image's number; 0: nothing is here.
+    /// One more than the image's number; 0: empty.
     image: u32,
     rule: Rule,
 }
 
-/// Rules that were looked up before, of all images; and what looking up needs.
+/// Cached rules of all images, and working memory for lookups.
 pub struct RuleCache {
-    entries: Vec<Entry>,
+    entries: Vec<CacheEntry>,
     context: UnwindContext<usize>,
-    /// What was found out about code without unwind information.
-    code: code::Cache,
-    /// Rules that were found here.
+    /// Cached results about code without unwind information.
+    code: code::CodeCache,
+    /// Number of rules found in the cache.
     pub hits: u64,
-    /// Rules that were looked up in the tables.
+    /// Number of rules looked up in the tables.
     pub misses: u64,
 }
 
 impl Default for RuleCache {
     fn default() -> Self {
-        let empty = Entry { address: 0, image: 0, rule: Rule::Uncovered };
+        let empty = CacheEntry { address: 0, image: 0, rule: Rule::Uncovered };
         let context = UnwindContext::new();
-        let code = code::Cache::default();
+        let code = code::CodeCache::default();
         RuleCache { entries: vec![empty; ENTRIES], context, code, hits: 0, misses: 0 }
     }
 }
 
 impl RuleCache {
-    /// The rule of an address in an image, or of what called from before it.
+    /// The rule of an address in an image, or of the call before it.
     pub(super) fn rule(&mut self, module: &ModuleUnwinder, next: u64, kind: AddressKind) -> Rule {
-        // The byte before a return address is no instruction's first: none has the other's rule.
+        // The byte before a return address is no instruction's first: the two never share a rule.
         let (image, address) = (module.image, kind.lookup(next));
-        // Code is dense and aligned, and the multiplication spreads its addresses.
+        // Code is dense and aligned; the multiplication spreads its addresses.
         let key = (address ^ u64::from(image) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &mut self.entries[(key >> (64 - ENTRIES.ilog2())) as usize];
         if (entry.address, entry.image) == (address, image + 1) {
@@ -110,37 +111,37 @@ impl RuleCache {
         self.misses += 1;
         let tables = || module.described(&mut self.context, address, next);
         let rule = module.go_rule(address).unwrap_or_else(tables);
-        *entry = Entry { address, image: image + 1, rule };
+        *entry = CacheEntry { address, image: image + 1, rule };
         rule
     }
 }
 
-/// Unwinds through one image, in the address space that its file states.
+/// Unwinds through one image, in the address space of its file.
 pub struct ModuleUnwinder {
     image: u32,
-    tables: Tables,
-    /// Where signal handlers return to, if this is the C library or a static program.
+    tables: UnwindTables,
+    /// Return address of signal handlers, if this is the C library or a static program.
     sigreturn: Option<u64>,
-    /// Go made it.
+    /// Go's linker made it.
     is_go: bool,
     file: Arc<Bytes>,
     segments: Vec<Segment>,
     entry: u64,
-    /// Read from the file when code without unwind information is met.
+    /// Read from the file at the first code without unwind information.
     functions: OnceCell<Functions>,
 }
 
 /// The rule of a function with a frame pointer.
 const WITH_POINTER: Rule = Rule::Offset { register: BP, cfa: 16, bp: Saved::FromCfa(-16) };
 
-/// `mov $15, %rax; syscall`: what signal handlers return to (`rt_sigreturn`).
+/// `mov $15, %rax; syscall`: the return address of signal handlers (`rt_sigreturn`).
 const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
 /// Largest `.text` that is searched for it.
 const MAX_SEARCHED: usize = 16 << 20;
 
-/// Offsets from the stack pointer at [`SIGRETURN`], where a `struct ucontext` lies
-/// (`asm/ucontext.h`, `asm/sigcontext.h`): r8 to r15, di, si, bp, bx, dx, ax, cx, sp, ip.
+/// Offsets from the stack pointer at [`SIGRETURN`] into a `struct ucontext` (`asm/ucontext.h`,
+/// `asm/sigcontext.h`): r8 to r15, di, si, bp, bx, dx, ax, cx, sp, ip.
 const UCONTEXT_R8: u64 = 40;
 const UCONTEXT_RBP: u64 = 120;
 const UCONTEXT_RSP: u64 = 160;
@@ -150,7 +151,7 @@ const UCONTEXT_RIP: u64 = 168;
 const UCONTEXT_ORDER: [u8; 17] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
 
 impl ModuleUnwinder {
-    /// An unwinder for an image; builds an index when the file has none.
+    /// An unwinder for an image; builds an index if the file has none.
     pub fn new(image: u32, path: &str, loaded: &Loaded) -> ModuleUnwinder {
         let elf = &loaded.elf;
         let bytes =
@@ -167,7 +168,7 @@ impl ModuleUnwinder {
             .set_text(address(&elf.text))
             .set_got(address(&elf.got));
         let (frame, hdr) = (elf.eh_frame.as_ref(), elf.eh_frame_hdr.as_ref());
-        let tables = Tables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
+        let tables = UnwindTables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
         ModuleUnwinder {
             image,
             tables,
@@ -180,8 +181,8 @@ impl ModuleUnwinder {
         }
     }
 
-    /// What the tables say of an address, unless the code from `next` on is about to return to an
-    /// exception's handler.
+    /// The rule of the tables for an address, unless the code from `next` on is about to return to
+    /// an exception's handler.
     fn described(&self, context: &mut UnwindContext<usize>, address: u64, next: u64) -> Rule {
         let Described { rule, may_deliver } = self.tables.described(context, address);
         match may_deliver && code::delivers(self.text(), next) {
@@ -195,7 +196,7 @@ impl ModuleUnwinder {
         }
     }
 
-    /// What the code at an address says in a file of Go's, against its unwind information.
+    /// The rule of the code at an address in a Go file, which overrides its unwind information.
     fn go_rule(&self, address: u64) -> Option<Rule> {
         let file = self.is_go.then_some(&self.file)?;
         let inside = |s: &&Segment| address.wrapping_sub(s.address) < s.size;
@@ -207,7 +208,7 @@ impl ModuleUnwinder {
         go::rule(address, before, after)
     }
 
-    /// True when the address is where signal handlers return to.
+    /// True if the address is the return address of signal handlers.
     pub fn is_sigreturn(&self, address: u64, kind: AddressKind) -> bool {
         // The two instructions themselves may be running, too.
         let after = |start: u64| address.wrapping_sub(start) <= SIGRETURN.len() as u64;
@@ -267,8 +268,7 @@ impl ModuleUnwinder {
             _ => {}
         }
         let step = self.tables.step(&mut cache.context, lookup, registers, read);
-        // Only the innermost frame may have nothing on the stack (`vfork` pops its own return
-        // address).
+        // Only the innermost frame may use no stack (`vfork` pops its own return address).
         match step {
             Step::Caller(_) if registers.get(SP) < sp => Step::Failed,
             Step::Caller(_) if kind.is_return() && registers.get(SP) == sp => Step::Failed,
@@ -289,44 +289,44 @@ impl ModuleUnwinder {
         code::File { image: self.image, text, functions, entry: self.entry }
     }
 
-    /// The frame of code without unwind information, as its instructions say.
+    /// The frame of code without unwind information, from its instructions.
     pub fn frame(
         &self,
         cache: &mut RuleCache,
         address: u64,
         kind: AddressKind,
-    ) -> Option<code::Frame> {
+    ) -> Option<code::CodeFrame> {
         cache.code.frame(self.code(), address, kind)
     }
 
-    /// Where the code at `address`, which moves its stack pointer, has put what that was.
+    /// Location of the saved stack pointer of the code at `address`, which moves its stack pointer.
     pub fn moved(&self, cache: &mut RuleCache, address: u64) -> Option<Moved> {
         let start = self.tables.start(address)?;
         cache.code.moved(self.code(), (start, address))
     }
 
-    /// Where a call returns to that frame pointers leave out.
+    /// Return address of the call that frame pointers skip.
     pub fn between(&self, cache: &mut RuleCache, between: Between) -> Option<u64> {
         let are_one = |a, b| self.tables.are_one(a, b);
         cache.code.between(self.code(), between, are_one)
     }
 
-    /// The code is Go's and has no frame, with no frame pointer in it: it has changed to another
+    /// True if the code is Go's, without a frame or frame pointer: it has switched to another
     /// stack, or only calls on.
     pub fn is_frameless(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
         let rule = self.is_go.then(|| cache.rule(self, address, kind));
         matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: 8, .. }))
     }
 
-    /// Whether the call before `address` leads to the function that `to` lies in; `None`: that is
-    /// in another image.
+    /// Result of following the call before `address` to the function that contains `to`; `None`:
+    /// that is in another image.
     pub fn leads(&self, cache: &mut RuleCache, address: u64, to: Option<u64>) -> Leads {
         let are_one = |a, b| self.tables.are_one(a, b);
         cache.code.leads(self.code(), address, to, are_one)
     }
 
-    /// A frame pointer leads from the code at `address` to its caller: its unwind information or
-    /// its instructions say so.
+    /// True if a frame pointer leads from the code at `address` to its caller, by its unwind
+    /// information or its instructions.
     pub fn keeps_pointer(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
         match cache.rule(self, address, kind) {
             WITH_POINTER => true,
@@ -335,24 +335,24 @@ impl ModuleUnwinder {
         }
     }
 
-    /// The code is Go's own, not C's in a program of Go's.
+    /// True if the code is Go's own, not C's in a Go program.
     pub fn is_go_code(&self, address: u64, kind: AddressKind) -> bool {
         self.is_go && !self.tables.in_eh_frame(kind.lookup(address))
     }
 
-    /// Nothing calls the code at `address`.
+    /// True if the code at `address` has no caller.
     pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
         cache.rule(self, address, kind) == Rule::Outermost
     }
 
-    /// The unwind information for the code at `address` cannot be read.
+    /// True if the unwind information for the code at `address` cannot be read.
     pub fn is_damaged(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
         let lookup = kind.lookup(address);
         self.tables.is_damaged(&mut cache.context, lookup)
     }
 
-    /// A function begins at `address` and none ends there: a return address that is one is no
-    /// call's, but was put on the stack by hand (as `makecontext` does it).
+    /// True if a function begins at `address` and none ends there: a return address with this value
+    /// is not a call's, but was written by a program (as `makecontext` does).
     pub fn begins_alone(&self, cache: &mut RuleCache, address: u64) -> bool {
         self.tables.begins_alone(&mut cache.context, address)
     }
@@ -402,8 +402,8 @@ fn by_rule(
     let caller_bp = match slot.map(|slot| (slot, read(slot))) {
         None => regs.bp,
         Some((_, Ok(word))) => word,
-        // In epilogues, unwind information may still name the slots of registers that have been
-        // popped, and nobody keeps what is below the stack pointer.
+        // In epilogues, unwind information may still refer to the slots of popped registers, and
+        // memory below the stack pointer is not preserved.
         Some((slot, Err(()))) if !kind.is_return() && slot < regs.sp => regs.bp,
         Some((slot, Err(()))) => return Step::Unreadable(slot),
     };
@@ -417,11 +417,11 @@ fn by_rule(
     }
 }
 
-/// One step up while the registers of a frame with a frame pointer are replaced: the return
-/// address, which is the last of them, is compared with its copy. The caller's `rbp` is known where
-/// it differs from the handler's, or where that one has not changed it.
+/// One step up while the registers of a frame with a frame pointer are being replaced: the return
+/// address, which is replaced last, is compared with its copy. The caller's `rbp` is known if it
+/// differs from the handler's, or if the handler's is unchanged.
 fn delivering(
-    contexts: Contexts,
+    contexts: DeliveryContexts,
     regs: &mut Regs,
     read: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Step {
@@ -437,15 +437,15 @@ fn delivering(
     if sp <= regs.sp {
         return Step::Delivering;
     }
-    // No frame up to the handler's has saved it: it still is where this one has.
+    // No frame up to the handler's has saved it: it is still in this frame's location.
     let is_unchanged = handlers == 0 || handlers == regs.bp;
     let is_old = is_unchanged || read(handlers).is_ok_and(|new| new != bp);
     *regs = Regs { ip, sp, bp: if is_old { bp } else { 0 } };
     if is_old { Step::Caller(ip) } else { Step::CallerOnly(ip) }
 }
 
-/// A signal's frame says where the interrupted registers are in a way that takes many reads, and
-/// not all C libraries say it at all.
+/// One step out of a signal frame. Its unwind information takes many reads, and not all C libraries
+/// have it.
 fn interrupted(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
     let mut at = |offset: u64| read(regs.sp.wrapping_add(offset));
     match (at(UCONTEXT_RIP), at(UCONTEXT_RSP), at(UCONTEXT_RBP)) {

@@ -1,5 +1,4 @@
-//! Where the walk by unwind information ends early, the kernel's frame-pointer chain of the same sample
-//! goes on.
+//! Continues a walk that ended early with the kernel's frame-pointer chain of the same sample.
 
 use super::code::{Between, Leads};
 use super::walk::{Walk, is_run_time_code, module_of};
@@ -9,14 +8,14 @@ use sys::image::Images;
 use sys::maps::Regions;
 use sys::record::Regs;
 
-/// Only the last few frames are looked at: what the walk found beyond the common frame is dropped,
-/// and it must not be much.
+/// Number of last frames that are compared: frames of the walk beyond the common frame are dropped,
+/// and only a few may be.
 const LOOK_BACK: usize = 4;
 
 impl Unwinder {
-    /// Continues a stack that the walk left incomplete, from a return address that both have at the
-    /// same place in the stack: a recursion has equal return addresses at many. Returns false when
-    /// they have none in common or the chain adds nothing.
+    /// Continues an incomplete stack from a return address that both have at the same position in
+    /// the stack (a recursion repeats its return addresses). Returns false if they have none in
+    /// common or the chain adds nothing.
     pub(super) fn splice(
         &mut self,
         walk: &Walk<'_>,
@@ -33,15 +32,15 @@ impl Unwinder {
             let of = (walk.pid, walk.regions);
             let (mut within, mut inner) = (i.checked_sub(1).map(|i| frames[i]), frames[i]);
             for &address in &walk.chain[j + 1..] {
-                // Code without frame pointers leaves anything in the register.
+                // Code without frame pointers leaves any value in the register.
                 if !self.keeps_pointer(inner, images) {
                     break;
                 }
                 let link = self.link(of, (within, inner), address, images);
-                let Some((left_out, next)) = link else { break };
-                frames.extend(left_out);
+                let Some((skipped, next)) = link else { break };
+                frames.extend(skipped);
                 frames.push(next);
-                (within, inner) = (left_out.or(Some(inner)), next);
+                (within, inner) = (skipped.or(Some(inner)), next);
             }
             if i + 1 + (frames.len() - kept) <= kept {
                 frames.truncate(kept);
@@ -53,9 +52,8 @@ impl Unwinder {
         false
     }
 
-    /// What comes after a frame (which is given with the one that it called) in the kernel's chain,
-    /// whose next return address is given: a frame that the chain leaves out, and the one of the
-    /// address.
+    /// Frames after a frame (given with its callee) in the kernel's chain, whose next return
+    /// address is given: a frame that the chain skips, and that of the address.
     fn link(
         &mut self,
         (pid, regions): (i32, &Regions),
@@ -68,15 +66,18 @@ impl Unwinder {
             return Some((None, next));
         }
         match self.leads((pid, regions), inner, address, images) {
-            Leads::Elsewhere => Some((Some(self.left_out((within, inner), next, images)?), next)),
+            Leads::Elsewhere => {
+                Some((Some(self.skipped_frame((within, inner), next, images)?), next))
+            }
             _ => Some((None, next)),
         }
     }
 
-    /// Some of Go's functions have no frame (those that change to another stack), so frame pointers
-    /// lead from them to the caller of their caller. Which one that is, its call says; and where it is, if it
-    /// calls the inner function at one place only, or at one place only with what that has called.
-    fn left_out(
+    /// The frame that frame pointers skip: some of Go's functions have no frame (those that switch
+    /// stacks), so frame pointers lead from them to the caller of their caller. The call identifies
+    /// it; its position is known if it calls the inner function at one place only, or at one place
+    /// only with the argument that the inner one called.
+    fn skipped_frame(
         &mut self,
         (within, inner): (Option<Frame>, Frame),
         next: Frame,
@@ -100,9 +101,9 @@ impl Unwinder {
         })
     }
 
-    /// Goes on where C was called by Go: Go's functions call C's on another stack, and its unwind
-    /// information does not say so. They all keep frame pointers, which lead to the stack of the
-    /// goroutine; that one is in no copy, but the kernel has followed them if C left the frame
+    /// Continues where Go called C: Go's functions call C's on another stack, which its unwind
+    /// information does not describe. They all keep frame pointers, which lead to the goroutine's
+    /// stack; no copy contains that one, but the kernel has followed them if C left the frame
     /// pointer alone.
     pub(super) fn through_go(
         &mut self,
@@ -126,10 +127,10 @@ impl Unwinder {
         let mut callers = Vec::new();
         for &address in walk.chain.iter().skip(1).take(MAX_FRAMES) {
             let link = self.link(of, (within, inner), address, images);
-            let Some((left_out, next)) = link else { return false };
-            callers.extend(left_out);
+            let Some((skipped, next)) = link else { return false };
+            callers.extend(skipped);
             callers.push(next);
-            (within, inner) = (left_out.or(Some(inner)), next);
+            (within, inner) = (skipped.or(Some(inner)), next);
             if self.is_outermost(next, images) {
                 frames.truncate(switch + 1);
                 frames.append(&mut callers);
@@ -139,7 +140,7 @@ impl Unwinder {
         false
     }
 
-    /// The frame pointer of the code of this frame leads to its caller.
+    /// True if the frame pointer of this frame's code leads to its caller.
     fn keeps_pointer(&mut self, frame: Frame, images: &Images) -> bool {
         let Unwinder { modules, rules, .. } = self;
         match module_of(modules, frame, images) {
@@ -148,12 +149,12 @@ impl Unwinder {
         }
     }
 
-    /// Where in the chain a frame is: its return address lies right below the stack pointer that it
-    /// returns with, and the chain's lie above the frame pointers that lead to them.
+    /// Position of a frame in the chain: its return address is just below the stack pointer after
+    /// its return, and those in the chain are above the frame pointers that lead to them.
     fn in_chain(&self, walk: &Walk<'_>, regs: Regs, frames: &[Frame], i: usize) -> Option<usize> {
         let frame = frames[i];
         if i == 0 {
-            // Where the walk got farther, it knows more of the innermost frame's caller.
+            // If the walk got further, it has more information about the innermost frame's caller.
             return (frames.len() == 1 && frame.address == regs.ip).then_some(0);
         }
         let steps = self.memo.last_steps();

@@ -1,4 +1,4 @@
-//! Walks and chains on made-up stacks.
+//! Walks and chains on synthetic stacks.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,17 +6,17 @@ use sys::record::{AllRegs, Chunk, Regs, Rest};
 
 use sys::maps::Region;
 
-fn world() -> (Regions, Images) {
+fn synthetic_process() -> (Regions, Images) {
     let (mut regions, mut images) = (Regions::default(), Images::default());
     let image = images.intern(1, "", &[], Default::default());
     regions.insert(Region { start: 0x1000, end: 0x9000, offset: 0, image });
     (regions, images)
 }
 
-/// Splices a stack whose frame pointers lead through `callers`, of which the copy has the first
-/// `copied` frames, innermost first, with the kernel's chain.
+/// Splices the kernel's chain onto a stack whose frame pointers lead through `callers`, of which
+/// the copy contains the first `copied` frames, innermost first.
 fn spliced(callers: &[(u8, u8)], copied: usize, chain: &[u64]) -> (StackEnd, Vec<u64>) {
-    let (regions, mut images) = world();
+    let (regions, mut images) = synthetic_process();
     let (bytes, regs) = stack_of(callers, 0);
     let size: usize = callers.iter().rev().take(copied).map(|c| usize::from(c.1) * 8 + 16).sum();
     let (all, full, rest) = (AllRegs::default(), false, Rest::default());
@@ -51,8 +51,8 @@ fn a_chain_that_adds_nothing_or_is_another_is_not_used() {
     }
 }
 
-/// All return addresses of a recursion are equal: where the walk ended is a place in the stack, not
-/// an address.
+/// All return addresses of a recursion are equal: a walk ends at a position in the stack, not at an
+/// address.
 #[test]
 fn a_recursion_keeps_its_depth() {
     let mut callers = vec![(0x40, 0)];
@@ -69,7 +69,7 @@ fn a_recursion_keeps_its_depth() {
 fn reads_stay_within_the_copy() {
     let bytes = [7u8; 20];
     let (full, rest, beyond) = (true, Rest::default(), Cell::new(false));
-    let s = Stack { start: 0x100, bytes: &bytes, full, rest, beyond: &beyond };
+    let s = StackCopy { start: 0x100, bytes: &bytes, full, rest, beyond: &beyond };
     assert!(s.read(0x100).is_ok() && s.read(0x10c).is_ok());
     for outside in [0xff, 0x10d, 0x114, u64::MAX, 0] {
         assert!(s.read(outside).is_err(), "{outside:x}");
@@ -77,32 +77,32 @@ fn reads_stay_within_the_copy() {
     assert!(s.cut_before(0x114) && !s.cut_before(0x100));
 }
 
-/// In an epilogue, unwind information still names the slots of registers that were popped.
+/// In an epilogue, unwind information still refers to the slots of popped registers.
 #[test]
-fn memory_below_the_stack_pointer_is_not_there() {
+fn memory_below_the_stack_pointer_is_not_read() {
     let bytes = [2u8; 4096];
     let chunks = [Chunk::new(&bytes, 0)];
     let (beyond, rest) = (Cell::new(false), Rest::new(0x1000, &chunks));
-    let s = Stack { start: 0x1800, bytes: &bytes[..0x100], full: false, rest, beyond: &beyond };
+    let s = StackCopy { start: 0x1800, bytes: &bytes[..0x100], full: false, rest, beyond: &beyond };
     assert!(s.read(0x17f8).is_err());
     assert!(s.read(0x1800).is_ok() && !beyond.get());
     assert!(s.read(0x1900).is_ok() && beyond.get());
     assert!(s.read(0x2000).is_err());
 }
 
-/// The kernel's copy ends at a page that was never written to: the stack goes on behind it.
+/// The kernel's copy ends at a page that was never written to: the stack continues after it.
 #[test]
 fn a_short_copy_is_one_with_a_hole() {
     let (bytes, beyond) = ([2u8; 320], Cell::new(false));
     let (full, rest) = (false, Rest::default());
-    let s = Stack { start: 0x1000, bytes: &bytes, full, rest, beyond: &beyond };
+    let s = StackCopy { start: 0x1000, bytes: &bytes, full, rest, beyond: &beyond };
     assert!(s.cut_before(0x1140) && s.cut_before(0x1139) && s.cut_before(0x20000));
     assert!(!s.cut_before(0x1138) && !s.cut_before(0x7000_0000_0000) && !s.cut_before(0x10));
     assert_eq!(s.too_small(), StackEnd::DumpTooSmall);
 }
 
-/// A stack whose frame pointers lead through `callers`, each a return address and the bytes
-/// of its frame; in a process whose code is made at run time.
+/// A stack whose frame pointers lead through `callers`, each a return address and the bytes of its
+/// frame, in a process with code made at run time.
 fn stack_of(callers: &[(u8, u8)], cut: usize) -> (Vec<u8>, Regs) {
     const TOP: u64 = 0x7000;
     let size: u64 = callers.iter().map(|c| u64::from(c.1) * 8 + 16).sum();
@@ -124,9 +124,9 @@ fn stack_of(callers: &[(u8, u8)], cut: usize) -> (Vec<u8>, Regs) {
 }
 
 proptest! {
-    /// Whatever the stack was before, a walk with a memory says what one without says.
+    /// A walk with a memory equals one without, for any previous stack.
     #[test]
-    fn what_is_remembered_is_what_would_be_found(
+    fn a_reused_walk_equals_a_new_one(
         stacks in prop::collection::vec(
             (
                 prop::collection::vec((0u8..200, 0u8..3), 0..12),
@@ -138,15 +138,15 @@ proptest! {
             1..12,
         ),
     ) {
-        let (regions, mut images) = world();
+        let (regions, mut images) = synthetic_process();
         let mut remembering = Unwinder::default();
         let mut before: Vec<(u8, u8)> = Vec::new();
         for (new, cut, tid, shared, (copied, hole)) in stacks {
-            // The outer part is that of the stack before.
+            // The outer part is that of the previous stack.
             before.truncate(shared);
             before.extend(new);
             let (bytes, regs) = stack_of(&before, if cut < 16 { 0 } else { cut });
-            // Of some, the outer part was not in the kernel's copy, or was not there at all.
+            // For some, the outer part was not in the kernel's copy, or not available at all.
             let (bytes, beyond) = bytes.split_at(copied.min(bytes.len()) & !7);
             let chunks = [Chunk::new(beyond, u8::from(hole))];
             let rest = Rest::new(regs.sp + bytes.len() as u64, &chunks);

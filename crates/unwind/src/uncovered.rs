@@ -1,4 +1,5 @@
-//! Steps up from code that no unwind information describes, or not for what was copied.
+//! Steps up from code without unwind information, or whose unwind information needs more than was
+//! copied.
 
 use super::cfi::{BP, Registers, SP};
 use super::code::{self, Leads, Proof};
@@ -12,8 +13,8 @@ use sys::maps::Regions;
 use sys::record::Regs;
 
 impl Unwinder {
-    /// One step up from code without unwind information (assembly, stubs, other compilers), as
-    /// its instructions say.
+    /// One step up from code without unwind information (assembly, stubs, other compilers), by its
+    /// instructions.
     pub(super) fn by_code(
         &mut self,
         walk: &Walk<'_>,
@@ -29,8 +30,8 @@ impl Unwinder {
             let ends = regs.bp == 0 && frame.kind.is_return() && ends_the_thread(&frame, images);
             return if ends { Step::End } else { Step::Uncovered };
         };
-        if matches!(found, code::Frame::Inner { proof: Proof::Maker, .. }) {
-            // What the step depends on is more than the memo knows of.
+        if matches!(found, code::CodeFrame::Inner { proof: Proof::Maker, .. }) {
+            // The step depends on more than the memo records.
             reads.void();
             let is_innermost = self.memo.steps().is_empty() && !frame.kind.is_return();
             let all = is_innermost.then(|| walk.all.in_dwarf_order()).flatten();
@@ -62,8 +63,8 @@ impl Unwinder {
         };
         let Step::Caller(address) = step else { return step };
         let proof = match found {
-            code::Frame::Inner { proof, .. } => proof,
-            code::Frame::Outermost => return Step::End,
+            code::CodeFrame::Inner { proof, .. } => proof,
+            code::CodeFrame::Outermost => return Step::End,
         };
         match self.leads((walk.pid, walk.regions), frame, address, images) {
             Leads::There => step,
@@ -73,7 +74,7 @@ impl Unwinder {
     }
 
     /// A step whose rule reads the word `slot` below the stack pointer, which no copy of the stack
-    /// has: the code may have put the same elsewhere.
+    /// has: the code may have saved the value elsewhere.
     pub(super) fn by_moved(
         &mut self,
         walk: &Walk<'_>,
@@ -106,8 +107,8 @@ impl Unwinder {
         step
     }
 
-    /// One step up along the frame pointer, from code made at run time, of which nothing else is
-    /// known.
+    /// One step up along the frame pointer, from code made at run time, for which nothing else is
+    /// available.
     pub(super) fn by_pointer(
         &mut self,
         walk: &Walk<'_>,
@@ -126,8 +127,8 @@ impl Unwinder {
         step
     }
 
-    /// Whether the call before a return address, which no unwind information vouches for, leads
-    /// to the function of this frame.
+    /// Result of following the call before a return address that no unwind information confirms to
+    /// the function of this frame.
     pub(super) fn leads(
         &mut self,
         (pid, regions): (i32, &Regions),
@@ -140,13 +141,13 @@ impl Unwinder {
             return Leads::Elsewhere;
         };
         let Some((module, at)) = module_of(modules, caller, images) else {
-            // Of code made at run time there is no file; what cannot be read vouches for nothing.
+            // Code made at run time has no file; an unreadable file confirms nothing.
             return match is_run_time_code(&caller, images) {
                 true => Leads::Somewhere,
                 false => Leads::Elsewhere,
             };
         };
-        // The kernel put it there: no call leads to a signal handler.
+        // The kernel wrote it: no call leads to a signal handler.
         if module.is_sigreturn(at, AddressKind::Return) {
             return Leads::Somewhere;
         }
@@ -156,7 +157,7 @@ impl Unwinder {
     }
 }
 
-/// Offset of a frame's code in its file: for a return address, of what comes after the call.
+/// Offset of a frame's code in its file: for a return address, of the code after the call.
 fn code_at(frame: &Frame, images: &Images) -> Option<usize> {
     let (image, segment) = (frame.place.image?, frame.place.segment?);
     let State::Elf(loaded) = &images.get(image).state else { return None };
@@ -166,8 +167,8 @@ fn code_at(frame: &Frame, images: &Images) -> Option<usize> {
     usize::try_from(offset).ok()
 }
 
-/// What comes after the call is the system call `exit`: this is where a C library's threads
-/// begin (musl's `__clone` has no unwind information).
+/// True if the code after the call is the system call `exit`: the root of a C library's threads
+/// (musl's `__clone` has no unwind information).
 fn ends_the_thread(frame: &Frame, images: &Images) -> bool {
     const SOON: usize = 16;
     const MOV_60_AL_SYSCALL: [u8; 4] = [0xb0, 60, 0x0f, 0x05];

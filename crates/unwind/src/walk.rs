@@ -20,7 +20,7 @@ pub(super) struct Walk<'a> {
     pub regions: &'a Regions,
     pub pid: i32,
     pub tid: i32,
-    pub stack: Stack<'a>,
+    pub stack: StackCopy<'a>,
     /// The innermost frame's registers.
     pub all: AllRegs<'a>,
     /// The kernel's walk along frame pointers.
@@ -33,25 +33,25 @@ impl Walk<'_> {
     }
 }
 
-/// A stack as it was at one moment.
+/// A stack at one moment.
 #[derive(Clone, Copy)]
-pub(super) struct Stack<'a> {
+pub(super) struct StackCopy<'a> {
     pub start: u64,
     /// The kernel's own copy, which ends before the first page that was not in memory.
     pub bytes: &'a [u8],
     pub full: bool,
-    /// What lies beyond it.
+    /// Stack bytes beyond it.
     pub rest: Rest<'a>,
-    /// Set when something of that is read.
+    /// Set when any of those are read.
     pub beyond: &'a Cell<bool>,
 }
 
-/// What lies farther above the stack pointer is no part of the stack.
+/// Largest distance above the stack pointer that counts as stack, in bytes.
 const FARTHEST: u64 = 64 << 20;
 
-impl Stack<'_> {
+impl StackCopy<'_> {
     pub fn read(&self, address: u64) -> Result<u64, ()> {
-        // Below the stack pointer lies what has been popped, or nothing yet.
+        // Below the stack pointer are popped or unused words.
         let at = address.checked_sub(self.start).ok_or(())?;
         let bytes = usize::try_from(at).ok().and_then(|at| self.bytes.get(at..));
         if let Some(word) = bytes.and_then(|bytes| bytes.first_chunk()) {
@@ -62,16 +62,16 @@ impl Stack<'_> {
         Ok(word)
     }
 
-    /// Nothing was copied of this address, where the stack may go on.
+    /// True if the address was not copied and may be part of the stack.
     pub fn cut_before(&self, address: u64) -> bool {
         let end = self.start.saturating_add(self.bytes.len() as u64);
         let farthest = self.start.saturating_add(FARTHEST);
         !self.bytes.is_empty() && address.saturating_add(8) > end && address < farthest
     }
 
-    /// Why a stack ends that goes on beyond the copy.
+    /// Cause of truncation for a stack that is deeper than its copy.
     pub fn too_small(&self) -> StackEnd {
-        // The kernel gives less than the largest where the rest of the record needs room.
+        // The kernel copies less than the largest size if the rest of the record needs room.
         const LARGE: usize = MAX_DUMP as usize / 4 * 3;
         match self.full && self.bytes.len() < LARGE {
             true => StackEnd::SmallDump,
@@ -125,7 +125,7 @@ impl Unwinder {
                         frames.push(frame);
                         frame
                     }
-                    None => return nowhere(address, images, frames),
+                    None => return at_unmapped(address, images, frames),
                 },
             };
             if frames.len() >= MAX_FRAMES {
@@ -173,7 +173,7 @@ impl Unwinder {
             word
         };
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
-            // Nothing is known of a file that cannot be read.
+            // An unreadable file provides no information.
             return match is_run_time_code(&frame, images) {
                 true => self.by_pointer(walk, frame, regs, images, &mut read),
                 false => Step::Uncovered,
@@ -189,7 +189,7 @@ impl Unwinder {
                 step
             }
             Step::NeedsRegisters => {
-                // What the step depends on is more than the memo knows of.
+                // The step depends on more than the memo records.
                 reads.void();
                 self.step_from_the_leaf(walk, frame, regs, images)
             }
@@ -202,8 +202,8 @@ impl Unwinder {
         }
     }
 
-    /// A step whose rule names registers that the walk does not carry along: they are followed
-    /// from the innermost frame, or the last signal's, where all of them are known.
+    /// A step whose rule needs registers that the walk does not track: they are restored from the
+    /// innermost frame, or the last signal's, where all are known.
     pub(super) fn step_from_the_leaf(
         &mut self,
         walk: &Walk<'_>,
@@ -249,7 +249,7 @@ impl Unwinder {
         last
     }
 
-    /// The frame is one that nothing calls.
+    /// True if the frame has no caller.
     pub(super) fn is_outermost(&mut self, frame: Frame, images: &Images) -> bool {
         let Unwinder { modules, rules, .. } = self;
         is_entry(&frame, images)
@@ -257,7 +257,7 @@ impl Unwinder {
                 .is_some_and(|(module, at)| module.is_outermost(rules, at, frame.kind))
     }
 
-    /// Why a walk ends at this frame, whose step went so.
+    /// Cause for which a walk ends at this frame, given the result of its step.
     fn why(&mut self, step: Step, frame: Frame, images: &Images, frames: &mut [Frame]) -> StackEnd {
         if is_entry(&frame, images) {
             return StackEnd::Complete;
@@ -270,9 +270,9 @@ impl Unwinder {
                         .is_some_and(|(module, at)| module.begins_alone(rules, at));
                 let handler = frames.iter().skip(1).any(|f| !f.kind.is_return());
                 match (step, frames.last_mut()) {
-                    // Of the stack that a signal handler has interrupted, nothing was copied.
+                    // The stack that a signal handler interrupted was not copied.
                     (Step::Unreadable(_), _) if handler => StackEnd::OtherStack,
-                    // `makecontext` writes the address of a function where a return address is.
+                    // `makecontext` stores a function's address as a return address.
                     (_, Some(last)) if by_hand => {
                         last.kind = AddressKind::Instruction;
                         last.place.address += 1;
@@ -296,8 +296,8 @@ impl Unwinder {
     }
 }
 
-/// A signal handler returns to a place that the kernel chose: its code is what comes there, not
-/// the call before it, which there is none of.
+/// Adjusts a signal handler's return address, which the kernel chose: the code is at the address
+/// itself, not in a call before it.
 fn put_by_the_kernel(frames: &mut [Frame], mut frame: Frame) -> Frame {
     if frame.kind.is_return() {
         frame.kind = AddressKind::Instruction;
@@ -307,8 +307,8 @@ fn put_by_the_kernel(frames: &mut [Frame], mut frame: Frame) -> Frame {
     frame
 }
 
-/// The unwinder of the image that a frame lies in, and the frame's address there; `None`: the
-/// image is no ELF file that could be opened.
+/// The unwinder of the image that contains a frame, and the frame's address there; `None` if the
+/// image is not an ELF file that could be opened.
 pub(super) fn module_of<'m>(
     modules: &'m mut Vec<Option<Box<ModuleUnwinder>>>,
     frame: Frame,
@@ -333,10 +333,10 @@ pub(super) fn loaded<'i>(frame: &Frame, images: &'i Images) -> Option<&'i Loaded
     }
 }
 
-/// Why a walk ends that came to an address that no mapping holds.
-fn nowhere(address: u64, images: &Images, frames: &mut Vec<Frame>) -> StackEnd {
+/// Cause for which a walk ends that came to an unmapped address.
+fn at_unmapped(address: u64, images: &Images, frames: &mut Vec<Frame>) -> StackEnd {
     match frames.last() {
-        // Where the program counter is, is a fact, mapped or not.
+        // The instruction pointer is a fact, mapped or not.
         None => frames.push(unmapped(address)),
         Some(last) if is_entry(last, images) => return StackEnd::Complete,
         Some(_) => {}

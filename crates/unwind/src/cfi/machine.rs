@@ -1,16 +1,16 @@
-//! A frame's rules carried out in full, with all registers.
+//! Evaluates a frame's rules in full, with all registers.
 
 use gimli::{
     CfaRule, Encoding, Evaluation, EvaluationResult, EvaluationStorage, Location, Piece, Register,
     RegisterRule, UnwindExpression, UnwindSection, Value,
 };
 
-use super::{RA, Registers, Row, SP, Slice, Step, Visitor};
+use super::{RA, Registers, SP, Slice, Step, UnwindRow, Visitor};
 
-/// Finds the caller's registers by all rules of a row.
+/// Restores the caller's registers by all rules of a row.
 pub(super) struct Machine<'m> {
     pub before: Registers,
-    /// The canonical frame address, once it is known.
+    /// The canonical frame address, after it was computed.
     pub cfa: Option<u64>,
     /// Reads a word of memory.
     pub read: &'m mut dyn FnMut(u64) -> Result<u64, ()>,
@@ -22,7 +22,7 @@ impl Visitor for Machine<'_> {
     fn visit<'a, S: UnwindSection<Slice<'a>>>(
         mut self,
         section: &S,
-        row: &Row,
+        row: &UnwindRow,
         encoding: Encoding,
     ) -> Self::Output {
         let cfa = match row.cfa() {
@@ -32,8 +32,8 @@ impl Visitor for Machine<'_> {
             CfaRule::Expression(e) => self.evaluate(section, e, encoding)?,
         };
         self.cfa = Some(cfa);
-        // A register without a rule has kept its value, also one that calls usually destroy:
-        // assembly that says that its frame begins at `rax` knows whom it calls.
+        // A register without a rule has kept its value, even one that calls usually destroy:
+        // assembly whose frame is based on `rax` controls its callee.
         let mut after = self.before;
         after.set(SP, cfa);
         for &(register, ref rule) in row.registers() {
@@ -45,7 +45,7 @@ impl Visitor for Machine<'_> {
             match self.value(section, number, rule, encoding) {
                 Ok(Some(value)) => after.set(number, value),
                 Ok(None) => {}
-                // Nobody may ever ask for it, but for the way back.
+                // Only the return address is always needed.
                 Err(step) if number == RA => return Err(step),
                 Err(_) => {}
             }
@@ -64,7 +64,7 @@ impl Machine<'_> {
         (self.read)(address).map_err(|()| Step::Unreadable(address))
     }
 
-    /// A register of the caller; `None`: the rules say that it is lost.
+    /// A register of the caller; `None` if the rules mark it as lost.
     fn value<'a, S: UnwindSection<Slice<'a>>>(
         &mut self,
         section: &S,
@@ -97,7 +97,7 @@ impl Machine<'_> {
         let failed = |_| Step::Failed;
         let code = expression.get(section).map_err(failed)?.0;
         let mut evaluation = Evaluation::<_, Small>::new_in(code, encoding);
-        // The CFA is on the stack first, where it is known.
+        // The CFA is pushed first, if it is known.
         if let Some(cfa) = self.cfa {
             evaluation.set_initial_value(cfa);
         }
@@ -125,10 +125,10 @@ impl Machine<'_> {
     }
 }
 
-/// Operations of one expression; compilers and people write a handful.
+/// Most operations of one expression; compilers and people write a handful.
 const MAX_OPERATIONS: u32 = 64;
 
-/// What an expression needs while it is evaluated, without a heap.
+/// Storage for evaluating an expression without a heap.
 struct Small;
 
 impl<'a> EvaluationStorage<Slice<'a>> for Small {

@@ -1,4 +1,4 @@
-//! Rules and steps of tables that were written by hand.
+//! Rules and steps of hand-written tables.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const START: u64 = 0x1000;
 
 /// Tables of one function of 256 bytes at [`START`]: a `.eh_frame` with these instructions.
-fn tables(instructions: &[u8]) -> Tables {
+fn tables(instructions: &[u8]) -> UnwindTables {
     // CIE: version 1, no augmentation, code 1, data -8, return address 16;
     // CFA = rsp + 8, return address at CFA - 8.
     let cie = [&[1, 0, 1, 0x78, 16][..], &[0x0c, 7, 8, 0x80 | 16, 1], &[0, 0]].concat();
@@ -17,12 +17,12 @@ fn tables(instructions: &[u8]) -> Tables {
         bytes.extend(body);
     };
     entry(0, &cie);
-    // The CIE's offset, back from this field.
+    // Offset of the CIE, backwards from this field.
     let back = 4 + 4 + cie.len() as u32 + 4;
     let fde = [&START.to_le_bytes(), &256u64.to_le_bytes(), instructions].concat();
     entry(back, &fde);
     bytes.extend([0; 4]);
-    Tables::new(BaseAddresses::default(), Some(SectionBytes::from(bytes)), None, None)
+    UnwindTables::new(BaseAddresses::default(), Some(SectionBytes::from(bytes)), None, None)
 }
 
 fn rule(instructions: &[u8]) -> Rule {
@@ -36,7 +36,7 @@ fn usual_frames_have_short_rules() {
     // CFA = rbp + 16, rbp at CFA - 16.
     let bp = Saved::FromCfa(-16);
     assert_eq!(rule(&[0x0c, 6, 16, 0x86, 2]), Rule::Offset { register: BP, cfa: 16, bp });
-    // Return address undefined: nothing calls this.
+    // Return address undefined: the frame has no caller.
     assert_eq!(rule(&[0x07, 16]), Rule::Outermost);
     let elsewhere = tables(&[]).rule(&mut UnwindContext::new(), START + 256);
     assert_eq!(elsewhere, Rule::Uncovered);
@@ -54,7 +54,7 @@ fn frames_that_are_described_by_a_word_in_memory_have_short_rules() {
     assert_eq!(openssl, Rule::Deref { register: SP, at: 40, cfa: 8, bp: Saved::Same });
 }
 
-/// `vfork` keeps its return address in rdi, the PLT computes where it is.
+/// `vfork` keeps its return address in rdi, the PLT computes its location.
 #[test]
 fn other_frames_are_evaluated_with_all_registers() {
     let mut context = UnwindContext::new();
@@ -75,7 +75,7 @@ fn other_frames_are_evaluated_with_all_registers() {
     let mut r = registers;
     let step = plt.step(&mut context, START + 16, &mut r, &mut read);
     assert_eq!((step, r.get(SP)), (Step::Caller(0x5555), Some(0x110)));
-    // CFA = rbx + 8, which nobody knows here.
+    // CFA = rbx + 8, which is unknown here.
     let other = tables(&[0x0c, 3, 8]);
     let mut r = registers;
     let step = other.step(&mut context, START + 16, &mut r, &mut read);

@@ -1,4 +1,4 @@
-//! The call that lies between two frames, where frame pointers leave one out.
+//! Finds the call between two frames that frame pointers skip.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use object::LittleEndian;
@@ -6,30 +6,30 @@ use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::cache::{File, LONGEST};
-use super::functions::Start;
+use super::functions::FunctionStart;
 use super::graph::Graph;
-use super::{Call, call_before};
+use super::{CallTarget, call_before};
 
-/// What is looked for.
+/// Search for a skipped frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Between {
-    /// A return address: the function that is called before it is the one left out.
+    /// A return address: the function that is called before it is the skipped one.
     pub after: u64,
-    /// In the function that the one left out calls.
+    /// An address in the function that the skipped one calls.
     pub to: u64,
-    /// In the function whose address was passed to the one left out.
+    /// An address in the function whose address was passed to the skipped one.
     pub argument: Option<u64>,
 }
 
-/// The target of a direct call, by its return address.
+/// Target of a direct call, by its return address.
 pub fn called(file: File<'_>, after: u64) -> Option<u64> {
     match call_before(file.text.before(after, LONGEST)?, after)? {
-        Call::Direct(target) => Some(target),
-        Call::Indirect => None,
+        CallTarget::Direct(target) => Some(target),
+        CallTarget::Indirect => None,
     }
 }
 
-/// The one call from the function that begins at `begin` to the other one, by its return address.
+/// The only call from the function that begins at `begin` to the other one, by its return address.
 /// Of several calls it is the one before which the address of the argument is taken.
 pub fn find(
     file: File<'_>,
@@ -44,7 +44,7 @@ pub fn find(
     };
     let mut calls: Vec<u64> = graph.returns().filter(|&after| leads(after)).collect();
     if calls.len() > 1 {
-        let Some(Start::Known(argument)) = file.functions.start(between.argument?) else {
+        let Some(FunctionStart::Known(argument)) = file.functions.start(between.argument?) else {
             return None;
         };
         let with_it = calls_with(file, begin, argument, *calls.iter().max()?);
@@ -56,8 +56,8 @@ pub fn find(
     }
 }
 
-/// The calls before which, and behind the call before them, the address of a function is taken, or
-/// of a word that holds it. By their return addresses, up to the last one.
+/// Calls before which, and after the previous call, the address of a function is taken, or of a
+/// word that contains it. By their return addresses, up to the last one.
 fn calls_with(file: File<'_>, begin: u64, function: u64, last: u64) -> Vec<u64> {
     let size = usize::try_from(last - begin.min(last)).unwrap_or(0);
     let bytes = file.text.from(begin).unwrap_or_default();
@@ -79,7 +79,7 @@ fn calls_with(file: File<'_>, begin: u64, function: u64, last: u64) -> Vec<u64> 
     found
 }
 
-/// The word at an address, as the file has it.
+/// The word at an address, as in the file.
 fn word(bytes: &[u8], address: u64) -> Option<u64> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
     let endian = header.endian().ok()?;

@@ -1,45 +1,45 @@
-//! What was found out about code, for all images.
+//! Cached results of code analysis, for all images.
 
 use rustc_hash::FxHashMap;
 
 use super::between::{self, Between};
-use super::flow::{Flow, State};
-use super::frame::{self, Frame, Proof};
-use super::functions::{Functions, Start};
+use super::flow::{Flow, FlowState};
+use super::frame::{self, CodeFrame, Proof};
+use super::functions::{FunctionStart, Functions};
 use super::graph::{Graph, Text};
 use super::moved::Moved;
-use super::{Call, call_before};
+use super::{CallTarget, call_before};
 use crate::AddressKind;
 
-/// Most instructions of a function that are looked at.
+/// Most instructions of a function that are analysed.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
 
-/// Most that are looked at from a call's target on.
+/// Most instructions that are followed from a call's target.
 const MAX_LED: usize = 1 << 12;
 
-/// Most frames and calls remembered; one takes 80 bytes.
+/// Most cached frames and calls; one takes 80 bytes.
 const MAX_FRAMES: usize = 1 << 15;
 
-/// Most instructions of all functions remembered; one takes 80 bytes.
+/// Most instructions of all cached functions; one takes 80 bytes.
 const MAX_HELD: usize = 1 << 18;
 
-/// Instructions that may be looked at, at first and at most: some seconds' worth.
+/// Instructions that may be analysed, at first and at most: some seconds' worth.
 const BUDGET: i64 = 1 << 24;
 
-/// How many more with each frame, so that code made for it costs no more than other code.
+/// Budget that each frame adds, so that hostile code costs no more than other code.
 const REFILL: i64 = 256;
 
 /// Longest call instruction, in bytes.
 pub const LONGEST: u64 = 8;
 
-/// Whether a call leads to a function.
+/// Result of following a call to a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
-    /// It does.
+    /// It leads to the function.
     There,
     /// It leads elsewhere.
     Elsewhere,
-    /// The code does not say.
+    /// The code leaves it open.
     Somewhere,
 }
 
@@ -50,57 +50,57 @@ pub struct File<'a> {
     pub image: u32,
     pub text: Text<'a>,
     pub functions: &'a Functions,
-    /// Where execution begins; 0: nowhere.
+    /// Entry point; 0: none.
     pub entry: u64,
 }
 
-/// A function's instructions, and what holds at each.
+/// A function's instructions, and the state at each.
 struct Analysed {
     graph: Graph,
     flow: Flow,
 }
 
-/// What was found out.
-pub struct Cache {
-    frames: FxHashMap<(u32, u64, AddressKind), Option<Frame>>,
+/// Cached results.
+pub struct CodeCache {
+    frames: FxHashMap<(u32, u64, AddressKind), Option<CodeFrame>>,
     leads: FxHashMap<(u32, u64, Option<u64>), Leads>,
     moved: FxHashMap<(u32, u64), Option<Moved>>,
     between: FxHashMap<(u32, Between), Option<u64>>,
     functions: FxHashMap<(u32, u64), Analysed>,
-    /// Functions that never return, and others.
+    /// Functions by address, true if they never return.
     last: FxHashMap<(u32, u64), bool>,
     held: usize,
     budget: i64,
 }
 
-impl Default for Cache {
+impl Default for CodeCache {
     fn default() -> Self {
         let (frames, leads, moved, between) = Default::default();
         let (functions, last) = Default::default();
-        Cache { frames, leads, moved, between, functions, last, held: 0, budget: BUDGET }
+        CodeCache { frames, leads, moved, between, functions, last, held: 0, budget: BUDGET }
     }
 }
 
-impl Cache {
-    /// With another budget.
+impl CodeCache {
+    /// A cache with another budget.
     #[cfg(test)]
-    pub fn with_budget(budget: i64) -> Cache {
-        Cache { budget, ..Cache::default() }
+    pub fn with_budget(budget: i64) -> CodeCache {
+        CodeCache { budget, ..CodeCache::default() }
     }
 
-    /// Instructions that may still be looked at.
+    /// Remaining budget, in instructions.
     #[cfg(test)]
     pub fn budget(&self) -> i64 {
         self.budget
     }
 
-    /// The frame of the code at an address, or of what called from before it; `None`: its
-    /// instructions do not say.
-    pub fn frame(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<Frame> {
+    /// Frame of the code at an address, or of the call before it; `None` if its instructions leave
+    /// it open.
+    pub fn frame(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<CodeFrame> {
         let key = (file.image, address, kind);
         self.budget = (self.budget + REFILL).min(BUDGET);
-        if let Some(known) = self.frames.get(&key) {
-            return *known;
+        if let Some(cached) = self.frames.get(&key) {
+            return *cached;
         }
         if self.budget < 0 {
             return None;
@@ -113,11 +113,11 @@ impl Cache {
         frame
     }
 
-    fn derive(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<Frame> {
+    fn derive(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<CodeFrame> {
         let start = file.functions.start(kind.lookup(address));
         let (begin, is_known) = match start {
-            Some(Start::Known(at)) => (Some(at), true),
-            Some(Start::Likely(at)) => (Some(at), false),
+            Some(FunctionStart::Known(at)) => (Some(at), true),
+            Some(FunctionStart::Likely(at)) => (Some(at), false),
             None => (None, false),
         };
         let mut function = begin.map(|at| self.analysed(file, at));
@@ -127,7 +127,7 @@ impl Cache {
             .filter(|f| holds(f))
             .and_then(|f| frame::state_at(&f.graph, &mut f.flow, address, kind));
         let frame = if state.is_some() && begin == Some(file.entry) && file.entry != 0 {
-            Some(Frame::Outermost)
+            Some(CodeFrame::Outermost)
         } else {
             {
                 let function = function.as_ref().filter(|f| holds(f));
@@ -140,16 +140,17 @@ impl Cache {
         frame
     }
 
-    /// The function that begins at an address; it has to be remembered again.
+    /// Removes the function that begins at an address from the cache, or analyses it; it has to be
+    /// stored again.
     fn analysed(&mut self, file: File<'_>, begin: u64) -> Analysed {
-        if let Some(known) = self.functions.remove(&(file.image, begin)) {
-            self.held -= known.graph.nodes.len();
-            return known;
+        if let Some(cached) = self.functions.remove(&(file.image, begin)) {
+            self.held -= cached.graph.nodes.len();
+            return cached;
         }
         let graph = self.graph(file, begin, MAX_INSTRUCTIONS, 0);
         let flow = match graph.at(begin) {
             Some(first) if !graph.is_cut => {
-                Flow::new(&graph, first, &State::new(false), Default::default())
+                Flow::new(&graph, first, &FlowState::new(false), Default::default())
             }
             _ => Flow::cut(),
         };
@@ -167,7 +168,7 @@ impl Cache {
         self.functions.insert(key, function);
     }
 
-    /// What can be reached from an address.
+    /// Graph of the instructions that are reachable from an address.
     fn graph(&mut self, file: File<'_>, from: u64, limit: usize, depth: usize) -> Graph {
         let is_last = &mut |target| self.is_last(file, target, depth);
         let graph = Graph::new(file.text, file.functions, from, limit, is_last);
@@ -175,14 +176,14 @@ impl Cache {
         graph
     }
 
-    /// The function at an address never returns: no instruction that can be reached does.
+    /// True if the function at an address never returns: no reachable instruction does.
     fn is_last(&mut self, file: File<'_>, target: u64, depth: usize) -> bool {
-        /// Most instructions of such a function, and most such calls in each other.
+        /// Most instructions of such a function, and deepest nesting of such calls.
         const SMALL: usize = 256;
         const DEEP: usize = 4;
         let key = (file.image, target);
-        if let Some(&known) = self.last.get(&key) {
-            return known;
+        if let Some(&cached) = self.last.get(&key) {
+            return cached;
         }
         if depth >= DEEP || self.budget < 0 {
             return false;
@@ -201,21 +202,21 @@ impl Cache {
         self.budget -= instructions as i64;
     }
 
-    /// The frame by the paths from the function's beginning and to its returns: where both are
-    /// known, they have to agree.
+    /// The frame by the paths from the function's beginning and to its returns: if both are known,
+    /// they have to agree.
     fn both_ways(
         &mut self,
         file: File<'_>,
         (address, kind): (u64, AddressKind),
         function: Option<&Analysed>,
-        state: Option<&State>,
+        state: Option<&FlowState>,
         is_known: bool,
-    ) -> Option<Frame> {
+    ) -> Option<CodeFrame> {
         let down = state.and_then(frame::from_start);
-        if let Some(Frame::Inner { proof: Proof::Maker, .. }) = down {
+        if let Some(CodeFrame::Inner { proof: Proof::Maker, .. }) = down {
             return down;
         }
-        // Nothing is behind a call that never returns.
+        // No code follows a call that never returns.
         let ends = |f: &Analysed| {
             let call = f.graph.call_before(address);
             call.is_some_and(|call| f.flow.dead.contains(&call) || f.graph.is_end(call))
@@ -249,22 +250,22 @@ impl Cache {
             (None, Some(up)) => Some(frame::by_call(up.frame)),
             (None, None) => {
                 let begins = kind.is_return() && state.is_some_and(|s| s.cloned);
-                begins.then_some(Frame::Outermost)
+                begins.then_some(CodeFrame::Outermost)
             }
         }
     }
 
-    /// What holds on the paths from an address on.
+    /// States on the paths from an address on.
     fn onward(
         &mut self,
         file: File<'_>,
         address: u64,
         function: Option<&Analysed>,
     ) -> Option<Flow> {
-        let known = function.and_then(|f| Some((&f.graph, f.graph.at(address)?)));
+        let analysed = function.and_then(|f| Some((&f.graph, f.graph.at(address)?)));
         let other;
-        let (graph, node) = match known {
-            Some(known) => known,
+        let (graph, node) = match analysed {
+            Some(analysed) => analysed,
             None => {
                 other = self.graph(file, address, MAX_INSTRUCTIONS, 0);
                 (&other, other.at(address)?)
@@ -273,18 +274,19 @@ impl Cache {
         if graph.is_cut {
             return None;
         }
-        let dead = known.and(function).map(|f| f.flow.dead.clone()).unwrap_or_default();
-        let flow = Flow::new(graph, node, &State::new(true), dead);
+        let dead = analysed.and(function).map(|f| f.flow.dead.clone()).unwrap_or_default();
+        let flow = Flow::new(graph, node, &FlowState::new(true), dead);
         self.spend(flow.steps / 4);
         Some(flow)
     }
 
-    /// Where a function that begins at `start`, and moves its stack pointer, has put what that was.
+    /// Location of the saved stack pointer of a function that begins at `start` and moves its stack
+    /// pointer.
     pub fn moved(&mut self, file: File<'_>, (start, address): (u64, u64)) -> Option<Moved> {
         let key = (file.image, address);
         self.budget = (self.budget + REFILL).min(BUDGET);
-        if let Some(known) = self.moved.get(&key) {
-            return *known;
+        if let Some(cached) = self.moved.get(&key) {
+            return *cached;
         }
         if self.budget < 0 {
             return None;
@@ -302,7 +304,7 @@ impl Cache {
         moved
     }
 
-    /// Where a call returns to that frame pointers leave out. `None`: there are several, or none.
+    /// Return address of the call that frame pointers skip. `None` if there are several, or none.
     pub fn between(
         &mut self,
         file: File<'_>,
@@ -310,8 +312,8 @@ impl Cache {
         are_one: impl Fn(u64, u64) -> bool,
     ) -> Option<u64> {
         let key = (file.image, between);
-        if let Some(&known) = self.between.get(&key) {
-            return known;
+        if let Some(&cached) = self.between.get(&key) {
+            return cached;
         }
         if self.budget < 0 {
             return None;
@@ -329,9 +331,9 @@ impl Cache {
         found
     }
 
-    /// Whether the call that returns to `address` of a file leads to the function that `to` lies
-    /// in; `to` is `None` when that is in another image. `are_one` says whether two addresses lie
-    /// in one function.
+    /// Result of following the call that returns to `address` of a file to the function that
+    /// contains `to`; `to` is `None` if that is in another image. `are_one` returns true if two
+    /// addresses are in one function.
     pub fn leads(
         &mut self,
         file: File<'_>,
@@ -340,14 +342,14 @@ impl Cache {
         are_one: impl Fn(u64, u64) -> bool,
     ) -> Leads {
         let key = (file.image, address, to);
-        if let Some(&known) = self.leads.get(&key) {
-            return known;
+        if let Some(&cached) = self.leads.get(&key) {
+            return cached;
         }
         let before = file.text.before(address, LONGEST);
         let found = match before.and_then(|bytes| call_before(bytes, address)) {
             None => Leads::Elsewhere,
-            Some(Call::Indirect) => Leads::Somewhere,
-            Some(Call::Direct(target)) => self.follow(file, target, to, are_one),
+            Some(CallTarget::Indirect) => Leads::Somewhere,
+            Some(CallTarget::Direct(target)) => self.follow(file, target, to, are_one),
         };
         if self.budget >= 0 {
             if self.leads.len() >= MAX_FRAMES {
@@ -374,12 +376,12 @@ impl Cache {
         if self.budget < 0 {
             return Leads::Somewhere;
         }
-        // By jumps: a tail call, a part of a function that stands apart.
+        // By jumps: a tail call, or a separate part of a function.
         let graph = self.graph(file, target, MAX_LED, 0);
         let passes = |to: u64| graph.at(to).is_some() || graph.call_before(to).is_some();
-        // No other function is known to begin between the target and there, and not all jumps of the
-        // one that does are known.
-        let nearest = |to: u64| file.functions.start(to) == Some(Start::Likely(target));
+        // No other function is known to begin between the target and that address, and not all
+        // jumps of the one that does are known.
+        let nearest = |to: u64| file.functions.start(to) == Some(FunctionStart::Likely(target));
         let is_open = graph.is_open || graph.is_cut;
         let is_there = to.is_some_and(passes) || graph.addresses().any(one);
         if is_there || is_open && to.is_some_and(nearest) {

@@ -1,18 +1,17 @@
-//! The last steps of functions that return to an exception's handler (libgcc's `_Unwind_Resume`
-//! and similar ones, made with `__builtin_eh_return`): they put the registers of the handler's frame
-//! into their own, in the place of those that lead to their caller, return address last, and let
-//! their epilogue restore these. From then on the unwind information describes words that belong
-//! to another frame.
+//! The last steps of functions that return to an exception's handler (libgcc's `_Unwind_Resume` and
+//! similar ones, made with `__builtin_eh_return`): they replace the registers in their frame that
+//! lead to their caller by those of the handler's frame, return address last, and their epilogue
+//! restores these. From then on the unwind information describes words that belong to another
+//! frame.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::Text;
 
-/// Most instructions that are followed; libgcc has fifty there, with those for shadow stacks.
+/// Most instructions that are followed; libgcc has fifty there, including those for shadow stacks.
 const MAX_INSTRUCTIONS: usize = 256;
 
-/// `mov %rcx, %rsp` in both encodings, and the `pop %rcx` that follows where shadow stacks are in
-/// use.
+/// `mov %rcx, %rsp` in both encodings, and the `pop %rcx` that follows if shadow stacks are in use.
 const TO_HANDLER: [&[u8]; 4] = [
     &[0x48, 0x89, 0xcc],
     &[0x48, 0x8b, 0xe1],
@@ -20,25 +19,25 @@ const TO_HANDLER: [&[u8]; 4] = [
     &[0x48, 0x8b, 0xe1, 0x59],
 ];
 
-/// In a function that may return to a handler: from this address on it will. What its frame holds
-/// may be the handler's.
+/// True if a function that may return to a handler will do so from this address on. Its frame may
+/// contain the handler's registers.
 ///
-/// The registers are replaced by a function that it calls once it is decided, so that all paths
-/// from there on (also the one of a return address) lead to where the stack pointer becomes the
-/// handler's. This begins some instructions too soon, before the call: the stack ends there for
-/// nothing.
+/// The registers are replaced by a function that it calls after the decision, so all paths from
+/// there on (also that of a return address) lead to the point where the stack pointer becomes the
+/// handler's. This begins some instructions too early, before the call: there the stack is
+/// truncated without need.
 pub fn delivers(text: Text<'_>, address: u64) -> bool {
     is_behind(text, address) || ends_at_handler(text, address)
 }
 
-/// The stack pointer is the handler's already. Its code comes next, but no call lies before it:
-/// it may be the first of a function, and the byte before it another function's.
+/// True if the stack pointer is the handler's already. Its code comes next, but no call precedes
+/// it: it may be the first of a function, and the byte before it another function's.
 fn is_behind(text: Text<'_>, address: u64) -> bool {
     let before = text.before(address, 4).unwrap_or_default();
     TO_HANDLER.iter().any(|bytes| before.ends_with(bytes))
 }
 
-/// All paths lead to where the stack pointer becomes the handler's.
+/// True if all paths lead to the point where the stack pointer becomes the handler's.
 fn ends_at_handler(text: Text<'_>, address: u64) -> bool {
     let (mut todo, mut seen, mut reached) = (vec![address], Vec::new(), false);
     while let Some(at) = todo.pop() {
@@ -66,27 +65,27 @@ fn ends_at_handler(text: Text<'_>, address: u64) -> bool {
     reached
 }
 
-/// Where such a function keeps what it knows, as distances from its frame pointer.
+/// Locations of such a function's state, as offsets from its frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contexts {
-    /// The copy of its return address that it took at its beginning.
+pub struct DeliveryContexts {
+    /// Copy of its return address from its beginning.
     pub copy: i32,
-    /// Where it says where the handler's `rbp` is; 0 or the own one's place: it has not changed.
+    /// Pointer to the handler's `rbp`; 0 or its own location: unchanged.
     pub bp: i32,
 }
 
-/// What the call before `next`, which replaces the registers, was given, in the function that
-/// begins at `start`. It has two `struct _Unwind_Context` in its frame, its own and the handler's:
-/// pointers to 18 registers, the frame's address, the return address. The handler's is read after
-/// the call, which shows that this is their layout.
-pub fn contexts(text: Text<'_>, start: u64, next: u64) -> Option<Contexts> {
+/// Arguments of the call before `next`, which replaces the registers, in the function that begins
+/// at `start`. Its frame contains two `struct _Unwind_Context`, its own and the handler's: pointers
+/// to 18 registers, the frame's address, the return address. It reads the handler's after the call,
+/// which confirms this layout.
+pub fn contexts(text: Text<'_>, start: u64, next: u64) -> Option<DeliveryContexts> {
     const RETURN_ADDRESS: i32 = 18 * 8 + 8;
     const BP: i32 = 6 * 8;
     const SOON: usize = 4;
     let bytes = text.from(start)?.get(..usize::try_from(next - start).ok()?)?;
     let before = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-    // What they point to, by register. Each is set once, at the function's beginning; returns on the
-    // way, which load other values from memory, are not followed.
+    // Pointees by register. Each is set once, at the function's beginning; returns on the way,
+    // which load other values from memory, are not followed.
     let (mut own, mut target, mut pointers) = (None, None, [None; 16]);
     for instruction in before {
         let to = instruction.op0_register();
@@ -112,10 +111,10 @@ pub fn contexts(text: Text<'_>, start: u64, next: u64) -> Option<Contexts> {
         is_load && in_frame(&i) == target.checked_add(RETURN_ADDRESS)
     });
     let (copy, bp) = (own.checked_add(RETURN_ADDRESS)?, target.checked_add(BP)?);
-    is_read.then_some(Contexts { copy, bp })
+    is_read.then_some(DeliveryContexts { copy, bp })
 }
 
-/// The distance of what an instruction names from the frame pointer.
+/// Offset of an instruction's memory operand from the frame pointer.
 fn in_frame(instruction: &Instruction) -> Option<i32> {
     let plain =
         instruction.memory_base() == Register::RBP && instruction.memory_index() == Register::None;
@@ -128,7 +127,7 @@ fn decode(text: Text<'_>, at: u64) -> Option<Instruction> {
     (!one.is_invalid()).then_some(one)
 }
 
-/// The stack pointer becomes the handler's: gcc keeps how far away that is in `rcx`.
+/// True if the stack pointer becomes the handler's: gcc keeps the distance in `rcx`.
 fn leaves(instruction: &Instruction) -> bool {
     let writes = matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Add);
     let from_memory = instruction.mnemonic() == Mnemonic::Lea

@@ -1,4 +1,4 @@
-//! What one instruction does to the general registers and to the stack.
+//! Effects of one instruction on the general registers and the stack.
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -14,8 +14,8 @@ pub const SCRATCH: u16 = 0b1111_0011_0111;
 
 /// An operation on registers (by DWARF's numbers) and on words of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Nothing that is followed.
+pub enum RegisterOp {
+    /// No tracked effect.
     Nothing,
     /// A word is pushed: a register's value, or another.
     Push(Option<u8>),
@@ -47,35 +47,35 @@ pub enum Op {
     Syscall,
 }
 
-/// An operation, after the registers of a set (a bit for each) have got unknown values.
+/// An operation, after a set of registers (a bit for each) has become unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
     pub lost: u16,
-    pub op: Op,
+    pub op: RegisterOp,
 }
 
-/// Where execution goes on after an instruction.
+/// Control flow after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// At the next one.
+pub enum Successor {
+    /// To the next instruction.
     Fall,
-    /// At this address.
+    /// To this address.
     Jump(u64),
-    /// At the next one, or at this address.
+    /// To the next instruction, or to this address.
     Branch(u64),
-    /// At the next one, after a function was called, if that returns.
+    /// To the next instruction, after a call, if that returns.
     Call,
-    /// At the address that lies on the stack.
+    /// To the return address on the stack.
     Return,
-    /// In a function whose address lies at a fixed place (an entry of the PLT).
+    /// To a function whose address is at a fixed location (an entry of the PLT).
     Tail,
-    /// Somewhere.
+    /// To an unknown address.
     Open,
     /// Nowhere.
     Stop,
 }
 
-/// DWARF's number of a general register, whatever part of it is named.
+/// DWARF's number of a general register, also by the name of a part of it.
 fn number(register: Register) -> Option<u8> {
     const ORDER: [u8; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
     let full = register.full_register();
@@ -102,69 +102,71 @@ fn immediate(i: &Instruction, operand: u32) -> Option<i64> {
     i.try_immediate(operand).ok().map(|n| n as i64)
 }
 
-/// What an instruction does, of what is followed.
+/// Tracked effects of an instruction.
 pub fn effect(i: &Instruction, factory: &mut InstructionInfoFactory) -> Effect {
-    match known(i) {
+    match tracked(i) {
         Some(op) => Effect { lost: 0, op },
         None => other(i, factory),
     }
 }
 
-fn known(i: &Instruction) -> Option<Op> {
+fn tracked(i: &Instruction) -> Option<RegisterOp> {
     let memory = |operand: u32| i.op_kind(operand) == OpKind::Memory;
     let small = |operand: u32| immediate(i, operand).and_then(|n| i32::try_from(n).ok());
     let same = || i.op_register(0) == i.op_register(1) && i.op_kind(1) == OpKind::Register;
     Some(match i.mnemonic() {
         Mnemonic::Push if i.stack_pointer_increment() == -8 => match (memory(0), place(i)) {
-            (true, Some((base, at))) => Op::PushWord { base, at },
-            _ => Op::Push(whole(i, 0)),
+            (true, Some((base, at))) => RegisterOp::PushWord { base, at },
+            _ => RegisterOp::Push(whole(i, 0)),
         },
-        Mnemonic::Pushfq => Op::Push(None),
-        Mnemonic::Popfq => Op::Add { to: SP, add: 8 },
+        Mnemonic::Pushfq => RegisterOp::Push(None),
+        Mnemonic::Popfq => RegisterOp::Add { to: SP, add: 8 },
         Mnemonic::Pop if i.stack_pointer_increment() == 8 => match whole(i, 0) {
-            Some(to) => Op::Pop(to),
-            None => Op::Add { to: SP, add: 8 },
+            Some(to) => RegisterOp::Pop(to),
+            None => RegisterOp::Add { to: SP, add: 8 },
         },
         Mnemonic::Mov if i.code() == Code::Mov_r64_rm64 || i.code() == Code::Mov_rm64_r64 => {
             match (whole(i, 0), whole(i, 1)) {
-                (Some(to), Some(from)) => Op::Copy { to, from },
+                (Some(to), Some(from)) => RegisterOp::Copy { to, from },
                 (Some(to), None) => {
                     let (base, at) = place(i)?;
-                    Op::Load { to, base, at }
+                    RegisterOp::Load { to, base, at }
                 }
                 (None, from) => {
                     let (base, at) = place(i)?;
-                    Op::Store { from, base, at, size: 8 }
+                    RegisterOp::Store { from, base, at, size: 8 }
                 }
             }
         }
         Mnemonic::Mov if i.op0_kind() == OpKind::Register => {
             let (to, value) = (number(i.op0_register())?, immediate(i, 1)?);
             match i.op0_register() {
-                r if r.is_gpr8() && !is_high(r) => Op::SetLow { to, value: value as u8 },
-                r if r.is_gpr64() || r.is_gpr32() => Op::Set { to, value: value.try_into().ok()? },
+                r if r.is_gpr8() && !is_high(r) => RegisterOp::SetLow { to, value: value as u8 },
+                r if r.is_gpr64() || r.is_gpr32() => {
+                    RegisterOp::Set { to, value: value.try_into().ok()? }
+                }
                 _ => return None,
             }
         }
         Mnemonic::Lea => {
             let (base, add) = place(i)?;
-            Op::Lea { to: whole(i, 0)?, base, add }
+            RegisterOp::Lea { to: whole(i, 0)?, base, add }
         }
-        Mnemonic::Add => Op::Add { to: whole(i, 0)?, add: small(1)? },
+        Mnemonic::Add => RegisterOp::Add { to: whole(i, 0)?, add: small(1)? },
         Mnemonic::Sub if whole(i, 0).is_some() && small(1).is_some() => {
-            Op::Add { to: whole(i, 0)?, add: small(1)?.checked_neg()? }
+            RegisterOp::Add { to: whole(i, 0)?, add: small(1)?.checked_neg()? }
         }
-        Mnemonic::Inc => Op::Add { to: whole(i, 0)?, add: 1 },
-        Mnemonic::Dec => Op::Add { to: whole(i, 0)?, add: -1 },
-        Mnemonic::And if small(1)? < 0 => Op::Align { to: whole(i, 0)?, mask: small(1)? },
+        Mnemonic::Inc => RegisterOp::Add { to: whole(i, 0)?, add: 1 },
+        Mnemonic::Dec => RegisterOp::Add { to: whole(i, 0)?, add: -1 },
+        Mnemonic::And if small(1)? < 0 => RegisterOp::Align { to: whole(i, 0)?, mask: small(1)? },
         Mnemonic::Xor | Mnemonic::Sub
             if same() && (i.op0_register().is_gpr32() || i.op0_register().is_gpr64()) =>
         {
-            Op::Set { to: number(i.op0_register())?, value: 0 }
+            RegisterOp::Set { to: number(i.op0_register())?, value: 0 }
         }
-        Mnemonic::Leave if i.code() == Code::Leaveq => Op::Leave,
-        Mnemonic::Xchg => Op::Swap(whole(i, 0)?, whole(i, 1)?),
-        Mnemonic::Syscall => Op::Syscall,
+        Mnemonic::Leave if i.code() == Code::Leaveq => RegisterOp::Leave,
+        Mnemonic::Xchg => RegisterOp::Swap(whole(i, 0)?, whole(i, 1)?),
+        Mnemonic::Syscall => RegisterOp::Syscall,
         _ => return None,
     })
 }
@@ -173,7 +175,7 @@ fn is_high(register: Register) -> bool {
     matches!(register, Register::AH | Register::BH | Register::CH | Register::DH)
 }
 
-/// All registers that any other instruction writes to get unknown values, as does the stack.
+/// Effect of any other instruction: all registers that it writes become unknown, as does the stack.
 fn other(i: &Instruction, factory: &mut InstructionInfoFactory) -> Effect {
     let info = factory.info(i);
     let written = |access: OpAccess| {
@@ -188,26 +190,26 @@ fn other(i: &Instruction, factory: &mut InstructionInfoFactory) -> Effect {
     let op = memory.next().and_then(|m| {
         let (base, at) = place(i)?;
         let size = u16::try_from(m.memory_size().size()).ok()?.max(8);
-        Some(Op::Store { from: None, base, at, size })
+        Some(RegisterOp::Store { from: None, base, at, size })
     });
-    Effect { lost, op: op.unwrap_or(Op::Nothing) }
+    Effect { lost, op: op.unwrap_or(RegisterOp::Nothing) }
 }
 
-/// Where execution goes on after an instruction.
-pub fn next(i: &Instruction) -> Next {
+/// Control flow after an instruction.
+pub fn next(i: &Instruction) -> Successor {
     match (i.mnemonic(), i.flow_control()) {
-        (Mnemonic::Syscall, _) => Next::Fall,
-        (Mnemonic::Hlt | Mnemonic::Int3, _) => Next::Stop,
-        (_, FlowControl::Next | FlowControl::Interrupt) => Next::Fall,
-        (_, FlowControl::UnconditionalBranch) => Next::Jump(i.near_branch_target()),
-        (_, FlowControl::ConditionalBranch) => Next::Branch(i.near_branch_target()),
-        (Mnemonic::Xbegin, _) => Next::Branch(i.near_branch_target()),
-        (_, FlowControl::XbeginXabortXend) => Next::Fall,
+        (Mnemonic::Syscall, _) => Successor::Fall,
+        (Mnemonic::Hlt | Mnemonic::Int3, _) => Successor::Stop,
+        (_, FlowControl::Next | FlowControl::Interrupt) => Successor::Fall,
+        (_, FlowControl::UnconditionalBranch) => Successor::Jump(i.near_branch_target()),
+        (_, FlowControl::ConditionalBranch) => Successor::Branch(i.near_branch_target()),
+        (Mnemonic::Xbegin, _) => Successor::Branch(i.near_branch_target()),
+        (_, FlowControl::XbeginXabortXend) => Successor::Fall,
         // A call of the next instruction only pushes its address.
-        (_, FlowControl::Call | FlowControl::IndirectCall) => Next::Call,
-        (Mnemonic::Ret, FlowControl::Return) => Next::Return,
-        (_, FlowControl::IndirectBranch) if i.is_ip_rel_memory_operand() => Next::Tail,
-        (_, FlowControl::IndirectBranch) => Next::Open,
-        _ => Next::Stop,
+        (_, FlowControl::Call | FlowControl::IndirectCall) => Successor::Call,
+        (Mnemonic::Ret, FlowControl::Return) => Successor::Return,
+        (_, FlowControl::IndirectBranch) if i.is_ip_rel_memory_operand() => Successor::Tail,
+        (_, FlowControl::IndirectBranch) => Successor::Open,
+        _ => Successor::Stop,
     }
 }

@@ -1,19 +1,19 @@
 //! Frames of code without unwind information, from its instructions.
 
 use super::effect::AX;
-use super::flow::{Base, Flow, Return, State, Value, Words, returned};
+use super::flow::{Base, Flow, FlowState, Return, SymbolicValue, Words, returned};
 use super::graph::Graph;
 use crate::AddressKind;
 use crate::cfi::{BP, Registers, SP};
 use crate::module::Step;
 
-/// Registers that a function gives back as they were: rbx, rbp, r12 to r15.
+/// Callee-saved registers: rbx, rbp, r12 to r15.
 const KEPT: [u8; 6] = [3, BP, 12, 13, 14, 15];
 
-/// Where a register of the caller is.
+/// Location of a caller's register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// Where it was.
+pub enum SavedAt {
+    /// Unchanged.
     Same,
     /// In memory, at the canonical frame address (CFA) plus an offset.
     Cfa(i32),
@@ -23,44 +23,44 @@ pub enum At {
     Lost,
 }
 
-/// How sure it is.
+/// Certainty of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The function's instructions leave no doubt.
+    /// The function's instructions prove it.
     Code,
-    /// A direct call has to lead there.
+    /// It requires a direct call to the function.
     Call,
-    /// It is the frame of whoever made a thread or a process, in which `rax` is not 0. The new one
-    /// begins here.
+    /// It is the frame of the thread that created a thread or a process, in which `rax` is not 0.
+    /// The new one begins here.
     Maker,
 }
 
-/// How to get from a frame to its caller's.
+/// Rule for finding the caller's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// Nothing calls this.
+pub enum CodeFrame {
+    /// The frame has no caller.
     Outermost,
     /// The CFA is a register (or the word at an offset from it) plus a number.
-    Inner { base: u8, at: Option<i32>, add: i32, kept: [At; KEPT.len()], proof: Proof },
+    Inner { base: u8, at: Option<i32>, add: i32, kept: [SavedAt; KEPT.len()], proof: Proof },
 }
 
-impl Frame {
-    /// The function keeps a frame pointer, and has set it up.
+impl CodeFrame {
+    /// True if the function keeps a frame pointer, and has set it up.
     pub fn has_pointer(&self) -> bool {
         let rbp = KEPT.iter().position(|&r| r == BP).expect("it is kept");
-        matches!(self, Frame::Inner { base: BP, at: None, add: 16, kept, .. }
-            if kept[rbp] == At::Cfa(-16))
+        matches!(self, CodeFrame::Inner { base: BP, at: None, add: 16, kept, .. }
+            if kept[rbp] == SavedAt::Cfa(-16))
     }
 
-    /// One step up. `registers` become the caller's as far as those can be known; those that are
-    /// read from memory, only if they are `wanted`.
+    /// One step up. `registers` become the caller's as far as those can be determined; those in
+    /// memory only if they are `wanted`.
     pub fn step(
         &self,
         registers: &mut Registers,
         wanted: impl Fn(u8) -> bool,
         read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        let &Frame::Inner { base, at, add, kept, .. } = self else { return Step::End };
+        let &CodeFrame::Inner { base, at, add, kept, .. } = self else { return Step::End };
         let Some(start) = registers.get(base) else { return Step::NeedsRegisters };
         let start = match at.map(|at| start.wrapping_add_signed(at.into())) {
             None => start,
@@ -82,16 +82,16 @@ impl Frame {
         let mut caller = Registers::NONE;
         for (register, at) in KEPT.into_iter().zip(kept) {
             let slot = match at {
-                At::Lost => continue,
-                At::Cfa(_) | At::Register(..) if !wanted(register) => continue,
-                At::Same => {
+                SavedAt::Lost => continue,
+                SavedAt::Cfa(_) | SavedAt::Register(..) if !wanted(register) => continue,
+                SavedAt::Same => {
                     if let Some(value) = registers.get(register) {
                         caller.set(register, value);
                     }
                     continue;
                 }
-                At::Cfa(at) => Some(cfa.wrapping_add_signed(at.into())),
-                At::Register(of, at) => {
+                SavedAt::Cfa(at) => Some(cfa.wrapping_add_signed(at.into())),
+                SavedAt::Register(of, at) => {
                     registers.get(of).map(|value| value.wrapping_add_signed(at.into()))
                 }
             };
@@ -106,27 +106,29 @@ impl Frame {
     }
 }
 
-/// What the state at an instruction says of the frame, by a path from the function's beginning.
-pub fn from_start(state: &State) -> Option<Frame> {
+/// The frame by the state at an instruction, on a path from the function's beginning.
+pub fn from_start(state: &FlowState) -> Option<CodeFrame> {
     let (base, at, add) = cfa_in(state)?;
     let kept = KEPT.map(|register| kept_in(state, register));
     let proof = match state.cloned {
         false => Proof::Code,
-        true if state.registers[usize::from(AX)] == Value::Of(Base::Made, 0) => Proof::Maker,
+        true if state.registers[usize::from(AX)] == SymbolicValue::Of(Base::Made, 0) => {
+            Proof::Maker
+        }
         true => return None,
     };
-    Some(Frame::Inner { base, at, add, kept, proof })
+    Some(CodeFrame::Inner { base, at, add, kept, proof })
 }
 
 /// Offset of a value from the CFA, which is just above the return address.
-fn from_cfa(value: Value) -> Option<i32> {
+fn from_cfa(value: SymbolicValue) -> Option<i32> {
     match value {
-        Value::Of(Base::Register(SP), at) => at.checked_sub(8),
+        SymbolicValue::Of(Base::Register(SP), at) => at.checked_sub(8),
         _ => None,
     }
 }
 
-fn cfa_in(state: &State) -> Option<(u8, Option<i32>, i32)> {
+fn cfa_in(state: &FlowState) -> Option<(u8, Option<i32>, i32)> {
     let order = [BP, SP].into_iter().chain((0..16).filter(|r| ![BP, SP].contains(r)));
     let of = |r: u8| state.registers[usize::from(r)];
     for register in order {
@@ -134,7 +136,7 @@ fn cfa_in(state: &State) -> Option<(u8, Option<i32>, i32)> {
             return Some((register, None, at.checked_neg()?));
         }
     }
-    // Where the stack was aligned, a word of it holds what it was.
+    // After an alignment, a word of the stack contains the previous stack pointer.
     state.memory.iter().find_map(|&((base, at), value)| {
         let add = from_cfa(value)?.checked_neg()?;
         let (register, at) = near(state, base, at)?;
@@ -142,43 +144,43 @@ fn cfa_in(state: &State) -> Option<(u8, Option<i32>, i32)> {
     })
 }
 
-/// The frame's own pointers by which a place can be reached.
-fn near(state: &State, base: Base, at: i32) -> Option<(u8, i32)> {
+/// Registers of the frame from which a location can be reached.
+fn near(state: &FlowState, base: Base, at: i32) -> Option<(u8, i32)> {
     [SP, BP].into_iter().find_map(|register| match state.registers[usize::from(register)] {
-        Value::Of(b, here) if b == base => Some((register, at.checked_sub(here)?)),
+        SymbolicValue::Of(b, here) if b == base => Some((register, at.checked_sub(here)?)),
         _ => None,
     })
 }
 
-fn kept_in(state: &State, register: u8) -> At {
-    let original = Value::Of(Base::Register(register), 0);
+fn kept_in(state: &FlowState, register: u8) -> SavedAt {
+    let original = SymbolicValue::Of(Base::Register(register), 0);
     if state.registers[usize::from(register)] == original {
-        return At::Same;
+        return SavedAt::Same;
     }
     let saved = state.memory.iter().filter(|(_, value)| *value == original);
     let mut found = saved.filter_map(|&((base, at), _)| match base {
-        Base::Register(SP) => at.checked_sub(8).map(At::Cfa),
-        _ => near(state, base, at).map(|(register, at)| At::Register(register, at)),
+        Base::Register(SP) => at.checked_sub(8).map(SavedAt::Cfa),
+        _ => near(state, base, at).map(|(register, at)| SavedAt::Register(register, at)),
     });
-    found.next().unwrap_or(At::Lost)
+    found.next().unwrap_or(SavedAt::Lost)
 }
 
-/// What all paths to a return say of the frame.
+/// The frame by all paths to a return.
 #[derive(Clone, Copy, Debug)]
 pub struct ToReturn {
-    pub frame: Frame,
+    pub frame: CodeFrame,
     /// A path leads there without a call, which might never return.
     pub is_certain: bool,
 }
 
-/// What the paths from an instruction to its function's returns say of its frame; `None`: none
-/// leads there, or not all say where the stack pointer is then. `Err`: they do not agree.
+/// The frame by the paths from an instruction to its function's returns; `None` if no path leads
+/// there, or the stack pointer is unknown on some. `Err` if they disagree.
 pub fn to_return(flow: &Flow) -> Result<Option<ToReturn>, ()> {
     if flow.is_cut {
         return Ok(None);
     }
     let mut found: Option<ToReturn> = None;
-    // What stands behind a call that may never return may be another function's.
+    // Code after a call that may never return may belong to another function.
     let is_sure = |state: &&Return| !state.is_doubtful;
     let any_sure = flow.returns.iter().any(|state| is_sure(&state));
     for state in flow.returns.iter().filter(|state| !any_sure || is_sure(state)) {
@@ -186,18 +188,19 @@ pub fn to_return(flow: &Flow) -> Result<Option<ToReturn>, ()> {
         let kept = KEPT.map(|register| kept_at_return(state, register, &flow.words));
         match &mut found {
             None => {
-                let frame = Frame::Inner { base, at, add, kept, proof: Proof::Code };
+                let frame = CodeFrame::Inner { base, at, add, kept, proof: Proof::Code };
                 found = Some(ToReturn { frame, is_certain: !state.after_call });
             }
             Some(first) => {
-                let Frame::Inner { base: b, at: a, add: d, kept: k, .. } = &mut first.frame else {
+                let CodeFrame::Inner { base: b, at: a, add: d, kept: k, .. } = &mut first.frame
+                else {
                     return Err(());
                 };
                 if (*b, *a, *d) != (base, at, add) {
                     return Err(());
                 }
                 let differing = k.iter_mut().zip(kept).filter(|(k, kept)| **k != *kept);
-                differing.for_each(|(k, _)| *k = At::Lost);
+                differing.for_each(|(k, _)| *k = SavedAt::Lost);
                 first.is_certain |= !state.after_call;
             }
         }
@@ -206,7 +209,7 @@ pub fn to_return(flow: &Flow) -> Result<Option<ToReturn>, ()> {
 }
 
 fn cfa_at_return(state: &Return, words: &Words) -> Option<(u8, Option<i32>, i32)> {
-    let Value::Of(base, at) = state.registers[usize::from(SP)] else { return None };
+    let SymbolicValue::Of(base, at) = state.registers[usize::from(SP)] else { return None };
     let add = at.checked_add(8)?;
     match base {
         Base::Register(register) => Some((register, None, add)),
@@ -218,65 +221,77 @@ fn cfa_at_return(state: &Return, words: &Words) -> Option<(u8, Option<i32>, i32)
     }
 }
 
-fn kept_at_return(state: &Return, register: u8, words: &Words) -> At {
-    let Value::Of(base, 0) = state.registers[usize::from(register)] else { return At::Lost };
+fn kept_at_return(state: &Return, register: u8, words: &Words) -> SavedAt {
+    let SymbolicValue::Of(base, 0) = state.registers[usize::from(register)] else {
+        return SavedAt::Lost;
+    };
     match base {
-        Base::Register(r) if r == register => At::Same,
+        Base::Register(r) if r == register => SavedAt::Same,
         Base::Word(word) => {
             let (from, at) = words.place(word);
             match (state.registers[usize::from(SP)], from) {
-                (Value::Of(base, end), _) if base == from => {
-                    end.checked_add(8).and_then(|end| at.checked_sub(end)).map_or(At::Lost, At::Cfa)
-                }
-                (_, Base::Register(r)) => At::Register(r, at),
-                _ => At::Lost,
+                (SymbolicValue::Of(base, end), _) if base == from => end
+                    .checked_add(8)
+                    .and_then(|end| at.checked_sub(end))
+                    .map_or(SavedAt::Lost, SavedAt::Cfa),
+                (_, Base::Register(r)) => SavedAt::Register(r, at),
+                _ => SavedAt::Lost,
             }
         }
-        _ => At::Lost,
+        _ => SavedAt::Lost,
     }
 }
 
-/// Whether the two ways to a frame agree; `None`: that cannot be said.
-pub fn agree(state: &State, other: &Frame, words: &mut Words) -> Option<bool> {
-    let &Frame::Inner { base, at, add, .. } = other else { return None };
+/// True if both derivations of a frame agree; `None` if that is undecidable.
+pub fn agree(state: &FlowState, other: &CodeFrame, words: &mut Words) -> Option<bool> {
+    let &CodeFrame::Inner { base, at, add, .. } = other else { return None };
     let start = state.registers[usize::from(base)];
     let start = match (at, start) {
         (None, value) => value,
-        (Some(offset), Value::Of(base, from)) => {
+        (Some(offset), SymbolicValue::Of(base, from)) => {
             state.word((base, from.checked_add(offset)?), words)
         }
-        (Some(_), Value::Unknown) => Value::Unknown,
+        (Some(_), SymbolicValue::Unknown) => SymbolicValue::Unknown,
     };
     match start {
-        Value::Unknown => None,
+        SymbolicValue::Unknown => None,
         value => Some(from_cfa(value).and_then(|at| at.checked_add(add)) == Some(0)),
     }
 }
 
-/// The frame by a path from its function's beginning with what the other way knows of registers.
-pub fn joined(frame: Frame, other: &Frame) -> Frame {
+/// The frame by a path from its function's beginning, completed with the registers of the other
+/// derivation.
+pub fn joined(frame: CodeFrame, other: &CodeFrame) -> CodeFrame {
     match (frame, other) {
-        (Frame::Inner { base, at, add, mut kept, proof }, Frame::Inner { kept: more, .. }) => {
-            let lost = kept.iter_mut().zip(more).filter(|(k, _)| **k == At::Lost);
+        (
+            CodeFrame::Inner { base, at, add, mut kept, proof },
+            CodeFrame::Inner { kept: more, .. },
+        ) => {
+            let lost = kept.iter_mut().zip(more).filter(|(k, _)| **k == SavedAt::Lost);
             lost.for_each(|(k, more)| *k = *more);
-            Frame::Inner { base, at, add, kept, proof }
+            CodeFrame::Inner { base, at, add, kept, proof }
         }
         _ => frame,
     }
 }
 
-/// The same frame, of which a call has to give proof.
-pub fn by_call(frame: Frame) -> Frame {
+/// The same frame, but a call has to prove it.
+pub fn by_call(frame: CodeFrame) -> CodeFrame {
     match frame {
-        Frame::Inner { base, at, add, kept, .. } => {
-            Frame::Inner { base, at, add, kept, proof: Proof::Call }
+        CodeFrame::Inner { base, at, add, kept, .. } => {
+            CodeFrame::Inner { base, at, add, kept, proof: Proof::Call }
         }
-        Frame::Outermost => Frame::Outermost,
+        CodeFrame::Outermost => CodeFrame::Outermost,
     }
 }
 
-/// What holds at an address of a graph, before the instruction there, or after the call before it.
-pub fn state_at(graph: &Graph, flow: &mut Flow, address: u64, kind: AddressKind) -> Option<State> {
+/// State at an address of a graph, before the instruction there, or after the call before it.
+pub fn state_at(
+    graph: &Graph,
+    flow: &mut Flow,
+    address: u64,
+    kind: AddressKind,
+) -> Option<FlowState> {
     match kind {
         AddressKind::Instruction => flow.before(graph, graph.at(address)?),
         AddressKind::Return => flow.before(graph, graph.call_before(address)?).map(returned),

@@ -1,4 +1,4 @@
-//! Where functions begin and end, by a file's symbols, or by its calls.
+//! Bounds of functions, from a file's symbols or its calls.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use object::elf::{FileHeader64, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
@@ -7,7 +7,7 @@ use object::{LittleEndian, elf};
 
 use super::graph::Text;
 
-/// Most symbols that are read of a file.
+/// Most symbols of a file that are read.
 const MAX_SYMBOLS: usize = 1 << 21;
 
 /// Largest code that is searched for references to functions, in bytes.
@@ -16,28 +16,28 @@ const MAX_SEARCHED: u64 = 16 << 20;
 /// Functions of a file.
 #[derive(Debug, Default)]
 pub struct Functions {
-    /// First address and first one behind, by address: what symbols with a size say.
+    /// First and limit address of sized symbols, by address.
     sized: Vec<(u64, u64)>,
-    /// Other addresses at which functions begin, most likely: symbols without a size, targets of
-    /// calls, addresses that are taken.
+    /// Other probable starts of functions: symbols without a size, targets of calls, addresses that
+    /// are taken.
     starts: Vec<u64>,
-    /// Where functions end.
+    /// Limit addresses of functions.
     ends: Vec<u64>,
-    /// There are functions of Haskell's.
+    /// The file contains Haskell functions.
     is_haskell: bool,
 }
 
-/// Where the function begins that an address lies in.
+/// Start of the function that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// A symbol says so.
+pub enum FunctionStart {
+    /// From a symbol.
     Known(u64),
-    /// A function begins here, most likely, and it may be this one.
+    /// Probable: a function seems to begin here, and may be the one.
     Likely(u64),
 }
 
 impl Functions {
-    /// What a file says.
+    /// Functions of a file.
     pub fn new(text: Text<'_>, entry: u64) -> Functions {
         let mut functions = Functions::default();
         functions.add_symbols(text);
@@ -57,13 +57,13 @@ impl Functions {
         functions
     }
 
-    /// Functions need not be called: GHC's jump to each other, with a stack of their own in `rbp`,
-    /// and what lies on the other one says nothing of them.
+    /// True if functions need not be called: GHC's jump to each other, with their own stack in
+    /// `rbp`; the contents of the other stack are unrelated to them.
     pub fn only_jump(&self) -> bool {
         self.is_haskell
     }
 
-    /// Functions with these ranges, and no others.
+    /// Functions with exactly these ranges.
     #[cfg(test)]
     pub fn of_symbols(mut sized: Vec<(u64, u64)>) -> Functions {
         sized.sort_unstable();
@@ -71,7 +71,7 @@ impl Functions {
         Functions { sized, ends, ..Functions::default() }
     }
 
-    /// Functions begin there, too, most likely.
+    /// Adds probable starts.
     #[cfg(test)]
     pub fn begin_at(&mut self, starts: &[u64]) {
         self.starts.extend_from_slice(starts);
@@ -104,7 +104,7 @@ impl Functions {
                         self.sized.push((at, at.saturating_add(size)));
                     }
                     STT_FUNC | STT_GNU_IFUNC => self.starts.push(at),
-                    // In assembly, functions often have no type; local ones may be labels.
+                    // In assembly, functions often have no type; local symbols may be labels.
                     STT_NOTYPE if !symbol.is_local() => self.starts.push(at),
                     _ => {}
                 }
@@ -114,8 +114,7 @@ impl Functions {
         Some(())
     }
 
-    /// Functions that are called directly begin at the calls' targets, others where an address is
-    /// taken.
+    /// Adds the targets of direct calls, and addresses that are taken.
     fn add_references(&mut self, text: Text<'_>) {
         let mut left = MAX_SEARCHED;
         let mut instruction = Instruction::default();
@@ -125,7 +124,7 @@ impl Functions {
                 continue;
             }
             left -= bytes.len() as u64;
-            // One after the other: what looks like a call in the middle of an instruction is none.
+            // Decodes one after the other: call-like bytes inside an instruction do not count.
             let mut decoder = Decoder::with_ip(64, bytes, segment.address, DecoderOptions::NONE);
             while decoder.can_decode() {
                 decoder.decode_out(&mut instruction);
@@ -146,7 +145,7 @@ impl Functions {
         }
     }
 
-    /// Addresses of functions that data holds, where the dynamic loader puts them.
+    /// Adds addresses of functions in data that the dynamic loader relocates.
     fn add_relocations(&mut self, text: Text<'_>) -> Option<()> {
         let header = FileHeader64::<LittleEndian>::parse(text.bytes).ok()?;
         let endian = header.endian().ok()?;
@@ -166,34 +165,34 @@ impl Functions {
         Some(())
     }
 
-    /// Ranges of the functions that hold an address, innermost first.
+    /// Ranges of the functions that contain an address, innermost first.
     fn sized_at(&self, address: u64) -> impl Iterator<Item = (u64, u64)> {
-        /// Functions hardly lie within others.
+        /// Functions rarely contain others.
         const NEAR: usize = 16;
         let upto = self.sized.partition_point(|&(start, _)| start <= address);
         let near = self.sized[..upto].iter().rev().take(NEAR).copied();
         near.filter(move |&(_, end)| address < end)
     }
 
-    /// Where the function begins that holds an address.
-    pub fn start(&self, address: u64) -> Option<Start> {
+    /// Start of the function that contains an address.
+    pub fn start(&self, address: u64) -> Option<FunctionStart> {
         if let Some((start, _)) = self.sized_at(address).next() {
-            return Some(Start::Known(start));
+            return Some(FunctionStart::Known(start));
         }
         let upto = self.starts.partition_point(|&start| start <= address);
-        upto.checked_sub(1).map(|i| Start::Likely(self.starts[i]))
+        upto.checked_sub(1).map(|i| FunctionStart::Likely(self.starts[i]))
     }
 
-    /// The addresses lie in one function, a symbol says.
+    /// True if a symbol covers both addresses: they are in one function.
     pub fn are_one(&self, a: u64, b: u64) -> bool {
         self.sized_at(a).any(|(start, end)| (start..end).contains(&b))
     }
 
-    /// A function ends here or another one begins.
+    /// True if a function ends here or another one begins.
     pub fn is_border(&self, address: u64) -> bool {
-        let known = self.sized_at(address).next();
-        match known {
-            // Inside a function whose extent is known, calls' targets are its own.
+        let sized = self.sized_at(address).next();
+        match sized {
+            // Inside a function of known size, call targets belong to it.
             Some((start, _)) => start == address,
             None => {
                 self.ends.binary_search(&address).is_ok()

@@ -1,9 +1,9 @@
-//! The instructions that can be reached from an address, and how they lead to each other.
+//! The graph of the instructions that are reachable from an address.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic};
 use rustc_hash::FxHashMap;
 
-use super::effect::{self, Effect, Next, Op};
+use super::effect::{self, Effect, RegisterOp, Successor};
 use super::functions::Functions;
 use sys::elf::Segment;
 
@@ -24,7 +24,7 @@ impl<'a> Text<'a> {
         self.bytes.get(offset(at)?..end)
     }
 
-    /// At most so many bytes before an address.
+    /// At most `most` bytes before an address.
     pub fn before(&self, address: u64, most: u64) -> Option<&'a [u8]> {
         let at = |s: &Segment| address.checked_sub(s.address).filter(|&at| at <= s.size);
         let most = most.min(self.segments.iter().find_map(at)?);
@@ -37,33 +37,32 @@ pub const NONE: u32 = u32::MAX;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub struct GraphNode {
     pub effect: Effect,
-    /// Which one comes next, and which one is jumped to.
+    /// The next instruction, and the target of a jump.
     pub next: u32,
     pub jump: u32,
-    pub kind: Next,
-    /// Several lead here, or none does.
+    pub kind: Successor,
+    /// Several instructions lead here, or none does.
     pub is_leader: bool,
     /// A call that may be its function's last one, and never return.
     pub may_be_last: bool,
 }
 
-/// The instructions that can be reached.
+/// Reachable instructions.
 #[derive(Debug, Default)]
 pub struct Graph {
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<GraphNode>,
     at: FxHashMap<u64, u32>,
-    /// Calls, by the address to which they return.
+    /// Calls, by return address.
     calls: FxHashMap<u64, u32>,
-    /// Some paths lead to where nobody knows.
+    /// Some paths lead to unknown code.
     pub is_open: bool,
-    /// There are more instructions than were looked at.
+    /// The limit of instructions was reached.
     pub is_cut: bool,
 }
 
-/// The multiple of 16 that nothing but padding leads to: the next function may begin there, or a
-/// loop.
+/// A multiple of 16 that only padding precedes: the start of the next function or of a loop.
 fn behind_padding(text: Text<'_>, from: u64) -> Option<u64> {
     let end = from.checked_next_multiple_of(16)?;
     let bytes = text.from(from)?.get(..(end - from) as usize)?;
@@ -72,7 +71,7 @@ fn behind_padding(text: Text<'_>, from: u64) -> Option<u64> {
     decoder.iter().all(fills).then_some(end)
 }
 
-/// What stands behind a call.
+/// Code after a call.
 enum Behind {
     /// The rest of the function.
     More,
@@ -83,9 +82,10 @@ enum Behind {
 }
 
 impl Graph {
-    /// Nothing in it leads back to what has called it.
+    /// True if no instruction leads back to the caller.
     pub fn never_returns(&self) -> bool {
-        let returns = |n: &Node| matches!(n.kind, Next::Return | Next::Tail | Next::Open);
+        let returns =
+            |n: &GraphNode| matches!(n.kind, Successor::Return | Successor::Tail | Successor::Open);
         !self.is_cut && !self.is_open && !self.nodes.iter().any(returns)
     }
 
@@ -94,7 +94,7 @@ impl Graph {
         self.at.get(&address).copied()
     }
 
-    /// The addresses to which calls return.
+    /// Return addresses of all calls.
     pub fn returns(&self) -> impl Iterator<Item = u64> {
         self.calls.keys().copied()
     }
@@ -104,16 +104,16 @@ impl Graph {
         self.calls.get(&address).copied()
     }
 
-    /// Nothing comes after this call: it never returns.
+    /// True if no code follows this call: it never returns.
     pub fn is_end(&self, call: u32) -> bool {
         self.nodes[call as usize].next == NONE
     }
 
-    /// The call that goes on at an instruction when it returns.
+    /// The call that returns to an instruction.
     pub fn call_falling_into(&self, node: u32) -> Option<u32> {
         let before = node.checked_sub(1)?;
-        let Node { kind, next, .. } = self.nodes[before as usize];
-        (kind == Next::Call && next == node).then_some(before)
+        let GraphNode { kind, next, .. } = self.nodes[before as usize];
+        (kind == Successor::Call && next == node).then_some(before)
     }
 
     /// The addresses of all instructions.
@@ -121,7 +121,7 @@ impl Graph {
         self.at.keys().copied()
     }
 
-    /// The instruction with which the run of instructions begins that leads to this one.
+    /// The first instruction of the run that leads to this one.
     pub fn leader(&self, mut node: u32) -> u32 {
         while !self.nodes[node as usize].is_leader {
             node -= 1;
@@ -129,8 +129,8 @@ impl Graph {
         node
     }
 
-    /// Decodes what can be reached from an address, at most `limit` instructions. `is_last` says
-    /// of a function that it never returns.
+    /// Decodes the instructions that are reachable from an address, at most `limit`. `is_last`
+    /// returns true for functions that never return.
     pub fn new(
         text: Text<'_>,
         functions: &Functions,
@@ -164,7 +164,7 @@ impl Graph {
         graph
     }
 
-    /// Decodes instructions until one that is known, or that nothing follows.
+    /// Decodes instructions until a decoded one, or one without a successor.
     fn run(
         &mut self,
         (text, start, limit): (Text<'_>, u64, usize),
@@ -184,9 +184,9 @@ impl Graph {
         let mut before = NONE;
         loop {
             let ip = decoder.ip();
-            if let Some(&known) = self.at.get(&ip) {
-                self.nodes[known as usize].is_leader = true;
-                self.nodes[before as usize].next = known;
+            if let Some(&decoded) = self.at.get(&ip) {
+                self.nodes[decoded as usize].is_leader = true;
+                self.nodes[before as usize].next = decoded;
                 return;
             }
             if self.nodes.len() >= limit {
@@ -203,32 +203,33 @@ impl Graph {
             let mut effect = effect::effect(&instruction, factory);
             let next_ip = instruction.next_ip();
             match kind {
-                Next::Call
+                Successor::Call
                     if instruction.is_call_near()
                         && instruction.near_branch_target() == next_ip =>
                 {
-                    (kind, effect) = (Next::Fall, Effect { lost: 0, op: Op::Push(None) });
+                    (kind, effect) =
+                        (Successor::Fall, Effect { lost: 0, op: RegisterOp::Push(None) });
                 }
-                Next::Call => {
-                    effect = Effect { lost: effect::SCRATCH, op: Op::Nothing };
+                Successor::Call => {
+                    effect = Effect { lost: effect::SCRATCH, op: RegisterOp::Nothing };
                     self.calls.insert(next_ip, this);
                 }
-                Next::Jump(target) | Next::Branch(target) => {
+                Successor::Jump(target) | Successor::Branch(target) => {
                     jumps.push((this, target));
                     todo.push(target);
                 }
-                Next::Open | Next::Tail => self.is_open = true,
+                Successor::Open | Successor::Tail => self.is_open = true,
                 _ => {}
             }
             let is_leader = before == NONE;
             let behind = match kind {
-                Next::Fall | Next::Branch(_) => Behind::More,
-                Next::Call => behind(&instruction),
+                Successor::Fall | Successor::Branch(_) => Behind::More,
+                Successor::Call => behind(&instruction),
                 _ => Behind::Nothing,
             };
             let may_be_last = matches!(behind, Behind::Perhaps);
             let (next, jump) = (NONE, NONE);
-            self.nodes.push(Node { effect, next, jump, kind, is_leader, may_be_last });
+            self.nodes.push(GraphNode { effect, next, jump, kind, is_leader, may_be_last });
             self.at.insert(ip, this);
             if before != NONE {
                 self.nodes[before as usize].next = this;

@@ -1,34 +1,35 @@
-//! Functions that align their stack pointer and go on moving it: how far it is from the frame,
-//! depends on how often a loop went round (OpenSSL's hashes for AVX2). What the stack pointer was
-//! at the beginning lies at a fixed distance from where it was aligned.
+//! Functions that align their stack pointer and then move it further: its distance from the frame
+//! depends on the iterations of a loop (OpenSSL's hashes for AVX2). The original stack pointer is
+//! saved at a fixed distance from the aligned one.
 
 use crate::cfi::SP;
 
-use super::flow::{Base, Flow, State, Value};
+use super::flow::{Base, Flow, FlowState, SymbolicValue};
 
-/// The smallest alignment that says where to look.
+/// Smallest alignment that makes the location unambiguous.
 const LEAST: u32 = 256;
 
-/// Where a function has put what its stack pointer was.
+/// Location of a saved stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// What was added to the stack pointer of the beginning before it was aligned.
+    /// Offset that was added to the original stack pointer before its alignment.
     before: i32,
-    /// The bits that were kept.
+    /// Mask of the alignment.
     mask: i32,
-    /// Where the word is, from there on.
+    /// Offset of the word from the aligned stack pointer.
     slot: i32,
-    /// What was added to the stack pointer of the beginning before it was put there.
+    /// Offset of the saved value from the original stack pointer.
     value: i32,
 }
 
 impl Moved {
-    /// What the state at an instruction says.
-    pub fn new(state: &State, flow: &Flow) -> Option<Moved> {
+    /// From the state at an instruction.
+    pub fn new(state: &FlowState, flow: &Flow) -> Option<Moved> {
         state.memory.iter().find_map(|&((base, slot), value)| {
             let Base::Aligned(by) = base else { return None };
-            let Value::Of(Base::Register(SP), value) = value else { return None };
-            let (Value::Of(Base::Register(SP), before), mask) = *flow.aligned.get(&by)? else {
+            let SymbolicValue::Of(Base::Register(SP), value) = value else { return None };
+            let (SymbolicValue::Of(Base::Register(SP), before), mask) = *flow.aligned.get(&by)?
+            else {
                 return None;
             };
             let size = mask.unsigned_abs();
@@ -37,8 +38,8 @@ impl Moved {
         })
     }
 
-    /// Address and value of the word. There is one place from the stack pointer on within the
-    /// alignment; and the word says where the function would have put it, which has to be there.
+    /// Address and value of the word. Within the alignment, there is one location above the stack
+    /// pointer; and the word implies where the function saved it, which has to be that location.
     pub fn word(&self, sp: u64, read: impl FnOnce(u64) -> Result<u64, ()>) -> Option<(u64, u64)> {
         let offset = |n: i32| i64::from(n);
         let within = u64::from(self.mask.unsigned_abs()) - 1;

@@ -1,7 +1,7 @@
-//! Frames of small functions, and of all functions whose unwind information says what is right.
+//! Frames of small functions, and of all functions with reliable unwind information.
 
-use super::cache::{Cache, File};
-use super::frame::{At, Frame, Proof};
+use super::cache::{CodeCache, File};
+use super::frame::{CodeFrame, Proof, SavedAt};
 use super::functions::Functions;
 use super::graph::{Graph, Text};
 use super::{Between, Leads};
@@ -12,10 +12,10 @@ use sys::elf::Segment;
 
 const BASE: u64 = 0x1000;
 
-/// f1: push rbp; push rbx; sub 24,rsp; test; je 1f; call f2; add 24,rsp; pop rbx; pop rbp; ret;
-/// 1: call f2 (for the last time); int3. f2 at 0x1c: sub 16,rsp; a loop; add 16,rsp; ret.
-/// f3 at 0x2d: a frame pointer, rbx and room of any size. f4 at 0x3f: an aligned stack, what was
-/// before in its word 48.
+/// f1: push rbp; push rbx; sub 24,rsp; test; je 1f; call f2; add 24,rsp; pop rbx; pop rbp; ret; 1:
+/// call f2 (for the last time); int3. f2 at 0x1c: sub 16,rsp; a loop; add 16,rsp; ret. f3 at 0x2d:
+/// a frame pointer, rbx and room of any size. f4 at 0x3f: an aligned stack, with the previous stack
+/// pointer in its word 48.
 const CODE: [u8; 0x58] = [
     0x55, 0x53, 0x48, 0x83, 0xec, 0x18, 0x85, 0xff, 0x74, 0x0c, 0xe8, 0x0d, 0, 0, 0, 0x48, 0x83,
     0xc4, 0x18, 0x5b, 0x5d, 0xc3, 0xe8, 0x01, 0, 0, 0, 0xcc, //
@@ -29,34 +29,34 @@ const CODE: [u8; 0x58] = [
 
 const FUNCTIONS: [(u64, u64); 4] = [(0, 0x1b), (0x1c, 0x2d), (0x2d, 0x3f), (0x3f, 0x58)];
 
-struct World {
+struct Fixture {
     segments: Vec<Segment>,
     bytes: Vec<u8>,
     functions: Functions,
-    cache: Cache,
+    cache: CodeCache,
 }
 
-impl World {
-    fn new(bytes: &[u8], functions: &[(u64, u64)]) -> World {
+impl Fixture {
+    fn new(bytes: &[u8], functions: &[(u64, u64)]) -> Fixture {
         let segments = vec![Segment { address: BASE, offset: 0, size: bytes.len() as u64 }];
         let sized = functions.iter().map(|&(start, end)| (BASE + start, BASE + end)).collect();
         let functions = Functions::of_symbols(sized);
-        World { segments, bytes: bytes.to_vec(), functions, cache: Cache::default() }
+        Fixture { segments, bytes: bytes.to_vec(), functions, cache: CodeCache::default() }
     }
 
-    fn with<T>(&mut self, f: impl FnOnce(&mut Cache, File<'_>) -> T) -> T {
-        let World { segments, bytes, functions, cache } = self;
+    fn with<T>(&mut self, f: impl FnOnce(&mut CodeCache, File<'_>) -> T) -> T {
+        let Fixture { segments, bytes, functions, cache } = self;
         f(cache, File { image: 0, text: Text { segments, bytes }, functions, entry: 0 })
     }
 
-    fn frame(&mut self, at: u64, kind: AddressKind) -> Option<Frame> {
+    fn frame(&mut self, at: u64, kind: AddressKind) -> Option<CodeFrame> {
         self.with(|cache, file| cache.frame(file, BASE + at, kind))
     }
 
     /// Base, word and number of the frame, which is certain.
     fn cfa(&mut self, at: u64, kind: AddressKind) -> Option<(u8, Option<i32>, i32)> {
         match self.frame(at, kind)? {
-            Frame::Inner { base, at, add, proof: Proof::Code, .. } => Some((base, at, add)),
+            CodeFrame::Inner { base, at, add, proof: Proof::Code, .. } => Some((base, at, add)),
             _ => None,
         }
     }
@@ -73,7 +73,7 @@ fn sp(add: i32) -> Option<(u8, Option<i32>, i32)> {
 
 #[test]
 fn each_instruction_has_its_frame() {
-    let mut w = World::new(&CODE, &FUNCTIONS);
+    let mut w = Fixture::new(&CODE, &FUNCTIONS);
     for (at, add) in
         [(0, 8), (1, 16), (2, 24), (6, 48), (0xf, 48), (0x13, 24), (0x14, 16), (0x15, 8)]
     {
@@ -89,8 +89,8 @@ fn each_instruction_has_its_frame() {
 }
 
 #[test]
-fn frame_pointers_are_used_from_where_they_are_set_up_to_where_they_are_given_back() {
-    let mut w = World::new(&CODE, &FUNCTIONS);
+fn frame_pointers_are_used_from_set_up_to_restore() {
+    let mut w = Fixture::new(&CODE, &FUNCTIONS);
     for (at, cfa) in [
         (0x2d, sp(8)),
         (0x2e, sp(16)),
@@ -101,13 +101,25 @@ fn frame_pointers_are_used_from_where_they_are_set_up_to_where_they_are_given_ba
     ] {
         assert_eq!(w.cfa(at, Instruction), cfa, "{at:#x}");
     }
-    let Some(Frame::Inner { kept, .. }) = w.frame(0x35, Instruction) else { panic!("no frame") };
-    assert_eq!(kept, [At::Same, At::Cfa(-16), At::Same, At::Same, At::Same, At::Same]);
+    let Some(CodeFrame::Inner { kept, .. }) = w.frame(0x35, Instruction) else {
+        panic!("no frame")
+    };
+    assert_eq!(
+        kept,
+        [
+            SavedAt::Same,
+            SavedAt::Cfa(-16),
+            SavedAt::Same,
+            SavedAt::Same,
+            SavedAt::Same,
+            SavedAt::Same
+        ]
+    );
 }
 
 #[test]
-fn an_aligned_stack_is_left_by_the_word_that_was_put_aside() {
-    let mut w = World::new(&CODE, &FUNCTIONS);
+fn an_aligned_stack_is_left_by_the_saved_word() {
+    let mut w = Fixture::new(&CODE, &FUNCTIONS);
     assert_eq!(w.cfa(0x42, Instruction), sp(8));
     assert_eq!(w.cfa(0x46, Instruction), sp(72));
     assert_eq!(w.cfa(0x4a, Instruction), Some((0, None, 8)));
@@ -117,20 +129,19 @@ fn an_aligned_stack_is_left_by_the_word_that_was_put_aside() {
     assert_eq!(w.cfa(0x57, Instruction), sp(8));
 }
 
-/// Where no symbol says where functions begin, the way to the return alone is certain only where
-/// no call is on it.
+/// Without symbols, a path to the return without calls is certain on its own.
 #[test]
 fn without_symbols_calls_leave_a_doubt() {
-    let mut w = World::new(&CODE, &[]);
+    let mut w = Fixture::new(&CODE, &[]);
     assert_eq!(w.cfa(0x23, Instruction), sp(24));
     assert_eq!(w.cfa(0xf, Return), sp(48));
     let f1_before_its_call = w.frame(6, Instruction).unwrap();
-    assert!(matches!(f1_before_its_call, Frame::Inner { proof: Proof::Call, .. }));
+    assert!(matches!(f1_before_its_call, CodeFrame::Inner { proof: Proof::Call, .. }));
 }
 
 #[test]
 fn a_step_gives_back_what_was_saved() {
-    let mut w = World::new(&CODE, &FUNCTIONS);
+    let mut w = Fixture::new(&CODE, &FUNCTIONS);
     let frame = w.frame(0x35, Instruction).unwrap();
     let stack = [0, 0, 0x66, 0x1234u64];
     let mut read = |a: u64| stack.get((a.wrapping_sub(0x8000) / 8) as usize).copied().ok_or(());
@@ -153,7 +164,7 @@ fn a_direct_call_leads_to_one_function() {
         0xe8, 1, 0, 0, 0, 0xc3, 0xeb, 5, 0xff, 0x15, 0, 0, 0, 0x90, 0xc3, //
         0xe8, 1, 0, 0, 0, 0xc3, 0xff, 0x25, 0, 0, 0, 0,
     ];
-    let mut w = World::new(&code, &[(0, 6), (8, 13), (13, 15)]);
+    let mut w = Fixture::new(&code, &[(0, 6), (8, 13), (13, 15)]);
     assert_eq!(w.leads(5, Some(6)), Leads::There);
     assert_eq!(w.leads(5, Some(14)), Leads::There);
     assert_eq!(w.leads(5, Some(9)), Leads::Elsewhere);
@@ -167,25 +178,25 @@ fn a_direct_call_leads_to_one_function() {
 /// A new thread of musl's: mov $56,%al; syscall; test; jnz 1f; xor %ebp,%ebp; pop %rdi;
 /// call *%r9; hlt; 1: ret.
 #[test]
-fn a_thread_begins_where_it_was_made() {
+fn a_thread_begins_at_its_clone_call() {
     let code = [
         0x31, 0xc0, 0xb0, 56, 0x0f, 0x05, 0x85, 0xc0, 0x75, 7, 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1,
         0xf4, 0xc3,
     ];
-    let mut w = World::new(&code, &[(0, 18)]);
-    assert_eq!(w.frame(16, Return), Some(Frame::Outermost));
-    // Before the answer is looked at, it may be either, and where it was it is told by that, too.
+    let mut w = Fixture::new(&code, &[(0, 18)]);
+    assert_eq!(w.frame(16, Return), Some(CodeFrame::Outermost));
+    // Before the result is tested, it may be either; the new thread is distinguished by that, too.
     for at in [6, 17] {
         let found = w.frame(at, Instruction);
         let is_maker = matches!(
             found,
-            Some(Frame::Inner { base: SP, at: None, add: 8, proof: Proof::Maker, .. })
+            Some(CodeFrame::Inner { base: SP, at: None, add: 8, proof: Proof::Maker, .. })
         );
         assert!(is_maker, "{at}: {found:?}");
     }
 }
 
-/// Code made to take long, or to lead nowhere, costs no more than other code.
+/// Hostile code, endless or slow to analyse, costs no more than other code.
 #[test]
 fn hostile_code_costs_a_bounded_time() {
     // All are conditional jumps to one another.
@@ -194,20 +205,20 @@ fn hostile_code_costs_a_bounded_time() {
     // Each loop pushes: no two paths agree.
     let pushes: Vec<u8> = (0..20_000).flat_map(|i| [0x50 | (i % 8) as u8, 0x75, 0xfd]).collect();
     for code in [jumps, pushes] {
-        let mut w = World::new(&code, &[(0, code.len() as u64)]);
-        w.cache = Cache::with_budget(1 << 18);
+        let mut w = Fixture::new(&code, &[(0, code.len() as u64)]);
+        w.cache = CodeCache::with_budget(1 << 18);
         let mut least = i64::MAX;
         for at in 0..1000 {
             w.frame(at * 2, Instruction);
             least = least.min(w.cache.budget());
         }
-        // What was begun is ended: two graphs, each gone through sixteen times.
+        // An analysis that began is completed: two graphs, each evaluated 16 times.
         assert!(least > -(20_000 * 2 * (1 + 32 / 4)), "{least}");
     }
 }
 
-/// What the instructions of this program say is what its unwind information says, wherever both
-/// name the same register.
+/// Frames from this program's instructions equal those of its unwind information, wherever both use
+/// the same register.
 #[test]
 fn frames_from_code_are_those_of_the_unwind_information() {
     use crate::cfi::Rule;
@@ -226,7 +237,7 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     let mut rules = RuleCache::default();
     let (mut same, mut other, mut unknown) = (0, Vec::new(), 0);
     let code = module.code();
-    // Of a large function each address is as expensive as the function is long.
+    // In a large function, the cost of each address is proportional to its size.
     let small = |f: &&(u64, u64)| f.1 - f.0 < 2048;
     let functions: Vec<_> = code.functions.sized().iter().filter(small).collect();
     for &&(start, end) in functions.iter().step_by((functions.len() / 400).max(1)).take(400) {
@@ -238,7 +249,7 @@ fn frames_from_code_are_those_of_the_unwind_information() {
                 continue;
             };
             match module.frame(&mut rules, address, Instruction) {
-                Some(Frame::Inner { base, at: None, add, proof: Proof::Code, .. })
+                Some(CodeFrame::Inner { base, at: None, add, proof: Proof::Code, .. })
                     if base == register =>
                 {
                     match add == cfa {
@@ -256,9 +267,8 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     assert!(same > 10_000 && unknown * 10 < same, "{same}, {unknown}");
 }
 
-/// A loop that begins at a multiple of 16 behind a call: nops stand there, as they do behind a
-/// function's last call. push rbx; mov; call f2; nops; 1: call f2; dec; jne 1b; pop rbx; ret.
-/// f2 at 0x1b: ret.
+/// A loop that begins at a multiple of 16 after a call: nops precede it, as after a function's last
+/// call. push rbx; mov; call f2; nops; 1: call f2; dec; jne 1b; pop rbx; ret. f2 at 0x1b: ret.
 #[test]
 fn padding_behind_a_call_ends_no_function() {
     let code = [
@@ -266,12 +276,12 @@ fn padding_behind_a_call_ends_no_function() {
         0xe8, 0x06, 0, 0, 0, 0xff, 0xcb, 0x75, 0xf7, 0x5b, 0xc3, 0xc3,
     ];
     for functions in [&[(0, 0x1b), (0x1b, 0x1c)][..], &[]] {
-        let mut w = World::new(&code, functions);
+        let mut w = Fixture::new(&code, functions);
         w.functions.begin_at(&[BASE, BASE + 0x1b]);
         for at in [8, 0x15] {
             let found = w.frame(at, Return);
             assert!(
-                matches!(found, Some(Frame::Inner { base: SP, at: None, add: 16, .. })),
+                matches!(found, Some(CodeFrame::Inner { base: SP, at: None, add: 16, .. })),
                 "{at:#x}: {found:?}"
             );
         }
@@ -281,18 +291,18 @@ fn padding_behind_a_call_ends_no_function() {
 /// f1: push rbx; test; je 1f; pop rbx; ret; 1: call f3 (which is in another file, and never
 /// returns). f2, which follows: sub 24,rsp; add 24,rsp; ret.
 #[test]
-fn what_returns_with_another_stack_pointer_is_another_function() {
+fn code_that_returns_with_another_stack_pointer_is_another_function() {
     let code = [
         0x53, 0x85, 0xff, 0x74, 2, 0x5b, 0xc3, 0xe8, 0x0a, 0, 0, 0, //
         0x48, 0x83, 0xec, 0x18, 0x48, 0x83, 0xc4, 0x18, 0xc3, 0x90, //
         0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
-    let mut w = World::new(&code, &[]);
+    let mut w = Fixture::new(&code, &[]);
     w.functions.begin_at(&[BASE, BASE + 0x16]);
     for (at, kind) in [(3, Instruction), (12, Return)] {
         let found = w.frame(at, kind);
         assert!(
-            matches!(found, Some(Frame::Inner { base: SP, at: None, add: 16, .. })),
+            matches!(found, Some(CodeFrame::Inner { base: SP, at: None, add: 16, .. })),
             "{at:#x}: {found:?}"
         );
     }
@@ -301,13 +311,13 @@ fn what_returns_with_another_stack_pointer_is_another_function() {
 /// mov rax,rsp; sub 0x40,rsp; and -0x100,rsp; mov rax,24(rsp); xor eax,eax;
 /// 1: lea -0x20(rsp),rsp; dec; jne 1b; ret.
 #[test]
-fn a_stack_pointer_that_goes_on_moving_is_found_by_where_it_was_put() {
+fn a_moving_stack_pointer_is_found_by_its_saved_copy() {
     let code = [
         0x48, 0x89, 0xe0, 0x48, 0x83, 0xec, 0x40, 0x48, 0x81, 0xe4, 0x00, 0xff, 0xff, 0xff, 0x48,
         0x89, 0x44, 0x24, 0x18, 0x31, 0xc0, 0x48, 0x8d, 0x64, 0x24, 0xe0, 0xff, 0xcf, 0x75, 0xf7,
         0xc3,
     ];
-    let mut w = World::new(&code, &[(0, code.len() as u64)]);
+    let mut w = Fixture::new(&code, &[(0, code.len() as u64)]);
     assert_eq!(w.frame(0x1a, Instruction), None);
     let moved = w.with(|cache, file| cache.moved(file, (BASE, BASE + 0x1a))).unwrap();
     let began = 0x7fff_1238;
@@ -321,7 +331,7 @@ fn a_stack_pointer_that_goes_on_moving_is_found_by_where_it_was_put() {
     for rounds in 1..7 {
         let sp = at - 0x18 - rounds * 0x20;
         assert_eq!(moved.word(sp, read(began)), Some((at, began)), "{rounds}");
-        // What another stack pointer has left there.
+        // A value that another stack pointer has left there.
         for other in [began + 0x100, began - 0x100, at - 8, 0] {
             assert_eq!(moved.word(sp, read(other)), None, "{rounds} {other:#x}");
         }
@@ -330,13 +340,13 @@ fn a_stack_pointer_that_goes_on_moving_is_found_by_where_it_was_put() {
 
 /// f1: call f2; lea f3; call f2; ret. f2 at 18: ret. f3 at 19: ret. f4 at 20: call f1; ret.
 #[test]
-fn a_caller_that_frame_pointers_leave_out_is_found_by_its_call() {
+fn a_caller_that_frame_pointers_skip_is_found_by_its_call() {
     let code = [
         0xe8, 13, 0, 0, 0, 0x48, 0x8d, 0x05, 7, 0, 0, 0, 0xe8, 1, 0, 0, 0, 0xc3, 0xc3,
         0xc3, //
         0xe8, 0xe7, 0xff, 0xff, 0xff, 0xc3,
     ];
-    let mut w = World::new(&code, &[(0, 18), (18, 19), (19, 20), (20, 26)]);
+    let mut w = Fixture::new(&code, &[(0, 18), (18, 19), (19, 20), (20, 26)]);
     let mut find = |to: u64, argument: Option<u64>| {
         let argument = argument.map(|a| BASE + a);
         let between = Between { after: BASE + 25, to: BASE + to, argument };
@@ -349,7 +359,7 @@ fn a_caller_that_frame_pointers_leave_out_is_found_by_its_call() {
     assert_eq!(find(19, None), None);
 }
 
-/// What a file says of its segments is not checked.
+/// Segments in a file are not checked.
 #[test]
 fn a_segment_may_claim_the_end_of_memory() {
     let at_end = Segment { address: u64::MAX - 7, offset: 0, size: 64 };
@@ -366,11 +376,11 @@ fn a_segment_may_claim_the_end_of_memory() {
     assert_eq!((text.from(8), text.before(8, 8)), (None, None));
 }
 
-/// Registers may hold anything.
+/// Registers may have any value.
 #[test]
 fn a_frame_may_begin_at_the_end_of_memory() {
-    let kept = [At::Same; 6];
-    let frame = Frame::Inner { base: BP, at: None, add: 3, kept, proof: Proof::Code };
+    let kept = [SavedAt::Same; 6];
+    let frame = CodeFrame::Inner { base: BP, at: None, add: 3, kept, proof: Proof::Code };
     let mut registers = Registers::NONE;
     registers.set(BP, 0);
     registers.set(SP, 0);

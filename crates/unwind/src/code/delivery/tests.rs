@@ -1,9 +1,9 @@
-//! Made-up code, and libgcc's own.
+//! Tests on synthetic code, and libgcc's own.
 
 use gimli::{BaseAddresses, UnwindContext};
 
 use super::*;
-use crate::cfi::Tables;
+use crate::cfi::UnwindTables;
 use sys::elf::{Elf, Segment};
 
 const BASE: u64 = 0x1000;
@@ -25,16 +25,16 @@ fn all_paths_have_to_lead_to_the_handler() {
         assert!(delivers_at(&code, at), "{at}");
     }
     assert!(!delivers_at(&code, 18), "it returns");
-    assert!(!delivers_at(&code[..12], 7), "nobody knows what comes next");
+    assert!(!delivers_at(&code[..12], 7), "the code after it is missing");
     // lea rsp,[rsp+rcx+8]; lea rcx,[rsp+8]; ret; mov rsp,rax; ret
     let others =
         [0x48, 0x8d, 0x64, 0x0c, 8, 0x48, 0x8d, 0x4c, 0x24, 8, 0xc3, 0x48, 0x89, 0xc4, 0xc3];
     assert_eq!([0, 5, 11].map(|at| delivers_at(&others, at)), [true, false, false]);
 }
 
-/// Code that only goes round, or on without end, leads nowhere.
+/// Endless loops and endless straight code lead nowhere.
 #[test]
-fn what_does_not_end_is_no_way_to_the_handler() {
+fn endless_code_is_no_path_to_the_handler() {
     assert!(!delivers_at(&[0xeb, 0xfe], 0));
     let mut long = vec![0x90; 2 * MAX_INSTRUCTIONS];
     long.extend([0x48, 0x89, 0xcc]);
@@ -42,7 +42,7 @@ fn what_does_not_end_is_no_way_to_the_handler() {
     assert!(delivers_at(&long, MAX_INSTRUCTIONS as u64 + 8));
 }
 
-/// Where each instruction begins from an address on, up to the jump to the handler, and what it is.
+/// All instructions from an address on, up to the jump to the handler.
 fn instructions(text: Text<'_>, from: u64) -> Vec<Instruction> {
     let bytes = text.from(from).unwrap();
     let mut all = Vec::new();
@@ -56,10 +56,10 @@ fn instructions(text: Text<'_>, from: u64) -> Vec<Instruction> {
 }
 
 /// Each of libgcc's functions that return to handlers calls two others when it does so: one that
-/// replaces the registers, and one for debuggers. From there on the stack ends, and not before the
-/// condition that decides on it.
+/// replaces the registers, and one for debuggers. From there on the stack is truncated, and not
+/// before the branch that decides on it.
 #[test]
-fn libgcc_s_last_steps_are_known() {
+fn libgcc_s_last_steps_are_recognized() {
     const FILE: &str = "/lib/x86_64-linux-gnu/libgcc_s.so.1";
     let Ok(data) = std::fs::read(FILE) else { return eprintln!("skipped: no {FILE}") };
     let elf = Elf::parse(&data).unwrap();
@@ -67,7 +67,7 @@ fn libgcc_s_last_steps_are_known() {
     let section = elf.eh_frame.as_ref().unwrap();
     let frames = data[section.range.clone()].to_vec().into();
     let bases = BaseAddresses::default().set_eh_frame(section.address);
-    let tables = Tables::new(bases, Some(frames), None, None);
+    let tables = UnwindTables::new(bases, Some(frames), None, None);
     let mut context = UnwindContext::new();
     let code = elf.text.as_ref().unwrap();
     let mut functions = Vec::new();
@@ -89,20 +89,20 @@ fn libgcc_s_last_steps_are_known() {
         let [.., replaces, _] = calls[..] else { panic!("{start:#x}: {calls:?}") };
         let decides = |i: &Instruction| i.flow_control() == FlowControl::ConditionalBranch;
         let decided = all[..replaces].iter().rposition(decides).unwrap();
-        let mut for_nothing = 0;
+        let mut without_need = 0;
         for (i, instruction) in all.iter().enumerate() {
-            let is_known = delivers(text, instruction.ip());
+            let is_delivering = delivers(text, instruction.ip());
             match i {
-                _ if i > replaces => assert!(is_known, "{:#x}", instruction.ip()),
-                _ if i <= decided => assert!(!is_known, "{:#x}", instruction.ip()),
-                _ => for_nothing += usize::from(is_known),
+                _ if i > replaces => assert!(is_delivering, "{:#x}", instruction.ip()),
+                _ if i <= decided => assert!(!is_delivering, "{:#x}", instruction.ip()),
+                _ => without_need += usize::from(is_delivering),
             }
         }
-        assert!(for_nothing <= 3, "{start:#x}: {for_nothing} for nothing");
-        // While it is replaced, what leads to the caller is distinguished from what leads to the handler.
-        let known = |i: usize| contexts(text, start, all[i].next_ip());
-        assert!(known(replaces).is_some_and(|c| c.copy < c.bp), "{start:#x}");
-        assert_eq!(known(calls[calls.len() - 1]), None, "{start:#x}");
+        assert!(without_need <= 3, "{start:#x}: {without_need} without need");
+        // During the replacement, the caller's registers are distinguished from the handler's.
+        let contexts_at = |i: usize| contexts(text, start, all[i].next_ip());
+        assert!(contexts_at(replaces).is_some_and(|c| c.copy < c.bp), "{start:#x}");
+        assert_eq!(contexts_at(calls[calls.len() - 1]), None, "{start:#x}");
     }
     assert_eq!(found, 4, "RaiseException, ForcedUnwind, Resume, Resume_or_Rethrow");
 }
