@@ -67,9 +67,9 @@ mod tests {
     use super::*;
 
     /// `name value` lines: a new format needs this much and its line in [`FORMATS`].
-    struct Lines;
+    struct LinesFormat;
 
-    impl Format for Lines {
+    impl Format for LinesFormat {
         fn name(&self) -> &'static str {
             "lines"
         }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_read_by_the_format_that_detects_it() {
-        let formats: &[&dyn Format] = &[&pprof::Pprof, &Lines];
+        let formats: &[&dyn Format] = &[&pprof::Pprof, &LinesFormat];
         let profile = read_as(formats, &mut &b"lines\nmain\nwork\n"[..]).unwrap();
         for format in formats {
             let mut bytes = Vec::new();

@@ -6,8 +6,8 @@
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
-use super::spill::{Open, Spill};
-use super::tables::{Leaf, NO_NODE, Node, PATHS, Row, Tables, hash2};
+use super::spill::{OpenSpill, Spill};
+use super::tables::{Leaf, NO_NODE, Node, PATHS, StackRow, StackTables, hash2};
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
     MappingId, Profile, Sample, StackTable, StrId, Truncation, ValueType,
@@ -26,7 +26,7 @@ const BEYOND: &str = "[beyond prof's memory limit]";
 pub struct Builder {
     /// The profile so far: its strings, labels, mappings and locations.
     pub profile: Profile,
-    pub(super) tables: Tables,
+    pub(super) tables: StackTables,
     pub(super) spill: Option<Spill>,
     location_index: HashTable<u32>,
     synthetic_index: FxHashMap<StrId, LocationId>,
@@ -52,7 +52,7 @@ impl Builder {
         }
         Builder {
             profile,
-            tables: Tables::default(),
+            tables: StackTables::default(),
             spill: None,
             location_index: HashTable::new(),
             synthetic_index: FxHashMap::default(),
@@ -70,7 +70,7 @@ impl Builder {
 
     /// The same, but data beyond the memory limits goes to a file, which is opened on first use.
     /// [`Builder::settle`] must then be called before the end.
-    pub fn with_spill(mut self, open: Open) -> Builder {
+    pub fn with_spill(mut self, open: OpenSpill) -> Builder {
         self.spill = Some(Spill::new(open));
         self
     }
@@ -193,7 +193,7 @@ impl Builder {
         labels: LabelSetId,
     ) -> (usize, bool) {
         let (node, whole) = self.node_of(stack.clone(), labels);
-        let (row, fits) = self.row_of(Row { node, labels }, stack);
+        let (row, fits) = self.row_of(StackRow { node, labels }, stack);
         self.folded += u64::from(!(whole && fits));
         (row, whole && fits)
     }
@@ -216,7 +216,7 @@ impl Builder {
     /// Index of a row, and true if it is that row, not another for lack of space.
     fn row_of(
         &mut self,
-        row: Row,
+        row: StackRow,
         stack: impl Iterator<Item = LocationId> + Clone,
     ) -> (usize, bool) {
         let width = self.profile.sample_types.len();
@@ -228,7 +228,7 @@ impl Builder {
         }
         // An eighth is reserved for this: the roots of each thread's stacks.
         let root = self.node_of(stack.take(1), row.labels).0;
-        let row = Row { node: root, ..row };
+        let row = StackRow { node: root, ..row };
         if let Some(i) = self.tables.find_row(row) {
             return (i, false);
         }
@@ -239,7 +239,7 @@ impl Builder {
         let parent = NO_NODE;
         let node = self.tables.find_node(Node { parent, location: beyond });
         let node = node.unwrap_or_else(|| self.tables.push_node(Node { parent, location: beyond }));
-        let row = Row { node, labels: LabelSetId::EMPTY };
+        let row = StackRow { node, labels: LabelSetId::EMPTY };
         (self.tables.find_row(row).unwrap_or_else(|| self.tables.push_row(row, width)), false)
     }
 
@@ -284,7 +284,7 @@ impl Builder {
 
     /// The profile. `main` becomes its first mapping: pprof expects the main binary there.
     pub fn finish(self, main: Option<MappingId>) -> Profile {
-        let Builder { mut profile, tables: Tables { nodes, rows, values, .. }, .. } = self;
+        let Builder { mut profile, tables: StackTables { nodes, rows, values, .. }, .. } = self;
         let mut stack_of_node: FxHashMap<u32, super::StackId> = FxHashMap::default();
         let mut stacks = StackTable::default();
         for row in &rows {

@@ -6,13 +6,13 @@ use super::{Profile, StrId, comment};
 
 /// Rule for merging the figures of a comment of prof's (see [`super::Diagnostics`]).
 #[derive(Clone, Copy)]
-enum Rule {
+enum MergeRule {
     Sum,
     Largest,
 }
 
 /// The rule for comments of this key; `None` for free text and foreign comments.
-fn rule(key: &str) -> Option<Rule> {
+fn rule(key: &str) -> Option<MergeRule> {
     match key {
         comment::SAMPLES
         | comment::DISTINCT_STACKS
@@ -27,8 +27,8 @@ fn rule(key: &str) -> Option<Rule> {
         | comment::UNSYMBOLIZED
         | comment::OWN_CPU_SECONDS
         | comment::RECORDING_CPU_SECONDS
-        | comment::WAITS_LEFT_OUT => Some(Rule::Sum),
-        comment::OWN_PEAK_MEMORY => Some(Rule::Largest),
+        | comment::WAITS_LEFT_OUT => Some(MergeRule::Sum),
+        comment::OWN_PEAK_MEMORY => Some(MergeRule::Largest),
         _ => None,
     }
 }
@@ -42,7 +42,7 @@ enum Figures {
 }
 
 /// Splits `truncated: dump too small: 2` into the text before the figures, and the figures.
-fn split(comment: &str) -> Option<(&str, Rule, Figures)> {
+fn split(comment: &str) -> Option<(&str, MergeRule, Figures)> {
     let rule = rule(comment.split_once(": ")?.0)?;
     let (name, text) = comment.rsplit_once(": ")?;
     let figures = match text.split_once(" of ") {
@@ -56,9 +56,9 @@ fn split(comment: &str) -> Option<(&str, Rule, Figures)> {
 }
 
 /// Combines two figures of one name; `None` if they are of different kinds.
-fn together(rule: Rule, a: Figures, b: Figures) -> Option<Figures> {
+fn together(rule: MergeRule, a: Figures, b: Figures) -> Option<Figures> {
     Some(match (rule, a, b) {
-        (Rule::Largest, Figures::Count(a), Figures::Count(b)) => Figures::Count(a.max(b)),
+        (MergeRule::Largest, Figures::Count(a), Figures::Count(b)) => Figures::Count(a.max(b)),
         (_, Figures::Count(a), Figures::Count(b)) => Figures::Count(a.saturating_add(b)),
         (_, Figures::Share(n, all), Figures::Share(m, more)) => {
             Figures::Share(n.saturating_add(m), all.saturating_add(more))

@@ -70,18 +70,18 @@ pub fn merge(profiles: Vec<Profile>) -> Result<Profile, MergeError> {
     Ok(merger.out)
 }
 
-type Named = (String, String);
+type TypeName = (String, String);
 
-fn type_names(p: &Profile) -> Vec<Named> {
+fn type_names(p: &Profile) -> Vec<TypeName> {
     p.sample_types.iter().map(|t| (p.str(t.kind).into(), p.str(t.unit).into())).collect()
 }
 
-fn listed(types: &[Named]) -> String {
+fn listed(types: &[TypeName]) -> String {
     let all: Vec<_> = types.iter().map(|(kind, unit)| format!("{kind}/{unit}")).collect();
     if all.is_empty() { "nothing".into() } else { all.join(", ") }
 }
 
-fn common_types(profiles: &[Profile]) -> Result<Vec<Named>, MergeError> {
+fn common_types(profiles: &[Profile]) -> Result<Vec<TypeName>, MergeError> {
     let mut common = type_names(&profiles[0]);
     for (index, p) in profiles.iter().enumerate() {
         let types = type_names(p);
@@ -127,7 +127,7 @@ struct Merger {
 type Placed = (MappingId, u64);
 
 impl Merger {
-    fn new(first: &Profile, types: &[Named]) -> Merger {
+    fn new(first: &Profile, types: &[TypeName]) -> Merger {
         let mut out = Profile::default();
         for (kind, unit) in types {
             let (kind, unit) = (out.strings.intern(kind), out.strings.intern(unit));
@@ -154,7 +154,7 @@ impl Merger {
         }
     }
 
-    fn add(&mut self, p: &Profile, types: &[Named]) {
+    fn add(&mut self, p: &Profile, types: &[TypeName]) {
         self.header(p);
         let strings: Vec<StrId> = p.strings.iter().map(|s| self.out.strings.intern(s)).collect();
         let placed: Vec<Placed> = p.mappings.iter().map(|m| self.mapping(m, &strings)).collect();
@@ -309,7 +309,13 @@ impl Merger {
             .collect()
     }
 
-    fn samples(&mut self, p: &Profile, types: &[Named], stacks: &[StackId], labels: &[LabelSetId]) {
+    fn samples(
+        &mut self,
+        p: &Profile,
+        types: &[TypeName],
+        stacks: &[StackId],
+        labels: &[LabelSetId],
+    ) {
         let have = type_names(p);
         // `types` are common to all, so each is found.
         let columns: Vec<usize> =

@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use super::builder::Builder;
-use super::tables::{Node, Row, Tables};
+use super::tables::{Node, StackRow, StackTables};
 use super::{LabelSetId, LocationId};
 
 /// Opens the spill file of a [`Builder`] for writing and reading, on first use.
-pub type Open = fn() -> io::Result<File>;
+pub type OpenSpill = fn() -> io::Result<File>;
 
 /// The file, and its contents.
 pub struct Spill {
-    open: Open,
+    open: OpenSpill,
     file: Option<File>,
     /// Number of nodes and rows of each part.
     parts: Vec<(usize, usize)>,
@@ -30,7 +30,7 @@ pub struct Spill {
 
 impl Spill {
     /// Without any part.
-    pub fn new(open: Open) -> Spill {
+    pub fn new(open: OpenSpill) -> Spill {
         Spill { open, file: None, parts: Vec::new(), length: 0, rows: 0, failed: false }
     }
 
@@ -39,7 +39,7 @@ impl Spill {
         !self.failed && self.rows < most_rows
     }
 
-    fn put(&mut self, tables: &Tables) -> io::Result<()> {
+    fn put(&mut self, tables: &StackTables) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert((self.open)()?),
@@ -71,7 +71,7 @@ impl Builder {
     pub(super) fn spill_tables(&mut self) {
         let Some(spill) = &mut self.spill else { return };
         match spill.put(&self.tables) {
-            Ok(()) => self.tables = Tables::default(),
+            Ok(()) => self.tables = StackTables::default(),
             Err(_) => spill.failed = true,
         }
     }
@@ -102,7 +102,12 @@ impl Builder {
     }
 }
 
-fn read_part(from: &mut impl Read, nodes: usize, rows: usize, width: usize) -> io::Result<Tables> {
+fn read_part(
+    from: &mut impl Read,
+    nodes: usize,
+    rows: usize,
+    width: usize,
+) -> io::Result<StackTables> {
     let mut word = || {
         let mut bytes = [0; 8];
         from.read_exact(&mut bytes).map(|()| bytes)
@@ -110,14 +115,14 @@ fn read_part(from: &mut impl Read, nodes: usize, rows: usize, width: usize) -> i
     let half = |bytes: [u8; 8], at: usize| {
         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
     };
-    let mut part = Tables::default();
+    let mut part = StackTables::default();
     for _ in 0..nodes {
         let bytes = word()?;
         part.nodes.push(Node { parent: half(bytes, 0), location: LocationId(half(bytes, 4)) });
     }
     for _ in 0..rows {
         let bytes = word()?;
-        part.rows.push(Row { node: half(bytes, 0), labels: LabelSetId(half(bytes, 4)) });
+        part.rows.push(StackRow { node: half(bytes, 0), labels: LabelSetId(half(bytes, 4)) });
     }
     for _ in 0..rows * width {
         part.values.push(i64::from_le_bytes(word()?));
@@ -181,8 +186,8 @@ mod tests {
     #[test]
     fn a_failing_file_changes_nothing() {
         let small = Limits { part_nodes: 300, part_rows: 200, ..Limits::default() };
-        let none: Open = || Err(io::ErrorKind::StorageFull.into());
-        let full: Open = || std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let none: OpenSpill = || Err(io::ErrorKind::StorageFull.into());
+        let full: OpenSpill = || std::fs::OpenOptions::new().write(true).open("/dev/full");
         for open in [none, full] {
             let mut b = filled(builder().with_limits(small).with_spill(open));
             b.settle().unwrap();

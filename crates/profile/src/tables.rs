@@ -25,7 +25,7 @@ pub struct Node {
 
 /// A stack and its labels.
 #[derive(Clone, Copy)]
-pub struct Row {
+pub struct StackRow {
     /// Node of the innermost frame; [`NO_NODE`]: an empty stack.
     pub node: u32,
     /// The labels.
@@ -46,12 +46,12 @@ pub struct Leaf {
 }
 
 /// Nodes, rows and values, with their indices.
-pub struct Tables {
+pub struct StackTables {
     /// A parent precedes its children.
     pub nodes: Vec<Node>,
     node_index: HashTable<u32>,
     /// All are distinct.
-    pub rows: Vec<Row>,
+    pub rows: Vec<StackRow>,
     row_index: HashTable<u32>,
     /// One for each row and sample type.
     pub values: Vec<i64>,
@@ -60,9 +60,9 @@ pub struct Tables {
     pub paths: [Vec<(LocationId, u32)>; PATHS],
 }
 
-impl Default for Tables {
-    fn default() -> Tables {
-        Tables {
+impl Default for StackTables {
+    fn default() -> StackTables {
+        StackTables {
             nodes: Vec::new(),
             node_index: HashTable::new(),
             rows: Vec::new(),
@@ -86,11 +86,11 @@ fn node_hash(node: Node) -> u64 {
     hash2(node.parent, node.location.0.into())
 }
 
-fn row_hash(row: Row) -> u64 {
+fn row_hash(row: StackRow) -> u64 {
     hash2(row.node, row.labels.0.into())
 }
 
-impl Tables {
+impl StackTables {
     /// Index of the row of a recent stack.
     pub fn recent_row(&self, leaf: Leaf) -> Option<usize> {
         self.recent_leaves.get(hash2(leaf.parent, leaf.address), leaf)
@@ -102,7 +102,7 @@ impl Tables {
     }
 
     /// Index of a row.
-    pub fn find_row(&self, row: Row) -> Option<usize> {
+    pub fn find_row(&self, row: StackRow) -> Option<usize> {
         let rows = &self.rows;
         let same =
             |&r: &u32| rows[r as usize].node == row.node && rows[r as usize].labels == row.labels;
@@ -110,8 +110,8 @@ impl Tables {
     }
 
     /// Adds a new row, with `width` values of 0.
-    pub fn push_row(&mut self, row: Row, width: usize) -> usize {
-        let Tables { rows, row_index, values, .. } = self;
+    pub fn push_row(&mut self, row: StackRow, width: usize) -> usize {
+        let StackTables { rows, row_index, values, .. } = self;
         let i = rows.len();
         rows.push(row);
         values.resize(values.len() + width, 0);
@@ -131,7 +131,7 @@ impl Tables {
 
     /// Adds a new node.
     pub fn push_node(&mut self, node: Node) -> u32 {
-        let Tables { nodes, node_index, .. } = self;
+        let StackTables { nodes, node_index, .. } = self;
         let n = nodes.len() as u32;
         nodes.push(node);
         node_index.insert_unique(node_hash(node), n, |&n| node_hash(nodes[n as usize]));
@@ -139,15 +139,17 @@ impl Tables {
     }
 
     /// Adds the stacks and values of `other`, which need no indices.
-    pub fn add_all(&mut self, other: &Tables, width: usize) {
+    pub fn add_all(&mut self, other: &StackTables, width: usize) {
         let mut here: Vec<u32> = Vec::with_capacity(other.nodes.len());
         let place = |here: &[u32], n: u32| here.get(n as usize).copied().unwrap_or(NO_NODE);
         for &Node { parent, location } in &other.nodes {
             let node = Node { parent: place(&here, parent), location };
             here.push(self.find_node(node).unwrap_or_else(|| self.push_node(node)));
         }
-        for (&Row { node, labels }, values) in other.rows.iter().zip(other.values.chunks(width)) {
-            let row = Row { node: place(&here, node), labels };
+        for (&StackRow { node, labels }, values) in
+            other.rows.iter().zip(other.values.chunks(width))
+        {
+            let row = StackRow { node: place(&here, node), labels };
             let i = self.find_row(row).unwrap_or_else(|| self.push_row(row, width));
             for (sum, value) in self.values[i * width..].iter_mut().zip(values) {
                 *sum = sum.saturating_add(*value);

@@ -1,8 +1,8 @@
-//! Answers kept from one recording to the next, one file for each build of a binary.
+//! Cache of symbols between recordings, one file for each build of a binary.
 //!
-//! A file is named by its key: everything that the answers depend on (`key`). What is in it is
-//! checked before it is believed (`stored`); one that is damaged is as good as none. The least
-//! recently used files are removed when all together are too large.
+//! A file is named by its key: everything that its contents depend on (`key`). Its contents are
+//! validated before use (`stored`); a damaged file counts as missing. The least recently used files
+//! are removed when the total size exceeds the limit.
 
 mod key;
 mod stored;
@@ -14,66 +14,66 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-pub use key::Key;
+pub use key::CacheKey;
 #[cfg(fuzzing)]
 pub use stored::fuzz_kept_names;
-pub use stored::{Merged, Stored};
+pub use stored::{Merged, StoredFrames};
 
 use sys::os::uid;
 
-/// Bytes that all files of a cache may have together, unless `PROF_CACHE_SIZE` says otherwise.
+/// Limit of the total size of a cache in bytes, unless `PROF_CACHE_SIZE` sets another.
 pub const DEFAULT_SIZE: u64 = 512 << 20;
 
-/// Ending of the files' names.
+/// Extension of the file names.
 const ENDING: &str = ".names";
 
-/// Beginning of the names of files that are being written.
+/// Prefix of the names of unfinished files.
 const UNFINISHED: &str = ".unfinished-";
 
-/// A file that is still being written after that long never will be.
+/// Age after which an unfinished file counts as abandoned.
 const STALE: Duration = Duration::from_secs(3600);
 
-/// A folder with answers.
+/// A directory of cached symbols.
 #[derive(Debug)]
 pub struct Cache {
     dir: PathBuf,
     max_size: u64,
-    /// The user asked for it, and wants to hear when it does not work.
-    asked_for: bool,
+    /// The user set its size, so failures are reported.
+    is_explicit: bool,
     troubles: Mutex<Vec<String>>,
 }
 
 impl Cache {
-    /// The user's cache: `prof` in the folder that `XDG_CACHE_HOME` names, or in `~/.cache`;
-    /// `None` when there is no home, or when `PROF_CACHE_SIZE` is 0.
+    /// The user's cache: `prof` in the directory that `XDG_CACHE_HOME` names, or in `~/.cache`;
+    /// `None` if there is no home, or `PROF_CACHE_SIZE` is 0.
     ///
     /// # Errors
     ///
-    /// `PROF_CACHE_SIZE` is no size.
+    /// `PROF_CACHE_SIZE` is not a valid size.
     pub fn of_user() -> Result<Option<Cache>, String> {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let size = match var("PROF_CACHE_SIZE") {
             Some(text) => Some(text.to_str().and_then(bytes).ok_or_else(|| {
-                format!("PROF_CACHE_SIZE: {text:?} is no size; for example 512M, or 0 for no cache")
+                format!("PROF_CACHE_SIZE: {text:?} is not a size; use for example 512M, or 0 for no cache")
             })?),
             None => None,
         };
-        // As the XDG base directory specification says, relative paths are no paths.
+        // The XDG base directory specification ignores relative paths.
         let path = |name| var(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let dir = path("XDG_CACHE_HOME").or_else(|| path("HOME").map(|home| home.join(".cache")));
         let cache = dir.filter(|_| size != Some(0)).map(|dir| {
             let max_size = size.unwrap_or(DEFAULT_SIZE);
-            Cache { asked_for: size.is_some(), ..Cache::at(dir.join("prof"), max_size) }
+            Cache { is_explicit: size.is_some(), ..Cache::at(dir.join("prof"), max_size) }
         });
         Ok(cache)
     }
 
-    /// A cache of at most `max_size` bytes in the folder `dir`, which is made when it is needed.
+    /// A cache of at most `max_size` bytes in the directory `dir`, which is created on first use.
     pub fn at(dir: PathBuf, max_size: u64) -> Cache {
-        Cache { dir, max_size, asked_for: false, troubles: Mutex::default() }
+        Cache { dir, max_size, is_explicit: false, troubles: Mutex::default() }
     }
 
-    /// What was wrong with it, one sentence each.
+    /// Its errors so far, one sentence each.
     pub fn troubles(&self) -> Vec<String> {
         self.troubles.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
@@ -82,9 +82,9 @@ impl Cache {
         self.troubles.lock().unwrap_or_else(|e| e.into_inner()).push(what);
     }
 
-    /// The answers that are kept under `key`.
-    pub fn load(&self, key: &Key) -> Option<Stored> {
-        owned_folder(&self.dir).ok()?;
+    /// Loads the frames that are stored under `key`.
+    pub fn load(&self, key: &CacheKey) -> Option<StoredFrames> {
+        owned_directory(&self.dir).ok()?;
         let path = self.path(key);
         let (file, size) = open_owned(&path).ok()?;
         if size > self.max_size {
@@ -92,7 +92,7 @@ impl Cache {
         }
         let mut bytes = Vec::with_capacity(size as usize);
         file.take(size).read_to_end(&mut bytes).ok()?;
-        match Stored::parse(bytes, key) {
+        match StoredFrames::parse(bytes, key) {
             Ok(stored) => {
                 touch(&path);
                 stored
@@ -104,31 +104,31 @@ impl Cache {
         }
     }
 
-    /// Keeps `answers` under `key`, instead of what is there, and removes old files until all are
-    /// small enough. Whoever reads the file at the same time sees the old one or the new one.
-    pub fn store(&self, key: &Key, answers: &Merged) {
-        if answers.size(key) > self.max_size.min(u32::MAX.into()) {
+    /// Stores `frames` under `key`, in place of the old file, and removes old files until the total
+    /// size is below the limit. A concurrent reader sees the old file or the new one.
+    pub fn store(&self, key: &CacheKey, resolved: &Merged) {
+        if resolved.size(key) > self.max_size.min(u32::MAX.into()) {
             return;
         }
-        let bytes = answers.encode(key);
+        let bytes = resolved.encode(key);
         let result = self.write(&self.path(key), &bytes).and_then(|()| self.shrink());
         if let Err(error) = result
-            && (self.asked_for || is_blocked(&self.dir))
+            && (self.is_explicit || is_blocked(&self.dir))
         {
             let mut troubles = self.troubles.lock().unwrap_or_else(|e| e.into_inner());
-            let what = format!("names cannot be kept in {}: {error}", self.dir.display());
+            let what = format!("cannot cache symbols in {}: {error}", self.dir.display());
             if !troubles.contains(&what) {
                 troubles.push(what);
             }
         }
     }
 
-    fn path(&self, key: &Key) -> PathBuf {
+    fn path(&self, key: &CacheKey) -> PathBuf {
         self.dir.join(key.file_name() + ENDING)
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        make_folder(&self.dir)?;
+        create_directory(&self.dir)?;
         // Only its owner can read it (mode 0600).
         let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.dir)?;
         file.write_all(bytes)?;
@@ -136,14 +136,14 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes files, the least recently used first, until the others are small enough.
+    /// Removes files, the least recently used first, until the rest is below the limit.
     fn shrink(&self) -> io::Result<()> {
         let mut files = Vec::new();
         let now = SystemTime::now();
         for entry in fs::read_dir(&self.dir)?.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // Another process may have removed it by now.
+            // Another process may have removed it.
             let Ok(meta) = entry.metadata() else { continue };
             let Ok(used) = meta.modified() else { continue };
             if name.starts_with(UNFINISHED) {
@@ -168,7 +168,7 @@ impl Cache {
     }
 }
 
-/// A number of bytes, such as `1000000`, `512M` or `2G`.
+/// Parses a number of bytes, such as `1000000`, `512M` or `2G`.
 fn bytes(text: &str) -> Option<u64> {
     let (number, shift) = match text.trim_end_matches(['B', 'b']) {
         text if text.ends_with(['K', 'k']) => (&text[..text.len() - 1], 10),
@@ -179,29 +179,29 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Fails unless `dir` is a folder of ours that nobody else can write to: names from the files of
-/// others are not to be trusted.
-fn owned_folder(dir: &Path) -> io::Result<()> {
+/// Fails unless `dir` is a directory of this user that no other user can write to: names from files
+/// of others are not trusted.
+fn owned_directory(dir: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(dir)?;
     if meta.is_dir() && is_ours(&meta) {
         return Ok(());
     }
-    Err(io::Error::other("it is not a folder that only its owner, who runs prof, can write to"))
+    Err(io::Error::other("not a directory that only the user who runs prof can write to"))
 }
 
 fn is_ours(meta: &fs::Metadata) -> bool {
     meta.uid() == uid() && meta.mode() & 0o022 == 0
 }
 
-/// Something that is no folder stands where `dir`, or a folder that it is in, should be: unlike a
-/// home that is not there, or is another user's, that is nobody's intention.
+/// True if something other than a directory is in the place of `dir` or its parent: unlike a
+/// missing home or that of another user, this is a mistake.
 fn is_blocked(dir: &Path) -> bool {
     dir.ancestors().any(|path| fs::metadata(path).is_ok_and(|m| !m.is_dir()))
 }
 
-/// Makes `dir` and the folder that it is in, if need be, but not in a folder of someone else's:
-/// what root left there its owner could neither use nor remove.
-fn make_folder(dir: &Path) -> io::Result<()> {
+/// Creates `dir` and its parent, if needed, but not in a directory of another user: its owner could
+/// neither use nor remove files of root's there.
+fn create_directory(dir: &Path) -> io::Result<()> {
     let make = |dir: &Path| match DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
         _ => Ok(()),
@@ -210,15 +210,17 @@ fn make_folder(dir: &Path) -> io::Result<()> {
         let there = if parent.exists() { Some(parent) } else { parent.parent() };
         match there.map(fs::metadata).transpose()? {
             Some(meta) if meta.uid() == uid() => {}
-            _ => return Err(io::Error::other("the folder that it is in belongs to someone else")),
+            _ => {
+                return Err(io::Error::other("its parent directory belongs to another user"));
+            }
         }
         make(parent)?;
         make(dir)?;
     }
-    owned_folder(dir)
+    owned_directory(dir)
 }
 
-/// Opens a file of ours, not one that a link leads to, and returns its size in bytes.
+/// Opens a file of this user, without following links, and returns its size in bytes.
 fn open_owned(path: &Path) -> io::Result<(File, u64)> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -226,14 +228,14 @@ fn open_owned(path: &Path) -> io::Result<(File, u64)> {
     if meta.is_file() && is_ours(&meta) {
         return Ok((file, meta.len()));
     }
-    Err(io::Error::other("it is not a file of the user's"))
+    Err(io::Error::other("not a file of this user"))
 }
 
-/// Tells [`Cache::shrink`] that the file was used.
+/// Marks the file as used, for [`Cache::shrink`].
 fn touch(path: &Path) {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
-    // Without it, only the order of removal is worse.
+    // If this fails, only the order of removal is worse.
     file.and_then(|f| f.set_modified(SystemTime::now())).ok();
 }
 

@@ -1,7 +1,7 @@
-//! Debug files from debuginfod servers, by build id.
+//! Debug files from debuginfod servers, by build ID.
 //!
-//! The cache is the one of elfutils' client (see `debuginfod_find_debuginfo(3)`): what gdb has
-//! fetched is not fetched again, and the other way round.
+//! The cache is that of elfutils' client (see `debuginfod_find_debuginfo(3)`): files that gdb has
+//! fetched are not fetched again, and the other way round.
 
 use std::fmt;
 use std::fs::File;
@@ -17,64 +17,64 @@ use ureq::http::{Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Body, Error};
 
-use super::private::Folder;
+use super::private::PrivateDir;
 
-/// How long a server may take to be reached.
+/// Timeout of connecting to a server.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long it may be silent, unless `DEBUGINFOD_TIMEOUT` says otherwise. Elfutils' client waits
-/// for 90 seconds; here a finished recording waits.
+/// Timeout between bytes of a response, unless `DEBUGINFOD_TIMEOUT` sets another. Elfutils' client
+/// waits for 90 s; here a finished recording waits.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How soon it is noticed that nobody waits any more.
+/// Delay until an interruption is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// How long a server's word counts that it does not know a build id (elfutils' default).
+/// Time for which a negative response is cached (elfutils' default).
 const MISS: Duration = Duration::from_secs(600);
 
-/// How long a download may take, unless `DEBUGINFOD_MAXTIME` says otherwise: so long in any case,
-/// and as long as it brings so many bytes a second.
+/// Time that a download may always take, unless `DEBUGINFOD_MAXTIME` sets another; above it, a
+/// download continues while it transfers at least `SLOW` bytes/s.
 const TIME: Duration = Duration::from_secs(90);
 const SLOW: u64 = 128 << 10;
 
-/// How long all downloads together may take, and bytes that they may bring.
+/// Limits of all downloads together: time and bytes.
 const TIME_OF_ALL: Duration = Duration::from_secs(600);
 const BYTES_OF_ALL: u64 = 8 << 30;
 
-/// How often a server may point elsewhere.
+/// Most redirections of a request.
 const MAX_REDIRECTS: usize = 3;
 
-/// What the file with the debug information is called in the cache.
+/// Name of the debug file in the cache.
 const NAME: &str = "debuginfo";
 
-/// Larger files are refused, unless `DEBUGINFOD_MAXSIZE` says otherwise.
+/// Largest file that is accepted, in bytes, unless `DEBUGINFOD_MAXSIZE` sets another.
 const MAX_SIZE: u64 = 4 << 30;
 
-/// How far a download is.
+/// Progress of a download.
 #[derive(Clone, Copy, Debug)]
 pub struct Download<'a> {
-    /// Where it comes from.
+    /// Its URL.
     pub url: &'a str,
     /// Bytes so far.
     pub bytes: u64,
-    /// Bytes in all, if the server says so.
+    /// Total size, if the server reports it.
     pub total: Option<u64>,
-    /// It is over.
+    /// It has ended.
     pub done: bool,
 }
 
 /// A client of some servers.
 pub struct Debuginfod {
     client: Arc<Client>,
-    /// Each with what is wrong with it, once that is known: it is not asked again.
+    /// Servers, each with its error, if it had one: it is not requested again.
     servers: Mutex<Vec<(String, Option<String>)>>,
     refused: Mutex<Vec<String>>,
     cache: PathBuf,
-    /// Nobody waits for it any more.
+    /// The user has interrupted the downloads.
     abandoned: AtomicBool,
     /// Threads that wait for a server.
     waiting: AtomicUsize,
-    /// When the first download began, and bytes of all.
+    /// Start of the first download, and bytes of all.
     began: OnceLock<Instant>,
 }
 
@@ -82,7 +82,7 @@ struct Client {
     agent: Agent,
     max_size: u64,
     max_time: Option<Duration>,
-    /// Bytes that may still come.
+    /// Bytes that may still be received.
     left: AtomicU64,
     progress: Box<dyn Fn(Download<'_>) + Send + Sync>,
 }
@@ -93,12 +93,12 @@ impl fmt::Debug for Debuginfod {
     }
 }
 
-/// What elfutils' client reads from the environment.
+/// Variables of elfutils' client.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `DEBUGINFOD_URLS`: servers, separated by white space.
     pub urls: Vec<String>,
-    /// Where files are kept.
+    /// Directory of the cache.
     pub cache: PathBuf,
     /// `DEBUGINFOD_TIMEOUT`.
     pub timeout: Option<Duration>,
@@ -109,16 +109,16 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This process's.
+    /// The environment of this process.
     pub fn read() -> Environment {
         let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let number = |name: &str| var(name)?.parse::<u64>().ok().filter(|&n| n > 0);
         let home = || PathBuf::from(var("HOME").unwrap_or_else(|| "/".to_owned())).join(".cache");
-        let folder = || var("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+        let directory = || var("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
         Environment {
             urls: urls(&var("DEBUGINFOD_URLS").unwrap_or_default()),
             cache: var("DEBUGINFOD_CACHE_PATH")
-                .map_or_else(|| folder().join("debuginfod_client"), PathBuf::from),
+                .map_or_else(|| directory().join("debuginfod_client"), PathBuf::from),
             timeout: number("DEBUGINFOD_TIMEOUT").map(Duration::from_secs),
             max_size: number("DEBUGINFOD_MAXSIZE"),
             max_time: number("DEBUGINFOD_MAXTIME").map(Duration::from_secs),
@@ -126,15 +126,15 @@ impl Environment {
     }
 }
 
-/// The servers in a list separated by white space.
+/// Servers in a list separated by white space.
 pub fn urls(text: &str) -> Vec<String> {
     let http = |u: &&str| u.starts_with("http://") || u.starts_with("https://");
     text.split_whitespace().filter(http).map(str::to_owned).collect()
 }
 
 impl Debuginfod {
-    /// A client of the servers that the environment names. `progress` is told a few times a
-    /// second how far a download is.
+    /// A client of the servers in the environment. `progress` is called a few times a second with
+    /// the progress of a download.
     pub fn new(
         environment: &Environment,
         progress: impl Fn(Download<'_>) + Send + Sync + 'static,
@@ -147,7 +147,7 @@ impl Debuginfod {
             .timeout_connect(Some(CONNECT.min(silence)))
             .timeout_recv_response(Some(silence))
             .timeout_per_read(Some(silence))
-            // They are followed by this module.
+            // Redirections are followed by this module.
             .max_redirects(0)
             .tls_config(tls);
         let server = |url: &String| (url.trim_end_matches('/').to_owned(), None);
@@ -169,13 +169,13 @@ impl Debuginfod {
         }
     }
 
-    /// Waits for no server any more, now and later. Whether it did.
+    /// Stops waiting for servers, now and later. Returns true if a thread was waiting.
     pub fn abandon(&self) -> bool {
         let before = self.abandoned.swap(true, Ordering::Relaxed);
         !before && self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// What went wrong, one sentence each.
+    /// Errors so far, one sentence each.
     pub fn troubles(&self) -> Vec<String> {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
         let trouble =
@@ -191,15 +191,18 @@ impl Debuginfod {
         }
     }
 
-    /// A file that was given is not what was asked for: it is forgotten.
+    /// Removes a file that turned out to belong to another build.
     pub fn refuse(&self, build_id: &str) {
-        let folder = Folder::open(&self.cache).and_then(|all| all.existing(Path::new(build_id)));
-        let _ = folder.and_then(|folder| folder.remove(Path::new(NAME)));
-        self.trouble(format!("what debuginfod has as build id {build_id} is another file"));
+        let directory =
+            PrivateDir::open(&self.cache).and_then(|all| all.existing(Path::new(build_id)));
+        let _ = directory.and_then(|directory| directory.remove(Path::new(NAME)));
+        self.trouble(format!(
+            "debuginfod returned a file of another build for build ID {build_id}"
+        ));
     }
 
-    /// The file with the debug information of a build, from the cache or a server, and where it is
-    /// kept. Nobody has checked yet that it is.
+    /// Debug file of a build, from the cache or a server, and its path. Its build is not verified
+    /// yet.
     pub fn debug_file(&self, build_id: &str) -> Option<(PathBuf, File)> {
         // It becomes part of a path and of a URL.
         let hex = build_id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
@@ -207,60 +210,62 @@ impl Debuginfod {
             return None;
         }
         let path = self.cache.join(build_id).join(NAME);
-        let cached = Folder::open(&self.cache)
+        let cached = PrivateDir::open(&self.cache)
             .and_then(|all| all.existing(Path::new(build_id)))
-            .and_then(|folder| folder.file(Path::new(NAME)));
-        if let Ok((file, known)) = cached {
-            if known.len() > 0 {
+            .and_then(|directory| directory.file(Path::new(NAME)));
+        if let Ok((file, metadata)) = cached {
+            if metadata.len() > 0 {
                 return Some((path, file));
             }
-            let age = known.modified().ok().and_then(|t| t.elapsed().ok());
+            let age = metadata.modified().ok().and_then(|t| t.elapsed().ok());
             if age.is_some_and(|age| age < MISS) {
                 return None;
             }
         }
         if self.began.get_or_init(Instant::now).elapsed() > TIME_OF_ALL {
-            self.trouble("debuginfod: the time for all downloads was over (10 minutes)".into());
+            self.trouble(
+                "debuginfod: the time limit of all downloads was reached (10 minutes)".into(),
+            );
             return None;
         }
-        let known = self.servers.lock().unwrap_or_else(|e| e.into_inner()).len();
-        let mut all_answered = known > 0;
-        for server in 0..known {
-            match self.ask(server, build_id) {
-                Answer::Here(file) => return Some((path, file)),
-                Answer::Unknown => {}
-                Answer::Trouble => all_answered = false,
+        let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner()).len();
+        let mut all_replied = servers > 0;
+        for server in 0..servers {
+            match self.request(server, build_id) {
+                ServerResult::Here(file) => return Some((path, file)),
+                ServerResult::Unknown => {}
+                ServerResult::Trouble => all_replied = false,
             }
         }
-        if all_answered {
-            // An empty file, as elfutils' client leaves it.
-            let left = self.folder(build_id).and_then(|f| f.leave_empty(Path::new(NAME)));
-            self.kept(left);
+        if all_replied {
+            // An empty file marks a negative response, as in elfutils' client.
+            let left = self.directory(build_id).and_then(|f| f.leave_empty(Path::new(NAME)));
+            self.check_cached(left);
         }
         None
     }
 
-    /// Where the files of a build are kept.
-    fn folder(&self, build_id: &str) -> io::Result<Folder> {
-        Folder::make(&self.cache)?.sub(Path::new(build_id))
+    /// Cache directory of a build.
+    fn directory(&self, build_id: &str) -> io::Result<PrivateDir> {
+        PrivateDir::make(&self.cache)?.sub(Path::new(build_id))
     }
 
-    /// That nothing can be kept does no harm, but takes time at each recording.
-    fn kept(&self, result: io::Result<()>) {
+    /// A failure to cache is harmless, but costs time at each recording.
+    fn check_cached(&self, result: io::Result<()>) {
         if let Err(e) = result {
             let cache = self.cache.display();
-            self.trouble(format!("debug files are not kept in {cache}: {e}"));
+            self.trouble(format!("debug files are not cached in {cache}: {e}"));
         }
     }
 
-    fn ask(&self, server: usize, build_id: &str) -> Answer {
+    fn request(&self, server: usize, build_id: &str) -> ServerResult {
         let lock = || self.servers.lock().unwrap_or_else(|e| e.into_inner());
-        let (base, None) = lock()[server].clone() else { return Answer::Trouble };
+        let (base, None) = lock()[server].clone() else { return ServerResult::Trouble };
         let url = format!("{base}/buildid/{build_id}/debuginfo");
-        let folder = self.folder(build_id);
-        // It has no name until it is whole, so that nothing is left of it in any case.
-        let into = match &folder {
-            Ok(folder) => tempfile::tempfile_in(folder.path(Path::new("."))),
+        let directory = self.directory(build_id);
+        // The file has no name until it is complete, so no partial file remains.
+        let into = match &directory {
+            Ok(directory) => tempfile::tempfile_in(directory.path(Path::new("."))),
             Err(_) => tempfile::tempfile(),
         };
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -268,19 +273,21 @@ impl Debuginfod {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         match fetched {
             Ok(Some(file)) => {
-                self.kept(folder.and_then(|folder| folder.name(&file, Path::new(NAME))));
-                Answer::Here(file)
+                self.check_cached(
+                    directory.and_then(|directory| directory.name(&file, Path::new(NAME))),
+                );
+                ServerResult::Here(file)
             }
-            Ok(None) => Answer::Unknown,
+            Ok(None) => ServerResult::Unknown,
             Err(why) => {
                 lock()[server].1 = Some(why);
-                Answer::Trouble
+                ServerResult::Trouble
             }
         }
     }
 
-    /// The file, written to `into`; `None` when the server does not have it. A request cannot be
-    /// ended early, so it has a thread of its own.
+    /// Downloads the file into `into`; `None` if the server does not have it. A request cannot be
+    /// cancelled, so it has its own thread.
     fn fetch(&self, url: String, into: File) -> Result<Option<File>, String> {
         let client = self.client.clone();
         let (sender, result) = mpsc::channel();
@@ -289,7 +296,7 @@ impl Debuginfod {
         thread.map_err(|e| e.to_string())?;
         loop {
             if self.abandoned.load(Ordering::Relaxed) {
-                return Err("not waited for any longer: interrupted".to_owned());
+                return Err("interrupted".to_owned());
             }
             match result.recv_timeout(NOTICE) {
                 Ok(result) => return result,
@@ -305,12 +312,12 @@ impl Debuginfod {
 impl Client {
     fn fetch(&self, url: &str, into: File) -> Result<Option<File>, String> {
         (self.progress)(Download { url, bytes: 0, total: None, done: false });
-        let answer = self.transfer(url, into);
+        let result = self.transfer(url, into);
         (self.progress)(Download { url, bytes: 0, total: None, done: true });
-        answer
+        result
     }
 
-    /// What a server answers, or the one that it points to.
+    /// Response of a server, after redirections.
     fn response(&self, url: &str) -> Result<Option<Response<Body>>, String> {
         let mut url = url.to_owned();
         for _ in 0..=MAX_REDIRECTS {
@@ -325,9 +332,9 @@ impl Client {
             let location = response.headers().get(header::LOCATION);
             let location = location.and_then(|l| l.to_str().ok()).unwrap_or_default();
             url = redirected(&url, location)
-                .ok_or_else(|| format!("it points to {location:?}, which is not followed"))?;
+                .ok_or_else(|| format!("its redirection to {location:?} is not followed"))?;
         }
-        Err("it points elsewhere too often".to_owned())
+        Err("too many redirections".to_owned())
     }
 
     fn transfer(&self, url: &str, mut into: File) -> Result<Option<File>, String> {
@@ -367,8 +374,8 @@ impl Client {
     }
 }
 
-/// Where a server's redirection leads to, if it is followed: on the same host, or encrypted to
-/// another, so that no server can make this machine ask others in its network what it likes.
+/// Target of a redirection, if it is followed: on the same host, or encrypted on another, so that
+/// no server can direct requests at other machines in this network.
 fn redirected(from: &str, location: &str) -> Option<String> {
     let host = |url: &str| {
         let (scheme, rest) = url.split_once("://")?;
@@ -388,7 +395,7 @@ fn redirected(from: &str, location: &str) -> Option<String> {
     followed.then(|| location.to_owned())
 }
 
-enum Answer {
+enum ServerResult {
     Here(File),
     Unknown,
     Trouble,

@@ -1,35 +1,34 @@
-//! Mangled names made readable, each distinct name once.
+//! Demangles names, each distinct name once.
 
 use rustc_hash::FxHashMap;
 
 use super::itanium::{self, MAX_NAME, Mangled};
 use profile::{Profile, StrId, StringTable};
 
-/// Readable names of the strings of one table.
+/// Demangled names of the strings of one table.
 #[derive(Default)]
 pub struct Demangler {
-    known: FxHashMap<StrId, StrId>,
+    demangled: FxHashMap<StrId, StrId>,
 }
 
 impl Demangler {
-    /// Id of the readable form of `name`; `name` itself when it is not mangled.
+    /// Id of the demangled form of `name`; `name` itself if it is not mangled.
     pub fn readable(&mut self, strings: &mut StringTable, name: StrId) -> StrId {
-        if let Some(&known) = self.known.get(&name) {
-            return known;
+        if let Some(&id) = self.demangled.get(&name) {
+            return id;
         }
         let readable = demangle(strings.get(name)).map_or(name, |text| strings.intern(&text));
-        self.known.insert(name, readable);
+        self.demangled.insert(name, readable);
         readable
     }
 }
 
-/// Whether `name` looks like a mangled name of C++ or Rust.
+/// True if `name` looks like a mangled name of C++ or Rust.
 pub fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R")
 }
 
-/// The readable form of a mangled name; `None` when it is not mangled, or damaged, or stands for too
-/// much.
+/// Demangles a name; `None` if it is not mangled, or damaged, or its demangled form is too long.
 ///
 /// Functions lose their parameters and return types, as in pprof: they are in `system_name`.
 pub fn demangle(name: &str) -> Option<String> {
@@ -41,7 +40,7 @@ pub fn full(name: &str) -> Option<String> {
     with(name, true).ok()
 }
 
-/// The functions of `profile` that keep their mangled names because these stand for too much.
+/// Number of functions of `profile` that stay mangled because their demangled names are too long.
 pub fn refused(profile: &Profile) -> usize {
     let refused = |f: &&profile::Function| {
         let name = profile.str(f.name);
@@ -65,7 +64,7 @@ fn with(name: &str, all: bool) -> Result<String, Mangled> {
 }
 
 fn rust(name: &str, all: bool) -> Result<String, Mangled> {
-    // The old scheme is C++'s with a hash as the last part; without it the name is C++'s.
+    // The legacy scheme is that of C++ with a hash as the last part; without it the name is C++'s.
     if name.starts_with("_Z") && !name.contains("17h") {
         return Err(Mangled::Not);
     }
@@ -78,7 +77,7 @@ fn rust(name: &str, all: bool) -> Result<String, Mangled> {
     written.map(|()| out.text).map_err(|_| Mangled::TooMuch)
 }
 
-/// A name that may become so long, in so many pieces: some stand for nothing.
+/// Output of bounded length and number of pieces: some pieces are empty.
 #[derive(Default)]
 struct Bounded {
     text: String,
@@ -121,10 +120,10 @@ mod tests {
         }
     }
 
-    /// What a name refers to back, this scheme writes again.
+    /// Back-references of this scheme repeat their target in the output.
     #[test]
-    fn a_rust_name_that_explodes_is_left_alone() {
-        // Each tuple has the one before it twice: 2^40 elements.
+    fn a_rust_name_that_expands_too_far_stays_mangled() {
+        // Each tuple contains the previous one twice: 2^40 elements.
         let mut name = String::from("_RINvC1a1f");
         let mut last = name.len() - 2;
         name.push_str("TuuE");
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_stand_for_too_much_are_counted() {
+    fn names_that_expand_too_far_are_counted() {
         let mut p = Profile::default();
         for name in [itanium::explosive(30).as_str(), "_ZN3foo3barEi", "_Z!", "main"] {
             let id = p.strings.intern(name);

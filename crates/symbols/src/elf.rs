@@ -1,4 +1,4 @@
-//! Asks blazesym for the functions, lines and inlined functions of addresses in ELF files.
+//! Resolves functions, lines and inlined functions of addresses in ELF files through blazesym.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,24 +17,24 @@ use rustc_hash::FxHashMap;
 use profile::{StrId, StringTable};
 use sys::catch_panic;
 
-use super::answers::{Answers, Frame};
+use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle::{self, Demangler};
-use super::plt::Code;
+use super::plt::CodeSections;
 use super::source::Layer;
 use super::{Options, go, intact, split};
 use profile::Cause;
 use sys::mmap;
 
-/// Addresses asked at a time: progress is told in between.
+/// Number of addresses that are resolved between two progress reports.
 const BATCH: usize = 512;
 
-/// Batches after which the pages of the file are given back: debug information is read mostly
-/// once, and much of it only because it is near.
+/// Number of batches after which the file's pages are released: debug information is mostly read
+/// once, and much of it only by read-ahead.
 const FORGET: usize = 32;
 
-/// Names of link-time `addresses` (sorted for speed) in the files of `layers`.
+/// Resolves link-time `addresses` (sorted for speed) in the files of `layers`.
 ///
-/// `done` is told how many addresses more were looked at.
+/// `done` is called with the number of further addresses processed.
 ///
 /// # Errors
 ///
@@ -44,138 +44,148 @@ pub fn resolve(
     addresses: &[u64],
     options: &Options,
     done: &dyn Fn(usize),
-) -> Result<Answers, Cause> {
-    let told = Cell::new(0);
-    let tell = |n: usize| {
-        let n = n.min(addresses.len() - told.get());
-        told.set(told.get() + n);
+) -> Result<AddressFrames, Cause> {
+    let reported = Cell::new(0);
+    let report = |n: usize| {
+        let n = n.min(addresses.len() - reported.get());
+        reported.set(reported.get() + n);
         done(n);
     };
     let cut_before = mmap::cut_pages();
     let plain: Vec<Layer> =
         layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
-    // Damaged debug information can make its parser panic; the symbol table may still be good.
-    let answers = catch_panic(|| all_layers(layers, addresses, options, &tell))
+    // Damaged debug information can make its parser panic; the symbol table may still be intact.
+    let resolved = catch_panic(|| all_layers(layers, addresses, options, &report))
         .or_else(|| {
-            let answers = catch_panic(|| all_layers(&plain, addresses, options, &tell))?;
-            Some(answers.map(|a| a.doubted(Cause::Damaged("it cannot be parsed".into()))))
+            let resolved = catch_panic(|| all_layers(&plain, addresses, options, &report))?;
+            Some(
+                resolved.map(|a| a.marked_incomplete(Cause::Damaged("it cannot be parsed".into()))),
+            )
         })
         .unwrap_or_else(|| Err(Cause::Damaged("its symbols cannot be parsed".into())));
-    tell(addresses.len());
+    report(addresses.len());
     // Names that come from zeros instead of the file would be wrong.
-    if mmap::cut_pages() > cut_before { Err(Cause::Cut) } else { answers }
+    if mmap::cut_pages() > cut_before { Err(Cause::Cut) } else { resolved }
 }
 
 fn all_layers(
     layers: &[Layer],
     addresses: &[u64],
     options: &Options,
-    tell: &dyn Fn(usize),
-) -> Result<Answers, Cause> {
-    let mut asker = Asker::new(options, addresses);
-    let mut answers = Answers::default();
+    report: &dyn Fn(usize),
+) -> Result<AddressFrames, Cause> {
+    let mut resolver = ElfResolver::new(options, addresses);
+    let mut resolved = AddressFrames::default();
     let mut missing: Vec<usize> = (0..addresses.len()).collect();
     for layer in layers {
-        // What the debug information does not know, the same file's symbol table may.
+        // The file's symbol table may name addresses that its debug information lacks.
         let passes: &[bool] = if layer.debug_info { &[true, false] } else { &[false] };
         for &debug_info in passes {
-            if missing.is_empty() && !answers.is_empty() {
+            if missing.is_empty() && !resolved.is_empty() {
                 break;
             }
-            let asked: Vec<u64> = missing.iter().map(|&i| addresses[i]).collect();
-            let found = asker.ask(layer, debug_info, &asked, tell);
-            answers = answers.filled(&missing, found, addresses.len());
-            missing.retain(|&i| answers.get(i).is_empty());
+            let requested: Vec<u64> = missing.iter().map(|&i| addresses[i]).collect();
+            let found = resolver.resolve_in(layer, debug_info, &requested, report);
+            resolved = resolved.filled(&missing, found, addresses.len());
+            missing.retain(|&i| resolved.get(i).is_empty());
         }
     }
     for layer in layers {
         if missing.is_empty() {
             break;
         }
-        let asked: Vec<u64> = missing.iter().map(|&i| addresses[i]).collect();
-        if let Some(found) = go::resolve(&layer.file, &asked) {
-            answers = answers.filled(&missing, found, addresses.len());
-            missing.retain(|&i| answers.get(i).is_empty());
+        let requested: Vec<u64> = missing.iter().map(|&i| addresses[i]).collect();
+        if let Some(found) = go::resolve(&layer.file, &requested) {
+            resolved = resolved.filled(&missing, found, addresses.len());
+            missing.retain(|&i| resolved.get(i).is_empty());
         }
     }
-    asker.name_local_functions(layers, addresses, &mut answers);
-    asker.demangle(&mut answers);
-    let doubt = asker.doubt.take();
-    match asker.error {
+    resolver.name_local_functions(layers, addresses, &mut resolved);
+    resolver.demangle(&mut resolved);
+    let incomplete = resolver.incomplete.take();
+    match resolver.error {
         Some(error) if missing.len() == addresses.len() => Err(Cause::Damaged(error)),
-        Some(error) => Ok(answers.doubted(Cause::Damaged(error))),
-        None => Ok(match doubt.or_else(|| flaw(layers, addresses, &answers)) {
-            Some(why) => answers.doubted(why),
-            None => answers,
+        Some(error) => Ok(resolved.marked_incomplete(Cause::Damaged(error))),
+        None => Ok(match incomplete.or_else(|| flaw(layers, addresses, &resolved)) {
+            Some(why) => resolved.marked_incomplete(why),
+            None => resolved,
         }),
     }
 }
 
-/// What is wrong with the debug information of these layers, when lines are missing.
-fn flaw(layers: &[Layer], addresses: &[u64], answers: &Answers) -> Option<Cause> {
-    let has_line = |i| answers.get(i).iter().any(|frame| frame.line > 0);
+/// Damage in the debug information of these layers, if lines are missing.
+fn flaw(layers: &[Layer], addresses: &[u64], resolved: &AddressFrames) -> Option<Cause> {
+    let has_line = |i| resolved.get(i).iter().any(|frame| frame.line > 0);
     let bare: Vec<u64> =
-        (0..answers.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
+        (0..resolved.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
     let mut with_debug_info = layers.iter().filter(|layer| layer.debug_info);
     with_debug_info.find_map(|layer| intact::flaw(layer, &bare, addresses.len()))
 }
 
-struct Asker<'a> {
+struct ElfResolver<'a> {
     options: &'a Options,
-    /// Has parsed the symbol tables that were asked so far.
+    /// Symbolizer of symbol tables, with those parsed so far.
     plain: Option<Symbolizer>,
     error: Option<String>,
-    /// What else was not there.
-    doubt: Option<Cause>,
-    /// All that will be asked for.
+    /// Cause of incomplete input.
+    incomplete: Option<Cause>,
+    /// All addresses to resolve.
     addresses: &'a [u64],
-    /// Code of the files asked so far.
-    code: Vec<(RawFd, Rc<Code>)>,
+    /// Code of the files that were used so far.
+    code: Vec<(RawFd, Rc<CodeSections>)>,
 }
 
-impl<'a> Asker<'a> {
-    fn new(options: &'a Options, addresses: &'a [u64]) -> Asker<'a> {
-        Asker { options, plain: None, error: None, doubt: None, addresses, code: Vec::new() }
+impl<'a> ElfResolver<'a> {
+    fn new(options: &'a Options, addresses: &'a [u64]) -> ElfResolver<'a> {
+        ElfResolver {
+            options,
+            plain: None,
+            error: None,
+            incomplete: None,
+            addresses,
+            code: Vec::new(),
+        }
     }
 
     fn symbolizer(&self) -> Symbolizer {
         Symbolizer::builder()
             .enable_auto_reload(false)
             .enable_inlined_fns(self.options.inlines)
-            // Done here, once a name instead of once a frame; and the mangled name is wanted too.
+            // Done here, once for each name instead of once for each frame; the mangled name is
+            // needed too.
             .enable_demangling(false)
             // Links to other files are followed elsewhere.
             .set_debug_dirs(Some(&[] as &[&Path]))
             .build()
     }
 
-    fn code(&mut self, file: &File) -> Rc<Code> {
+    fn code(&mut self, file: &File) -> Rc<CodeSections> {
         let fd = file.as_raw_fd();
-        if let Some((_, code)) = self.code.iter().find(|(known, _)| *known == fd) {
+        if let Some((_, code)) = self.code.iter().find(|(other, _)| *other == fd) {
             return code.clone();
         }
-        let code = Rc::new(Code::read(file, self.addresses));
+        let code = Rc::new(CodeSections::read(file, self.addresses));
         self.code.push((fd, code.clone()));
         code
     }
 
-    fn ask(
+    fn resolve_in(
         &mut self,
         layer: &Layer,
         debug_info: bool,
         addresses: &[u64],
-        tell: &dyn Fn(usize),
-    ) -> Answers {
+        report: &dyn Fn(usize),
+    ) -> AddressFrames {
         if debug_info && layer.split {
-            return self.ask_split(layer, addresses, tell);
+            return self.resolve_split(layer, addresses, report);
         }
         let source = source(layer, debug_info);
         let code = self.code(&layer.file);
-        let mut answers = Answers::default();
-        // What was parsed of debug information takes much memory, and is given back at the end.
+        let mut resolved = AddressFrames::default();
+        // Parsed debug information takes much memory, and is released at the end.
         let plain = self.plain.take().filter(|_| !debug_info);
         let symbolizer = plain.unwrap_or_else(|| self.symbolizer());
-        let mut known = Known::default();
+        let mut interner = Interner::default();
         for (n, batch) in addresses.chunks(BATCH).enumerate() {
             match symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
                 Ok(symbols) => {
@@ -183,33 +193,38 @@ impl<'a> Asker<'a> {
                         forget(&symbols, &layer.file);
                     }
                     for (symbol, &address) in symbols.iter().zip(batch) {
-                        let good = |s: &&Sym<'_>| is_good(s, address, &code, debug_info);
+                        let good = |s: &&Sym<'_>| may_name(s, address, &code, debug_info);
                         match (code.stub(address), symbol.as_sym().filter(good)) {
-                            (Some(stub), _) => answers.push_name(Some(stub)),
-                            (None, Some(symbol)) => known.push(&mut answers, symbol),
-                            (None, None) => answers.push([]),
+                            (Some(stub), _) => resolved.push_name(Some(stub)),
+                            (None, Some(symbol)) => interner.push(&mut resolved, symbol),
+                            (None, None) => resolved.push([]),
                         }
                     }
                 }
                 Err(error) => {
                     self.error.get_or_insert_with(|| format!("{error:#}"));
-                    batch.iter().for_each(|_| answers.push([]));
+                    batch.iter().for_each(|_| resolved.push([]));
                 }
             }
-            tell(batch.len());
+            report(batch.len());
         }
         if !debug_info {
             self.plain = Some(symbolizer);
         }
-        answers
+        resolved
     }
 
-    fn ask_split(&mut self, layer: &Layer, addresses: &[u64], tell: &dyn Fn(usize)) -> Answers {
-        let found = split::resolve(layer, addresses, self.options, tell);
-        let found = found.inspect(|answers| self.doubt.clone_from(&answers.doubt));
+    fn resolve_split(
+        &mut self,
+        layer: &Layer,
+        addresses: &[u64],
+        report: &dyn Fn(usize),
+    ) -> AddressFrames {
+        let found = split::resolve(layer, addresses, self.options, report);
+        let found = found.inspect(|resolved| self.incomplete.clone_from(&resolved.incomplete));
         found.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
-            let mut none = Answers::default();
+            let mut none = AddressFrames::default();
             addresses.iter().for_each(|_| none.push([]));
             none
         })
@@ -217,50 +232,56 @@ impl<'a> Asker<'a> {
 
     /// Debug information gives functions that are local to a C++ file only their last name
     /// (`helper`, `operator()`); the symbol table has the full one.
-    fn name_local_functions(&mut self, layers: &[Layer], addresses: &[u64], answers: &mut Answers) {
-        let bare: Vec<usize> = (0..answers.len())
+    fn name_local_functions(
+        &mut self,
+        layers: &[Layer],
+        addresses: &[u64],
+        resolved: &mut AddressFrames,
+    ) {
+        let bare: Vec<usize> = (0..resolved.len())
             .filter(|&i| {
-                let outermost = answers.get(i).last();
-                outermost.is_some_and(|f| !demangle::is_mangled(answers.strings.get(f.system_name)))
+                let outermost = resolved.get(i).last();
+                outermost
+                    .is_some_and(|f| !demangle::is_mangled(resolved.strings.get(f.system_name)))
             })
             .collect();
-        let asked: Vec<u64> = bare.iter().map(|&i| addresses[i]).collect();
+        let requested: Vec<u64> = bare.iter().map(|&i| addresses[i]).collect();
         for layer in layers {
-            let symbols = self.ask(layer, false, &asked, &|_| {});
+            let symbols = self.resolve_in(layer, false, &requested, &|_| {});
             for (n, &i) in bare.iter().enumerate() {
                 let Some(symbol) = symbols.get(n).first() else { continue };
                 let full = symbols.strings.get(symbol.name);
                 if demangle::is_mangled(full) {
-                    answers.rename_outermost(i, full);
+                    resolved.rename_outermost(i, full);
                 }
             }
         }
     }
 
-    fn demangle(&self, answers: &mut Answers) {
+    fn demangle(&self, resolved: &mut AddressFrames) {
         if !self.options.demangle {
             return;
         }
         let mut demangler = Demangler::default();
-        let Answers { strings, frames, .. } = answers;
+        let AddressFrames { strings, frames, .. } = resolved;
         for frame in frames {
             frame.name = demangler.readable(strings, frame.system_name);
         }
     }
 }
 
-/// Whether what was found may name `address`.
+/// True if a symbol may name `address`.
 ///
 /// A symbol of the symbol table without a size must not name the code of another section. A
-/// function that debug information places in several ranges (the hot and cold parts of one function)
-/// has neither an address (0) nor a size here, and covers `address` nevertheless.
-fn is_good(symbol: &Sym<'_>, address: u64, code: &Code, debug_info: bool) -> bool {
+/// function that debug information places in several ranges (the hot and cold parts of one
+/// function) has neither an address (0) nor a size here, but covers `address`.
+fn may_name(symbol: &Sym<'_>, address: u64, code: &CodeSections, debug_info: bool) -> bool {
     let in_ranges = || debug_info && symbol.addr == 0 && !code.is_at_zero(&symbol.name);
     let placed = symbol.size.is_some() || code.same_section(symbol.addr, address);
     !symbol.name.is_empty() && (placed || in_ranges())
 }
 
-/// Gives back the memory of a file, which the symbolizer keeps mapped.
+/// Releases the memory of a file, which the symbolizer keeps mapped.
 fn forget(symbols: &[Symbolized<'_>], file: &File) {
     let mapped = symbols.iter().find_map(|symbol| match symbol.as_sym()?.name {
         Cow::Borrowed(name) if !name.is_empty() => Some(name),
@@ -272,53 +293,53 @@ fn forget(symbols: &[Symbolized<'_>], file: &File) {
 }
 
 fn source(layer: &Layer, debug_info: bool) -> Source<'static> {
-    // By no name of its own: blazesym would open files that lie beside it, whatever they are.
+    // By descriptor: by name, blazesym would open files next to it without any check.
     let mut elf = Elf::new(layer.open_path());
     elf.debug_syms = debug_info;
     Source::Elf(elf)
 }
 
-/// A string that stays where it is while its symbolizer lives: equal when at the same place.
+/// A string at a fixed address while its symbolizer lives, compared by address.
 #[derive(Clone, Copy)]
-struct At<'s, T: ?Sized>(&'s T);
+struct ByAddress<'s, T: ?Sized>(&'s T);
 
-impl<T: AsRef<[u8]> + ?Sized> At<'_, T> {
+impl<T: AsRef<[u8]> + ?Sized> ByAddress<'_, T> {
     fn place(&self) -> (usize, usize) {
         let bytes = self.0.as_ref();
         (bytes.as_ptr().addr(), bytes.len())
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq for At<'_, T> {
+impl<T: AsRef<[u8]> + ?Sized> PartialEq for ByAddress<'_, T> {
     fn eq(&self, other: &Self) -> bool {
         self.place() == other.place()
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> Eq for At<'_, T> {}
+impl<T: AsRef<[u8]> + ?Sized> Eq for ByAddress<'_, T> {}
 
-impl<T: AsRef<[u8]> + ?Sized> Hash for At<'_, T> {
+impl<T: AsRef<[u8]> + ?Sized> Hash for ByAddress<'_, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.place().hash(state);
     }
 }
 
-/// Strings of one symbolizer that were interned before. Most frames share theirs with many
-/// others, and to compare where they stand is faster than to hash a long name.
+/// Interned strings of one symbolizer. Most frames share theirs with many others, and comparing
+/// addresses is faster than hashing a long name.
 #[derive(Default)]
-struct Known<'s> {
-    names: FxHashMap<At<'s, str>, StrId>,
-    files: FxHashMap<[At<'s, [u8]>; 2], StrId>,
+struct Interner<'s> {
+    names: FxHashMap<ByAddress<'s, str>, StrId>,
+    files: FxHashMap<[ByAddress<'s, [u8]>; 2], StrId>,
     path: String,
-    frames: Vec<Frame>,
+    frames: Vec<SymbolFrame>,
 }
 
-impl<'s> Known<'s> {
-    /// blazesym has the outermost function first, each with the position *in it*: where it calls
-    /// the next one, and for the last one that of the address itself. So has pprof, innermost
-    /// first.
-    fn push(&mut self, answers: &mut Answers, symbol: &Sym<'s>) {
-        let Answers { strings, .. } = answers;
+impl<'s> Interner<'s> {
+    /// blazesym lists the outermost function first, each with the position *in it*: where it calls
+    /// the next one, and for the last one that of the address itself. pprof does the same,
+    /// innermost first.
+    fn push(&mut self, resolved: &mut AddressFrames, symbol: &Sym<'s>) {
+        let AddressFrames { strings, .. } = resolved;
         let mut frames = std::mem::take(&mut self.frames);
         for inlined in symbol.inlined.iter().rev() {
             let name = self.name(strings, &inlined.name);
@@ -326,15 +347,15 @@ impl<'s> Known<'s> {
         }
         let name = self.name(strings, &symbol.name);
         frames.push(self.frame(strings, name, symbol.code_info.as_deref()));
-        answers.push(frames.drain(..));
+        resolved.push(frames.drain(..));
         self.frames = frames;
     }
 
-    #[allow(clippy::ptr_arg)] // What is owned may stand where another string stood.
+    #[allow(clippy::ptr_arg)] // An owned string may be at the address of another one.
     fn name(&mut self, strings: &mut StringTable, name: &Cow<'s, str>) -> StrId {
         match *name {
             Cow::Borrowed(name) => {
-                *self.names.entry(At(name)).or_insert_with(|| strings.intern(name))
+                *self.names.entry(ByAddress(name)).or_insert_with(|| strings.intern(name))
             }
             Cow::Owned(ref name) => strings.intern(name),
         }
@@ -345,8 +366,9 @@ impl<'s> Known<'s> {
         strings: &mut StringTable,
         name: StrId,
         code: Option<&CodeInfo<'s>>,
-    ) -> Frame {
-        let mut frame = Frame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 };
+    ) -> SymbolFrame {
+        let mut frame =
+            SymbolFrame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 };
         if let Some(code) = code {
             frame.file = self.file(strings, code);
             frame.line = code.line.unwrap_or(0);
@@ -359,7 +381,7 @@ impl<'s> Known<'s> {
         let (dir, file) = (code.dir.as_deref().unwrap_or(Path::new("")), &code.file);
         let key = match (&code.dir, &code.file) {
             (Some(Cow::Borrowed(dir)), Cow::Borrowed(file)) => {
-                [At(dir.as_os_str().as_bytes()), At(file.as_bytes())]
+                [ByAddress(dir.as_os_str().as_bytes()), ByAddress(file.as_bytes())]
             }
             _ => return join(strings, &mut self.path, dir, file),
         };

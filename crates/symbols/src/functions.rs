@@ -1,4 +1,4 @@
-//! The other way round: from a function's name to where it begins in a file.
+//! From a function's name to its offset in a file.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -20,48 +20,48 @@ const SHOWN: usize = 5;
 /// A function of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// As the symbol table has it.
+    /// Name in the symbol table.
     pub symbol: String,
-    /// Its first byte's offset in the file.
+    /// File offset of its first byte.
     pub offset: u64,
-    /// Its bytes; 0 when that is not known.
+    /// Size in bytes; 0 if unknown.
     pub size: u64,
 }
 
-/// Why there is no such function.
+/// Error of a search for a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoFunction {
     /// The file cannot be read, or has no symbols at all.
     File(String),
-    /// No function has this name; these have a similar one.
+    /// No function has this name; these are similar.
     Unknown(Vec<String>),
-    /// Different functions have this name; these are their full names.
+    /// Several functions have this name; these are their full names.
     Ambiguous(Vec<String>),
-    /// The dynamic linker calls it once to choose the function that takes its place.
+    /// The dynamic linker calls it once to choose an implementation (an ifunc).
     Indirect,
 }
 
-/// A symbol that is a function, by its link-time address.
-struct Symbol {
+/// A function symbol, by its link-time address.
+struct FunctionSymbol {
     name: String,
     address: u64,
     size: u64,
     indirect: bool,
 }
 
-/// The functions with a name in the binary at `path` or its debug file: all places that one
-/// symbol name stands for (versions, local functions of several sources), or the one function
-/// whose demangled name it is, with its parameters or without.
+/// Functions with a name in the binary at `path` or its debug file: all addresses of a symbol name
+/// (versions, local functions of several sources), or the one function with this demangled name,
+/// with its parameters or without.
 ///
 /// # Errors
 ///
-/// There is none, or it cannot be said which.
+/// There is none, or the name is ambiguous.
 pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
     let found = find(&path.to_string_lossy(), "", None, &Options::default())
         .map_err(|why| NoFunction::File(why.to_string()))?;
     let mut symbols = Vec::new();
     for layer in &found.layers {
-        // What a damaged table does to its parser must not end prof.
+        // A damaged table that makes its parser panic must not end prof.
         let read = catch_panic(|| read_symbols(&layer.file)).flatten();
         symbols.extend(read.unwrap_or_default());
     }
@@ -85,25 +85,28 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
     }
 }
 
-/// Offset in the file of the byte at a link-time address.
+/// File offset of the byte at a link-time address.
 pub fn offset_of(headers: &Headers, address: u64) -> Option<u64> {
-    let inside = |s: &&super::headers::Segment| {
+    let inside = |s: &&super::headers::LoadSegment| {
         address.checked_sub(s.address).is_some_and(|into| into < s.size)
     };
     let segment = headers.segments.iter().find(inside)?;
     segment.offset.checked_add(address - segment.address)
 }
 
-fn choose<'a>(symbols: &'a [Symbol], name: &str) -> Result<Vec<&'a Symbol>, NoFunction> {
-    let bare = |symbol: &'a Symbol| symbol.name.split('@').next().unwrap_or_default();
-    let same: Vec<&Symbol> = symbols
+fn choose<'a>(
+    symbols: &'a [FunctionSymbol],
+    name: &str,
+) -> Result<Vec<&'a FunctionSymbol>, NoFunction> {
+    let bare = |symbol: &'a FunctionSymbol| symbol.name.split('@').next().unwrap_or_default();
+    let same: Vec<&FunctionSymbol> = symbols
         .iter()
         .filter(|s| bare(s) == name || s.name == name || s.name.replacen("@@", "@", 1) == name)
         .collect();
     if !same.is_empty() {
         return Ok(same);
     }
-    let readable: Vec<&Symbol> = symbols
+    let readable: Vec<&FunctionSymbol> = symbols
         .iter()
         .filter(|s| demangle::is_mangled(&s.name))
         .filter(|s| is_readable_name(&s.name, name))
@@ -114,7 +117,7 @@ fn choose<'a>(symbols: &'a [Symbol], name: &str) -> Result<Vec<&'a Symbol>, NoFu
     match full.len() {
         0 => Err(NoFunction::Unknown(similar(symbols, name))),
         1 => Ok(readable),
-        // Constructors of one class have one readable name and are one function mostly.
+        // Constructors of one class share a demangled name and mostly are one function.
         _ if readable.iter().all(|s| s.address == readable[0].address) => Ok(readable),
         _ => {
             full.truncate(SHOWN);
@@ -124,7 +127,7 @@ fn choose<'a>(symbols: &'a [Symbol], name: &str) -> Result<Vec<&'a Symbol>, NoFu
 }
 
 fn is_readable_name(symbol: &str, name: &str) -> bool {
-    // Demangling all symbols of a large program takes a second: most can be told by a part.
+    // Demangling all symbols of a large program takes a second: a part of the name excludes most.
     let last = name.split('(').next().unwrap_or_default().rsplit("::").next().unwrap_or_default();
     let word: String = last.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
     symbol.contains(&word)
@@ -135,8 +138,8 @@ fn full_name(symbol: &str) -> String {
     demangle::full(symbol).unwrap_or_else(|| symbol.to_owned())
 }
 
-/// Names that are much like `name`.
-fn similar(symbols: &[Symbol], name: &str) -> Vec<String> {
+/// Names that are similar to `name`.
+fn similar(symbols: &[FunctionSymbol], name: &str) -> Vec<String> {
     let readable: Vec<_> = symbols
         .iter()
         .map(|s| demangle::demangle(&s.name).map_or(Cow::Borrowed(s.name.as_str()), Cow::Owned))
@@ -145,7 +148,7 @@ fn similar(symbols: &[Symbol], name: &str) -> Vec<String> {
     suggest::similar(name, names, SHOWN).into_iter().map(str::to_owned).collect()
 }
 
-fn read_symbols(file: &File) -> Option<Vec<Symbol>> {
+fn read_symbols(file: &File) -> Option<Vec<FunctionSymbol>> {
     let map = mmap::map(file).ok()?;
     let file = object::File::parse(&*map).ok()?;
     let mut symbols = Vec::new();
@@ -154,7 +157,7 @@ fn read_symbols(file: &File) -> Option<Vec<Symbol>> {
             continue;
         };
         let kind = st_info.st_type();
-        // Hand-written assembly may leave out the type.
+        // Hand-written assembly may omit the type.
         let in_code = || {
             let section = symbol.section_index().and_then(|i| file.section_by_index(i).ok());
             section.is_some_and(|s| s.kind() == SectionKind::Text)
@@ -163,7 +166,7 @@ fn read_symbols(file: &File) -> Option<Vec<Symbol>> {
             || kind == elf::STT_GNU_IFUNC
             || kind == elf::STT_NOTYPE && in_code();
         if is_code && !symbol.is_undefined() && symbol.address() > 0 && !name.is_empty() {
-            symbols.push(Symbol {
+            symbols.push(FunctionSymbol {
                 name: name.to_owned(),
                 address: symbol.address(),
                 size: symbol.size(),

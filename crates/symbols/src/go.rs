@@ -1,8 +1,8 @@
-//! The names that every Go program carries for its own stack traces, also when it is stripped: the
-//! table `.gopclntab` ("Go 1.2 Runtime Symbol Table", and cmd/link/internal/ld/pcln.go since).
+//! Names from the table that every Go program has for its own stack traces, even if stripped:
+//! `.gopclntab` ("Go 1.2 Runtime Symbol Table", and cmd/link/internal/ld/pcln.go since).
 //!
-//! Of code that was inlined, only the function that it was inlined into is known here, so such
-//! addresses have no line: it would be another function's.
+//! For inlined code it only contains the function around it, so such addresses have no line: it
+//! would be another function's.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -12,22 +12,22 @@ use object::elf::{FileHeader64, R_X86_64_RELATIVE, SHT_RELA};
 use object::read::elf::{FileHeader, Rela, SectionHeader};
 use rustc_hash::FxHashMap;
 
-use super::answers::{Answers, Frame};
+use super::address_frames::{AddressFrames, SymbolFrame};
 use profile::StrId;
 use sys::mmap;
 
-type Header = FileHeader64<LittleEndian>;
+type ElfHeader = FileHeader64<LittleEndian>;
 
 /// Longest name of a function or file, in bytes.
 const MAX_NAME: usize = 16 << 10;
 
-/// Entries of all tables of lines that are passed over for the addresses of one file.
+/// Most entries of line tables that are skipped for the addresses of one file.
 const MAX_ENTRIES: u64 = 1 << 27;
 
-/// Which table of a function says where code was inlined (`PCDATA_InlTreeIndex`).
+/// Index of the table of inlined code of a function (`PCDATA_InlTreeIndex`).
 const INLINED: usize = 2;
 
-/// How a table is laid out.
+/// Layout version of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     Go1_2,
@@ -36,22 +36,22 @@ enum Version {
     Go1_20,
 }
 
-/// The frames of link-time `addresses` in `file`, as far as its Go table knows them;
-/// `None`: it has none, or one of an unknown kind.
-pub fn resolve(file: &File, addresses: &[u64]) -> Option<Answers> {
+/// Frames of link-time `addresses` in `file`, as far as its Go table contains them; `None` if it
+/// has none, or an unsupported one.
+pub fn resolve(file: &File, addresses: &[u64]) -> Option<AddressFrames> {
     let map = mmap::map(file).ok()?;
     let table = read(&map)?;
-    let mut answers = Answers::default();
+    let mut resolved = AddressFrames::default();
     for &address in addresses {
         let function = table.function(address);
-        let frame = function.and_then(|function| table.frame(&function, address, &mut answers));
-        answers.push(frame);
+        let frame = function.and_then(|function| table.frame(&function, address, &mut resolved));
+        resolved.push(frame);
     }
-    Some(answers)
+    Some(resolved)
 }
 
 fn read(data: &[u8]) -> Option<Table<'_>> {
-    let header = Header::parse(data).ok()?;
+    let header = ElfHeader::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, data).ok()?;
     let named = |wanted: &[u8]| {
@@ -63,7 +63,7 @@ fn read(data: &[u8]) -> Option<Table<'_>> {
     let section = named(b".gopclntab")?;
     let bytes = section.data(endian, data).ok()?;
     let start = section.sh_addr(endian);
-    // Where the program may be loaded anywhere, addresses in the table are relocations.
+    // In a position-independent program, addresses in the table are relocations.
     let mut relocated = FxHashMap::default();
     let inside = |address: u64| address.checked_sub(start).filter(|&at| at < bytes.len() as u64);
     for section in sections.iter().filter(|s| s.sh_type(endian) == SHT_RELA) {
@@ -83,28 +83,28 @@ fn read(data: &[u8]) -> Option<Table<'_>> {
 struct Table<'a> {
     data: &'a [u8],
     version: Version,
-    /// Bytes of a pointer, and of an instruction at least.
+    /// Bytes of a pointer, and of the shortest instruction.
     pointer: usize,
     quantum: u64,
-    /// Addresses that the dynamic linker would write, by their place.
+    /// Addresses that the dynamic linker would write, by offset.
     relocated: FxHashMap<usize, u64>,
-    /// What addresses of functions are relative to.
+    /// Base of function addresses.
     text: u64,
     count: usize,
-    /// Where the parts of the table begin.
+    /// Offsets of the table's parts.
     functions: usize,
     names: usize,
     units: usize,
     files: usize,
     values: usize,
-    /// Entries that may still be passed over.
+    /// Entries that may still be skipped.
     entries: Cell<u64>,
 }
 
-/// A function's place in the table.
-struct Function {
+/// Position of a function in the table.
+struct GoFunction {
     entry: u64,
-    /// Where its fields behind the address begin.
+    /// Offset of its fields after the address.
     fields: usize,
 }
 
@@ -166,7 +166,8 @@ impl<'a> Table<'a> {
             table.files = table.number(files)? as usize;
         }
         if version >= Version::Go1_18 && table.text == 0 {
-            // The start is nowhere in the file: it is that of the code if that has the same size.
+            // The file does not contain the start: it is that of the code if both have the same
+            // size.
             let (start, size) = text?;
             let last = table.entry(count)?;
             table.text = start;
@@ -186,7 +187,7 @@ impl<'a> Table<'a> {
         Some(u32::from_le_bytes(*self.data.get(at..)?.first_chunk()?))
     }
 
-    /// A number as long as a pointer.
+    /// A number of pointer size.
     fn address(&self, at: usize) -> Option<u64> {
         let stored = match self.pointer {
             4 => self.number(at)?.into(),
@@ -204,8 +205,8 @@ impl<'a> Table<'a> {
         self.address(at)
     }
 
-    /// The function with the instruction at `address`.
-    fn function(&self, address: u64) -> Option<Function> {
+    /// The function that contains the instruction at `address`.
+    fn function(&self, address: u64) -> Option<GoFunction> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
             let middle = (from + to) / 2;
@@ -224,28 +225,33 @@ impl<'a> Table<'a> {
         };
         let base = if self.version == Version::Go1_2 { 0 } else { self.functions };
         let start = base.checked_add(offset)?;
-        // It begins with its address once more.
+        // It begins with its address again.
         let (again, size) = match self.version >= Version::Go1_18 {
             true => (self.text.checked_add(self.number(start)?.into())?, 4),
             false => (self.address(start)?, self.pointer),
         };
-        (again == entry).then_some(Function { entry, fields: start + size })
+        (again == entry).then_some(GoFunction { entry, fields: start + size })
     }
 
     /// The 32-bit field number `n` of a function.
-    fn of(&self, function: &Function, n: usize) -> Option<u32> {
+    fn of(&self, function: &GoFunction, n: usize) -> Option<u32> {
         self.number(function.fields.checked_add(n * 4)?)
     }
 
-    fn frame(&self, function: &Function, address: u64, answers: &mut Answers) -> Option<Frame> {
+    fn frame(
+        &self,
+        function: &GoFunction,
+        address: u64,
+        resolved: &mut AddressFrames,
+    ) -> Option<SymbolFrame> {
         let name = self.text_at(self.names, self.of(function, 0)?)?;
-        let name = answers.strings.intern(name);
+        let name = resolved.strings.intern(name);
         let (file, line) = self.line(function, address).unwrap_or(("", 0));
-        let file = if line > 0 { answers.strings.intern(file) } else { StrId::EMPTY };
-        Some(Frame { name, system_name: name, file, line, column: 0 })
+        let file = if line > 0 { resolved.strings.intern(file) } else { StrId::EMPTY };
+        Some(SymbolFrame { name, system_name: name, file, line, column: 0 })
     }
 
-    /// The text that begins so far behind `base`.
+    /// The text at `offset` after `base`.
     fn text_at(&self, base: usize, offset: u32) -> Option<&'a str> {
         let from = self.data.get(base.checked_add(offset as usize)?..)?;
         let from = &from[..from.len().min(MAX_NAME)];
@@ -254,7 +260,7 @@ impl<'a> Table<'a> {
     }
 
     /// File and line of an instruction, unless it was inlined.
-    fn line(&self, function: &Function, address: u64) -> Option<(&'a str, u32)> {
+    fn line(&self, function: &GoFunction, address: u64) -> Option<(&'a str, u32)> {
         // Name, arguments, deferred return, stack, files, lines, further tables, …
         let (files, lines, further) = (4, 5, 6);
         let tables = self.of(function, further)? as usize;
@@ -286,8 +292,8 @@ impl<'a> Table<'a> {
         Some((name, line))
     }
 
-    /// What a table has for the instruction at `address`: pairs of differences of the value and of
-    /// the address up to which it holds.
+    /// Value of a table for the instruction at `address`. A table has pairs of differences, of the
+    /// value and of the address up to which it applies.
     fn value(&self, table: u32, entry: u64, address: u64) -> Option<i32> {
         let mut at = self.values.checked_add(table as usize)?;
         let (mut value, mut end) = (-1_i32, entry);

@@ -1,4 +1,4 @@
-//! What the headers of an ELF file say of the names in it.
+//! ELF headers that affect symbolization.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -14,56 +14,56 @@ use profile::Cause;
 use sys::elf::hex;
 use sys::mmap;
 
-/// A loaded segment: which bytes of the file stand at which addresses.
+/// A loaded segment: a file range and its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct LoadSegment {
     /// Offset of its first byte in the file.
     pub offset: u64,
-    /// Bytes of it that the file holds.
+    /// Its bytes in the file.
     pub size: u64,
     /// Link-time address of its first byte.
     pub address: u64,
-    /// It holds code.
+    /// True if it contains code.
     pub executable: bool,
 }
 
-/// What the headers of an ELF file say.
+/// Information from the headers of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     /// Loaded segments, as in the program header table.
-    pub segments: Vec<Segment>,
-    /// GNU build id in lower-case hexadecimal, empty when there is none.
+    pub segments: Vec<LoadSegment>,
+    /// GNU build ID in lower-case hexadecimal, empty if there is none.
     pub build_id: String,
-    /// There is DWARF (`.debug_info`).
+    /// True if there is DWARF (`.debug_info`).
     pub has_debug_info: bool,
-    /// Its DWARF is split, or compressed the old way (see [`super::split`]).
+    /// True if its DWARF is split, or compressed in the old format (see [`super::split`]).
     pub is_split: bool,
-    /// There is a symbol table (`.symtab`), not only the dynamic symbols.
+    /// True if there is a symbol table (`.symtab`), not only dynamic symbols.
     pub has_symtab: bool,
-    /// Its section headers cannot be read; the parser's words.
+    /// Error in its section headers; the parser's message.
     pub damage: Option<String>,
     /// Name and checksum of the file with the debug information (`.gnu_debuglink`).
     pub debug_link: Option<(String, u32)>,
-    /// Where in the file the symbols lie that were stripped and packed (`.gnu_debugdata`).
+    /// File range of the stripped and packed symbols (`.gnu_debugdata`).
     pub packed_symbols: Option<(u64, u64)>,
-    /// The file with what its debug information shares with that of others (`dwz -m`).
+    /// The file with debug information that several files share (`dwz -m`).
     pub shared: Option<SharedLink>,
-    /// What its compressed sections say of themselves.
+    /// Stated sizes of its compressed sections.
     pub packing: Packing,
 }
 
-/// How much larger the compressed sections of a file say that they are.
+/// Stated compression of the sections of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packing {
     unpacked: u64,
     beyond_belief: bool,
 }
 
-/// Compressed sections of one file that are larger together are not unpacked; in bytes.
+/// Limit of the total unpacked size of one file's compressed sections, in bytes.
 const MAX_UNPACKED: u64 = 1 << 30;
 
-/// Sections that claim more than this many times their packed size are not believed (debug
-/// information shrinks to between a half and a tenth), unless they are small; in bytes.
+/// Largest credible compression ratio (debug information shrinks to between a half and a tenth) of
+/// sections above the size `SMALL`, in bytes.
 const MAX_RATIO: u64 = 200;
 const SMALL: u64 = 16 << 20;
 
@@ -88,7 +88,7 @@ impl Packing {
     }
 }
 
-/// The name and the build id of a file that several others share (`.gnu_debugaltlink`).
+/// Name and build ID of a file that several others share (`.gnu_debugaltlink`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedLink {
     pub(super) name: PathBuf,
@@ -103,7 +103,7 @@ impl SharedLink {
         SharedLink { name, build_id }
     }
 
-    /// Its name, as the other file has it.
+    /// Its name, as stored in the other file.
     pub fn name(&self) -> String {
         self.name.display().to_string()
     }
@@ -112,17 +112,17 @@ impl SharedLink {
 impl Headers {
     /// Link-time address of the byte at `offset` of the file.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let inside = |s: &&Segment| offset >= s.offset && offset - s.offset < s.size;
+        let inside = |s: &&LoadSegment| offset >= s.offset && offset - s.offset < s.size;
         let s = self.segments.iter().find(inside)?;
         s.address.checked_add(offset - s.offset)
     }
 
-    /// There is something in it that names functions.
+    /// True if it can name functions.
     pub fn has_names(&self) -> bool {
         self.has_debug_info || self.has_symtab
     }
 
-    /// Takes in a section.
+    /// Adds a section.
     fn take_in<'a, S: SectionHeader<Endian = Endianness>>(
         &mut self,
         endian: Endianness,
@@ -152,7 +152,7 @@ impl Headers {
                 self.shared = Some(SharedLink::parse(data));
             }
             b".debug_sup" => self.shared = Some(SharedLink::default()),
-            // Debug files keep the note's section, but their segments point nowhere.
+            // Debug files keep the note's section, but the contents of their segments are missing.
             b".note.gnu.build-id" => {
                 if let Ok(Some(notes)) = section.notes(endian, data) {
                     self.build_id = build_id_of(endian, notes);
@@ -163,7 +163,7 @@ impl Headers {
     }
 }
 
-/// The sections that tell which kind of DWARF a file has.
+/// Sections that determine a file's kind of DWARF.
 struct DebugSections<'a, S> {
     info: Option<&'a S>,
     has_addresses: bool,
@@ -179,7 +179,7 @@ impl<S> Default for DebugSections<'_, S> {
 ///
 /// # Errors
 ///
-/// It cannot be read, or is no intact ELF file.
+/// It cannot be read, or is not an intact ELF file.
 pub fn read_headers(file: &File) -> Result<Headers, Cause> {
     let cut_before = mmap::cut_pages();
     let map = mmap::map(file).map_err(|_| Cause::NotElf)?;
@@ -198,7 +198,7 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Ca
     let mut headers = Headers::default();
     for segment in header.program_headers(endian, cache).map_err(damaged)? {
         match segment.p_type(endian) {
-            elf::PT_LOAD => headers.segments.push(Segment {
+            elf::PT_LOAD => headers.segments.push(LoadSegment {
                 offset: segment.p_offset(endian).into(),
                 size: segment.p_filesz(endian).into(),
                 address: segment.p_vaddr(endian).into(),
@@ -232,7 +232,7 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Ca
         headers.is_split |= headers.shared.is_some() || headers.debug_link.is_some();
     }
     if headers.packing.is_too_large() {
-        // Symbols are hardly ever compressed.
+        // Symbols are rarely compressed.
         headers.has_debug_info = false;
         headers.damage.get_or_insert_with(|| TOO_LARGE.to_owned());
     }
@@ -252,7 +252,7 @@ fn is_split<S: SectionHeader<Endian = Endianness>>(
                 cache.read_bytes_at(start.checked_add(at)?, size).ok()
             })
         }),
-        // To find out would cost as much as what is saved: what can read split ones reads all.
+        // Testing would cost as much as it saves: the reader of split DWARF reads all DWARF.
         Ok(Some(_)) => true,
         Err(_) => false,
     }

@@ -1,26 +1,25 @@
-//! Why a file that has debug information knows no source lines: its parsers pass over what is
-//! damaged, so it is looked through once more when lines are missing.
+//! Diagnoses missing source lines in a file with debug information: its parsers skip damaged parts,
+//! so it is checked again if lines are missing.
 
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{Object, ObjectSection};
 
 use super::source::Layer;
-use super::split::Memory;
+use super::split::SectionMemory;
 use profile::Cause;
 
-/// Sections that together are larger, in bytes, are looked through only when hardly any line was
-/// found: the time that it takes grows with them.
+/// Total size of sections, in bytes, above which they are checked only if hardly any line was
+/// found: the time grows with the size.
 const LARGE: u64 = 16 << 20;
 
-/// And if they are still larger, never.
+/// Total size above which they are never checked.
 const TOO_LARGE: u64 = 64 << 20;
 
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+type DwarfReader<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// What is wrong with the debug information of a file that was asked for `asked` addresses and
-/// had no lines for `bare` of them.
-pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Cause> {
-    let memory = Memory::default();
+/// Damage in the debug information of a file that had no lines for `bare` of `requested` addresses.
+pub fn flaw(layer: &Layer, bare: &[u64], requested: usize) -> Option<Cause> {
+    let memory = SectionMemory::default();
     let object = memory.parse(&layer.file)?;
     if let Ok(Some((name, _))) = object.gnu_debugaltlink()
         && layer.shared.is_none()
@@ -30,7 +29,7 @@ pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Cause> {
     let debug =
         object.sections().filter(|s| s.name().is_ok_and(|name| name.starts_with(".debug_")));
     let size: u64 = debug.map(|s| s.size()).fold(0, u64::saturating_add);
-    let hardly_any = bare.len() * 10 > asked * 9;
+    let hardly_any = bare.len() * 10 > requested * 9;
     if bare.is_empty() || size > if hardly_any { TOO_LARGE } else { LARGE } {
         return None;
     }
@@ -45,11 +44,11 @@ pub fn flaw(layer: &Layer, bare: &[u64], asked: usize) -> Option<Cause> {
     damaged.map(|(what, error)| Cause::Damaged(format!("{what}: {error}")))
 }
 
-/// A section, and what its parser says.
+/// A section, and its parser's error.
 type Flaw = (&'static str, gimli::Error);
 
-/// Reads the headers of all units, and all of those that have one of the `addresses`.
-fn look_through(dwarf: &gimli::Dwarf<Reader<'_>>, addresses: &[u64]) -> Result<(), Flaw> {
+/// Reads the headers of all units, and the units that contain one of the `addresses`.
+fn look_through(dwarf: &gimli::Dwarf<DwarfReader<'_>>, addresses: &[u64]) -> Result<(), Flaw> {
     let in_info = |e| (".debug_info", e);
     let mut units = dwarf.units();
     while let Some(header) = units.next().map_err(in_info)? {

@@ -3,42 +3,42 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 
-use super::answers::Answers;
+use super::address_frames::AddressFrames;
 use profile::Cause;
 use sys::elf::{build_id_in_notes, hex};
 
-/// Farthest that an address may lie behind its symbol: no kernel function is that long.
+/// Largest distance of an address from its symbol: no kernel function is that long.
 const MAX_DISTANCE: u64 = 1 << 20;
 
 /// The functions of the kernel and its modules.
 #[derive(Default)]
 pub struct Kallsyms {
     names: String,
-    /// By address; one for each address.
-    symbols: Vec<Symbol>,
+    /// Sorted by address; one for each address.
+    symbols: Vec<KernelSymbol>,
     /// Names of modules; the first is that of the kernel itself, which is empty.
     modules: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
-struct Symbol {
+struct KernelSymbol {
     address: u64,
     name: u32,
-    /// 0: not a function, but the end of the one before.
+    /// 0: not a function, but the end of the previous one.
     length: u16,
     rank: u8,
     module: u16,
 }
 
-/// Rank of what is no function.
+/// Rank of symbols that are not functions.
 const NO_FUNCTION: u8 = u8::MAX;
 
 /// A function of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function<'a> {
+pub struct KernelFunction<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its module, or `bpf` for a BPF program; empty: the kernel itself.
+    /// Its module, or `bpf` for a BPF program; empty for the kernel itself.
     pub module: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl Kallsyms {
         Ok(kallsyms)
     }
 
-    /// Reads a file of `ADDRESS TYPE NAME [MODULE]` lines; keeps functions with an address.
+    /// Reads `ADDRESS TYPE NAME [MODULE]` lines; keeps functions with an address.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Kallsyms {
                 let module = all.module(function.module);
                 let (start, length) = (all.names.len() as u32, function.name.len() as u16);
                 all.names.push_str(function.name);
-                all.symbols.push(Symbol { address, name: start, length, rank, module });
+                all.symbols.push(KernelSymbol { address, name: start, length, rank, module });
             }
         }
         all.sort();
@@ -94,9 +94,9 @@ impl Kallsyms {
         if self.modules[last] == name {
             return last as u16;
         }
-        let known = self.modules.iter().position(|m| m == name);
-        known.unwrap_or_else(|| {
-            // There are not so many; those beyond would be the kernel's.
+        let found = self.modules.iter().position(|m| m == name);
+        found.unwrap_or_else(|| {
+            // There are fewer modules; those beyond would count as the kernel's.
             if last >= usize::from(u16::MAX) {
                 return 0;
             }
@@ -105,7 +105,7 @@ impl Kallsyms {
         }) as u16
     }
 
-    /// Takes from `/proc/modules` (`NAME SIZE … ADDRESS`) where modules end.
+    /// Sets the ends of modules from `/proc/modules` (`NAME SIZE … ADDRESS`).
     fn end_modules(&mut self, text: &str) {
         let end = |line: &str| {
             let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -114,34 +114,34 @@ impl Kallsyms {
         };
         for address in text.lines().filter_map(end) {
             let (name, length, module) = (0, 0, 0);
-            self.symbols.push(Symbol { address, name, length, rank: NO_FUNCTION, module });
+            self.symbols.push(KernelSymbol { address, name, length, rank: NO_FUNCTION, module });
         }
         self.sort();
     }
 
     /// The function at `address`.
-    pub fn function(&self, address: u64) -> Option<Function<'_>> {
+    pub fn function(&self, address: u64) -> Option<KernelFunction<'_>> {
         let i = self.symbols.partition_point(|s| s.address <= address).checked_sub(1)?;
         let symbol = self.symbols[i];
         let name = symbol.name as usize..symbol.name as usize + usize::from(symbol.length);
         let inside = symbol.length > 0 && address - symbol.address < MAX_DISTANCE;
         let module = &self.modules[usize::from(symbol.module)];
-        inside.then(|| Function { name: &self.names[name], module })
+        inside.then(|| KernelFunction { name: &self.names[name], module })
     }
 
     /// Names of `addresses`.
-    pub fn resolve(&self, addresses: &[u64]) -> Answers {
-        let mut answers = Answers::default();
+    pub fn resolve(&self, addresses: &[u64]) -> AddressFrames {
+        let mut resolved = AddressFrames::default();
         for &address in addresses {
-            answers.push_name(self.function(address).map(|f| f.name));
+            resolved.push_name(self.function(address).map(|f| f.name));
         }
-        answers
+        resolved
     }
 }
 
-/// Address, rank among names of the same address (least is best) and function; one without a name
-/// for what is none.
-fn parse(line: &str) -> Option<(u64, u8, Function<'_>)> {
+/// Address, rank among names of the same address (lowest is best) and function; without a name for
+/// other symbols.
+fn parse(line: &str) -> Option<(u64, u8, KernelFunction<'_>)> {
     const KERNEL: u64 = 1 << 63;
     let mut fields = line.split_ascii_whitespace();
     let address = u64::from_str_radix(fields.next()?, 16).ok().filter(|&a| a >= KERNEL)?;
@@ -151,19 +151,19 @@ fn parse(line: &str) -> Option<(u64, u8, Function<'_>)> {
     let weak = match kind {
         "T" | "t" => 0,
         "W" | "w" => 128,
-        _ => return Some((address, NO_FUNCTION, Function { name: "", module })),
+        _ => return Some((address, NO_FUNCTION, KernelFunction { name: "", module })),
     };
-    // Behind the end of a section is nothing that its last function could be.
+    // No function extends beyond the end of a section.
     if name.ends_with("_text_end") || ["_etext", "_einittext"].contains(&name) {
-        return Some((address, NO_FUNCTION, Function { name: "", module }));
+        return Some((address, NO_FUNCTION, KernelFunction { name: "", module }));
     }
-    // Section marks such as `_stext` stand at the address of the first function.
+    // Section marks such as `_stext` share the address of the first function.
     let mark = if name.ends_with("text") || name.ends_with("_start") { 64 } else { 0 };
     let underscores = name.bytes().take_while(|&b| b == b'_').count().min(62) as u8;
-    Some((address, weak + mark + underscores, Function { name, module }))
+    Some((address, weak + mark + underscores, KernelFunction { name, module }))
 }
 
-/// Checks that the kernel that was recorded is the one that runs now, at the same addresses.
+/// Checks that the recorded kernel is the running one, at the same addresses.
 ///
 /// # Errors
 ///
@@ -182,7 +182,7 @@ pub fn check_same(file: &str, build_id: &str, time_nanos: i64) -> Result<(), Cau
     }
 }
 
-/// Build id of the running kernel, or of a module that is called `[NAME]`; empty when unknown.
+/// Build ID of the running kernel, or of a module with the name `[NAME]`; empty if unknown.
 pub fn running_build_id(file: &str) -> String {
     let module = file.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or_default();
     let path = match module.starts_with("kernel") {
@@ -225,18 +225,18 @@ mod tests {
         assert_eq!(name(0xffffffff81000000), Some("startup_64"));
         assert_eq!(name(0xffffffff810000ff), Some("startup_64"));
         assert_eq!(name(0xffffffff81000100), Some("do_work"));
-        let hook = Function { name: "nf_hook", module: "nf_tables" };
+        let hook = KernelFunction { name: "nf_hook", module: "nf_tables" };
         assert_eq!(k.function(0xffffffffc0000010), Some(hook));
-        let program = Function { name: "bpf_prog_6deef7357e7b4530", module: "bpf" };
+        let program = KernelFunction { name: "bpf_prog_6deef7357e7b4530", module: "bpf" };
         assert_eq!(k.function(0xffffffffc0200010), Some(program));
         assert_eq!(k.function(0xffffffff81000100).unwrap().module, "");
     }
 
     #[test]
-    fn what_is_no_function_has_no_name() {
+    fn addresses_outside_functions_have_no_name() {
         let mut k = Kallsyms::read(TEXT.as_bytes()).unwrap();
         let name = |k: &Kallsyms, address| k.function(address).map(|f| f.name.to_owned());
-        // Data, what is before the first and far behind the last function, the end of the text.
+        // Data, addresses before the first and far after the last function, the end of the text.
         for nothing in [
             0xffffffff81000210,
             0xffffffff80ffffff,
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_leave_nothing() {
+    fn hidden_addresses_yield_no_symbols() {
         let k =
             Kallsyms::read(&b"0000000000000000 T _stext\n0000000000000000 T foo\n"[..]).unwrap();
         assert!(k.symbols.is_empty());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_of_modules_lead_nowhere() {
+    fn odd_names_of_modules_have_no_build_id() {
         for file in ["[../../kernel]", "[]", "[no such]", "", "[a/b]"] {
             assert_eq!(running_build_id(file), "", "{file}");
         }

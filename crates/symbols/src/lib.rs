@@ -1,15 +1,15 @@
-//! From addresses of a profile to functions, source files and lines, and the functions inlined there;
-//! and from a function's name to its place in a file.
+//! From addresses of a profile to functions, source files and lines, and the functions inlined
+//! there; and from a function's name to its offset in a file.
 //!
-//! It never takes a name from a file of another build, shows nothing to a user, and does not know who
-//! recorded the profile.
+//! It never takes a name from a file of another build, prints nothing, and does not depend on how
+//! the profile was recorded.
 //!
-//! Each distinct address is asked once, after the recording (or later, or on another machine).
-//! Sources: ELF files and their DWARF (`elf`), found and checked by build id (`source`),
+//! Each distinct address is resolved once, after the recording (or later, or on another machine).
+//! Sources: ELF files and their DWARF (`elf`), found and verified by build ID (`source`),
 //! `/proc/kallsyms` (`kernel`), the vDSO (`vdso`) and the perf maps and jitdump files of code made
-//! at run time (`run_time`). What ELF files say is kept for the next recording (`cache`).
+//! at run time (`run_time`). Results from ELF files are kept for the next recording (`cache`).
 
-mod answers;
+mod address_frames;
 mod cache;
 pub mod debuginfod;
 mod demangle;
@@ -49,36 +49,36 @@ pub use worker::run_if_started as run_if_worker;
 use profile::Profile;
 use sys::jit::Epoch;
 
-/// How to symbolize.
+/// Options of symbolization.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads at most.
+    /// Most threads.
     pub jobs: usize,
-    /// Look for inlined functions.
+    /// Resolve inlined functions.
     pub inlines: bool,
-    /// Make mangled names readable (`system_name` keeps the mangled one).
+    /// Demangle names (`system_name` keeps the mangled one).
     pub demangle: bool,
-    /// Ask for locations again that have lines already.
+    /// Resolve locations again that have lines already.
     pub force: bool,
     /// Paths to open instead of a mapping's own, by index of the mapping: `/proc/self/fd/7` for a
     /// deleted file, a path under `/proc/PID/root` for one in a container.
     pub files: HashMap<u32, PathBuf>,
-    /// What a recording knows of code made at run time, by index of the mapping.
+    /// Recorded data about code made at run time, by index of the mapping.
     pub run_time: HashMap<u32, Arc<Epoch>>,
-    /// Mappings whose files have changed since, and have no build id to tell.
+    /// Mappings whose files have changed since, and have no build ID.
     pub changed: HashSet<u32>,
-    /// Folders with separate debug files, as in `/usr/lib/debug`.
+    /// Directories of separate debug files, as `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// Folders of the user's with binaries and debug files.
+    /// The user's directories of binaries and debug files.
     pub symbol_path: Vec<PathBuf>,
-    /// Where debug files that are nowhere else are fetched from.
+    /// Client that fetches missing debug files.
     pub debuginfod: Option<Arc<debuginfod::Debuginfod>>,
-    /// Where answers are kept from one recording to the next.
+    /// Cache of results between recordings.
     pub cache: Option<Arc<Cache>>,
-    /// When this becomes true, what has not been asked yet stays without names.
+    /// If this becomes true, the remaining addresses stay without names.
     pub stop: Arc<AtomicBool>,
-    /// The files are parsed in processes of their own, with limits (see [`worker`]). This program
-    /// has to call [`run_if_worker`] first of all.
+    /// Parse files in separate processes, with limits (see [`worker`]). This program has to call
+    /// [`run_if_worker`] first of all.
     pub apart: bool,
 }
 
@@ -102,9 +102,9 @@ impl Default for Options {
     }
 }
 
-/// Gives the locations of `profile` that have no lines their names, as far as they can be found.
+/// Symbolizes the locations of `profile` that have no lines.
 ///
-/// A binary whose build id differs from the recorded one gives no names. `progress` is called with
+/// A binary whose build ID differs from the recorded one yields no names. `progress` is called with
 /// addresses done and addresses to do, from several threads.
 pub fn symbolize(
     profile: &mut Profile,

@@ -1,4 +1,4 @@
-//! What was found, what was not, and why.
+//! Result of symbolization: names found and missing, and the causes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,46 +6,45 @@ use profile::{
     BinaryShare, Cause, Gap, LabelValue, Lack, MappingId, Profile, Reason, StrId, label,
 };
 
-/// What was found for one mapping.
+/// Result for one mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// The mapping.
     pub mapping: MappingId,
-    /// Its file, or name.
+    /// Its file or name.
     pub file: String,
-    /// Locations that were asked for.
+    /// Number of locations to resolve.
     pub asked: usize,
     /// Of those, with a function name now.
     pub named: usize,
     /// Of those, with a source line now.
     pub with_line: usize,
-    /// Why some have no name; `None` when all have one.
+    /// Cause of missing names; `None` if all have one.
     pub why: Option<Cause>,
-    /// What could not be read of its debug information, though something gave answers.
+    /// Damage of its debug information, if some could be read nevertheless.
     pub damage: Option<Cause>,
-    /// Lines of a perf map that could not be understood.
+    /// Number of malformed lines in a perf map.
     pub bad_lines: usize,
 }
 
-/// What was found, for each mapping that had something to ask.
+/// Result for each mapping with locations to resolve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// One for each mapping, in their order.
     pub binaries: Vec<Binary>,
-    /// Locations without names that belong to no mapping.
+    /// Number of locations without names that belong to no mapping.
     pub homeless: usize,
-    /// What went wrong with servers of debug files and with the cache, one sentence each.
+    /// Errors of debuginfod servers and of the cache, one sentence each.
     pub troubles: Vec<String>,
 }
 
 impl Outcome {
-    /// Locations that were asked for.
+    /// Number of locations to resolve.
     pub fn asked(&self) -> usize {
         self.binaries.iter().map(|b| b.asked).sum::<usize>() + self.homeless
     }
 
-    /// What the binaries lack and why, each of them once with names, once with source lines and
-    /// once with input that is bad.
+    /// Gaps of the binaries and their causes: names, source lines and bad input, each once.
     pub fn reasons(&self) -> Vec<Reason> {
         let mut all = Vec::new();
         let mut seen = FxHashSet::default();
@@ -61,7 +60,7 @@ impl Outcome {
                 add(Lack::Names, Some(binary.asked - binary.named), why);
             }
             match &binary.damage {
-                // It was said of the names.
+                // The cause is listed for the names.
                 Some(why)
                     if binary.named == binary.with_line && binary.why.as_ref() == Some(why) => {}
                 Some(why) if binary.with_line < binary.asked => {
@@ -77,12 +76,12 @@ impl Outcome {
         all
     }
 
-    /// Locations that have a name now.
+    /// Number of locations that have a name now.
     pub fn named(&self) -> usize {
         self.binaries.iter().map(|b| b.named).sum()
     }
 
-    /// Locations that have a source line now.
+    /// Number of locations that have a source line now.
     pub fn with_line(&self) -> usize {
         self.binaries.iter().map(|b| b.with_line).sum()
     }
@@ -90,7 +89,7 @@ impl Outcome {
 
 /// Samples whose leaf has no function name, by binary, most first.
 ///
-/// Samples are counted by the first sample type if its unit is `count`, else one a row.
+/// Samples are counted by the first sample type if its unit is `count`, else each row counts 1.
 pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
     let mut shares: FxHashMap<StrId, u64> = FxHashMap::default();
     for (i, sample) in profile.samples.iter().enumerate() {
@@ -117,14 +116,13 @@ pub fn unsymbolized(profile: &Profile) -> Vec<BinaryShare> {
     shares
 }
 
-/// All samples, counted as [`unsymbolized`] counts them: what its shares are of.
+/// Number of samples as counted by [`unsymbolized`]: the base of its shares.
 pub fn counted(profile: &Profile) -> u64 {
     (0..profile.samples.len()).map(|row| weight(profile, row)).fold(0, u64::saturating_add)
 }
 
-/// Samples with code on their stack that was made at run time and has no name, by the names of
-/// processes, most first, with the number of one process of that name. Counted as
-/// [`unsymbolized`] does.
+/// Samples whose stacks contain code made at run time without a name, by process name, most first,
+/// with the PID of one process of that name. Counted as by [`unsymbolized`].
 pub fn run_time_code(profile: &Profile) -> Vec<(String, Option<i64>, u64)> {
     let mut nameless = vec![false; profile.locations.len()];
     for (location, nameless) in profile.locations.iter().zip(&mut nameless) {
@@ -157,7 +155,7 @@ pub fn run_time_code(profile: &Profile) -> Vec<(String, Option<i64>, u64)> {
     shares
 }
 
-/// How many samples a row stands for.
+/// Number of samples that a row represents.
 fn weight(profile: &Profile, row: usize) -> u64 {
     let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
     if counted { profile.values_of(row)[0].max(0) as u64 } else { 1 }
@@ -198,9 +196,9 @@ mod tests {
         );
     }
 
-    /// Of allocations, one sample stands for many objects: shares are of objects then.
+    /// An allocation sample represents many objects: shares refer to objects then.
     #[test]
-    fn shares_without_names_are_of_what_they_are_counted_in() {
+    fn shares_without_names_use_the_unit_of_the_samples() {
         let mut b = Builder::new(&[("alloc_objects", "count"), ("alloc_space", "bytes")]);
         let (named, nameless) = (b.named_location("main"), b.location(None, 1));
         let values = |objects| [(Column(0), objects), (Column(1), objects * 64)];

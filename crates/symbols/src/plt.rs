@@ -1,9 +1,9 @@
-//! Code that has no symbol of its own: the stubs of the procedure linkage table, which jump to
-//! functions of other libraries, and where sections end, so that a symbol without a size does
-//! not lend its name to the next section.
+//! Code without symbols: the stubs of the procedure linkage table, which jump to functions of other
+//! libraries; and bounds of sections, so that a symbol without a size does not name code of the
+//! next section.
 //!
-//! A stub jumps through a word of the global offset table, and a relocation says which function's
-//! address stands there (System V ABI, AMD64 supplement, "Procedure Linkage Table").
+//! A stub jumps through a word of the global offset table, and a relocation names the function
+//! whose address the word contains (System V ABI, AMD64 supplement, "Procedure Linkage Table").
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -19,35 +19,36 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use sys::mmap;
 
-type Header = FileHeader64<LittleEndian>;
+type ElfHeader = FileHeader64<LittleEndian>;
 type Cache = [u8];
 
 /// `jmp *disp32(%rip)`.
 const JUMP: [u8; 2] = [0xff, 0x25];
 const JUMP_SIZE: usize = 6;
 
-/// An executable section: first address and the one behind the last.
+/// An executable section: first and limit address.
 type Bounds = (u64, u64);
 
-/// What is known of a file's code apart from its symbols.
+/// Sections and stubs of a file's code.
 #[derive(Debug, Default)]
-pub struct Code {
+pub struct CodeSections {
     /// Executable sections, sorted.
     sections: Vec<Bounds>,
-    /// Stubs by first address: the address behind them, and their name.
+    /// Stubs by first address: limit address, and name.
     stubs: Vec<(u64, u64, String)>,
     /// The file.
     map: Option<Mmap>,
-    /// Names of symbols without a place, read when they are asked for.
+    /// Names of symbols with the address 0, read on first use.
     at_zero: OnceCell<FxHashSet<Vec<u8>>>,
 }
 
-impl Code {
-    /// Reads what a file knows of `addresses`; empty when it is no x86-64 file or has no sections.
-    pub fn read(file: &File, addresses: &[u64]) -> Code {
-        let Ok(map) = mmap::map(file) else { return Code::default() };
+impl CodeSections {
+    /// Reads the code information for `addresses` of a file; empty if it is not an x86-64 file or
+    /// has no sections.
+    pub fn read(file: &File, addresses: &[u64]) -> CodeSections {
+        let Ok(map) = mmap::map(file) else { return CodeSections::default() };
         let code = parse(&map, addresses).unwrap_or_default();
-        Code { map: Some(map), ..code }
+        CodeSections { map: Some(map), ..code }
     }
 
     /// Name of the stub at a link-time address, such as `malloc@plt`.
@@ -57,7 +58,7 @@ impl Code {
         (address < *end).then_some(name)
     }
 
-    /// Whether a symbol at `symbol` may name `address`: not when they lie in different sections.
+    /// True if a symbol at `symbol` may name `address`: both are in the same section.
     pub fn same_section(&self, symbol: u64, address: u64) -> bool {
         let of = |at| self.sections.iter().position(|&(start, end)| start <= at && at < end);
         match (of(symbol), of(address)) {
@@ -66,8 +67,8 @@ impl Code {
         }
     }
 
-    /// Whether a symbol of this name has the address 0 and no size, as the linker's `__ehdr_start`
-    /// does: it says nothing about code.
+    /// True if a symbol of this name has the address 0 and no size, as the linker's `__ehdr_start`:
+    /// it does not describe code.
     pub fn is_at_zero(&self, name: &str) -> bool {
         let names = self.at_zero.get_or_init(|| {
             let map = self.map.as_deref();
@@ -78,7 +79,7 @@ impl Code {
 }
 
 fn names_at_zero(cache: &Cache) -> Option<FxHashSet<Vec<u8>>> {
-    let header = Header::parse(cache).ok()?;
+    let header = ElfHeader::parse(cache).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, cache).ok()?;
     let mut names = FxHashSet::default();
@@ -94,11 +95,11 @@ fn names_at_zero(cache: &Cache) -> Option<FxHashSet<Vec<u8>>> {
     Some(names)
 }
 
-fn parse(cache: &Cache, addresses: &[u64]) -> Option<Code> {
-    let header = Header::parse(cache).ok()?;
+fn parse(cache: &Cache, addresses: &[u64]) -> Option<CodeSections> {
+    let header = ElfHeader::parse(cache).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, cache).ok()?;
-    let mut code = Code::default();
+    let mut code = CodeSections::default();
     let mut slots = None;
     for section in sections.iter() {
         if !section.sh_flags(endian).contains(SHF_EXECINSTR) {
@@ -150,9 +151,9 @@ fn add_stubs(
     }
 }
 
-/// Whose address stands in which word of the global offset table.
+/// Function of each word of the global offset table.
 fn slots_of<'a>(
-    sections: &SectionTable<'a, Header, &'a Cache>,
+    sections: &SectionTable<'a, ElfHeader, &'a Cache>,
     endian: LittleEndian,
     cache: &'a Cache,
 ) -> FxHashMap<u64, String> {
@@ -176,14 +177,14 @@ fn slots_of<'a>(
     slots
 }
 
-type Symbols<'a> = SymbolTable<'a, Header, &'a Cache>;
+type Symbols<'a> = SymbolTable<'a, ElfHeader, &'a Cache>;
 
 fn name_of(symbols: &Symbols<'_>, endian: LittleEndian, index: SymbolIndex) -> Option<String> {
     let name = symbols.symbol_name(endian, symbols.symbol(index).ok()?).ok()?;
     (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// A function of the same file that is chosen among several by code at `resolver`.
+/// A function of the same file that code at `resolver` chooses among several.
 fn chosen_at_start(symbols: &Symbols<'_>, endian: LittleEndian, resolver: u64) -> Option<String> {
     let symbol = symbols.iter().find(|s| s.st_value(endian) == resolver);
     match symbol.and_then(|s| symbols.symbol_name(endian, s).ok()) {
@@ -204,7 +205,7 @@ mod tests {
         data.resize(16, 0x90);
         let slots = FxHashMap::from_iter([(0x1000 + 11 + 0x2fed, "malloc".to_owned())]);
         let sections = vec![(0x1000, 0x1010), (0x2000, 0x3000)];
-        let mut code = Code { sections, ..Code::default() };
+        let mut code = CodeSections { sections, ..CodeSections::default() };
         add_stubs(&mut code.stubs, 0x1000, &data, 16, &slots);
         assert_eq!(code.stub(0x1000), Some("malloc@plt"));
         assert_eq!(code.stub(0x100f), Some("malloc@plt"));
@@ -239,10 +240,10 @@ mod tests {
                 continue;
             };
             let addresses: Vec<u64> = theirs.iter().map(|t| t.0).collect();
-            let code = Code::read(&File::open(&path).unwrap(), &addresses);
+            let code = CodeSections::read(&File::open(&path).unwrap(), &addresses);
             for (address, name) in &theirs {
                 if name.starts_with('*') {
-                    // We know the name of some that objdump tells by address only.
+                    // prof names some that objdump shows without a name.
                     assert!(code.stub(*address).is_some(), "{path} {address:#x} {name}");
                 } else {
                     assert_eq!(code.stub(*address), Some(name.as_str()), "{path} {address:#x}");

@@ -1,8 +1,9 @@
-//! Folders that nobody but the user who runs prof can change: what caches lie in.
+//! Directories that only the user who runs prof can change, for caches.
 //!
-//! Under `sudo -E` or `su -m`, HOME is another user's. What root wrote there could be led anywhere by
-//! links, and what it read there could be anyone's. So a folder is used only if no other user can
-//! rename a part of its path, and what is in it is reached through a descriptor and not by links.
+//! Under `sudo -E` or `su -m`, HOME is another user's. Links could redirect what root writes there,
+//! and any user could have written what root reads. So a directory is used only if no other user
+//! can rename a part of its path, and its files are accessed through a descriptor without following
+//! links.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
@@ -14,73 +15,75 @@ use sys::os;
 
 const NO_LINKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// A folder of the user's own, open.
+/// A directory of the user's own, open.
 #[derive(Debug)]
-pub struct Folder(File);
+pub struct PrivateDir(File);
 
-impl Folder {
-    /// The folder with this path.
+impl PrivateDir {
+    /// The directory with this path.
     ///
     /// # Errors
     ///
-    /// It does not exist, or others can change it or what its path means.
-    pub fn open(path: &Path) -> io::Result<Folder> {
+    /// It does not exist, or others can change it or its path.
+    pub fn open(path: &Path) -> io::Result<PrivateDir> {
         let whole = path.canonicalize()?;
         whole.ancestors().skip(1).try_for_each(safe_parent)?;
-        Folder::ours(&whole)
+        PrivateDir::ours(&whole)
     }
 
-    /// The same; it is made if need be, with the folder that it is in.
+    /// The same; it is created if needed, with its parent.
     ///
     /// # Errors
     ///
-    /// Those of [`Folder::open`], and that it cannot be made.
-    pub fn make(path: &Path) -> io::Result<Folder> {
+    /// Those of [`PrivateDir::open`], and that it cannot be created.
+    pub fn make(path: &Path) -> io::Result<PrivateDir> {
         let Some((parent, name)) = path.parent().zip(path.file_name()) else {
-            return Folder::open(path);
+            return PrivateDir::open(path);
         };
         if path.exists() {
-            return Folder::open(path);
+            return PrivateDir::open(path);
         }
         let parent = match parent.parent().zip(parent.file_name()) {
-            Some((above, name)) if !parent.exists() => Folder::open(above)?.sub(Path::new(name))?,
-            _ => Folder::open(parent)?,
+            Some((above, name)) if !parent.exists() => {
+                PrivateDir::open(above)?.sub(Path::new(name))?
+            }
+            _ => PrivateDir::open(parent)?,
         };
         parent.sub(Path::new(name))
     }
 
-    /// A folder in it, which is made if need be.
+    /// A subdirectory, which is created if needed.
     ///
     /// # Errors
     ///
-    /// It cannot be made, or is not the user's own.
-    pub fn sub(&self, name: &Path) -> io::Result<Folder> {
+    /// It cannot be created, or is not the user's own.
+    pub fn sub(&self, name: &Path) -> io::Result<PrivateDir> {
         let path = self.path(name);
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
-            _ => Folder::ours(&path),
+            _ => PrivateDir::ours(&path),
         }
     }
 
-    /// A folder in it that exists.
+    /// An existing subdirectory.
     ///
     /// # Errors
     ///
-    /// It does not, or is not the user's own.
-    pub fn existing(&self, name: &Path) -> io::Result<Folder> {
-        Folder::ours(&self.path(name))
+    /// It does not exist, or is not the user's own.
+    pub fn existing(&self, name: &Path) -> io::Result<PrivateDir> {
+        PrivateDir::ours(&self.path(name))
     }
 
-    fn ours(path: &Path) -> io::Result<Folder> {
+    fn ours(path: &Path) -> io::Result<PrivateDir> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let folder = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        match is_ours(&folder.metadata()?) {
-            true => Ok(Folder(folder)),
+        let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        match is_ours(&directory.metadata()?) {
+            true => Ok(PrivateDir(directory)),
             false => Err(not_ours()),
         }
     }
 
-    /// A path to what has this name in it, whatever its own path means by now.
+    /// A path to the entry with this name, independent of the directory's own path.
     pub fn path(&self, name: &Path) -> PathBuf {
         foreign::path_of(&self.0).join(name)
     }
@@ -95,11 +98,11 @@ impl Folder {
         let metadata = file.metadata()?;
         match metadata.is_file() && metadata.uid() == os::uid() && metadata.mode() & 0o022 == 0 {
             true => Ok((file, metadata)),
-            false => Err(io::Error::other("it is not a file of the user's")),
+            false => Err(io::Error::other("not a file of this user")),
         }
     }
 
-    /// Puts a file of [`tempfile::tempfile_in`] under a name, in the place of what is there.
+    /// Links a file of [`tempfile::tempfile_in`] under a name, replacing an existing one.
     ///
     /// # Errors
     ///
@@ -109,11 +112,11 @@ impl Folder {
         os::link(&foreign::path_of(file), &self.path(name))
     }
 
-    /// Leaves an empty file under a name, in the place of what is there.
+    /// Creates an empty file under a name, replacing an existing one.
     ///
     /// # Errors
     ///
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn leave_empty(&self, name: &Path) -> io::Result<()> {
         self.remove(name)?;
         let mut options = OpenOptions::new();
@@ -121,7 +124,7 @@ impl Folder {
         options.open(self.path(name)).map(drop)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     ///
     /// # Errors
     ///
@@ -135,14 +138,14 @@ impl Folder {
 }
 
 fn not_ours() -> io::Error {
-    io::Error::other("it is not a folder that only its owner, who runs prof, can write to")
+    io::Error::other("not a directory that only the user who runs prof can write to")
 }
 
 fn is_ours(meta: &Metadata) -> bool {
     meta.uid() == os::uid() && meta.mode() & 0o022 == 0
 }
 
-/// Nobody but root and this user can rename what is in it.
+/// Fails if users other than root and this one can rename entries.
 fn safe_parent(path: &Path) -> io::Result<()> {
     const STICKY: u32 = 0o1000;
     let meta = fs::symlink_metadata(path)?;
@@ -161,39 +164,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_folders_of_the_user_alone_are_used() {
+    fn only_directories_of_the_user_alone_are_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let folder = Folder::make(&path("cache/prof")).unwrap();
+        let directory = PrivateDir::make(&path("cache/prof")).unwrap();
         assert_eq!(fs::metadata(path("cache/prof")).unwrap().mode() & 0o777, 0o700);
-        folder.leave_empty(Path::new("miss")).unwrap();
-        assert_eq!(folder.file(Path::new("miss")).unwrap().1.len(), 0);
-        assert!(Folder::make(&path("none/of/these")).is_err());
+        directory.leave_empty(Path::new("miss")).unwrap();
+        assert_eq!(directory.file(Path::new("miss")).unwrap().1.len(), 0);
+        assert!(PrivateDir::make(&path("none/of/these")).is_err());
         fs::set_permissions(path("cache/prof"), Permissions::from_mode(0o777)).unwrap();
-        assert!(Folder::make(&path("cache/prof")).is_err());
+        assert!(PrivateDir::make(&path("cache/prof")).is_err());
         fs::set_permissions(path("cache/prof"), Permissions::from_mode(0o700)).unwrap();
         fs::set_permissions(path("cache"), Permissions::from_mode(0o777)).unwrap();
-        assert!(Folder::open(&path("cache/prof")).is_err());
+        assert!(PrivateDir::open(&path("cache/prof")).is_err());
     }
 
     #[test]
-    fn links_in_a_folder_are_not_followed() {
+    fn links_in_a_directory_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(dir.path()).unwrap();
+        let directory = PrivateDir::open(dir.path()).unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::create_dir(path("away")).unwrap();
         fs::write(path("away/file"), "secret").unwrap();
         symlink("away/file", path("link")).unwrap();
         symlink("away/new", path("dangling")).unwrap();
-        symlink("away", path("folder")).unwrap();
-        assert!(folder.file(Path::new("link")).is_err());
-        assert!(folder.existing(Path::new("folder")).is_err());
-        assert!(folder.sub(Path::new("folder")).is_err());
-        folder.leave_empty(Path::new("dangling")).unwrap();
+        symlink("away", path("directory")).unwrap();
+        assert!(directory.file(Path::new("link")).is_err());
+        assert!(directory.existing(Path::new("directory")).is_err());
+        assert!(directory.sub(Path::new("directory")).is_err());
+        directory.leave_empty(Path::new("dangling")).unwrap();
         assert!(!path("away/new").exists());
-        let file = tempfile::tempfile_in(folder.path(Path::new("."))).unwrap();
-        folder.name(&file, Path::new("link")).unwrap();
+        let file = tempfile::tempfile_in(directory.path(Path::new("."))).unwrap();
+        directory.name(&file, Path::new("link")).unwrap();
         assert_eq!(fs::read(path("away/file")).unwrap(), b"secret");
-        assert_eq!(folder.file(Path::new("link")).unwrap().1.len(), 0);
+        assert_eq!(directory.file(Path::new("link")).unwrap().1.len(), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Names of code made at run time, from perf maps and jitdump files.
 //!
-//! The files are read once, whatever their length: what is kept are the asked addresses, each
-//! with what the file says of it so far. An address that stood for several pieces of code while
-//! it was sampled gets no name.
+//! The files are read once, whatever their length: only the requested addresses are kept, each with
+//! the entries found so far. An address that represented several pieces of code while it was
+//! sampled gets no name.
 
 mod lines;
 
@@ -15,16 +15,16 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use super::answers::{Answers, Frame};
+use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle;
-use lines::Lines;
+use lines::LineTables;
 use profile::Cause;
 use profile::StrId;
 use sys::foreign;
 use sys::jit::file_names::number_of_dump;
-use sys::jit::jitdump::{self, LinesAt, Record};
+use sys::jit::jitdump::{self, JitRecord, LinesAt};
 use sys::jit::perf_map::{self, NameAt};
-use sys::jit::{At, Mark, Sources, Span, is_as_recorded};
+use sys::jit::{FileReader, SizeMark, Sources, Span, is_as_recorded};
 
 /// Most bytes of a perf map that are read (Node and Java write some megabytes).
 const MAX_MAP: u64 = 1 << 30;
@@ -32,48 +32,48 @@ const MAX_MAP: u64 = 1 << 30;
 /// Most bytes of all perf maps and jitdump files together.
 pub const MAX_OF_ALL: u64 = 4 << 30;
 
-/// Names of code may be told so many nanoseconds after its last sample: Java's agents are not
-/// asked at once.
+/// Delay in nanoseconds after the last sample within which a name is accepted: Java's agents write
+/// names late.
 const LATE: u64 = 1_000_000_000;
 
 /// Most moves of code in a jitdump.
 const MAX_MOVES: usize = 1 << 18;
 
-/// How often code may be moved and still be followed.
+/// Most moves of one piece of code that are followed.
 const MAX_CHAIN: usize = 16;
 
-/// Code made at run time, and what is asked of it.
+/// Code made at run time, and its addresses to resolve.
 #[derive(Debug)]
 pub struct RunTime {
     sources: Arc<Sources>,
-    asked: Vec<(u64, Span)>,
-    /// What came of reading the files.
+    requested: Vec<(u64, Span)>,
+    /// Result of reading the files.
     report: OnceLock<Report>,
 }
 
-/// What came of reading the files.
+/// Result of reading the files.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Lines of the perf map that could not be understood.
+    /// Malformed lines of the perf map.
     pub bad_lines: usize,
-    /// Asked addresses that stood for several pieces of code.
+    /// Requested addresses that represented several pieces of code.
     pub reused: usize,
-    /// What is wrong with the files.
+    /// Error of the files.
     pub trouble: Option<Cause>,
 }
 
 impl RunTime {
-    /// Of a recording that was just made.
+    /// From a recording that was just made.
     pub fn new(sources: Arc<Sources>) -> RunTime {
-        RunTime { sources, asked: Vec::new(), report: OnceLock::new() }
+        RunTime { sources, requested: Vec::new(), report: OnceLock::new() }
     }
 
-    /// The file at `path`, which the recording names that ended at `end` (nanoseconds since the
-    /// Unix epoch; 0: unknown).
+    /// The file at `path`, from a recording that ended at `end` (nanoseconds since the Unix epoch;
+    /// 0: unknown).
     ///
     /// # Errors
     ///
-    /// It is missing, cannot be read, is no such file, or was made after the recording.
+    /// It is missing, cannot be read, is not such a file, or was created after the recording.
     pub fn open(path: &Path, end: i64) -> Result<RunTime, Cause> {
         let unreadable = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => Cause::PerfMapMissing,
@@ -93,24 +93,25 @@ impl RunTime {
         Ok(RunTime::new(Arc::new(sources)))
     }
 
-    /// Asks for an address; returns the number under which [`RunTime::resolve`] answers.
-    pub fn ask(&mut self, address: u64, span: Span) -> u64 {
-        self.asked.push((address, span));
-        self.asked.len() as u64 - 1
+    /// Adds an address; returns its number for [`RunTime::resolve`].
+    pub fn add(&mut self, address: u64, span: Span) -> u64 {
+        self.requested.push((address, span));
+        self.requested.len() as u64 - 1
     }
 
-    /// What came of reading the files, once they were read.
+    /// Result of reading the files, after they were read.
     pub fn report(&self) -> Report {
         self.report.get().cloned().unwrap_or_default()
     }
 
-    /// Names of what was asked under these numbers. `left` are the bytes of files that may still
-    /// be read.
-    pub fn resolve(&self, numbers: &[u64], demangle: bool, left: &AtomicU64) -> Answers {
-        let asked = numbers.iter().map(|&n| self.asked[n as usize]).collect::<Vec<_>>();
+    /// Names of the addresses with these numbers. `left` is the number of bytes of files that may
+    /// still be read.
+    pub fn resolve(&self, numbers: &[u64], demangle: bool, left: &AtomicU64) -> AddressFrames {
+        let requested = numbers.iter().map(|&n| self.requested[n as usize]).collect::<Vec<_>>();
         let mut report = Report::default();
-        let mut found = Found { names: vec![None; asked.len()], reused: vec![false; asked.len()] };
-        let mut answers = Answers::default();
+        let mut found =
+            FoundCode { names: vec![None; requested.len()], reused: vec![false; requested.len()] };
+        let mut resolved = AddressFrames::default();
         let (mut dump, mut map) = (self.sources.dump.as_ref(), self.sources.map.as_ref());
         for file in [&mut dump, &mut map] {
             if file.is_some_and(|file| !take(left, file)) {
@@ -121,20 +122,20 @@ impl RunTime {
         }
         if let Some(dump) = dump {
             let path = self.sources.dump_path.as_bytes();
-            let read = from_dump(dump, number_of_dump(path), &asked, &mut found);
+            let read = from_dump(dump, number_of_dump(path), &requested, &mut found);
             report.trouble = read.unwrap_or_else(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => Some(Cause::JitdumpCut),
                 io::ErrorKind::InvalidData => Some(Cause::Damaged(e.to_string())),
                 _ => Some(Cause::Unreadable(e.to_string())),
             });
         }
-        let mut lines = Lines::default();
+        let mut lines = LineTables::default();
         if let Some(dump) = dump {
-            lines = Lines::read(dump, &found);
+            lines = LineTables::read(dump, &found);
         }
         let in_dump: Vec<bool> = found.names.iter().map(Option::is_some).collect();
         if let Some(map) = map {
-            match from_map(map, &self.sources.marks, &asked, &mut found) {
+            match from_map(map, &self.sources.marks, &requested, &mut found) {
                 Ok(read) => {
                     report.bad_lines = read.bad_lines;
                     let none = (read.good_lines == 0 && read.bad_lines > 0)
@@ -148,71 +149,71 @@ impl RunTime {
             let why = "not a regular file, so it is not opened";
             report.trouble = Some(Cause::Unreadable(why.to_owned()));
         }
-        let mut names = Names { demangle, known: FxHashMap::default() };
+        let mut names = NameReader { demangle, names: FxHashMap::default() };
         for (i, code) in found.names.iter().enumerate() {
             let file = if in_dump[i] { dump } else { map };
             let frame = code.zip(file).and_then(|(code, file)| {
-                let (name, system_name) = names.get(file, in_dump[i], code.name, &mut answers)?;
+                let (name, system_name) = names.get(file, in_dump[i], code.name, &mut resolved)?;
                 let (file, line) = match lines.of(&code) {
-                    Some((file, line)) if in_dump[i] => (answers.strings.intern(file), line),
+                    Some((file, line)) if in_dump[i] => (resolved.strings.intern(file), line),
                     _ => (StrId::EMPTY, 0),
                 };
-                Some(Frame { name, system_name, file, line, column: 0 })
+                Some(SymbolFrame { name, system_name, file, line, column: 0 })
             });
             report.reused += usize::from(found.reused[i]);
-            answers.push(frame);
+            resolved.push(frame);
         }
         let _ = self.report.set(report);
-        answers
+        resolved
     }
 }
 
-/// The file's bytes are taken from those that are left, unless there are too few.
+/// Deducts the file's size from the remaining bytes; false if there are too few.
 fn take(left: &AtomicU64, file: &File) -> bool {
     let size = file.metadata().map_or(0, |m| m.len());
     left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(size)).is_ok()
 }
 
-/// What the files say of an address.
+/// Entry of the files for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Code {
+struct CodeEntry {
     name: NameAt,
-    /// Source lines, and where their code begins.
+    /// Source lines, and the start of their code.
     lines: Option<(LinesAt, u64)>,
     /// The address, before the code was moved.
     address: u64,
 }
 
-/// The answers, by the order of the questions.
-struct Found {
-    names: Vec<Option<Code>>,
+/// Results, in the order of the requests.
+struct FoundCode {
+    names: Vec<Option<CodeEntry>>,
     reused: Vec<bool>,
 }
 
-/// When an entry of a file came to be: after the first time, and by the second.
-type Window = (u64, u64);
+/// Times between which an entry of a file was created.
+type TimeWindow = (u64, u64);
 
-/// A question, and what is known of it so far.
+/// A requested address, and its entries so far.
 #[derive(Clone, Copy, Debug)]
-struct Item {
+struct Lookup {
     address: u64,
     span: Span,
-    /// Number of the question; `usize::MAX`: where moved code was before.
+    /// Number of the request; `usize::MAX` for the previous address of moved code.
     number: usize,
-    code: Option<Code>,
+    code: Option<CodeEntry>,
     /// Another piece of code was there while this was sampled.
     clash: bool,
-    /// What is told of later.
-    late: Option<(Code, u64)>,
+    /// A later entry.
+    late: Option<(CodeEntry, u64)>,
 }
 
-impl Item {
-    fn new(address: u64, span: Span, number: usize) -> Item {
-        Item { address, span, number, code: None, clash: false, late: None }
+impl Lookup {
+    fn new(address: u64, span: Span, number: usize) -> Lookup {
+        Lookup { address, span, number, code: None, clash: false, late: None }
     }
 
-    /// The code is there from some time in the window on.
-    fn take(&mut self, code: Code, (after, by): Window) {
+    /// Adds code that exists from some time in the window on.
+    fn take(&mut self, code: CodeEntry, (after, by): TimeWindow) {
         if by <= self.span.first {
             (self.code, self.clash) = (Some(code), false);
         } else if after < self.span.last {
@@ -225,27 +226,27 @@ impl Item {
         }
     }
 
-    fn answer(&self, late: u64) -> Option<Code> {
+    fn result(&self, late: u64) -> Option<CodeEntry> {
         let later = self.late.filter(|l| l.1.saturating_sub(self.span.last) <= late);
         self.code.or(later.map(|l| l.0)).filter(|_| !self.clash)
     }
 }
 
-/// The items, by address; with a bound on the work that a file can make of them.
-struct Items {
-    sorted: Vec<Item>,
+/// Lookups by address; with a bound on the work that a file can cause.
+struct Lookups {
+    sorted: Vec<Lookup>,
     work: usize,
 }
 
-impl Items {
-    fn new(mut items: Vec<Item>) -> Items {
+impl Lookups {
+    fn new(mut items: Vec<Lookup>) -> Lookups {
         items.sort_by_key(|item| item.address);
         let work = (items.len() << 12) + (1 << 24);
-        Items { sorted: items, work }
+        Lookups { sorted: items, work }
     }
 
-    /// The items in a range of addresses; returns false when there was too much of that.
-    fn within(&mut self, start: u64, end: u64, mut each: impl FnMut(usize, &mut Item)) -> bool {
+    /// Visits the lookups in a range of addresses; returns false if the bound was reached.
+    fn within(&mut self, start: u64, end: u64, mut each: impl FnMut(usize, &mut Lookup)) -> bool {
         let from = self.sorted.partition_point(|item| item.address < start);
         for (i, item) in self.sorted.iter_mut().enumerate().skip(from) {
             if item.address >= end {
@@ -260,54 +261,55 @@ impl Items {
         true
     }
 
-    fn answers(&self, late: u64, found: &mut Found) {
+    fn resolved(&self, late: u64, found: &mut FoundCode) {
         for item in self.sorted.iter().filter(|item| item.number != usize::MAX) {
-            found.names[item.number] = item.answer(late);
+            found.names[item.number] = item.result(late);
             found.reused[item.number] = item.clash;
         }
     }
 }
 
 fn too_much() -> Cause {
-    Cause::Damaged("it says too much of the same addresses".into())
+    Cause::Damaged("too many entries for the same addresses".into())
 }
 
-/// How many lines a perf map has.
+/// Counts of a perf map's lines.
 struct MapLines {
     good_lines: usize,
     bad_lines: usize,
 }
 
-/// Asks a perf map for what has no answer yet.
+/// Resolves the remaining addresses in a perf map.
 fn from_map(
     map: &File,
-    marks: &[Mark],
-    asked: &[(u64, Span)],
-    found: &mut Found,
+    marks: &[SizeMark],
+    requested: &[(u64, Span)],
+    found: &mut FoundCode,
 ) -> Result<MapLines, Cause> {
     let unreadable = |e: io::Error| Cause::Unreadable(e.to_string());
     let size = map.metadata().map_err(unreadable)?.len();
     if size > MAX_MAP {
         return Err(Cause::Unreadable("the perf map is larger than 1 GiB".into()));
     }
-    let open = (0..asked.len()).filter(|&i| found.names[i].is_none() && !found.reused[i]);
-    let mut items = Items::new(open.map(|i| Item::new(asked[i].0, asked[i].1, i)).collect());
+    let open = (0..requested.len()).filter(|&i| found.names[i].is_none() && !found.reused[i]);
+    let mut items =
+        Lookups::new(open.map(|i| Lookup::new(requested[i].0, requested[i].1, i)).collect());
     let mut fits = true;
     let (mut at_mark, mut good_lines) = (0, 0);
-    let input = At { file: map, offset: 0 }.take(size);
+    let input = FileReader { file: map, offset: 0 }.take(size);
     let read = perf_map::read(&mut BufReader::with_capacity(1 << 16, input), 0, &mut |entry| {
         good_lines += 1;
         while marks.get(at_mark).is_some_and(|mark| mark.size <= entry.name.offset) {
             at_mark += 1;
         }
         let window = match marks.get(at_mark) {
-            // Nobody looked at the file: it may have been at any time.
+            // The file was not monitored: the time is unknown.
             _ if marks.is_empty() => (0, 1),
             Some(mark) => (at_mark.checked_sub(1).map_or(0, |i| marks[i].seen), mark.by.max(1)),
             None => (marks[marks.len() - 1].seen, u64::MAX),
         };
         fits = items.within(entry.start, entry.end, |_, item| {
-            let code = Code { name: entry.name, lines: None, address: item.address };
+            let code = CodeEntry { name: entry.name, lines: None, address: item.address };
             item.take(code, window);
         });
         fits
@@ -316,9 +318,10 @@ fn from_map(
     if !fits {
         return Err(too_much());
     }
-    let mut here = Found { names: vec![None; asked.len()], reused: vec![false; asked.len()] };
-    items.answers(u64::MAX, &mut here);
-    for i in 0..asked.len() {
+    let mut here =
+        FoundCode { names: vec![None; requested.len()], reused: vec![false; requested.len()] };
+    items.resolved(u64::MAX, &mut here);
+    for i in 0..requested.len() {
         found.names[i] = found.names[i].or(here.names[i]);
         found.reused[i] |= here.reused[i];
     }
@@ -333,12 +336,12 @@ struct Move {
     size: u64,
 }
 
-/// Asks a jitdump file. Returns what is wrong with it, as far as it was read.
+/// Resolves addresses in a jitdump file. Returns an error of the part that was read.
 fn from_dump(
     dump: &File,
     pid: Option<u32>,
-    asked: &[(u64, Span)],
-    found: &mut Found,
+    requested: &[(u64, Span)],
+    found: &mut FoundCode,
 ) -> io::Result<Option<Cause>> {
     let header = jitdump::header(dump)?;
     if pid.is_some_and(|pid| pid != header.pid) {
@@ -347,31 +350,31 @@ fn from_dump(
     let range = header.size..dump.metadata()?.len();
     let mut moves = Vec::new();
     jitdump::read(dump, range.clone(), &mut |time, record| {
-        if let Record::Move { from, to, size } = record {
+        if let JitRecord::Move { from, to, size } = record {
             moves.push(Move { time, from, to, size });
         }
         moves.len() < MAX_MOVES
     })?;
-    let (mut items, before) = with_moved(asked, &moves, header.monotonic);
+    let (mut items, before) = with_moved(requested, &moves, header.monotonic);
     let mut lines = None;
     let (mut number, mut fits) = (0, true);
     let progress = jitdump::read(dump, range, &mut |time, record| {
-        // Without times of our clock nothing is known of when.
+        // Without times of our clock, the order is unknown.
         let window = if header.monotonic { (time, time) } else { (0, u64::MAX) };
         match record {
-            Record::Lines { address, lines: at } => lines = Some((at, address)),
-            Record::Load { address: start, size, name } => {
+            JitRecord::Lines { address, lines: at } => lines = Some((at, address)),
+            JitRecord::Load { address: start, size, name } => {
                 let lines = lines.take().filter(|l| l.1 == start);
                 fits = items.within(start, start.saturating_add(size), |_, item| {
-                    item.take(Code { name, lines, address: item.address }, window);
+                    item.take(CodeEntry { name, lines, address: item.address }, window);
                 });
             }
-            Record::Move { to, size, .. } if number < moves.len() => {
+            JitRecord::Move { to, size, .. } if number < moves.len() => {
                 let mut moved = Vec::new();
                 fits = items.within(to, to.saturating_add(size), |i, _| moved.push(i));
                 for i in moved {
                     let from = before.get(&(number, i)).map(|&from| items.sorted[from]);
-                    if let Some(code) = from.and_then(|item| item.answer(0)) {
+                    if let Some(code) = from.and_then(|item| item.result(0)) {
                         items.sorted[i].take(code, window);
                     }
                 }
@@ -381,11 +384,11 @@ fn from_dump(
         }
         fits
     })?;
-    items.answers(LATE, found);
+    items.resolved(LATE, found);
     Ok(if !fits {
         Some(too_much())
     } else if progress.damaged {
-        Some(Cause::Damaged("a record of the jitdump contradicts itself".into()))
+        Some(Cause::Damaged("a record of the jitdump is inconsistent".into()))
     } else if progress.unfinished {
         Some(Cause::JitdumpCut)
     } else {
@@ -393,15 +396,15 @@ fn from_dump(
     })
 }
 
-/// The questions, and those of where moved code was before: by the number of the move and the
-/// index of what is asked behind it.
+/// Lookups for the requests, and for the previous addresses of moved code: by the number of the
+/// move and the index of the request behind it.
 fn with_moved(
-    asked: &[(u64, Span)],
+    requested: &[(u64, Span)],
     moves: &[Move],
     monotonic: bool,
-) -> (Items, FxHashMap<(usize, usize), usize>) {
-    let mut items: Vec<Item> =
-        asked.iter().enumerate().map(|(i, &(a, span))| Item::new(a, span, i)).collect();
+) -> (Lookups, FxHashMap<(usize, usize), usize>) {
+    let mut items: Vec<Lookup> =
+        requested.iter().enumerate().map(|(i, &(a, span))| Lookup::new(a, span, i)).collect();
     let mut links = Vec::new();
     let mut new = 0;
     for _ in 0..MAX_CHAIN {
@@ -411,7 +414,7 @@ fn with_moved(
         for (number, m) in moves.iter().enumerate() {
             let from = old.partition_point(|&i| items[i].address < m.to);
             for &i in &old[from..] {
-                let Item { address, span, .. } = items[i];
+                let Lookup { address, span, .. } = items[i];
                 if address - m.to >= m.size {
                     break;
                 }
@@ -419,7 +422,11 @@ fn with_moved(
                     let time = if monotonic { m.time } else { u64::MAX };
                     links.push((number, i, items.len()));
                     let span = Span { first: time, last: time };
-                    items.push(Item::new((address - m.to).wrapping_add(m.from), span, usize::MAX));
+                    items.push(Lookup::new(
+                        (address - m.to).wrapping_add(m.from),
+                        span,
+                        usize::MAX,
+                    ));
                 }
             }
         }
@@ -433,39 +440,39 @@ fn with_moved(
     let mut place = vec![0; items.len()];
     order.iter().enumerate().for_each(|(to, &from)| place[from] = to);
     let links = links.into_iter().map(|(n, i, from)| ((n, place[i]), place[from])).collect();
-    (Items::new(items), links)
+    (Lookups::new(items), links)
 }
 
 /// Names that were read, by file and offset.
-struct Names {
+struct NameReader {
     demangle: bool,
-    known: FxHashMap<(bool, u64), (StrId, StrId)>,
+    names: FxHashMap<(bool, u64), (StrId, StrId)>,
 }
 
-impl Names {
-    /// Name and mangled name at a place; `None` when it is gone from there.
+impl NameReader {
+    /// Name and mangled name at a position; `None` if it is no longer there.
     fn get(
         &mut self,
         file: &File,
         in_dump: bool,
         at: NameAt,
-        answers: &mut Answers,
+        resolved: &mut AddressFrames,
     ) -> Option<(StrId, StrId)> {
         let key = (in_dump, at.offset);
-        if let Some(&known) = self.known.get(&key) {
-            return Some(known);
+        if let Some(&names) = self.names.get(&key) {
+            return Some(names);
         }
         let mut bytes = vec![0; at.length as usize];
         file.read_exact_at(&mut bytes, at.offset).ok()?;
-        // The file may have been written anew.
+        // The file may have been rewritten.
         if NameAt::new(at.offset, &bytes) != at {
             return None;
         }
         let system_name = String::from_utf8_lossy(&bytes);
         let readable = self.demangle.then(|| demangle(&system_name)).flatten();
-        let name = answers.strings.intern(readable.as_deref().unwrap_or(&system_name));
-        let names = (name, answers.strings.intern(&system_name));
-        self.known.insert(key, names);
+        let name = resolved.strings.intern(readable.as_deref().unwrap_or(&system_name));
+        let names = (name, resolved.strings.intern(&system_name));
+        self.names.insert(key, names);
         Some(names)
     }
 }

@@ -1,5 +1,5 @@
-//! How the addresses of a binary are shared out to threads. Each parses what its addresses need,
-//! so those of one unit of the debug information stay together.
+//! Divides the addresses of a binary among threads. Each thread parses what its addresses need, so
+//! those of one unit of the debug information stay together.
 
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
@@ -7,16 +7,16 @@ use object::{CompressionFormat, Object, ObjectSection};
 use super::source::Layer;
 use sys::mmap;
 
-/// Fewest addresses of one file that are worth a thread of their own.
+/// Fewest addresses of one file for a separate thread.
 const MIN_SHARE: usize = 16_384;
 
 /// Most units and ranges that are read: many units can refer to the same long list.
 const MAX_STEPS: usize = 1 << 22;
 
-/// A unit's number; [`Unit::MAX`] stands for no unit.
+/// Index of a unit; [`Unit::MAX`] for addresses outside all units.
 type Unit = usize;
 
-/// Shares out ascending addresses of one file to at most so many threads; each share ascends.
+/// Divides ascending addresses of one file among at most `jobs` threads; each share ascends.
 pub fn of(layers: &[Layer], addresses: Vec<u64>, jobs: usize) -> Vec<Vec<u64>> {
     let count = (addresses.len() / MIN_SHARE).clamp(1, jobs);
     if count == 1 {
@@ -30,9 +30,9 @@ pub fn of(layers: &[Layer], addresses: Vec<u64>, jobs: usize) -> Vec<Vec<u64>> {
     }
 }
 
-/// The largest unit goes to whoever has least, until there is none left. Lines and functions of a
-/// unit are parsed as a whole, a sixth of all work, so that only one is divided that would take
-/// more than twice as long as an even share.
+/// Assigns the largest unit to the smallest share, until none is left. Lines and functions of a
+/// unit are parsed as a whole, a sixth of all work, so only units are divided that would take more
+/// than twice as long as an even share.
 fn by_unit(
     units: &[(gimli::Range, Unit)],
     addresses: Vec<u64>,
@@ -63,8 +63,7 @@ fn unit_of(units: &[(gimli::Range, Unit)], address: u64) -> Unit {
     last.filter(|(range, _)| address < range.end).map_or(Unit::MAX, |(_, unit)| unit)
 }
 
-/// Where the code of each unit lies, in ascending order; `None`: that cannot be told without
-/// unpacking.
+/// Address ranges of each unit, in ascending order; `None` if they are compressed.
 fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
     let map = mmap::map(&layer.file).ok()?;
     let object = object::File::parse(&*map).ok()?;
@@ -86,7 +85,7 @@ fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
     let (mut units, mut ranges) = (dwarf.units(), Vec::new());
     let mut number = 0;
     let mut steps = 0;
-    // Damage ends it: what is known so far is good enough to share by.
+    // Damage ends it: the units so far suffice for dividing.
     while let Ok(Some(header)) = units.next() {
         number += 1;
         steps += 1;
@@ -121,7 +120,7 @@ mod tests {
 
     #[test]
     fn units_stay_together_whatever_the_order_of_their_code() {
-        // Two units whose cold code lies before all other, one that is small, and a gap.
+        // Two units whose cold code precedes all other, a small one, and a gap.
         let units = [
             (range(0, 100), 1),
             (range(100, 200), 2),

@@ -1,6 +1,5 @@
-//! Debug information that blazesym does not read: what a compiler put aside (split DWARF, in `.dwo`
-//! files or a `.dwp` package; DWARF 5, section 7.3), and sections compressed the old way
-//! (`.zdebug_*`).
+//! Debug information that blazesym does not read: split DWARF (in `.dwo` files or a `.dwp` package;
+//! DWARF 5, section 7.3), and sections compressed in the old format (`.zdebug_*`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,50 +15,51 @@ use typed_arena::Arena;
 
 use profile::StrId;
 
-use super::answers::{Answers, Frame};
+use super::address_frames::{AddressFrames, SymbolFrame};
 use super::source::Layer;
 use super::{Options, worker};
 use profile::Cause;
 
-/// Larger files are left alone: their sections are read whole. So much is unpacked of all files
-/// together, too. In bytes.
+/// Largest file that is read, whose sections are read whole; also the limit of all unpacked bytes
+/// together. In bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Most files that are opened for one binary, and looked for.
+/// Most files of one binary that are opened or searched for.
 const MAX_FILES: usize = 1 << 14;
 
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
-type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
+type DwarfReader<'a> = EndianSlice<'a, RunTimeEndian>;
+type Dwarf<'a> = gimli::Dwarf<DwarfReader<'a>>;
 
-/// What was read, as long as something refers to it.
-pub(super) struct Memory {
+/// Sections read so far, kept while references to them exist.
+pub(super) struct SectionMemory {
     files: Arena<ReadCache<File>>,
     unpacked: Arena<Vec<u8>>,
-    /// Bytes of sections that may still be taken, and names that may be looked for.
+    /// Bytes of sections that may still be read, and names that may be searched for.
     left: Cell<u64>,
     names: Cell<usize>,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
+impl Default for SectionMemory {
+    fn default() -> SectionMemory {
         let (files, unpacked) = (Arena::new(), Arena::new());
-        Memory { files, unpacked, left: Cell::new(MAX_BYTES), names: Cell::new(MAX_FILES) }
+        SectionMemory { files, unpacked, left: Cell::new(MAX_BYTES), names: Cell::new(MAX_FILES) }
     }
 }
 
-/// The debug information of one file.
+/// Debug information of one file.
 pub struct Split<'a> {
-    memory: &'a Memory,
+    memory: &'a SectionMemory,
     options: &'a Options,
-    /// Where the file lies, to look beside it.
+    /// Its path, for finding files next to it.
     path: PathBuf,
-    context: Context<Reader<'a>>,
-    package: Option<DwarfPackage<Reader<'a>>>,
-    /// Names of the files that were looked for in vain.
+    context: Context<DwarfReader<'a>>,
+    package: Option<DwarfPackage<DwarfReader<'a>>>,
+    /// Names of missing files.
     missing: RefCell<BTreeSet<String>>,
 }
 
-/// The frames of link-time `addresses` in a file; `tell` is told how many are done.
+/// Frames of link-time `addresses` in a file; `progress` is called with the number of addresses
+/// done.
 ///
 /// # Errors
 ///
@@ -68,21 +68,21 @@ pub fn resolve(
     layer: &Layer,
     addresses: &[u64],
     options: &Options,
-    tell: &dyn Fn(usize),
-) -> Result<Answers, String> {
-    let memory = Memory::default();
+    report: &dyn Fn(usize),
+) -> Result<AddressFrames, String> {
+    let memory = SectionMemory::default();
     let split = Split::open(layer, options, &memory)?;
-    let mut answers = Answers::default();
+    let mut resolved = AddressFrames::default();
     for &address in addresses {
-        split.push(address, &mut answers).map_err(|e| e.to_string())?;
-        tell(1);
+        split.push(address, &mut resolved).map_err(|e| e.to_string())?;
+        report(1);
     }
-    answers.doubt = split.missing().map(Cause::PartMissing);
-    Ok(answers)
+    resolved.incomplete = split.missing().map(Cause::PartMissing);
+    Ok(resolved)
 }
 
-/// Whether units stand in other files, by the headers in a `.debug_info` section of a file that has
-/// a `.debug_addr` section (without it none can). `read` yields bytes at an offset of the section.
+/// True if units are in other files, by the headers in a `.debug_info` section of a file that has a
+/// `.debug_addr` section (without it none can be). `read` yields bytes at an offset of the section.
 pub fn is_split<'a>(endian: Endianness, read: impl Fn(u64, u64) -> Option<&'a [u8]>) -> bool {
     let number = |at, size: u64| {
         let bytes = read(at, size)?;
@@ -117,7 +117,11 @@ pub fn is_split<'a>(endian: Endianness, read: impl Fn(u64, u64) -> Option<&'a [u
 }
 
 impl<'a> Split<'a> {
-    fn open(layer: &Layer, options: &'a Options, memory: &'a Memory) -> Result<Split<'a>, String> {
+    fn open(
+        layer: &Layer,
+        options: &'a Options,
+        memory: &'a SectionMemory,
+    ) -> Result<Split<'a>, String> {
         let object = memory.parse(&layer.file).ok_or("it cannot be read")?;
         let dwarf = Dwarf::load(|id| memory.section(&object, Some(id.name())));
         let shared = layer.shared.as_ref().and_then(|file| memory.parse(file));
@@ -136,34 +140,35 @@ impl<'a> Split<'a> {
         Ok(split)
     }
 
-    /// `PROGRAM.dwp`; of a debug file `PROGRAM.debug`, too.
-    fn find_package(&self) -> Option<DwarfPackage<Reader<'a>>> {
+    /// `PROGRAM.dwp`; for a debug file `PROGRAM.debug`, too.
+    fn find_package(&self) -> Option<DwarfPackage<DwarfReader<'a>>> {
         let name = self.path.file_name()?.to_str()?;
         let names = [Some(name), name.strip_suffix(".debug")];
         let names = || names.into_iter().flatten().map(|name| format!("{name}.dwp"));
-        let folders = self.path.parent().into_iter();
-        let mut folders = folders.chain(self.options.symbol_path.iter().map(PathBuf::as_path));
-        folders.find_map(|dir| names().find_map(|name| self.open_package(&dir.join(name))))
+        let directories = self.path.parent().into_iter();
+        let mut directories =
+            directories.chain(self.options.symbol_path.iter().map(PathBuf::as_path));
+        directories.find_map(|dir| names().find_map(|name| self.open_package(&dir.join(name))))
     }
 
-    fn open_package(&self, path: &Path) -> Option<DwarfPackage<Reader<'a>>> {
+    fn open_package(&self, path: &Path) -> Option<DwarfPackage<DwarfReader<'a>>> {
         let object = self.memory.open(path)?;
         let load = |id: gimli::SectionId| self.memory.section(&object, id.dwo_name());
         DwarfPackage::load(load, EndianSlice::new(&[], endian_of(&object))).ok()
     }
 
-    /// What a skeleton stands for, if it is there and belongs to it.
-    fn load(&self, load: SplitDwarfLoad<Reader<'a>>) -> Option<Arc<Dwarf<'a>>> {
+    /// The target of a skeleton unit, if it exists and belongs to it.
+    fn load(&self, load: SplitDwarfLoad<DwarfReader<'a>>) -> Option<Arc<Dwarf<'a>>> {
         let packed = self.package.as_ref().map(|p| p.find_cu(load.dwo_id, &load.parent));
         if let Some(Ok(Some(unit))) = packed {
             return Some(Arc::new(unit));
         }
-        let text = |r: Option<Reader<'a>>| Some(PathBuf::from(r?.to_string().ok()?));
+        let text = |r: Option<DwarfReader<'a>>| Some(PathBuf::from(r?.to_string().ok()?));
         let name = text(load.path)?;
         let compiled_in = text(load.comp_dir).map(|dir| dir.join(&name));
-        let beside = self.path.parent().into_iter();
+        let siblings = self.path.parent().into_iter();
         let users = self.options.symbol_path.iter().map(PathBuf::as_path);
-        let moved = beside.chain(users).flat_map(|dir| {
+        let moved = siblings.chain(users).flat_map(|dir| {
             let relative = name.is_relative().then(|| dir.join(&name));
             relative.into_iter().chain(name.file_name().map(|file| dir.join(file)))
         });
@@ -175,7 +180,7 @@ impl<'a> Split<'a> {
         found
     }
 
-    /// The files that were looked for in vain, in a few words.
+    /// The missing files, in brief.
     fn missing(&self) -> Option<String> {
         let missing = self.missing.borrow();
         let first = missing.first()?;
@@ -185,11 +190,15 @@ impl<'a> Split<'a> {
         })
     }
 
-    fn open_unit(&self, path: &Path, load: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<Dwarf<'a>>> {
+    fn open_unit(
+        &self,
+        path: &Path,
+        load: &SplitDwarfLoad<DwarfReader<'a>>,
+    ) -> Option<Arc<Dwarf<'a>>> {
         let object = self.memory.open(path)?;
         let mut dwarf = Dwarf::load(|id| self.memory.section(&object, id.dwo_name())).ok()?;
         let header = dwarf.units().next().ok()??;
-        // In DWARF 4 the id is an attribute of the unit's first entry.
+        // In DWARF 4 the ID is an attribute of the unit's first entry.
         if dwarf.unit(header).ok()?.dwo_id != Some(load.dwo_id) {
             return None;
         }
@@ -197,61 +206,61 @@ impl<'a> Split<'a> {
         Some(Arc::new(dwarf))
     }
 
-    fn push(&self, address: u64, answers: &mut Answers) -> gimli::Result<()> {
+    fn push(&self, address: u64, resolved: &mut AddressFrames) -> gimli::Result<()> {
         for (load, found) in self.context.preload_units(address) {
             found(self.load(load))?;
         }
         let LookupResult::Output(frames) = self.context.find_frames(address) else {
-            answers.push([]);
+            resolved.push([]);
             return Ok(());
         };
         let (mut frames, mut out) = (frames?, Vec::new());
         while let Some(frame) = frames.next()? {
             let Some(function) = frame.function else { continue };
-            let name = answers.strings.intern(&function.raw_name()?);
+            let name = resolved.strings.intern(&function.raw_name()?);
             let at = frame.location.as_ref();
             let file = at.and_then(|at| at.file);
-            out.push(Frame {
+            out.push(SymbolFrame {
                 name,
                 system_name: name,
-                file: file.map_or(StrId::EMPTY, |file| answers.strings.intern(file)),
+                file: file.map_or(StrId::EMPTY, |file| resolved.strings.intern(file)),
                 line: at.and_then(|at| at.line).unwrap_or(0),
                 column: at.and_then(|at| at.column).unwrap_or(0),
             });
         }
         if !self.options.inlines && out.len() > 1 {
             let (first, last) = (out[0], out[out.len() - 1]);
-            let whole = Frame { name: last.name, system_name: last.system_name, ..first };
+            let whole = SymbolFrame { name: last.name, system_name: last.system_name, ..first };
             out = vec![whole];
         }
-        answers.push(out);
+        resolved.push(out);
         Ok(())
     }
 }
 
-impl Memory {
-    /// The ELF file with this name, if it is small enough.
+impl SectionMemory {
+    /// The ELF file with this path, if it is below the limit.
     fn open(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
         self.names.set(self.names.get().checked_sub(1)?);
         self.parse(&worker::open(path).ok()?)
     }
 
-    /// An ELF file that is small enough.
+    /// An ELF file, if it is below the limit.
     pub(super) fn parse(&self, file: &File) -> Option<object::File<'_, &ReadCache<File>>> {
         file.metadata().ok().filter(|m| m.len() <= MAX_BYTES)?;
         let cache = self.files.alloc(ReadCache::new(file.try_clone().ok()?));
         object::File::parse(&*cache).ok()
     }
 
-    /// A section, unpacked; empty when there is none.
+    /// A section, unpacked; empty if there is none.
     pub(super) fn section<'a>(
         &'a self,
         object: &object::File<'a, &'a ReadCache<File>>,
         name: Option<&str>,
-    ) -> gimli::Result<Reader<'a>> {
+    ) -> gimli::Result<DwarfReader<'a>> {
         let data = match name.and_then(|name| object.section_by_name(name)) {
             Some(section) => section.compressed_data().ok().and_then(|packed| {
-                // What a damaged header promises is not believed.
+                // The size in a damaged header is not trusted.
                 self.left.set(self.left.get().checked_sub(packed.uncompressed_size)?);
                 Some(match packed.decompress().ok()? {
                     std::borrow::Cow::Borrowed(data) => data,

@@ -73,7 +73,7 @@ fn marks(binary: &Path) -> impl Fn(&str) -> u64 {
     move |name| all.iter().find(|s| s.0 == name).unwrap_or_else(|| panic!("no {name}")).1
 }
 
-/// A mapping of the segment with code, which was loaded `bias` away from its own addresses.
+/// Mapping of the code segment, loaded `bias` away from its link-time addresses.
 fn mapping_of(binary: &Path, bias: u64) -> (u64, u64, String) {
     let data = fs::read(binary).unwrap();
     let elf = object::File::parse(&*data).unwrap();
@@ -164,7 +164,7 @@ fn another_build_at_the_same_path_gives_no_names() {
     assert!(frames(&p, 0).is_empty());
     assert!(matches!(outcome.binaries[0].why, Some(Cause::BuildIdDiffers { .. })));
     assert!(!p.mappings[0].has_functions);
-    // A file without a build id is not the recorded one either.
+    // A file without a build ID is not the recorded one either.
     lab.compile("prog", C, &["-g", "-Wl,--build-id=none"]);
     let mut p = profile(&binary, mapping, 0, &[address]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
@@ -173,7 +173,7 @@ fn another_build_at_the_same_path_gives_no_names() {
 }
 
 #[test]
-fn another_path_can_stand_in_for_the_recorded_one() {
+fn another_path_can_replace_the_recorded_one() {
     let lab = Lab::new();
     let binary = lab.compile("prog", C, &["-g"]);
     let address = marks(&binary)("mark_outer");
@@ -184,7 +184,7 @@ fn another_path_can_stand_in_for_the_recorded_one() {
     let options = Options { files: [(0, binary.clone())].into(), ..lab.options() };
     symbolize(&mut p, &options, &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
-    // The kernel marks the name of a file that was unlinked while it was mapped.
+    // The kernel marks the path of a file that was unlinked while mapped.
     let deleted = PathBuf::from(format!("{} (deleted)", binary.display()));
     let mut p = profile(&deleted, mapping_of(&binary, 0), 0, &[address]);
     symbolize(&mut p, &lab.options(), &quiet);
@@ -199,36 +199,36 @@ fn stripped_binaries_use_their_debug_files() {
     let mapping = mapping_of(&binary, 0);
     lab.run("objcopy", &["--only-keep-debug", "prog", "prog.debug"]);
     lab.run("strip", &["prog"]);
-    let ask = |name: &Path, mapping: &(u64, u64, String), bias| {
+    let resolve = |name: &Path, mapping: &(u64, u64, String), bias| {
         let mapping = (mapping.0 + bias, mapping.1, mapping.2.clone());
         let mut p = profile(name, mapping, bias, &[address]);
         let outcome = symbolize(&mut p, &lab.options(), &quiet);
         (names(&p, 0), outcome.binaries[0].why.clone())
     };
     let all = (vec!["inner".to_owned(), "middle".into(), "outer".into()], None);
-    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Cause::Stripped)));
-    // By build id, with and without the binary itself.
+    assert_eq!(resolve(&binary, &mapping, 0), (vec![], Some(Cause::Stripped)));
+    // By build ID, with and without the binary itself.
     let dir = lab.path("debug/.build-id").join(&mapping.2[..2]);
     fs::create_dir_all(&dir).unwrap();
     let by_id = dir.join(format!("{}.debug", &mapping.2[2..]));
     fs::rename(lab.path("prog.debug"), &by_id).unwrap();
-    assert_eq!(ask(&binary, &mapping, 0), all);
-    assert_eq!(ask(Path::new("/no/such/program"), &mapping, 0), all);
-    assert_eq!(ask(Path::new("/no/such/program"), &mapping, 0x7000_0000), all);
-    // By debug link, beside the binary and in `.debug`.
+    assert_eq!(resolve(&binary, &mapping, 0), all);
+    assert_eq!(resolve(Path::new("/no/such/program"), &mapping, 0), all);
+    assert_eq!(resolve(Path::new("/no/such/program"), &mapping, 0x7000_0000), all);
+    // By debug link, next to the binary and in `.debug`.
     fs::rename(&by_id, lab.path("prog.debug")).unwrap();
     lab.run("objcopy", &["--add-gnu-debuglink=prog.debug", "prog"]);
-    assert_eq!(ask(&binary, &mapping, 0), all);
+    assert_eq!(resolve(&binary, &mapping, 0), all);
     fs::create_dir(lab.path(".debug")).unwrap();
     fs::rename(lab.path("prog.debug"), lab.path(".debug/prog.debug")).unwrap();
-    assert_eq!(ask(&binary, &mapping, 0), all);
+    assert_eq!(resolve(&binary, &mapping, 0), all);
     // Of another build: refused.
     let other = lab.compile("other", &C.replace("return 0", "return 1"), &["-g"]);
     fs::rename(other, lab.path(".debug/prog.debug")).unwrap();
     let other = Cause::OtherDebugFile(lab.path(".debug/prog.debug").display().to_string());
-    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(other)));
+    assert_eq!(resolve(&binary, &mapping, 0), (vec![], Some(other)));
     fs::remove_dir_all(lab.path(".debug")).unwrap();
-    assert_eq!(ask(&binary, &mapping, 0), (vec![], Some(Cause::Stripped)));
+    assert_eq!(resolve(&binary, &mapping, 0), (vec![], Some(Cause::Stripped)));
 }
 
 #[test]
@@ -242,15 +242,15 @@ fn without_build_ids_a_debug_link_is_checked_by_its_checksum() {
     lab.run("objcopy", &["--only-keep-debug", "prog", "prog.debug"]);
     lab.run("strip", &["prog"]);
     lab.run("objcopy", &["--add-gnu-debuglink=prog.debug", "prog"]);
-    let ask = || {
+    let resolve = || {
         let mut p = profile(&binary, mapping.clone(), 0, &[address]);
         symbolize(&mut p, &lab.options(), &quiet);
         names(&p, 0)
     };
-    assert_eq!(ask(), ["inner", "middle", "outer"]);
+    assert_eq!(resolve(), ["inner", "middle", "outer"]);
     let other = lab.compile("other", &C.replace("return 0", "return 1"), &no_id);
     fs::rename(other, lab.path("prog.debug")).unwrap();
-    assert_eq!(ask(), Vec::<String>::new());
+    assert_eq!(resolve(), Vec::<String>::new());
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn local_functions_of_cpp_have_their_full_names() {
 }
 
 #[test]
-fn lines_that_are_there_stay_unless_forced() {
+fn existing_lines_stay_unless_forced() {
     let lab = Lab::new();
     let binary = lab.compile("prog", C, &["-g"]);
     let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("mark_outer")]);
@@ -311,7 +311,7 @@ fn lines_that_are_there_stay_unless_forced() {
 }
 
 #[test]
-fn threads_do_not_change_the_answer() {
+fn threads_do_not_change_the_result() {
     let lab = Lab::new();
     let binary = lab.compile("prog", C, &["-g"]);
     let (start, ..) = mapping_of(&binary, 0);
@@ -361,12 +361,12 @@ fn no_damage_to_a_file_is_fatal() {
         assert_eq!(outcome.binaries[0].why.is_none(), outcome.named() == 2);
         named += outcome.named();
     }
-    // Most random damage leaves something to be read.
+    // Most random damage leaves some readable data.
     assert!(named > 50, "{named}");
 }
 
 #[test]
-fn what_is_no_binary_is_said_so() {
+fn files_that_are_not_binaries_are_reported() {
     let lab = Lab::new();
     fs::write(lab.path("text"), "hello").unwrap();
     let text = lab.path("text");
@@ -390,7 +390,7 @@ fn what_is_no_binary_is_said_so() {
 }
 
 #[test]
-fn perf_maps_can_lie_elsewhere() {
+fn perf_maps_can_be_elsewhere() {
     let lab = Lab::new();
     fs::write(lab.path("map"), "1000 100 jitted;f <x>\nbad\n").unwrap();
     let name = Path::new("/tmp/perf-123456789.map");

@@ -1,5 +1,5 @@
-//! The vDSO: code that the kernel maps into every process and that no file holds. It is the same
-//! in all processes of a kernel, so our own is read.
+//! The vDSO: code that the kernel maps into every process and that is in no file. It is the same in
+//! all processes of a kernel, so prof's own is read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use object::{Object, ObjectSymbol};
 
 use profile::{StrId, StringTable};
 
-use super::answers::Answers;
+use super::address_frames::AddressFrames;
 use profile::Cause;
 use sys::elf::hex;
 
@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The functions of the vDSO.
 #[derive(Debug)]
 pub struct Vdso {
-    /// First address, address behind, name; sorted.
+    /// First and limit address, name; sorted.
     functions: Vec<(u64, u64, StrId)>,
     strings: StringTable,
     build_id: String,
@@ -67,17 +67,17 @@ impl Vdso {
     /// # Errors
     ///
     /// The recorded vDSO (by its `build_id`, empty: unknown) is another kernel's.
-    pub fn resolve(&self, build_id: &str, offsets: &[u64]) -> Result<Answers, Cause> {
+    pub fn resolve(&self, build_id: &str, offsets: &[u64]) -> Result<AddressFrames, Cause> {
         if !build_id.is_empty() && build_id != self.build_id {
             return Err(Cause::BuildIdDiffers { found: self.build_id.clone() });
         }
-        let mut answers = Answers::default();
+        let mut resolved = AddressFrames::default();
         for &offset in offsets {
             let before = self.functions.partition_point(|f| f.0 <= offset).checked_sub(1);
             let function = before.map(|i| self.functions[i]).filter(|f| offset < f.1);
-            answers.push_name(function.map(|f| self.strings.get(f.2)));
+            resolved.push_name(function.map(|f| self.strings.get(f.2)));
         }
-        Ok(answers)
+        Ok(resolved)
     }
 }
 
@@ -97,16 +97,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_vdso_has_the_clock() {
+    fn prof_s_own_vdso_has_the_clock() {
         let vdso = Vdso::of_this_kernel().unwrap();
         let name_of = |f: &(u64, u64, StrId)| vdso.strings.get(f.2).to_owned();
         let clock = vdso.functions.iter().find(|f| name_of(f).ends_with("clock_gettime")).unwrap();
-        let answers = vdso.resolve("", &[clock.0, clock.1 - 1, 0]).unwrap();
-        let name = |i: usize| answers.get(i).first().map(|f| answers.strings.get(f.name));
+        let resolved = vdso.resolve("", &[clock.0, clock.1 - 1, 0]).unwrap();
+        let name = |i: usize| resolved.get(i).first().map(|f| resolved.strings.get(f.name));
         assert_eq!(name(0).map(str::to_owned), Some(name_of(clock)));
         assert_eq!(name(1), name(0));
         assert_eq!(name(2), None);
-        assert_eq!(answers.get(0).len(), 1);
+        assert_eq!(resolved.get(0).len(), 1);
     }
 
     #[test]

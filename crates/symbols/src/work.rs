@@ -1,4 +1,4 @@
-//! Sorts a profile's addresses by binary, shares them out to threads and writes the answers.
+//! Sorts a profile's addresses by binary, divides them among threads and writes the results.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,13 +12,13 @@ use rustc_hash::FxHashMap;
 use profile::{LocationId, Mapping, MappingId, Profile, StrId};
 use sys::jit::file_names::{is_compilers_file, number_of_dump};
 
-use super::answers::{Answers, FunctionIndex, StoredWriter, Unwritten};
-use super::cache::{Key, Merged, Stored};
+use super::address_frames::{AddressFrames, FunctionIndex, StoredWriter, Unwritten};
+use super::cache::{CacheKey, Merged, StoredFrames};
 use super::kernel::{self, Kallsyms};
 use super::run_time::{MAX_OF_ALL, Report, RunTime};
-use super::source::{self, Found, Layer};
+use super::source::{self, Layer, SymbolFiles};
 use super::vdso::Vdso;
-use super::worker::{Limits, Worker};
+use super::worker::{Worker, WorkerLimits};
 use super::{Binary, Options, Outcome, demangle, elf, shares};
 use profile::Cause;
 use sys::foreign;
@@ -27,37 +27,37 @@ use sys::jit::{Epoch, Span};
 /// First address of the kernel's half.
 const KERNEL: u64 = 1 << 63;
 
-/// Time for the names of all binaries together.
+/// Time limit for the names of all binaries together.
 const TIME: Duration = Duration::from_secs(600);
 
-/// Debug information nests deeply, and so do its parsers.
+/// Stack size of a thread: debug information nests deeply, and so do its parsers.
 pub const STACK: usize = 8 << 20;
 
-/// Locations of one binary, to be asked in one go.
-struct Group {
+/// Locations of one binary, which are resolved together.
+struct AddressGroup {
     mappings: Vec<MappingId>,
-    /// Address to ask for and location, sorted.
-    asked: Vec<(u64, LocationId)>,
-    /// What to say of addresses that are asked in vain.
-    in_vain: Cause,
-    /// Answers came, whatever they say.
-    answered: bool,
+    /// Address to resolve and location, sorted.
+    requested: Vec<(u64, LocationId)>,
+    /// Cause for addresses without a result.
+    missing_cause: Cause,
+    /// True if any result arrived.
+    has_result: bool,
     with_lines: bool,
-    /// What could not be read of its files, if something.
-    doubt: Option<Cause>,
-    kept: Option<Kept>,
+    /// Cause of incomplete input.
+    incomplete: Option<Cause>,
+    kept: Option<CachedGroup>,
 }
 
-/// What the cache has to do with a group whose answers can be kept.
-struct Kept {
-    /// What the answers depend on.
-    key: Key,
-    found: Found,
-    /// Answers of an earlier recording.
-    stored: Option<Stored>,
+/// Cache data of a group whose results can be cached.
+struct CachedGroup {
+    /// Key of the results.
+    key: CacheKey,
+    found: SymbolFiles,
+    /// Results of an earlier recording.
+    stored: Option<StoredFrames>,
 }
 
-enum Source {
+enum NameSource {
     Elf(Vec<Layer>),
     Kernel(Kallsyms),
     Vdso(Vdso, String),
@@ -78,11 +78,11 @@ pub fn symbolize(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
     let until = Instant::now() + TIME;
-    let (asked, homeless) = asked_by_mapping(profile, options);
-    let (mut groups, sources) = groups(profile, options, &asked, until);
+    let (requested, homeless) = requested_by_mapping(profile, options);
+    let (mut groups, sources) = groups(profile, options, &requested, until);
     let tasks = tasks(&groups, &sources, options.jobs.max(1));
-    let answers = run(&sources, &tasks, options, until, progress);
-    let all: Vec<(Task, Answered)> = tasks.into_iter().zip(answers).collect();
+    let resolved = run(&sources, &tasks, options, until, progress);
+    let all: Vec<(Task, TaskResult)> = tasks.into_iter().zip(resolved).collect();
     let mut functions = FunctionIndex::new(profile);
     for (i, group) in groups.iter_mut().enumerate() {
         let first = all.partition_point(|(task, _)| task.group < i);
@@ -91,10 +91,10 @@ pub fn symbolize(
         keep(group, &all[first..end], options);
     }
     set_flags(profile, options, &groups);
-    let outcome = outcome(profile, &groups, &sources, &asked, homeless);
+    let outcome = outcome(profile, &groups, &sources, &requested, homeless);
     for (group, source) in groups.iter().zip(&sources) {
-        if let Source::Kernel(kallsyms) = source {
-            tell_modules_apart(profile, kallsyms, &group.asked);
+        if let NameSource::Kernel(kallsyms) = source {
+            split_modules(profile, kallsyms, &group.requested);
         }
     }
     let mut troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
@@ -107,35 +107,35 @@ pub fn symbolize(
     Outcome { troubles, ..outcome }
 }
 
-/// Locations to ask for, by mapping, and the number of those without any.
-fn asked_by_mapping(profile: &Profile, options: &Options) -> (Vec<Vec<LocationId>>, usize) {
-    let mut asked = vec![Vec::new(); profile.mappings.len()];
+/// Locations to resolve, by mapping, and the number of those without any.
+fn requested_by_mapping(profile: &Profile, options: &Options) -> (Vec<Vec<LocationId>>, usize) {
+    let mut requested = vec![Vec::new(); profile.mappings.len()];
     let mut homeless = 0;
     for (id, location) in (0..).map(LocationId).zip(&profile.locations) {
         if location.line_count > 0 && !options.force {
             continue;
         }
         match location.mapping {
-            Some(mapping) => asked[mapping.0 as usize].push(id),
+            Some(mapping) => requested[mapping.0 as usize].push(id),
             None => homeless += usize::from(location.line_count == 0),
         }
     }
-    (asked, homeless)
+    (requested, homeless)
 }
 
-/// Mappings of the same file are asked together: its symbols are parsed once.
+/// Groups mappings of the same file: its symbols are parsed once.
 fn groups(
     profile: &Profile,
     options: &Options,
-    asked: &[Vec<LocationId>],
+    requested: &[Vec<LocationId>],
     until: Instant,
-) -> (Vec<Group>, Vec<Source>) {
-    let mut groups: Vec<Group> = Vec::new();
+) -> (Vec<AddressGroup>, Vec<NameSource>) {
+    let mut groups: Vec<AddressGroup> = Vec::new();
     let mut sources = Vec::new();
     let mut found_files = Vec::new();
-    let mut known = FxHashMap::default();
+    let mut by_file = FxHashMap::default();
     for (id, mapping) in (0..).map(MappingId).zip(&profile.mappings) {
-        if asked[id.0 as usize].is_empty() {
+        if requested[id.0 as usize].is_empty() {
             continue;
         }
         let instead = options.files.get(&id.0).map(|p| p.as_path());
@@ -143,30 +143,30 @@ fn groups(
         let sources_of = |epoch: &Arc<Epoch>| Arc::as_ptr(&epoch.sources);
         let changed = options.changed.contains(&id.0);
         let key = (mapping.file, mapping.build_id, instead, changed, epoch.map(sources_of));
-        let group = *known.entry(key).or_insert_with(|| {
+        let group = *by_file.entry(key).or_insert_with(|| {
             let (source, found) = match epoch {
                 _ if options.stop.load(Ordering::Relaxed) => {
-                    (Source::Nothing(Cause::Interrupted), None)
+                    (NameSource::Nothing(Cause::Interrupted), None)
                 }
-                _ if Instant::now() > until => (Source::Nothing(Cause::NoTimeLeft), None),
-                _ if changed => (Source::Nothing(Cause::Changed), None),
-                Some(epoch) => (Source::RunTime(RunTime::new(epoch.sources.clone())), None),
+                _ if Instant::now() > until => (NameSource::Nothing(Cause::NoTimeLeft), None),
+                _ if changed => (NameSource::Nothing(Cause::Changed), None),
+                Some(epoch) => (NameSource::RunTime(RunTime::new(epoch.sources.clone())), None),
                 None => open(profile, mapping, instead, options),
             };
-            let in_vain = match (&source, &found) {
-                (Source::Nothing(why), _) => why.clone(),
+            let missing_cause = match (&source, &found) {
+                (NameSource::Nothing(why), _) => why.clone(),
                 (_, Some(found)) if found.stripped => found.flaw.clone().unwrap_or(Cause::Stripped),
                 _ => Cause::NoSymbol,
             };
-            let (mappings, asked) = (Vec::new(), Vec::new());
-            let (answered, with_lines, kept) = (false, false, None);
-            groups.push(Group {
+            let (mappings, requested) = (Vec::new(), Vec::new());
+            let (has_result, with_lines, kept) = (false, false, None);
+            groups.push(AddressGroup {
                 mappings,
-                asked,
-                in_vain,
-                answered,
+                requested,
+                missing_cause,
+                has_result,
                 with_lines,
-                doubt: found.as_ref().and_then(|found: &Found| found.flaw.clone()),
+                incomplete: found.as_ref().and_then(|found: &SymbolFiles| found.flaw.clone()),
                 kept,
             });
             sources.push(source);
@@ -175,54 +175,60 @@ fn groups(
         });
         groups[group].mappings.push(id);
         let found = found_files[group].as_ref();
-        // Of a recording made before, nothing is known of when; but where it has several
-        // mappings of one file, its addresses stand for different code at different times.
+        // An earlier recording has no times; if it has several mappings of one file, its addresses
+        // represent different code at different times.
         let once = || {
             count(profile, mapping.file) == 1
                 && number_of_dump(profile.str(mapping.file).as_bytes()).is_none()
         };
-        let made_before = matches!(sources[group], Source::RunTime(_)) && epoch.is_none();
+        let made_before = matches!(sources[group], NameSource::RunTime(_)) && epoch.is_none();
         let whenever = if made_before && once() { Span::END } else { Span::UNKNOWN };
-        for &location in &asked[id.0 as usize] {
+        for &location in &requested[id.0 as usize] {
             let address = profile.locations[location.0 as usize].address;
             let span = epoch.and_then(|epoch| epoch.spans.get(&address).copied());
             let span = span.unwrap_or(whenever);
-            let ask = ask(&mut sources[group], found, mapping, address, span);
-            groups[group].asked.extend(ask.map(|ask| (ask, location)));
+            let at = source_address(&mut sources[group], found, mapping, address, span);
+            groups[group].requested.extend(at.map(|at| (at, location)));
         }
     }
     for (group, found) in groups.iter_mut().zip(&found_files) {
-        group.asked.sort_unstable();
+        group.requested.sort_unstable();
         group.kept = kept(group, found.as_ref(), options);
     }
     (groups, sources)
 }
 
-/// What the cache has for the group.
-fn kept(group: &Group, found: Option<&Found>, options: &Options) -> Option<Kept> {
+/// Cache data for the group.
+fn kept(
+    group: &AddressGroup,
+    found: Option<&SymbolFiles>,
+    options: &Options,
+) -> Option<CachedGroup> {
     let (cache, found) = (options.cache.as_ref()?, found?);
-    if group.asked.is_empty() {
+    if group.requested.is_empty() {
         return None;
     }
-    let key = Key::of(found, options)?;
+    let key = CacheKey::of(found, options)?;
     let stored = cache.load(&key);
-    Some(Kept { key, found: found.clone(), stored })
+    Some(CachedGroup { key, found: found.clone(), stored })
 }
 
-/// The address in the terms of the source.
-fn ask(
-    source: &mut Source,
-    found: Option<&Found>,
+/// The address in the form that the source expects.
+fn source_address(
+    source: &mut NameSource,
+    found: Option<&SymbolFiles>,
     mapping: &Mapping,
     address: u64,
     span: Span,
 ) -> Option<u64> {
     match source {
-        Source::Elf(_) => found?.link_address(address, mapping.start, mapping.file_offset),
-        Source::Vdso(..) => address.checked_sub(mapping.start)?.checked_add(mapping.file_offset),
-        Source::Kernel(_) => Some(address),
-        Source::RunTime(code) => Some(code.ask(address, span)),
-        Source::Nothing(_) => None,
+        NameSource::Elf(_) => found?.link_address(address, mapping.start, mapping.file_offset),
+        NameSource::Vdso(..) => {
+            address.checked_sub(mapping.start)?.checked_add(mapping.file_offset)
+        }
+        NameSource::Kernel(_) => Some(address),
+        NameSource::RunTime(code) => Some(code.add(address, span)),
+        NameSource::Nothing(_) => None,
     }
 }
 
@@ -231,44 +237,46 @@ fn open(
     mapping: &Mapping,
     instead: Option<&Path>,
     options: &Options,
-) -> (Source, Option<Found>) {
+) -> (NameSource, Option<SymbolFiles>) {
     let (file, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
-    let simple = |source: Result<Source, Cause>| (source.unwrap_or_else(Source::Nothing), None);
+    let simple =
+        |source: Result<NameSource, Cause>| (source.unwrap_or_else(NameSource::Nothing), None);
     if file.starts_with("[kernel") || mapping.start >= KERNEL {
         let same = kernel::check_same(file, build_id, profile.time_nanos);
-        simple(same.and_then(|()| Kallsyms::of_this_kernel()).map(Source::Kernel))
+        simple(same.and_then(|()| Kallsyms::of_this_kernel()).map(NameSource::Kernel))
     } else if file == "[vdso]" {
-        simple(Vdso::of_this_kernel().map(|v| Source::Vdso(v, build_id.to_owned())))
+        simple(Vdso::of_this_kernel().map(|v| NameSource::Vdso(v, build_id.to_owned())))
     } else if is_compilers_file(file) {
         let end = profile.time_nanos.saturating_add(profile.duration_nanos);
-        simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(Source::RunTime))
+        simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(NameSource::RunTime))
     } else if instead.is_none() && is_anonymous(file) {
         simple(Err(Cause::Anonymous))
     } else if build_id.is_empty() && changed_after(profile, file, instead) {
         simple(Err(Cause::Changed))
     } else {
         match source::find(file, build_id, instead, options) {
-            Ok(found) => (Source::Elf(found.layers.clone()), Some(found)),
+            Ok(found) => (NameSource::Elf(found.layers.clone()), Some(found)),
             Err(why) => simple(Err(why)),
         }
     }
 }
 
-/// The file was written to after the recording had ended, or another has come to its place, which
-/// may be older.
+/// True if the file was written to after the recording had ended, or replaced by another, which may
+/// be older.
 fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool {
     let end = profile.time_nanos.saturating_add(profile.duration_nanos);
     let now = instead.map_or_else(|| foreign::resolve(Path::new(file)), foreign::resolve_link);
     let Ok(now) = now.map(|found| found.metadata) else { return false };
     let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
     let written = nanos(now.mtime(), now.mtime_nsec());
-    // `rename` and `link` change a file's status; what was opened while it ran is that file.
+    // `rename` and `link` change a file's status time; a file that was opened during the recording
+    // is unaffected.
     let moved = nanos(now.ctime(), now.ctime_nsec());
     let changed = if instead.is_some() { written } else { written.max(moved) };
     end > 0 && changed > i128::from(end)
 }
 
-/// How many mappings have this file.
+/// Number of mappings of this file.
 fn count(profile: &Profile, file: StrId) -> usize {
     profile.mappings.iter().filter(|m| m.file == file).count()
 }
@@ -278,11 +286,11 @@ fn is_anonymous(file: &str) -> bool {
     file.is_empty() || starts.iter().any(|s| file.starts_with(s))
 }
 
-/// What the cache does not know, in shares.
-fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
+/// Addresses that are not cached, in shares.
+fn tasks(groups: &[AddressGroup], sources: &[NameSource], jobs: usize) -> Vec<Task> {
     let mut tasks = Vec::new();
-    for (group, Group { asked, kept, .. }) in groups.iter().enumerate() {
-        let mut addresses: Vec<u64> = asked.iter().map(|a| a.0).collect();
+    for (group, AddressGroup { requested, kept, .. }) in groups.iter().enumerate() {
+        let mut addresses: Vec<u64> = requested.iter().map(|a| a.0).collect();
         addresses.dedup();
         if let Some(stored) = kept.as_ref().and_then(|kept| kept.stored.as_ref()) {
             let mut from = 0;
@@ -296,7 +304,7 @@ fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
         }
         let shares = match &sources[group] {
             _ if addresses.is_empty() => Vec::new(),
-            Source::Elf(layers) => shares::of(layers, addresses, jobs),
+            NameSource::Elf(layers) => shares::of(layers, addresses, jobs),
             _ => vec![addresses],
         };
         tasks.extend(shares.into_iter().map(|addresses| Task { group, addresses }));
@@ -304,16 +312,16 @@ fn tasks(groups: &[Group], sources: &[Source], jobs: usize) -> Vec<Task> {
     tasks
 }
 
-type Answered = Result<Answers, Cause>;
+type TaskResult = Result<AddressFrames, Cause>;
 
-/// Answers of all tasks, in their order, whatever the number of threads.
+/// Results of all tasks, in their order, for any number of threads.
 fn run(
-    sources: &[Source],
+    sources: &[NameSource],
     tasks: &[Task],
     options: &Options,
     until: Instant,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Vec<Answered> {
+) -> Vec<TaskResult> {
     let total = tasks.iter().map(|t| t.addresses.len()).sum();
     let count = AtomicUsize::new(0);
     let done = |n: usize| progress(count.fetch_add(n, Ordering::Relaxed) + n, total);
@@ -321,88 +329,88 @@ fn run(
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(tasks[i].addresses.len()));
     let next = AtomicUsize::new(0);
-    let answers: Vec<Mutex<Option<Answered>>> = tasks.iter().map(|_| Mutex::default()).collect();
-    let limits = options.apart.then(|| Limits::of_this_machine(until));
+    let resolved: Vec<Mutex<Option<TaskResult>>> = tasks.iter().map(|_| Mutex::default()).collect();
+    let limits = options.apart.then(|| WorkerLimits::of_this_machine(until));
     let jobs = limits.map_or(options.jobs, |limits| options.jobs.min(limits.count));
     let run_time = AtomicU64::new(MAX_OF_ALL);
     let work = || {
         let mut worker = limits.map(Worker::new);
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (source, addresses) = (&sources[tasks[i].group], &tasks[i].addresses);
-            let answer = if options.stop.load(Ordering::Relaxed) {
+            let result = if options.stop.load(Ordering::Relaxed) {
                 Err(Cause::Interrupted)
             } else if Instant::now() > until {
                 Err(Cause::NoTimeLeft)
             } else {
-                answer(source, addresses, options, &mut worker, &run_time, &done)
+                resolve(source, addresses, options, &mut worker, &run_time, &done)
             };
-            *answers[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(answer);
+            *resolved[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
         }
     };
     thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
             let thread = thread::Builder::new().name("symbolize".into()).stack_size(STACK);
             if thread.spawn_scoped(scope, work).is_err() {
-                // No thread to be had: this one does it.
+                // No further thread could be created: this one does the work.
                 work();
             }
         }
     });
-    answers
+    resolved
         .into_iter()
         .map(|a| a.into_inner().unwrap_or_else(|e| e.into_inner()))
         .map(|a| a.unwrap_or_else(|| Err(Cause::Damaged("its symbols cannot be parsed".into()))))
         .collect()
 }
 
-fn answer(
-    source: &Source,
+fn resolve(
+    source: &NameSource,
     addresses: &[u64],
     options: &Options,
     worker: &mut Option<Worker>,
     run_time: &AtomicU64,
     done: &dyn Fn(usize),
-) -> Answered {
-    let answers = match (source, worker) {
-        (Source::Elf(layers), Some(worker)) => {
+) -> TaskResult {
+    let resolved = match (source, worker) {
+        (NameSource::Elf(layers), Some(worker)) => {
             return worker.resolve(layers, addresses, options, done);
         }
-        (Source::Elf(layers), None) => return elf::resolve(layers, addresses, options, done),
-        (Source::Kernel(kallsyms), _) => Ok(kallsyms.resolve(addresses)),
-        (Source::Vdso(vdso, build_id), _) => vdso.resolve(build_id, addresses),
-        (Source::RunTime(code), _) => Ok(code.resolve(addresses, options.demangle, run_time)),
-        (Source::Nothing(why), _) => Err(why.clone()),
+        (NameSource::Elf(layers), None) => return elf::resolve(layers, addresses, options, done),
+        (NameSource::Kernel(kallsyms), _) => Ok(kallsyms.resolve(addresses)),
+        (NameSource::Vdso(vdso, build_id), _) => vdso.resolve(build_id, addresses),
+        (NameSource::RunTime(code), _) => Ok(code.resolve(addresses, options.demangle, run_time)),
+        (NameSource::Nothing(why), _) => Err(why.clone()),
     };
     done(addresses.len());
-    answers
+    resolved
 }
 
-/// Gives the group's locations their frames, from the cache or from the answers of its tasks. In
-/// the order of the addresses, so that it makes no difference which of them it is.
+/// Writes the frames of the group's locations, from the cache or from the results of its tasks, in
+/// the order of the addresses, so that the result does not depend on the source.
 fn write(
     profile: &mut Profile,
     functions: &mut FunctionIndex,
-    group: &mut Group,
-    tasks: &[(Task, Answered)],
+    group: &mut AddressGroup,
+    tasks: &[(Task, TaskResult)],
 ) {
     let stored = group.kept.as_ref().and_then(|kept| kept.stored.as_ref());
     let mut stored =
-        stored.map(|stored| StoredWriter::new(stored, group.asked.len(), profile, functions));
-    group.answered = stored.is_some() && tasks.is_empty();
-    for (_, answers) in tasks {
-        match answers {
-            Ok(answers) => {
-                group.answered = true;
-                group.doubt = answers.doubt.clone().or_else(|| group.doubt.take());
+        stored.map(|stored| StoredWriter::new(stored, group.requested.len(), profile, functions));
+    group.has_result = stored.is_some() && tasks.is_empty();
+    for (_, resolved) in tasks {
+        match resolved {
+            Ok(resolved) => {
+                group.has_result = true;
+                group.incomplete = resolved.incomplete.clone().or_else(|| group.incomplete.take());
             }
-            Err(why) => group.in_vain = why.clone(),
+            Err(why) => group.missing_cause = why.clone(),
         }
     }
     let mut done: Vec<Unwritten> = tasks
         .iter()
-        .map(|(task, answers)| Unwritten::new(&task.addresses, answers.as_ref().ok()))
+        .map(|(task, resolved)| Unwritten::new(&task.addresses, resolved.as_ref().ok()))
         .collect();
-    for &(address, location) in &group.asked {
+    for &(address, location) in &group.requested {
         let found = done.iter_mut().find_map(|task| Some((task.index_of(address)?, task)));
         group.with_lines |= match (found, &mut stored) {
             (Some((index, task)), _) => task.write(profile, functions, location, index),
@@ -412,30 +420,35 @@ fn write(
     }
 }
 
-/// Keeps what the tasks found for the next recording, if nothing was wrong with their sources.
-fn keep(group: &Group, tasks: &[(Task, Answered)], options: &Options) {
-    let (Some(cache), Some(Kept { key, found, stored })) = (&options.cache, &group.kept) else {
+/// Caches the results of the tasks for the next recording, if their sources were intact.
+fn keep(group: &AddressGroup, tasks: &[(Task, TaskResult)], options: &Options) {
+    let (Some(cache), Some(CachedGroup { key, found, stored })) = (&options.cache, &group.kept)
+    else {
         return;
     };
-    let good = |(_, answers): &(Task, Answered)| answers.as_ref().is_ok_and(|a| a.doubt.is_none());
-    // The files must still be those that the key is made of.
-    if tasks.is_empty() || !tasks.iter().all(good) || Key::of(found, options).as_ref() != Some(key)
+    let good = |(_, resolved): &(Task, TaskResult)| {
+        resolved.as_ref().is_ok_and(|a| a.incomplete.is_none())
+    };
+    // The files must still be those of the key.
+    if tasks.is_empty()
+        || !tasks.iter().all(good)
+        || CacheKey::of(found, options).as_ref() != Some(key)
     {
         return;
     }
     let mut merged = Merged::new(stored.as_ref());
-    for (task, answers) in tasks {
-        if let Ok(answers) = answers {
-            merged.add(&task.addresses, answers);
+    for (task, resolved) in tasks {
+        if let Ok(resolved) = resolved {
+            merged.add(&task.addresses, resolved);
         }
     }
     cache.store(key, &merged);
 }
 
-/// Modules and BPF programs are binaries of their own, which are called `[NAME]` as perf does.
-fn tell_modules_apart(profile: &mut Profile, kallsyms: &Kallsyms, asked: &[(u64, LocationId)]) {
+/// Gives modules and BPF programs separate mappings, named `[NAME]` as in perf.
+fn split_modules(profile: &mut Profile, kallsyms: &Kallsyms, requested: &[(u64, LocationId)]) {
     let mut mappings = FxHashMap::default();
-    for &(address, location) in asked {
+    for &(address, location) in requested {
         let Some(function) = kallsyms.function(address).filter(|f| !f.module.is_empty()) else {
             continue;
         };
@@ -452,18 +465,18 @@ fn tell_modules_apart(profile: &mut Profile, kallsyms: &Kallsyms, asked: &[(u64,
             });
             MappingId(profile.mappings.len() as u32 - 1)
         });
-        // The addresses come sorted.
+        // The addresses are sorted.
         profile.mappings[id.0 as usize].limit = address + 1;
         profile.locations[location.0 as usize].mapping = Some(id);
     }
 }
 
-/// Tells other readers what need not be looked up again.
-fn set_flags(profile: &mut Profile, options: &Options, groups: &[Group]) {
+/// Sets the flags that mark resolved data for other readers.
+fn set_flags(profile: &mut Profile, options: &Options, groups: &[AddressGroup]) {
     for group in groups {
         for id in &group.mappings {
             let mapping = &mut profile.mappings[id.0 as usize];
-            mapping.has_functions |= group.answered || group.in_vain == Cause::Anonymous;
+            mapping.has_functions |= group.has_result || group.missing_cause == Cause::Anonymous;
             mapping.has_filenames |= group.with_lines;
             mapping.has_line_numbers |= group.with_lines;
             mapping.has_inline_frames |= group.with_lines && options.inlines;
@@ -473,38 +486,41 @@ fn set_flags(profile: &mut Profile, options: &Options, groups: &[Group]) {
 
 fn outcome(
     profile: &Profile,
-    groups: &[Group],
-    sources: &[Source],
-    asked: &[Vec<LocationId>],
+    groups: &[AddressGroup],
+    sources: &[NameSource],
+    requested: &[Vec<LocationId>],
     homeless: usize,
 ) -> Outcome {
     let mut binaries = Vec::new();
     for (group, source) in groups.iter().zip(sources) {
         let report = match source {
-            Source::RunTime(code) => code.report(),
+            NameSource::RunTime(code) => code.report(),
             _ => Report::default(),
         };
         let reused = (report.reused > 0).then_some(Cause::Reused);
-        // Where nothing else is known, what is wrong with the debug information is the reason.
-        let in_vain = match &group.doubt {
-            Some(doubt) if group.in_vain == Cause::NoSymbol || group.in_vain == Cause::Stripped => {
-                doubt
+        // Without a more specific cause, damage of the debug information is the cause.
+        let missing_cause = match &group.incomplete {
+            Some(incomplete)
+                if group.missing_cause == Cause::NoSymbol
+                    || group.missing_cause == Cause::Stripped =>
+            {
+                incomplete
             }
-            _ => &group.in_vain,
+            _ => &group.missing_cause,
         };
-        let in_vain = report.trouble.or(reused).unwrap_or_else(|| in_vain.clone());
+        let missing_cause = report.trouble.or(reused).unwrap_or_else(|| missing_cause.clone());
         for &mapping in &group.mappings {
-            let asked = &asked[mapping.0 as usize];
-            let named = asked.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();
+            let requested = &requested[mapping.0 as usize];
+            let named = requested.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();
             let line = |l: &&LocationId| profile.lines_of(**l).iter().any(|l| l.line > 0);
             binaries.push(Binary {
                 mapping,
                 file: profile.str(profile.mappings[mapping.0 as usize].file).to_owned(),
-                asked: asked.len(),
+                asked: requested.len(),
                 named,
-                with_line: asked.iter().filter(line).count(),
-                why: (named < asked.len()).then(|| in_vain.clone()),
-                damage: group.doubt.clone(),
+                with_line: requested.iter().filter(line).count(),
+                why: (named < requested.len()).then(|| missing_cause.clone()),
+                damage: group.incomplete.clone(),
                 bad_lines: report.bad_lines,
             });
         }

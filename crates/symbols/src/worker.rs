@@ -1,11 +1,11 @@
-//! A process of its own for what parsers do with the files of strangers.
+//! A separate process for parsers of foreign files.
 //!
-//! Libraries that read debug information allocate what a file tells them to and take as long as a
-//! file makes them. In a process with limits that costs no more than the names of that file: it is
-//! ended when it exceeds its memory or its time, the reason is kept, and a new one goes on with the
-//! next file. It is handed open files and can ask for further ones by name, which are opened here
-//! (see [`sys::foreign`]). Each thread that symbolizes has one such process, and keeps it
-//! from one file to the next.
+//! Libraries that read debug information take as much memory and time as a file makes them. In a
+//! process with limits that costs no more than the names of that file: the process is ended when it
+//! exceeds its memory or its time, the cause is recorded, and a new one continues with the next
+//! file. It receives open files and can request further ones by name, which are opened here (see
+//! [`sys::foreign`]). Each thread that symbolizes has one such process, which it reuses for all
+//! files.
 
 mod child;
 mod wire;
@@ -22,58 +22,58 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Options;
-use super::answers::Answers;
+use super::address_frames::AddressFrames;
 use super::source::Layer;
 pub use child::{open, run_if_started};
 use profile::Cause;
 use sys::os;
 use sys::{foreign, procfs};
-use wire::{Inbox, Kind, Message};
+use wire::{Inbox, Message, MessageKind};
 
-/// CPU time that the names of one file may take, and so much more for each GiB of the file.
+/// CPU time for the names of one file, and for each GiB of the file in addition.
 const CPU_TIME: Duration = Duration::from_secs(30);
 const CPU_TIME_PER_GIB: Duration = Duration::from_secs(30);
 
-/// How many times as long it may take by the clock: a busy machine gives it little CPU time.
+/// Wall-clock limit as a multiple of the CPU time: a busy machine gives it little.
 const PATIENCE: u32 = 10;
 
-/// CPU time for a second attempt, with the symbol table alone.
+/// CPU time for a second attempt, with only the symbol table.
 const CPU_TIME_OF_SYMBOLS: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether time is over, or nobody waits any more.
+/// Interval of checks for deadline and interruption.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// Memory that a worker may have at most and gets at least, in bytes.
+/// Most and least memory of a worker, in bytes.
 const MAX_MEMORY: u64 = 2 << 30;
 const MIN_MEMORY: u64 = 256 << 20;
 
-/// Most files that a worker may ask for in one question.
+/// Most files that a worker may request at a time.
 const MAX_OPENED: usize = 1 << 14;
 
-/// What the workers of one symbolization may have.
+/// Limits of the workers of one symbolization.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WorkerLimits {
     /// Memory of each, in bytes.
     memory: u64,
-    /// How many there may be, so that all together leave half of the machine's memory to others.
+    /// Number of workers, so that all together leave half of the machine's memory to others.
     pub count: usize,
-    /// When all has to be done.
+    /// Deadline of all work.
     until: Instant,
 }
 
-impl Limits {
-    /// What this machine allows now.
-    pub fn of_this_machine(until: Instant) -> Limits {
+impl WorkerLimits {
+    /// Limits that this machine allows now.
+    pub fn of_this_machine(until: Instant) -> WorkerLimits {
         let available = procfs::available_memory().unwrap_or(MAX_MEMORY * 4);
         let memory = (available / 4).clamp(MIN_MEMORY, MAX_MEMORY);
         let count = (available / 2 / memory).max(1) as usize;
-        Limits { memory, count, until }
+        WorkerLimits { memory, count, until }
     }
 }
 
-/// A thread's worker, which is started when it is needed.
+/// A thread's worker, which is started on first use.
 pub struct Worker {
-    limits: Limits,
+    limits: WorkerLimits,
     running: Option<Running>,
 }
 
@@ -92,57 +92,57 @@ impl Drop for Running {
 }
 
 impl Worker {
-    /// None runs yet.
-    pub fn new(limits: Limits) -> Worker {
+    /// Without a running process.
+    pub fn new(limits: WorkerLimits) -> Worker {
         Worker { limits, running: None }
     }
 
-    /// Does what [`super::elf::resolve`] does.
+    /// Does the same as [`super::elf::resolve`].
     ///
     /// # Errors
     ///
-    /// Why there are no names, those included that are the worker's.
+    /// Causes of missing names, including those of the worker.
     pub fn resolve(
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
         options: &Options,
         done: &dyn Fn(usize),
-    ) -> Result<Answers, Cause> {
+    ) -> Result<AddressFrames, Cause> {
         let size: u64 = layers.iter().filter_map(|l| Some(l.file.metadata().ok()?.len())).sum();
         let gib = u32::try_from(size >> 30).unwrap_or(u32::MAX);
         let cpu_time = CPU_TIME + CPU_TIME_PER_GIB.saturating_mul(gib);
-        let mut told = 0;
-        let mut tell = |n: usize| {
-            let n = n.min(addresses.len() - told);
-            told += n;
+        let mut reported = 0;
+        let mut report = |n: usize| {
+            let n = n.min(addresses.len() - reported);
+            reported += n;
             done(n);
         };
-        let mut answers = self.ask(layers, addresses, options, cpu_time, &mut tell);
+        let mut resolved = self.request(layers, addresses, options, cpu_time, &mut report);
         let debug_info = layers.iter().any(|layer| layer.debug_info);
-        if let Err(why @ (Cause::TooLong(_) | Cause::TooMuchMemory(_) | Cause::Crashed)) = &answers
+        if let Err(why @ (Cause::TooLong(_) | Cause::TooMuchMemory(_) | Cause::Crashed)) = &resolved
             && debug_info
         {
-            // The symbol table may still be good.
+            // The symbol table may still be intact.
             let plain: Vec<Layer> =
                 layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
-            let again = self.ask(&plain, addresses, options, CPU_TIME_OF_SYMBOLS, &mut tell);
+            let again = self.request(&plain, addresses, options, CPU_TIME_OF_SYMBOLS, &mut report);
             if let Ok(again) = again {
-                answers = Ok(again.doubted(why.clone()));
+                resolved = Ok(again.marked_incomplete(why.clone()));
             }
         }
-        tell(addresses.len());
-        answers
+        report(addresses.len());
+        resolved
     }
 
-    fn ask(
+    fn request(
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
         options: &Options,
         cpu_time: Duration,
-        tell: &mut dyn FnMut(usize),
-    ) -> Result<Answers, Cause> {
+        report: &mut dyn FnMut(usize),
+    ) -> Result<AddressFrames, Cause> {
         let running = match &mut self.running {
             Some(running) => running,
             none => none
@@ -150,28 +150,28 @@ impl Worker {
         };
         let end = self.limits.until.min(Instant::now() + cpu_time * PATIENCE);
         let deadline = Deadline { end, cpu_time, until: self.limits.until };
-        let answers = running.ask(layers, addresses, options, deadline, tell);
-        if matches!(&answers, Err(Ended::Stopped(_) | Ended::Died)) {
+        let resolved = running.request(layers, addresses, options, deadline, report);
+        if matches!(&resolved, Err(Ended::Stopped(_) | Ended::Died)) {
             let running = self.running.take();
-            return Err(match answers {
+            return Err(match resolved {
                 Err(Ended::Stopped(why)) => why,
                 _ => running.map_or(Cause::Crashed, |running| running.why_dead(self.limits.memory)),
             });
         }
-        answers.map_err(|ended| match ended {
+        resolved.map_err(|ended| match ended {
             Ended::Failed(why) => why,
             Ended::Stopped(_) | Ended::Died => Cause::Crashed,
         })
     }
 }
 
-/// How a question ended that has no answers.
+/// Failure of a request.
 enum Ended {
-    /// The worker says why, and can be asked again.
+    /// The worker reports the cause, and can be reused.
     Failed(Cause),
     /// It has to be ended.
     Stopped(Cause),
-    /// It has ended, or talks nonsense.
+    /// It has ended, or sends invalid messages.
     Died,
 }
 
@@ -181,7 +181,7 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// When a worker is stopped.
+/// Deadline of a worker.
 #[derive(Clone, Copy)]
 struct Deadline {
     end: Instant,
@@ -190,7 +190,7 @@ struct Deadline {
 }
 
 impl Running {
-    fn start(limits: Limits) -> io::Result<Running> {
+    fn start(limits: WorkerLimits) -> io::Result<Running> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(NOTICE))?;
         ours.set_write_timeout(Some(CPU_TIME))?;
@@ -205,22 +205,22 @@ impl Running {
         Ok(Running { child, socket: ours, inbox: Inbox::default() })
     }
 
-    fn ask(
+    fn request(
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
         options: &Options,
         deadline: Deadline,
-        tell: &mut dyn FnMut(usize),
-    ) -> Result<Answers, Ended> {
-        let (body, files) = wire::question(layers, addresses, options);
+        report: &mut dyn FnMut(usize),
+    ) -> Result<AddressFrames, Ended> {
+        let (body, files) = wire::request(layers, addresses, options);
         let pid = self.child.id() as i32;
         let before = os::cpu_time_of(pid).unwrap_or_default();
-        wire::send(&self.socket, Kind::Ask, &body, &files)?;
+        wire::send(&self.socket, MessageKind::Request, &body, &files)?;
         let mut opened = 0;
         let mut looked = Instant::now();
         loop {
-            // However much it has to say, time is looked at.
+            // Time is checked even if messages keep coming.
             if looked.elapsed() >= NOTICE {
                 looked = Instant::now();
                 let used = os::cpu_time_of(pid).unwrap_or_default().saturating_sub(before);
@@ -233,36 +233,40 @@ impl Running {
                 Ok(None) | Err(_) => return Err(Ended::Died),
             };
             match message.kind {
-                Kind::Done => tell(wire::Reader(&message.body).number().unwrap_or(0) as usize),
-                Kind::Open if opened < MAX_OPENED => {
+                MessageKind::Done => {
+                    report(wire::BodyReader(&message.body).number().unwrap_or(0) as usize)
+                }
+                MessageKind::Open if opened < MAX_OPENED => {
                     opened += 1;
                     self.open(&message)?;
                 }
-                Kind::Answer => {
-                    return wire::answered(&message.body, addresses.len()).ok_or(Ended::Died);
+                MessageKind::Frames => {
+                    return wire::parse_frames(&message.body, addresses.len()).ok_or(Ended::Died);
                 }
-                Kind::Failure => {
-                    return Err(wire::failed(&message.body).map_or(Ended::Died, Ended::Failed));
+                MessageKind::Failure => {
+                    return Err(
+                        wire::parse_failure(&message.body).map_or(Ended::Died, Ended::Failed)
+                    );
                 }
                 _ => return Err(Ended::Died),
             }
         }
     }
 
-    fn open(&self, asked: &Message) -> io::Result<()> {
-        let file = foreign::open(Path::new(OsStr::from_bytes(&asked.body))).ok();
+    fn open(&self, request: &Message) -> io::Result<()> {
+        let file = foreign::open(Path::new(OsStr::from_bytes(&request.body))).ok();
         let files: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
-        wire::send(&self.socket, Kind::Opened, &[], &files)
+        wire::send(&self.socket, MessageKind::Opened, &[], &files)
     }
 
-    /// Why it has ended by itself.
+    /// Cause of its unexpected end.
     fn why_dead(mut self, memory: u64) -> Cause {
         let _ = self.child.kill();
-        let mut said = Vec::new();
+        let mut stderr_text = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            let _ = stderr.take(4096).read_to_end(&mut said);
+            let _ = stderr.take(4096).read_to_end(&mut stderr_text);
         }
-        match String::from_utf8_lossy(&said).contains("memory allocation") {
+        match String::from_utf8_lossy(&stderr_text).contains("memory allocation") {
             true => Cause::TooMuchMemory(memory >> 20),
             false => Cause::Crashed,
         }

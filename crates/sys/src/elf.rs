@@ -81,12 +81,12 @@ const PAGE: u64 = 4096;
 /// Largest `.debug_frame` that is decompressed.
 const MAX_DEBUG_FRAME: u64 = 256 << 20;
 
-type Header = FileHeader64<LittleEndian>;
+type ElfHeader = FileHeader64<LittleEndian>;
 
 impl Elf {
     /// Parses a 64-bit little-endian file; `None` if it is not one.
     pub fn parse(data: &[u8]) -> Option<Elf> {
-        let header = Header::parse(data).ok()?;
+        let header = ElfHeader::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let entry = header.e_entry(endian);
         let mut elf = Elf { base: u64::MAX, entry, ..Elf::default() };
@@ -134,7 +134,7 @@ impl Elf {
         }
     }
 
-    fn add_sections(&mut self, header: &Header, endian: LittleEndian, data: &[u8]) {
+    fn add_sections(&mut self, header: &ElfHeader, endian: LittleEndian, data: &[u8]) {
         let Ok(sections) = header.sections(endian, data) else { return };
         let find = |name: &[u8]| {
             let (SectionIndex(_), s) = sections.section_by_name(endian, name)?;

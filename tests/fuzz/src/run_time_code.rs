@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         records.len() < MOST
     });
     for record in records {
-        if let jitdump::Record::Lines { lines, .. } = record {
+        if let jitdump::JitRecord::Lines { lines, .. } = record {
             let _ = jitdump::line_entries(&file, lines);
         }
     }

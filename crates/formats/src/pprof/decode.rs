@@ -10,10 +10,10 @@ use profile::{
 use super::error::ReadError;
 use super::ids::{IdSpace, LARGE};
 use super::strings::Strings;
-use super::wire::{Cursor, Tag};
+use super::wire::{Cursor, FieldTag};
 
 /// Tables decoded so far.
-pub(super) struct Tables {
+pub(super) struct DecodedTables {
     pub strings: Strings,
     pub sample_types: Vec<ValueType>,
     pub mappings: Vec<Mapping>,
@@ -38,9 +38,9 @@ pub(super) struct Tables {
     last_labels: (Vec<u8>, LabelSetId),
 }
 
-impl Tables {
-    pub(super) fn new() -> Tables {
-        Tables {
+impl DecodedTables {
+    pub(super) fn new() -> DecodedTables {
+        DecodedTables {
             strings: Strings::new(),
             sample_types: Vec::new(),
             mappings: Vec::new(),
@@ -146,8 +146,8 @@ impl Tables {
 
     /// Location ids of a sample.
     #[inline]
-    fn frames(&mut self, c: &mut Cursor, tag: Tag, at: u64) -> Result<(), ReadError> {
-        let Tables { frames, location_ids, .. } = self;
+    fn frames(&mut self, c: &mut Cursor, tag: FieldTag, at: u64) -> Result<(), ReadError> {
+        let DecodedTables { frames, location_ids, .. } = self;
         let mut max = 0;
         c.numbers(tag, "sample", |id| {
             let key = id.wrapping_sub(1);
@@ -181,7 +181,7 @@ impl Tables {
     }
 
     /// A `Label`.
-    fn label(&mut self, c: &mut Cursor, tag: Tag) -> Result<(), ReadError> {
+    fn label(&mut self, c: &mut Cursor, tag: FieldTag) -> Result<(), ReadError> {
         let mut c = c.message(tag, "sample")?;
         let (mut key, mut text, mut unit) = (StrId::EMPTY, StrId::EMPTY, StrId::EMPTY);
         let mut number = 0;

@@ -7,10 +7,10 @@ use std::io;
 ///
 /// Byte offsets refer to the uncompressed stream, from 0.
 #[derive(Debug)]
-pub struct ReadError(Box<Kind>);
+pub struct ReadError(Box<ReadErrorKind>);
 
 #[derive(Debug)]
-enum Kind {
+enum ReadErrorKind {
     /// The source itself failed.
     Io(io::Error),
     /// The input has no bytes.
@@ -29,61 +29,61 @@ enum Kind {
 
 impl ReadError {
     pub(super) fn io(source: io::Error) -> ReadError {
-        ReadError(Box::new(Kind::Io(source)))
+        ReadError(Box::new(ReadErrorKind::Io(source)))
     }
 
     pub(super) fn empty() -> ReadError {
-        ReadError(Box::new(Kind::Empty))
+        ReadError(Box::new(ReadErrorKind::Empty))
     }
 
     #[cold]
     pub(super) fn not_pprof(what: impl Into<String>) -> ReadError {
-        ReadError(Box::new(Kind::NotPprof(what.into())))
+        ReadError(Box::new(ReadErrorKind::NotPprof(what.into())))
     }
 
     #[cold]
     pub(super) fn truncated(at: u64, inside: &'static str) -> ReadError {
-        ReadError(Box::new(Kind::Truncated { at, inside }))
+        ReadError(Box::new(ReadErrorKind::Truncated { at, inside }))
     }
 
     #[cold]
     pub(super) fn gzip(at: u64, source: io::Error) -> ReadError {
-        ReadError(Box::new(Kind::Gzip { at, source }))
+        ReadError(Box::new(ReadErrorKind::Gzip { at, source }))
     }
 
     #[cold]
     pub(super) fn at(at: u64, what: impl Into<String>) -> ReadError {
-        ReadError(Box::new(Kind::Malformed { at: Some(at), what: what.into() }))
+        ReadError(Box::new(ReadErrorKind::Malformed { at: Some(at), what: what.into() }))
     }
 
     #[cold]
     pub(super) fn content(what: impl Into<String>) -> ReadError {
-        ReadError(Box::new(Kind::Malformed { at: None, what: what.into() }))
+        ReadError(Box::new(ReadErrorKind::Malformed { at: None, what: what.into() }))
     }
 
     #[cold]
     pub(super) fn too_large(at: u64, what: impl Into<String>) -> ReadError {
-        ReadError(Box::new(Kind::TooLarge { at, what: what.into() }))
+        ReadError(Box::new(ReadErrorKind::TooLarge { at, what: what.into() }))
     }
 
     /// True if the bytes could be read but are not a (complete) profile.
     pub fn is_malformed(&self) -> bool {
-        !matches!(*self.0, Kind::Io(_))
+        !matches!(*self.0, ReadErrorKind::Io(_))
     }
 
     /// True for an error in the protobuf layer, where the file may have another format.
     pub(super) fn may_be_another_format(&self) -> bool {
-        matches!(*self.0, Kind::Truncated { .. } | Kind::Malformed { .. })
+        matches!(*self.0, ReadErrorKind::Truncated { .. } | ReadErrorKind::Malformed { .. })
     }
 
     /// Offset of the error in the uncompressed stream, if it has one.
     pub fn offset(&self) -> Option<u64> {
         match *self.0 {
-            Kind::Truncated { at, .. } | Kind::Gzip { at, .. } | Kind::TooLarge { at, .. } => {
-                Some(at)
-            }
-            Kind::Malformed { at, .. } => at,
-            Kind::Io(_) | Kind::Empty | Kind::NotPprof(_) => None,
+            ReadErrorKind::Truncated { at, .. }
+            | ReadErrorKind::Gzip { at, .. }
+            | ReadErrorKind::TooLarge { at, .. } => Some(at),
+            ReadErrorKind::Malformed { at, .. } => at,
+            ReadErrorKind::Io(_) | ReadErrorKind::Empty | ReadErrorKind::NotPprof(_) => None,
         }
     }
 }
@@ -97,20 +97,22 @@ impl From<io::Error> for ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Kind::Io(e) => write!(f, "{e}"),
-            Kind::Empty => write!(f, "the file is empty"),
-            Kind::NotPprof(what) => write!(f, "not a pprof file: {what}"),
-            Kind::Truncated { at, inside } => {
+            ReadErrorKind::Io(e) => write!(f, "{e}"),
+            ReadErrorKind::Empty => write!(f, "the file is empty"),
+            ReadErrorKind::NotPprof(what) => write!(f, "not a pprof file: {what}"),
+            ReadErrorKind::Truncated { at, inside } => {
                 write!(f, "the pprof file is cut off: it ends at byte {at}, inside {inside}")
             }
-            Kind::Gzip { at, source } => {
+            ReadErrorKind::Gzip { at, source } => {
                 write!(f, "the gzip stream is damaged behind byte {at} of its content: {source}")
             }
-            Kind::Malformed { at: Some(at), what } => {
+            ReadErrorKind::Malformed { at: Some(at), what } => {
                 write!(f, "not a valid pprof file: at byte {at}: {what}")
             }
-            Kind::Malformed { at: None, what } => write!(f, "not a valid pprof file: {what}"),
-            Kind::TooLarge { at, what } => {
+            ReadErrorKind::Malformed { at: None, what } => {
+                write!(f, "not a valid pprof file: {what}")
+            }
+            ReadErrorKind::TooLarge { at, what } => {
                 write!(f, "the pprof file is refused at byte {at}: {what}")
             }
         }
@@ -120,7 +122,7 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Io(e) | Kind::Gzip { source: e, .. } => Some(e),
+            ReadErrorKind::Io(e) | ReadErrorKind::Gzip { source: e, .. } => Some(e),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
 
 /// Limits of a profile's size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct InputLimits {
     /// Most bytes of the uncompressed stream.
     pub stream: u64,
     /// Bytes of the uncompressed stream for each byte of the file, beyond `free_stream`.
@@ -25,8 +25,8 @@ pub(super) struct Limits {
     pub free_memory: u64,
 }
 
-impl Limits {
-    pub(super) const DEFAULT: Limits = Limits {
+impl InputLimits {
+    pub(super) const DEFAULT: InputLimits = InputLimits {
         stream: 4 << 30,
         ratio: 256,
         free_stream: 64 << 20,
@@ -38,14 +38,14 @@ impl Limits {
 /// Bytes per read; a piece stays in the CPU's cache until decoded.
 const BUFFER: usize = 128 << 10;
 
-type Raw<'r> = BufReader<Counted<Chain<IoCursor<Vec<u8>>, &'r mut dyn Read>>>;
+type Raw<'r> = BufReader<CountingReader<Chain<IoCursor<Vec<u8>>, &'r mut dyn Read>>>;
 
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     count: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(out)?;
         self.count += n as u64;
@@ -53,32 +53,32 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-enum Source<'r> {
+enum InputSource<'r> {
     Plain(Raw<'r>),
     Gzip(Box<MultiGzDecoder<Raw<'r>>>),
 }
 
-impl Source<'_> {
+impl InputSource<'_> {
     /// Bytes of the file read so far.
     fn file_bytes(&self) -> u64 {
         match self {
-            Source::Plain(r) => r.get_ref().count,
-            Source::Gzip(r) => r.get_ref().get_ref().count,
+            InputSource::Plain(r) => r.get_ref().count,
+            InputSource::Gzip(r) => r.get_ref().get_ref().count,
         }
     }
 
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
-            Source::Plain(r) => r.read(out),
-            Source::Gzip(r) => r.read(out),
+            InputSource::Plain(r) => r.read(out),
+            InputSource::Gzip(r) => r.read(out),
         }
     }
 }
 
 /// The uncompressed stream, of which a window is in memory.
 pub(super) struct Input<'r> {
-    source: Source<'r>,
-    limits: Limits,
+    source: InputSource<'r>,
+    limits: InputLimits,
     buf: Vec<u8>,
     pos: usize,
     end: usize,
@@ -92,7 +92,10 @@ pub(super) struct Input<'r> {
 
 impl<'r> Input<'r> {
     /// Reads the first bytes and sets up decompression.
-    pub(super) fn new(reader: &'r mut dyn Read, limits: Limits) -> Result<Input<'r>, ReadError> {
+    pub(super) fn new(
+        reader: &'r mut dyn Read,
+        limits: InputLimits,
+    ) -> Result<Input<'r>, ReadError> {
         let mut magic = Vec::with_capacity(8);
         (&mut *reader).take(8).read_to_end(&mut magic).map_err(ReadError::io)?;
         if magic.is_empty() {
@@ -102,11 +105,11 @@ impl<'r> Input<'r> {
             return Err(ReadError::not_pprof(what));
         }
         let gzip = magic.starts_with(&[0x1f, 0x8b]);
-        let counted = Counted { inner: IoCursor::new(magic).chain(reader), count: 0 };
+        let counted = CountingReader { inner: IoCursor::new(magic).chain(reader), count: 0 };
         let raw = BufReader::with_capacity(BUFFER / 2, counted);
         let source = match gzip {
-            true => Source::Gzip(Box::new(MultiGzDecoder::new(raw))),
-            false => Source::Plain(raw),
+            true => InputSource::Gzip(Box::new(MultiGzDecoder::new(raw))),
+            false => InputSource::Plain(raw),
         };
         Ok(Input {
             source,
@@ -243,10 +246,10 @@ impl<'r> Input<'r> {
 
     fn source_error(&self, at: u64, e: io::Error) -> ReadError {
         match (&self.source, e.kind()) {
-            (Source::Gzip(_), io::ErrorKind::UnexpectedEof) => {
+            (InputSource::Gzip(_), io::ErrorKind::UnexpectedEof) => {
                 ReadError::truncated(at, "its gzip stream")
             }
-            (Source::Gzip(_), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+            (InputSource::Gzip(_), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
                 ReadError::gzip(at, e)
             }
             _ => ReadError::io(e),
@@ -254,7 +257,7 @@ impl<'r> Input<'r> {
     }
 
     fn check_size(&self, total: u64) -> Result<(), ReadError> {
-        let Limits { stream, ratio, free_stream, .. } = self.limits;
+        let InputLimits { stream, ratio, free_stream, .. } = self.limits;
         if total > stream {
             let what = format!("it is larger than {} MiB uncompressed", stream >> 20);
             return Err(ReadError::too_large(total, what));

@@ -7,12 +7,12 @@ use profile::{
     StackTable, StrId, ValueType,
 };
 
-use super::decode::Tables;
+use super::decode::DecodedTables;
 use super::error::ReadError;
 use super::ids::Resolver;
-use super::input::{Input, Limits};
+use super::input::{Input, InputLimits};
 use super::legacy;
-use super::wire::{Cursor, FIXED64, LEN, Tag, VARINT};
+use super::wire::{Cursor, FIXED64, FieldTag, LEN, VARINT};
 
 /// Reads a profile: `profile.proto`, with gzip around it or without.
 ///
@@ -23,11 +23,11 @@ use super::wire::{Cursor, FIXED64, LEN, Tag, VARINT};
 /// 4 GiB uncompressed, or 256 times the size of the file (beyond the first 64 MiB), or tables of
 /// more than 512 MiB and 64 bytes for each byte of the file.
 pub fn read(mut bytes: impl Read) -> Result<Profile, ReadError> {
-    read_within(&mut bytes, Limits::DEFAULT)
+    read_within(&mut bytes, InputLimits::DEFAULT)
 }
 
 /// [`read`] with other limits.
-pub(super) fn read_within(bytes: &mut dyn Read, limits: Limits) -> Result<Profile, ReadError> {
+pub(super) fn read_within(bytes: &mut dyn Read, limits: InputLimits) -> Result<Profile, ReadError> {
     let mut input = Input::new(bytes, limits)?;
     let result = decode(&mut input).and_then(finish);
     result.map_err(|e| match guess(input.head()) {
@@ -45,13 +45,13 @@ fn guess(head: &[u8]) -> Option<String> {
 
 /// All contents of a file, before they are checked as a whole.
 struct Decoded {
-    tables: Tables,
+    tables: DecodedTables,
     /// The header; strings are indexes into the file's table.
     header: Profile,
 }
 
 fn decode(input: &mut Input) -> Result<Decoded, ReadError> {
-    let mut out = Decoded { tables: Tables::new(), header: Profile::default() };
+    let mut out = Decoded { tables: DecodedTables::new(), header: Profile::default() };
     let mut window = u64::MAX;
     while input.more()? {
         if window != input.window() {
@@ -59,7 +59,7 @@ fn decode(input: &mut Input) -> Result<Decoded, ReadError> {
             check_memory(input, &out.tables)?;
         }
         let at = input.at();
-        let tag = Tag::decode(input.varint()?, at)?;
+        let tag = FieldTag::decode(input.varint()?, at)?;
         match tag.wire {
             LEN => {
                 let len = input.varint()?;
@@ -85,7 +85,7 @@ fn decode(input: &mut Input) -> Result<Decoded, ReadError> {
 }
 
 /// Checks that the tables are in proportion to the bytes read.
-fn check_memory(input: &Input, tables: &Tables) -> Result<(), ReadError> {
+fn check_memory(input: &Input, tables: &DecodedTables) -> Result<(), ReadError> {
     if tables.bytes() > input.memory_allowed() {
         let mib = input.memory_allowed() >> 20;
         let what = format!("it takes more than {mib} MiB of memory, too much for its size");
@@ -95,7 +95,7 @@ fn check_memory(input: &Input, tables: &Tables) -> Result<(), ReadError> {
 }
 
 #[inline]
-fn message_field(out: &mut Decoded, tag: Tag, bytes: &[u8], at: u64) -> Result<(), ReadError> {
+fn message_field(out: &mut Decoded, tag: FieldTag, bytes: &[u8], at: u64) -> Result<(), ReadError> {
     let c = Cursor::new(bytes, at);
     let tables = &mut out.tables;
     match tag.field {
@@ -121,7 +121,7 @@ fn message_field(out: &mut Decoded, tag: Tag, bytes: &[u8], at: u64) -> Result<(
     Ok(())
 }
 
-fn number_field(out: &mut Decoded, tag: Tag, value: u64, at: u64) -> Result<(), ReadError> {
+fn number_field(out: &mut Decoded, tag: FieldTag, value: u64, at: u64) -> Result<(), ReadError> {
     let Decoded { header, tables } = out;
     let strings = &mut tables.strings;
     match tag.field {
@@ -171,7 +171,7 @@ fn finish(decoded: Decoded) -> Result<Profile, ReadError> {
     Ok(profile)
 }
 
-fn check_types(tables: &Tables) -> Result<(), ReadError> {
+fn check_types(tables: &DecodedTables) -> Result<(), ReadError> {
     let types = tables.sample_types.len();
     if types == 0 {
         return Err(ReadError::content("it names no sample type"));
@@ -184,7 +184,7 @@ fn check_types(tables: &Tables) -> Result<(), ReadError> {
     }
 }
 
-fn resolve_ids(tables: &mut Tables) -> Result<(), ReadError> {
+fn resolve_ids(tables: &mut DecodedTables) -> Result<(), ReadError> {
     let mappings = tables.mapping_ids.resolver()?;
     for location in &mut tables.locations {
         // A mapping that is not defined counts as none; pprof reads such files too.

@@ -21,13 +21,13 @@ pub(super) struct Cursor<'a> {
 
 /// Number and wire type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct FieldTag {
     pub field: u32,
     pub wire: u8,
 }
 
-impl Tag {
-    pub(super) fn decode(raw: u64, at: u64) -> Result<Tag, ReadError> {
+impl FieldTag {
+    pub(super) fn decode(raw: u64, at: u64) -> Result<FieldTag, ReadError> {
         let (field, wire) = (raw >> 3, (raw & 7) as u8);
         if field == 0 || field >= 1 << 29 {
             return Err(ReadError::at(at, format!("{field} is no field number")));
@@ -35,13 +35,13 @@ impl Tag {
         if !matches!(wire, VARINT | FIXED64 | LEN | FIXED32) {
             return Err(ReadError::at(at, format!("field {field} has unknown wire type {wire}")));
         }
-        Ok(Tag { field: field as u32, wire })
+        Ok(FieldTag { field: field as u32, wire })
     }
 
     /// The error for a known field of another wire type than the schema's.
     #[cold]
     pub(super) fn mismatch(self, at: u64, message: &str) -> ReadError {
-        let Tag { field, wire } = self;
+        let FieldTag { field, wire } = self;
         ReadError::at(at, format!("field {field} of a {message} has wire type {wire}"))
     }
 }
@@ -102,13 +102,13 @@ impl<'a> Cursor<'a> {
 
     /// The next field's tag; `None` at the end of the message.
     #[inline]
-    pub(super) fn tag(&mut self) -> Result<Option<Tag>, ReadError> {
+    pub(super) fn tag(&mut self) -> Result<Option<FieldTag>, ReadError> {
         if self.is_empty() {
             return Ok(None);
         }
         let at = self.at();
         let raw = self.varint()?;
-        Tag::decode(raw, at).map(Some)
+        FieldTag::decode(raw, at).map(Some)
     }
 
     /// The content of the length-delimited field whose tag was just read.
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the content of an unknown field.
-    pub(super) fn skip(&mut self, tag: Tag) -> Result<(), ReadError> {
+    pub(super) fn skip(&mut self, tag: FieldTag) -> Result<(), ReadError> {
         let bytes = match tag.wire {
             VARINT => return self.varint().map(drop),
             LEN => return self.field().map(drop),
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn numbers(
         &mut self,
-        tag: Tag,
+        tag: FieldTag,
         message: &str,
         mut each: impl FnMut(u64) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
@@ -164,7 +164,7 @@ impl<'a> Cursor<'a> {
 
     /// The number of a field that must be one varint.
     #[inline]
-    pub(super) fn number(&mut self, tag: Tag, message: &str) -> Result<u64, ReadError> {
+    pub(super) fn number(&mut self, tag: FieldTag, message: &str) -> Result<u64, ReadError> {
         if tag.wire != VARINT {
             return Err(tag.mismatch(self.at(), message));
         }
@@ -173,7 +173,11 @@ impl<'a> Cursor<'a> {
 
     /// The content of a field that must be a message.
     #[inline]
-    pub(super) fn message(&mut self, tag: Tag, message: &str) -> Result<Cursor<'a>, ReadError> {
+    pub(super) fn message(
+        &mut self,
+        tag: FieldTag,
+        message: &str,
+    ) -> Result<Cursor<'a>, ReadError> {
         if tag.wire != LEN {
             return Err(tag.mismatch(self.at(), message));
         }
@@ -295,7 +299,7 @@ mod tests {
     fn fields_stay_within_their_message() {
         let mut c = Cursor::new(&[0x0a, 5, 1, 2], 0);
         let tag = c.tag().unwrap().unwrap();
-        assert_eq!(tag, Tag { field: 1, wire: LEN });
+        assert_eq!(tag, FieldTag { field: 1, wire: LEN });
         assert!(c.field().unwrap_err().to_string().contains("5 bytes"));
         for bytes in [[0x09u8, 1, 2], [0x0d, 1, 2]] {
             let mut c = Cursor::new(&bytes, 0);

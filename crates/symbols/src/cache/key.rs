@@ -1,4 +1,4 @@
-//! What answers depend on.
+//! Keys of cached symbols.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -7,29 +7,29 @@ use std::os::unix::fs::MetadataExt;
 use rustc_hash::FxHasher;
 
 use crate::Options;
-use crate::source::{Found, Layer};
+use crate::source::{Layer, SymbolFiles};
 
-/// Changes with the format of the files.
+/// Version of the file format.
 const VERSION: &str = "prof names 2";
 
-/// Everything that the answers for a binary depend on: its build, the files that are asked, how
-/// they are asked, and which prof does it. When any of it differs, so does the key.
+/// Everything that a binary's symbols depend on: its build, the files that provide them, the
+/// options, and the build of prof. Any difference changes the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct CacheKey {
     build_id: String,
     text: String,
 }
 
-impl Key {
-    /// The key of a binary; `None` when its answers cannot be kept: it has no build id, or they
-    /// may depend on more than is known here.
-    pub fn of(found: &Found, options: &Options) -> Option<Key> {
+impl CacheKey {
+    /// The key of a binary; `None` if its symbols cannot be cached: it has no build ID, or they may
+    /// depend on more than the key contains.
+    pub fn of(found: &SymbolFiles, options: &Options) -> Option<CacheKey> {
         let build_id = &found.headers.build_id;
-        // A file's name must have room for it.
+        // It has to fit into a file name.
         if !(8..=128).contains(&build_id.len()) {
             return None;
         }
-        // Another prof may name the same function in another way.
+        // Another build of prof may name the same function differently.
         let prof = identity(&File::open("/proc/self/exe").ok()?)?;
         let mut text = format!(
             "{VERSION} by {prof}\nbuild {build_id}\ninlines {} demangle {}\n",
@@ -38,21 +38,21 @@ impl Key {
         for layer in &found.layers {
             text += &source(layer)?;
         }
-        Some(Key { build_id: build_id.clone(), text })
+        Some(CacheKey { build_id: build_id.clone(), text })
     }
 
-    /// A key of no file.
+    /// A key that belongs to no file.
     #[cfg(any(test, fuzzing))]
-    pub fn for_test(build_id: &str) -> Key {
-        Key { build_id: build_id.to_owned(), text: format!("test {build_id}\n") }
+    pub fn for_test(build_id: &str) -> CacheKey {
+        CacheKey { build_id: build_id.to_owned(), text: format!("test {build_id}\n") }
     }
 
-    /// The key in words, which a file of the cache begins with.
+    /// The key as text, which a cache file begins with.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Different keys may (hardly ever) share a name.
+    /// Different keys may share a file name, though rarely.
     pub fn file_name(&self) -> String {
         let mut hasher = FxHasher::default();
         hasher.write(self.text.as_bytes());
@@ -60,25 +60,25 @@ impl Key {
     }
 }
 
-/// One file that is asked, and what it leads to.
+/// One symbol file, and the files that it refers to.
 fn source(layer: &Layer) -> Option<String> {
     let debug_info = if layer.debug_info { "debug info" } else { "symbols" };
     if layer.unpacked {
-        // It came out of the binary.
+        // It was unpacked from the binary.
         return Some(format!("{debug_info} packed\n"));
     }
     let mut text = format!("{debug_info} {}\n", identity(&layer.file)?);
     if let Some(shared) = &layer.shared {
         text += &format!("shared {}\n", identity(shared)?);
     } else if layer.split {
-        // What was put aside may be in many files, or come later.
+        // Split debug information may be in many files, or appear later.
         return None;
     }
     Some(text)
 }
 
-/// A file with these times is the same one, however it is reached: paths under `/proc` differ
-/// from one recording to the next.
+/// Identity of a file's version. Paths are not compared: those under `/proc` differ from one
+/// recording to the next.
 fn identity(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;
     Some(format!(

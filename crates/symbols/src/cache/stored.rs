@@ -1,29 +1,29 @@
-//! The content of a file of the cache: addresses, and for each its chain of inlined functions.
+//! Contents of a cache file: addresses, and for each its chain of inlined functions.
 //!
-//! All numbers are little-endian and of fixed width, so that a file of 100,000 addresses is read
-//! in a few milliseconds. Chains share their outer frames: each frame names its caller, which
-//! stands before it.
+//! All numbers are little-endian and of fixed width, so that a file of 100,000 addresses is read in
+//! a few milliseconds. Chains share their outer frames: each frame refers to its caller, which
+//! precedes it.
 
 use std::ops::Range;
 
 use flate2::Crc;
 use rustc_hash::FxHashMap;
 
-use crate::answers::{Answers, Frame};
+use crate::address_frames::{AddressFrames, SymbolFrame};
 use profile::{StrId, StringTable};
 
-use super::Key;
+use super::CacheKey;
 
 /// First bytes of each file.
 const MAGIC: &[u8; 8] = b"prof\0nm1";
 
-/// Magic, checksum, and lengths of what follows.
+/// Bytes of the magic number, the checksum, and the lengths of the tables.
 const HEAD: usize = 8 + 4 + 6 * 4;
 
-/// No frame: of an outermost function's caller, and of an address without a name.
+/// Index for no frame: the caller of an outermost function, or an address without a name.
 const NONE: u32 = u32::MAX;
 
-/// Deepest chain that is kept.
+/// Deepest chain that is stored.
 const MAX_DEPTH: u16 = 1000;
 
 /// Bytes of a string's end; a function; a frame; an address.
@@ -32,21 +32,21 @@ const SIZES: [usize; 4] = [4, 12, 16, 12];
 /// A function at an address.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredFrame {
-    /// Number of the function.
+    /// Index of the function.
     pub function: u32,
-    /// Line in its file, 0 when unknown.
+    /// Line in its file, 0 if unknown.
     pub line: u32,
-    /// Column, 0 when unknown.
+    /// Column, 0 if unknown.
     pub column: u32,
     caller: u32,
 }
 
 /// Name, system name and source file of a function.
-type Names<T> = [T; 3];
+type NameTriple<T> = [T; 3];
 
 /// An intact file of the cache.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredFrames {
     bytes: Vec<u8>,
     ends: Range<usize>,
     functions: Range<usize>,
@@ -67,13 +67,13 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(eight)
 }
 
-impl Stored {
-    /// Reads a file; `None` if it is another key's.
+impl StoredFrames {
+    /// Parses a file; `None` if it belongs to another key.
     ///
     /// # Errors
     ///
-    /// What is damaged.
-    pub fn parse(bytes: Vec<u8>, key: &Key) -> Result<Option<Stored>, &'static str> {
+    /// A description of the damage.
+    pub fn parse(bytes: Vec<u8>, key: &CacheKey) -> Result<Option<StoredFrames>, &'static str> {
         if bytes.len() < HEAD || &bytes[..8] != MAGIC {
             return Err("not a file of names");
         }
@@ -102,12 +102,12 @@ impl Stored {
         if bytes[its_key] != *key.text().as_bytes() {
             return Ok(None);
         }
-        let stored = Stored { bytes, ends, functions, frames, addresses, arena };
+        let stored = StoredFrames { bytes, ends, functions, frames, addresses, arena };
         stored.check().ok_or("inconsistent")?;
         Ok(Some(stored))
     }
 
-    /// `None` unless every number that points somewhere points to something.
+    /// `None` if an index is out of range.
     fn check(&self) -> Option<()> {
         let arena = std::str::from_utf8(&self.bytes[self.arena.clone()]).ok()?;
         let mut start = 0;
@@ -121,7 +121,7 @@ impl Stored {
             let id = u32_at(&self.bytes, self.functions.start + 4 * i) as usize;
             (id < strings).then_some(())?;
         }
-        // Callers stand before, so that no chain has an end.
+        // A caller precedes its callees, so every chain ends.
         let mut depths: Vec<u16> = Vec::with_capacity(frames);
         for i in 0..frames {
             let frame = self.frame(i);
@@ -186,15 +186,15 @@ impl Stored {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Numbers of the strings of a function: its name, system name and source file.
-    pub fn function(&self, function: u32) -> Names<u32> {
+    /// Indexes of the strings of a function: its name, system name and source file.
+    pub fn function(&self, function: u32) -> NameTriple<u32> {
         let at = self.functions.start + SIZES[1] * function as usize;
         [0, 1, 2].map(|i| u32_at(&self.bytes, at + 4 * i))
     }
 
-    /// Where `address` stands, looking from `from` on, the place of a smaller one.
+    /// Index of `address`, searching from the index `from` of a smaller one.
     pub fn find(&self, address: u64, from: usize) -> Option<usize> {
-        // What is asked for ascends, and mostly all of it is asked for.
+        // Lookups ascend, and mostly cover all addresses.
         let mut step = 1;
         let (mut low, mut high) = (from, from);
         while high < self.len() && self.address(high) < address {
@@ -212,7 +212,7 @@ impl Stored {
         (low < self.len() && self.address(low) == address).then_some(low)
     }
 
-    /// The frames at address number `index`, innermost first; none when it has no name.
+    /// The frames at address number `index`, innermost first; none if it has no name.
     pub fn chain(&self, index: usize) -> impl Iterator<Item = StoredFrame> {
         let mut next = self.innermost(index);
         std::iter::from_fn(move || {
@@ -223,26 +223,26 @@ impl Stored {
     }
 }
 
-/// Answers to be kept: those of a file and new ones.
+/// Frames to be stored: those of a file and new ones.
 #[derive(Default)]
 pub struct Merged {
     strings: StringTable,
-    functions: FxHashMap<Names<StrId>, u32>,
-    function_list: Vec<Names<StrId>>,
+    functions: FxHashMap<NameTriple<StrId>, u32>,
+    function_list: Vec<NameTriple<StrId>>,
     frames: Vec<StoredFrame>,
     addresses: Vec<(u64, u32)>,
 }
 
 impl Merged {
-    /// Begins with what was kept so far.
-    pub fn new(stored: Option<&Stored>) -> Merged {
+    /// Starts with the frames stored so far.
+    pub fn new(stored: Option<&StoredFrames>) -> Merged {
         let mut merged = Merged::default();
         let Some(stored) = stored else { return merged };
         merged.strings.reserve(stored.strings());
         let strings: Vec<StrId> = (0..stored.strings() as u32)
             .map(|id| merged.strings.intern(stored.string(id)))
             .collect();
-        // What is equal in a file is equal only once, but a file need not be ours.
+        // prof's own files contain no duplicates, but a file need not be prof's.
         let functions: Vec<u32> = (0..stored.functions() as u32)
             .map(|f| merged.function(stored.function(f).map(|id| strings[id as usize])))
             .collect();
@@ -255,26 +255,28 @@ impl Merged {
         merged
     }
 
-    /// Adds the answers for `addresses`, which ascend and of which none is there already.
-    pub fn add(&mut self, addresses: &[u64], answers: &Answers) {
-        self.strings.reserve(answers.strings.len());
-        let mut strings: Vec<Option<StrId>> = vec![None; answers.strings.len()];
-        let mut functions: FxHashMap<Names<StrId>, u32> = FxHashMap::default();
-        // Neighbours are mostly in the same functions: the frames of the last one, outermost first.
-        let mut last: Vec<(Frame, u32)> = Vec::new();
+    /// Adds the frames of `addresses`, which ascend and are all new.
+    pub fn add(&mut self, addresses: &[u64], resolved: &AddressFrames) {
+        self.strings.reserve(resolved.strings.len());
+        let mut strings: Vec<Option<StrId>> = vec![None; resolved.strings.len()];
+        let mut functions: FxHashMap<NameTriple<StrId>, u32> = FxHashMap::default();
+        // Consecutive addresses are mostly in the same functions: the previous frames, outermost
+        // first.
+        let mut last: Vec<(SymbolFrame, u32)> = Vec::new();
         for (i, &address) in addresses.iter().enumerate() {
-            let chain = answers.get(i);
+            let chain = resolved.get(i);
             if chain.len() > MAX_DEPTH.into() {
                 continue;
             }
             let outermost_first = || chain.iter().rev();
-            let same = |((known, _), frame): &(&(Frame, u32), &Frame)| known == *frame;
+            let same =
+                |((previous, _), frame): &(&(SymbolFrame, u32), &SymbolFrame)| previous == *frame;
             last.truncate(last.iter().zip(outermost_first()).take_while(same).count());
             for frame in outermost_first().skip(last.len()) {
                 let names = [frame.name, frame.system_name, frame.file];
                 let function = *functions.entry(names).or_insert_with(|| {
                     let names = names.map(|id| {
-                        let string = || self.strings.intern(answers.strings.get(id));
+                        let string = || self.strings.intern(resolved.strings.get(id));
                         *strings[id.0 as usize].get_or_insert_with(string)
                     });
                     self.function(names)
@@ -288,7 +290,7 @@ impl Merged {
         }
     }
 
-    fn function(&mut self, names: Names<StrId>) -> u32 {
+    fn function(&mut self, names: NameTriple<StrId>) -> u32 {
         let list = &mut self.function_list;
         *self.functions.entry(names).or_insert_with(|| {
             list.push(names);
@@ -296,8 +298,8 @@ impl Merged {
         })
     }
 
-    /// Bytes of the file that [`Merged::encode`] makes.
-    pub fn size(&self, key: &Key) -> u64 {
+    /// Size in bytes of the file that [`Merged::encode`] makes.
+    pub fn size(&self, key: &CacheKey) -> u64 {
         let counts =
             [self.strings.len(), self.function_list.len(), self.frames.len(), self.addresses.len()];
         let tables: usize = counts.iter().zip(SIZES).map(|(count, size)| count * size).sum();
@@ -308,8 +310,8 @@ impl Merged {
         self.strings.iter().map(str::len).sum()
     }
 
-    /// The bytes of a file, which must be less than 4 GiB.
-    pub fn encode(&self, key: &Key) -> Vec<u8> {
+    /// Bytes of a file, which must be less than 4 GiB.
+    pub fn encode(&self, key: &CacheKey) -> Vec<u8> {
         let mut addresses = self.addresses.clone();
         addresses.sort_unstable();
         let counts = [
@@ -349,16 +351,16 @@ impl Merged {
     }
 }
 
-/// For the fuzz target of the same name: reads a file that has this content behind its magic and its
-/// checksum, and uses all that is in it.
+/// For the fuzz target of the same name: parses a file with these contents after its magic number
+/// and checksum, and reads all of them.
 #[cfg(fuzzing)]
 pub fn fuzz_kept_names(content: &[u8]) {
-    let key = Key::for_test("0123456789abcdef");
+    let key = CacheKey::for_test("0123456789abcdef");
     let mut bytes = [&MAGIC[..], &[0; 4], content].concat();
     let mut crc = Crc::new();
     crc.update(&bytes[12..]);
     bytes[8..12].copy_from_slice(&crc.sum().to_le_bytes());
-    let Ok(Some(stored)) = Stored::parse(bytes, &key) else { return };
+    let Ok(Some(stored)) = StoredFrames::parse(bytes, &key) else { return };
     for index in 0..stored.len() {
         assert_eq!(stored.find(stored.address(index), 0), Some(index));
         for frame in stored.chain(index) {
@@ -366,5 +368,8 @@ pub fn fuzz_kept_names(content: &[u8]) {
         }
     }
     let again = Merged::new(Some(&stored)).encode(&key);
-    assert!(Stored::parse(again, &key).is_ok_and(|again| again.is_some()), "what was kept is kept");
+    assert!(
+        StoredFrames::parse(again, &key).is_ok_and(|again| again.is_some()),
+        "what was stored is stored"
+    );
 }

@@ -1,4 +1,4 @@
-//! The cache's files: what comes out is what went in, and nothing else is believed.
+//! Cache files: stored frames are loaded unchanged, and invalid files are refused.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,34 +9,34 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Options;
-use crate::answers::{Answers, Frame};
+use crate::address_frames::{AddressFrames, SymbolFrame};
 use crate::headers::Headers;
-use crate::source::{Found, Layer};
+use crate::source::{Layer, SymbolFiles};
 
-fn key(build_id: &str) -> Key {
-    Key::for_test(build_id)
+fn key(build_id: &str) -> CacheKey {
+    CacheKey::for_test(build_id)
 }
 
 /// Name, file, line.
 type Chain = Vec<(String, String, u32)>;
 
-fn answers(chains: &[Chain]) -> Answers {
-    let mut answers = Answers::default();
+fn resolved(chains: &[Chain]) -> AddressFrames {
+    let mut resolved = AddressFrames::default();
     for chain in chains {
-        let frames: Vec<Frame> = chain
+        let frames: Vec<SymbolFrame> = chain
             .iter()
             .map(|(name, file, line)| {
-                let mut intern = |s: &str| answers.strings.intern(s);
+                let mut intern = |s: &str| resolved.strings.intern(s);
                 let (name, system_name) = (intern(name), intern(&format!("_Z{name}")));
-                Frame { name, system_name, file: intern(file), line: *line, column: line / 2 }
+                SymbolFrame { name, system_name, file: intern(file), line: *line, column: line / 2 }
             })
             .collect();
-        answers.push(frames);
+        resolved.push(frames);
     }
-    answers
+    resolved
 }
 
-fn chain_at(stored: &Stored, address: u64) -> Option<Chain> {
+fn chain_at(stored: &StoredFrames, address: u64) -> Option<Chain> {
     let place = stored.find(address, 0)?;
     let frame = |f: stored::StoredFrame| {
         let [name, system_name, file] = stored.function(f.function).map(|id| stored.string(id));
@@ -52,17 +52,17 @@ fn chain(names: &[(&str, u32)]) -> Chain {
 
 fn file(addresses: &[u64], chains: &[Chain]) -> Vec<u8> {
     let mut merged = Merged::new(None);
-    merged.add(addresses, &answers(chains));
+    merged.add(addresses, &resolved(chains));
     let bytes = merged.encode(&key("abcd1234"));
     assert_eq!(bytes.len() as u64, merged.size(&key("abcd1234")));
     bytes
 }
 
-fn parse(bytes: &[u8]) -> Result<Option<Stored>, &'static str> {
-    Stored::parse(bytes.to_vec(), &key("abcd1234"))
+fn parse(bytes: &[u8]) -> Result<Option<StoredFrames>, &'static str> {
+    StoredFrames::parse(bytes.to_vec(), &key("abcd1234"))
 }
 
-/// The bytes with the checksum that belongs to them.
+/// The bytes with a valid checksum.
 fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= 12 {
         let mut crc = flate2::Crc::new();
@@ -81,37 +81,37 @@ fn cache(size: u64) -> (tempfile::TempDir, Cache) {
 fn merged(addresses: &[u64]) -> Merged {
     let mut merged = Merged::new(None);
     let chains: Vec<Chain> = addresses.iter().map(|_| chain(&[("f", 1)])).collect();
-    merged.add(addresses, &answers(&chains));
+    merged.add(addresses, &resolved(&chains));
     merged
 }
 
 #[test]
-fn later_answers_join_earlier_ones() {
+fn later_frames_join_earlier_ones() {
     let (inner, outer) = (chain(&[("inner", 4), ("middle", 7), ("outer", 11)]), chain(&[("é", 3)]));
     let first =
         parse(&file(&[5, 9, 70], &[inner.clone(), vec![], outer.clone()])).unwrap().unwrap();
     assert_eq!((first.len(), first.find(6, 0).is_some()), (3, false));
     let mut merged = Merged::new(Some(&first));
-    merged.add(&[1, 8], &answers(&[outer.clone(), inner[1..].to_vec()]));
+    merged.add(&[1, 8], &resolved(&[outer.clone(), inner[1..].to_vec()]));
     let second = parse(&merged.encode(&key("abcd1234"))).unwrap().unwrap();
     let all: Vec<Option<Chain>> = [1, 5, 8, 9, 70, 71].map(|a| chain_at(&second, a)).to_vec();
     let want = [&outer, &inner, &inner[1..].to_vec(), &vec![], &outer];
     assert_eq!(all[..5], want.map(|c| Some(c.clone())));
     assert_eq!(all[5], None);
-    // Nothing stands twice: three functions of the first file, and its frames.
+    // No duplicates: three functions of the first file, and its frames.
     assert_eq!(second.functions(), 4);
 }
 
 #[test]
-fn of_another_key_nothing_is_read() {
+fn a_file_of_another_key_is_not_read() {
     let bytes = file(&[1], &[chain(&[("f", 1)])]);
-    assert!(Stored::parse(bytes, &key("abcd1235")).unwrap().is_none());
+    assert!(StoredFrames::parse(bytes, &key("abcd1235")).unwrap().is_none());
 }
 
 #[test]
 fn a_chain_without_end_is_refused() {
     let bytes = file(&[1], &[chain(&[("f", 1), ("g", 2)])]);
-    // The last frame's caller stands before the only address and the arena.
+    // The last frame's caller precedes the only address and the arena.
     let arena: usize = ["f", "_Zf", "f.c", "g", "_Zg", "g.c"].iter().map(|s| s.len()).sum();
     let caller = bytes.len() - arena - 12 - 4;
     for (number, good) in [(0, true), (1, false), (2, false), (u32::MAX, true)] {
@@ -123,7 +123,7 @@ fn a_chain_without_end_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_kept_comes_back(
+    fn stored_frames_are_loaded_unchanged(
         chains in prop::collection::btree_map(
             any::<u64>(),
             prop::collection::vec(("[a-zé]{0,3}", "[a-z/]{0,2}", 0..5u32), 0..5),
@@ -136,12 +136,12 @@ proptest! {
         let cut = cut.min(all.len());
         let first = parse(&file(&addresses[cut..], &all[cut..])).unwrap().unwrap();
         let mut both = Merged::new(Some(&first));
-        both.add(&addresses[..cut], &answers(&all[..cut]));
+        both.add(&addresses[..cut], &resolved(&all[..cut]));
         let both = parse(&both.encode(&key("abcd1234"))).unwrap().unwrap();
         let mut place = 0;
         for (address, chain) in &chains {
             prop_assert_eq!(chain_at(&both, *address), Some(chain.clone()));
-            // Also when it is looked for from the place of the one before.
+            // Also when searched from the index of the previous one.
             place = both.find(*address, place).unwrap();
         }
         prop_assert_eq!(both.len(), chains.len());
@@ -184,7 +184,7 @@ fn only_files_of_the_user_are_read() {
     let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&cache.dir), mode(&path)), (0o700, 0o600));
     assert_eq!(cache.load(&key).unwrap().len(), 1);
-    // Others may write to it.
+    // Other users may write to it.
     fs::set_permissions(&path, Permissions::from_mode(0o622)).unwrap();
     assert!(cache.load(&key).is_none());
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -196,41 +196,43 @@ fn only_files_of_the_user_are_read() {
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
     assert!(cache.load(&key).is_none());
-    // A new file takes the link's place and leaves alone what it leads to.
+    // A new file replaces the link and leaves its target alone.
     let before = fs::read(&elsewhere).unwrap();
     cache.store(&key, &merged(&[7, 8]));
     assert_eq!(cache.load(&key).unwrap().len(), 2);
     assert_eq!(fs::read(&elsewhere).unwrap(), before);
     assert!(cache.troubles().is_empty());
-    // Nothing waits for what is no file at all.
+    // A FIFO does not block.
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(cache.load(&key).is_none());
 }
 
 #[test]
-fn a_folder_of_someone_else_gets_nothing() {
+fn a_directory_of_another_user_gets_nothing() {
     if uid() != 0 {
-        println!("SKIPPED: a_folder_of_someone_else_gets_nothing: only root can give folders away");
+        println!(
+            "SKIPPED: a_directory_of_another_user_gets_nothing: only root can give directories away"
+        );
         return;
     }
     let (dir, mut cache) = cache(1 << 20);
-    cache.asked_for = true;
+    cache.is_explicit = true;
     std::os::unix::fs::chown(dir.path(), Some(1), None).unwrap();
     for _ in 0..2 {
         cache.store(&key("abcd1234"), &merged(&[7]));
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     let troubles = cache.troubles();
-    assert!(troubles.len() == 1 && troubles[0].contains("someone else"), "{troubles:?}");
+    assert!(troubles.len() == 1 && troubles[0].contains("another user"), "{troubles:?}");
 }
 
 #[test]
 fn the_least_recently_used_files_make_room() {
     let one = merged(&[7]).size(&key("abcd0000"));
     let (_dir, cache) = cache(3 * one);
-    let keys: Vec<Key> = (0..5).map(|i| key(&format!("abcd000{i}"))).collect();
-    let used = |key: &Key, seconds: u64| {
+    let keys: Vec<CacheKey> = (0..5).map(|i| key(&format!("abcd000{i}"))).collect();
+    let used = |key: &CacheKey, seconds: u64| {
         let file = File::options().append(true).open(cache.path(key)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     };
@@ -238,7 +240,7 @@ fn the_least_recently_used_files_make_room() {
         cache.store(key, &merged(&[7]));
         used(key, 100 + i as u64);
     }
-    // Reading is use.
+    // Loading counts as use.
     assert!(cache.load(&keys[0]).is_some());
     let stale = cache.dir.join(".unfinished-old");
     fs::write(&stale, "x").unwrap();
@@ -253,13 +255,13 @@ fn the_least_recently_used_files_make_room() {
     let there = |i: usize| cache.path(&keys[i]).exists();
     assert_eq!([0, 1, 2, 3].map(there), [true, false, true, true]);
     assert!(!stale.exists() && cache.dir.join(".unfinished-new").exists());
-    // What is larger than all may be is not kept.
+    // Data larger than the limit is not stored.
     cache.store(&keys[4], &merged(&(0..1000).collect::<Vec<u64>>()));
     assert_eq!([0, 2, 3, 4].map(there), [true, true, true, false]);
 }
 
 #[test]
-fn a_damaged_file_is_told_and_written_anew() {
+fn a_damaged_file_is_reported_and_rewritten() {
     let (_dir, cache) = cache(1 << 20);
     let key = key("abcd1234");
     cache.store(&key, &merged(&[7]));
@@ -282,14 +284,14 @@ fn sizes_are_numbers_with_a_unit() {
     }
 }
 
-/// Runs a tool in a folder.
+/// Runs a tool in a directory.
 fn tool(dir: &Path, command: &str, args: &[&str]) {
     let status = Command::new(command).args(args).current_dir(dir).status();
     assert!(status.unwrap().success(), "{command} {args:?}");
 }
 
 #[test]
-fn the_key_holds_all_that_answers_depend_on() {
+fn the_key_contains_all_that_frames_depend_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("main.c"), "int main(void) { return 0; }").unwrap();
@@ -300,40 +302,40 @@ fn the_key_holds_all_that_answers_depend_on() {
         let file = Arc::new(fs::File::open(&path).unwrap());
         let debug_info = has_debug_info;
         let layers = vec![Layer { path, file, debug_info, split, shared: None, unpacked: false }];
-        Found { headers, binary: true, layers, stripped: false, flaw: None }
+        SymbolFiles { headers, binary: true, layers, stripped: false, flaw: None }
     };
     let options = Options { debug_dirs: vec![path("debug")], ..Options::default() };
-    let key = || Key::of(&found("abcd1234", true), &options);
+    let key = || CacheKey::of(&found("abcd1234", true), &options);
     let first = key().unwrap();
     assert_eq!(Some(&first), key().as_ref());
-    let differs = |key: Option<Key>| key.unwrap().file_name() != first.file_name();
-    assert!(differs(Key::of(&found("abcd1235", true), &options)));
-    assert!(differs(Key::of(&found("abcd1234", false), &options)));
+    let differs = |key: Option<CacheKey>| key.unwrap().file_name() != first.file_name();
+    assert!(differs(CacheKey::of(&found("abcd1235", true), &options)));
+    assert!(differs(CacheKey::of(&found("abcd1234", false), &options)));
     for other in [
         Options { inlines: false, ..options.clone() },
         Options { demangle: false, ..options.clone() },
     ] {
-        assert!(differs(Key::of(&found("abcd1234", true), &other)));
+        assert!(differs(CacheKey::of(&found("abcd1234", true), &other)));
     }
-    // Without a build id, or with none that can be part of a file's name.
+    // Without a build ID, or with one that is no valid part of a file name.
     for bad in ["", "abcd", "a".repeat(400).as_str()] {
-        assert_eq!(Key::of(&found(bad, true), &options), None);
+        assert_eq!(CacheKey::of(&found(bad, true), &options), None);
     }
-    // Split: in other files, which are not looked for here.
+    // Split: in other files, which are missing here.
     let mut split = found("abcd1234", true);
     split.layers[0].split = true;
-    assert_eq!(Key::of(&split, &options), None);
-    // The file is another one, although it says the same.
+    assert_eq!(CacheKey::of(&split, &options), None);
+    // It is another file, with the same contents.
     fs::copy(path("main"), path("copy")).unwrap();
     fs::rename(path("copy"), path("main")).unwrap();
     assert!(differs(key()));
     let second = key().unwrap();
-    // What it shares with others lies elsewhere: without that there may be more names later.
+    // Its shared debug file is elsewhere: without it, more names may appear later.
     fs::write(path("shared.debug"), "").unwrap();
     split.layers[0].shared = Some(Arc::new(fs::File::open(path("shared.debug")).unwrap()));
-    let beside = Key::of(&split, &options).unwrap();
-    assert_ne!(beside, second);
+    let with_shared = CacheKey::of(&split, &options).unwrap();
+    assert_ne!(with_shared, second);
     fs::write(path("other.debug"), "").unwrap();
     split.layers[0].shared = Some(Arc::new(fs::File::open(path("other.debug")).unwrap()));
-    assert_ne!(Key::of(&split, &options).unwrap(), beside);
+    assert_ne!(CacheKey::of(&split, &options).unwrap(), with_shared);
 }

@@ -38,10 +38,10 @@ fn table(magic: u32, text: u64) -> Vec<u8> {
 
 fn frames(data: &[u8], address: u64) -> Option<(String, u32)> {
     let table = Table::new(data, FxHashMap::default(), Some((0x1000, 0x200)))?;
-    let mut answers = Answers::default();
+    let mut resolved = AddressFrames::default();
     let function = table.function(address)?;
-    let frame = table.frame(&function, address, &mut answers)?;
-    Some((answers.strings.get(frame.name).to_owned(), frame.line))
+    let frame = table.frame(&function, address, &mut resolved)?;
+    Some((resolved.strings.get(frame.name).to_owned(), frame.line))
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn functions_and_lines_are_found() {
     assert_eq!(of(0x1010), Some(("main.main".into(), 8)));
     assert_eq!(of(0x10ff), Some(("main.main".into(), 8)));
     assert_eq!(of(0x1200), None);
-    // A line of what was inlined would be another function's.
+    // A line of inlined code would be another function's.
     assert_eq!(of(0x1100), Some(("main.work".into(), 0)));
     assert_eq!(of(0x1120), Some(("main.work".into(), 8)));
 }
 
-/// Where a program may be loaded anywhere, the file may not say where its code starts.
+/// In a position-independent program, the file may lack the start of its code.
 #[test]
 fn the_code_begins_where_the_section_does_if_that_has_its_size() {
     let data = table(0xffff_fff1, 0);
@@ -69,14 +69,14 @@ fn the_code_begins_where_the_section_does_if_that_has_its_size() {
 }
 
 #[test]
-fn tables_of_unknown_kinds_are_not_read() {
+fn unsupported_tables_are_not_read() {
     assert!(Table::new(&table(0xffff_fff2, 0x1000), FxHashMap::default(), None).is_none());
     assert!(Table::new(&[], FxHashMap::default(), None).is_none());
 }
 
 /// Any byte may be damaged, and the table may end anywhere.
 #[test]
-fn damage_does_no_harm() {
+fn damage_is_handled() {
     let good = table(0xffff_fff1, 0x1000);
     for end in 0..good.len() {
         frames(&good[..end], 0x1110);
@@ -93,7 +93,7 @@ fn damage_does_no_harm() {
 }
 
 #[test]
-fn tables_of_lines_without_end_are_left() {
+fn endless_line_tables_are_abandoned() {
     let mut data = table(0xffff_fff1, 0x1000);
     data.extend([2, 0].repeat(1000));
     let table = Table::new(&data, FxHashMap::default(), None).unwrap();

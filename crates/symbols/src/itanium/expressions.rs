@@ -1,92 +1,93 @@
-//! From the text of a mangled name to nodes: operators and expressions.
+//! Parses mangled names: operators and expressions.
 
-use super::node::{Id, Node};
-use super::parse::{Parser, Seen};
+use super::node::{Id, NameNode};
+use super::parse::{NameTraits, Parser};
 
-/// How many operands an operator has.
+/// Operands of an operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Operands {
     One,
     Two,
-    /// One behind it or, with `_` in front of that, before it.
+    /// One: a postfix or, with `_` before it, a prefix operator.
     Step,
-    /// Only as a function's name, or with a form of its own.
+    /// Only as a function's name, or with a special form.
     Other,
 }
 
 /// Code, name and operands of the operators, sorted by code.
-const OPERATORS: [(&str, &str, Kind); 58] = [
-    ("aN", "&=", Kind::Two),
-    ("aS", "=", Kind::Two),
-    ("aa", "&&", Kind::Two),
-    ("ad", "&", Kind::One),
-    ("an", "&", Kind::Two),
-    ("at", "alignof ", Kind::Other),
-    ("aw", "co_await ", Kind::One),
-    ("az", "alignof ", Kind::Other),
-    ("cc", "const_cast", Kind::Other),
-    ("cl", "()", Kind::Other),
-    ("cm", ",", Kind::Two),
-    ("co", "~", Kind::One),
-    ("dV", "/=", Kind::Two),
-    ("da", "delete[] ", Kind::One),
-    ("dc", "dynamic_cast", Kind::Other),
-    ("de", "*", Kind::One),
-    ("dl", "delete ", Kind::One),
-    ("ds", ".*", Kind::Two),
-    ("dt", ".", Kind::Two),
-    ("dv", "/", Kind::Two),
-    ("eO", "^=", Kind::Two),
-    ("eo", "^", Kind::Two),
-    ("eq", "==", Kind::Two),
-    ("ge", ">=", Kind::Two),
-    ("gt", ">", Kind::Two),
-    ("ix", "[]", Kind::Other),
-    ("lS", "<<=", Kind::Two),
-    ("le", "<=", Kind::Two),
-    ("ls", "<<", Kind::Two),
-    ("lt", "<", Kind::Two),
-    ("mI", "-=", Kind::Two),
-    ("mL", "*=", Kind::Two),
-    ("mi", "-", Kind::Two),
-    ("ml", "*", Kind::Two),
-    ("mm", "--", Kind::Step),
-    ("na", "new[]", Kind::Other),
-    ("ne", "!=", Kind::Two),
-    ("ng", "-", Kind::One),
-    ("nt", "!", Kind::One),
-    ("nw", "new", Kind::Other),
-    ("oR", "|=", Kind::Two),
-    ("oo", "||", Kind::Two),
-    ("or", "|", Kind::Two),
-    ("pL", "+=", Kind::Two),
-    ("pl", "+", Kind::Two),
-    ("pm", "->*", Kind::Two),
-    ("pp", "++", Kind::Step),
-    ("ps", "+", Kind::One),
-    ("pt", "->", Kind::Two),
-    ("qu", "?", Kind::Other),
-    ("rM", "%=", Kind::Two),
-    ("rS", ">>=", Kind::Two),
-    ("rc", "reinterpret_cast", Kind::Other),
-    ("rm", "%", Kind::Two),
-    ("rs", ">>", Kind::Two),
-    ("sc", "static_cast", Kind::Other),
-    ("ss", "<=>", Kind::Two),
-    ("te", "typeid ", Kind::Other),
+const OPERATORS: [(&str, &str, Operands); 58] = [
+    ("aN", "&=", Operands::Two),
+    ("aS", "=", Operands::Two),
+    ("aa", "&&", Operands::Two),
+    ("ad", "&", Operands::One),
+    ("an", "&", Operands::Two),
+    ("at", "alignof ", Operands::Other),
+    ("aw", "co_await ", Operands::One),
+    ("az", "alignof ", Operands::Other),
+    ("cc", "const_cast", Operands::Other),
+    ("cl", "()", Operands::Other),
+    ("cm", ",", Operands::Two),
+    ("co", "~", Operands::One),
+    ("dV", "/=", Operands::Two),
+    ("da", "delete[] ", Operands::One),
+    ("dc", "dynamic_cast", Operands::Other),
+    ("de", "*", Operands::One),
+    ("dl", "delete ", Operands::One),
+    ("ds", ".*", Operands::Two),
+    ("dt", ".", Operands::Two),
+    ("dv", "/", Operands::Two),
+    ("eO", "^=", Operands::Two),
+    ("eo", "^", Operands::Two),
+    ("eq", "==", Operands::Two),
+    ("ge", ">=", Operands::Two),
+    ("gt", ">", Operands::Two),
+    ("ix", "[]", Operands::Other),
+    ("lS", "<<=", Operands::Two),
+    ("le", "<=", Operands::Two),
+    ("ls", "<<", Operands::Two),
+    ("lt", "<", Operands::Two),
+    ("mI", "-=", Operands::Two),
+    ("mL", "*=", Operands::Two),
+    ("mi", "-", Operands::Two),
+    ("ml", "*", Operands::Two),
+    ("mm", "--", Operands::Step),
+    ("na", "new[]", Operands::Other),
+    ("ne", "!=", Operands::Two),
+    ("ng", "-", Operands::One),
+    ("nt", "!", Operands::One),
+    ("nw", "new", Operands::Other),
+    ("oR", "|=", Operands::Two),
+    ("oo", "||", Operands::Two),
+    ("or", "|", Operands::Two),
+    ("pL", "+=", Operands::Two),
+    ("pl", "+", Operands::Two),
+    ("pm", "->*", Operands::Two),
+    ("pp", "++", Operands::Step),
+    ("ps", "+", Operands::One),
+    ("pt", "->", Operands::Two),
+    ("qu", "?", Operands::Other),
+    ("rM", "%=", Operands::Two),
+    ("rS", ">>=", Operands::Two),
+    ("rc", "reinterpret_cast", Operands::Other),
+    ("rm", "%", Operands::Two),
+    ("rs", ">>", Operands::Two),
+    ("sc", "static_cast", Operands::Other),
+    ("ss", "<=>", Operands::Two),
+    ("te", "typeid ", Operands::Other),
 ];
 
 impl<'a> Parser<'a> {
-    fn operator(&mut self) -> Option<(&'static str, &'static str, Kind)> {
+    fn operator(&mut self) -> Option<(&'static str, &'static str, Operands)> {
         let code = [self.look(0), self.look(1)];
-        let found = OPERATORS.binary_search_by(|(known, ..)| known.as_bytes().cmp(&code)).ok()?;
+        let found =
+            OPERATORS.binary_search_by(|(operator, ..)| operator.as_bytes().cmp(&code)).ok()?;
         self.at += 2;
         Some(OPERATORS[found])
     }
 
-    pub fn operator_name(&mut self, seen: Option<&mut Seen>) -> Option<Id> {
+    pub fn operator_name(&mut self, seen: Option<&mut NameTraits>) -> Option<Id> {
         if self.eat("cv") {
-            // `operator T<…>` has its arguments behind it, and may use them before.
+            // `operator T<…>` has its arguments after it, and may use them before.
             let follow = std::mem::replace(&mut self.arguments_follow, false);
             let permit = self.permit_forward;
             self.permit_forward |= seen.is_some();
@@ -95,21 +96,21 @@ impl<'a> Parser<'a> {
             if let Some(seen) = seen {
                 seen.no_result = true;
             }
-            return Some(self.add(Node::Conversion(to?)));
+            return Some(self.add(NameNode::Conversion(to?)));
         }
         if self.eat("li") {
             let name = self.source_name()?;
-            return Some(self.add(Node::Literal(name)));
+            return Some(self.add(NameNode::Literal(name)));
         }
         if self.look(0) == b'v' && self.look(1).is_ascii_digit() {
             self.at += 2;
             let name = self.source_name()?;
-            return Some(self.add(Node::Conversion(name)));
+            return Some(self.add(NameNode::Conversion(name)));
         }
         let (_, name, _) = self.operator()?;
         let name = name.trim_end();
         let space = if name.starts_with(|c: char| c.is_ascii_lowercase()) { " " } else { "" };
-        Some(self.add(Node::Made(format!("operator{space}{name}"))))
+        Some(self.add(NameNode::Made(format!("operator{space}{name}"))))
     }
 
     /// A literal.
@@ -130,7 +131,7 @@ impl<'a> Parser<'a> {
         }
         let value = std::str::from_utf8(self.text.get(start..self.at)?).ok()?;
         self.at += 1;
-        Some(self.add(Node::Integer(of, value)))
+        Some(self.add(NameNode::Integer(of, value)))
     }
 
     pub fn expression(&mut self) -> Option<Id> {
@@ -154,35 +155,35 @@ impl<'a> Parser<'a> {
                 (b'n', b'w' | b'a') | (b'd', b'l' | b'a') => self.expression()?,
                 _ => self.unresolved_name()?,
             };
-            return Some(self.add(Node::Global(of)));
+            return Some(self.add(NameNode::Global(of)));
         }
         if let Some(word) = self.word_of_code() {
             return word;
         }
         let (code, name, kind) = self.operator()?;
         match kind {
-            Kind::One => {
+            Operands::One => {
                 let of = self.expression()?;
-                Some(self.add(Node::Prefix(name, of)))
+                Some(self.add(NameNode::Prefix(name, of)))
             }
-            Kind::Two => {
+            Operands::Two => {
                 let (left, right) = (self.expression()?, self.expression()?);
-                Some(self.add(Node::Binary(left, name, right)))
+                Some(self.add(NameNode::Binary(left, name, right)))
             }
-            Kind::Step => {
+            Operands::Step => {
                 let before = self.eat("_");
                 let of = self.expression()?;
                 Some(self.add(if before {
-                    Node::Prefix(name, of)
+                    NameNode::Prefix(name, of)
                 } else {
-                    Node::Postfix(of, name)
+                    NameNode::Postfix(of, name)
                 }))
             }
-            Kind::Other => self.other(code, name),
+            Operands::Other => self.other(code, name),
         }
     }
 
-    /// Expressions that are no operators' names.
+    /// Expressions that are not operators.
     fn word_of_code(&mut self) -> Option<Option<Id>> {
         let code = [self.look(0), self.look(1)];
         Some(match &code {
@@ -192,13 +193,13 @@ impl<'a> Parser<'a> {
             }
             b"il" => {
                 self.at += 2;
-                self.until_end(Self::expression).map(|all| self.add(Node::Braces(None, all)))
+                self.until_end(Self::expression).map(|all| self.add(NameNode::Braces(None, all)))
             }
             b"tl" => {
                 self.at += 2;
                 self.type_().and_then(|of| {
                     let all = self.until_end(Self::expression)?;
-                    Some(self.add(Node::Braces(Some(of), all)))
+                    Some(self.add(NameNode::Braces(Some(of), all)))
                 })
             }
             b"nx" => self.enclosed("noexcept(", ")", Self::expression),
@@ -211,11 +212,11 @@ impl<'a> Parser<'a> {
             b"tw" => self.enclosed("throw ", "", Self::expression),
             b"tr" => {
                 self.at += 2;
-                Some(self.add(Node::Name("throw")))
+                Some(self.add(NameNode::Name("throw")))
             }
             b"sp" => {
                 self.at += 2;
-                self.expression().map(|pattern| self.add(Node::Expansion(pattern)))
+                self.expression().map(|pattern| self.add(NameNode::Expansion(pattern)))
             }
             b"sZ" => {
                 self.at += 2;
@@ -223,11 +224,11 @@ impl<'a> Parser<'a> {
                     b'T' => self.template_parameter(),
                     _ => self.function_parameter(),
                 };
-                pack.map(|pack| self.add(Node::Count(pack)))
+                pack.map(|pack| self.add(NameNode::Count(pack)))
             }
             b"sP" => {
                 self.at += 2;
-                self.until_end(Self::template_argument).map(|all| self.add(Node::CountAll(all)))
+                self.until_end(Self::template_argument).map(|all| self.add(NameNode::CountAll(all)))
             }
             _ => return None,
         })
@@ -241,28 +242,28 @@ impl<'a> Parser<'a> {
     ) -> Option<Id> {
         self.at += 2;
         let of = parse(self)?;
-        Some(self.add(Node::Enclosed(before, of, behind)))
+        Some(self.add(NameNode::Enclosed(before, of, behind)))
     }
 
     fn other(&mut self, code: &'static str, name: &'static str) -> Option<Id> {
         match code {
             "cc" | "dc" | "rc" | "sc" => {
                 let (to, of) = (self.type_()?, self.expression()?);
-                Some(self.add(Node::Cast(name, to, of)))
+                Some(self.add(NameNode::Cast(name, to, of)))
             }
             "cl" => {
                 let callee = self.expression()?;
                 let arguments = self.until_end(Self::expression)?;
-                Some(self.add(Node::Call(callee, arguments)))
+                Some(self.add(NameNode::Call(callee, arguments)))
             }
             "ix" => {
                 let (of, index) = (self.expression()?, self.expression()?);
-                Some(self.add(Node::Subscript(of, index)))
+                Some(self.add(NameNode::Subscript(of, index)))
             }
             "qu" => {
                 let (if_, then, else_) =
                     (self.expression()?, self.expression()?, self.expression()?);
-                Some(self.add(Node::Conditional(if_, then, else_)))
+                Some(self.add(NameNode::Conditional(if_, then, else_)))
             }
             "nw" | "na" => {
                 let mut placement = Vec::new();
@@ -278,7 +279,7 @@ impl<'a> Parser<'a> {
                     self.expect("E")?;
                     None
                 };
-                Some(self.add(Node::New(name, placement, of, arguments)))
+                Some(self.add(NameNode::New(name, placement, of, arguments)))
             }
             _ => None,
         }
@@ -293,12 +294,12 @@ impl<'a> Parser<'a> {
             true => self.until_end(Self::expression)?,
             false => vec![self.expression()?],
         };
-        Some(self.add(Node::Convert(to, all)))
+        Some(self.add(NameNode::Convert(to, all)))
     }
 
     fn function_parameter(&mut self) -> Option<Id> {
         if self.eat("fpT") {
-            return Some(self.add(Node::Name("this")));
+            return Some(self.add(NameNode::Name("this")));
         }
         if self.eat("fL") {
             self.number(false)?;
@@ -308,7 +309,7 @@ impl<'a> Parser<'a> {
         }
         self.qualifiers();
         let n = self.index()?;
-        Some(self.add(Node::Parameter(n as u32 + 1)))
+        Some(self.add(NameNode::Parameter(n as u32 + 1)))
     }
 
     fn fold(&mut self) -> Option<Id> {
@@ -318,12 +319,12 @@ impl<'a> Parser<'a> {
         let (_, name, _) = self.operator()?;
         let first = self.expression()?;
         Some(match kind {
-            b'l' => self.add(Node::Fold(true, name, first, None)),
-            b'r' => self.add(Node::Fold(false, name, first, None)),
+            b'l' => self.add(NameNode::Fold(true, name, first, None)),
+            b'r' => self.add(NameNode::Fold(false, name, first, None)),
             b'L' | b'R' => {
                 let second = self.expression()?;
                 let (pack, initial) = if kind == b'L' { (second, first) } else { (first, second) };
-                self.add(Node::Fold(kind == b'L', name, pack, Some(initial)))
+                self.add(NameNode::Fold(kind == b'L', name, pack, Some(initial)))
             }
             _ => return None,
         })
@@ -335,10 +336,10 @@ impl<'a> Parser<'a> {
             whole = self.with_arguments(whole)?;
             while !self.eat("E") {
                 let next = self.simple_name()?;
-                whole = self.add(Node::Nested(whole, next));
+                whole = self.add(NameNode::Nested(whole, next));
             }
             let base = self.base_name()?;
-            return Some(self.add(Node::Nested(whole, base)));
+            return Some(self.add(NameNode::Nested(whole, base)));
         }
         if !self.eat("sr") {
             return self.base_name();
@@ -347,7 +348,7 @@ impl<'a> Parser<'a> {
             let mut whole = self.simple_name()?;
             while !self.eat("E") {
                 let next = self.simple_name()?;
-                whole = self.add(Node::Nested(whole, next));
+                whole = self.add(NameNode::Nested(whole, next));
             }
             whole
         } else {
@@ -355,7 +356,7 @@ impl<'a> Parser<'a> {
             self.with_arguments(of)?
         };
         let base = self.base_name()?;
-        Some(self.add(Node::Nested(scope, base)))
+        Some(self.add(NameNode::Nested(scope, base)))
     }
 
     fn with_arguments(&mut self, name: Id) -> Option<Id> {
@@ -363,7 +364,7 @@ impl<'a> Parser<'a> {
             return Some(name);
         }
         let arguments = self.template_arguments(false)?;
-        Some(self.add(Node::Template(name, arguments)))
+        Some(self.add(NameNode::Template(name, arguments)))
     }
 
     fn unresolved_type(&mut self) -> Option<Id> {
@@ -401,7 +402,7 @@ impl<'a> Parser<'a> {
                 b'0'..=b'9' => self.simple_name()?,
                 _ => self.unresolved_type()?,
             };
-            return Some(self.add(Node::Unnamed(of)));
+            return Some(self.add(NameNode::Unnamed(of)));
         }
         self.eat("on");
         let name = self.operator_name(None)?;

@@ -1,4 +1,4 @@
-//! What a mangled name consists of, once it is parsed.
+//! Parts of a parsed mangled name.
 
 /// Index of a node.
 pub type Id = u32;
@@ -13,7 +13,7 @@ pub const VOLATILE: Qualifiers = 2;
 /// `const` among [`Qualifiers`].
 pub const CONST: Qualifiers = 4;
 
-/// How the object of a member function is referred to.
+/// Reference qualifier of a member function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reference {
     /// No qualifier.
@@ -25,7 +25,7 @@ pub enum Reference {
     Right,
 }
 
-/// What a function type says of exceptions.
+/// Exception specification of a function type.
 #[derive(Clone, Debug)]
 pub enum Throws {
     /// Nothing.
@@ -38,40 +38,40 @@ pub enum Throws {
     Only(Vec<Id>),
 }
 
-/// A part of a name. Parts that occur several times are one node.
+/// A part of a name. Repeated parts share one node.
 #[derive(Clone, Debug)]
-pub enum Node<'a> {
-    /// A word as it stands.
+pub enum NameNode<'a> {
+    /// A literal word.
     Name(&'a str),
     /// A number of the mangled name, such as an array's length.
     Number(&'a str),
-    /// `{unnamed type#N}` and other words that are made.
+    /// `{unnamed type#N}` and other generated words.
     Made(String),
-    /// A standard name with an abbreviation: what it is called, and what constructors call it.
+    /// A standard name with an abbreviation: the name, and that used by constructors.
     Standard(&'static str, &'static str),
     /// `scope::name`
     Nested(Id, Id),
-    /// An entity of a function's body.
+    /// An entity in a function's body.
     Local(Id, Id),
-    /// An entity in the default value of a function's parameter, which is number N from the end.
+    /// An entity in the default value of a function's parameter, number N from the end.
     DefaultArgument(Id, u32, Id),
     /// `name[abi:tag]`
     Tagged(Id, &'a str),
     /// `name<arguments>`
     Template(Id, Vec<Id>),
-    /// Arguments that a pack stands for.
+    /// Arguments of a pack.
     Pack(Vec<Id>),
-    /// One of those, by turns, where the pack is expanded.
+    /// The current one of those, in an expansion of the pack.
     PackElement(Vec<Id>),
     /// `pattern...`
     Expansion(Id),
-    /// A template parameter whose argument comes later in the name.
+    /// A template parameter whose argument follows in the name.
     Forward(usize),
     /// A template parameter: its argument.
     Argument(Id),
     /// `auto:N`, a lambda's parameter.
     Auto(usize),
-    /// `vtable for` and the like.
+    /// `vtable for` and related prefixes.
     Special(&'static str, Id),
     /// `construction vtable for A-in-B`
     Construction(Id, Id),
@@ -89,7 +89,7 @@ pub enum Node<'a> {
     Bindings(Vec<Id>),
     /// A type of the language.
     Builtin(&'static str),
-    /// A type with `const` and the like.
+    /// A type with `const` or other qualifiers.
     Qualified(Id, Qualifiers),
     /// A type with a vendor's qualifier.
     Vendor(Id, Id),
@@ -99,7 +99,7 @@ pub enum Node<'a> {
     Referring(Id, Reference),
     /// `Class::*`: class and member.
     Member(Id, Id),
-    /// `_Complex` and the like, behind a type.
+    /// A type with a suffix such as `_Complex`.
     Suffixed(Id, &'static str),
     /// `[N]`
     Array(Id, Option<Id>),
@@ -107,28 +107,28 @@ pub enum Node<'a> {
     Vector(Id, Id),
     /// A function's type.
     Function {
-        /// What it returns.
+        /// Return type.
         result: Id,
-        /// What it takes.
+        /// Parameters.
         parameters: Vec<Id>,
-        /// Of the object.
+        /// Qualifiers of the object.
         qualifiers: Qualifiers,
-        /// To the object.
+        /// Reference qualifier of the object.
         reference: Reference,
-        /// Exceptions.
+        /// Exception specification.
         throws: Throws,
     },
-    /// A function with what it returns and takes.
+    /// A function with its return type and parameters.
     Encoding {
-        /// Only of instances of templates.
+        /// Return type, only for template instances.
         result: Option<Id>,
         /// Its name.
         name: Id,
-        /// What it takes.
+        /// Parameters.
         parameters: Vec<Id>,
-        /// Of the object.
+        /// Qualifiers of the object.
         qualifiers: Qualifiers,
-        /// To the object.
+        /// Reference qualifier of the object.
         reference: Reference,
     },
     /// `decltype (EXPRESSION)`

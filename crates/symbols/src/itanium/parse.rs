@@ -1,43 +1,42 @@
-//! From the text of a mangled name to nodes: names and encodings. No text is read twice, so the
-//! time is proportional to its length.
+//! Parses mangled names: names and encodings. No text is read twice, so the time is proportional to
+//! its length.
 
 mod templates;
 
 use rustc_hash::FxHashMap;
 
-use super::node::{CONST, Id, Node, Qualifiers, RESTRICT, Reference, VOLATILE};
+use super::node::{CONST, Id, NameNode, Qualifiers, RESTRICT, Reference, VOLATILE};
 
-/// Deepest nesting. A template's argument takes three levels; names of more than 30 nested templates
-/// are rare.
+/// Deepest nesting. A template argument takes three levels; more than 30 nested templates are rare.
 const MAX_DEPTH: usize = 384;
 
-/// What is learnt of a function while its name is parsed.
+/// Properties of a function that its name determines.
 #[derive(Default)]
-pub struct Seen {
-    /// Constructors and the like have no result in their names.
+pub struct NameTraits {
+    /// Names of constructors and similar functions contain no return type.
     pub no_result: bool,
-    /// It is an instance of a template, which has its result in the name.
+    /// It is a template instance, whose return type is in the name.
     ends_with_arguments: bool,
     qualifiers: Qualifiers,
     reference: Reference,
-    /// Number of the first parameter that stands for an argument to come.
+    /// Number of the first forward parameter.
     forward_from: usize,
 }
 
-/// The state of parsing.
+/// State of parsing.
 pub struct Parser<'a> {
     pub text: &'a [u8],
     pub at: usize,
-    pub nodes: Vec<Node<'a>>,
-    /// What `S0_` and the like stand for.
+    pub nodes: Vec<NameNode<'a>>,
+    /// Targets of `S0_` and other substitutions.
     pub substitutions: Vec<Id>,
-    /// What `T0_` and the like stand for in this function.
+    /// Targets of `T0_` and other template parameters in this function.
     parameters: Option<Vec<Id>>,
     /// Nodes that are such parameters.
     used_parameters: FxHashMap<Id, usize>,
-    /// What [`Node::Forward`] stands for: index of the parameter, then the node.
+    /// Targets of [`NameNode::Forward`]: index of the parameter, then the node.
     pub forward: Vec<(usize, Option<Id>)>,
-    /// A template's arguments may follow a parameter that is a type here.
+    /// Template arguments may follow a parameter that is a type here.
     pub arguments_follow: bool,
     pub permit_forward: bool,
     in_lambda: bool,
@@ -61,21 +60,21 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub fn add(&mut self, node: Node<'a>) -> Id {
+    pub fn add(&mut self, node: NameNode<'a>) -> Id {
         self.nodes.push(node);
         self.nodes.len() as Id - 1
     }
 
-    pub fn node(&self, id: Id) -> &Node<'a> {
+    pub fn node(&self, id: Id) -> &NameNode<'a> {
         &self.nodes[id as usize]
     }
 
-    /// The byte so far ahead; 0 at the end.
+    /// The byte at this distance; 0 at the end.
     pub fn look(&self, ahead: usize) -> u8 {
         self.text.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// What is not read yet; empty also where more than the text was passed over.
+    /// The rest of the text; empty after the end.
     pub fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -92,7 +91,7 @@ impl<'a> Parser<'a> {
         self.eat(what).then_some(())
     }
 
-    /// Runs `parse` one level deeper, if that is not too deep.
+    /// Runs `parse` one level deeper, if the nesting allows.
     pub fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.depth == MAX_DEPTH {
             return None;
@@ -103,7 +102,7 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    /// Parses with `parse` until an `E`, which is passed over.
+    /// Parses with `parse` up to and including an `E`.
     pub fn until_end(&mut self, parse: fn(&mut Self) -> Option<Id>) -> Option<Vec<Id>> {
         let mut all = Vec::new();
         while !self.eat("E") {
@@ -112,7 +111,7 @@ impl<'a> Parser<'a> {
         Some(all)
     }
 
-    /// Digits, with `n` before them when they are negative and may be.
+    /// Digits, with `n` before them if they are negative and may be.
     pub fn number(&mut self, negative: bool) -> Option<&'a str> {
         let start = self.at;
         if negative {
@@ -131,7 +130,7 @@ impl<'a> Parser<'a> {
         self.number(false)?.parse().ok()
     }
 
-    /// `_` is 0, `0_` is 1, `1_` is 2; no more than a C++ compiler can count.
+    /// `_` is 0, `0_` is 1, `1_` is 2; at most the range of a C++ compiler.
     pub fn index(&mut self) -> Option<usize> {
         if self.eat("_") {
             return Some(0);
@@ -141,13 +140,13 @@ impl<'a> Parser<'a> {
         n.checked_add(1).filter(|&n| n < i32::MAX as usize)
     }
 
-    /// The whole: a function, a variable or something special.
+    /// The whole: a function, a variable or a special name.
     pub fn mangled(&mut self) -> Option<Id> {
         self.expect("_Z")?;
         self.encoding(false)
     }
 
-    /// A function or variable; without a result if it `encloses` what is named.
+    /// A function or variable; without a return type if it `encloses` the named entity.
     pub fn encoding(&mut self, encloses: bool) -> Option<Id> {
         self.deeper(|p| {
             let outer = std::mem::take(&mut p.parameters);
@@ -163,7 +162,7 @@ impl<'a> Parser<'a> {
     }
 
     fn function_or_variable(&mut self, encloses: bool) -> Option<Id> {
-        let mut seen = Seen { forward_from: self.forward.len(), ..Seen::default() };
+        let mut seen = NameTraits { forward_from: self.forward.len(), ..NameTraits::default() };
         let name = self.name(Some(&mut seen))?;
         self.resolve_forward(seen.forward_from)?;
         if self.is_end() {
@@ -178,8 +177,8 @@ impl<'a> Parser<'a> {
                 parameters.push(self.type_()?);
             }
         }
-        let Seen { qualifiers, reference, .. } = seen;
-        Some(self.add(Node::Encoding { result, name, parameters, qualifiers, reference }))
+        let NameTraits { qualifiers, reference, .. } = seen;
+        Some(self.add(NameNode::Encoding { result, name, parameters, qualifiers, reference }))
     }
 
     fn is_end(&self) -> bool {
@@ -215,37 +214,37 @@ impl<'a> Parser<'a> {
         for (code, what) in OF_TYPES {
             if self.eat(code) {
                 let of = self.type_()?;
-                return Some(self.add(Node::Special(what, of)));
+                return Some(self.add(NameNode::Special(what, of)));
             }
         }
         for (code, what) in OF_NAMES {
             if self.eat(code) {
                 let of = self.name(None)?;
-                return Some(self.add(Node::Special(what, of)));
+                return Some(self.add(NameNode::Special(what, of)));
             }
         }
         for (code, what) in OF_ENCODINGS {
             if self.eat(code) {
                 let of = self.encoding(false)?;
-                return Some(self.add(Node::Special(what, of)));
+                return Some(self.add(NameNode::Special(what, of)));
             }
         }
         if self.eat("TA") {
             let of = self.template_argument()?;
-            return Some(self.add(Node::Special("template parameter object for ", of)));
+            return Some(self.add(NameNode::Special("template parameter object for ", of)));
         }
         if self.eat("TC") {
             let derived = self.type_()?;
             self.number(true)?;
             self.expect("_")?;
             let base = self.type_()?;
-            return Some(self.add(Node::Construction(base, derived)));
+            return Some(self.add(NameNode::Construction(base, derived)));
         }
         if self.eat("GR") {
             let of = self.name(None)?;
             let n = self.sequence_number()?;
-            let what = self.add(Node::Made(format!("reference temporary #{n} for ")));
-            return Some(self.add(Node::Vendor(what, of)));
+            let what = self.add(NameNode::Made(format!("reference temporary #{n} for ")));
+            return Some(self.add(NameNode::Vendor(what, of)));
         }
         let what = if self.eat("Tc") {
             self.call_offset()?;
@@ -258,7 +257,7 @@ impl<'a> Parser<'a> {
             if what == "virtual" { "virtual thunk to " } else { "non-virtual thunk to " }
         };
         let of = self.encoding(false)?;
-        Some(self.add(Node::Special(what, of)))
+        Some(self.add(NameNode::Special(what, of)))
     }
 
     fn call_offset(&mut self) -> Option<()> {
@@ -289,7 +288,7 @@ impl<'a> Parser<'a> {
         n.checked_add(1)
     }
 
-    pub fn name(&mut self, mut seen: Option<&mut Seen>) -> Option<Id> {
+    pub fn name(&mut self, mut seen: Option<&mut NameTraits>) -> Option<Id> {
         self.deeper(|p| {
             match p.look(0) {
                 b'N' => return p.nested(seen),
@@ -309,40 +308,40 @@ impl<'a> Parser<'a> {
             if let Some(seen) = seen {
                 seen.ends_with_arguments = true;
             }
-            Some(p.add(Node::Template(name, arguments)))
+            Some(p.add(NameNode::Template(name, arguments)))
         })
     }
 
-    fn unscoped(&mut self, seen: Option<&mut Seen>) -> Option<Id> {
+    fn unscoped(&mut self, seen: Option<&mut NameTraits>) -> Option<Id> {
         let standard = self.eat("St");
         let name = self.unqualified(seen, None)?;
         if !standard {
             return Some(name);
         }
-        let scope = self.add(Node::Name("std"));
-        Some(self.add(Node::Nested(scope, name)))
+        let scope = self.add(NameNode::Name("std"));
+        Some(self.add(NameNode::Nested(scope, name)))
     }
 
-    fn local(&mut self, seen: Option<&mut Seen>) -> Option<Id> {
+    fn local(&mut self, seen: Option<&mut NameTraits>) -> Option<Id> {
         self.expect("Z")?;
         let function = self.encoding(true)?;
         self.expect("E")?;
         if self.eat("s") {
             self.discriminator();
-            let entity = self.add(Node::Name("string literal"));
-            return Some(self.add(Node::Local(function, entity)));
+            let entity = self.add(NameNode::Name("string literal"));
+            return Some(self.add(NameNode::Local(function, entity)));
         }
         if self.eat("d") {
             let n = self.index()?;
             let entity = self.name(seen)?;
-            return Some(self.add(Node::DefaultArgument(function, n as u32 + 1, entity)));
+            return Some(self.add(NameNode::DefaultArgument(function, n as u32 + 1, entity)));
         }
         let entity = self.name(seen)?;
         self.discriminator();
-        Some(self.add(Node::Local(function, entity)))
+        Some(self.add(NameNode::Local(function, entity)))
     }
 
-    /// `_3` or `__12_`: which of several entities of one name.
+    /// Skips `_3` or `__12_`: the index of an entity among those of one name.
     fn discriminator(&mut self) {
         let start = self.at;
         if !self.eat("_") {
@@ -370,7 +369,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn nested(&mut self, mut seen: Option<&mut Seen>) -> Option<Id> {
+    fn nested(&mut self, mut seen: Option<&mut NameTraits>) -> Option<Id> {
         self.expect("N")?;
         let qualifiers = self.qualifiers();
         let reference = match (self.eat("O"), self.eat("R")) {
@@ -394,13 +393,13 @@ impl<'a> Parser<'a> {
                     if let Some(seen) = &mut seen {
                         seen.ends_with_arguments = true;
                     }
-                    self.add(Node::Template(name, arguments))
+                    self.add(NameNode::Template(name, arguments))
                 }
                 (b'D', b't' | b'T') if whole.is_none() => self.decltype()?,
                 (b'S', following) if whole.is_none() => {
                     whole = Some(if following == b't' {
                         self.at += 2;
-                        self.add(Node::Name("std"))
+                        self.add(NameNode::Name("std"))
                     } else {
                         self.substitution()?
                     });
@@ -411,7 +410,7 @@ impl<'a> Parser<'a> {
                     match whole {
                         Some(scope) => {
                             let scope = self.scope_of(scope, name);
-                            self.add(Node::Nested(scope, name))
+                            self.add(NameNode::Nested(scope, name))
                         }
                         None => name,
                     }
@@ -425,17 +424,17 @@ impl<'a> Parser<'a> {
         whole
     }
 
-    /// Constructors are written behind the full name of a class that has an abbreviation.
+    /// Constructors follow the full name of a class that has an abbreviation.
     fn scope_of(&mut self, scope: Id, name: Id) -> Id {
         match (self.node(name), self.node(scope)) {
-            (Node::Constructor(_) | Node::Destructor(_), &Node::Standard(_, full)) => {
-                self.add(Node::Standard(full, full))
+            (NameNode::Constructor(_) | NameNode::Destructor(_), &NameNode::Standard(_, full)) => {
+                self.add(NameNode::Standard(full, full))
             }
             _ => scope,
         }
     }
 
-    fn unqualified(&mut self, seen: Option<&mut Seen>, scope: Option<Id>) -> Option<Id> {
+    fn unqualified(&mut self, seen: Option<&mut NameTraits>, scope: Option<Id>) -> Option<Id> {
         self.eat("L");
         let name = match (self.look(0), self.look(1)) {
             (b'0'..=b'9', _) => self.source_name()?,
@@ -443,7 +442,7 @@ impl<'a> Parser<'a> {
             (b'D', b'C') => {
                 self.at += 2;
                 let names = self.until_end(Self::source_name)?;
-                self.add(Node::Bindings(names))
+                self.add(NameNode::Bindings(names))
             }
             (b'C' | b'D', b'1'..=b'5' | b'0' | b'I') if scope.is_some() => {
                 self.constructor(seen, scope?)?
@@ -456,16 +455,16 @@ impl<'a> Parser<'a> {
     pub fn tags(&mut self, mut name: Id) -> Option<Id> {
         while self.eat("B") {
             let tag = self.word()?;
-            name = self.add(Node::Tagged(name, tag));
+            name = self.add(NameNode::Tagged(name, tag));
         }
         Some(name)
     }
 
-    fn constructor(&mut self, seen: Option<&mut Seen>, class: Id) -> Option<Id> {
+    fn constructor(&mut self, seen: Option<&mut NameTraits>, class: Id) -> Option<Id> {
         let kind = self.look(0);
         self.at += 1;
         let inherited = kind == b'C' && self.eat("I");
-        // Which of its kinds: complete, base, deleting.
+        // Kind: complete, base, deleting.
         self.look(0).is_ascii_digit().then(|| self.at += 1)?;
         if let Some(seen) = seen {
             seen.no_result = true;
@@ -474,8 +473,8 @@ impl<'a> Parser<'a> {
             self.name(None)?;
         }
         Some(match kind {
-            b'C' => self.add(Node::Constructor(class)),
-            _ => self.add(Node::Destructor(class)),
+            b'C' => self.add(NameNode::Constructor(class)),
+            _ => self.add(NameNode::Destructor(class)),
         })
     }
 
@@ -493,14 +492,14 @@ impl<'a> Parser<'a> {
         let anonymous =
             word.strip_prefix("_GLOBAL_").and_then(|rest| rest.strip_prefix(['_', '.', '$']));
         let anonymous = anonymous.is_some_and(|rest| rest.starts_with('N'));
-        Some(self.add(Node::Name(if anonymous { "(anonymous namespace)" } else { word })))
+        Some(self.add(NameNode::Name(if anonymous { "(anonymous namespace)" } else { word })))
     }
 
     fn unnamed(&mut self) -> Option<Id> {
         if self.eat("Ut") {
             let n = self.index()? + 1;
-            let name = self.add(Node::Made(format!("{{unnamed type#{n}}}")));
-            // As the tools of GNU count them.
+            let name = self.add(NameNode::Made(format!("{{unnamed type#{n}}}")));
+            // Numbered as by the GNU tools.
             return Some(name);
         }
         self.expect("Ul")?;
@@ -511,6 +510,6 @@ impl<'a> Parser<'a> {
         };
         self.in_lambda = outer;
         let n = self.index()?;
-        Some(self.add(Node::Lambda(types?, n as u32 + 1)))
+        Some(self.add(NameNode::Lambda(types?, n as u32 + 1)))
     }
 }

@@ -1,41 +1,41 @@
-//! From nodes to text, as `c++filt` writes it. Each part that is looked at counts as a step: a short
-//! name can stand for gigabytes, or for much work without any text.
+//! Prints nodes as text, as `c++filt` does. Each visited part counts as a step: a short name can
+//! expand to gigabytes, or take much work without any text.
 
 mod expressions;
 
-use super::node::{CONST, Id, Node, Qualifiers, RESTRICT, Reference, Throws, VOLATILE};
+use super::node::{CONST, Id, NameNode, Qualifiers, RESTRICT, Reference, Throws, VOLATILE};
 use super::parse::Parser;
-use super::{MAX_NAME, Refused};
+use super::{MAX_NAME, TooLong};
 
-type Printed = Result<(), Refused>;
+type Printed = Result<(), TooLong>;
 
-/// Deepest nesting of what is written.
+/// Deepest nesting of the output.
 const MAX_DEPTH: usize = 512;
 
-/// Writes the nodes of a parser.
+/// Prints the nodes of a parser.
 pub struct Printer<'a, 'p> {
     parser: &'p Parser<'a>,
-    /// The function that is written without parameters and result.
+    /// The function that is printed without parameters and return type.
     bare: Option<Id>,
     out: String,
     steps: usize,
     depth: usize,
-    /// Which element of packs is written; `None` outside of expansions.
+    /// Index of the current element of packs; `None` outside expansions.
     element: Option<usize>,
-    /// Elements of the pack that was met in the expansion.
+    /// Number of elements of the pack in the expansion.
     elements: Option<usize>,
 }
 
 impl<'a, 'p> Printer<'a, 'p> {
-    /// The text of `whole`, in at most so many steps.
+    /// The text of `whole`, in at most `steps` steps.
     pub fn print(
         parser: &'p Parser<'a>,
         whole: Id,
         all: bool,
         steps: usize,
-    ) -> Result<String, Refused> {
+    ) -> Result<String, TooLong> {
         let mut of = whole;
-        while let &Node::Special(_, what) = &parser.nodes[of as usize] {
+        while let &NameNode::Special(_, what) = &parser.nodes[of as usize] {
             of = what;
         }
         let bare = (!all).then_some(of);
@@ -45,18 +45,18 @@ impl<'a, 'p> Printer<'a, 'p> {
         Ok(printer.out)
     }
 
-    fn node(&self, id: Id) -> &'p Node<'a> {
+    fn node(&self, id: Id) -> &'p NameNode<'a> {
         &self.parser.nodes[id as usize]
     }
 
     fn step(&mut self) -> Printed {
-        self.steps = self.steps.checked_sub(1).ok_or(Refused)?;
+        self.steps = self.steps.checked_sub(1).ok_or(TooLong)?;
         Ok(())
     }
 
     fn text(&mut self, text: &str) -> Printed {
         if self.out.len() + text.len() > MAX_NAME {
-            return Err(Refused);
+            return Err(TooLong);
         }
         self.out.push_str(text);
         Ok(())
@@ -65,7 +65,7 @@ impl<'a, 'p> Printer<'a, 'p> {
     fn deeper(&mut self, print: impl FnOnce(&mut Self) -> Printed) -> Printed {
         self.step()?;
         if self.depth == MAX_DEPTH {
-            return Err(Refused);
+            return Err(TooLong);
         }
         self.depth += 1;
         let printed = print(self);
@@ -73,7 +73,7 @@ impl<'a, 'p> Printer<'a, 'p> {
         printed
     }
 
-    /// The whole of a part: types surround what they belong to.
+    /// A part in full: types surround their names.
     fn both(&mut self, id: Id) -> Printed {
         self.left(id)?;
         self.right(id)
@@ -108,17 +108,17 @@ impl<'a, 'p> Printer<'a, 'p> {
         self.text(if self.out.ends_with('>') { " >" } else { ">" })
     }
 
-    /// What a part stands for, through parameters of templates.
-    fn meant(&mut self, mut id: Id) -> Result<Option<Id>, Refused> {
+    /// Target of a part, through template parameters.
+    fn meant(&mut self, mut id: Id) -> Result<Option<Id>, TooLong> {
         loop {
             self.step()?;
             id = match self.node(id) {
-                &Node::Argument(id) => id,
-                &Node::Forward(n) => match self.parser.forward[n].1 {
+                &NameNode::Argument(id) => id,
+                &NameNode::Forward(n) => match self.parser.forward[n].1 {
                     Some(id) => id,
                     None => return Ok(None),
                 },
-                Node::PackElement(elements) => {
+                NameNode::PackElement(elements) => {
                     let Some(at) = self.element else { return Ok(Some(id)) };
                     self.elements.get_or_insert(elements.len());
                     match elements.get(at) {
@@ -131,16 +131,16 @@ impl<'a, 'p> Printer<'a, 'p> {
         }
     }
 
-    /// Whether a type has text behind what it belongs to: an array's length, or parameters.
-    fn surrounds(&mut self, id: Id) -> Result<(bool, bool), Refused> {
+    /// True for each side if a type has text after its name: an array's length, or parameters.
+    fn surrounds(&mut self, id: Id) -> Result<(bool, bool), TooLong> {
         let mut id = id;
         loop {
             self.step()?;
             id = match self.node(id) {
-                Node::Array(..) => return Ok((true, false)),
-                Node::Function { .. } => return Ok((false, true)),
-                &Node::Qualified(of, _) | &Node::Vendor(of, _) => of,
-                Node::Argument(_) | Node::Forward(_) | Node::PackElement(_) => {
+                NameNode::Array(..) => return Ok((true, false)),
+                NameNode::Function { .. } => return Ok((false, true)),
+                &NameNode::Qualified(of, _) | &NameNode::Vendor(of, _) => of,
+                NameNode::Argument(_) | NameNode::Forward(_) | NameNode::PackElement(_) => {
                     match self.meant(id)? {
                         Some(meant) if meant != id => meant,
                         _ => return Ok((false, false)),
@@ -151,19 +151,19 @@ impl<'a, 'p> Printer<'a, 'p> {
         }
     }
 
-    /// What references to references come to: the type, and the kind of reference.
-    fn collapsed(&mut self, id: Id) -> Result<(Id, Reference), Refused> {
+    /// Collapses references to references: the type, and the kind of reference.
+    fn collapsed(&mut self, id: Id) -> Result<(Id, Reference), TooLong> {
         let (mut id, mut kind) = (id, Reference::Right);
         loop {
             self.step()?;
             match self.node(id) {
-                &Node::Referring(to, reference) => {
+                &NameNode::Referring(to, reference) => {
                     if reference == Reference::Left {
                         kind = Reference::Left;
                     }
                     id = to;
                 }
-                Node::Argument(_) | Node::Forward(_) | Node::PackElement(_) => {
+                NameNode::Argument(_) | NameNode::Forward(_) | NameNode::PackElement(_) => {
                     match self.meant(id)? {
                         Some(meant) if meant != id => id = meant,
                         _ => return Ok((id, kind)),
@@ -181,73 +181,73 @@ impl<'a, 'p> Printer<'a, 'p> {
     fn left_of(&mut self, id: Id) -> Printed {
         let node = self.node(id);
         match node {
-            &Node::Name(text) | &Node::Number(text) => self.text(text),
-            Node::Made(text) => self.text(text),
-            &Node::Standard(short, _) => self.text(short),
-            &Node::Builtin(text) => self.text(text),
-            &Node::Nested(scope, name) | &Node::Local(scope, name) => {
+            &NameNode::Name(text) | &NameNode::Number(text) => self.text(text),
+            NameNode::Made(text) => self.text(text),
+            &NameNode::Standard(short, _) => self.text(short),
+            &NameNode::Builtin(text) => self.text(text),
+            &NameNode::Nested(scope, name) | &NameNode::Local(scope, name) => {
                 self.both(scope)?;
                 self.text("::")?;
                 self.both(name)
             }
-            &Node::DefaultArgument(function, n, entity) => {
+            &NameNode::DefaultArgument(function, n, entity) => {
                 self.both(function)?;
                 self.text(&format!("::{{default arg#{n}}}::"))?;
                 self.both(entity)
             }
-            &Node::Tagged(name, tag) => {
+            &NameNode::Tagged(name, tag) => {
                 self.both(name)?;
                 self.text("[abi:")?;
                 self.text(tag)?;
                 self.text("]")
             }
-            Node::Template(name, arguments) => {
+            NameNode::Template(name, arguments) => {
                 self.both(*name)?;
                 self.arguments(arguments)
             }
-            Node::Pack(elements) => self.list(elements),
-            Node::PackElement(elements) => self.element(elements, Self::left),
-            &Node::Expansion(pattern) => self.expansion(pattern),
-            &Node::Argument(meant) => self.left(meant),
-            &Node::Forward(n) => match self.parser.forward[n].1 {
+            NameNode::Pack(elements) => self.list(elements),
+            NameNode::PackElement(elements) => self.element(elements, Self::left),
+            &NameNode::Expansion(pattern) => self.expansion(pattern),
+            &NameNode::Argument(meant) => self.left(meant),
+            &NameNode::Forward(n) => match self.parser.forward[n].1 {
                 Some(meant) => self.left(meant),
-                None => Err(Refused),
+                None => Err(TooLong),
             },
-            Node::Auto(n) => self.text(&format!("auto:{n}")),
-            &Node::Special(what, of) => {
+            NameNode::Auto(n) => self.text(&format!("auto:{n}")),
+            &NameNode::Special(what, of) => {
                 self.text(what)?;
                 self.both(of)
             }
-            &Node::Construction(base, derived) => {
+            &NameNode::Construction(base, derived) => {
                 self.text("construction vtable for ")?;
                 self.both(base)?;
                 self.text("-in-")?;
                 self.both(derived)
             }
-            &Node::Constructor(class) => self.class_name(class),
-            &Node::Destructor(class) => {
+            &NameNode::Constructor(class) => self.class_name(class),
+            &NameNode::Destructor(class) => {
                 self.text("~")?;
                 self.class_name(class)
             }
-            &Node::Conversion(to) => {
+            &NameNode::Conversion(to) => {
                 self.text("operator ")?;
                 self.both(to)
             }
-            &Node::Literal(name) => {
+            &NameNode::Literal(name) => {
                 self.text("operator\"\" ")?;
                 self.both(name)
             }
-            Node::Lambda(types, n) => {
+            NameNode::Lambda(types, n) => {
                 self.text("{lambda(")?;
                 self.list(types)?;
                 self.text(&format!(")#{n}}}"))
             }
-            Node::Bindings(names) => {
+            NameNode::Bindings(names) => {
                 self.text("[")?;
                 self.list(names)?;
                 self.text("]")
             }
-            Node::Encoding { result, name, parameters, qualifiers, reference } => {
+            NameNode::Encoding { result, name, parameters, qualifiers, reference } => {
                 if self.bare == Some(id) {
                     return self.both(*name);
                 }
@@ -271,49 +271,49 @@ impl<'a, 'p> Printer<'a, 'p> {
         }
     }
 
-    fn left_of_type(&mut self, node: &'p Node<'a>) -> Printed {
+    fn left_of_type(&mut self, node: &'p NameNode<'a>) -> Printed {
         match *node {
-            Node::Qualified(of, qualifiers) => {
+            NameNode::Qualified(of, qualifiers) => {
                 self.left(of)?;
-                // What an argument has already is not said again.
-                let known = match self.meant(of)?.map(|of| self.node(of)) {
-                    Some(&Node::Qualified(_, known)) => known,
+                // Qualifiers of the argument are not repeated.
+                let printed = match self.meant(of)?.map(|of| self.node(of)) {
+                    Some(&NameNode::Qualified(_, printed)) => printed,
                     _ => 0,
                 };
-                self.qualifiers(qualifiers & !known)
+                self.qualifiers(qualifiers & !printed)
             }
-            Node::Vendor(of, qualifier) => {
+            NameNode::Vendor(of, qualifier) => {
                 self.left(of)?;
                 if !self.out.ends_with(' ') {
                     self.text(" ")?;
                 }
                 self.both(qualifier)
             }
-            Node::Pointer(to) => self.left_of_pointer(to, "*"),
-            Node::Referring(to, reference) => {
+            NameNode::Pointer(to) => self.left_of_pointer(to, "*"),
+            NameNode::Referring(to, reference) => {
                 let (to, collapsed) = self.collapsed(to)?;
                 let left = reference == Reference::Left || collapsed == Reference::Left;
                 self.left_of_pointer(to, if left { "&" } else { "&&" })
             }
-            Node::Member(class, member) => {
+            NameNode::Member(class, member) => {
                 self.left(member)?;
                 let (array, function) = self.surrounds(member)?;
                 self.text(if array || function { "(" } else { " " })?;
                 self.both(class)?;
                 self.text("::*")
             }
-            Node::Suffixed(of, suffix) => {
+            NameNode::Suffixed(of, suffix) => {
                 self.both(of)?;
                 self.text(suffix)
             }
-            Node::Array(of, _) => self.left(of),
-            Node::Vector(of, length) => {
+            NameNode::Array(of, _) => self.left(of),
+            NameNode::Vector(of, length) => {
                 self.both(of)?;
                 self.text(" __vector(")?;
                 self.both(length)?;
                 self.text(")")
             }
-            Node::Function { result, .. } => {
+            NameNode::Function { result, .. } => {
                 self.left(result)?;
                 self.text(" ")
             }
@@ -339,13 +339,13 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     fn right_of(&mut self, id: Id) -> Printed {
         match self.node(id) {
-            &Node::Qualified(of, _) | &Node::Vendor(of, _) => self.right(of),
-            &Node::Pointer(to) | &Node::Member(_, to) => self.right_of_pointer(to),
-            &Node::Referring(to, _) => {
+            &NameNode::Qualified(of, _) | &NameNode::Vendor(of, _) => self.right(of),
+            &NameNode::Pointer(to) | &NameNode::Member(_, to) => self.right_of_pointer(to),
+            &NameNode::Referring(to, _) => {
                 let (to, _) = self.collapsed(to)?;
                 self.right_of_pointer(to)
             }
-            &Node::Array(of, length) => {
+            &NameNode::Array(of, length) => {
                 self.text(if self.out.ends_with(']') { "[" } else { " [" })?;
                 if let Some(length) = length {
                     self.both(length)?;
@@ -353,7 +353,7 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.text("]")?;
                 self.right(of)
             }
-            Node::Function { result, parameters, qualifiers, reference, throws } => {
+            NameNode::Function { result, parameters, qualifiers, reference, throws } => {
                 self.text("(")?;
                 self.list(parameters)?;
                 self.text(")")?;
@@ -361,12 +361,12 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.object(*qualifiers, *reference)?;
                 self.throws(throws)
             }
-            &Node::Argument(meant) => self.right(meant),
-            &Node::Forward(n) => match self.parser.forward[n].1 {
+            &NameNode::Argument(meant) => self.right(meant),
+            &NameNode::Forward(n) => match self.parser.forward[n].1 {
                 Some(meant) => self.right(meant),
                 None => Ok(()),
             },
-            Node::PackElement(elements) if self.element.is_some() => {
+            NameNode::PackElement(elements) if self.element.is_some() => {
                 self.element(elements, Self::right)
             }
             _ => Ok(()),
@@ -438,7 +438,7 @@ impl<'a, 'p> Printer<'a, 'p> {
         Ok(())
     }
 
-    /// The element of a pack that is written now; the whole pack outside of expansions.
+    /// The current element of a pack; the whole pack outside expansions.
     fn element(&mut self, elements: &'p [Id], print: fn(&mut Self, Id) -> Printed) -> Printed {
         let Some(at) = self.element else { return self.list(elements) };
         self.elements.get_or_insert(elements.len());
@@ -451,17 +451,17 @@ impl<'a, 'p> Printer<'a, 'p> {
         loop {
             self.step()?;
             id = match self.node(id) {
-                &Node::Nested(_, name) | &Node::Local(_, name) => name,
-                &Node::DefaultArgument(_, _, name) => name,
-                &Node::Template(name, _) => name,
-                &Node::Tagged(name, _) => name,
-                &Node::Standard(_, full) => {
+                &NameNode::Nested(_, name) | &NameNode::Local(_, name) => name,
+                &NameNode::DefaultArgument(_, _, name) => name,
+                &NameNode::Template(name, _) => name,
+                &NameNode::Tagged(name, _) => name,
+                &NameNode::Standard(_, full) => {
                     let bare = full.split('<').next().unwrap_or(full);
                     return self.text(bare.rsplit("::").next().unwrap_or(bare));
                 }
-                Node::Argument(_) | Node::Forward(_) => match self.meant(id)? {
+                NameNode::Argument(_) | NameNode::Forward(_) => match self.meant(id)? {
                     Some(meant) if meant != id => meant,
-                    _ => return Err(Refused),
+                    _ => return Err(TooLong),
                 },
                 _ => return self.both(id),
             };

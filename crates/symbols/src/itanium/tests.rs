@@ -1,6 +1,6 @@
 use super::*;
 
-/// A name in which each argument has the one before it twice.
+/// A name in which each argument contains the previous one twice.
 fn doubled(times: usize) -> String {
     let mut name = String::from("_Z1fI1AIiiE");
     // The substitutions are: f, A, A<int, int>, B, B<…>, B<…>, …
@@ -27,12 +27,12 @@ fn substitution(n: usize) -> String {
     }
 }
 
-/// A name of few bytes that stands for more than can be written.
+/// A name of few bytes that expands beyond the limit.
 pub fn explosive(times: usize) -> String {
     doubled(times)
 }
 
-/// Steps that it takes to write a name, and its length.
+/// Number of steps of printing a name, and its length.
 fn cost(name: &str) -> (usize, usize) {
     let mut parser = Parser::new(name);
     let whole = parser.mangled().unwrap_or_else(|| panic!("{name}"));
@@ -42,7 +42,7 @@ fn cost(name: &str) -> (usize, usize) {
         let steps = (least + most) / 2;
         match Printer::print(&parser, whole, true, steps) {
             Ok(_) => most = steps,
-            Err(Refused) => least = steps + 1,
+            Err(TooLong) => least = steps + 1,
         }
     }
     assert!(least < all, "{name}");
@@ -105,7 +105,7 @@ fn without_parameters_only_the_function_itself_has_none() {
 }
 
 #[test]
-fn what_is_no_mangled_name_is_refused() {
+fn other_names_are_refused() {
     for name in [
         "",
         "_Z",
@@ -121,7 +121,7 @@ fn what_is_no_mangled_name_is_refused() {
     }
 }
 
-/// Tried again and again at each level, such a name would take longer than anyone lives.
+/// With backtracking at each level, such a name would never be finished.
 #[test]
 fn a_name_is_parsed_in_time_proportional_to_its_length() {
     for times in [10, 100, 1000] {
@@ -143,7 +143,7 @@ fn a_name_is_parsed_in_time_proportional_to_its_length() {
 }
 
 #[test]
-fn what_a_name_stands_for_is_bounded() {
+fn expansion_is_bounded() {
     assert_eq!(
         demangle(&doubled(1), true).as_deref(),
         Ok("void f<A<int, int>, B<A<int, int>, A<int, int> > >()")
@@ -161,7 +161,7 @@ fn what_a_name_stands_for_is_bounded() {
 }
 
 #[test]
-fn names_that_end_early_are_no_names() {
+fn truncated_names_are_refused() {
     for name in ["_ZNeqCI", "_Z1fIXf", "_ZN1AC", "_Z1fDF16", "_ZN1ACI", "_Z1fLi"] {
         assert_eq!(demangle(name, true), Err(Mangled::Not), "{name}");
     }
@@ -172,7 +172,7 @@ fn names_that_end_early_are_no_names() {
 }
 
 #[test]
-fn numbers_that_no_compiler_writes_are_no_names() {
+fn numbers_that_no_compiler_writes_are_refused() {
     let huge = ["2147483647", "4294967294", "18446744073709551614", "99999999999999999999"];
     for (before, behind) in
         [("_ZUt", "_"), ("_ZUlvE", "_"), ("_Z1fIiEDTfp", "_ET_"), ("_Z1fITL", "__E")]
@@ -209,7 +209,7 @@ fn common_names_are_far_from_the_limits() {
 }
 
 proptest::proptest! {
-    /// Any text made of pieces of mangled names: no panic, nothing that is too long.
+    /// Any text made of pieces of mangled names: no panic, no output beyond the limits.
     #[test]
     fn any_name_is_written_within_the_limits(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
         let text: String = pieces.iter().map(|&i| PIECES[i]).collect();

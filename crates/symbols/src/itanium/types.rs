@@ -1,6 +1,6 @@
-//! From the text of a mangled name to nodes: types.
+//! Parses mangled names: types.
 
-use super::node::{Id, Node, Reference, Throws};
+use super::node::{Id, NameNode, Reference, Throws};
 use super::parse::Parser;
 
 impl<'a> Parser<'a> {
@@ -25,7 +25,7 @@ impl<'a> Parser<'a> {
                 (b'D', b'p') => {
                     p.at += 2;
                     let pattern = p.type_()?;
-                    p.add(Node::Expansion(pattern))
+                    p.add(NameNode::Expansion(pattern))
                 }
                 (b'D', b'F') => p.sized_float()?,
                 (b'D', b'B' | b'U') => p.sized_integer()?,
@@ -34,18 +34,18 @@ impl<'a> Parser<'a> {
                     p.at += 1;
                     let class = p.type_()?;
                     let member = p.type_()?;
-                    p.add(Node::Member(class, member))
+                    p.add(NameNode::Member(class, member))
                 }
                 (b'T', b's' | b'u' | b'e') => {
                     p.at += 2;
                     p.name(None)?
                 }
                 (b'T', _) => return p.parameter_type(),
-                (b'P', _) => p.compound(Node::Pointer)?,
-                (b'R', _) => p.compound(|to| Node::Referring(to, Reference::Left))?,
-                (b'O', _) => p.compound(|to| Node::Referring(to, Reference::Right))?,
-                (b'C', _) => p.compound(|of| Node::Suffixed(of, " _Complex"))?,
-                (b'G', _) => p.compound(|of| Node::Suffixed(of, " _Imaginary"))?,
+                (b'P', _) => p.compound(NameNode::Pointer)?,
+                (b'R', _) => p.compound(|to| NameNode::Referring(to, Reference::Left))?,
+                (b'O', _) => p.compound(|to| NameNode::Referring(to, Reference::Right))?,
+                (b'C', _) => p.compound(|of| NameNode::Suffixed(of, " _Complex"))?,
+                (b'G', _) => p.compound(|of| NameNode::Suffixed(of, " _Imaginary"))?,
                 (b'S', following) if following != b't' => return p.substituted_type(),
                 _ => p.name(None)?,
             };
@@ -54,7 +54,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn compound(&mut self, node: impl FnOnce(Id) -> Node<'a>) -> Option<Id> {
+    fn compound(&mut self, node: impl FnOnce(Id) -> NameNode<'a>) -> Option<Id> {
         self.at += 1;
         let to = self.type_()?;
         Some(self.add(node(to)))
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
             _ => return None,
         };
         self.at += length;
-        Some(self.add(Node::Builtin(name)))
+        Some(self.add(NameNode::Builtin(name)))
     }
 
     /// `DF16_`, `DF32x`, `DF16b`
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
             _ => return None,
         };
         self.at += 1;
-        Some(self.add(Node::Made(name)))
+        Some(self.add(NameNode::Made(name)))
     }
 
     /// `DB8_`, `DU8_`
@@ -119,10 +119,10 @@ impl<'a> Parser<'a> {
         self.at += 2;
         let bits = self.number(false)?;
         self.expect("_")?;
-        Some(self.add(Node::Made(format!("{unsigned}_BitInt({bits})"))))
+        Some(self.add(NameNode::Made(format!("{unsigned}_BitInt({bits})"))))
     }
 
-    /// Whether the qualifiers here are those of a member function's object.
+    /// True if the qualifiers here belong to a member function's object.
     fn qualifies_a_function(&self) -> bool {
         let mut ahead = 0;
         for code in [b'r', b'V', b'K'] {
@@ -141,14 +141,14 @@ impl<'a> Parser<'a> {
                 let mut qualifier = p.source_name()?;
                 if p.look(0) == b'I' {
                     let arguments = p.template_arguments(false)?;
-                    qualifier = p.add(Node::Template(qualifier, arguments));
+                    qualifier = p.add(NameNode::Template(qualifier, arguments));
                 }
                 let of = p.qualified()?;
-                return Some(p.add(Node::Vendor(of, qualifier)));
+                return Some(p.add(NameNode::Vendor(of, qualifier)));
             }
             let qualifiers = p.qualifiers();
             let of = p.type_()?;
-            Some(if qualifiers == 0 { of } else { p.add(Node::Qualified(of, qualifiers)) })
+            Some(if qualifiers == 0 { of } else { p.add(NameNode::Qualified(of, qualifiers)) })
         })
     }
 
@@ -188,14 +188,14 @@ impl<'a> Parser<'a> {
             }
             parameters.push(self.type_()?);
         }
-        Some(self.add(Node::Function { result, parameters, qualifiers, reference, throws }))
+        Some(self.add(NameNode::Function { result, parameters, qualifiers, reference, throws }))
     }
 
     fn array(&mut self) -> Option<Id> {
         self.at += 1;
         let length = if self.look(0).is_ascii_digit() {
             let number = self.number(false)?;
-            Some(self.add(Node::Number(number)))
+            Some(self.add(NameNode::Number(number)))
         } else if self.look(0) == b'_' {
             None
         } else {
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         };
         self.expect("_")?;
         let of = self.type_()?;
-        Some(self.add(Node::Array(of, length)))
+        Some(self.add(NameNode::Array(of, length)))
     }
 
     fn vector(&mut self) -> Option<Id> {
@@ -212,18 +212,18 @@ impl<'a> Parser<'a> {
             self.expression()?
         } else {
             let number = self.number(false)?;
-            self.add(Node::Number(number))
+            self.add(NameNode::Number(number))
         };
         self.expect("_")?;
         let of = self.type_()?;
-        Some(self.add(Node::Vector(of, length)))
+        Some(self.add(NameNode::Vector(of, length)))
     }
 
     pub fn decltype(&mut self) -> Option<Id> {
         self.at += 2;
         let expression = self.expression()?;
         self.expect("E")?;
-        Some(self.add(Node::Decltype(expression)))
+        Some(self.add(NameNode::Decltype(expression)))
     }
 
     fn parameter_type(&mut self) -> Option<Id> {
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
         if self.arguments_follow && self.look(0) == b'I' {
             self.substitutions.push(parsed);
             let arguments = self.template_arguments(false)?;
-            parsed = self.add(Node::Template(parsed, arguments));
+            parsed = self.add(NameNode::Template(parsed, arguments));
         }
         self.substitutions.push(parsed);
         Some(parsed)
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
             return Some(substituted);
         }
         let arguments = self.template_arguments(false)?;
-        let whole = self.add(Node::Template(substituted, arguments));
+        let whole = self.add(NameNode::Template(substituted, arguments));
         self.substitutions.push(whole);
         Some(whole)
     }

@@ -5,27 +5,27 @@ use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
 
-use super::{Code, Found};
+use super::{CodeEntry, FoundCode};
 use sys::jit::jitdump::{self, LineEntry};
 use sys::jit::perf_map::NameAt;
 
-/// The source lines of what was found in a jitdump.
+/// Source lines of code in a jitdump.
 #[derive(Default)]
-pub(super) struct Lines {
-    /// By their place in the file, sorted by address.
+pub(super) struct LineTables {
+    /// By file offset, sorted by address.
     tables: FxHashMap<u64, Vec<LineEntry>>,
     files: FxHashMap<u64, Vec<String>>,
-    /// The script that the name of V8's code tells.
+    /// Script in the name of V8's code.
     scripts: FxHashMap<u64, Option<String>>,
-    /// Addresses in the tables are so much too large.
+    /// Offset that must be subtracted from addresses in the tables.
     shift: u64,
 }
 
-impl Lines {
-    pub(super) fn read(dump: &File, found: &Found) -> Lines {
+impl LineTables {
+    pub(super) fn read(dump: &File, found: &FoundCode) -> LineTables {
         /// V8 adds the size of the header that `perf inject` puts before the code.
         const ELF_HEADER: u64 = 0x40;
-        let mut lines = Lines::default();
+        let mut lines = LineTables::default();
         let mut all_shifted = true;
         for code in found.names.iter().flatten() {
             let (Some((at, start)), name_at) = (code.lines, code.name) else { continue };
@@ -46,14 +46,14 @@ impl Lines {
     }
 
     /// File and line of an address.
-    pub(super) fn of(&self, code: &Code) -> Option<(&str, u32)> {
+    pub(super) fn of(&self, code: &CodeEntry) -> Option<(&str, u32)> {
         let at = code.lines?.0.start;
         let entries = self.tables.get(&at)?;
         let address = code.address.checked_add(self.shift)?;
         let i = entries.partition_point(|e| e.address <= address).checked_sub(1)?;
         let file = self.files[&at][i].as_str();
-        // Where V8 (as in Node 20) writes names from memory that it has freed, it is its word
-        // against itself.
+        // V8 (as in Node 20) may write names from freed memory; the code's name then contradicts
+        // them.
         let garbage = self.shift > 0 && self.scripts[&at].as_deref() != Some(file);
         (entries[i].line > 0 && !file.is_empty() && !garbage).then_some((file, entries[i].line))
     }
@@ -72,7 +72,7 @@ fn script_of(dump: &File, name: NameAt) -> Option<String> {
         .then(|| path.strip_prefix("file://").unwrap_or(path).to_owned())
 }
 
-/// Name of a source file; `None` when it is none.
+/// Name of a source file; `None` if it is not valid.
 fn file_name(bytes: &[u8]) -> Option<&str> {
     let name = str::from_utf8(bytes).ok()?;
     let name = name.strip_prefix("file://").unwrap_or(name);

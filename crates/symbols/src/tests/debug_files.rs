@@ -1,11 +1,11 @@
-//! Where debug information can be: split, shared, packed.
+//! Debug information in other files or forms: split, shared, packed.
 
 use super::*;
 use profile::Cause;
 
 const ALL: [&str; 3] = ["inner", "middle", "outer"];
 
-/// A program, where it is mapped, and one of its addresses with two inlined functions.
+/// A program, its mapping, and one of its addresses with two inlined functions.
 struct Case {
     lab: Lab,
     binary: PathBuf,
@@ -21,8 +21,8 @@ impl Case {
         Case { lab, binary, mapping, address }
     }
 
-    /// The functions at the address, and whether the innermost has a line.
-    fn ask(&self) -> (Vec<String>, bool) {
+    /// The functions at the address, and true if the innermost has a line.
+    fn resolve(&self) -> (Vec<String>, bool) {
         let mut p = profile(&self.binary, self.mapping.clone(), 0, &[self.address]);
         symbolize(&mut p, &self.lab.options(), &quiet);
         (names(&p, 0), frames(&p, 0).first().is_some_and(|f| f.2 > 0))
@@ -39,7 +39,7 @@ fn compressed_debug_sections_are_read() {
     for how in ["zlib", "zlib-gnu", "zstd"] {
         let flag = format!("--compress-debug-sections={how}");
         case.lab.run("objcopy", &[&flag, "prog"]);
-        assert_eq!(case.ask(), all(), "{how}");
+        assert_eq!(case.resolve(), all(), "{how}");
         case.lab.run("objcopy", &["--decompress-debug-sections", "prog"]);
     }
 }
@@ -48,8 +48,8 @@ fn compressed_debug_sections_are_read() {
 fn split_debug_information_is_read() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let case = Case::new(&["-g", version, "-gsplit-dwarf"]);
-        assert_eq!(case.ask(), all(), "{version}: .dwo");
-        // The dwp of Debian 12 cannot do DWARF 5; see below for such a package.
+        assert_eq!(case.resolve(), all(), "{version}: .dwo");
+        // The dwp of Debian 12 does not support DWARF 5; see below for such a package.
         let packs = version == "-gdwarf-4";
         if packs {
             case.lab.run("dwp", &["-e", "prog", "-o", "prog.dwp"]);
@@ -61,11 +61,11 @@ fn split_debug_information_is_read() {
             }
         }
         if packs {
-            assert_eq!(case.ask(), all(), "{version}: .dwp");
+            assert_eq!(case.resolve(), all(), "{version}: .dwp");
             fs::remove_file(case.lab.path("prog.dwp")).unwrap();
         }
-        // Without either, the symbol table is left.
-        assert_eq!(case.ask().0, ["mark_inner"], "{version}: neither");
+        // Without either, the symbol table remains.
+        assert_eq!(case.resolve().0, ["mark_inner"], "{version}: neither");
     }
 }
 
@@ -92,20 +92,20 @@ fn a_package_of_split_dwarf_5_is_read() {
     let binary = lab.path("prog");
     let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
     let case = Case { lab, binary, mapping, address };
-    assert_eq!(case.ask(), (vec!["prog::inner".to_owned(), "prog::outer".to_owned()], true));
+    assert_eq!(case.resolve(), (vec!["prog::inner".to_owned(), "prog::outer".to_owned()], true));
 }
 
-/// Debian's debug packages are made so: what several files have in common stands in one more.
+/// As in Debian's debug packages: common parts of several files are in one more.
 #[test]
 fn debug_information_shared_by_dwz_is_read() {
     let case = Case::new(&["-g"]);
     case.lab.compile("other", C, &["-g"]);
     case.lab.run("dwz", &["-m", "common", "-M", "common", "prog", "other"]);
     assert!(case.lab.path("common").exists(), "nothing was shared");
-    assert_eq!(case.ask(), all());
+    assert_eq!(case.resolve(), all());
 }
 
-/// As gdb's manual says under "MiniDebugInfo".
+/// As described in gdb's manual under "MiniDebugInfo".
 #[test]
 fn packed_symbols_of_a_stripped_binary_are_read() {
     let case = Case::new(&["-g"]);
@@ -124,25 +124,25 @@ fn packed_symbols_of_a_stripped_binary_are_read() {
              xz -k mini",
         ],
     );
-    assert_eq!(case.ask().0, Vec::<String>::new());
+    assert_eq!(case.resolve().0, Vec::<String>::new());
     lab.run("objcopy", &["--add-section", ".gnu_debugdata=mini.xz", "prog"]);
-    assert_eq!(case.ask(), (vec!["mark_inner".to_owned()], false));
-    // Damaged: as if it were not there.
+    assert_eq!(case.resolve(), (vec!["mark_inner".to_owned()], false));
+    // Damaged: counts as missing.
     fs::write(lab.path("bad"), b"no xz at all").unwrap();
     lab.run("objcopy", &["--update-section", ".gnu_debugdata=bad", "prog"]);
-    assert_eq!(case.ask().0, Vec::<String>::new());
+    assert_eq!(case.resolve().0, Vec::<String>::new());
 }
 
 #[test]
-fn the_user_s_folders_are_looked_into() {
+fn the_user_s_directories_are_searched() {
     let case = Case::new(&["-g"]);
     let lab = &case.lab;
     lab.run("sh", &["-ec", "cp prog full; objcopy --only-keep-debug prog debug; strip prog"]);
-    assert_eq!(case.ask().0, Vec::<String>::new());
+    assert_eq!(case.resolve().0, Vec::<String>::new());
     let whole = case.binary.to_str().unwrap().trim_start_matches('/');
     let id = &case.mapping.2;
     let by_id = format!(".build-id/{}/{}.debug", &id[..2], &id[2..]);
-    // (the file, what it is called in the folder)
+    // (the file, its name in the directory)
     let ways = [("full", "prog"), ("full", whole), ("debug", "prog.debug"), ("debug", &by_id)];
     for (n, (file, name)) in ways.into_iter().enumerate() {
         let dir = lab.path(&format!("symbols{n}"));
@@ -166,24 +166,24 @@ fn the_user_s_folders_are_looked_into() {
     }
 }
 
-/// Somebody overwrites the file in place while its names are looked up.
+/// The file is truncated in place while its names are resolved.
 #[test]
-fn a_file_that_is_cut_off_meanwhile_gives_no_wrong_names() {
+fn a_file_that_is_truncated_while_read_gives_no_wrong_names() {
     sys::mmap::outlive_cut_files();
     let case = Case::new(&["-g"]);
     let before = sys::mmap::cut_pages();
     let options = case.lab.options();
     let layers = source::find(case.binary.to_str().unwrap(), "", None, &options).unwrap().layers;
-    // The first answer is told before the second address is asked for.
+    // The first result is reported before the second address is resolved.
     let addresses: Vec<u64> = (0..1000).map(|n| case.address - 1 + n / 999).collect();
     let cut =
         |_| fs::OpenOptions::new().write(true).open(&case.binary).unwrap().set_len(64).unwrap();
-    let answers = elf::resolve(&layers, &addresses, &options, &cut);
-    match answers {
+    let resolved = elf::resolve(&layers, &addresses, &options, &cut);
+    match resolved {
         Err(why) => assert_eq!(why, Cause::Cut),
-        Ok(answers) => {
+        Ok(resolved) => {
             assert_eq!(sys::mmap::cut_pages(), before, "zeros were taken for names");
-            assert_eq!(answers.len(), addresses.len());
+            assert_eq!(resolved.len(), addresses.len());
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What is said of a binary whose debug information is damaged, incomplete or another's.
+//! Reported causes for a binary whose debug information is damaged, incomplete or another's.
 
 use object::ObjectSection;
 
 use super::*;
 
-/// A program with all of its debug information, and addresses of it: inlined functions, `main`,
-/// and a place that the compiler did not make.
+/// A program with all of its debug information, and addresses of it: inlined functions, `main`, and
+/// code that the compiler did not make.
 fn program(flags: &[&str]) -> (Lab, PathBuf, [u64; 3]) {
     let lab = Lab::new();
     let binary = lab.compile("prog", C, flags);
@@ -13,7 +13,7 @@ fn program(flags: &[&str]) -> (Lab, PathBuf, [u64; 3]) {
     (lab, binary, addresses)
 }
 
-/// The reasons, and the names of all addresses.
+/// The causes, and the names of all addresses.
 fn reasons(lab: &Lab, binary: &Path, of: &Path, addresses: &[u64]) -> (Vec<String>, Vec<String>) {
     let mut p = profile(binary, mapping_of(of, 0), 0, addresses);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
@@ -38,7 +38,7 @@ fn section(binary: &Path, name: &str) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn what_is_intact_has_no_reasons() {
+fn an_intact_binary_has_no_reasons() {
     let (lab, binary, addresses) = program(&["-g"]);
     let (reasons, names) = reasons(&lab, &binary, &binary, &addresses);
     assert!(reasons.is_empty(), "{reasons:?}");
@@ -53,8 +53,9 @@ fn damaged_debug_sections_are_named() {
         for with in [0, 0xff] {
             let copy = overwritten(&lab, &binary, range.start..range.start + 32, with);
             let (reasons, names) = reasons(&lab, &copy, &binary, &addresses);
-            let said = reasons.iter().any(|r| r.starts_with("Lines: ") && r.contains("damaged: "));
-            assert!(said, "{name} {with}: {reasons:?}");
+            let is_named =
+                reasons.iter().any(|r| r.starts_with("Lines: ") && r.contains("damaged: "));
+            assert!(is_named, "{name} {with}: {reasons:?}");
             // The symbol table is intact.
             assert!(names.iter().any(|n| n == "main"), "{name} {with}: {names:?}");
             let right = |n: &String| ["inner", "middle", "outer", "main", "_start"].contains(&&**n);

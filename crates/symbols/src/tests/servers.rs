@@ -1,4 +1,4 @@
-//! debuginfod: the real server, and such as hang or lie.
+//! debuginfod: the real server, and faulty ones.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::debuginfod::{Debuginfod, Environment};
 use super::*;
 
-/// A stripped program whose debug information lies in `away/`, and its build id.
+/// A stripped program whose debug information is in `away/`, and its build ID.
 struct Stripped {
     lab: Lab,
     binary: PathBuf,
@@ -40,8 +40,8 @@ impl Stripped {
         Debuginfod::new(&environment, |_| {})
     }
 
-    /// Names at the address, and what went wrong.
-    fn ask(&self, urls: &[String]) -> (Vec<String>, Vec<String>) {
+    /// Names at the address, and the errors.
+    fn resolve(&self, urls: &[String]) -> (Vec<String>, Vec<String>) {
         let debuginfod = Some(Arc::new(self.client(urls)));
         let options = Options { debuginfod, ..self.lab.options() };
         let mut p = profile(&self.binary, self.mapping.clone(), 0, &[self.address]);
@@ -58,12 +58,12 @@ impl Stripped {
     }
 }
 
-/// A server that answers every request so; its URL, and how often it was asked.
-fn server(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
+/// A server with a fixed response to every request; its URL, and a counter of requests.
+fn server(result: impl Fn(TcpStream) + Send + Sync + 'static) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = requests.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             count.fetch_add(1, Ordering::SeqCst);
@@ -72,10 +72,10 @@ fn server(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> (String, Arc<At
             while request.read_line(&mut line).is_ok_and(|n| n > 2) {
                 line.clear();
             }
-            answer(stream);
+            result(stream);
         }
     });
-    (url, asked)
+    (url, requests)
 }
 
 fn reply(mut stream: TcpStream, status: &str, length: usize, body: &[u8]) {
@@ -91,31 +91,34 @@ const ALL: [&str; 3] = ["inner", "middle", "outer"];
 fn a_debug_file_is_fetched_once() {
     let case = Stripped::new();
     let file = case.debug_file();
-    let (url, asked) = server(move |s| reply(s, "200 OK", file.len(), &file));
+    let (url, requests) = server(move |s| reply(s, "200 OK", file.len(), &file));
     for _ in 0..2 {
-        assert_eq!(case.ask(std::slice::from_ref(&url)), (ALL.map(str::to_owned).to_vec(), vec![]));
+        assert_eq!(
+            case.resolve(std::slice::from_ref(&url)),
+            (ALL.map(str::to_owned).to_vec(), vec![])
+        );
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
     assert_eq!(fs::read(case.cached()).unwrap(), case.debug_file());
 }
 
 #[test]
-fn what_no_server_has_is_not_asked_again_soon() {
+fn a_missing_file_is_not_requested_again_soon() {
     let case = Stripped::new();
-    let (url, asked) = server(|s| reply(s, "404 Not Found", 0, b""));
+    let (url, requests) = server(|s| reply(s, "404 Not Found", 0, b""));
     for _ in 0..3 {
-        assert_eq!(case.ask(std::slice::from_ref(&url)), (vec![], vec![]));
+        assert_eq!(case.resolve(std::slice::from_ref(&url)), (vec![], vec![]));
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
-    // The second server may.
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+    // The second server may have it.
     fs::remove_file(case.cached()).unwrap();
     let file = case.debug_file();
     let (other, _) = server(move |s| reply(s, "200 OK", file.len(), &file));
-    assert_eq!(case.ask(&[url, other]).0, ALL);
+    assert_eq!(case.resolve(&[url, other]).0, ALL);
 }
 
 #[test]
-fn servers_that_hang_lie_or_break_off_cost_no_more_than_names() {
+fn faulty_servers_cost_no_more_than_names() {
     let case = Stripped::new();
     let lab = &case.lab;
     let other = lab.compile("other", &C.replace("return 0", "return 1"), &["-g"]);
@@ -125,30 +128,30 @@ fn servers_that_hang_lie_or_break_off_cost_no_more_than_names() {
     type Server = (&'static str, Box<dyn Fn(TcpStream) + Send + Sync>);
     let cases: [Server; 8] = [
         ("timeout", Box::new(|s| std::thread::sleep(Duration::from_secs(9 + drop_later(s))))),
-        ("another file", Box::new(move |s| reply(s, "200 OK", other.len(), &other))),
-        ("another file", Box::new(|s| reply(s, "200 OK", 9, b"no binary"))),
+        ("another build", Box::new(move |s| reply(s, "200 OK", other.len(), &other))),
+        ("another build", Box::new(|s| reply(s, "200 OK", 9, b"no binary"))),
         ("", Box::new(move |s| reply(s, "200 OK", file.len(), &half))),
         ("MiB", Box::new(|s| reply(s, "200 OK", 2 << 20, &[0; 100]))),
         ("too slow", Box::new(drip)),
         ("not followed", Box::new(|s| redirect(s, "http://localhost:9/x"))),
         ("500", Box::new(|s| reply(s, "500 Internal Server Error", 0, b""))),
     ];
-    for (n, (word, answer)) in cases.into_iter().enumerate() {
-        let (url, _) = server(answer);
+    for (n, (word, result)) in cases.into_iter().enumerate() {
+        let (url, _) = server(result);
         let since = Instant::now();
-        let (names, troubles) = case.ask(&[url]);
+        let (names, troubles) = case.resolve(&[url]);
         assert!(names.is_empty(), "{n}: {names:?}");
         assert_eq!(troubles.len(), 1, "{n}: {troubles:?}");
         assert!(troubles[0].contains(word), "{n}: {troubles:?}");
         assert!(since.elapsed() < Duration::from_secs(8), "{n}");
         assert!(!case.cached().exists(), "{n}");
     }
-    // Nobody listens.
-    let (_, troubles) = case.ask(&["http://127.0.0.1:9".to_owned()]);
+    // No server listens.
+    let (_, troubles) = case.resolve(&["http://127.0.0.1:9".to_owned()]);
     assert_eq!(troubles.len(), 1, "{troubles:?}");
 }
 
-/// Sends a byte every now and then, without end.
+/// Sends one byte at a time, without end.
 fn drip(mut stream: TcpStream) {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
     let mut sent = stream.write_all(head.as_bytes());
@@ -159,7 +162,7 @@ fn drip(mut stream: TcpStream) {
 }
 
 fn redirect(mut stream: TcpStream, to: &str) {
-    let head = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    let head = format!("HTTP/1.1 302 SymbolFiles\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
     let _ = stream.write_all(head.as_bytes());
 }
 
@@ -167,22 +170,22 @@ fn redirect(mut stream: TcpStream, to: &str) {
 fn links_in_the_cache_are_not_followed() {
     let case = Stripped::new();
     let (url, _) = server(|s| reply(s, "404 Not Found", 0, b""));
-    let folder = case.cached().parent().unwrap().to_owned();
+    let directory = case.cached().parent().unwrap().to_owned();
     let away = case.lab.path("nologin");
-    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&directory).unwrap();
     std::os::unix::fs::symlink(&away, case.cached()).unwrap();
-    assert_eq!(case.ask(std::slice::from_ref(&url)), (vec![], vec![]));
+    assert_eq!(case.resolve(std::slice::from_ref(&url)), (vec![], vec![]));
     assert!(!away.exists(), "a file was made where a link leads to");
-    // A folder that is a link; a FIFO.
-    fs::remove_dir_all(&folder).unwrap();
+    // A directory that is a link; a FIFO.
+    fs::remove_dir_all(&directory).unwrap();
     fs::create_dir(&away).unwrap();
-    std::os::unix::fs::symlink(&away, &folder).unwrap();
-    case.ask(std::slice::from_ref(&url));
+    std::os::unix::fs::symlink(&away, &directory).unwrap();
+    case.resolve(std::slice::from_ref(&url));
     assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
-    fs::remove_file(&folder).unwrap();
-    fs::create_dir(&folder).unwrap();
+    fs::remove_file(&directory).unwrap();
+    fs::create_dir(&directory).unwrap();
     case.lab.run("mkfifo", &[case.cached().to_str().unwrap()]);
-    assert_eq!(case.ask(&[url]).0, Vec::<String>::new());
+    assert_eq!(case.resolve(&[url]).0, Vec::<String>::new());
 }
 
 #[test]
@@ -194,9 +197,9 @@ fn a_cache_that_others_can_change_is_not_used() {
     let cache = case.lab.path("cache");
     fs::create_dir(&cache).unwrap();
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
-    let (names, troubles) = case.ask(&[url]);
-    assert_eq!(names, ALL, "the file is used, but not kept");
-    assert!(troubles[0].contains("not kept"), "{troubles:?}");
+    let (names, troubles) = case.resolve(&[url]);
+    assert_eq!(names, ALL, "the file is used, but not cached");
+    assert!(troubles[0].contains("not cached"), "{troubles:?}");
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
 }
 
@@ -239,14 +242,14 @@ fn the_real_server_gives_names() {
             return println!("skipped: debuginfod: {e}");
         }
     };
-    // It scans the folder first.
+    // It scans the directory first.
     let since = Instant::now();
     let urls = [format!("http://127.0.0.1:{port}")];
-    let mut answer = case.ask(&urls);
-    while answer.0.is_empty() && since.elapsed() < Duration::from_secs(60) {
+    let mut result = case.resolve(&urls);
+    while result.0.is_empty() && since.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(300));
         let _ = fs::remove_dir_all(case.lab.path("cache"));
-        answer = case.ask(&urls);
+        result = case.resolve(&urls);
     }
-    assert_eq!(answer, (ALL.map(str::to_owned).to_vec(), vec![]));
+    assert_eq!(result, (ALL.map(str::to_owned).to_vec(), vec![]));
 }

@@ -10,19 +10,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock};
 
-use super::wire::{self, Inbox, Kind, Writer};
+use super::wire::{self, BodyWriter, Inbox, MessageKind};
 use crate::elf;
 use crate::work::STACK;
 use sys::os;
 use sys::{foreign, mmap};
 
-/// The name by which the program knows that it is a worker.
+/// Program name that identifies a worker.
 pub const NAME: &str = "prof-symbolizer";
 
-/// Where this process asks for files, if it is a worker.
+/// Socket for requesting files, if this process is a worker.
 static PARENT: OnceLock<Mutex<UnixStream>> = OnceLock::new();
 
-/// Does the work if this process was started for it; `None`: it was not.
+/// Does the work if this process was started for it; else `None`.
 pub fn run_if_started() -> Option<ExitCode> {
     let mut args = std::env::args_os();
     if args.next()? != NAME {
@@ -43,30 +43,32 @@ fn work(bytes: Option<OsString>) -> io::Result<()> {
     let _ = PARENT.set(Mutex::new(socket.try_clone()?));
     let mut inbox = Inbox::default();
     while let Some(message) = inbox.receive(&socket)? {
-        let question = wire::asked(message).ok_or(io::ErrorKind::InvalidData)?;
+        let request = wire::parse_request(message).ok_or(io::ErrorKind::InvalidData)?;
         let done = |n: usize| {
-            let mut body = Writer::default();
+            let mut body = BodyWriter::default();
             body.number(n as u32);
-            let _ = wire::send(&socket, Kind::Done, &body.0, &[]);
+            let _ = wire::send(&socket, MessageKind::Done, &body.0, &[]);
         };
-        match elf::resolve(&question.layers, &question.addresses, &question.options, &done) {
-            Ok(answers) => wire::send(&socket, Kind::Answer, &wire::answers(&answers), &[])?,
-            Err(why) => wire::send(&socket, Kind::Failure, &wire::failure(&why), &[])?,
+        match elf::resolve(&request.layers, &request.addresses, &request.options, &done) {
+            Ok(resolved) => {
+                wire::send(&socket, MessageKind::Frames, &wire::encode_frames(&resolved), &[])?
+            }
+            Err(why) => wire::send(&socket, MessageKind::Failure, &wire::failure(&why), &[])?,
         }
     }
     Ok(())
 }
 
-/// Opens a file that debug information names: a worker lets its parent do that.
+/// Opens a file that debug information names; in a worker, through its parent.
 ///
 /// # Errors
 ///
-/// It is not there, or is refused.
+/// It does not exist, or is refused.
 pub fn open(path: &Path) -> io::Result<File> {
     let Some(parent) = PARENT.get() else { return foreign::open(path) };
     let socket = parent.lock().unwrap_or_else(|e| e.into_inner());
-    wire::send(&socket, Kind::Open, path.as_os_str().as_bytes(), &[])?;
-    let answer = Inbox::default().receive(&socket)?;
-    let file = answer.filter(|m| m.kind == Kind::Opened).and_then(|mut m| m.files.pop());
+    wire::send(&socket, MessageKind::Open, path.as_os_str().as_bytes(), &[])?;
+    let reply = Inbox::default().receive(&socket)?;
+    let file = reply.filter(|m| m.kind == MessageKind::Opened).and_then(|mut m| m.files.pop());
     file.map(File::from).ok_or_else(|| io::ErrorKind::NotFound.into())
 }

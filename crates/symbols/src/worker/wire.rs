@@ -1,6 +1,5 @@
-//! What prof and its symbolizing process say to each other: messages of a length, a kind and a body
-//! of little-endian numbers and counted bytes. What comes is checked; a message that is not well
-//! formed is as good as none.
+//! Messages between prof and its symbolizing process: a length, a kind and a body of little-endian
+//! numbers and counted bytes. Received messages are validated; a malformed one counts as missing.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Options;
-use crate::answers::{Answers, Frame};
+use crate::address_frames::{AddressFrames, SymbolFrame};
 use crate::source::Layer;
 use profile::Cause;
 use profile::StrId;
@@ -21,32 +20,37 @@ use sys::os;
 /// Longest message.
 const MAX_LENGTH: u32 = 1 << 30;
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// To the worker: addresses in files, which come with it.
-    Ask = 1,
-    /// From it: so many more addresses were looked at.
+    Request = 1,
+    /// From it: number of further addresses processed.
     Done,
-    /// From it: a file that it would like to read, by its name.
+    /// From it: name of a file to open.
     Open,
-    /// To it: that file, if it is to be had.
+    /// To it: that file, if it could be opened.
     Opened,
-    /// From it: the answers.
-    Answer,
-    /// From it: there are none, and why.
+    /// From it: the results.
+    Frames,
+    /// From it: the cause of a failure.
     Failure,
 }
 
-/// A message that came.
+/// A received message.
 pub struct Message {
-    pub kind: Kind,
+    pub kind: MessageKind,
     pub body: Vec<u8>,
     pub files: Vec<OwnedFd>,
 }
 
 /// Sends a message with open files.
-pub fn send(socket: &UnixStream, kind: Kind, body: &[u8], files: &[RawFd]) -> io::Result<()> {
+pub fn send(
+    socket: &UnixStream,
+    kind: MessageKind,
+    body: &[u8],
+    files: &[RawFd],
+) -> io::Result<()> {
     let length = u32::try_from(body.len()).ok().filter(|&n| n <= MAX_LENGTH);
     let length = length.ok_or(io::ErrorKind::InvalidInput)?;
     let mut header = [0; 5];
@@ -58,7 +62,7 @@ pub fn send(socket: &UnixStream, kind: Kind, body: &[u8], files: &[RawFd]) -> io
     io::Write::write_all(&mut &*socket, body)
 }
 
-/// What comes from a socket, in parts if it has a time limit for reading.
+/// Received data of a socket, in parts if it has a time limit for reading.
 #[derive(Default)]
 pub struct Inbox {
     header: Vec<u8>,
@@ -67,11 +71,11 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// The next message; `None` when the other end is closed.
+    /// The next message; `None` if the other end is closed.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when the time limit is over: what has come is kept. Any other ends it.
+    /// `WouldBlock` at the time limit: received data is kept. Any other error is final.
     pub fn receive(&mut self, socket: &UnixStream) -> io::Result<Option<Message>> {
         let bad = || io::Error::from(io::ErrorKind::InvalidData);
         while self.header.len() < 5 {
@@ -100,16 +104,23 @@ impl Inbox {
     }
 }
 
-fn kind(byte: u8) -> Option<Kind> {
-    let all = [Kind::Ask, Kind::Done, Kind::Open, Kind::Opened, Kind::Answer, Kind::Failure];
+fn kind(byte: u8) -> Option<MessageKind> {
+    let all = [
+        MessageKind::Request,
+        MessageKind::Done,
+        MessageKind::Open,
+        MessageKind::Opened,
+        MessageKind::Frames,
+        MessageKind::Failure,
+    ];
     all.into_iter().find(|&kind| kind as u8 == byte)
 }
 
-/// A body that is written.
+/// Encodes a body.
 #[derive(Default)]
-pub struct Writer(pub Vec<u8>);
+pub struct BodyWriter(pub Vec<u8>);
 
-impl Writer {
+impl BodyWriter {
     fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
@@ -128,10 +139,10 @@ impl Writer {
     }
 }
 
-/// A body that is read.
-pub struct Reader<'a>(pub &'a [u8]);
+/// Decodes a body.
+pub struct BodyReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -161,15 +172,15 @@ impl<'a> Reader<'a> {
 }
 
 /// Addresses in the files of layers.
-pub struct Question {
+pub struct WorkerRequest {
     pub layers: Vec<Layer>,
     pub addresses: Vec<u64>,
     pub options: Options,
 }
 
-/// The body of a question, and the files that go with it.
-pub fn question(layers: &[Layer], addresses: &[u64], options: &Options) -> (Vec<u8>, Vec<RawFd>) {
-    let (mut out, mut files) = (Writer::default(), Vec::new());
+/// Body of a request, and its open files.
+pub fn request(layers: &[Layer], addresses: &[u64], options: &Options) -> (Vec<u8>, Vec<RawFd>) {
+    let (mut out, mut files) = (BodyWriter::default(), Vec::new());
     out.byte(u8::from(options.inlines) | u8::from(options.demangle) << 1);
     out.number(options.symbol_path.len() as u32);
     options.symbol_path.iter().for_each(|path| out.path(path));
@@ -186,9 +197,9 @@ pub fn question(layers: &[Layer], addresses: &[u64], options: &Options) -> (Vec<
     (out.0, files)
 }
 
-/// The question in a message.
-pub fn asked(message: Message) -> Option<Question> {
-    let mut body = Reader(&message.body);
+/// Decodes a request.
+pub fn parse_request(message: Message) -> Option<WorkerRequest> {
+    let mut body = BodyReader(&message.body);
     let mut files = message.files.into_iter().map(|fd| Arc::new(File::from(fd)));
     let flags = body.byte()?;
     let paths = body.number()?;
@@ -207,35 +218,35 @@ pub fn asked(message: Message) -> Option<Question> {
     let addresses = (0..count).map(|_| body.long()).collect::<Option<Vec<_>>>()?;
     let (inlines, demangle) = (flags & 1 != 0, flags & 2 != 0);
     let options = Options { inlines, demangle, symbol_path, ..Options::default() };
-    Some(Question { layers, addresses, options })
+    Some(WorkerRequest { layers, addresses, options })
 }
 
-/// The body of answers.
-pub fn answers(answers: &Answers) -> Vec<u8> {
-    let mut out = Writer::default();
-    out.number(answers.strings.len() as u32);
-    answers.strings.iter().for_each(|text| out.bytes(text.as_bytes()));
-    out.number(answers.len() as u32);
-    for i in 0..answers.len() {
-        let frames = answers.get(i);
+/// Body of results.
+pub fn encode_frames(resolved: &AddressFrames) -> Vec<u8> {
+    let mut out = BodyWriter::default();
+    out.number(resolved.strings.len() as u32);
+    resolved.strings.iter().for_each(|text| out.bytes(text.as_bytes()));
+    out.number(resolved.len() as u32);
+    for i in 0..resolved.len() {
+        let frames = resolved.get(i);
         out.number(frames.len() as u32);
         for f in frames {
             let numbers = [f.name.0, f.system_name.0, f.file.0, f.line, f.column];
             numbers.into_iter().for_each(|number| out.number(number));
         }
     }
-    out.byte(u8::from(answers.doubt.is_some()));
-    answers.doubt.iter().for_each(|why| reason(&mut out, why));
+    out.byte(u8::from(resolved.incomplete.is_some()));
+    resolved.incomplete.iter().for_each(|why| reason(&mut out, why));
     out.0
 }
 
-/// The answers in a body, which are to so many addresses.
-pub fn answered(body: &[u8], addresses: usize) -> Option<Answers> {
-    let mut body = Reader(body);
-    let mut answers = Answers::default();
+/// Decodes results for `addresses` addresses.
+pub fn parse_frames(body: &[u8], addresses: usize) -> Option<AddressFrames> {
+    let mut body = BodyReader(body);
+    let mut resolved = AddressFrames::default();
     let mut strings: Vec<StrId> = Vec::new();
     for _ in 0..body.number()? {
-        strings.push(answers.strings.intern(std::str::from_utf8(body.bytes()?).ok()?));
+        strings.push(resolved.strings.intern(std::str::from_utf8(body.bytes()?).ok()?));
     }
     if body.number()? as usize != addresses {
         return None;
@@ -246,29 +257,29 @@ pub fn answered(body: &[u8], addresses: usize) -> Option<Answers> {
             let mut string = || strings.get(body.number()? as usize).copied();
             let (name, system_name, file) = (string()?, string()?, string()?);
             let (line, column) = (body.number()?, body.number()?);
-            frames.push(Frame { name, system_name, file, line, column });
+            frames.push(SymbolFrame { name, system_name, file, line, column });
         }
-        answers.push(frames.drain(..));
+        resolved.push(frames.drain(..));
     }
     if body.byte()? != 0 {
-        answers.doubt = Some(reason_in(&mut body)?);
+        resolved.incomplete = Some(reason_in(&mut body)?);
     }
-    Some(answers)
+    Some(resolved)
 }
 
-/// The body that says why there are no answers.
+/// Body of a failure.
 pub fn failure(why: &Cause) -> Vec<u8> {
-    let mut out = Writer::default();
+    let mut out = BodyWriter::default();
     reason(&mut out, why);
     out.0
 }
 
-/// What such a body says.
-pub fn failed(body: &[u8]) -> Option<Cause> {
-    reason_in(&mut Reader(body))
+/// Decodes a failure.
+pub fn parse_failure(body: &[u8]) -> Option<Cause> {
+    reason_in(&mut BodyReader(body))
 }
 
-fn reason(out: &mut Writer, why: &Cause) {
+fn reason(out: &mut BodyWriter, why: &Cause) {
     let (kind, text) = match why {
         Cause::Cut => (1, ""),
         Cause::PartMissing(file) => (2, file.as_str()),
@@ -280,7 +291,7 @@ fn reason(out: &mut Writer, why: &Cause) {
     out.bytes(text.as_bytes());
 }
 
-fn reason_in(body: &mut Reader<'_>) -> Option<Cause> {
+fn reason_in(body: &mut BodyReader<'_>) -> Option<Cause> {
     let (kind, text) = (body.byte()?, body.bytes()?);
     let text = std::str::from_utf8(text).ok()?.to_owned();
     Some(match kind {
@@ -297,36 +308,36 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn some_answers() -> Answers {
-        let mut answers = Answers::default();
-        answers.push_name(Some("main"));
-        answers.push_name(None);
-        let [name, file] = ["f<int>", "/a/b.c"].map(|text| answers.strings.intern(text));
-        let frame = Frame { name, system_name: name, file, line: 7, column: 8 };
-        answers.push([frame, Frame { line: 9, ..frame }]);
-        answers.doubted(Cause::PartMissing("x.dwo".into()))
+    fn some_frames() -> AddressFrames {
+        let mut frames = AddressFrames::default();
+        frames.push_name(Some("main"));
+        frames.push_name(None);
+        let [name, file] = ["f<int>", "/a/b.c"].map(|text| frames.strings.intern(text));
+        let frame = SymbolFrame { name, system_name: name, file, line: 7, column: 8 };
+        frames.push([frame, SymbolFrame { line: 9, ..frame }]);
+        frames.marked_incomplete(Cause::PartMissing("x.dwo".into()))
     }
 
     #[test]
-    fn answers_arrive_as_they_were_sent() {
-        let sent = some_answers();
-        let body = answers(&sent);
-        let got = answered(&body, 3).unwrap();
-        let text = |a: &Answers, id| a.strings.get(id).to_owned();
-        let all = |a: &Answers| -> Vec<Vec<(String, String, u32)>> {
-            let frame = |f: &Frame| (text(a, f.name), text(a, f.file), f.line);
+    fn frames_arrive_as_they_were_sent() {
+        let sent = some_frames();
+        let body = encode_frames(&sent);
+        let got = parse_frames(&body, 3).unwrap();
+        let text = |a: &AddressFrames, id| a.strings.get(id).to_owned();
+        let all = |a: &AddressFrames| -> Vec<Vec<(String, String, u32)>> {
+            let frame = |f: &SymbolFrame| (text(a, f.name), text(a, f.file), f.line);
             (0..a.len()).map(|i| a.get(i).iter().map(frame).collect()).collect()
         };
         assert_eq!(all(&got), all(&sent));
-        assert_eq!(got.doubt, sent.doubt);
-        assert!(answered(&body, 2).is_none(), "answers to another question");
+        assert_eq!(got.incomplete, sent.incomplete);
+        assert!(parse_frames(&body, 2).is_none(), "frames to another request");
         for why in [Cause::Cut, Cause::Damaged("x".into()), Cause::Unreadable("y".into())] {
-            assert_eq!(failed(&failure(&why)), Some(why));
+            assert_eq!(parse_failure(&failure(&why)), Some(why));
         }
     }
 
     #[test]
-    fn files_go_with_a_question() {
+    fn files_go_with_a_request() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"in it").unwrap();
@@ -336,13 +347,13 @@ mod tests {
         let layer = Layer { path, file, debug_info, split, shared, unpacked };
         let options =
             Options { inlines: false, symbol_path: vec!["/s".into()], ..Options::default() };
-        let (body, files) = question(std::slice::from_ref(&layer), &[1, 1 << 60], &options);
-        send(&ours, Kind::Ask, &body, &files).unwrap();
+        let (body, files) = request(std::slice::from_ref(&layer), &[1, 1 << 60], &options);
+        send(&ours, MessageKind::Request, &body, &files).unwrap();
         drop(ours);
         let mut inbox = Inbox::default();
         let message = inbox.receive(&theirs).unwrap().unwrap();
-        assert_eq!(message.kind, Kind::Ask);
-        let got = asked(message).unwrap();
+        assert_eq!(message.kind, MessageKind::Request);
+        let got = parse_request(message).unwrap();
         assert_eq!((got.addresses, got.options.inlines), (vec![1, 1 << 60], false));
         assert_eq!(got.options.symbol_path, options.symbol_path);
         assert_eq!(got.layers[0].path, layer.path);
@@ -357,12 +368,12 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_bodies_are_read_without_panic(at in 0usize..200, to in any::<u8>(), cut in 0usize..200) {
-            let mut body = answers(&some_answers());
+            let mut body = encode_frames(&some_frames());
             if let Some(byte) = body.get_mut(at) { *byte = to; }
             body.truncate(cut);
-            let _ = answered(&body, 3);
-            let _ = failed(&body);
-            let _ = asked(Message { kind: Kind::Ask, body, files: Vec::new() });
+            let _ = parse_frames(&body, 3);
+            let _ = parse_failure(&body);
+            let _ = parse_request(Message { kind: MessageKind::Request, body, files: Vec::new() });
         }
     }
 }

@@ -58,7 +58,7 @@ fn nanos(time: SystemTime) -> i128 {
 /// A size of a growing perf map: its first `size` bytes existed at time `by`, and later ones did
 /// not exist yet when it was `seen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct SizeMark {
     /// Size in bytes.
     pub size: u64,
     /// `CLOCK_MONOTONIC`, nanoseconds.
@@ -73,7 +73,7 @@ pub struct Sources {
     /// Its perf map.
     pub map: Option<File>,
     /// Sizes of the perf map over time, in the order of time.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<SizeMark>,
     /// The path of the perf map leads to something other than a regular file, which is not opened.
     pub refused: bool,
     /// Its jitdump.
@@ -108,7 +108,7 @@ impl Sources {
     /// Sets the perf map; all of it counts as new.
     pub fn set_map(&mut self, map: File) {
         self.map = Some(map);
-        self.marks = vec![Mark { size: 0, by: 0, seen: 0 }];
+        self.marks = vec![SizeMark { size: 0, by: 0, seen: 0 }];
     }
 
     /// Sets the jitdump file.
@@ -120,7 +120,7 @@ impl Sources {
     }
 
     /// Reads the size of the perf map; returns the previous mark if it has changed.
-    fn mark(&mut self, clock: Clock) -> Option<Mark> {
+    fn mark(&mut self, clock: Clock) -> Option<SizeMark> {
         let metadata = self.map.as_ref()?.metadata().ok()?;
         let (size, now) = (metadata.len(), os::monotonic_nanos());
         let by = metadata.modified().map_or(now, |m| clock.monotonic(m).saturating_add(TICK));
@@ -131,14 +131,14 @@ impl Sources {
             Some(last) if last.size > size => {
                 // It was rewritten: the age of its present contents is unknown.
                 self.marks.clear();
-                self.marks.push(Mark { size, by, seen: now });
+                self.marks.push(SizeMark { size, by, seen: now });
             }
             _ => {
                 if self.marks.len() >= MAX_MARKS {
                     let mut n = 0;
                     self.marks.retain(|_| (n += 1, n % 2 == 0).1);
                 }
-                self.marks.push(Mark { size, by, seen: now });
+                self.marks.push(SizeMark { size, by, seen: now });
             }
         }
         last.filter(|last| last.size != size)
@@ -160,7 +160,7 @@ impl Sources {
     }
 
     /// Adds the code that was added after `before`; returns false if that is unknown.
-    fn new_in_map(&self, before: Mark, made: &mut Vec<Made>, left: &mut u64) -> bool {
+    fn new_in_map(&self, before: SizeMark, made: &mut Vec<Made>, left: &mut u64) -> bool {
         let (Some(map), Some(now)) = (&self.map, self.marks.last()) else { return true };
         if now.size < before.size || now.size - before.size > MAX_LOOK {
             return false;
@@ -170,7 +170,7 @@ impl Sources {
         // Starts at the beginning of the line, which may have been written in two parts.
         let Some(start) = line_start(map, before.size) else { return false };
         let (after, by) = (before.seen, now.by);
-        let input = At { file: map, offset: start }.take(now.size - start);
+        let input = FileReader { file: map, offset: start }.take(now.size - start);
         let read = perf_map::read(&mut BufReader::new(input), start, &mut |entry| {
             made.push(Made { start: entry.start, end: entry.end, after, by });
             true
@@ -192,8 +192,8 @@ impl Sources {
         let mut left = MAX_RECORDS;
         let read = jitdump::read(dump, self.dump_offset..size, &mut |time, record| {
             match record {
-                jitdump::Record::Load { address: start, size, .. }
-                | jitdump::Record::Move { to: start, size, .. } => {
+                jitdump::JitRecord::Load { address: start, size, .. }
+                | jitdump::JitRecord::Move { to: start, size, .. } => {
                     let end = start.saturating_add(size);
                     made.push(Made { start, end, after: time, by: time });
                 }
@@ -225,14 +225,14 @@ fn line_start(file: &File, offset: u64) -> Option<u64> {
 }
 
 /// Reads a file from an offset, independent of the descriptor's position.
-pub struct At<'a> {
+pub struct FileReader<'a> {
     /// The file.
     pub file: &'a File,
     /// Offset of the next byte.
     pub offset: u64,
 }
 
-impl Read for At<'_> {
+impl Read for FileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read_at(buffer, self.offset)?;
         self.offset += n as u64;

@@ -27,7 +27,7 @@ const MAX_NAME: u64 = 16 << 10;
 
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct DumpHeader {
     /// Offset of the first record.
     pub size: u64,
     /// Process, in its own namespace.
@@ -38,7 +38,7 @@ pub struct Header {
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum JitRecord {
     /// Code exists from this time on.
     Load {
         /// First address.
@@ -83,7 +83,7 @@ pub struct LinesAt {
 
 /// Progress of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct DumpProgress {
     /// Offset after the last complete record.
     pub offset: u64,
     /// An incomplete record begins there.
@@ -97,7 +97,7 @@ pub struct Progress {
 /// # Errors
 ///
 /// It cannot be read, or is not a jitdump of this machine's byte order (`InvalidData`).
-pub fn header(file: &File) -> io::Result<Header> {
+pub fn header(file: &File) -> io::Result<DumpHeader> {
     let mut bytes = [0; 40];
     file.read_exact_at(&mut bytes, 0)?;
     let size = u64::from(u32_at(&bytes, 8));
@@ -105,7 +105,7 @@ pub fn header(file: &File) -> io::Result<Header> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a jitdump file"));
     }
     let monotonic = u64_at(&bytes, 32) & ARCH_TIMESTAMP == 0;
-    Ok(Header { size, pid: u32_at(&bytes, 20), monotonic })
+    Ok(DumpHeader { size, pid: u32_at(&bytes, 20), monotonic })
 }
 
 /// Reads the records in `range`, which begins at a record, until `take` returns false; `take`
@@ -117,9 +117,9 @@ pub fn header(file: &File) -> io::Result<Header> {
 pub fn read(
     file: &File,
     range: Range<u64>,
-    take: &mut dyn FnMut(u64, Record) -> bool,
-) -> io::Result<Progress> {
-    let mut progress = Progress { offset: range.start, ..Progress::default() };
+    take: &mut dyn FnMut(u64, JitRecord) -> bool,
+) -> io::Result<DumpProgress> {
+    let mut progress = DumpProgress { offset: range.start, ..DumpProgress::default() };
     let mut buffer = vec![0; 4096];
     while progress.offset < range.end {
         let at = progress.offset;
@@ -144,7 +144,7 @@ pub fn read(
             return Ok(progress);
         };
         progress.offset += size;
-        if !take(u64_at(bytes, 8), record) || record == Record::Close {
+        if !take(u64_at(bytes, 8), record) || record == JitRecord::Close {
             return Ok(progress);
         }
     }
@@ -153,16 +153,16 @@ pub fn read(
 
 /// The record of `size` bytes at offset `at`, which begins with `bytes`. `None` if it is
 /// inconsistent.
-fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Record>> {
+fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<JitRecord>> {
     let body = &bytes[PREFIX as usize..];
     Ok(match u32_at(bytes, 0) {
         0 if body.len() >= LOAD => {
             let name = PREFIX + LOAD as u64;
             let name = name_in(file, &body[LOAD..], at + name, size - name)?;
             let (address, size) = (u64_at(body, 16), u64_at(body, 24));
-            name.map(|name| Record::Load { address, size, name })
+            name.map(|name| JitRecord::Load { address, size, name })
         }
-        1 if body.len() >= MOVE => Some(Record::Move {
+        1 if body.len() >= MOVE => Some(JitRecord::Move {
             from: u64_at(body, 16),
             to: u64_at(body, 24),
             size: u64_at(body, 32),
@@ -170,11 +170,11 @@ fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Re
         2 if body.len() >= 16 => {
             let (start, end) = (at + PREFIX + 16, at + size);
             let lines = LinesAt { start, end, count: u64_at(body, 8) };
-            Some(Record::Lines { address: u64_at(body, 0), lines })
+            Some(JitRecord::Lines { address: u64_at(body, 0), lines })
         }
         0..=2 => None,
-        3 => Some(Record::Close),
-        _ => Some(Record::Other),
+        3 => Some(JitRecord::Close),
+        _ => Some(JitRecord::Other),
     })
 }
 
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(file: &File) -> (Vec<(u64, Record)>, Progress) {
+    fn all(file: &File) -> (Vec<(u64, JitRecord)>, DumpProgress) {
         let end = file.metadata().unwrap().len();
         let mut found = Vec::new();
         let progress = read(file, 40..end, &mut |time, record| {
@@ -348,18 +348,18 @@ mod tests {
     fn records_are_read() {
         let file = writer::file(&example());
         let read = header(&file).unwrap();
-        assert_eq!(read, Header { size: 40, pid: 77, monotonic: true });
+        assert_eq!(read, DumpHeader { size: 40, pid: 77, monotonic: true });
         assert!(!header(&writer::file(&[writer::header(1)])).unwrap().monotonic);
         let (found, progress) = all(&file);
         assert_eq!(found.iter().map(|r| r.0).collect::<Vec<_>>(), [5, 6, 6, 7, 8, 9]);
-        let Record::Lines { address: 0x1000, lines } = found[0].1 else { panic!("{found:?}") };
+        let JitRecord::Lines { address: 0x1000, lines } = found[0].1 else { panic!("{found:?}") };
         let line = |address, line| LineEntry { address, line, file: b"/a.js".to_vec() };
         assert_eq!(line_entries(&file, lines).unwrap(), [line(0x1000, 3), line(0x1008, 4)]);
-        let Record::Load { address: 0x1000, size: 0x10, name } = found[1].1 else { panic!() };
+        let JitRecord::Load { address: 0x1000, size: 0x10, name } = found[1].1 else { panic!() };
         assert_eq!(name, NameAt::new(name.offset, b"foo"));
-        let Record::Load { name, .. } = found[3].1 else { panic!() };
+        let JitRecord::Load { name, .. } = found[3].1 else { panic!() };
         assert_eq!(name.length, 8000);
-        assert_eq!(found[4].1, Record::Move { from: 0x1000, to: 0x3000, size: 0x10 });
+        assert_eq!(found[4].1, JitRecord::Move { from: 0x1000, to: 0x3000, size: 0x10 });
         assert!(!progress.unfinished && !progress.damaged);
     }
 
@@ -391,7 +391,7 @@ mod tests {
             let file = writer::file(&[bytes]);
             let (found, _) = all(&file);
             for (_, record) in found {
-                if let Record::Lines { lines, .. } = record {
+                if let JitRecord::Lines { lines, .. } = record {
                     let _ = line_entries(&file, lines).unwrap();
                 }
             }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-pub use files::{At, Clock, Mark, Sources, is_as_recorded};
 use files::{Changes, MAX_OF_ALL, PerfMapFile, open_dump, open_perf_map};
+pub use files::{Clock, FileReader, SizeMark, Sources, is_as_recorded};
 
 use super::maps::MapsLine;
 use crate::record::Mmap;
@@ -65,7 +65,7 @@ pub struct Epoch {
 }
 
 /// A program that makes code at run time: a process between two `execve`.
-struct Program {
+struct JitProgram {
     pid: i32,
     sources: Sources,
     /// Start time and number of each of its epochs.
@@ -78,7 +78,7 @@ struct Program {
 /// New code that may not have been sampled yet: start, end, and latest time of its creation.
 type Fresh = BTreeMap<u64, (u64, u64)>;
 
-impl Program {
+impl JitProgram {
     fn find_map(&mut self, clock: Clock) {
         match open_perf_map(self.pid, clock) {
             PerfMapFile::Map(map) => self.sources.set_map(map),
@@ -96,7 +96,7 @@ impl Program {
 /// All code made at run time in a recording.
 #[derive(Default)]
 pub struct Jit {
-    programs: Vec<Program>,
+    programs: Vec<JitProgram>,
     by_pid: FxHashMap<i32, u32>,
     /// Programs of parents; their children have inherited the code.
     inherited: FxHashMap<i32, u32>,
@@ -178,7 +178,7 @@ impl Jit {
         let (program, epoch) = (self.programs.len() as u32, self.epochs.len() as u32);
         let epochs = vec![(0, epoch)];
         let (sources, fresh) = Default::default();
-        let mut new = Program { pid, sources, epochs, sampled: false, fresh };
+        let mut new = JitProgram { pid, sources, epochs, sampled: false, fresh };
         new.find_map(self.clock);
         self.programs.push(new);
         self.epochs.push((program, FxHashMap::default()));
@@ -388,7 +388,7 @@ mod tests {
     fn epochs_are_distinguished_by_time() {
         let epochs = vec![(0, 4), (10, 7), (20, 9)];
         let (sources, fresh) = Default::default();
-        let program = Program { pid: 1, sources, epochs, sampled: false, fresh };
+        let program = JitProgram { pid: 1, sources, epochs, sampled: false, fresh };
         for (time, epoch) in [(0, 4), (9, 4), (10, 7), (19, 7), (20, 9), (u64::MAX, 9)] {
             assert_eq!(program.epoch_at(time), epoch, "{time}");
         }

@@ -15,7 +15,7 @@ const MAX_SIZE: u64 = 2 << 30;
 
 /// A function of a perf map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct MapEntry {
     /// First address.
     pub start: u64,
     /// First address after it.
@@ -46,7 +46,7 @@ impl NameAt {
 
 /// Progress of reading a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct MapProgress {
     /// Offset after the last complete line.
     pub offset: u64,
     /// Number of malformed lines.
@@ -63,9 +63,9 @@ pub struct Progress {
 pub fn read(
     input: &mut impl BufRead,
     offset: u64,
-    take: &mut dyn FnMut(Entry) -> bool,
-) -> io::Result<Progress> {
-    let mut progress = Progress { offset, ..Progress::default() };
+    take: &mut dyn FnMut(MapEntry) -> bool,
+) -> io::Result<MapProgress> {
+    let mut progress = MapProgress { offset, ..MapProgress::default() };
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -83,7 +83,7 @@ pub fn read(
         }
         let found = parse_line(&line).map(|(start, end, name)| {
             let inside = name.as_ptr() as usize - line.as_ptr() as usize;
-            Entry { start, end, name: NameAt::new(progress.offset + inside as u64, name) }
+            MapEntry { start, end, name: NameAt::new(progress.offset + inside as u64, name) }
         });
         progress.offset += length;
         match found {
@@ -138,7 +138,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn entries(text: &[u8]) -> (Vec<(u64, u64, String)>, Progress) {
+    fn entries(text: &[u8]) -> (Vec<(u64, u64, String)>, MapProgress) {
         let mut found = Vec::new();
         let progress = read(&mut &text[..], 0, &mut |e| {
             let name = &text[e.name.offset as usize..][..e.name.length as usize];

@@ -77,7 +77,7 @@ pub fn receive_files(
 /// that it receives. It ends with the thread that started it.
 pub fn confine(bytes: u64) {
     #[repr(C)]
-    struct Header {
+    struct CapabilityHeader {
         version: u32,
         pid: i32,
     }
@@ -97,7 +97,7 @@ pub fn confine(bytes: u64) {
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        let header = Header { version: VERSION_3, pid: 0 };
+        let header = CapabilityHeader { version: VERSION_3, pid: 0 };
         // Effective, permitted, inheritable; the upper halves follow. Without the right to have
         // that one, none.
         for kept in [DAC_READ_SEARCH, 0] {

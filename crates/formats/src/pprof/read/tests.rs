@@ -260,7 +260,7 @@ fn wrong_lengths_allocate_nothing() {
     assert!(read(&bytes[..]).unwrap_err().to_string().contains("cut off"));
 }
 
-const SMALL: Limits = Limits {
+const SMALL: InputLimits = InputLimits {
     stream: 64 << 20,
     ratio: 256,
     free_stream: 1 << 20,

@@ -1,7 +1,6 @@
-//! From the text of a mangled name to nodes: templates' parameters and arguments, and what was
-//! named before.
+//! Parses mangled names: template parameters and arguments, and substitutions.
 
-use super::super::node::{Id, Node};
+use super::super::node::{Id, NameNode};
 use super::Parser;
 
 impl<'a> Parser<'a> {
@@ -10,7 +9,7 @@ impl<'a> Parser<'a> {
         if !self.look(0).is_ascii_lowercase() {
             let n = self.sequence_number()?;
             let id = *self.substitutions.get(n)?;
-            // A parameter stands for the argument of the function that it is used in.
+            // A parameter refers to the argument of the function that it is used in.
             return Some(match self.used_parameters.get(&id) {
                 Some(&index) if !self.in_lambda => self.argument(index).unwrap_or(id),
                 _ => id,
@@ -29,7 +28,7 @@ impl<'a> Parser<'a> {
             _ => return None,
         };
         self.at += 1;
-        let name = self.add(Node::Standard(short, full));
+        let name = self.add(NameNode::Standard(short, full));
         let tagged = self.tags(name)?;
         if tagged != name {
             self.substitutions.push(tagged);
@@ -43,11 +42,11 @@ impl<'a> Parser<'a> {
         let index = self.index()?;
         if self.permit_forward && level == 0 {
             self.forward.push((index, None));
-            return Some(self.add(Node::Forward(self.forward.len() - 1)));
+            return Some(self.add(NameNode::Forward(self.forward.len() - 1)));
         }
         // The parameters of a generic lambda have no arguments.
         if self.in_lambda {
-            let node = self.add(Node::Auto(index + 1));
+            let node = self.add(NameNode::Auto(index + 1));
             self.used_parameters.insert(node, index);
             return Some(node);
         }
@@ -55,8 +54,8 @@ impl<'a> Parser<'a> {
             0 => self.argument(index)?,
             _ => return None,
         };
-        // A node of its own, which substitutions refer to.
-        let node = self.add(Node::Argument(argument));
+        // A separate node, as a target of substitutions.
+        let node = self.add(NameNode::Argument(argument));
         self.used_parameters.insert(node, index);
         Some(node)
     }
@@ -65,7 +64,7 @@ impl<'a> Parser<'a> {
         self.parameters.as_ref()?.get(index).copied()
     }
 
-    /// Arguments in `I…E`; those of the outermost function are what `T_` and the like stand for.
+    /// Arguments in `I…E`; those of the outermost function are the targets of `T_`.
     pub fn template_arguments(&mut self, outermost: bool) -> Option<Vec<Id>> {
         self.expect("I")?;
         if outermost {
@@ -86,9 +85,9 @@ impl<'a> Parser<'a> {
             }
             let argument = self.template_argument()?;
             let meant = match self.node(argument) {
-                Node::Pack(elements) => {
+                NameNode::Pack(elements) => {
                     let elements = elements.clone();
-                    self.add(Node::PackElement(elements))
+                    self.add(NameNode::PackElement(elements))
                 }
                 _ => argument,
             };
@@ -109,7 +108,7 @@ impl<'a> Parser<'a> {
             b'J' => {
                 self.at += 1;
                 let elements = self.until_end(Self::template_argument)?;
-                Some(self.add(Node::Pack(elements)))
+                Some(self.add(NameNode::Pack(elements)))
             }
             b'L' if self.look(1) == b'Z' => {
                 self.at += 2;

@@ -1,14 +1,17 @@
-//! From nodes to text: expressions.
+//! Prints nodes as text: expressions.
 
-use super::super::node::{Id, Node};
+use super::super::node::{Id, NameNode};
 use super::{Printed, Printer};
 
 impl<'a, 'p> Printer<'a, 'p> {
-    /// An operand, in parentheses unless it is a mere name.
+    /// An operand, in parentheses unless it is only a name.
     fn operand(&mut self, id: Id) -> Printed {
         let simple = match self.node(id) {
-            Node::Name(_) | Node::Braces(..) | Node::Parameter(_) | Node::Made(_) => true,
-            &Node::Nested(_, name) => !matches!(self.node(name), Node::Template(..)),
+            NameNode::Name(_)
+            | NameNode::Braces(..)
+            | NameNode::Parameter(_)
+            | NameNode::Made(_) => true,
+            &NameNode::Nested(_, name) => !matches!(self.node(name), NameNode::Template(..)),
             _ => false,
         };
         if simple {
@@ -19,33 +22,33 @@ impl<'a, 'p> Printer<'a, 'p> {
         self.text(")")
     }
 
-    pub(super) fn expression(&mut self, node: &'p Node<'a>) -> Printed {
+    pub(super) fn expression(&mut self, node: &'p NameNode<'a>) -> Printed {
         match node {
-            &Node::Decltype(of) => {
+            &NameNode::Decltype(of) => {
                 self.text("decltype (")?;
                 self.both(of)?;
                 self.text(")")
             }
-            Node::Parameter(n) => self.text(&format!("{{parm#{n}}}")),
-            &Node::Integer(of, value) => self.literal(of, value),
-            &Node::Prefix(sign, of) => {
+            NameNode::Parameter(n) => self.text(&format!("{{parm#{n}}}")),
+            &NameNode::Integer(of, value) => self.literal(of, value),
+            &NameNode::Prefix(sign, of) => {
                 self.text(sign)?;
                 match self.node(of) {
                     // The address of a function has no parameters.
-                    &Node::Encoding { name, .. }
-                        if sign == "&" && matches!(self.node(name), Node::Nested(..)) =>
+                    &NameNode::Encoding { name, .. }
+                        if sign == "&" && matches!(self.node(name), NameNode::Nested(..)) =>
                     {
                         self.operand(name)
                     }
                     _ => self.operand(of),
                 }
             }
-            &Node::Postfix(of, sign) => {
+            &NameNode::Postfix(of, sign) => {
                 self.operand(of)?;
                 self.text(sign)
             }
-            &Node::Binary(left, sign, right) => {
-                // It must not look like the end of a template's arguments.
+            &NameNode::Binary(left, sign, right) => {
+                // It must not look like the end of template arguments.
                 let closes = sign == ">";
                 self.text(if closes { "(" } else { "" })?;
                 self.operand(left)?;
@@ -53,14 +56,14 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.operand(right)?;
                 self.text(if closes { ")" } else { "" })
             }
-            &Node::Conditional(if_, then, else_) => {
+            &NameNode::Conditional(if_, then, else_) => {
                 self.operand(if_)?;
                 self.text("?")?;
                 self.operand(then)?;
                 self.text(" : ")?;
                 self.operand(else_)
             }
-            &Node::Cast(word, to, of) => {
+            &NameNode::Cast(word, to, of) => {
                 self.text(word)?;
                 self.text("<")?;
                 self.both(to)?;
@@ -68,7 +71,7 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.both(of)?;
                 self.text(")")
             }
-            Node::Convert(to, all) => {
+            NameNode::Convert(to, all) => {
                 self.text("(")?;
                 self.both(*to)?;
                 self.text(")")?;
@@ -77,7 +80,7 @@ impl<'a, 'p> Printer<'a, 'p> {
                     _ => self.parenthesized(all),
                 }
             }
-            Node::Braces(of, all) => {
+            NameNode::Braces(of, all) => {
                 if let Some(of) = *of {
                     self.both(of)?;
                 }
@@ -85,21 +88,21 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.list(all)?;
                 self.text("}")
             }
-            Node::Call(callee, arguments) => {
+            NameNode::Call(callee, arguments) => {
                 match self.node(*callee) {
-                    // What it is called with stands behind it.
-                    &Node::Encoding { name, .. } => self.operand(name)?,
+                    // Its arguments follow.
+                    &NameNode::Encoding { name, .. } => self.operand(name)?,
                     _ => self.operand(*callee)?,
                 }
                 self.parenthesized(arguments)
             }
-            &Node::Subscript(of, index) => {
+            &NameNode::Subscript(of, index) => {
                 self.operand(of)?;
                 self.text("[")?;
                 self.both(index)?;
                 self.text("]")
             }
-            &Node::Enclosed(before, of, behind) => {
+            &NameNode::Enclosed(before, of, behind) => {
                 self.text(before)?;
                 if behind.is_empty() {
                     self.operand(of)?
@@ -108,16 +111,16 @@ impl<'a, 'p> Printer<'a, 'p> {
                 }
                 self.text(behind)
             }
-            &Node::Count(pack) => {
+            &NameNode::Count(pack) => {
                 let count = self.length(pack);
                 self.text(&count.to_string())
             }
-            Node::CountAll(all) => {
+            NameNode::CountAll(all) => {
                 let count: usize = all.iter().map(|&id| self.length(id)).sum();
                 self.text(&count.to_string())
             }
-            &Node::Fold(left, sign, pack, initial) => self.fold(left, sign, pack, initial),
-            Node::New(word, placement, of, arguments) => {
+            &NameNode::Fold(left, sign, pack, initial) => self.fold(left, sign, pack, initial),
+            NameNode::New(word, placement, of, arguments) => {
                 self.text(word)?;
                 self.text(" ")?;
                 if !placement.is_empty() {
@@ -127,11 +130,11 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.both(*of)?;
                 arguments.as_ref().map_or(Ok(()), |all| self.parenthesized(all))
             }
-            &Node::Unnamed(of) => {
+            &NameNode::Unnamed(of) => {
                 self.text("~")?;
                 self.both(of)
             }
-            &Node::Global(of) => {
+            &NameNode::Global(of) => {
                 self.text("::")?;
                 self.both(of)
             }
@@ -147,9 +150,9 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     fn length(&self, pack: Id) -> usize {
         match self.node(pack) {
-            Node::Pack(elements) | Node::PackElement(elements) => elements.len(),
-            &Node::Argument(of) | &Node::Expansion(of) => match self.node(of) {
-                Node::Pack(elements) | Node::PackElement(elements) => elements.len(),
+            NameNode::Pack(elements) | NameNode::PackElement(elements) => elements.len(),
+            &NameNode::Argument(of) | &NameNode::Expansion(of) => match self.node(of) {
+                NameNode::Pack(elements) | NameNode::PackElement(elements) => elements.len(),
                 _ => 1,
             },
             _ => 1,
@@ -157,7 +160,7 @@ impl<'a, 'p> Printer<'a, 'p> {
     }
 
     fn fold(&mut self, left: bool, sign: &str, pack: Id, initial: Option<Id>) -> Printed {
-        // Packs stand as they are in it.
+        // Packs in it are not expanded.
         let outer = self.element.take();
         self.text("(")?;
         match (left, initial) {
@@ -186,7 +189,7 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     fn literal(&mut self, of: Id, value: &str) -> Printed {
         let builtin = match self.node(of) {
-            &Node::Builtin(name) => name,
+            &NameNode::Builtin(name) => name,
             _ => "",
         };
         let suffix = match builtin {

@@ -1,59 +1,59 @@
-//! Names found for a run of addresses, compact and independent of the profile, so that threads
-//! can find them side by side.
+//! Frames of a run of addresses, compact and independent of the profile, so that threads can
+//! resolve them in parallel.
 
 use rustc_hash::FxHashMap;
 
 use profile::{Function, FunctionId, Line, LocationId, Profile, StrId, StringTable};
 
-use super::cache::Stored;
+use super::cache::StoredFrames;
 use profile::Cause;
 
-/// One function at an address, in the strings of its [`Answers`].
+/// One function at an address, with strings of its [`AddressFrames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct SymbolFrame {
     /// Readable name.
     pub name: StrId,
     /// Name as in the binary.
     pub system_name: StrId,
-    /// Source file, empty when unknown.
+    /// Source file, empty if unknown.
     pub file: StrId,
-    /// Line in it, 0 when unknown.
+    /// Line in it, 0 if unknown.
     pub line: u32,
-    /// Column, 0 when unknown.
+    /// Column, 0 if unknown.
     pub column: u32,
 }
 
 /// The frames of a run of addresses, innermost first, in the order of the addresses.
 #[derive(Default)]
-pub struct Answers {
+pub struct AddressFrames {
     /// Strings of the frames.
     pub strings: StringTable,
     /// Frames of all addresses.
-    pub frames: Vec<Frame>,
-    /// What could not be read, if something: another time there may be more, or other, names.
-    pub doubt: Option<Cause>,
-    /// End of each address's frames; they begin where those before it end.
+    pub frames: Vec<SymbolFrame>,
+    /// Cause of incomplete input: a later run may find more, or other, names.
+    pub incomplete: Option<Cause>,
+    /// End of each address's frames; they begin at the end of the previous ones.
     ends: Vec<u32>,
 }
 
-impl Answers {
-    /// Adds the frames of the next address; none when it has no name.
-    pub fn push(&mut self, frames: impl IntoIterator<Item = Frame>) {
+impl AddressFrames {
+    /// Adds the frames of the next address; none if it has no name.
+    pub fn push(&mut self, frames: impl IntoIterator<Item = SymbolFrame>) {
         self.frames.extend(frames);
         self.ends.push(self.frames.len() as u32);
     }
 
-    /// Adds the next address of which only the function's name is known, if that.
+    /// Adds the next address, with a function's name at most.
     pub fn push_name(&mut self, name: Option<&str>) {
         let frame = name.map(|name| {
             let name = self.strings.intern(name);
-            Frame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 }
+            SymbolFrame { name, system_name: name, file: StrId::EMPTY, line: 0, column: 0 }
         });
         self.push(frame);
     }
 
     /// Frames of address number `index`.
-    pub fn get(&self, index: usize) -> &[Frame] {
+    pub fn get(&self, index: usize) -> &[SymbolFrame] {
         range(&self.frames, &self.ends, index)
     }
 
@@ -62,28 +62,28 @@ impl Answers {
         self.ends.len()
     }
 
-    /// True when there is no address.
+    /// True if there is no address.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// These answers, for `len` addresses, with the gaps at `indices` (ascending) filled from
-    /// `found`, which has one address for each of them.
-    pub fn filled(self, indices: &[usize], found: Answers, len: usize) -> Answers {
+    /// Returns these frames, for `len` addresses, with the gaps at `indices` (ascending) filled
+    /// from `found`, which has one address for each of them.
+    pub fn filled(self, indices: &[usize], found: AddressFrames, len: usize) -> AddressFrames {
         if indices.len() == len {
             return found;
         }
-        let mut out = Answers { strings: self.strings, ..Answers::default() };
+        let mut out = AddressFrames { strings: self.strings, ..AddressFrames::default() };
         let mut gaps = indices.iter().copied().enumerate().peekable();
         for i in 0..len {
             match gaps.next_if(|&(_, index)| index == i) {
                 None => out.push(range(&self.frames, &self.ends, i).iter().copied()),
                 Some((n, _)) => {
                     let mut copy = |id| out.strings.intern(found.strings.get(id));
-                    let frames: Vec<Frame> = found
+                    let frames: Vec<SymbolFrame> = found
                         .get(n)
                         .iter()
-                        .map(|f| Frame {
+                        .map(|f| SymbolFrame {
                             name: copy(f.name),
                             system_name: copy(f.system_name),
                             file: copy(f.file),
@@ -97,12 +97,12 @@ impl Answers {
         out
     }
 
-    /// These answers, which are doubted because of this.
-    pub fn doubted(self, why: Cause) -> Answers {
-        Answers { doubt: Some(why), ..self }
+    /// Marks these frames as possibly incomplete.
+    pub fn marked_incomplete(self, why: Cause) -> AddressFrames {
+        AddressFrames { incomplete: Some(why), ..self }
     }
 
-    /// Gives the outermost function at address number `index` another name.
+    /// Renames the outermost function at address number `index`.
     pub fn rename_outermost(&mut self, index: usize, name: &str) {
         let name = self.strings.intern(name);
         if !self.get(index).is_empty() {
@@ -112,7 +112,7 @@ impl Answers {
     }
 }
 
-fn range<'a>(frames: &'a [Frame], ends: &[u32], index: usize) -> &'a [Frame] {
+fn range<'a>(frames: &'a [SymbolFrame], ends: &[u32], index: usize) -> &'a [SymbolFrame] {
     let start = if index == 0 { 0 } else { ends[index - 1] as usize };
     &frames[start..ends[index] as usize]
 }
@@ -121,19 +121,19 @@ fn range<'a>(frames: &'a [Frame], ends: &[u32], index: usize) -> &'a [Frame] {
 pub struct FunctionIndex(FxHashMap<(StrId, StrId, StrId), FunctionId>);
 
 impl FunctionIndex {
-    /// The functions that `profile` has already.
+    /// Functions that `profile` has already.
     pub fn new(profile: &Profile) -> FunctionIndex {
         let ids = (0..).map(FunctionId);
         let key = |f: &Function| (f.name, f.system_name, f.filename);
         FunctionIndex(profile.functions.iter().map(key).zip(ids).collect())
     }
 
-    /// Makes room for so many more functions.
+    /// Reserves space for additional functions.
     pub fn reserve(&mut self, functions: usize) {
         self.0.reserve(functions);
     }
 
-    /// The function with these names, which is added when it is new.
+    /// The function with these names; a new one is added.
     pub fn id(&mut self, profile: &mut Profile, function: Function) -> FunctionId {
         let key = (function.name, function.system_name, function.filename);
         *self.0.entry(key).or_insert_with(|| {
@@ -143,35 +143,35 @@ impl FunctionIndex {
     }
 }
 
-/// Writes answers into a profile, string by string only once.
-pub struct Writer<'a> {
-    answers: &'a Answers,
+/// Writes frames into a profile, each string only once.
+pub struct FrameWriter<'a> {
+    resolved: &'a AddressFrames,
     strings: Vec<Option<StrId>>,
     functions: FxHashMap<(StrId, StrId, StrId), FunctionId>,
     lines: Vec<Line>,
 }
 
-impl<'a> Writer<'a> {
-    /// A writer of these answers.
-    pub fn new(answers: &'a Answers) -> Writer<'a> {
-        Writer {
-            answers,
-            strings: vec![None; answers.strings.len()],
+impl<'a> FrameWriter<'a> {
+    /// A writer of these frames.
+    pub fn new(resolved: &'a AddressFrames) -> FrameWriter<'a> {
+        FrameWriter {
+            resolved,
+            strings: vec![None; resolved.strings.len()],
             functions: FxHashMap::default(),
             lines: Vec::new(),
         }
     }
 
-    /// Gives `location` the frames of address number `index`.
+    /// Writes the frames of address number `index` to `location`.
     pub fn write(
         &mut self,
         profile: &mut Profile,
-        known: &mut FunctionIndex,
+        function_ids: &mut FunctionIndex,
         location: LocationId,
         index: usize,
     ) {
         self.lines.clear();
-        for frame in self.answers.get(index) {
+        for frame in self.resolved.get(index) {
             let key = (frame.name, frame.system_name, frame.file);
             let function = match self.functions.get(&key) {
                 Some(&id) => id,
@@ -182,7 +182,7 @@ impl<'a> Writer<'a> {
                         filename: self.string(profile, frame.file),
                         start_line: 0,
                     };
-                    let id = known.id(profile, function);
+                    let id = function_ids.id(profile, function);
                     self.functions.insert(key, id);
                     id
                 }
@@ -194,28 +194,28 @@ impl<'a> Writer<'a> {
     }
 
     fn string(&mut self, profile: &mut Profile, id: StrId) -> StrId {
-        let answers = self.answers;
+        let resolved = self.resolved;
         *self.strings[id.0 as usize]
-            .get_or_insert_with(|| profile.strings.intern(answers.strings.get(id)))
+            .get_or_insert_with(|| profile.strings.intern(resolved.strings.get(id)))
     }
 }
 
-/// The answers to some addresses, which ascend, while they are written.
+/// Frames of some ascending addresses while they are written.
 pub struct Unwritten<'a> {
     addresses: &'a [u64],
-    /// Addresses before this one are written.
+    /// Index of the next address to write.
     next: usize,
-    answers: Option<(&'a Answers, Writer<'a>)>,
+    resolved: Option<(&'a AddressFrames, FrameWriter<'a>)>,
 }
 
 impl<'a> Unwritten<'a> {
-    /// The answers to these addresses; `None`: there are none.
-    pub fn new(addresses: &'a [u64], answers: Option<&'a Answers>) -> Unwritten<'a> {
-        let answers = answers.map(|answers| (answers, Writer::new(answers)));
-        Unwritten { addresses, next: 0, answers }
+    /// Frames of these addresses; `None` if there are none.
+    pub fn new(addresses: &'a [u64], resolved: Option<&'a AddressFrames>) -> Unwritten<'a> {
+        let resolved = resolved.map(|resolved| (resolved, FrameWriter::new(resolved)));
+        Unwritten { addresses, next: 0, resolved }
     }
 
-    /// Where an address stands, if it is among these; addresses are asked for in their order.
+    /// Index of an address, if it is among these; calls must ascend.
     pub fn index_of(&mut self, address: u64) -> Option<usize> {
         while *self.addresses.get(self.next)? < address {
             self.next += 1;
@@ -223,8 +223,8 @@ impl<'a> Unwritten<'a> {
         (self.addresses[self.next] == address).then_some(self.next)
     }
 
-    /// Gives a location the frames of address number `index`; returns whether there are lines
-    /// among them.
+    /// Writes the frames of address number `index` to a location; returns true if they include
+    /// lines.
     pub fn write(
         &mut self,
         profile: &mut Profile,
@@ -232,8 +232,8 @@ impl<'a> Unwritten<'a> {
         location: LocationId,
         index: usize,
     ) -> bool {
-        let Some((answers, writer)) = &mut self.answers else { return false };
-        let frames = answers.get(index);
+        let Some((resolved, writer)) = &mut self.resolved else { return false };
+        let frames = resolved.get(index);
         if !frames.is_empty() {
             writer.write(profile, functions, location, index);
         }
@@ -241,39 +241,39 @@ impl<'a> Unwritten<'a> {
     }
 }
 
-/// Writes kept answers into a profile, string by string and function by function only once.
+/// Writes cached frames into a profile, each string and function only once.
 pub struct StoredWriter<'a> {
-    stored: &'a Stored,
+    stored: &'a StoredFrames,
     strings: Vec<Option<StrId>>,
     functions: Vec<Option<FunctionId>>,
-    /// Where the last address stood.
+    /// Index of the last address.
     place: usize,
     lines: Vec<Line>,
 }
 
 impl<'a> StoredWriter<'a> {
-    /// A writer of these answers for so many addresses.
+    /// A writer of these frames for `addresses` addresses.
     pub fn new(
-        stored: &'a Stored,
+        stored: &'a StoredFrames,
         addresses: usize,
         profile: &mut Profile,
-        known: &mut FunctionIndex,
+        function_ids: &mut FunctionIndex,
     ) -> StoredWriter<'a> {
         if addresses > stored.len() / 2 {
             // Most of it will be needed.
             profile.strings.reserve(stored.strings());
-            known.reserve(stored.functions());
+            function_ids.reserve(stored.functions());
         }
         let (strings, functions) = (vec![None; stored.strings()], vec![None; stored.functions()]);
         StoredWriter { stored, strings, functions, place: 0, lines: Vec::new() }
     }
 
-    /// Gives `location` the frames of `address`, which is not smaller than the one before; returns
-    /// whether there are lines among them.
+    /// Writes the frames of `address`, which must ascend, to `location`; returns true if they
+    /// include lines.
     pub fn write(
         &mut self,
         profile: &mut Profile,
-        known: &mut FunctionIndex,
+        function_ids: &mut FunctionIndex,
         location: LocationId,
         address: u64,
     ) -> bool {
@@ -287,7 +287,7 @@ impl<'a> StoredWriter<'a> {
                     let intern = || profile.strings.intern(stored.string(id));
                     *strings[id as usize].get_or_insert_with(intern)
                 });
-                known.id(profile, Function { name, system_name, filename, start_line: 0 })
+                function_ids.id(profile, Function { name, system_name, filename, start_line: 0 })
             });
             lines.push(Line { function, line: frame.line.into(), column: frame.column.into() });
         }
