@@ -1,10 +1,10 @@
-//! Compiles the library that prof preloads, for prof to carry it along.
+//! Compiles the preloaded library, which is embedded into prof.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
-/// Where its sources are; they are no module of the crate.
+/// Directory of its sources, which are not a module of the crate.
 const SOURCES: &str = "preload";
 
 fn main() {
@@ -14,12 +14,12 @@ fn main() {
     let mut rustc = Command::new(var("RUSTC"));
     rustc.arg(format!("{SOURCES}/lib.rs")).arg("--target").arg(var("TARGET")).arg("-o").arg(&out);
     rustc.args(["--edition=2024", "--crate-name=prof_heap", "--crate-type=cdylib"]);
-    // One unit of code: the hooks and the threads' memory are in one assembly.
+    // One unit of code: the hooks and the thread-local memory are in one assembly.
     rustc.args(["-Copt-level=3", "-Ccodegen-units=1", "-Cpanic=abort", "-Cstrip=symbols"]);
-    // Samples of prof's own walk through it, and so do exceptions.
+    // prof's own unwinding walks through it, and so do exceptions.
     rustc.arg("-Cforce-unwind-tables=yes");
-    // Nothing of the C library's start-up code, and no name of a library: whichever C library the
-    // program has is there already.
+    // No start-up code of the C library, and no dependency on a library: the program's C library,
+    // whichever it is, is already loaded.
     rustc.args(["-Clink-arg=-nostartfiles", "-Clink-arg=-Wl,-Bsymbolic,--hash-style=gnu"]);
     rustc.arg("-Clink-arg=-Wl,-soname,libprof_heap.so");
     if let Some(linker) = env::var_os("RUSTC_LINKER") {

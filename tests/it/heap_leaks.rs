@@ -183,7 +183,7 @@ fn threads_traced_by_others_are_unchecked() {
     let args = "-- strace -f -qq -e trace=none -o /dev/null";
     let prof = Prof::new(&dir, ALL).args(args).arg(program(4096)).arg("threads");
     let out = prof.run().ok();
-    out.says(&["could not be looked at on exit", "the kernel does not let prof look into it"]);
+    out.says(&["could not be looked at on exit", "the kernel denies access to its memory"]);
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(leaked(&p, "kept_by_thread", "unchecked"), 3);
 }

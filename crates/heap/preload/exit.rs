@@ -1,19 +1,20 @@
-//! The end of a process: prof looks at its memory, for pointers to what was never freed.
+//! The end of a process: prof searches its memory for pointers to allocations that were never
+//! freed.
 //!
-//! The process waits meanwhile, for a bounded time. It makes no system call unless prof says that
-//! it may: it may have forbidden itself all but a few.
+//! The process waits for a bounded time. It makes no system call unless prof permits it: a seccomp
+//! filter may allow only a few.
 
 use core::arch::naked_asm;
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::layout::exit::{ASKED, CONFINED, FREE, LOOKED_AT, PATIENCE, STATE, TAKEN};
+use crate::layout::exit::{CONFINED, FREE, REQUESTED, SEARCHED, PATIENCE, STATE, TAKEN};
 use crate::layout::{ExitSlot, Header};
 use crate::queue::{SHARED, recording};
 use crate::table::Process;
 use crate::{sample, stack, start, sys};
 
-/// Nanoseconds between two looks whether prof is done.
+/// Interval in nanoseconds of polling for prof's completion.
 const NAP: u64 = 200_000;
 
 /// The C library calls this after the program's own exit handlers.
@@ -21,8 +22,8 @@ const NAP: u64 = 200_000;
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: unsafe extern "C" fn() = at_exit;
 
-/// Puts what the callers keep in registers onto the stack, where prof finds it; callees put back what
-/// they change of these.
+/// Saves callee-saved registers on the stack, where prof finds them; callees restore those that
+/// they change.
 #[unsafe(naked)]
 unsafe extern "C" fn at_exit() {
     naked_asm!(
@@ -37,19 +38,19 @@ unsafe extern "C" fn at_exit() {
         "mov qword ptr [rsp + 40], r15",
         "mov qword ptr [rsp + 48], 0",
         "mov rdi, rsp",
-        "call {ask}",
+        "call {request}",
         "add rsp, 56",
         ".cfi_adjust_cfa_offset -56",
         "ret",
         ".cfi_endproc",
-        ask = sym ask,
+        request = sym request_search,
     )
 }
 
-extern "C" fn ask(sp: u64) {
+extern "C" fn request_search(sp: u64) {
     let (Some(header), Some(process)) = (recording(), sample::process()) else { return };
     let pid = process.pid.load(Relaxed);
-    // A child that has allocated nothing of its own has nothing to lose.
+    // A child without allocations of its own has nothing to lose.
     if header.leaks.load(Relaxed) == 0 || pid == 0 || process.is_empty() {
         return;
     }
@@ -58,10 +59,10 @@ extern "C" fn ask(sp: u64) {
     let take = |slot: &&ExitSlot| {
         slot.state.compare_exchange(FREE, name | TAKEN, Acquire, Relaxed).is_ok()
     };
-    // Where none is free, prof knows of nothing, and says so.
+    // If none is free, prof is not notified, and reports that.
     let Some(slot) = slots.find(take) else { return };
     fill(slot, process, (pid, sp));
-    slot.state.store(name | ASKED, Release);
+    slot.state.store(name | REQUESTED, Release);
     wait(header, slot, name);
 }
 
@@ -80,9 +81,9 @@ fn wait(header: &Header, slot: &ExitSlot, name: u64) {
     loop {
         let state = slot.state.load(Acquire);
         match state ^ name {
-            LOOKED_AT => sys::sleep(NAP),
-            ASKED | CONFINED => (0..100).for_each(|_| spin_loop()),
-            // Nobody's any more, or another's already.
+            SEARCHED => sys::sleep(NAP),
+            REQUESTED | CONFINED => (0..100).for_each(|_| spin_loop()),
+            // Free again, or already another process's.
             _ => return,
         }
         let over = start::now() >= until || header.active.load(Relaxed) == 0;

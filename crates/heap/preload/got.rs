@@ -1,7 +1,7 @@
-//! Puts the hooks into a process that runs: the slots through which its objects call the real
-//! functions are made to point to the hooks, and back again.
+//! Injects the hooks into a running process: the slots through which its objects call the real
+//! functions are redirected to the hooks, and back again.
 //!
-//! Preloaded, the library needs none of this: the dynamic linker finds its functions first.
+//! A preloaded library needs none of this: the dynamic linker finds its functions first.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
@@ -19,34 +19,34 @@ const POINTER: u32 = 1;
 const GLOB_DAT: u32 = 6;
 const JUMP_SLOT: u32 = 7;
 
-/// Which way slots are changed.
+/// Direction of a change.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Redirect {
     In,
     Out,
 }
 
-/// Puts the hooks into all objects that are loaded, as far as they are not there yet. Returns how
-/// many slots point to a hook now that did not.
+/// Installs the hooks in all loaded objects that lack them. Returns the number of slots that were
+/// redirected to a hook.
 ///
-/// To be called again when objects have been loaded.
+/// Call it again after objects have been loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn prof_heap_patch() -> c_int {
     real::find_hooks();
-    all_objects(Way::In)
+    all_objects(Redirect::In)
 }
 
-/// Takes the hooks out again. Pointers to them that the program has copied stay good, as long as
-/// this library is there. Returns how many slots point to the real functions again.
+/// Removes the hooks. Pointers to them that the program has copied stay valid while this library is
+/// loaded. Returns the number of slots that were restored.
 #[unsafe(no_mangle)]
 pub extern "C" fn prof_heap_unpatch() -> c_int {
-    all_objects(Way::Out)
+    all_objects(Redirect::Out)
 }
 
-fn all_objects(way: Way) -> c_int {
+fn all_objects(way: Redirect) -> c_int {
     let mut changed = 0;
     each_object(|object| {
-        // What the allocator asks of itself would be counted twice.
+        // The allocator's own calls would be counted twice.
         if !real::is_allocator(object) {
             changed += one_object(object, way);
         }
@@ -55,9 +55,9 @@ fn all_objects(way: Way) -> c_int {
     changed
 }
 
-fn one_object(object: &Object, way: Way) -> c_int {
+fn one_object(object: &Object, way: Redirect) -> c_int {
     let (start, end) = (object.relro.0 & !(PAGE - 1), object.relro.1 & !(PAGE - 1));
-    // Another thread has just loaded it and is not done: next time.
+    // Another thread is still loading it: it is handled next time.
     if start < end && sys::is_writable(start, PAGE) {
         return 0;
     }
@@ -73,8 +73,8 @@ fn one_object(object: &Object, way: Way) -> c_int {
         } else if !object.is_writable(slot) {
             return;
         }
-        // SAFETY: a slot that the dynamic linker writes to; others read it at any moment, and
-        // see this or that function.
+        // SAFETY: a slot that the dynamic linker writes to; concurrent readers see one of both
+        // functions.
         unsafe { (*(slot as *const AtomicUsize)).store(value, Release) };
         changed += 1;
     });
@@ -84,8 +84,8 @@ fn one_object(object: &Object, way: Way) -> c_int {
     changed
 }
 
-/// What a slot should hold; `None`: it is not one of ours, or holds that already.
-fn wanted(object: &Object, relocation: &Relocation, way: Way) -> Option<usize> {
+/// Value that a slot should have; `None` if it is not a hooked one, or has that value already.
+fn wanted(object: &Object, relocation: &Relocation, way: Redirect) -> Option<usize> {
     let kind = relocation.kind;
     if !matches!(kind, POINTER | GLOB_DAT | JUMP_SLOT) || !relocation.slot.is_multiple_of(8) {
         return None;
@@ -93,11 +93,11 @@ fn wanted(object: &Object, relocation: &Relocation, way: Way) -> Option<usize> {
     let (hook, real, counts) = real::hook_for(|name| relocation.is_of(name))?;
     // SAFETY: the dynamic linker has written to it.
     let now = unsafe { (*(relocation.slot as *const AtomicUsize)).load(Relaxed) };
-    // Not looked up yet: it points into the object's own table of stubs.
+    // Not resolved yet: it points into the object's own table of stubs.
     let later = kind == JUMP_SLOT && object.contains(now);
     match way {
-        Way::In if counts && (now == real || later) => Some(hook),
-        Way::Out if now == hook => Some(real),
+        Redirect::In if counts && (now == real || later) => Some(hook),
+        Redirect::Out if now == hook => Some(real),
         _ => None,
     }
 }

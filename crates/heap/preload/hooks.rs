@@ -1,9 +1,9 @@
-//! The functions that stand in front of those of the C library and of other allocators.
+//! Hooks in front of functions of the C library and of other allocators.
 //!
-//! Each is a few instructions: count the bytes down, go on to the real function. Only where that
-//! goes below zero, or where an address that is freed may have been sampled, is anything else
-//! done. They are written so that a sample sees its caller's registers untouched and that the
-//! real function, if it throws or asks who called it, finds the program's own code there.
+//! Each is a few instructions: it counts the bytes down and jumps to the real function. Further
+//! work is done only when the count goes below zero, or when a freed address may have been sampled.
+//! A sample finds its caller's registers untouched; and if the real function throws or inspects its
+//! caller, it finds the program's own code there.
 
 use core::arch::naked_asm;
 use core::sync::atomic::AtomicPtr;
@@ -13,18 +13,18 @@ use crate::real::{MAPPINGS_COUNT, NEW_COUNTS, REAL, Real};
 use crate::sample::{allocated, forgotten, freed, reallocated};
 use crate::table::{FACTOR, FILTER, Process};
 
-/// A filter through which nothing passes, for the time before anything is sampled.
+/// A filter that contains nothing, used before sampling begins.
 static NOTHING: [u8; FILTER] = [0; FILTER];
 
 /// The filter of sampled addresses.
 static PASSES: AtomicPtr<u8> = AtomicPtr::new((&raw const NOTHING).cast_mut().cast());
 
-/// `free` asks the filter of this process from now on.
+/// Makes `free` use the filter of this process.
 pub fn set_filter(process: &'static Process) {
     PASSES.store((&raw const process.filter).cast_mut().cast(), Release);
 }
 
-/// Counts `$size` down. Goes on with the label 2 if that is too much, else behind this.
+/// Counts `$size` down. Jumps to the label 2 if it exceeds the rest.
 macro_rules! count_down {
     ($size:literal) => {
         concat!(
@@ -39,9 +39,9 @@ macro_rules! count_down {
     };
 }
 
-/// Goes on with the label 2 if the address in `rdi` may have been sampled. The index is that of
+/// Jumps to the label 2 if the address in `rdi` may have been sampled. The index is that of
 /// [`crate::table::filter_index`].
-macro_rules! ask_filter {
+macro_rules! check_filter {
     () => {
         concat!(
             "mov rax, qword ptr [rip + {passes}]\n",
@@ -67,7 +67,7 @@ macro_rules! pop {
     };
 }
 
-/// `f(…)` returns memory; its size is in a register, or what this leaves in one.
+/// Hook of `f(…)`, which returns memory; its size is in a register, or computed here.
 macro_rules! allocates {
     ($name:ident, $real:ident, $size:literal $(, $before:literal)*) => {
         /// See the function of this name.
@@ -95,7 +95,7 @@ macro_rules! allocates {
     };
 }
 
-/// The same of C++'s operators, which call `malloc`, unless the allocator has its own.
+/// The same for C++ operators, which call `malloc`, unless the allocator has its own.
 macro_rules! operator_new {
     ($name:ident, $real:ident) => {
         /// See the C++ operator of this name.
@@ -125,7 +125,7 @@ macro_rules! operator_new {
     };
 }
 
-/// `f(address, …)` gives memory back.
+/// Hook of `f(address, …)`, which frees memory.
 macro_rules! frees {
     ($name:ident, $real:ident) => {
         /// See the function or operator of this name.
@@ -135,7 +135,7 @@ macro_rules! frees {
         pub unsafe extern "C" fn $name() {
             naked_asm!(
                 ".cfi_startproc",
-                ask_filter!(),
+                check_filter!(),
                 "jmp qword ptr [rip + {real} + {at}]",
                 "2:",
                 push!("rdi"),
@@ -157,7 +157,7 @@ macro_rules! frees {
     };
 }
 
-/// `f(address, size, …)` moves memory.
+/// Hook of `f(address, size, …)`, which reallocates memory.
 macro_rules! reallocates {
     ($name:ident, $real:ident $(, $before:literal)*) => {
         /// See the function of this name.
@@ -167,7 +167,7 @@ macro_rules! reallocates {
             naked_asm!(
                 ".cfi_startproc",
                 $($before,)*
-                ask_filter!(),
+                check_filter!(),
                 count_down!("rsi"),
                 "jmp qword ptr [rip + {real} + {at}]",
                 "2:",
@@ -201,7 +201,7 @@ macro_rules! reallocates {
     };
 }
 
-/// Pushes what makes a [`crate::sample::Frame`] with the return address above it.
+/// Pushes the fields of a [`crate::sample::HookFrame`] below the return address.
 macro_rules! push_frame {
     () => {
         concat!(
@@ -216,14 +216,14 @@ macro_rules! push_frame {
     };
 }
 
-/// Drops it again: a callee keeps all of it but the result.
+/// Removes them again: a callee preserves all of them except the result.
 macro_rules! pop_frame {
     () => {
         concat!("add rsp, 48\n.cfi_adjust_cfa_offset -48\n", pop!("rax"))
     };
 }
 
-/// The end of a hook: `rax` is the real function's result, `rdi` the size.
+/// End of a hook: `rax` is the real function's result, `rdi` the size.
 #[unsafe(naked)]
 unsafe extern "C" fn sampled() {
     naked_asm!(
@@ -239,7 +239,7 @@ unsafe extern "C" fn sampled() {
     )
 }
 
-/// The same: `rdi` is the size, `rsi` where it was, `rdx` its name then.
+/// The same: `rdi` is the size, `rsi` the old address, `rdx` its old id.
 #[unsafe(naked)]
 unsafe extern "C" fn moved() {
     naked_asm!(
@@ -260,11 +260,11 @@ allocates!(valloc, Valloc, "rdi");
 allocates!(pvalloc, Pvalloc, "rdi");
 allocates!(memalign, Memalign, "rsi");
 allocates!(aligned_alloc, AlignedAlloc, "rsi");
-// What is more than there are numbers is left to the real function to refuse.
+// An overflowing size is left to the real function to refuse.
 allocates!(calloc, Calloc, "rdx", "mov rax, rdi", "mul rsi", "jo 3f", "mov rdx, rax");
 
 reallocates!(realloc, Realloc);
-// One that calls `realloc` would be in the way: who called is what counts.
+// One that calls `realloc` would hide its caller, which is what counts.
 reallocates!(reallocarray, Realloc, "mov rax, rsi", "mul rdx", "jo 3f", "mov rsi, rax");
 
 frees!(free, Free);
@@ -322,7 +322,8 @@ frees!(_ZdaPvmSt11align_val_t, DeleteArraySizedAligned);
 frees!(_ZdlPvSt11align_val_tRKSt9nothrow_t, DeleteAlignedNothrow);
 frees!(_ZdaPvSt11align_val_tRKSt9nothrow_t, DeleteArrayAlignedNothrow);
 
-// mimalloc's own names; not `mi_malloc_aligned`, to which others jump, for the program's caller.
+// mimalloc's own names; except `mi_malloc_aligned`: others jump to it, on behalf of the program's
+// caller.
 allocates!(mi_malloc, MiMalloc, "rdi");
 allocates!(mi_zalloc, MiZalloc, "rdi");
 allocates!(mi_calloc, MiCalloc, "rdx", "mov rax, rdi", "mul rsi", "jo 3f", "mov rdx, rax");
@@ -341,8 +342,7 @@ frees!(sdallocx, SdallocX);
 allocates!(tc_malloc, TcMalloc, "rdi");
 frees!(tc_free, TcFree);
 
-/// `mmap`: counts anonymous memory if that is wanted. Mappings that glibc makes for itself do not
-/// come by here.
+/// `mmap`: counts anonymous memory if that is requested. glibc's own mappings do not pass here.
 macro_rules! maps {
     ($name:ident, $real:ident) => {
         /// See the function of this name.
@@ -385,5 +385,5 @@ const MAP_ANONYMOUS: i32 = 0x20;
 
 maps!(mmap, Mmap);
 maps!(mmap64, Mmap64);
-// What begins where a mapping began counts as all of it.
+// Unmapping the start of a mapping counts as all of it.
 frees!(munmap, Munmap);

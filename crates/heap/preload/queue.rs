@@ -1,4 +1,4 @@
-//! The writers' side of the queues in shared memory.
+//! Writers' side of the queues in shared memory.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -11,21 +11,22 @@ use super::layout::{
     StackRecord, WORDS_AT,
 };
 
-/// The shared memory; null: there is none, nothing is sampled.
+/// The shared memory; null: none, and nothing is sampled.
 pub static SHARED: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
 
-/// How often a place is asked for at most: others get theirs meanwhile, unless what the memory says
-/// makes no sense.
+/// Most attempts to reserve a place: other writers succeed in the meantime, unless the memory is
+/// damaged.
 const ATTEMPTS: usize = 10_000;
 
-/// The shared memory, as long as prof records.
+/// The shared memory, while prof records.
 pub fn recording() -> Option<&'static Header> {
-    // SAFETY: null, or a mapping of the size of the layout that is never taken away.
+    // SAFETY: null, or a mapping of the size of the layout that is never removed.
     let header = unsafe { SHARED.load(Acquire).as_ref() }?;
     (header.active.load(Relaxed) != 0).then_some(header)
 }
 
-/// Mean distance of samples at this moment: the fuller the ring, and the more is tracked, the longer.
+/// Current mean sampling interval: the fuller the ring, and the more allocations are tracked, the
+/// longer.
 pub fn interval(header: &Header) -> u64 {
     let next = header.stacks.next.load(Relaxed);
     let filled = next.saturating_sub(header.stacks.read.load(Relaxed));
@@ -33,30 +34,30 @@ pub fn interval(header: &Header) -> u64 {
     let by_space = filled.saturating_sub(header.pace_from) / header.pace.max(1);
     let doublings = by_space.max(live.saturating_sub(LIVE / 2) / LIVE_PACE);
     let interval = header.interval.max(1);
-    // Never so long that it is no number any more.
+    // Bounded, so that it does not overflow.
     interval << doublings.min(u64::from(interval.leading_zeros().saturating_sub(2)))
 }
 
-/// A record that is this writer's until it hands it over.
-pub struct Place<'a> {
+/// A record that belongs to this writer until it is published.
+pub struct RecordPlace<'a> {
     word: &'a AtomicU64,
     reserved: u64,
     record: *mut StackRecord,
     time: u64,
 }
 
-impl Place<'_> {
-    /// To write to; the stack goes behind it.
+impl RecordPlace<'_> {
+    /// The record to write; the stack follows it.
     pub fn record(&mut self) -> *mut StackRecord {
         self.record
     }
 
-    /// When it was asked for.
+    /// Time of its reservation.
     pub fn time(&self) -> u64 {
         self.time
     }
 
-    /// Hands the record over to the reader; false if the memory was damaged.
+    /// Publishes the record to the reader; false if the memory was damaged.
     pub fn hand_over(self) -> bool {
         let change = |from: u64, to: u64| {
             let (from, to) = (self.reserved ^ RESERVED ^ from, self.reserved ^ RESERVED ^ to);
@@ -66,7 +67,7 @@ impl Place<'_> {
     }
 }
 
-/// Granules of the ring that are used, whatever the memory says.
+/// Number of granules in use, bounded if the memory is damaged.
 fn granules(header: &Header) -> u64 {
     let granules = header.granules;
     if granules.is_power_of_two() { granules.min(GRANULES) } else { GRANULES }
@@ -75,22 +76,22 @@ fn granules(header: &Header) -> u64 {
 /// The words of the granules.
 fn words(header: &Header) -> &[AtomicU64] {
     let base = (&raw const *header).cast::<u8>();
-    // SAFETY: the mapping has the size of the layout, and all use these as atomic words.
+    // SAFETY: the mapping has the size of the layout, and all processes use these as atomic words.
     unsafe { core::slice::from_raw_parts(base.add(WORDS_AT).cast(), GRANULES as usize) }
 }
 
-/// Space for a record with a stack of so many bytes, at this `time`; `None` if there is none.
-pub fn reserve(header: &Header, time: u64, stack: usize) -> Option<Place<'_>> {
+/// Space for a record with a stack of `stack` bytes, at this `time`; `None` if there is none.
+pub fn reserve(header: &Header, time: u64, stack: usize) -> Option<RecordPlace<'_>> {
     let (words, next, granules) = (words(header), &header.stacks.next, granules(header));
     let wanted = (size_of::<StackRecord>() + stack).div_ceil(GRANULE) as u64;
     for _ in 0..ATTEMPTS {
         let position = next.load(Acquire);
-        // Before the words are looked at: what is retired is so before it counts as read.
+        // Before the words are read: granules are retired before they count as read.
         let read = header.stacks.read.load(Acquire);
         let at = position % granules;
         let word = words[at as usize].load(Acquire);
         if is_at(word, position) || is_retired(word) {
-            // Its writer has not moved on yet, or it is nobody's.
+            // Its writer has not advanced yet, or is gone.
             _ = next.compare_exchange(position, position + count(word), AcqRel, Relaxed);
             continue;
         }
@@ -104,7 +105,7 @@ pub fn reserve(header: &Header, time: u64, stack: usize) -> Option<Place<'_>> {
             if is_now {
                 return None;
             }
-            // This thread had to wait for a CPU since it looked.
+            // This thread was preempted since it read the word.
             continue;
         }
         let reserved = granule::word(position, space, state);
@@ -116,25 +117,25 @@ pub fn reserve(header: &Header, time: u64, stack: usize) -> Option<Place<'_>> {
             let base = (&raw const *header).cast_mut().cast::<u8>();
             // SAFETY: the ring is within the mapping, and so is this record: see `end`.
             let record = unsafe { base.add(RING_AT + at as usize * GRANULE).cast() };
-            return Some(Place { word: &words[at as usize], reserved, record, time });
+            return Some(RecordPlace { word: &words[at as usize], reserved, record, time });
         }
     }
     None
 }
 
-/// A slot that is this writer's until it hands it over.
+/// A slot that belongs to this writer until it is published.
 pub struct Slot<'a> {
     slot: &'a FreeSlot,
     position: u64,
 }
 
 impl Slot<'_> {
-    /// To write to.
+    /// The slot to write.
     pub fn get(&self) -> &FreeSlot {
         self.slot
     }
 
-    /// Hands the record over to the reader; false if the memory was damaged.
+    /// Publishes the record to the reader; false if the memory was damaged.
     pub fn hand_over(self) -> bool {
         let change = |bit: u64| {
             let (ours, ready) = (self.position | bit, (self.position + 1) | bit);
@@ -144,10 +145,11 @@ impl Slot<'_> {
     }
 }
 
-/// A slot for the end of an allocation at this `time`; `None` if the reader is a whole round behind.
+/// A slot for the end of an allocation at this `time`; `None` if the reader is a whole lap behind.
 pub fn free_slot(header: &Header, time: u64) -> Option<Slot<'_>> {
     let base = (&raw const *header).cast::<u8>();
-    // SAFETY: the mapping has the size of the layout, and all use the slots as atomic numbers.
+    // SAFETY: the mapping has the size of the layout, and all processes use the slots as atomic
+    // numbers.
     let slots: &[FreeSlot] =
         unsafe { core::slice::from_raw_parts(base.add(FREES_AT).cast(), FREES) };
     let next = &header.frees.next;

@@ -1,4 +1,4 @@
-//! Distances between samples.
+//! Sampling intervals.
 
 /// A step of a xorshift64* generator (Vigna, "An experimental exploration of Marsaglia's xorshift
 /// generators, scrambled"). `state` must not be 0, and never becomes it.
@@ -17,10 +17,10 @@ pub fn spread(mut x: u64) -> u64 {
     (x ^ (x >> 31)) | 1
 }
 
-/// A distance from an exponential distribution with this mean, in whole bytes.
+/// An interval from an exponential distribution with this mean, in whole bytes.
 ///
-/// An allocation of `n` bytes is sampled when the rest of the distance is smaller than `n`: its
-/// chance is 1 - exp(-n / mean) exactly, although the distance is rounded down.
+/// An allocation of `n` bytes is sampled if the rest of the interval is smaller than `n`: the
+/// probability is exactly 1 - exp(-n / mean), although the interval is rounded down.
 pub fn distance(state: &mut u64, mean: u64) -> u64 {
     if mean <= 1 {
         return 0;
@@ -33,13 +33,14 @@ fn unit(state: &mut u64) -> f64 {
     ((next(state) >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// An allocation of `size` bytes, sampled with the mean distance `short`, is sampled with the distance
-/// `long`, too: it is one or more of the points of a Poisson process, of which only so many are kept.
+/// True if an allocation of `size` bytes, sampled with the mean interval `short`, is also sampled
+/// with the interval `long`: it is one or more of the points of a Poisson process, of which only a
+/// fraction is kept.
 pub fn stays(state: &mut u64, size: u64, (short, long): (u64, u64)) -> bool {
     long <= short || unit(state) * chance(size, short) <= chance(size, long)
 }
 
-/// The chance that an allocation is sampled: 1 - exp(-size / mean).
+/// Probability that an allocation is sampled: 1 - exp(-size / mean).
 pub fn chance(size: u64, mean: u64) -> f64 {
     if mean <= 1 {
         return 1.0;
@@ -64,13 +65,13 @@ pub fn chance(size: u64, mean: u64) -> f64 {
     -y
 }
 
-/// The natural logarithm of a positive, normal number; `core` has none.
+/// Natural logarithm of a positive, normal number; `core` has none.
 pub fn ln(x: f64) -> f64 {
     const MANTISSA: u64 = (1 << 52) - 1;
     let bits = x.to_bits();
     let exponent = (bits >> 52) as i64 - 1023;
     let m = f64::from_bits((bits & MANTISSA) | (1023 << 52));
-    // ln m = 2 artanh((m - 1) / (m + 1)), and that is at most 1/3.
+    // ln m = 2 artanh((m - 1) / (m + 1)), which is at most 1/3.
     let s = (m - 1.0) / (m + 1.0);
     let (mut power, mut sum, mut n) = (s, 0.0, 1.0);
     while n < 33.0 {
@@ -102,9 +103,9 @@ mod tests {
         assert_eq!((chance(0, 1), chance(0, 2)), (1.0, 0.0));
     }
 
-    /// Sampled with a distance and then kept with a longer one: as if it had been sampled with that.
+    /// Sampled with an interval and kept with a longer one equals sampled with the longer one.
     #[test]
-    fn what_stays_has_the_chance_of_the_longer_distance() {
+    fn kept_samples_have_the_probability_of_the_longer_interval() {
         let (mut state, count) = (spread(7), 1 << 18);
         for (size, short, long) in [(100, 1, 64), (100, 64, 4096), (5000, 1000, 4000)] {
             let sampled = (0..count).filter(|_| distance(&mut state, short) < size).count();
@@ -126,7 +127,7 @@ mod tests {
         }));
     }
 
-    /// The chance that an allocation of `n` bytes is sampled is 1 - exp(-n / mean).
+    /// The probability that an allocation of `n` bytes is sampled is 1 - exp(-n / mean).
     #[test]
     fn distances_are_exponential() {
         let (mut state, count) = (spread(1), 1 << 20);

@@ -1,4 +1,4 @@
-//! The functions that the hooks stand for.
+//! The real functions behind the hooks.
 
 use core::arch::naked_asm;
 use core::ffi::CStr;
@@ -10,7 +10,7 @@ use crate::symbols::{Object, each_object, this_library};
 
 macro_rules! real_functions {
     ($($name:ident = $symbol:literal,)*) => {
-        /// A function that is interposed.
+        /// An interposed function.
         #[derive(Clone, Copy)]
         #[repr(usize)]
         pub enum Real { $($name,)* }
@@ -18,7 +18,7 @@ macro_rules! real_functions {
         /// Their names.
         const NAMES: &[&CStr] = &[$($symbol,)*];
 
-        /// Where they are; a stub that finds them before that is known.
+        /// Addresses of the functions; initially of stubs that resolve them.
         pub static REAL: [AtomicPtr<u8>; NAMES.len()] =
             [$(AtomicPtr::new(stub::<{ Real::$name as usize }> as *mut u8),)*];
 
@@ -76,19 +76,19 @@ real_functions! {
     Munmap = c"munmap",
 }
 
-/// 1: `operator new` does not call `malloc` (jemalloc's and mimalloc's own), so it counts itself.
+/// 1: `operator new` does not call `malloc` (jemalloc's and mimalloc's own), so its hook counts.
 pub static NEW_COUNTS: AtomicU8 = AtomicU8::new(0);
 
 /// 1: anonymous mappings count as allocations.
 pub static MAPPINGS_COUNT: AtomicU8 = AtomicU8::new(0);
 
-/// Where the allocator lies, if that is not the C library; what it asks of itself is not counted.
+/// Address range of the allocator, if that is not the C library; its own calls are not counted.
 static ALLOCATOR: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
-/// Pairs of addresses of functions that call the allocator for others.
+/// Address ranges of functions that call the allocator for others.
 static WRAPPERS: [AtomicUsize; 2 * MAX_RANGES] = [const { AtomicUsize::new(0) }; 2 * MAX_RANGES];
 
-/// Finds all functions that can be found. It may be done twice at a time.
+/// Resolves all functions that exist. Concurrent calls are allowed.
 pub fn find_all() {
     let mut allocator = (0, 0);
     each_object(|object| {
@@ -113,7 +113,7 @@ pub fn find_all() {
     find_wrappers(allocator);
 }
 
-/// What is outside the allocator, but does not count itself.
+/// Finds functions outside the allocator that do not count as callers.
 fn find_wrappers(allocator: (usize, usize)) {
     let new = REAL[Real::New as usize].load(Relaxed) as usize;
     let counts = !is_missing(Real::New as usize) && (allocator.0..allocator.1).contains(&new);
@@ -134,26 +134,26 @@ fn find_wrappers(allocator: (usize, usize)) {
     });
 }
 
-/// Addresses where functions begin and end that call the allocator for others.
+/// First and limit addresses of functions that call the allocator for others.
 pub fn wrappers() -> impl Iterator<Item = usize> {
     WRAPPERS.iter().map(|word| word.load(Relaxed)).take_while(|&word| word != 0)
 }
 
-/// An address of code lies in the allocator itself.
+/// True if a code address is in the allocator itself.
 pub fn in_allocator(address: usize) -> bool {
     (ALLOCATOR[0].load(Relaxed)..ALLOCATOR[1].load(Relaxed)).contains(&address)
 }
 
-/// The object is the allocator, and not the C library.
+/// True if the object is the allocator, and not the C library.
 pub fn is_allocator(object: &Object) -> bool {
     let start = ALLOCATOR[0].load(Relaxed);
     start != 0 && start == object.range.0
 }
 
-/// Where the hooks are, as far as they have something to do.
+/// Addresses of the hooks that are active.
 static HOOKS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// Finds all functions, and the hooks for them.
+/// Resolves all functions, and their hooks.
 pub fn find_hooks() {
     find_all();
     this_library(|object| {
@@ -164,8 +164,8 @@ pub fn find_hooks() {
     });
 }
 
-/// The hook and the real function for a symbol, and whether the hook has something to do: C++'s
-/// operators have not as long as they call `malloc`, mappings only where they count.
+/// The hook and the real function for a symbol, and true if the hook is active: C++ operators are
+/// not if they call `malloc`, mappings only if they count.
 pub fn hook_for(is_of: impl Fn(&CStr) -> bool) -> Option<(usize, usize, bool)> {
     let i = NAMES.iter().position(|name| is_of(name))?;
     let is = |first: Real, last: Real| (first as usize..=last as usize).contains(&i);
@@ -182,15 +182,15 @@ fn is_missing(i: usize) -> bool {
     REAL[i].load(Acquire) == STUBS[i] as *mut u8
 }
 
-/// Where a function is; one that does nothing if nobody has it.
+/// Address of a function; that of one that returns null if no object defines it.
 ///
-/// It is looked for again each time: the library that has it may be loaded later.
+/// It is resolved each time: the library that defines it may be loaded later.
 extern "C" fn find(i: usize) -> *mut u8 {
     find_all();
     if is_missing(i) { nothing as *mut u8 } else { REAL[i].load(Acquire) }
 }
 
-/// Stands in [`REAL`] for a function that has not been looked for.
+/// Entry of [`REAL`] for a function that is not resolved yet.
 #[unsafe(naked)]
 unsafe extern "C" fn stub<const I: usize>() {
     naked_asm!(

@@ -1,4 +1,4 @@
-//! What happens to the few allocations that are sampled, and to their end.
+//! Handling of sampled allocations, and of their ends.
 
 use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicPtr;
@@ -12,29 +12,29 @@ use crate::queue::{self, recording};
 use crate::table::Process;
 use crate::{random, real, stack, start, sys};
 
-/// While prof does not record, each thread looks after so many bytes whether it does.
+/// Number of bytes after which a thread checks again whether prof records.
 const LOOK_AGAIN: u64 = 256 << 10;
 
-/// What a thread knows. It is all zero when the thread begins.
+/// Thread-local state, initially all zero.
 #[repr(C)]
-struct Thread {
+struct ThreadLocals {
     /// Bytes until the next sample. The hooks count it down, so it comes first.
     left: u64,
-    /// The generator's; 0: the first distance has not been drawn.
+    /// State of the generator; 0: the first interval has not been drawn.
     random: u64,
-    /// The last sampled allocation, and what was left after it.
+    /// Id of the last sampled allocation, and the rest after it.
     last_id: u64,
     last_left: u64,
-    /// Its number; 0: not asked for yet.
+    /// Its TID; 0: not read yet.
     tid: i32,
-    /// In this process.
+    /// Its PID.
     pid: i32,
-    /// From here to its control block all can be read; 0: not known.
+    /// From here to its control block all memory is readable; 0: unknown.
     stack: usize,
 }
 
-// `#[thread_local]` is not in stable Rust. The library is there before any thread, so its part of
-// the threads' memory lies at a distance that the dynamic linker knows ("initial exec").
+// `#[thread_local]` is not in stable Rust. The library is loaded before any thread starts, so its
+// thread-local memory is at a distance that the dynamic linker computes ("initial exec").
 global_asm!(
     ".section .tbss.prof_heap_thread,\"awT\",@nobits",
     ".balign 16",
@@ -45,14 +45,14 @@ global_asm!(
     "prof_heap_thread:",
     ".zero {size}",
     ".text",
-    size = const size_of::<Thread>(),
+    size = const size_of::<ThreadLocals>(),
 );
 
-/// What this thread knows. A signal handler may interrupt its own thread and use it too; all that
-/// can come of that is a distance drawn twice.
-fn thread() -> *mut Thread {
+/// State of this thread. A signal handler may interrupt its own thread and use it too; at worst, an
+/// interval is drawn twice.
+fn thread() -> *mut ThreadLocals {
     let thread;
-    // SAFETY: the first word at fs is the address from which the distance counts.
+    // SAFETY: the first word at fs is the address that the distance refers to.
     unsafe {
         asm!(
             "mov {0}, fs:[0]",
@@ -64,9 +64,9 @@ fn thread() -> *mut Thread {
     thread
 }
 
-/// Registers that a callee keeps, as the hooks push them, and what lies above on the stack.
+/// Callee-saved registers, as the hooks push them, and the rest of the stack above.
 #[repr(C)]
-pub struct Frame {
+pub struct HookFrame {
     r15: u64,
     r14: u64,
     r13: u64,
@@ -77,17 +77,17 @@ pub struct Frame {
     return_address: u64,
 }
 
-/// What this process knows; null as long as nothing is sampled.
+/// State of this process; null if nothing is sampled.
 pub static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 
-/// What this process knows, if anything is sampled.
+/// State of this process, if it is sampled.
 pub fn process() -> Option<&'static Process> {
-    // SAFETY: null, or memory that is never given back.
+    // SAFETY: null, or memory that is never released.
     unsafe { PROCESS.load(Acquire).as_ref() }
 }
 
-/// This thread begins to be sampled: its next allocation finds out whether prof records. Later
-/// samples of it need no system call, which a program may have forbidden itself by then.
+/// Begins sampling of this thread: its next allocation checks whether prof records. Later samples
+/// of it need no system call, which a seccomp filter may forbid by then.
 pub fn begin(header: &'static Header, process: &Process) {
     let thread = thread();
     // SAFETY: this thread's own.
@@ -97,14 +97,14 @@ pub fn begin(header: &'static Header, process: &Process) {
     }
 }
 
-/// An allocation is larger than what was left until the next sample: `size` bytes at `address`,
-/// which is null if there was no memory.
-pub unsafe extern "C" fn allocated(size: u64, address: usize, frame: *const Frame) {
+/// Handles an allocation that exceeds the rest of the interval: `size` bytes at `address`, which is
+/// null if there was no memory.
+pub unsafe extern "C" fn allocated(size: u64, address: usize, frame: *const HookFrame) {
     let thread = thread();
     // SAFETY: the thread's own, see `thread`; the frame is on our stack.
     unsafe {
         let (Some(header), Some(process)) = (recording(), process()) else {
-            // The distance is drawn anew then: this end of one was none of chance's.
+            // The interval is drawn again then: the end of this one was not random.
             ((*thread).left, (*thread).random) = (LOOK_AGAIN, 0);
             return;
         };
@@ -131,36 +131,36 @@ pub unsafe extern "C" fn allocated(size: u64, address: usize, frame: *const Fram
     }
 }
 
-/// The number of this thread of a process, as far as it is known without asking; 0: not.
+/// TID of this thread in a process, if it is known without a system call; 0 otherwise.
 pub fn tid(pid: i32) -> i32 {
     let thread = thread();
     // SAFETY: the thread's own.
     unsafe { if (*thread).pid == pid { (*thread).tid } else { 0 } }
 }
 
-/// Where this thread's numbers begin.
-unsafe fn seed(thread: *const Thread, pid: i32) -> u64 {
+/// Seed of this thread's generator.
+unsafe fn seed(thread: *const ThreadLocals, pid: i32) -> u64 {
     let numbers = (pid as u64) << 32 | sys::tid() as u64;
     random::spread(random::spread(numbers ^ start::now()) ^ thread as u64)
 }
 
-/// Finds out whether this process is a new child, and which thread this is.
-unsafe fn enter(header: &'static Header, process: &Process, thread: *mut Thread) -> i32 {
+/// Detects a new child process, and the thread.
+unsafe fn enter(header: &'static Header, process: &Process, thread: *mut ThreadLocals) -> i32 {
     let mut pid = process.pid.load(Relaxed);
     if pid == 0 {
         pid = sys::pid();
         if process.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok() {
-            process.number.store(say_who(header), Relaxed);
+            process.number.store(identify(header), Relaxed);
         }
     }
-    if !process.told.load(Relaxed) {
-        tell_process(header, process, pid);
+    if !process.reported.load(Relaxed) {
+        report_process(header, process, pid);
     }
     // SAFETY: the thread's own.
     unsafe {
         if (*thread).pid != pid {
             ((*thread).pid, (*thread).tid) = (pid, sys::tid());
-            // A child of many would sample what its brothers do.
+            // A child of many would sample the same allocations as its siblings.
             if (*thread).random != 0 {
                 (*thread).random = seed(thread, pid);
             }
@@ -169,17 +169,18 @@ unsafe fn enter(header: &'static Header, process: &Process, thread: *mut Thread)
     pid
 }
 
-/// Lets the kernel tell prof which process this is; the number that it did it under, 0: it could not.
-fn say_who(header: &'static Header) -> u32 {
+/// Identifies this process to prof through the kernel; returns the number that was used, 0 if it
+/// failed.
+fn identify(header: &'static Header) -> u32 {
     let number = header.next_process.fetch_add(1, Relaxed).wrapping_add(1) & !TEMPORARY;
     let page = PROCESSES_AT + number as usize % PROCESS_PAGES * PAGE;
     let shown = sys::show((&raw const *header) as usize + page, PAGE);
     if shown { number } else { 0 }
 }
 
-/// Tells which functions call the allocator for others. If there is no space, the next sample tries
+/// Reports the functions that call the allocator for others. Without space, the next sample tries
 /// again.
-fn tell_process(header: &'static Header, process: &Process, pid: i32) {
+fn report_process(header: &'static Header, process: &Process, pid: i32) {
     let mut ranges = [0usize; 2 * MAX_RANGES];
     let mut words = 0;
     for (word, address) in ranges.iter_mut().zip(real::wrappers()) {
@@ -198,22 +199,22 @@ fn tell_process(header: &'static Header, process: &Process, pid: i32) {
         length: length as u32,
         ..StackRecord::default()
     };
-    // SAFETY: the place is ours alone until it is handed over, and has the space.
+    // SAFETY: the place is ours alone until it is published, and has the space.
     unsafe {
         place.record().write(record);
         stack::copy(ranges.as_ptr() as usize, place.record().add(1).cast(), length);
     }
     if place.hand_over() {
-        process.told.store(true, Relaxed);
+        process.reported.store(true, Relaxed);
     }
 }
 
 unsafe fn record(
     header: &'static Header,
     process: &Process,
-    thread: *mut Thread,
+    thread: *mut ThreadLocals,
     (size, address, interval): (u64, usize, u64),
-    frame: &Frame,
+    frame: &HookFrame,
 ) {
     let lose = || {
         header.stacks.lost.fetch_add(1, Relaxed);
@@ -242,7 +243,7 @@ unsafe fn record(
         rest: 0,
         registers: registers(frame, sp),
     };
-    // SAFETY: the place is ours alone until it is handed over, and has the space; `sp` is in use,
+    // SAFETY: the place is ours alone until it is published, and has the space; `sp` is in use,
     // just above our own frames. The thread's own.
     unsafe {
         place.record().write(record);
@@ -258,7 +259,7 @@ unsafe fn record(
     }
 }
 
-/// The end of an allocation will be reported: there is space for it in this process, and in the queue of
+/// Tracks an allocation until its end, if there is space for it in this process and in the queue of
 /// ends.
 fn track(header: &Header, process: &Process, (address, id, size): (usize, u64, u64)) -> bool {
     let many = header.live.fetch_add(1, Relaxed) >= LIVE as i64;
@@ -269,7 +270,7 @@ fn track(header: &Header, process: &Process, (address, id, size): (usize, u64, u
     tracked
 }
 
-fn registers(frame: &Frame, sp: usize) -> [u64; 8] {
+fn registers(frame: &HookFrame, sp: usize) -> [u64; 8] {
     let mut registers = [0; 8];
     registers[register::BX] = frame.rbx;
     registers[register::BP] = frame.rbp;
@@ -280,15 +281,15 @@ fn registers(frame: &Frame, sp: usize) -> [u64; 8] {
     registers
 }
 
-/// The memory at an address is about to be given back, and the filter says that it may have been
+/// Called before the memory at an address is freed, if the filter indicates that it may have been
 /// sampled.
 pub extern "C" fn freed(address: usize) {
     if let Some(id) = forget(address) {
-        tell_freed(id);
+        report_free(id);
     }
 }
 
-/// The name of a sampled allocation, which is not known any more then; 0: it is none.
+/// Removes a sampled allocation from the table and returns its id; 0 if there is none.
 pub extern "C" fn forgotten(address: usize) -> u64 {
     forget(address).unwrap_or(0)
 }
@@ -300,7 +301,7 @@ fn forget(address: usize) -> Option<u64> {
     process()?.remove(address)
 }
 
-fn tell_freed(id: u64) {
+fn report_free(id: u64) {
     let Some(header) = recording().filter(|header| id > header.first_id) else { return };
     let Some(place) = queue::free_slot(header, start::now()) else { return lose_end() };
     let thread = thread();
@@ -317,21 +318,21 @@ fn tell_freed(id: u64) {
     }
 }
 
-/// Nobody will hear of the end of an allocation.
+/// The end of an allocation will not be reported.
 fn lose_end() {
     if let Some(header) = recording() {
         header.frees.lost.fetch_add(1, Relaxed);
     }
 }
 
-/// Memory that was at `old`, sampled under the name `id` or not (0), became `size` bytes at `new`
-/// (null: it did not, and stays where it is, unless `size` is 0).
+/// Memory at `old`, sampled under the id `id` or not (0), was reallocated to `size` bytes at `new`
+/// (null: it failed and memory stays at `old`, unless `size` is 0).
 pub unsafe extern "C" fn reallocated(
     size: u64,
     old: usize,
     id: u64,
     new: usize,
-    frame: *const Frame,
+    frame: *const HookFrame,
 ) {
     if id != 0 {
         match (new, size, process()) {
@@ -340,7 +341,7 @@ pub unsafe extern "C" fn reallocated(
                     lose_end();
                 }
             }
-            _ => tell_freed(id),
+            _ => report_free(id),
         }
     }
     let thread = thread();

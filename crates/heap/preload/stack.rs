@@ -1,4 +1,4 @@
-//! Copies of the stack, which never touch what cannot be read.
+//! Copies of the stack, without access to unreadable memory.
 
 use core::arch::asm;
 use core::sync::atomic::AtomicUsize;
@@ -6,11 +6,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::sys;
 
-/// The least that is readable or not.
+/// Granularity of readable memory.
 const PAGE: usize = 4096;
 
-/// Address of this thread's control block. In glibc it lies just above the stack of every thread
-/// but the first.
+/// Address of this thread's control block. In glibc it is just above the stack of every thread
+/// except the first.
 pub fn thread_block() -> usize {
     let block;
     // SAFETY: the first word at fs is the block's own address (System V ABI, AMD64).
@@ -18,17 +18,17 @@ pub fn thread_block() -> usize {
     block
 }
 
-/// Where the first thread's stack began, or a little above; 0: not known.
+/// Address at which the first thread's stack began, or slightly above; 0: unknown.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of the first thread's stack at most. The kernel keeps mappings further away from its end
+/// Most bytes of the first thread's stack. The kernel keeps mappings further away from its end
 /// (`mmap_base` in arch/x86/mm/mmap.c: 128 MiB).
 const FIRST_SIZE: usize = 64 << 20;
 
-/// Finds where the first thread's stack began: above lie only arguments and environment.
+/// Finds the start of the first thread's stack: only arguments and environment are above it.
 pub fn find_first() {
-    // Before the command's name and behind it, which may hold anything, are numbers (proc(5):
-    // field 28 of /proc/PID/stat; the first one behind the name is field 3).
+    // Numbers precede and follow the command's name, which may contain anything (proc(5): field 28
+    // of /proc/PID/stat; the first one behind the name is field 3).
     let take = |piece: &[u8]| {
         let behind = piece.iter().rposition(|&c| c == b')');
         let fields = piece.get(behind.map_or(piece.len(), |i| i + 2)..).unwrap_or_default();
@@ -44,19 +44,19 @@ pub fn find_first() {
     unsafe { sys::read_file(c"/proc/self/stat".as_ptr().cast(), take) };
 }
 
-/// Bytes of the stack that can be read from `sp` upwards, at most `most`.
+/// Number of readable bytes of the stack from `sp` upwards, at most `most`.
 ///
-/// A stack of somebody's own making may end anywhere, so each page is tried, but not where the
-/// stack is known: from `known`, which is kept for the thread, to the thread's control block, and all
-/// of the first thread's.
+/// A stack that a program made may end anywhere, so each page is tested, except in known parts:
+/// from `known`, which is kept for the thread, to the thread's control block, and all of the first
+/// thread's.
 pub fn length(sp: usize, most: usize, known: &mut usize) -> usize {
     let (block, first) = (thread_block(), FIRST.load(Relaxed));
     let above = |end: usize, limit: usize| end.checked_sub(sp).filter(|rest| *rest < limit);
     let on_first = above(first, FIRST_SIZE);
     let limit = on_first.or(above(block, most)).map_or(most, |rest| rest.min(most));
     let (end, mut at) = (sp + limit, sp);
-    let is_known = on_first.is_some() || (*known != 0 && (*known..block).contains(&sp));
-    if is_known {
+    let is_readable = on_first.is_some() || (*known != 0 && (*known..block).contains(&sp));
+    if is_readable {
         at = end;
     }
     while at < end {
@@ -75,9 +75,9 @@ pub fn length(sp: usize, most: usize, known: &mut usize) -> usize {
 ///
 /// # Safety
 ///
-/// So many can be read and written there.
+/// `count` bytes are readable at `from` and writable at `to`.
 pub unsafe fn copy(from: usize, to: *mut u8, count: usize) {
-    // SAFETY: so says the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
             "rep movsb",

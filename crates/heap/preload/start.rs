@@ -1,4 +1,4 @@
-//! The library's beginning and end.
+//! Start and end of sampling.
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,10 +15,11 @@ const EINVAL: c_int = 22;
 const EBUSY: c_int = 16;
 const CLOCK_MONOTONIC: c_int = 1;
 
-/// The kernel's clock that needs no system call, in the vDSO; 0: there is none.
+/// The kernel's clock function without a system call, in the vDSO; 0: none.
 static CLOCK: AtomicUsize = AtomicUsize::new(0);
 
-/// Nanoseconds that this clock is ahead of that outside of the process's time namespace, modulo 2^64.
+/// Nanoseconds by which this clock is ahead of that outside the process's time namespace, modulo
+/// 2^64.
 static AHEAD: AtomicU64 = AtomicU64::new(0);
 
 /// The shared file; null: none has been mapped.
@@ -31,8 +32,8 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
     real::find_all();
-    let mut path = Value::default();
-    // Not every C library hands the environment over, or has it ready for those that come first.
+    let mut path = VariableValue::default();
+    // Not every C library passes the environment on, or has it ready for early initializers.
     // SAFETY: the text ends with a NUL.
     unsafe { sys::read_file(c"/proc/self/environ".as_ptr().cast(), |piece| path.look(piece)) };
     if !path.is_whole() {
@@ -43,28 +44,28 @@ extern "C" fn at_load() {
     let started = unsafe { prof_heap_start(path.text.as_ptr().cast()) };
     if let Some(fd) = inherited.filter(|_| started != 0) {
         begin(|old| {
-            // SAFETY: `old` is what was mapped before.
+            // SAFETY: `old` is the previous mapping.
             unsafe { sys::map_open_file(fd, FILE_SIZE, old) }
         });
     }
 }
 
-/// The value of prof's variable, as the environment is read piece by piece.
-struct Value {
+/// Value of prof's variable, parsed while the environment is read piece by piece.
+struct VariableValue {
     text: [u8; MAX_PATH],
     length: usize,
-    /// Bytes of the current variable that are those of prof's.
+    /// Bytes of the current variable that match prof's.
     same: Option<usize>,
     ended: bool,
 }
 
-impl Default for Value {
-    fn default() -> Value {
-        Value { text: [0; MAX_PATH], length: 0, same: Some(0), ended: false }
+impl Default for VariableValue {
+    fn default() -> VariableValue {
+        VariableValue { text: [0; MAX_PATH], length: 0, same: Some(0), ended: false }
     }
 }
 
-impl Value {
+impl VariableValue {
     fn look(&mut self, piece: &[u8]) {
         let name = VARIABLE.as_bytes();
         for &byte in piece {
@@ -91,7 +92,7 @@ impl Value {
         self.ended && self.length <= MAX_PATH
     }
 
-    /// Ends the path where the number of a descriptor follows, and returns that.
+    /// Ends the path before the number of a descriptor, and returns that number.
     fn split(&mut self) -> Option<usize> {
         let at = self.text.iter().position(|&byte| byte == b';')?;
         let (path, number) = self.text.split_at_mut(at + 1);
@@ -104,8 +105,7 @@ impl Value {
     }
 }
 
-/// Begins to sample into the file at a path. Returns 0, or an error number of the kernel,
-/// negative.
+/// Begins to sample into the file at a path. Returns 0, or a negative error number of the kernel.
 ///
 /// # Safety
 ///
@@ -116,12 +116,12 @@ pub unsafe extern "C" fn prof_heap_start(path: *const c_char) -> c_int {
     find_clock();
     // SAFETY: the text ends with a NUL.
     unsafe { sys::read_file(c"/proc/self/timens_offsets".as_ptr().cast(), find_offset) };
-    // SAFETY: the path ends, says the caller; `old` is what was mapped before.
+    // SAFETY: the caller guarantees the path's end; `old` is the previous mapping.
     begin(|old| unsafe { sys::map_file(path.cast(), FILE_SIZE, old) })
 }
 
-/// Begins to sample into what this maps, in the place of the file of an earlier recording: who is
-/// still about to write there writes a record that prof does not believe.
+/// Begins to sample into the file that `map` maps, which replaces that of an earlier recording: a
+/// writer that is still at work there writes a record that prof does not accept.
 fn begin(map: impl Fn(*mut u8) -> Result<*mut u8, isize>) -> c_int {
     let header = match map(MAPPED.load(Acquire).cast()) {
         Ok(memory) => memory.cast::<Header>(),
@@ -132,38 +132,38 @@ fn begin(map: impl Fn(*mut u8) -> Result<*mut u8, isize>) -> c_int {
     if unsafe { (*header).magic } != MAGIC {
         return -EINVAL;
     }
-    // Memory that other threads may still look at is used again.
+    // Memory that other threads may still access is reused.
     if PROCESS.load(Acquire).is_null() {
         let process = match sys::private_memory(size_of::<Process>()) {
             Ok(memory) => memory.cast::<Process>(),
             Err(e) => return e as c_int,
         };
-        // SAFETY: new memory, of which zeros are a valid value.
+        // SAFETY: new memory, for which zeros are a valid value.
         hooks::set_filter(unsafe { &*process });
         PROCESS.store(process, Release);
     }
-    // SAFETY: as above; it is never taken away.
+    // SAFETY: as above; it is never removed.
     let shared = unsafe { &*header };
     shared.loaded.fetch_add(1, Relaxed);
     real::MAPPINGS_COUNT.store(shared.mappings as u8, Relaxed);
-    // Whoever writes first tells about this process.
-    // SAFETY: memory that is never given back.
+    // The first writer reports this process.
+    // SAFETY: memory that is never released.
     unsafe {
         let process = &*PROCESS.load(Acquire);
         process.pid.store(0, Relaxed);
-        process.told.store(false, Relaxed);
+        process.reported.store(false, Relaxed);
     }
     SHARED.store(header, Release);
     stack::find_first();
-    // SAFETY: it has just been set, and is never given back.
+    // SAFETY: it has just been set, and is never released.
     sample::begin(shared, unsafe { &*PROCESS.load(Acquire) });
     0
 }
 
-/// Ends sampling. What was allocated before stays as it is.
+/// Ends sampling. Existing allocations are unaffected.
 #[unsafe(no_mangle)]
 pub extern "C" fn prof_heap_stop() -> c_int {
-    // Others may still write there, so the mapping stays.
+    // Other threads may still write there, so the mapping stays.
     let header = SHARED.swap(core::ptr::null_mut(), Release);
     if header.is_null() { -EBUSY } else { 0 }
 }
@@ -175,7 +175,7 @@ fn find_clock() {
     });
 }
 
-/// Takes in `/proc/self/timens_offsets` (time_namespaces(7)): `monotonic SECONDS NANOSECONDS` and
+/// Parses `/proc/self/timens_offsets` (time_namespaces(7)): `monotonic SECONDS NANOSECONDS` and
 /// other clocks.
 fn find_offset(text: &[u8]) {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -186,7 +186,7 @@ fn find_offset(text: &[u8]) {
     }
 }
 
-/// A decimal number, which may be negative, modulo 2^64.
+/// A decimal number, possibly negative, modulo 2^64.
 fn number(word: &[u8]) -> u64 {
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     let digit = |&byte: &u8| u64::from(byte.wrapping_sub(b'0'));
@@ -200,14 +200,14 @@ pub fn now() -> u64 {
 }
 
 fn own_clock() -> u64 {
-    type Clock = extern "C" fn(c_int, *mut [i64; 2]) -> c_int;
+    type ClockFunction = extern "C" fn(c_int, *mut [i64; 2]) -> c_int;
     let clock = CLOCK.load(Relaxed);
     if clock == 0 {
         return sys::monotonic();
     }
     let mut time = [0; 2];
     // SAFETY: the kernel's function of that name has this type.
-    let clock: Clock = unsafe { core::mem::transmute(clock) };
+    let clock: ClockFunction = unsafe { core::mem::transmute(clock) };
     clock(CLOCK_MONOTONIC, &raw mut time);
     time[0] as u64 * 1_000_000_000 + time[1] as u64
 }

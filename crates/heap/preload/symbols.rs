@@ -6,7 +6,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 
-/// `struct dl_phdr_info`, its beginning.
+/// Start of `struct dl_phdr_info`.
 #[repr(C)]
 struct Info {
     base: usize,
@@ -35,7 +35,7 @@ struct Dynamic {
 
 /// `Elf64_Sym`
 #[repr(C)]
-struct Symbol {
+struct ElfSymbol {
     name: u32,
     info: u8,
     other: u8,
@@ -66,12 +66,12 @@ const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
 const STT_FUNC: u8 = 2;
-/// The symbol is of an old version, for programs that ask for that.
+/// The symbol has an old version, for programs that request it.
 const HIDDEN: u16 = 0x8000;
 
 unsafe extern "C" {
     fn dl_iterate_phdr(
-        tell: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int,
+        callback: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int,
         data: *mut c_void,
     ) -> c_int;
 }
@@ -79,32 +79,32 @@ unsafe extern "C" {
 /// A loaded object's tables.
 pub struct Object {
     base: usize,
-    /// Its first address, and the one behind its last.
+    /// First and limit address.
     pub range: (usize, usize),
-    symbols: *const Symbol,
+    symbols: *const ElfSymbol,
     strings: *const u8,
     gnu_hash: *const u32,
     hash: *const u32,
     versions: *const u16,
-    /// Relocations of data and of calls: where they are, and their bytes.
+    /// Relocations of data and of calls: address, and size in bytes.
     relocations: [(*const Rela, usize); 2],
-    /// What is made read-only once it is relocated: first address, and the one behind the last.
+    /// Memory that is read-only after relocation: first and limit address.
     pub relro: (usize, usize),
     headers: (*const ProgramHeader, usize),
 }
 
-/// A place where the dynamic linker has put the address of a symbol.
+/// A slot into which the dynamic linker writes the address of a symbol.
 pub struct Relocation {
-    /// How.
+    /// Type.
     pub kind: u32,
-    /// The place.
+    /// Address of the slot.
     pub slot: usize,
     /// The symbol's name.
     name: *const u8,
 }
 
 impl Relocation {
-    /// It is of this symbol.
+    /// True if it refers to this symbol.
     pub fn is_of(&self, name: &CStr) -> bool {
         // SAFETY: it ends with a NUL.
         unsafe { is_same(self.name, name) }
@@ -115,27 +115,27 @@ impl Relocation {
 ///
 /// `text` ends with a NUL.
 unsafe fn is_same(text: *const u8, name: &CStr) -> bool {
-    // SAFETY: nothing behind the first difference is read.
+    // SAFETY: bytes behind the first difference are not read.
     let same = |(i, &c): (usize, &u8)| unsafe { *text.add(i) } == c;
     name.to_bytes_with_nul().iter().enumerate().all(same)
 }
 
 /// A function.
 #[derive(Clone, Copy)]
-pub struct Function {
-    /// Where it begins.
+pub struct ExportedFunction {
+    /// First address.
     pub address: usize,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
-/// Calls `look` for each object of the process in the order in which the dynamic linker searches
-/// them, without this library, until it says true.
+/// Calls `look` for each object of the process except this library, in the dynamic linker's search
+/// order, until it returns true.
 pub fn each_object<F: FnMut(&Object) -> bool>(mut look: F) {
     each(|object| !object.is_ours() && look(object));
 }
 
-/// This library, handed to `look`.
+/// Passes this library to `look`.
 pub fn this_library(mut look: impl FnMut(&Object)) {
     each(|object| {
         let ours = object.is_ours();
@@ -147,7 +147,7 @@ pub fn this_library(mut look: impl FnMut(&Object)) {
 }
 
 fn each<F: FnMut(&Object) -> bool>(mut look: F) {
-    unsafe extern "C" fn tell<F: FnMut(&Object) -> bool>(
+    unsafe extern "C" fn visit_object<F: FnMut(&Object) -> bool>(
         info: *const Info,
         _: usize,
         data: *mut c_void,
@@ -162,13 +162,13 @@ fn each<F: FnMut(&Object) -> bool>(mut look: F) {
         }
     }
     // SAFETY: the closure lives through the call.
-    unsafe { dl_iterate_phdr(tell::<F>, (&raw mut look).cast()) };
+    unsafe { dl_iterate_phdr(visit_object::<F>, (&raw mut look).cast()) };
 }
 
 impl Object {
     /// # Safety
     ///
-    /// The linker describes it, so all that it points to is there.
+    /// `info` is the linker's description, so all its pointers are valid.
     unsafe fn new(info: &Info) -> Option<Object> {
         let none = core::ptr::null();
         let mut object = Object {
@@ -185,7 +185,7 @@ impl Object {
         };
         let mut dynamic: *const Dynamic = core::ptr::null();
         for i in 0..usize::from(info.count) {
-            // SAFETY: so many headers are there.
+            // SAFETY: the description has this many headers.
             let header = unsafe { &*info.headers.add(i) };
             let start = info.base.wrapping_add(header.address as usize);
             match header.kind {
@@ -211,7 +211,7 @@ impl Object {
                 0 => break,
                 DT_HASH => object.hash = at as *const u32,
                 DT_STRTAB => object.strings = at as *const u8,
-                DT_SYMTAB => object.symbols = at as *const Symbol,
+                DT_SYMTAB => object.symbols = at as *const ElfSymbol,
                 DT_GNU_HASH => object.gnu_hash = at as *const u32,
                 DT_VERSYM => object.versions = at as *const u16,
                 DT_RELA => object.relocations[0].0 = at as *const Rela,
@@ -226,27 +226,27 @@ impl Object {
         (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
     }
 
-    /// glibc has made addresses of the offsets in most objects, but not in the vDSO; other C
-    /// libraries in none.
+    /// Address of a dynamic entry: glibc has relocated the entries of most objects, but not of the
+    /// vDSO; other C libraries of none.
     fn address(&self, value: usize) -> usize {
         if value < self.base { self.base.wrapping_add(value) } else { value }
     }
 
-    /// It is this library.
+    /// True for this library.
     fn is_ours(&self) -> bool {
         let here = each_object::<fn(&Object) -> bool> as *const () as usize;
         self.contains(here)
     }
 
-    /// An address lies in it.
+    /// True if it contains an address.
     pub fn contains(&self, address: usize) -> bool {
         (self.range.0..self.range.1).contains(&address)
     }
 
-    /// It may be written to, by the word of its file.
+    /// True if an address is writable according to the file's headers.
     pub fn is_writable(&self, address: usize) -> bool {
         (0..self.headers.1).any(|i| {
-            // SAFETY: so many headers are there.
+            // SAFETY: the object has this many headers.
             let header = unsafe { &*self.headers.0.add(i) };
             let start = self.base.wrapping_add(header.address as usize);
             let inside =
@@ -260,13 +260,13 @@ impl Object {
         for (first, bytes) in self.relocations {
             let count = if first.is_null() { 0 } else { bytes / size_of::<Rela>() };
             for i in 0..count {
-                // SAFETY: so many relocations are there.
+                // SAFETY: the object has this many relocations.
                 let rela = unsafe { &*first.add(i) };
                 let symbol = (rela.info >> 32) as usize;
                 if symbol == 0 || rela.addend != 0 {
                     continue;
                 }
-                // SAFETY: its symbol and that one's name are, too.
+                // SAFETY: its symbol and the symbol's name exist, too.
                 let name = unsafe { self.strings.add((*self.symbols.add(symbol)).name as usize) };
                 let slot = self.base.wrapping_add(rela.offset as usize);
                 look(Relocation { kind: rela.info as u32, slot, name });
@@ -275,7 +275,7 @@ impl Object {
     }
 
     /// A function that it defines.
-    pub fn function(&self, name: &CStr) -> Option<Function> {
+    pub fn function(&self, name: &CStr) -> Option<ExportedFunction> {
         // SAFETY: the tables are those that the dynamic linker uses itself.
         unsafe {
             match self.gnu_hash.is_null() {
@@ -286,12 +286,12 @@ impl Object {
         }
     }
 
-    unsafe fn by_gnu_hash(&self, name: &CStr) -> Option<Function> {
+    unsafe fn by_gnu_hash(&self, name: &CStr) -> Option<ExportedFunction> {
         let hash = name
             .to_bytes()
             .iter()
             .fold(5381u32, |h, &c| h.wrapping_mul(33).wrapping_add(u32::from(c)));
-        // SAFETY: header of four words, a filter of so many words of 64 bits, buckets, chains.
+        // SAFETY: header of four words, a filter of 64-bit words, buckets, chains.
         unsafe {
             let table = self.gnu_hash;
             let (buckets, first, filter) = (*table, *table.add(1), *table.add(2));
@@ -319,7 +319,7 @@ impl Object {
         }
     }
 
-    unsafe fn by_hash(&self, name: &CStr) -> Option<Function> {
+    unsafe fn by_hash(&self, name: &CStr) -> Option<ExportedFunction> {
         let hash = name.to_bytes().iter().fold(0u32, |h, &c| {
             let h = (h << 4).wrapping_add(u32::from(c));
             let high = h & 0xf000_0000;
@@ -343,8 +343,8 @@ impl Object {
         }
     }
 
-    unsafe fn is_function(&self, i: u32, name: &CStr) -> Option<Function> {
-        // SAFETY: the hash table knows how many symbols there are.
+    unsafe fn is_function(&self, i: u32, name: &CStr) -> Option<ExportedFunction> {
+        // SAFETY: the hash table determines the number of symbols.
         unsafe {
             let symbol = &*self.symbols.add(i as usize);
             if symbol.section == 0 || symbol.info & 15 != STT_FUNC {
@@ -353,7 +353,7 @@ impl Object {
             let hidden = !self.versions.is_null() && *self.versions.add(i as usize) & HIDDEN != 0;
             let is_it = is_same(self.strings.add(symbol.name as usize), name);
             let address = self.base.wrapping_add(symbol.value as usize);
-            let found = Function { address, size: symbol.size as usize };
+            let found = ExportedFunction { address, size: symbol.size as usize };
             (!hidden && is_it).then_some(found)
         }
     }

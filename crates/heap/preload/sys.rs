@@ -1,5 +1,5 @@
-//! System calls without the C library: nothing here touches `errno`, allocates or can be
-//! interposed by the program.
+//! System calls without the C library: nothing here touches `errno`, allocates or can be interposed
+//! by the program.
 
 use core::arch::asm;
 
@@ -40,7 +40,8 @@ const EINVAL: isize = 22;
 #[inline]
 unsafe fn call(number: usize, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the caller answers for what the call does; the kernel changes rax, rcx and r11.
+    // SAFETY: the caller is responsible for the effects of the call; the kernel changes rax, rcx
+    // and r11.
     unsafe {
         asm!(
             "syscall",
@@ -71,7 +72,7 @@ pub fn tid() -> i32 {
     unsafe { call(SYS_GETTID, [0; 6]) as i32 }
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds, asked of the kernel.
+/// `CLOCK_MONOTONIC` in nanoseconds, by a system call.
 pub fn monotonic() -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: `time` is a struct timespec.
@@ -79,23 +80,21 @@ pub fn monotonic() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// Lets this thread sleep for so many nanoseconds, less than a second, or until a signal comes.
+/// Sleeps for this time, less than 1 s, or until a signal arrives.
 pub fn sleep(nanoseconds: u64) {
     let time = [0u64, nanoseconds];
-    // SAFETY: `time` is a struct timespec; what is left of it is not asked for.
+    // SAFETY: `time` is a struct timespec; the remaining time is not requested.
     unsafe { call(SYS_NANOSLEEP, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Maps a whole file for all to share, in place of what is at `old` unless that is null; the file
+/// Maps a whole file as shared memory, replacing the mapping at `old` unless that is null; the file
 /// must have this size.
-///
-/// Errors: the kernel's number, negative.
 ///
 /// # Safety
 ///
 /// `path` ends with a NUL; `old` was mapped by this, with the same size.
 pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mut u8, isize> {
-    // SAFETY: the path ends, says the caller; the descriptor is our own from open to close.
+    // SAFETY: the caller guarantees the path's end; the descriptor is our own from open to close.
     unsafe {
         let fd = call(SYS_OPEN, [path as usize, O_RDWR | O_CLOEXEC, 0, 0, 0, 0]);
         if fd < 0 {
@@ -107,7 +106,7 @@ pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mu
     }
 }
 
-/// The same with a descriptor, which may be anybody's.
+/// The same with a descriptor, which may refer to any file.
 ///
 /// Errors: the kernel's number, negative.
 ///
@@ -115,31 +114,32 @@ pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mu
 ///
 /// `old` was mapped by this, with the same size.
 pub unsafe fn map_open_file(fd: usize, size: usize, old: *mut u8) -> Result<*mut u8, isize> {
-    /// Words of `struct stat`, and which of them is the size.
+    /// Words of `struct stat`, and the index of the size.
     const STAT: usize = 18;
     const SIZE: usize = 6;
     let mut about = [0usize; STAT];
     let fixed = if old.is_null() { 0 } else { MAP_FIXED };
-    // SAFETY: the kernel writes as much as there is space; what is mapped anew was mapped by this.
+    // SAFETY: the kernel writes no more than the buffer; a replaced mapping was created by this
+    // function.
     unsafe {
-        let known = call(SYS_FSTAT, [fd, &raw mut about as usize, 0, 0, 0, 0]);
-        if known < 0 || about[SIZE] != size {
-            return Err(if known < 0 { known } else { -EINVAL });
+        let status = call(SYS_FSTAT, [fd, &raw mut about as usize, 0, 0, 0, 0]);
+        if status < 0 || about[SIZE] != size {
+            return Err(if status < 0 { status } else { -EINVAL });
         }
         let flags = MAP_SHARED | fixed;
         address(call(SYS_MMAP, [old as usize, size, PROT_READ_WRITE, flags, fd, 0]))
     }
 }
 
-/// Hands out what is in a file, piece by piece; nothing if it cannot be read.
+/// Passes the contents of a file to `take`, piece by piece; none if it cannot be read.
 ///
 /// # Safety
 ///
 /// `path` ends with a NUL.
 pub unsafe fn read_file(path: *const u8, mut take: impl FnMut(&[u8])) {
     let mut buffer = [0u8; 1024];
-    // SAFETY: the path ends, says the caller; the descriptor is our own from open to close, and
-    // the kernel writes no more than the buffer holds.
+    // SAFETY: the caller guarantees the path's end; the descriptor is our own from open to close,
+    // and the kernel writes no more than the buffer.
     unsafe {
         let fd = call(SYS_OPEN, [path as usize, O_RDONLY | O_CLOEXEC, 0, 0, 0, 0]);
         if fd < 0 {
@@ -153,12 +153,12 @@ pub unsafe fn read_file(path: *const u8, mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// Memory of this process alone, all zero, of which a child by fork gets none but fresh zeros.
+/// Private zeroed memory, which is zeroed again in a child after fork.
 ///
 /// Errors: the kernel's number, negative.
 pub fn private_memory(size: usize) -> Result<*mut u8, isize> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: new memory; nobody else's is touched.
+    // SAFETY: new memory; no other is affected.
     unsafe {
         let memory = call(SYS_MMAP, [0, size, PROT_READ_WRITE, flags, usize::MAX, 0]);
         let memory = address(memory)?;
@@ -171,13 +171,13 @@ pub fn private_memory(size: usize) -> Result<*mut u8, isize> {
     }
 }
 
-/// Gives memory back.
+/// Unmaps memory.
 ///
 /// # Safety
 ///
-/// It was mapped by one of these functions, and nobody uses it any more.
+/// It was mapped by one of these functions, and is no longer used.
 pub unsafe fn unmap(memory: *mut u8, size: usize) {
-    // SAFETY: so says the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { call(SYS_MUNMAP, [memory as usize, size, 0, 0, 0, 0]) };
 }
 
@@ -185,34 +185,34 @@ fn address(result: isize) -> Result<*mut u8, isize> {
     if (-MAX_ERROR..0).contains(&result) { Err(result) } else { Ok(result as *mut u8) }
 }
 
-/// The eight bytes at an address can be read, wherever that is.
+/// True if the eight bytes at an address are readable.
 ///
-/// The kernel looks at a new mask of signals before it looks at what to do with it; that is
-/// nothing that exists, so nothing is changed.
+/// The kernel reads a new signal mask before it checks the operation; this operation does not
+/// exist, so nothing is changed.
 pub fn is_readable(address: usize) -> bool {
     const NOTHING: usize = !0;
-    // SAFETY: the kernel reads what it can read; how to change the mask is invalid.
+    // SAFETY: the kernel reads what is readable; the operation on the mask is invalid.
     let result = unsafe { call(SYS_RT_SIGPROCMASK, [NOTHING, address, 0, 8, 0, 0]) };
     result != -EFAULT
 }
 
-/// Whole pages can be written to. Kernels before 5.14 do not tell: then they cannot.
+/// True if whole pages are writable; false on kernels before 5.14, which cannot determine it.
 pub fn is_writable(address: usize, size: usize) -> bool {
-    // SAFETY: pages that may be written to are made ready for that, with what they hold.
+    // SAFETY: writable pages are populated, with their contents.
     unsafe { call(SYS_MADVISE, [address, size, MADV_POPULATE_WRITE, 0, 0, 0]) == 0 }
 }
 
-/// Lets whole pages be written to, or only read; false if that cannot be.
+/// Makes whole pages writable, or read-only; false if that failed.
 pub fn protect(address: usize, size: usize, write: bool) -> bool {
     let protection = if write { PROT_READ_WRITE } else { PROT_READ };
     // SAFETY: pages of data that the dynamic linker has made read-only itself.
     unsafe { call(SYS_MPROTECT, [address, size, protection, 0, 0, 0]) == 0 }
 }
 
-/// Makes a page of a shared file executable, which the kernel tells whoever records this process,
-/// and then as it was again; false if that is not permitted.
+/// Makes a page of a shared file executable, which the kernel reports to recorders of this process,
+/// and restores it; false if that is not permitted.
 pub fn show(address: usize, size: usize) -> bool {
-    // SAFETY: a page of the shared file that nobody reads from or writes to.
+    // SAFETY: a page of the shared file that is neither read nor written.
     unsafe {
         let shown = call(SYS_MPROTECT, [address, size, PROT_READ_EXEC, 0, 0, 0]);
         call(SYS_MPROTECT, [address, size, PROT_READ_WRITE, 0, 0, 0]);

@@ -1,7 +1,7 @@
-//! Which addresses were sampled and live: a filter that `free` asks each time, and a table.
+//! Sampled addresses in use: a filter that `free` checks each time, and a table.
 //!
-//! Both are in memory that is empty in a child after `fork`: what it frees of its parent's is
-//! not its own. No locks: an address is in one thread's hands while it is put in or taken out.
+//! Both are in memory that is zeroed in a child after `fork`: a child's frees of inherited memory
+//! are not its own. No locks: an address belongs to one thread while it is inserted or removed.
 
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
@@ -10,18 +10,18 @@ use core::sync::atomic::{
 /// Counters of the filter. [`crate::hooks`] computes the same index as [`filter_index`].
 pub const FILTER: usize = 1 << 16;
 
-/// What the hash multiplies with (2^32 by the golden ratio, odd).
+/// Multiplier of the hash (2^32 divided by the golden ratio, odd).
 pub const FACTOR: u32 = 0x9e37_79b1;
 
-/// Buckets of the table, each a cache line of addresses, one of names and one of sizes. Few are used
-/// as long as there is space in these, so that they stay in the caches.
+/// Buckets of the table, each a cache line of addresses, one of ids and one of sizes. Only a few
+/// are used while they have space, so that they stay in the caches.
 const FEW: usize = 1 << 10;
 const MANY: usize = 1 << 16;
 const WAYS: usize = 8;
-/// Buckets in which an address may be.
+/// Number of buckets that may contain an address.
 const NEAR: usize = 4;
 
-/// Stands for an address in the moment when its name is not there yet.
+/// Placeholder of an address whose id is not written yet.
 const TAKEN: usize = 1;
 
 #[repr(C, align(64))]
@@ -31,35 +31,35 @@ struct Bucket {
     sizes: [AtomicU64; WAYS],
 }
 
-/// What a process knows of its sampled allocations.
+/// Sampled allocations of a process.
 #[repr(C, align(4096))]
 pub struct Process {
     /// Counters of sampled addresses by [`filter_index`]; a full one stays full.
     pub filter: [AtomicU8; FILTER],
     few: [Bucket; FEW],
     many: [Bucket; MANY],
-    /// Something is in the many.
+    /// True if the many buckets are in use.
     overflown: AtomicBool,
-    /// The process; 0: it has just been forked.
+    /// PID; 0: the process has just been forked.
     pub pid: AtomicI32,
-    /// The number under which it said who it is; 0: it could not, or has not yet.
+    /// Number under which it identified itself; 0: it could not, or has not yet.
     pub number: AtomicU32,
-    /// Prof knows which functions call the allocator for others.
-    pub told: AtomicBool,
+    /// True if the functions that call the allocator for others have been reported.
+    pub reported: AtomicBool,
 }
 
-/// Place of an address in the filter.
+/// Index of an address in the filter.
 pub fn filter_index(address: usize) -> usize {
     (((address >> 4) as u32).wrapping_mul(FACTOR) >> 16) as usize
 }
 
-/// The buckets of a part of the table in which an address may be.
+/// The buckets of a part of the table that may contain an address.
 fn near(part: &[Bucket], address: usize) -> impl Iterator<Item = &Bucket> {
     let first = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..NEAR).map(move |i| &part[(first as usize + i) % part.len()])
 }
 
-/// Puts an address into one of these buckets; false when there is no space.
+/// Inserts an address into one of these buckets; false if there is no space.
 fn insert_near(part: &[Bucket], address: usize, id: u64, size: u64) -> bool {
     near(part, address).any(|bucket| {
         let mut places = bucket.addresses.iter().zip(&bucket.ids).zip(&bucket.sizes);
@@ -77,8 +77,8 @@ fn insert_near(part: &[Bucket], address: usize, id: u64, size: u64) -> bool {
 }
 
 impl Process {
-    /// Puts an address in, with the name and the bytes (0: not known) of what is there; false when
-    /// there is no space.
+    /// Inserts an address, with the id and the size in bytes (0: unknown) of its allocation; false
+    /// if there is no space.
     pub fn insert(&self, address: usize, id: u64, size: u64) -> bool {
         if !insert_near(&self.few, address, id, size) {
             self.overflown.store(true, Relaxed);
@@ -91,7 +91,7 @@ impl Process {
         true
     }
 
-    /// Takes an address out; its name if it was there.
+    /// Removes an address; returns its id if it was there.
     pub fn remove(&self, address: usize) -> Option<u64> {
         let many = self.overflown.load(Relaxed).then(|| near(&self.many, address));
         for bucket in near(&self.few, address).chain(many.into_iter().flatten()) {
@@ -109,7 +109,7 @@ impl Process {
         None
     }
 
-    /// There is no address in it.
+    /// True if it contains no address.
     pub fn is_empty(&self) -> bool {
         let many = if self.overflown.load(Relaxed) { &self.many[..] } else { &[] };
         let mut buckets = self.few.iter().chain(many);
@@ -117,21 +117,21 @@ impl Process {
     }
 }
 
-/// What lies where in a copy of a [`Process`]'s memory, for whoever reads it from outside.
+/// Layout of a copied [`Process`], for reading it from outside.
 #[allow(dead_code, reason = "the library itself does not")]
 pub mod copy {
     use core::mem::offset_of;
 
     use super::{Bucket, FEW, MANY, Process, TAKEN, WAYS};
 
-    /// Where its buckets begin, and their bytes: the few, and the many.
+    /// Offset and size in bytes of its buckets: the few, and the many.
     pub const FEW_AT: (usize, usize) = (offset_of!(Process, few), FEW * size_of::<Bucket>());
     /// See [`FEW_AT`].
     pub const MANY_AT: (usize, usize) = (offset_of!(Process, many), MANY * size_of::<Bucket>());
-    /// The byte that says whether the many are used.
+    /// Offset of the byte that is 1 if the many buckets are in use.
     pub const OVERFLOWN_AT: usize = offset_of!(Process, overflown);
 
-    /// What is in buckets that were copied: address, name and bytes (0: not known) of each.
+    /// Entries of copied buckets: address, id and size (0: unknown) of each.
     pub fn entries(buckets: &[u8]) -> impl Iterator<Item = (u64, u64, u64)> {
         let words = buckets.as_chunks::<8>().0.as_chunks::<{ 3 * WAYS }>().0;
         let entries = words.iter().flat_map(|bucket| {
@@ -146,16 +146,16 @@ pub mod copy {
 mod tests {
     use super::*;
 
-    /// Memory of zeros, as the kernel gives it.
+    /// Zeroed memory, as from the kernel.
     fn process() -> Box<Process> {
         let layout = std::alloc::Layout::new::<Process>();
-        // SAFETY: the memory is of that layout, and all of it may be zero.
+        // SAFETY: the memory has that layout, and all of it may be zero.
         unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout).cast()) }
     }
 
     fn bytes(process: &Process, (at, length): (usize, usize)) -> &[u8] {
         let first = std::ptr::from_ref(process).cast::<u8>();
-        // SAFETY: a part of it, in which any bytes may be.
+        // SAFETY: a part of it, for which any bytes are valid.
         unsafe { std::slice::from_raw_parts(first.add(at), length) }
     }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_is_taken_out_once() {
+    fn an_inserted_address_is_removed_once() {
         let process = process();
         assert!(process.is_empty());
         assert!(process.insert(0x5000, 7, 64) && process.insert(0x6000, 8, 0));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_among_the_few_is_among_the_many() {
+    fn an_overflow_goes_to_the_many_buckets() {
         let process = process();
         let addresses = || (1..=4 * FEW * WAYS).map(|i| 0x7f00_0000_0000 + 48 * i);
         let overflown = || bytes(&process, (copy::OVERFLOWN_AT, 1))[0];
@@ -195,7 +195,7 @@ mod tests {
             assert_eq!(process.remove(address), Some(id as u64 + 1));
         }
         assert!(process.is_empty());
-        // A counter that was full stays so: what it stands for is looked for in the table.
+        // A counter that was full stays full: its addresses are searched in the table.
         assert!(process.filter.iter().all(|n| matches!(n.load(Relaxed), 0 | u8::MAX)));
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let process = process();
         let mut refused = 0;
         for id in 1..=(2 * NEAR * WAYS) as u64 + 3 {
-            // The same address again and again has the same few buckets.
+            // The same address always has the same few buckets.
             refused += u64::from(!process.insert(0x1000, id, 8));
         }
         assert_eq!(refused, 3);

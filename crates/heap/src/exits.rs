@@ -1,4 +1,4 @@
-//! Processes that exit, and wait for prof to have looked at their memory: prof's side.
+//! Exiting processes that wait until prof has searched their memory: prof's side.
 
 #![allow(unsafe_code)]
 
@@ -8,37 +8,37 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::layout::exit::{ASKED, CONFINED, FREE, LOOKED_AT, STATE};
+use super::layout::exit::{CONFINED, FREE, REQUESTED, SEARCHED, STATE};
 use super::layout::{ExitSlot, FILE_SIZE, Header};
 
-/// The part of the shared memory in which processes say that they exit.
+/// The slots of exiting processes in shared memory.
 pub struct Exits {
     memory: MmapRaw,
 }
 
-/// A process that exits and waits. What it says is not trusted.
+/// An exiting process that waits. Its fields are not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     slot: usize,
     state: u64,
     /// The process.
     pub pid: i32,
-    /// The thread that exits; 0: not known.
+    /// The exiting thread; 0: unknown.
     pub tid: i32,
-    /// Its stack pointer; what it keeps in registers lies above.
+    /// Its stack pointer; saved registers are above.
     pub sp: u64,
-    /// Where its control block is (`fs`).
+    /// Address of its control block (`fs`).
     pub fs: u64,
-    /// Where the table of sampled addresses is, see [`super::table`].
+    /// Address of the table of sampled addresses, see [`super::table`].
     pub table: u64,
-    /// Where the memory that is shared with prof is.
+    /// Address range of the memory that is shared with prof.
     pub shared: (u64, u64),
-    /// When it asked: `CLOCK_MONOTONIC`, nanoseconds.
+    /// Time of the request: `CLOCK_MONOTONIC`, nanoseconds.
     pub time: u64,
 }
 
 impl Exits {
-    /// Those of a shared file.
+    /// The slots of a shared file.
     ///
     /// # Errors
     ///
@@ -48,17 +48,17 @@ impl Exits {
     }
 
     fn slots(&self) -> &[ExitSlot] {
-        // SAFETY: the mapping is as large; what others write meanwhile is atomic.
+        // SAFETY: the mapping is as large; concurrent writes are atomic.
         unsafe { &(*self.memory.as_ptr().cast::<Header>()).exits }
     }
 
-    /// A process that has asked.
+    /// The next process that waits.
     pub fn next(&self) -> Option<Asked> {
         let mut slots = self.slots().iter().enumerate();
         slots.find_map(|(i, slot)| {
             let state = slot.state.load(Acquire);
             let shared = slot.shared.load(Relaxed);
-            (state & STATE == ASKED).then(|| Asked {
+            (state & STATE == REQUESTED).then(|| Asked {
                 slot: i,
                 state,
                 pid: slot.pid.load(Relaxed),
@@ -72,25 +72,25 @@ impl Exits {
         })
     }
 
-    /// Tells a process that it is looked at; false if it does not wait any more. `confined`: it must
-    /// not make system calls.
+    /// Marks a process as being searched; false if it no longer waits. `confined`: it must not make
+    /// system calls.
     pub fn look(&self, asked: &mut Asked, confined: bool) -> bool {
-        let looked = asked.state & !STATE | if confined { CONFINED } else { LOOKED_AT };
+        let searched = asked.state & !STATE | if confined { CONFINED } else { SEARCHED };
         let slot = &self.slots()[asked.slot].state;
-        let told = slot.compare_exchange(asked.state, looked, AcqRel, Relaxed).is_ok();
-        asked.state = looked;
-        told
+        let waiting = slot.compare_exchange(asked.state, searched, AcqRel, Relaxed).is_ok();
+        asked.state = searched;
+        waiting
     }
 
-    /// It still waits, so what was seen of its memory holds.
+    /// True if it still waits, so the data read from its memory is valid.
     pub fn waits(&self, asked: &Asked) -> bool {
         self.slots()[asked.slot].state.load(Acquire) == asked.state
     }
 
-    /// Lets it go on, or gives its slot to others if it was killed.
+    /// Lets the process continue, or frees its slot if it was killed.
     pub fn let_go(&self, asked: &Asked) {
         let slot = &self.slots()[asked.slot].state;
-        // Where that fails it has gone already.
+        // If that fails it has continued already.
         let _ = slot.compare_exchange(asked.state, FREE, AcqRel, Relaxed);
     }
 }

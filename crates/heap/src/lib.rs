@@ -1,10 +1,10 @@
-//! Heap profiles, as far as they happen in the target: the library that samples what a program
-//! allocates (`preload/`, compiled by `build.rs` and carried along), the memory that it shares with
-//! prof ([`Ring`]), the way into a program that runs ([`inject`]), and the search for what no pointer
-//! leads to when it exits ([`leaks`]).
+//! The part of heap profiling inside the target: the library that samples a program's allocations
+//! (`preload/`, compiled by `build.rs` and embedded), the memory that it shares with prof
+//! ([`Ring`]), injection into a running program ([`inject`]), and the search for unreachable
+//! allocations when it exits ([`leaks`]).
 //!
-//! It trusts nothing that the target writes, changes no code of the target, and does not open perf
-//! events itself (see [`inject::StopEvents`]), know a profile or print.
+//! It does not trust data from the target, changes no code of the target, opens no perf events
+//! itself (see [`inject::StopEvents`]), does not depend on a profile, and prints nothing.
 
 // The unit tests of the preloaded library's own files.
 #![cfg_attr(test, allow(unsafe_code))]
@@ -17,7 +17,7 @@ pub mod leaks;
 mod library;
 mod program;
 #[cfg(test)]
-#[allow(dead_code, reason = "the library alone looks for the shared memory")]
+#[allow(dead_code, reason = "only the library maps the shared memory")]
 #[path = "../preload/queue.rs"]
 mod queue;
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub use library::{BYTES, Library, remove_leftovers};
 pub use program::{privileged, why_not_preloaded};
 pub use ring::{Allocation, HeapStats, Record, Ring, Shared, Writer};
 
-/// How many allocations of `size` bytes one stands for that was sampled with this interval, in bytes.
+/// Number of allocations of `size` bytes that one represents, sampled with this interval in bytes.
 pub fn weight(size: u64, interval: u64) -> f64 {
     match interval {
         0 | 1 => 1.0,

@@ -1,7 +1,7 @@
-//! The library on its way into the program: a folder of its own, and the environment.
+//! Unpacks the library for a program: its directory, and the environment.
 //!
-//! prof holds a lock on the file as long as it lives, so that another prof can tell a folder that is
-//! in use from one that was left behind.
+//! prof holds a lock on the file while it runs, so that another prof can distinguish a directory in
+//! use from one that was left behind.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -24,40 +24,40 @@ pub const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libprof_heap.
 
 const NAME: &str = "libprof_heap.so";
 
-/// What the ring is called in the folder, where it is there, and what names of folders begin with.
+/// Name of the ring in the directory, if it is there, and prefix of directory names.
 const RING: &str = "ring";
-const FOLDER: &str = "prof-";
+const PREFIX: &str = "prof-";
 
-/// A folder may be in the making for so long.
+/// Age below which a directory may still be incomplete.
 const YOUNG: Duration = Duration::from_secs(10);
 
-/// The dynamic linker takes these between the names of libraries to preload.
+/// Characters that separate the names of libraries to preload.
 const SEPARATORS: [char; 2] = [':', ' '];
 
 /// The unpacked library and the memory that it shares with prof.
 pub struct Library {
-    folder: Option<tempfile::TempDir>,
+    directory: Option<tempfile::TempDir>,
     path: PathBuf,
     /// Locked until this is dropped, or prof ends in any way.
     _file: File,
-    /// What it writes.
+    /// The ring that it writes to.
     pub ring: Ring,
-    /// The ring's file for programs that do not see its path, as they have a root or a `/proc` of
-    /// their own; until the command has it.
+    /// The ring's file for programs that cannot access its path, because of another root or
+    /// `/proc`; until the command has inherited it.
     inherited: Option<OwnedFd>,
 }
 
 impl Library {
-    /// Unpacks the library, for samples of this mean distance in bytes, of anonymous `mappings`,
-    /// too.
+    /// Unpacks the library, for this mean sampling interval in bytes, with anonymous `mappings` or
+    /// without.
     ///
-    /// Errors: one line that says what is in the way.
+    /// Errors: one line that states the obstacle.
     pub fn unpack(interval: u64, mappings: bool) -> Result<Library, Error> {
         let parent = std::env::temp_dir();
         let failed = |e: io::Error| {
             Error::failed(format!(
-                "the library that samples allocations cannot be unpacked in {}: {e}; TMPDIR says \
-                 where else",
+                "the library that samples allocations cannot be unpacked in {}: {e}; set TMPDIR \
+                 to another directory",
                 parent.display()
             ))
         };
@@ -65,14 +65,14 @@ impl Library {
             let cannot = "its name has a colon or a space, which LD_PRELOAD cannot have";
             return Err(failed(io::Error::other(cannot)));
         }
-        let folder = tempfile::Builder::new().prefix(FOLDER).tempdir().map_err(failed)?;
-        let path = folder.path().join(NAME);
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(failed)?;
+        let path = directory.path().join(NAME);
         let mut file = File::create_new(&path).map_err(failed)?;
-        // Where that is not possible, the folder is known by being young.
+        // Without a lock, the directory is recognized by its age.
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
         file.write_all(BYTES).map_err(failed)?;
-        // Also for children that give up their rights, but not for anybody to change.
-        for (path, mode) in [(folder.path(), 0o711), (path.as_path(), 0o755)] {
+        // Also for children that drop privileges, but without write access.
+        for (path, mode) in [(directory.path(), 0o711), (path.as_path(), 0o755)] {
             let permissions = fs::Permissions::from_mode(mode);
             fs::set_permissions(path, permissions).map_err(failed)?;
         }
@@ -80,19 +80,19 @@ impl Library {
             Error::failed(format!("there is no memory to share with the command: {e}"))
         })?;
         let inherited = ring.inherited();
-        Ok(Library { folder: Some(folder), path, _file: file, ring, inherited })
+        Ok(Library { directory: Some(directory), path, _file: file, ring, inherited })
     }
 
-    /// What is to be removed if prof gives up.
+    /// Files to remove if prof aborts.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let folder = self.folder.as_ref().map(|f| f.path().to_path_buf());
-        std::iter::once(self.path.clone()).chain(folder)
+        let directory = self.directory.as_ref().map(|f| f.path().to_path_buf());
+        std::iter::once(self.path.clone()).chain(directory)
     }
 
-    /// The command's environment, as far as it is not prof's.
+    /// Variables of the command's environment that differ from prof's.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut preload = self.path.clone().into_os_string();
-        // Before any other allocator that is preloaded.
+        // Before other preloaded allocators.
         if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
             preload.push(":");
             preload.push(more);
@@ -104,44 +104,44 @@ impl Library {
         vec![("LD_PRELOAD".into(), preload), (VARIABLE.into(), ring)]
     }
 
-    /// The command has been started: nobody else inherits the ring.
+    /// The command has been started: no other process inherits the ring.
     pub fn started(&mut self) {
         self.inherited = None;
     }
 
-    /// Removes the library, unless somebody still has it: what that starts would complain about
-    /// a library that is gone. Returns where it stays then.
+    /// Removes the library, unless a process still uses it: its children would print errors about a
+    /// missing library. Returns the path if it stays.
     pub fn remove(mut self) -> Option<PathBuf> {
         let used = is_mapped(&self.path);
-        let folder = self.folder.take()?;
-        used.then(|| folder.keep())
+        let directory = self.directory.take()?;
+        used.then(|| directory.keep())
     }
 }
 
-/// Removes what profs of this user have left behind that were killed, unless a program still has the
-/// library.
+/// Removes directories of this user's killed profs, unless a program still uses the library.
 pub fn remove_leftovers() {
-    let folders = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    let named = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(FOLDER.as_bytes());
-    for folder in folders.filter(|entry| named(&entry.file_name())).map(|entry| entry.path()) {
-        if is_left_behind(&folder) {
+    let directories = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    let named = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+    for directory in directories.filter(|entry| named(&entry.file_name())).map(|entry| entry.path())
+    {
+        if is_left_behind(&directory) {
             for name in [NAME, RING] {
-                fs::remove_file(folder.join(name)).ok();
+                fs::remove_file(directory.join(name)).ok();
             }
-            // What else is in it stays, and so does it.
-            fs::remove_dir(&folder).ok();
+            // A directory with other files stays.
+            fs::remove_dir(&directory).ok();
         }
     }
 }
 
-/// It is this user's, holds the library, and no prof lives that has made it.
-fn is_left_behind(folder: &Path) -> bool {
+/// True if it is this user's, contains the library, and the prof that made it has ended.
+fn is_left_behind(directory: &Path) -> bool {
     let own = |file: &Path| fs::symlink_metadata(file).ok().filter(|f| f.uid() == os::uid());
     let old = |file: &fs::Metadata| {
         file.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > YOUNG)
     };
-    let library = folder.join(NAME);
-    own(folder).is_some_and(|folder| folder.is_dir())
+    let library = directory.join(NAME);
+    own(directory).is_some_and(|directory| directory.is_dir())
         && own(&library).is_some_and(|file| file.is_file() && old(&file))
         && is_unlocked(&library)
         && !is_mapped(&library)
@@ -153,7 +153,7 @@ fn is_unlocked(file: &Path) -> bool {
     file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// A process other than prof has it.
+/// True if another process has mapped it.
 fn is_mapped(path: &Path) -> bool {
     let own = std::process::id() as i32;
     let path = path.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Whether a library can be preloaded into a program.
+//! Checks whether a library can be preloaded into a program.
 
 use std::fs;
 use std::io::Read;
@@ -13,14 +13,14 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use sys::foreign;
 use sys::os;
 
-/// Scripts name their interpreter, which may be a script, too; the kernel goes so far.
+/// Most nested scripts: an interpreter may be a script, too; this is the kernel's limit.
 const SCRIPTS: usize = 4;
 
-/// Bytes at the beginning of a file that hold the headers of every usual program.
+/// Bytes at the start of a file that contain the headers of every usual program.
 const HEADERS: usize = 16 << 10;
 
-/// Why the dynamic linker will preload nothing into this command, in words; `None`: it will, as
-/// far as can be told, or the command does not exist.
+/// Reason why the dynamic linker will not preload a library into this command; `None` if it will,
+/// as far as is known, or the command does not exist.
 pub fn why_not_preloaded(command: &str) -> Option<String> {
     let (path, head) = program(command)?;
     let name = path.display();
@@ -31,13 +31,14 @@ pub fn why_not_preloaded(command: &str) -> Option<String> {
     why_not_linked(&head).map(|why| format!("{name} {why}"))
 }
 
-/// Which program runs with other rights than its caller's when this command is started, and why.
+/// The program that runs with other privileges than its caller's when this command is started, and
+/// the reason.
 pub fn privileged(command: &str) -> Option<String> {
     let (path, _) = program(command)?;
     other_rights(&path).map(|rights| format!("{} {rights}", path.display()))
 }
 
-/// The program that runs for a command, and the beginning of its file.
+/// The program that runs for a command, and the start of its file.
 fn program(command: &str) -> Option<(PathBuf, Vec<u8>)> {
     let mut path = find(command)?;
     for _ in 0..SCRIPTS {
@@ -50,7 +51,7 @@ fn program(command: &str) -> Option<(PathBuf, Vec<u8>)> {
     None
 }
 
-/// The program of a command, as the shell finds it.
+/// The program of a command, as found by the shell.
 fn find(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(PathBuf::from(command));
@@ -66,14 +67,14 @@ fn head(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a script's first line names.
+/// The interpreter in a script's first line.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let word = line.trim_ascii().split(|b| b.is_ascii_whitespace()).next()?;
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(word)))
 }
 
-/// Why a program runs with other rights than its caller's.
+/// Reason why a program runs with other privileges than its caller's.
 fn other_rights(path: &Path) -> Option<&'static str> {
     let about = fs::metadata(path).ok()?;
     let (user, group) = (os::uid(), os::gid());
@@ -108,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_are_followed_to_what_runs_them() {
+    fn scripts_are_followed_to_their_interpreter() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
         fs::write(&script, "#! /bin/sh -e\n").unwrap();
         assert_eq!(interpreter(&head(&script).unwrap()), Some(PathBuf::from("/bin/sh")));
         assert_eq!(why_not_preloaded(script.to_str().unwrap()), None);
         assert_eq!(why_not_preloaded("/nonexistent"), None);
-        // One that names itself comes to an end.
+        // A script that names itself ends the search.
         fs::write(&script, format!("#!{}\n", script.display())).unwrap();
         assert_eq!(why_not_preloaded(script.to_str().unwrap()), None);
     }

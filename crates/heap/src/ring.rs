@@ -1,8 +1,8 @@
 //! The reader's side of the queues in the memory that is shared with the sampled program.
 //!
-//! Nothing there is trusted: the program can write whatever it likes, at any time. Every word is
-//! read once, atomically, and checked; each look is bounded by the size of the memory; and what
-//! contradicts itself ends the reading, with a reason.
+//! The contents are not trusted: the program can write anything, at any time. Every word is read
+//! once, atomically, and checked; each read is bounded by the size of the memory; and an
+//! inconsistency ends the reading, with a reason.
 
 #![allow(unsafe_code)]
 
@@ -23,20 +23,20 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use memmap2::MmapRaw;
 
 use self::copied::Copied;
-use self::frees::{Frees, freed_by};
+use self::frees::{FreeQueue, freed_by};
 use self::memory::{Damaged, free_slots, header, memory_file};
 pub use self::records::{Allocation, Record, Shared, Writer};
-use self::stacks::{Stacks, time_at};
-use self::times::{Look, Mark, Times};
+use self::stacks::{StackQueue, time_at};
+use self::times::{QueueMark, ReadBounds, Times};
 use super::layout::granule;
 use super::layout::{FILE_SIZE, FREES, GRANULES, Header, MAGIC};
 use sys::os;
 
-/// From this interval on, a quarter of the ring is used, and up to the half of that before the
-/// interval is raised; below, where each allocation may be wanted, all and up to three quarters.
+/// Interval from which a quarter of the ring is used, and up to the half of that before the
+/// interval is raised; below, where each allocation may be recorded, all and up to three quarters.
 const SPARSE: u64 = 4096;
 
-/// How often the interval can be doubled before the ring is full.
+/// Number of times that the interval can be doubled before the ring is full.
 const DOUBLINGS: u64 = 32;
 
 /// Counters of the library.
@@ -44,11 +44,11 @@ const DOUBLINGS: u64 = 32;
 pub struct HeapStats {
     /// Programs into which the library was loaded.
     pub loaded: u64,
-    /// Sampled allocations that found no place in the memory.
+    /// Sampled allocations without space.
     pub lost: u64,
     /// Bytes of these.
     pub lost_bytes: u64,
-    /// Ends of sampled allocations that found no place.
+    /// Ends of sampled allocations without space.
     pub lost_frees: u64,
 }
 
@@ -56,28 +56,28 @@ pub struct HeapStats {
 pub struct Ring {
     memory: MmapRaw,
     path: PathBuf,
-    /// Keeps the path valid, as long as it is open.
+    /// Keeps the path valid while it is open.
     file: File,
     inode: u64,
-    stacks: Stacks,
-    frees: Frees,
+    stacks: StackQueue,
+    frees: FreeQueue,
     times: Times,
-    /// The record that is looked at.
+    /// The current record.
     copy: Copied,
-    /// Why it is not read any more.
+    /// Reason why reading has ended.
     damaged: Option<&'static str>,
 }
 
 impl Ring {
-    /// Memory for samples of this mean distance in bytes, of anonymous `mappings`, too; nothing is
-    /// sampled yet.
+    /// Memory for samples of this mean interval in bytes, with anonymous `mappings` or without;
+    /// nothing is sampled yet.
     ///
     /// # Errors
     ///
     /// There is no memory.
     pub fn create(interval: u64, mappings: bool) -> io::Result<Ring> {
         let file = memory_file()?;
-        // Nobody else may look at the descriptors of a prof that was given rights by its file.
+        // If prof was given privileges by its file, other processes may not access its descriptors.
         let path = match os::is_dumpable() {
             true => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
             false => String::new(),
@@ -85,14 +85,15 @@ impl Ring {
         Ring::on(file, PathBuf::from(path), interval, mappings)
     }
 
-    /// The same on an empty file in memory that the program finds at this path.
+    /// The same on an empty memory file with this path in the program.
     ///
     /// # Errors
     ///
     /// There is no memory, or the file is another one.
     pub fn on(file: File, path: PathBuf, interval: u64, mappings: bool) -> io::Result<Ring> {
         file.set_len(FILE_SIZE as u64)?;
-        // Who has it could cut it off, and prof would end by SIGBUS. Only files in memory can be sealed.
+        // A process could truncate it, and prof would end by SIGBUS. Only memory files can be
+        // sealed.
         os::seal_size(&file)?;
         let about = file.metadata()?;
         if about.len() != FILE_SIZE as u64 {
@@ -103,7 +104,7 @@ impl Ring {
             true => (GRANULES, GRANULES / 4 * 3),
             false => (GRANULES / 4, GRANULES / 8),
         };
-        // Names of an earlier recording of the same process mean nothing any more.
+        // Ids of an earlier recording of the same process are invalid now.
         let first_id = os::monotonic_nanos();
         // SAFETY: the file is as large as the layout; these fields are only written here.
         unsafe {
@@ -120,8 +121,8 @@ impl Ring {
         for (slot, turn) in free_slots(&memory).iter().zip(0..) {
             slot.turn.store(turn, Relaxed);
         }
-        let (stacks, copy) = (Stacks::new(granules), Copied::new());
-        let (frees, inode) = (Frees::default(), about.ino());
+        let (stacks, copy) = (StackQueue::new(granules), Copied::new());
+        let (frees, inode) = (FreeQueue::default(), about.ino());
         Ok(Ring {
             memory,
             path,
@@ -135,26 +136,27 @@ impl Ring {
         })
     }
 
-    /// Where the program finds it.
+    /// Its path in the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A descriptor that programs inherit, with a number that they do not use themselves, as a rule.
+    /// A descriptor for programs to inherit, with a number that they usually do not use.
     pub fn inherited(&self) -> Option<OwnedFd> {
         [900, 200, 50].into_iter().find_map(|least| os::inherited(&self.file, least).ok())
     }
 
-    /// Sampling begins or ends.
+    /// Begins or ends sampling.
     pub fn set_active(&self, active: bool) {
         header(&self.memory).active.store(u32::from(active), Release);
     }
 
-    /// Processes that exit wait from now on; `watch`, which gets the file, begins to look at them.
+    /// Makes exiting processes wait from now on; `watch`, which receives the file, begins to search
+    /// them.
     ///
     /// # Errors
     ///
-    /// Those of `watch`; nobody waits then.
+    /// Those of `watch`; processes then do not wait.
     pub fn watch_exits<T>(&self, watch: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
         let watch = watch(&self.file)?;
         header(&self.memory).leaks.store(1, Relaxed);
@@ -172,17 +174,17 @@ impl Ring {
         }
     }
 
-    /// So many sampled allocations that were tracked have ended, or will not be heard of.
+    /// Adds to the number of tracked allocations that have ended, or whose end is lost.
     pub fn forget(&self, ended: u64) {
         header(&self.memory).live.fetch_sub(ended as i64, Relaxed);
     }
 
-    /// Gives the memory back, although the program still has it mapped.
+    /// Releases the memory, although the program still has it mapped.
     pub fn give_back(&self) {
         os::punch(&self.file, 0..FILE_SIZE as u64);
     }
 
-    /// How much of the memory waits to be read: 0 to 1.
+    /// Share of the memory with unread data: 0 to 1.
     pub fn filled(&self) -> f64 {
         let header = header(&self.memory);
         let stacks = header.stacks.next.load(Relaxed).saturating_sub(self.stacks.read);
@@ -191,20 +193,20 @@ impl Ring {
         filled(stacks, self.stacks.granules / 2).max(filled(frees, FREES as u64)).min(1.0)
     }
 
-    /// Why the memory is not read any more.
+    /// Reason why the memory is no longer read.
     pub fn damaged(&self) -> Option<&'static str> {
         self.damaged
     }
 
-    /// What tells the shared file from others.
+    /// Identification of the shared file.
     pub fn shared(&self) -> Shared {
         Shared { inode: self.inode }
     }
 
-    /// Hands out what happened before `until` (`CLOCK_MONOTONIC`, nanoseconds) in the order of
-    /// time, as far as it is known, and an allocation always before its end.
+    /// Passes on the records before `until` (`CLOCK_MONOTONIC`, nanoseconds) in the order of time,
+    /// as far as it is known, and an allocation always before its end.
     ///
-    /// `over`: nobody writes any more, so nobody is waited for.
+    /// `over`: all writers have ended, so none is waited for.
     pub fn take(&mut self, until: u64, over: bool, consume: impl FnMut(Record<'_>)) {
         if self.damaged.is_none()
             && let Err(damaged) = self.take_all(until, over, consume)
@@ -223,22 +225,23 @@ impl Ring {
         let before = os::monotonic_nanos();
         let Ring { memory, stacks, frees, .. } = &*self;
         let head = header(memory);
-        // Whatever has ended by now was begun before. What comes later is left for the next look.
+        // An allocation that has ended by now began before. Later records are left for the next
+        // read.
         let ended = head.frees.next.load(Acquire);
         let begun = head.stacks.next.load(Acquire);
         if ended.checked_sub(frees.position).is_none_or(|n| n > FREES as u64)
             || begun.checked_sub(stacks.read).is_none_or(|n| n > stacks.granules)
             || begun < stacks.position
         {
-            return Err("it says that there is more than there is space for");
+            return Err("more records are announced than there is space for");
         }
-        let mark = Mark { begun, ended, before, after: os::monotonic_nanos() };
-        let times = self.times.look(until, mark.after);
+        let mark = QueueMark { begun, ended, before, after: os::monotonic_nanos() };
+        let times = self.times.bounds(until, mark.after);
         loop {
             self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
             self.take_in_order((begun, ended), times, &mut consume)?;
             let blocked = self.stacks.is_blocked() || self.frees.is_blocked();
-            // Where it is blocked, what ended may be among the allocations that are not read yet.
+            // If it is blocked, ends may belong to allocations that are not read yet.
             if over || !self.stacks.is_blocked() {
                 let consume = |slot: &_| consume(freed_by(slot));
                 self.frees.take_waiting(&self.memory, times, over, consume);
@@ -250,16 +253,16 @@ impl Ring {
         if over {
             self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
         }
-        self.stacks.tell_read(&self.memory, &self.file);
-        self.times.looked(until, mark);
+        self.stacks.publish_read(&self.memory, &self.file);
+        self.times.finish(until, mark);
         Ok(())
     }
 
-    /// Hands out what is before both positions, without waiting.
+    /// Passes on the records before both positions, without waiting.
     fn take_in_order(
         &mut self,
         (begun, ended): (u64, u64),
-        times: Look,
+        times: ReadBounds,
         consume: &mut impl FnMut(Record<'_>),
     ) -> Result<(), Damaged> {
         let Ring { memory, stacks, frees, copy, .. } = self;
@@ -283,7 +286,7 @@ impl Ring {
                     let count = granule::count(word);
                     copy.take(memory, stacks.place(stacks.position), count)?;
                     stacks.position += count;
-                    copy.tell(consume)?;
+                    copy.pass_on(consume)?;
                 }
                 (_, Some(slot)) => {
                     consume(freed_by(slot));

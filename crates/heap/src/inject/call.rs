@@ -1,15 +1,15 @@
-//! Where a call leads.
+//! Targets of call instructions.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The beginning of an entry of the procedure linkage table: `endbr64`, if it has one.
+/// First instruction of an entry of the procedure linkage table, if it has one: `endbr64`.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// The address that the call before a return address leads to: of `call` with a distance, through an
-/// entry of the procedure linkage table or not, or through a word at a distance (`-fno-plt`).
+/// Target of the call before a return address: of `call` with a displacement, through an entry of
+/// the procedure linkage table or not, or through a word at a displacement (`-fno-plt`).
 ///
-/// `None` for other calls, as through a register: where they led cannot be seen afterwards.
+/// `None` for other calls, such as through a register: their targets are no longer available.
 pub fn target(memory: &File, return_address: u64) -> Option<u64> {
     let mut code = [0; 6];
     memory.read_exact_at(&mut code, return_address.checked_sub(6)?).ok()?;
@@ -21,12 +21,12 @@ pub fn target(memory: &File, return_address: u64) -> Option<u64> {
     Some(through_table(memory, target).unwrap_or(target))
 }
 
-/// Where an entry of the procedure linkage table jumps to, if this is one.
+/// Target of an entry of the procedure linkage table, if this is one.
 fn through_table(memory: &File, entry: u64) -> Option<u64> {
     let mut code = [0; 11];
     memory.read_exact_at(&mut code, entry).ok()?;
     let mut at = if code.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
-    // `bnd`, a prefix of those that Intel's MPX was for.
+    // `bnd`, a prefix of Intel's MPX.
     at += usize::from(code[at] == 0xf2);
     let [0xff, 0x25, distance @ ..] = *code[at..].first_chunk::<6>()? else { return None };
     word(memory, at_distance(entry + at as u64 + 6, distance))
@@ -59,10 +59,10 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_followed_to_what_they_lead_to() {
+    fn calls_are_followed_to_their_targets() {
         const CALL: &[u8] = &[0xe8, 0xfb, 0, 0, 0];
         let slot: &[u8] = &0x7f00_1234_u64.to_le_bytes();
-        // At 0, so that it returns to 5, which is too near to the beginning; at 0x10 to 0x110.
+        // At 0, so that it returns to 5, which is too near to the start; at 0x10 to 0x110.
         assert_eq!(target(&memory(&[(0, CALL)]), 5), None);
         let direct: &[(usize, &[u8])] = &[(0x10, CALL)];
         assert_eq!(target(&memory(direct), 0x15), Some(0x110));

@@ -5,12 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::frame::Frame as SignalFrame;
-use super::judge::{Seen, Unsafe, judge};
-use super::objects::{Objects, Role};
+use super::frame::SignalFrame;
+use super::judge::{FrameClass, Unsafe, judge};
+use super::objects::{ObjectRole, Objects};
 use super::refuse;
 use super::restart;
-use super::stops::{StopEvents, Stopped, Stops};
+use super::stops::{StopEvents, StoppedThread, Stops};
 use super::trace::{Registers, Tracee};
 use sys::Error;
 use sys::os;
@@ -18,50 +18,51 @@ use sys::record::{AllRegs, Regs, Rest, UserStack};
 use sys::{processes::ProcessTable, procfs};
 use unwind::{Frame, Unwinder};
 
-/// Between two threads that are looked at, at first and at most: it is their time.
+/// Shortest and longest pause between two threads that are stopped and checked, since that takes
+/// their time.
 const PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(3);
 
-/// What is mapped is read again so often.
+/// Age at which the list of mappings is read again.
 const STALE: Duration = Duration::from_millis(300);
 
-/// Bytes of its stack that are copied at once.
+/// Bytes of a stack that are copied at a time.
 const COPY: usize = 64 << 10;
 
-/// Sleeping threads whose stacks are looked at before one is stopped.
+/// Number of sleeping threads whose stacks are read before one is stopped.
 const SLEEPERS: usize = 8;
 
-/// Looks for a thread.
+/// Searches for a thread.
 pub struct Finder {
     pid: i32,
     /// The target's memory.
     pub memory: File,
     table: ProcessTable,
     unwinder: Unwinder,
-    /// What is mapped.
+    /// Mapped objects.
     pub objects: Objects,
     read: Instant,
-    /// What tells executable mappings from others.
+    /// Hash of the executable mappings.
     mapped: u64,
-    /// A stack has been looked at with this table.
+    /// A stack has been unwound with this table.
     warm: bool,
     stops: Stops,
-    /// Where the last thread was that was not safe.
+    /// State of the last thread that was not safe.
     last: Option<Unsafe>,
     pause: Duration,
 }
 
 impl Finder {
-    /// Reads what is mapped in a process.
+    /// Reads the mappings of a process.
     ///
     /// # Errors
     ///
-    /// It has ended, or is not for this user to trace; it has nothing that could load a library.
+    /// It has ended, or this user may not trace it; it has nothing that could load a library.
     pub fn new(pid: i32, events: &'static dyn StopEvents) -> Result<Finder, Error> {
         refuse::check_state(pid)?;
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|e| refuse::refused(pid, &e))?;
-        let (mapped, (table, objects)) = (executable(pid), look(pid)?);
+        let (mapped, (table, objects)) = (executable(pid), read_mappings(pid)?);
         let (unwinder, read) = (Unwinder::default(), Instant::now());
         let (stops, last, pause) = (Stops::new(pid, events)?, None, PAUSE);
         let warm = false;
@@ -78,31 +79,31 @@ impl Finder {
             last,
             pause,
         };
-        finder.look_at_sleepers();
+        finder.unwind_sleepers();
         Ok(finder)
     }
 
-    /// What threads are stopped by.
+    /// Signal that stops threads.
     pub fn signal(&self) -> i32 {
         self.stops.signal
     }
 
-    /// A thread is sought from now on.
+    /// Begins a search.
     pub fn begin(&mut self) {
         (self.last, self.pause) = (None, PAUSE);
         self.stops.begin();
     }
 
-    /// None is sought any more.
+    /// Ends a search.
     pub fn end(&mut self) {
         self.stops.end();
     }
 
-    /// Why none was found.
-    pub fn nobody(&self, patience: Duration) -> Error {
+    /// Error if no thread was found.
+    pub fn none_found(&self, patience: Duration) -> Error {
         Error::failed(match self.last {
             Some(last) => format!(
-                "none of its threads came to a point where it could load a library within \
+                "none of its threads reached a point where it could load a library within \
                  {patience:?}; the last one was {}",
                 last.place()
             ),
@@ -111,23 +112,23 @@ impl Finder {
                  {patience:?}"
             ),
             None if self.stops.any_ran => format!(
-                "none of its threads could be stopped within {patience:?} without breaking off a \
+                "none of its threads could be stopped within {patience:?} without interrupting a \
                  system call"
             ),
             None => format!(
                 "none of its threads ran within {patience:?}, and prof does not wake one that \
-                 sleeps; try again when it works"
+                 sleeps; try again when it runs"
             ),
         })
     }
 
-    /// Stops a thread at a safe point, if there is one until then. The calling thread has to end
-    /// after this, see [`Stops::stop_one`].
+    /// Stops a thread at a safe point, if there is one before `until`. The calling thread has to
+    /// end afterwards, see [`Stops::stop_one`].
     ///
     /// # Errors
     ///
     /// The process has ended, or may not be traced.
-    pub fn stop_one(&mut self, until: Instant) -> Result<Option<Stopped>, Error> {
+    pub fn stop_one(&mut self, until: Instant) -> Result<Option<StoppedThread>, Error> {
         while Instant::now() < until {
             refuse::check_state(self.pid)?;
             self.refresh()?;
@@ -138,7 +139,7 @@ impl Finder {
             let tid = stopped.tracee.tid;
             let verdict = match refuse::is_unconfined(self.pid, tid) {
                 true if !self.warm => {
-                    self.look_at(stopped);
+                    self.unwind_and_release(stopped);
                     continue;
                 }
                 true => self.is_safe(&stopped.tracee),
@@ -155,7 +156,7 @@ impl Finder {
         Ok(None)
     }
 
-    /// Reads again what is mapped, if that has changed.
+    /// Reads the mappings again if they have changed.
     fn refresh(&mut self) -> Result<(), Error> {
         if self.read.elapsed() < STALE {
             return Ok(());
@@ -163,16 +164,16 @@ impl Finder {
         self.read = Instant::now();
         let mapped = executable(self.pid);
         if mapped != self.mapped {
-            (self.table, self.objects) = look(self.pid)?;
+            (self.table, self.objects) = read_mappings(self.pid)?;
             (self.unwinder, self.mapped, self.warm) = (Unwinder::default(), mapped, false);
-            self.look_at_sleepers();
+            self.unwind_sleepers();
         }
         Ok(())
     }
 
-    /// Looks at stacks of threads that sleep, which they do not notice: what it takes to judge a thread
-    /// is read now, so that none need stand still for it.
-    fn look_at_sleepers(&mut self) {
+    /// Unwinds stacks of sleeping threads without stopping them: it loads the data for judging a
+    /// thread before one has to be stopped.
+    fn unwind_sleepers(&mut self) {
         for tid in procfs::threads(self.pid).unwrap_or_default().into_iter().take(SLEEPERS) {
             let asleep = procfs::asleep_at(self.pid, tid);
             if let Ok(Some(procfs::Asleep { ip, sp, .. })) = asleep
@@ -185,8 +186,8 @@ impl Finder {
         }
     }
 
-    /// The same of a thread that is let go for that.
-    fn look_at(&mut self, stopped: Stopped) {
+    /// The same with a stopped thread, which continues first.
+    fn unwind_and_release(&mut self, stopped: StoppedThread) {
         self.warm = true;
         let Ok(registers) = stopped.tracee.registers() else { return };
         let (tid, copy) = (stopped.tracee.tid, self.copy(registers.rsp));
@@ -194,7 +195,7 @@ impl Finder {
         self.judge(tid, AllRegs::new(&all_of(&registers)), regs_of(&registers), &copy).ok();
     }
 
-    /// Judges a thread that stands still.
+    /// Judges a stopped thread.
     fn is_safe(&mut self, tracee: &Tracee) -> Result<(), Unsafe> {
         let registers = tracee.registers().map_err(|_| Unsafe::Registers)?;
         let xstate = tracee.xstate().map_err(|_| Unsafe::Registers)?;
@@ -206,7 +207,7 @@ impl Finder {
     }
 
     fn check_registers(&self, tracee: &Tracee, registers: &Registers) -> Result<(), Unsafe> {
-        /// The segment of 64-bit code (`__USER_CS`).
+        /// Segment selector of 64-bit code (`__USER_CS`).
         const LONG_MODE: u64 = 0x33;
         if registers.cs != LONG_MODE {
             return Err(Unsafe::Registers);
@@ -214,17 +215,17 @@ impl Finder {
         if restart::is_cut_short(registers) {
             return Err(Unsafe::SystemCall);
         }
-        // C libraries keep the thread's own address where fs points; a thread without has not been
-        // made by one.
+        // C libraries store the thread's own address where fs points; a thread without it was not
+        // created by one.
         if self.word(registers.fs_base) != Some(registers.fs_base) {
             return Err(Unsafe::UnknownStack);
         }
-        // In a restartable sequence, the kernel would not notice that the thread was elsewhere.
+        // In a restartable sequence, the kernel would not notice the detour.
         let sequence = tracee.rseq().and_then(|rseq| self.word(rseq + 8));
         if sequence.unwrap_or(0) != 0 { Err(Unsafe::Registers) } else { Ok(()) }
     }
 
-    /// There is so much room below its stack pointer.
+    /// Checks for `room` bytes below its stack pointer.
     fn check_room(&self, registers: &Registers, room: u64) -> Result<(), Unsafe> {
         let mut bytes = vec![0; room as usize];
         let start = registers.rsp.checked_sub(room).ok_or(Unsafe::UnknownStack)?;
@@ -259,19 +260,20 @@ impl Finder {
         let user = UserStack::Native { regs, all, bytes, full, rest };
         let (process, images) = self.table.split(self.pid);
         let mut frames = Vec::new();
-        let whose = (self.pid, tid);
-        let end = self.unwinder.unwind(whose, &process.regions, images, user, &[], &mut frames);
+        let thread = (self.pid, tid);
+        let end = self.unwinder.unwind(thread, &process.regions, images, user, &[], &mut frames);
         let objects = &self.objects;
-        let role = |frame: &Frame| frame.place.image.map_or(Role::Program, |i| objects.role(i));
+        let role =
+            |frame: &Frame| frame.place.image.map_or(ObjectRole::Program, |i| objects.role(i));
         let called = |caller: &Frame| {
-            let by_program = caller.kind.is_return() && role(caller) == Role::Program;
+            let by_program = caller.kind.is_return() && role(caller) == ObjectRole::Program;
             by_program.then(|| objects.calls(&self.memory, caller.address)).flatten()
         };
         let seen = frames.iter().enumerate().map(|(i, frame)| {
             let by_call = || frames.get(i + 1).and_then(called);
-            Seen::of(role(frame), || objects.harmless(frame.address).or_else(by_call))
+            FrameClass::of(role(frame), || objects.harmless(frame.address).or_else(by_call))
         });
-        let stack: Vec<Seen> = seen.collect();
+        let stack: Vec<FrameClass> = seen.collect();
         judge(&stack, end, objects.program_allocates)
     }
 }
@@ -289,7 +291,7 @@ fn all_of(r: &Registers) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What is mapped executable, in a word.
+/// Hash of the executable mappings.
 fn executable(pid: i32) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
@@ -298,7 +300,7 @@ fn executable(pid: i32) -> u64 {
     hasher.finish()
 }
 
-fn look(pid: i32) -> Result<(ProcessTable, Objects), Error> {
+fn read_mappings(pid: i32) -> Result<(ProcessTable, Objects), Error> {
     let mut table = ProcessTable::default();
     let objects = Objects::read(&mut table, pid);
     refuse::check_objects(&objects)?;

@@ -1,11 +1,12 @@
-//! A signal frame that leads a thread back to where it was.
+//! A signal frame that leads a thread back to its original code.
 //!
-//! The kernel saves a thread's registers so when it delivers a signal, and `rt_sigreturn(2)` puts
-//! them back. prof writes one before it lets a thread do anything else: should prof die meanwhile,
-//! the thread comes back by itself. Before it does, it sends itself a signal, at which it stops
-//! for prof; without prof, it is ignored. Then it undoes what it was led to, if that has made something
-//! that must not stay (closes a file, say): whatever moment prof dies at, that happens once. Layout: `struct rt_sigframe` (arch/x86/include/asm/sigframe.h)
-//! and `struct sigcontext_64` (arch/x86/include/uapi/asm/sigcontext.h).
+//! The kernel saves a thread's registers in this form when it delivers a signal, and
+//! `rt_sigreturn(2)` restores them. prof writes a frame before the thread does anything else: if
+//! prof dies, the thread returns by itself. Before that, it sends itself a signal, at which it
+//! stops for prof; without prof, it is ignored. Then it undoes the call that it made, if that left
+//! something that must not stay (an open file, for example): exactly once, at whatever moment prof
+//! dies. Layout: `struct rt_sigframe` (arch/x86/include/asm/sigframe.h) and `struct sigcontext_64`
+//! (arch/x86/include/uapi/asm/sigcontext.h).
 
 use super::trace::Registers;
 
@@ -25,27 +26,26 @@ const FP_STATE: usize = CONTEXT + 184;
 const MASK: usize = CONTEXT + 256;
 const INFO: usize = 312;
 
-/// What a thread is to come back to.
+/// State that a thread is to be restored to.
 pub struct Context<'a> {
     /// Its general registers.
     pub registers: &'a Registers,
-    /// All others, as `XSAVE` writes them.
+    /// All other registers, as written by `XSAVE`.
     pub xstate: &'a [u8],
-    /// The signals that it blocks.
+    /// Blocked signals.
     pub blocked: u64,
 }
 
-/// The code that a function returns to.
+/// Code fragments that a function returns through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// Stores the result where [`Way::register`] says, takes so many words off the stack, and
-    /// returns.
+pub struct ReturnPath {
+    /// Stores the result in the slot, pops [`ReturnPath::words`] words, and returns.
     pub store: u64,
-    /// The register that points to the place of the result, plus this.
+    /// Displacement of the slot from the register that points to it.
     pub displacement: i8,
-    /// Words.
+    /// Number of words.
     pub words: u64,
-    /// Take rax, rdi and rsi from the stack, and return.
+    /// Pop rax, rdi and rsi, and return.
     pub pop: [u64; 3],
     /// Makes a system call, and returns.
     pub syscall: u64,
@@ -53,66 +53,72 @@ pub struct Way {
     pub restorer: u64,
 }
 
-/// The system call that undoes another: its first argument is what the other has returned.
+/// The system call that undoes another: its first argument is the result of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undo {
-    /// The call.
+    /// Number of the call.
     pub call: libc::c_long,
     /// Its second argument.
     pub second: u64,
 }
 
-/// How a thread says that it is back.
+/// Notification that a thread has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Back {
-    /// Its number, as its own process has it.
+    /// TID in its own namespace.
     pub tid: i32,
-    /// What it sends itself: a signal that is ignored by default, and has no handler.
+    /// Signal that it sends itself: one that is ignored by default, and has no handler.
     pub signal: i32,
 }
 
-/// What [`Frame::made`] holds where there is nothing to undo: no descriptor, and no address.
+/// Value of [`SignalFrame::made`] without anything to undo: no descriptor, and no address.
 pub const NOTHING: u64 = u64::MAX;
 
-/// Where a frame lies, and what it is.
-pub struct Frame {
-    /// The stack pointer on entry to the function that is called: it returns to [`Way::store`].
+/// A frame and its addresses.
+pub struct SignalFrame {
+    /// Stack pointer on entry to the called function, which returns to [`ReturnPath::store`].
     pub entry: u64,
-    /// The stack pointer when the thread has sent itself the signal.
+    /// Stack pointer after the thread has sent itself the signal.
     pub end: u64,
-    /// The same when it has also undone what was to be undone.
+    /// The same after the undo as well.
     pub undone: u64,
-    /// A word of no meaning to the kernel, where the result is left.
+    /// A word that the kernel does not use, for the result.
     pub slot: u64,
-    /// Where a result is left that is to be undone.
+    /// Slot of a result that is to be undone.
     pub made: u64,
-    /// What is to be written at `entry`.
+    /// Bytes to write at `entry`.
     pub bytes: Vec<u8>,
 }
 
-impl Frame {
-    /// Bytes needed on the stack, at most.
+impl SignalFrame {
+    /// Most bytes needed on the stack.
     pub fn room(xstate: &[u8]) -> u64 {
         RED_ZONE + xstate.len() as u64 + SIZE + 512
     }
 
-    /// A frame below the stack pointer `sp`, which leads a thread back to the context.
-    pub fn below(sp: u64, context: &Context<'_>, way: Way, back: Back, undo: Undo) -> Frame {
+    /// A frame below the stack pointer `sp`, which restores the context of a thread.
+    pub fn below(
+        sp: u64,
+        context: &Context<'_>,
+        way: ReturnPath,
+        back: Back,
+        undo: Undo,
+    ) -> SignalFrame {
         /// `UC_FP_XSTATE`, `UC_SIGCONTEXT_SS`, `UC_STRICT_RESTORE_SS`.
         const FLAG_BITS: u64 = 1 | 2 | 4;
-        /// No value that `sigaltstack(2)` knows: the alternate stack stays what it is.
+        /// Not a valid value for `sigaltstack(2)`: the alternate stack stays unchanged.
         const NO_STACK: u64 = 4;
         let state = fp_state(context.xstate);
         let fp = (sp - RED_ZONE - state.len() as u64) & !63;
-        // On entry to a function, the stack pointer and eight are a multiple of sixteen.
+        // On entry to a function, the stack pointer plus eight is a multiple of sixteen.
         let aligned = (fp - SIZE) & !15;
         let [rax, rdi, rsi] = way.pop;
         let call = |call: libc::c_long, first: u64, second: u64| {
             [rax, call as u64, rdi, first, rsi, second, way.syscall]
         };
-        let tells = call(libc::SYS_tkill, back.tid as u64, back.signal as u64);
-        let chain = [tells, call(undo.call, NOTHING, undo.second), tells].concat();
-        let (below, told) = (1 + way.words + chain.len() as u64, tells.len() as u64);
+        let notify = call(libc::SYS_tkill, back.tid as u64, back.signal as u64);
+        let chain = [notify, call(undo.call, NOTHING, undo.second), notify].concat();
+        let (below, notified) = (1 + way.words + chain.len() as u64, notify.len() as u64);
         let address = if below.is_multiple_of(2) { aligned - 8 } else { aligned };
         let entry = address - 8 * below;
         let (frame, length) = ((address - entry) as usize, (fp - entry) as usize);
@@ -135,27 +141,27 @@ impl Frame {
         put(frame + FP_STATE, fp);
         put(frame + MASK, context.blocked);
         bytes.extend(state);
-        let end = entry + 8 * (1 + way.words + told);
+        let end = entry + 8 * (1 + way.words + notified);
         let made = end + 8 * 3;
-        Frame { entry, end, undone: address, slot: address + INFO as u64, made, bytes }
+        SignalFrame { entry, end, undone: address, slot: address + INFO as u64, made, bytes }
     }
 
-    /// The registers with which a thread goes on to undo, and then back.
-    pub fn undoing(&self, way: Way, registers: &Registers) -> Registers {
+    /// Registers with which a thread performs the undo, and then returns.
+    pub fn undoing(&self, way: ReturnPath, registers: &Registers) -> Registers {
         // The first word is popped.
         Registers { rip: way.pop[0], rsp: self.end + 8, orig_rax: u64::MAX, ..*registers }
     }
 }
 
-/// `xstate` as the kernel writes it into a frame, with what tells it that this is all there.
+/// `xstate` in the form of the kernel's frames, with the marks of its full size.
 fn fp_state(xstate: &[u8]) -> Vec<u8> {
     /// `FP_XSTATE_MAGIC1` and `FP_XSTATE_MAGIC2`.
     const MAGIC: [u32; 2] = [0x4650_5853, 0x4650_5845];
-    /// Where the former stands; the features, where ptrace has them; those in use.
+    /// Offset of the former; the features, as in ptrace; those in use.
     const SOFTWARE: usize = 464;
     const IN_USE: usize = 512;
-    /// The tiles of AMX, which a thread has no room for until it asks; where they begin, and where
-    /// what comes before them ends.
+    /// Tiles of AMX, which a thread has no room for until it requests them; their offset, and the
+    /// end of the data before them.
     const TILES: u64 = 3 << 17;
     const BEFORE_TILES: usize = 2696;
 

@@ -1,22 +1,22 @@
-//! Pieces of code that are in every C library, and that a thread can be led through without any
-//! code being written into the process.
+//! Code fragments in every C library through which a thread can be led without writing code into
+//! the process.
 
-use super::frame::Way;
+use super::frame::ReturnPath;
 
-/// Offsets of them in some code.
+/// Addresses of the fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gadgets {
     /// `syscall; ret`.
     pub syscall: Option<u64>,
     /// `pop %rax; ret`, the same of rdi and of rsi.
     pub pop: [Option<u64>; 3],
-    /// What a signal handler returns to: it calls `rt_sigreturn`.
+    /// Return address of signal handlers: it calls `rt_sigreturn`.
     pub restorer: Option<u64>,
-    /// See [`Way`].
+    /// See [`ReturnPath`].
     pub store: Option<Store>,
 }
 
-/// Code that stores `rax` where a register points to that a called function has to preserve.
+/// Code that stores `rax` where a callee-saved register points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
     at: u64,
@@ -25,7 +25,7 @@ pub struct Store {
 }
 
 impl Gadgets {
-    /// What code that is mapped at `address` holds of them.
+    /// Fragments in code that is mapped at `address`.
     pub fn find(code: &[u8], address: u64) -> Gadgets {
         let position = |what: &[u8]| {
             let at = code.windows(what.len()).position(|w| w == what)?;
@@ -43,7 +43,7 @@ impl Gadgets {
         }
     }
 
-    /// These, and what only the others have.
+    /// These, completed by others.
     pub fn or(self, others: Gadgets) -> Gadgets {
         Gadgets {
             syscall: self.syscall.or(others.syscall),
@@ -53,18 +53,17 @@ impl Gadgets {
         }
     }
 
-    /// How a function's result is kept and its caller's registers come back.
-    pub fn way(&self) -> Option<Way> {
+    /// Fragments that keep a function's result and restore its caller's registers.
+    pub fn way(&self) -> Option<ReturnPath> {
         let Store { at, displacement, words } = self.store?;
         let [rax, rdi, rsi] = self.pop;
         let (pop, syscall, restorer) = ([rax?, rdi?, rsi?], self.syscall?, self.restorer?);
-        Some(Way { store: at, displacement, words, pop, syscall, restorer })
+        Some(ReturnPath { store: at, displacement, words, pop, syscall, restorer })
     }
 }
 
-/// The code begins with `mov %rax,d(%r)` for an `r` of rbx, rbp, r12 to r15, then perhaps
-/// `xor %eax,%eax`, `add $n,%rsp` and some `pop`, and `ret`: the displacement d, and the words that
-/// are taken off the stack before the return address.
+/// Displacement d and popped words of code that begins with `mov %rax,d(%r)` for an `r` of rbx,
+/// rbp, r12 to r15, then perhaps `xor %eax,%eax`, `add $n,%rsp` and some `pop`, and `ret`.
 fn store(code: &[u8]) -> Option<(i8, u64)> {
     let (displacement, mut rest) = match code {
         [0x48, 0x89, 0x03, rest @ ..]
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_in_our_own_c_library() {
+    fn all_are_in_this_c_library() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let mut lines = maps.lines().filter_map(sys::maps::parse_line);
         let line = lines.find(|l| l.executable && l.path.contains("libc.so.6")).unwrap();

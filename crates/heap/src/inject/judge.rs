@@ -1,38 +1,39 @@
-//! Whether a thread may be borrowed: whether it can hold a lock that `dlopen` needs.
+//! Judges whether a thread may be borrowed: whether it can hold a lock that `dlopen` needs.
 //!
-//! Its stack shows it. The dynamic loader, the allocator and the C library hold locks only while a
-//! function of theirs is on it. So every function of the C library there must be known to be
-//! harmless: a system call that sleeps, what calls back (`qsort`), what started the thread.
+//! Its stack determines that. The dynamic loader, the allocator and the C library hold locks only
+//! while one of their functions is on it. So every function of the C library there must be known to
+//! be harmless: a sleeping system call, a function with a callback (`qsort`), the start of a
+//! thread.
 
-use super::objects::{Harmless, Role};
+use super::objects::{Harmless, ObjectRole};
 use unwind::StackEnd;
 
-/// A frame, as far as it matters.
+/// Classification of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Code of the program's, or made at run time.
+pub enum FrameClass {
+    /// Code of the program, or made at run time.
     Program,
-    /// Of the dynamic loader's.
+    /// The dynamic loader.
     Loader,
-    /// Of an allocator's.
+    /// An allocator.
     Allocator,
-    /// Of the C library's.
+    /// The C library.
     CLibrary(Option<Harmless>),
 }
 
-impl Seen {
-    /// A frame in an image of this role.
-    pub fn of(role: Role, harmless: impl FnOnce() -> Option<Harmless>) -> Seen {
+impl FrameClass {
+    /// Class of a frame in an image of this role.
+    pub fn of(role: ObjectRole, harmless: impl FnOnce() -> Option<Harmless>) -> FrameClass {
         match role {
-            Role::Program => Seen::Program,
-            Role::Loader => Seen::Loader,
-            Role::Allocator => Seen::Allocator,
-            Role::CLibrary => Seen::CLibrary(harmless()),
+            ObjectRole::Program => FrameClass::Program,
+            ObjectRole::Loader => FrameClass::Loader,
+            ObjectRole::Allocator => FrameClass::Allocator,
+            ObjectRole::CLibrary => FrameClass::CLibrary(harmless()),
         }
     }
 }
 
-/// What a thread was found in that may hold a lock.
+/// State of a thread that may hold a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsafe {
     /// The dynamic loader.
@@ -41,18 +42,18 @@ pub enum Unsafe {
     Allocator,
     /// The C library.
     CLibrary,
-    /// A system call that could not go on as if nothing had been.
+    /// A system call that could not continue unaffected.
     SystemCall,
-    /// The stack could not be followed to its end.
+    /// The stack could not be unwound to its end.
     UnknownStack,
-    /// A restartable sequence, or an odd state of its registers.
+    /// A restartable sequence, or unusual registers.
     Registers,
-    /// It is confined by seccomp, as other threads of the process are not.
+    /// It is confined by seccomp, unlike other threads of the process.
     Confined,
 }
 
 impl Unsafe {
-    /// In words: a thread was …
+    /// Description: a thread was …
     pub fn place(self) -> &'static str {
         match self {
             Unsafe::Loader => "in the dynamic loader",
@@ -66,34 +67,35 @@ impl Unsafe {
     }
 }
 
-/// What of the C library starts a thread is on its stack no deeper than so many frames.
+/// Most frames of the C library's code that starts a thread.
 const START: usize = 2;
 
-/// Judges a stack (innermost frame first) that ended so; `own_malloc`: the program's own code may be
-/// the allocator's.
+/// Judges a stack (innermost frame first) with this end; `own_malloc`: the program's own code may
+/// be the allocator's.
 ///
 /// # Errors
 ///
-/// Where it is not safe.
-pub fn judge(stack: &[Seen], end: StackEnd, own_malloc: bool) -> Result<(), Unsafe> {
+/// The state that is not safe.
+pub fn judge(stack: &[FrameClass], end: StackEnd, own_malloc: bool) -> Result<(), Unsafe> {
     // The callers of code that was made at run time are never the C library's.
-    let known = matches!(end, StackEnd::Complete | StackEnd::RuntimeCode);
-    if !known || stack.is_empty() {
+    let is_whole = matches!(end, StackEnd::Complete | StackEnd::RuntimeCode);
+    if !is_whole || stack.is_empty() {
         return Err(Unsafe::UnknownStack);
     }
     for seen in stack {
         match seen {
-            Seen::Loader => return Err(Unsafe::Loader),
-            Seen::Allocator => return Err(Unsafe::Allocator),
+            FrameClass::Loader => return Err(Unsafe::Loader),
+            FrameClass::Allocator => return Err(Unsafe::Allocator),
             _ => {}
         }
     }
-    if own_malloc && stack[0] == Seen::Program {
+    if own_malloc && stack[0] == FrameClass::Program {
         return Err(Unsafe::Allocator);
     }
     let mut at = 0;
     while at < stack.len() {
-        let length = stack[at..].iter().take_while(|s| matches!(s, Seen::CLibrary(_))).count();
+        let length =
+            stack[at..].iter().take_while(|s| matches!(s, FrameClass::CLibrary(_))).count();
         if length > 0 {
             run(&stack[at..at + length], at == 0, at + length == stack.len(), own_malloc)?;
         }
@@ -102,20 +104,24 @@ pub fn judge(stack: &[Seen], end: StackEnd, own_malloc: bool) -> Result<(), Unsa
     Ok(())
 }
 
-/// Judges functions of the C library that called one another. The outermost is what the program
-/// called.
-fn run(run: &[Seen], innermost: bool, outermost: bool, own_malloc: bool) -> Result<(), Unsafe> {
+/// Judges functions of the C library that called one another. The program called the outermost.
+fn run(
+    run: &[FrameClass],
+    innermost: bool,
+    outermost: bool,
+    own_malloc: bool,
+) -> Result<(), Unsafe> {
     let called = match run.last() {
-        Some(Seen::CLibrary(harmless)) => *harmless,
+        Some(FrameClass::CLibrary(harmless)) => *harmless,
         _ => None,
     };
     let fine = match called {
         Some(Harmless::Sleeps) => innermost,
-        // The allocator's own lock, perhaps.
+        // Possibly the allocator's own lock.
         Some(Harmless::Locks) => innermost && !own_malloc,
         Some(Harmless::Calls) => !innermost,
         Some(Harmless::Starts) => !innermost && run.len() <= START,
-        // What starts a thread has no name outside.
+        // The code that starts a thread has no exported name.
         None => outermost && !innermost && run.len() <= START,
     };
     if fine { Ok(()) } else { Err(Unsafe::CLibrary) }
@@ -125,14 +131,14 @@ fn run(run: &[Seen], innermost: bool, outermost: bool, own_malloc: bool) -> Resu
 mod tests {
     use super::*;
 
-    const P: Seen = Seen::Program;
-    const C: Seen = Seen::CLibrary(None);
-    const SLEEPS: Seen = Seen::CLibrary(Some(Harmless::Sleeps));
-    const LOCKS: Seen = Seen::CLibrary(Some(Harmless::Locks));
-    const CALLS: Seen = Seen::CLibrary(Some(Harmless::Calls));
-    const STARTS: Seen = Seen::CLibrary(Some(Harmless::Starts));
+    const P: FrameClass = FrameClass::Program;
+    const C: FrameClass = FrameClass::CLibrary(None);
+    const SLEEPS: FrameClass = FrameClass::CLibrary(Some(Harmless::Sleeps));
+    const LOCKS: FrameClass = FrameClass::CLibrary(Some(Harmless::Locks));
+    const CALLS: FrameClass = FrameClass::CLibrary(Some(Harmless::Calls));
+    const STARTS: FrameClass = FrameClass::CLibrary(Some(Harmless::Starts));
 
-    fn is_safe(stack: &[Seen]) -> bool {
+    fn is_safe(stack: &[FrameClass]) -> bool {
         judge(stack, StackEnd::Complete, false).is_ok()
     }
 
@@ -145,34 +151,34 @@ mod tests {
     }
 
     #[test]
-    fn what_sleeps_is_safe() {
+    fn sleeping_system_calls_are_safe() {
         // pthread_cond_wait, below a function without a name.
         assert!(is_safe(&[C, SLEEPS, P, C, C]));
         assert!(is_safe(&[LOCKS, P, C, STARTS, P]));
-        // It is called by something of the C library's.
+        // It is called by other code of the C library.
         assert!(!is_safe(&[SLEEPS, C, P, C, C]));
         assert!(judge(&[LOCKS, P, C, STARTS, P], StackEnd::Complete, true).is_err());
         assert!(judge(&[SLEEPS, P, C, STARTS, P], StackEnd::Complete, true).is_ok());
     }
 
     #[test]
-    fn what_may_hold_a_lock_is_not() {
-        // malloc; a destructor called at exit; of a thread; what glibc does on its own.
+    fn possible_lock_holders_are_unsafe() {
+        // malloc; a destructor called at exit; of a thread; glibc's internal code.
         assert!(!is_safe(&[C, C, P, C, STARTS, P]));
         assert!(!is_safe(&[P, C, C, C, STARTS, P]));
         assert!(!is_safe(&[P, C, C, C]));
         assert!(!is_safe(&[C, C]));
         assert!(!is_safe(&[SLEEPS, C, C, C]));
-        assert!(!is_safe(&[P, Seen::Loader, P, C, STARTS, P]));
-        assert!(!is_safe(&[Seen::Allocator, P, C, STARTS, P]));
-        // In a signal's handler, above anything.
+        assert!(!is_safe(&[P, FrameClass::Loader, P, C, STARTS, P]));
+        assert!(!is_safe(&[FrameClass::Allocator, P, C, STARTS, P]));
+        // In a signal handler, above anything.
         assert!(!is_safe(&[P, C, C, P, C, STARTS, P]));
         assert!(!is_safe(&[]));
         assert!(judge(&[P, C, STARTS, P], StackEnd::Complete, true).is_err());
     }
 
     #[test]
-    fn stacks_without_an_end() {
+    fn incomplete_stacks_are_unsafe() {
         assert!(judge(&[P, P], StackEnd::RuntimeCode, false).is_ok());
         for end in [StackEnd::NoUnwindInfo, StackEnd::BadReturnAddress, StackEnd::NoCaller] {
             assert_eq!(judge(&[P, P], end, false), Err(Unsafe::UnknownStack));

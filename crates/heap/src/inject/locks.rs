@@ -1,12 +1,12 @@
-//! Who holds the locks of glibc's dynamic loader.
+//! Owners of the locks of glibc's dynamic loader.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The threads (as their process numbers them) that hold a lock in `_rtld_global`; none where that
+/// TIDs (in the process's namespace) of the threads that hold a lock in `_rtld_global`; none if it
 /// cannot be read.
 pub fn owners(memory: &File, address: u64, size: u64) -> Vec<i32> {
-    /// More than any glibc's.
+    /// Larger than in any glibc.
     const MOST: u64 = 64 << 10;
     let mut bytes = vec![0; size.min(MOST) as usize];
     match memory.read_exact_at(&mut bytes, address) {
@@ -15,9 +15,8 @@ pub fn owners(memory: &File, address: u64, size: u64) -> Vec<i32> {
     }
 }
 
-/// Recursive mutexes that are held are told from everything else by their fields: state 1 or 2,
-/// depth, owner, users, kind 1 (`struct __pthread_mutex_s` in glibc's
-/// sysdeps/x86/nptl/bits/struct_mutex.h).
+/// Held recursive mutexes are recognized by their fields: state 1 or 2, depth, owner, users, kind 1
+/// (`struct __pthread_mutex_s` in glibc's sysdeps/x86/nptl/bits/struct_mutex.h).
 fn owners_in(bytes: &[u8]) -> Vec<i32> {
     const DEEPEST: u32 = 1000;
     const USERS: u32 = 1 << 16;
@@ -33,7 +32,7 @@ fn owners_in(bytes: &[u8]) -> Vec<i32> {
     words.windows(5).filter(held).map(|w| w[2] as i32).collect()
 }
 
-/// A thread's number in its own PID namespace.
+/// TID of a thread in its own PID namespace.
 pub fn inner_tid(pid: i32, tid: i32) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;

@@ -1,9 +1,9 @@
-//! Puts a library into a running process, and calls its functions there, by `ptrace(2)`.
+//! Injects a library into a running process, and calls its functions there, by `ptrace(2)`.
 //!
-//! One thread is borrowed for a few milliseconds, at a point where no system call of its is broken off
-//! ([`near`]) and where it holds none of the locks that `dlopen` takes ([`judge`]); all others run on.
-//! No code of the target is changed for it. Whatever fails, the thread goes back to where it was; it
-//! does so by itself if prof dies ([`frame`]).
+//! One thread is borrowed for a few milliseconds, at a point where no system call of it is
+//! interrupted ([`stops`]) and where it holds none of the locks that `dlopen` takes ([`judge`]);
+//! all others keep running. No code of the target is changed. On any failure the thread returns to
+//! its original code; if prof dies, it does so by itself ([`frame`]).
 
 mod call;
 mod find;
@@ -23,53 +23,53 @@ use std::time::{Duration, Instant};
 
 use find::Finder;
 pub use refuse::is_unconfined;
-use stops::Stopped;
+use stops::StoppedThread;
 pub use stops::{Near, StopEvents, StopPrograms};
 pub use visit::Visit;
 
 use sys::Error;
 use sys::maps::parse_line;
 
-/// How long a thread is sought.
+/// Time limit of the search for a thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// For so long at once, by a thread of prof's that ends then.
+/// Duration of one round, in a thread of prof's that ends with it.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// A thread that has stood still for so long before anything is done in it is let go again: what is
-/// done takes a few milliseconds, and it should be 50 in all at most.
+/// Longest time for which a thread may have been stopped before it is used; above, it is released
+/// again. The work takes a few milliseconds, and 50 ms in all is the limit.
 const LONG: Duration = Duration::from_millis(20);
 
-/// A library to put into processes.
+/// A library to inject.
 #[derive(Clone, Copy, Debug)]
 pub struct Library<'a> {
-    /// Its name, as it stands in the target's `/proc/PID/maps` (with a number behind it).
+    /// Its name, as shown in the target's `/proc/PID/maps` (followed by a number).
     pub name: &'a str,
     /// The file.
     pub bytes: &'a [u8],
 }
 
-/// A library that is in a process.
+/// A library in a process.
 pub struct Injection<'a> {
     finder: Finder,
     pid: i32,
     library: Library<'a>,
-    /// Its name in the target; another build has another one.
+    /// Its name in the target, different for each build.
     file_name: String,
-    /// Where it is mapped.
+    /// Address of its mapping.
     base: u64,
-    /// It was there before, from a recording that did not come to its end, perhaps.
+    /// It was there before, perhaps from a recording that was aborted.
     pub was_there: bool,
-    /// The longest time that a thread was borrowed for, without what it waited for a CPU.
+    /// Longest time that a thread was borrowed, without its waits for a CPU.
     pub stood_still: Duration,
 }
 
 impl<'a> Injection<'a> {
-    /// Puts the library into a process and, in the same go, lets `then` call what is in it.
+    /// Injects the library into a process and, in the same visit, lets `then` call its functions.
     ///
     /// # Errors
     ///
-    /// One line that says what is in the way; the target goes on as it was.
+    /// One line that states the obstacle; the target continues unchanged.
     pub fn new(
         pid: i32,
         library: Library<'a>,
@@ -93,7 +93,7 @@ impl<'a> Injection<'a> {
         Ok(injection)
     }
 
-    /// Borrows a thread again, if one can be had so soon (`None`: within the usual time).
+    /// Borrows a thread again, if one is found in time (`None`: the usual time).
     ///
     /// # Errors
     ///
@@ -112,20 +112,20 @@ impl<'a> Injection<'a> {
         then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
         let (began, patience) = (Instant::now(), patience.unwrap_or(PATIENCE));
-        // Time in which prof itself, or the whole machine, stood still does not count.
+        // Time in which prof itself, or the whole machine, was suspended does not count.
         let mut rounds = patience.as_millis() / ROUND.as_millis() / 5;
         let mut then = Some(then);
         self.finder.begin();
         let done = loop {
-            // Whom it traces that did not stop is let go when it ends.
+            // Threads that it traces without having stopped them are released when it ends.
             let round = || {
-                trace::hurry();
+                trace::take_precedence();
                 self.round(Instant::now() + ROUND, &mut then)
             };
             let done = std::thread::scope(|scope| scope.spawn(round).join());
             match done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
                 Ok(false) if began.elapsed() > patience && rounds == 0 => {
-                    break Err(self.finder.nobody(patience));
+                    break Err(self.finder.none_found(patience));
                 }
                 Ok(false) => rounds = rounds.saturating_sub(1),
                 done => break done.map(|_| ()),
@@ -135,14 +135,14 @@ impl<'a> Injection<'a> {
         done
     }
 
-    /// Borrows a thread, if one can be had until then; the calling thread has to end after this.
+    /// Borrows a thread, if one is found before `until`; the calling thread has to end afterwards.
     fn round<F>(&mut self, until: Instant, then: &mut Option<F>) -> Result<bool, Error>
     where
         F: FnOnce(&mut Inside<'_, '_>) -> Result<(), Error>,
     {
         let signal = self.finder.signal();
         let Some(stopped) = self.finder.stop_one(until)? else { return Ok(false) };
-        let Stopped { tracee, since, waited } = stopped;
+        let StoppedThread { tracee, since, waited } = stopped;
         let (pid, tid) = (self.pid, tracee.tid);
         let stands = || {
             let waits = stops::schedstat(pid, tid).map_or(0, |now| now.1.saturating_sub(waited));
@@ -169,7 +169,7 @@ impl<'a> Injection<'a> {
 
 /// The library in the target, while a thread is borrowed.
 pub struct Inside<'a, 'b> {
-    /// The thread.
+    /// The borrowed thread.
     pub visit: Visit<'b>,
     pid: i32,
     library: Library<'a>,
@@ -179,18 +179,18 @@ pub struct Inside<'a, 'b> {
 }
 
 impl Inside<'_, '_> {
-    /// Calls a function of the library's with up to six numbers.
+    /// Calls a function of the library with up to six numbers.
     ///
     /// # Errors
     ///
-    /// There is none of that name; the thread does not come back from it.
+    /// No function has that name; the thread does not return from it.
     pub fn call(&mut self, function: &str, arguments: &[u64]) -> Result<u64, Error> {
         let at = objects::exported(self.library.bytes, function)
             .ok_or_else(|| Error::failed(format!("there is no {function} in the library")))?;
         self.visit.call(self.base + at, arguments)
     }
 
-    /// Loads it.
+    /// Loads the library.
     fn load(&mut self) -> Result<(), Error> {
         let dlopen = self.dlopen.ok_or_else(|| Error::failed("there is no dlopen in it"))?;
         let (fd, _) = self.visit.memory_file(self.file_name, self.library.bytes)?;
@@ -207,15 +207,15 @@ impl Inside<'_, '_> {
         }
         self.base = find(self.pid, self.file_name).ok_or_else(|| {
             Error::failed(
-                "its dlopen says that the library is there, but it is not: one of another build \
-                 of prof is, perhaps",
+                "its dlopen reports that the library is loaded, but it is not: perhaps that of \
+                 another build of prof is",
             )
         })?;
         Ok(())
     }
 }
 
-/// Where a process has mapped a file in memory of this name.
+/// Address at which a process has mapped a memory file of this name.
 fn find(pid: i32, file_name: &str) -> Option<u64> {
     let path = format!("/memfd:{file_name}");
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;

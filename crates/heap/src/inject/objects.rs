@@ -1,4 +1,4 @@
-//! What is mapped in the target, as far as it matters: its C library, dynamic loader and allocator.
+//! Mapped objects of the target that matter: its C library, dynamic loader and allocator.
 
 #![allow(unsafe_code)]
 
@@ -15,27 +15,27 @@ use sys::image::{Hit, State};
 use sys::maps::Region;
 use sys::processes::ProcessTable;
 
-/// What an image is to us.
+/// Role of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ObjectRole {
     /// The dynamic loader.
     Loader,
     /// The C library, or a part of it.
     CLibrary,
-    /// It defines `malloc`, and is neither.
+    /// It defines `malloc`, and is neither of both.
     Allocator,
-    /// The program, or a library of its own.
+    /// The program, or one of its libraries.
     Program,
 }
 
 /// A function of the C library that a thread may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harmless {
-    /// A system call, and no lock of the C library's is held around it.
+    /// A system call around which the C library holds no lock.
     Sleeps,
-    /// It waits for a lock of the program's.
+    /// It waits for a lock of the program.
     Locks,
-    /// It calls the program's functions, and holds nothing meanwhile.
+    /// It calls the program's functions, without holding a lock.
     Calls,
     /// It calls `main`.
     Starts,
@@ -136,25 +136,25 @@ const LOCKS: &[&str] = &[
 const CALLS: &[&str] = &["bsearch", "qsort", "qsort_r"];
 const STARTS: &[&str] = &["__libc_start_main"];
 
-/// Addresses of a function, and what it is.
+/// Address range of a function, and its kind.
 type Range = (u64, u64, Harmless);
 
-/// What was found.
+/// The objects that were found.
 #[derive(Default)]
 pub struct Objects {
-    /// By image.
-    roles: FxHashMap<u32, Role>,
+    /// Roles by image.
+    roles: FxHashMap<u32, ObjectRole>,
     /// Sorted.
     harmless: Vec<Range>,
-    /// Functions and variables that are asked for, by name: address and size.
+    /// Requested functions and variables, by name: address and size.
     symbols: FxHashMap<&'static str, (u64, u64)>,
-    /// Code that threads can be led through.
+    /// Code fragments that threads can be led through.
     pub gadgets: Gadgets,
     /// The program itself defines `malloc`: its own code may be the allocator's.
     pub program_allocates: bool,
-    /// The program is Go's.
+    /// The program is written in Go.
     pub is_go: bool,
-    /// Executable regions, to see whether anything has changed.
+    /// Executable regions, for detecting changes.
     regions: Vec<(u64, u64, u32)>,
 }
 
@@ -163,7 +163,7 @@ const WANTED: &[&str] =
     &["dlopen", "__libc_dlopen_mode", "dlerror", "__errno_location", "_rtld_global"];
 
 impl Objects {
-    /// Looks at all that is mapped executable in a process.
+    /// Reads all executable mappings of a process.
     pub fn read(table: &mut ProcessTable, pid: i32) -> Objects {
         let mut objects = Objects::default();
         let main = table.process(pid).main_image;
@@ -180,7 +180,7 @@ impl Objects {
             let is_main = main == Some(region.image) || main == Some(image);
             objects.is_go |= is_main && loaded.elf.is_go;
             let role = objects.add(image, path, is_main, &loaded.bytes, bias);
-            if matches!(role, Role::CLibrary | Role::Loader) {
+            if matches!(role, ObjectRole::CLibrary | ObjectRole::Loader) {
                 let start = region.offset as usize;
                 let length = (region.end - region.start) as usize;
                 let end = start.saturating_add(length).min(loaded.bytes.len());
@@ -193,8 +193,8 @@ impl Objects {
         objects
     }
 
-    /// Takes in an image that is mapped `bias` above what its file states.
-    fn add(&mut self, image: u32, path: &str, is_main: bool, data: &[u8], bias: u64) -> Role {
+    /// Adds an image that is mapped `bias` above its link-time addresses.
+    fn add(&mut self, image: u32, path: &str, is_main: bool, data: &[u8], bias: u64) -> ObjectRole {
         if let Some(role) = self.roles.get(&image) {
             return *role;
         }
@@ -208,45 +208,46 @@ impl Objects {
             if name == "malloc" {
                 defines_malloc = true;
             }
-            if role == Role::Program {
+            if role == ObjectRole::Program {
                 return;
             }
             let at = value.wrapping_add(bias);
             if let Some(wanted) = WANTED.iter().find(|w| **w == name) {
                 self.symbols.entry(wanted).or_insert((at, size));
             }
-            if let Some(harmless) = harmless(name).filter(|_| role == Role::CLibrary) {
+            if let Some(harmless) = harmless(name).filter(|_| role == ObjectRole::CLibrary) {
                 self.harmless.push((at, at + size, harmless));
             }
         });
-        if role == Role::Program && defines_malloc {
+        if role == ObjectRole::Program && defines_malloc {
             if is_main {
                 self.program_allocates = true;
             } else {
-                role = Role::Allocator;
+                role = ObjectRole::Allocator;
             }
         }
         self.roles.insert(image, role);
         role
     }
 
-    /// What an image is.
-    pub fn role(&self, image: u32) -> Role {
-        self.roles.get(&image).copied().unwrap_or(Role::Program)
+    /// Role of an image.
+    pub fn role(&self, image: u32) -> ObjectRole {
+        self.roles.get(&image).copied().unwrap_or(ObjectRole::Program)
     }
 
-    /// What function of the C library holds an address, if it is a harmless one.
+    /// The function of the C library that contains an address, if it is harmless.
     pub fn harmless(&self, address: u64) -> Option<Harmless> {
         let i = self.harmless.partition_point(|range| range.0 <= address);
-        // Several names may stand for one function.
+        // A function may have several names.
         let range = self.harmless.get(i.checked_sub(1)?)?;
         (address < range.1).then_some(range.2)
     }
 
-    /// What function of the C library the call before a return address leads to, directly or by an
-    /// entry of the procedure linkage table, if that is a harmless one that does not call back.
+    /// The function of the C library that the call before a return address leads to, directly or by
+    /// an entry of the procedure linkage table, if it is harmless and has no callback.
     ///
-    /// A function that ends in a jump to another one (`sem_timedwait` of glibc) is not on the stack.
+    /// A function that ends in a jump to another one (`sem_timedwait` of glibc) is not on the
+    /// stack.
     pub fn calls(&self, memory: &File, return_address: u64) -> Option<Harmless> {
         let target = call::target(memory, return_address)?;
         let i = self.harmless.binary_search_by_key(&target, |range| range.0).ok()?;
@@ -259,19 +260,19 @@ impl Objects {
         self.symbols.get(name).copied()
     }
 
-    /// There is a C library.
+    /// True if there is a C library.
     pub fn has_c_library(&self) -> bool {
-        self.roles.values().any(|role| *role == Role::CLibrary)
+        self.roles.values().any(|role| *role == ObjectRole::CLibrary)
     }
 
-    /// `dlopen`, or what older C libraries have for themselves.
+    /// `dlopen`, or its internal equivalent in older C libraries.
     pub fn dlopen(&self) -> Option<u64> {
         let found = self.symbol("dlopen").or_else(|| self.symbol("__libc_dlopen_mode"));
         found.map(|(address, _)| address)
     }
 }
 
-fn role_by_name(name: &str) -> Role {
+fn role_by_name(name: &str) -> ObjectRole {
     const LOADER: &[&str] = &["ld-linux", "ld-2."];
     const C_LIBRARY: &[&str] = &[
         "libc.so.",
@@ -287,11 +288,11 @@ fn role_by_name(name: &str) -> Role {
     ];
     let begins = |names: &[&str]| names.iter().any(|n| name.starts_with(n));
     match name {
-        // musl, where it was found by the name of its file.
-        "libc.so" => Role::CLibrary,
-        _ if begins(LOADER) => Role::Loader,
-        _ if begins(C_LIBRARY) => Role::CLibrary,
-        _ => Role::Program,
+        // musl, if it was found by the name of its file.
+        "libc.so" => ObjectRole::CLibrary,
+        _ if begins(LOADER) => ObjectRole::Loader,
+        _ if begins(C_LIBRARY) => ObjectRole::CLibrary,
+        _ => ObjectRole::Program,
     }
 }
 
@@ -305,8 +306,7 @@ fn harmless(name: &str) -> Option<Harmless> {
     kinds.iter().find_map(|(names, kind)| names.contains(&name).then_some(*kind))
 }
 
-/// The functions and objects that a file gives to others: name, address, size, and whether it is a
-/// function.
+/// Exported functions and objects of a file: name, address, size, and true for functions.
 fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
     let endian = LittleEndian;
     let Ok(header) = FileHeader64::<LittleEndian>::parse(data) else { return };
@@ -325,7 +325,7 @@ fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
     }
 }
 
-/// Address, relative to where the file is mapped, of a function that a library gives to others.
+/// Address of a library's exported function, relative to its mapping.
 pub fn exported(data: &[u8], wanted: &str) -> Option<u64> {
     let mut found = None;
     for_each_symbol(data, |name, value, _, is_function| {
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_process_has_all_that_is_needed() {
+    fn this_process_has_all_that_is_needed() {
         let pid = std::process::id() as i32;
         let objects = Objects::read(&mut ProcessTable::default(), pid);
         assert!(objects.has_c_library() && objects.dlopen().is_some());
@@ -358,11 +358,11 @@ mod tests {
     #[test]
     fn names_of_c_libraries() {
         for name in ["libc.so.6", "libc-2.31.so", "ld-musl-x86_64.so.1", "libpthread.so.0"] {
-            assert_eq!(role_by_name(name), Role::CLibrary, "{name}");
+            assert_eq!(role_by_name(name), ObjectRole::CLibrary, "{name}");
         }
         for name in ["ld-linux-x86-64.so.2", "ld-2.31.so"] {
-            assert_eq!(role_by_name(name), Role::Loader, "{name}");
+            assert_eq!(role_by_name(name), ObjectRole::Loader, "{name}");
         }
-        assert_eq!(role_by_name("libcrypto.so.3"), Role::Program);
+        assert_eq!(role_by_name("libcrypto.so.3"), ObjectRole::Program);
     }
 }

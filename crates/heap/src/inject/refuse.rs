@@ -1,4 +1,4 @@
-//! What is in the way of an injection, as far as it can be known before the target is touched.
+//! Obstacles to an injection that can be found before the target is touched.
 
 use std::io;
 
@@ -13,24 +13,24 @@ pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.strip_prefix(':')?.trim())
 }
 
-/// What the kernel says of the process.
+/// Checks the kernel's information about the process.
 ///
 /// # Errors
 ///
-/// What is in the way.
+/// The obstacle.
 pub fn check_state(pid: i32) -> Result<(), Error> {
     let path = format!("/proc/{pid}/status");
     let status = std::fs::read_to_string(path).map_err(|e| refused(pid, &e))?;
     match field(&status, "State").and_then(|s| s.chars().next()) {
         Some('T') => {
             return Err(Error::failed(format!(
-                "it is stopped by a signal; let it go on first: kill -CONT {pid}"
+                "it is stopped by a signal; continue it first: kill -CONT {pid}"
             )));
         }
         Some('Z' | 'X') => return Err(Error::failed("it has ended")),
         _ => {}
     }
-    // A thread of prof's that has just ended may still be named.
+    // A thread of prof's that has just ended may still be listed.
     let own = std::process::id().to_string();
     if let Some(tracer) = field(&status, "TracerPid").filter(|t| *t != "0" && *t != own) {
         let name = tracer.parse().ok().and_then(|tracer| procfs::comm(tracer, tracer));
@@ -45,7 +45,7 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
              prof record -T heap -- COMMAND instead",
         ));
     }
-    // Each thread has its own, but a filter is there to keep the whole process from something.
+    // Each thread has its own, but a filter usually restricts the whole process.
     if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
         return Err(Error::failed(
             "it is confined by seccomp, which may end it when it loads a library; start it with \
@@ -62,28 +62,28 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
     Ok(())
 }
 
-/// A `mountinfo` file names a file system of processes (`proc_pid_mountinfo(5)`).
+/// True if a `mountinfo` file lists a proc file system (`proc_pid_mountinfo(5)`).
 fn has_proc(mounts: &str) -> bool {
     let kinds = mounts.lines().filter_map(|line| line.split_once(" - "));
     kinds.into_iter().any(|(_, kind)| kind.starts_with("proc "))
 }
 
-/// A thread that is not confined by seccomp.
+/// True if a thread is not confined by seccomp.
 pub fn is_unconfined(pid: i32, tid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
     status.is_ok_and(|status| field(&status, "Seccomp").is_none_or(|mode| mode == "0"))
 }
 
-/// What is mapped in it.
+/// Checks the mapped objects.
 ///
 /// # Errors
 ///
-/// What is missing.
+/// The missing part.
 pub fn check_objects(objects: &Objects) -> Result<(), Error> {
     if objects.is_go {
         return Err(Error::failed(
             "it is a Go program, which does not allocate by malloc; its own heap profile \
-             (net/http/pprof) tells, and prof report reads that",
+             (net/http/pprof) records that, and prof report reads it",
         ));
     }
     if !objects.has_c_library() {
@@ -94,18 +94,18 @@ pub fn check_objects(objects: &Objects) -> Result<(), Error> {
     }
     if objects.dlopen().is_none() {
         return Err(Error::failed(
-            "its C library gives no dlopen (older than glibc 2.34 and libdl.so.2 is not loaded)",
+            "its C library exports no dlopen (older than glibc 2.34 and libdl.so.2 is not loaded)",
         ));
     }
     Ok(())
 }
 
-/// Why a process may not be looked at or traced.
+/// Cause for which a process may not be inspected or traced.
 pub fn refused(pid: i32, error: &io::Error) -> Error {
     let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     match error.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => Error::failed("it has ended"),
-        // The kernel refuses to trace what ends before it is gone.
+        // The kernel refuses to trace a process that is ending.
         _ if denied && !lives(pid) => Error::failed("it has ended"),
         _ if denied && os::uid() == 0 => Error::failed(format!(
             "tracing it is not permitted, even as root ({error}): prof lacks CAP_SYS_PTRACE, or a \
@@ -118,9 +118,11 @@ pub fn refused(pid: i32, error: &io::Error) -> Error {
                 (true, 1..) => format!(
                     "tracing is restricted (kernel.yama.ptrace_scope is {scope}); run prof as root"
                 ),
-                (true, _) => "it has other rights than you (a setuid program, say); run prof as \
+                (true, _) => {
+                    "it has other privileges than you (a setuid program, for example); run prof as \
                               root"
-                    .to_owned(),
+                        .to_owned()
+                }
                 (false, _) => "it is another user's; run prof as root".to_owned(),
             })
         }
@@ -128,7 +130,7 @@ pub fn refused(pid: i32, error: &io::Error) -> Error {
     }
 }
 
-/// It has not ended, and does not end just now: an ending process has no memory any more.
+/// True if it has not ended, and is not ending: an ending process has no memory any more.
 fn lives(pid: i32) -> bool {
     let path = format!("/proc/{pid}/status");
     let status = std::fs::read_to_string(path).unwrap_or_default();

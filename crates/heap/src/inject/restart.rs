@@ -1,8 +1,8 @@
-//! How a thread goes on that was stopped in a system call.
+//! Continuation of a thread that was stopped in a system call.
 
 use super::trace::Registers;
 
-/// What the kernel leaves in `rax` when a call was cut short (include/linux/errno.h).
+/// Value of `rax` after an interrupted call (include/linux/errno.h).
 const ERESTARTSYS: i64 = -512;
 const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
@@ -11,20 +11,20 @@ const ERESTART_RESTARTBLOCK: i64 = -516;
 /// `syscall` is two bytes long.
 const INSTRUCTION: u64 = 2;
 
-/// The thread was stopped in a system call that has not ended.
+/// The thread was stopped in a system call that has not completed.
 pub fn is_cut_short(registers: &Registers) -> bool {
     let codes = [ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK];
     let failed = registers.rax as i64;
     in_call(registers) && (codes.contains(&failed) || failed == -i64::from(libc::EINTR))
 }
 
-/// It is on its way out of a system call.
+/// The thread is returning from a system call.
 pub fn in_call(registers: &Registers) -> bool {
     registers.orig_rax as i64 >= 0
 }
 
-/// Calls that fail with `EINTR` also at a signal that is ignored, if the thread is traced (see
-/// `signal(7)`), and have done nothing by then.
+/// Calls that fail with `EINTR` even at an ignored signal, if the thread is traced (see
+/// `signal(7)`), and without any effect.
 const FAIL: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -37,8 +37,8 @@ const FAIL: &[libc::c_long] = &[
     libc::SYS_semtimedop,
 ];
 
-/// The registers for the kernel to deliver a signal with: whether the call is made again or fails
-/// because a signal's handler has run, is its business then.
+/// Registers for delivering a signal: the kernel then decides whether the call is restarted, or
+/// fails because a signal handler has run.
 pub fn for_the_kernel(registers: &Registers) -> Registers {
     let mut left = *registers;
     let fails = FAIL.iter().any(|&call| registers.orig_rax == call as u64);
@@ -48,7 +48,7 @@ pub fn for_the_kernel(registers: &Registers) -> Registers {
     left
 }
 
-/// The registers with which the thread goes on by itself: the call is made again.
+/// Registers for continuing without a signal: the call is restarted.
 pub fn by_itself(registers: &Registers) -> Registers {
     let mut resumed = *registers;
     resumed.orig_rax = u64::MAX;
@@ -78,17 +78,17 @@ mod tests {
         assert_eq!(goes_on(0, ERESTARTSYS), (-1, 0, 98));
         assert_eq!(goes_on(232, -i64::from(libc::EINTR)), (-1, 232, 98));
         assert_eq!(goes_on(230, ERESTART_RESTARTBLOCK), (-1, 230, 98));
-        // What is done is not done again, and where there is no call, any number may stand.
+        // A completed call is not restarted; without a call, any number is possible.
         assert_eq!(goes_on(0, 17), (-1, 17, 100));
         assert_eq!(goes_on(-1, ERESTARTSYS), (-1, ERESTARTSYS, 100));
     }
 
     #[test]
-    fn the_kernel_decides_about_a_call_that_always_fails() {
+    fn the_kernel_decides_about_a_call_that_cannot_restart() {
         let left = for_the_kernel(&stopped(232, -i64::from(libc::EINTR)));
         assert_eq!((left.rax as i64, left.orig_rax, left.rip), (ERESTARTNOHAND, 232, 100));
         assert_eq!(for_the_kernel(&stopped(232, 17)).rax, 17);
-        // Who closes a file twice closes somebody else's.
+        // Closing a file twice may close another one.
         let close = stopped(libc::SYS_close, -i64::from(libc::EINTR));
         assert_eq!(for_the_kernel(&close).rax, close.rax);
     }

@@ -1,9 +1,9 @@
-//! How threads come to stop for prof: where no system call of theirs can be broken off.
+//! Stops threads for prof where no system call is interrupted.
 //!
-//! As root, programs in the kernel see to it ([`StopPrograms`]). Otherwise perf events send the thread a
-//! signal while it runs its own code. No thread is ever interrupted by `ptrace(2)`, since it may be
-//! asleep then, and one that has not stopped is let go by ending the thread that traces it, which the
-//! target does not notice.
+//! As root, BPF programs do that ([`StopPrograms`]). Otherwise perf events send the thread a signal
+//! while it runs its own code. No thread is ever interrupted by `ptrace(2)`, since it may be asleep
+//! then; one that has not stopped is released by ending the thread that traces it, which the target
+//! does not notice.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,51 +14,53 @@ use super::restart;
 use super::trace::{Stop, Tracee};
 use sys::{Error, procfs};
 
-/// Nanoseconds of a thread's CPU time between two looks at whether it is in user code: of one that is
-/// busy, and of one that runs for moments.
+/// Sampling interval in nanoseconds of a thread's CPU time, for finding it in user code: of a busy
+/// thread, and of one that runs briefly.
 const BUSY: u64 = 250_000;
 const RARE: u64 = 20_000;
 
-/// Threads that are watched at once.
+/// Most threads that are watched at a time.
 const WATCHED: usize = 8;
 
-/// Between two looks at whether a thread is near.
-const LOOK: Duration = Duration::from_micros(40);
+/// Polling interval for a thread that can be traced.
+const POLL: Duration = Duration::from_micros(40);
 
-/// How long a thread is traced that does not stop: one that sleeps, and one that waits for a CPU.
+/// Time for which a thread is traced without stopping: a sleeping one, and one that waits for a
+/// CPU.
 const ASLEEP: Duration = Duration::from_millis(1);
 const RUNNABLE: Duration = Duration::from_millis(300);
 
-/// The same where a signal is sent blindly, of threads that are busy or not.
+/// The same if a signal is sent blindly, for threads that are busy or not.
 const BLIND_BUSY: Duration = Duration::from_millis(20);
 const BLIND_RARE: Duration = Duration::from_millis(100);
 
-/// How long another thread than the first is waited for.
+/// Time to wait for another thread than the first.
 const FOR_OTHERS: Duration = Duration::from_millis(300);
 
-/// Signals that are ignored by default, and that hardly any program uses.
+/// Signals that are ignored by default and rarely used by programs.
 const SIGNALS: [i32; 2] = [libc::SIGURG, libc::SIGWINCH];
 
-/// A thread that could be traced now.
+/// A thread that can be traced now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// Its number.
+    /// Its TID.
     pub tid: i32,
     /// It waits to be traced.
     pub held: bool,
 }
 
-/// The kernel's events that stop threads. Whoever opens perf events provides them.
+/// Kernel events that stop threads. The code that opens perf events provides them.
 pub trait StopEvents: Sync {
-    /// Programs in the kernel that stop threads with this signal.
+    /// BPF programs that stop threads with this signal.
     ///
     /// # Errors
     ///
-    /// This kernel is too old, or this user may not.
+    /// This kernel is too old, or this user has no permission.
     fn programs(&self, signal: i32) -> io::Result<Box<dyn StopPrograms>>;
 
     /// Sends a signal to a thread each time that it has run for `period` nanoseconds and is in user
-    /// code then, until the file is dropped. The thread may block or handle the signal when it comes.
+    /// code then, until the file is dropped. The thread may block or handle the signal when it
+    /// arrives.
     ///
     /// # Errors
     ///
@@ -66,20 +68,20 @@ pub trait StopEvents: Sync {
     fn signal(&self, tid: i32, period: u64, signal: i32) -> io::Result<File>;
 }
 
-/// Programs in the kernel that stop a thread where no system call can be broken off: while it runs
-/// its own code, or when a call of its has just ended.
+/// BPF programs that stop a thread where no system call is interrupted: while it runs its own code,
+/// or when a call has just returned.
 pub trait StopPrograms: Send + Sync {
-    /// Looks for threads of a process from now on.
+    /// Begins to search for threads of a process.
     ///
     /// # Errors
     ///
     /// The kernel refuses.
     fn begin(&mut self, pid: i32) -> io::Result<()>;
 
-    /// Does nothing any more.
+    /// Ends the search.
     fn end(&mut self);
 
-    /// Looks at a thread each time that it has run for `period` nanoseconds and is in user code then,
+    /// Checks a thread each time that it has run for `period` nanoseconds and is in user code then,
     /// until the file is dropped.
     ///
     /// # Errors
@@ -87,45 +89,45 @@ pub trait StopPrograms: Send + Sync {
     /// It has ended; no permission.
     fn watch(&self, tid: i32, period: u64) -> io::Result<File>;
 
-    /// A thread that was near since the last call.
+    /// A thread that could be traced since the last call.
     fn near(&self) -> Option<Near>;
 
-    /// Stops this thread once it is traced and comes by; 0: none.
+    /// Stops this thread once it is traced and reaches a safe point; 0: none.
     fn want(&self, tid: i32);
 }
 
-/// A thread that stands still.
-pub struct Stopped {
+/// A stopped thread.
+pub struct StoppedThread {
     /// The thread.
     pub tracee: Tracee,
-    /// Since when, at most.
+    /// Earliest time at which it may have stopped.
     pub since: Instant,
-    /// Nanoseconds that it had waited for a CPU by then.
+    /// Nanoseconds that it had waited for a CPU by that time.
     pub waited: u64,
 }
 
 /// Stops threads of a process.
 pub struct Stops {
     pid: i32,
-    /// What a thread is stopped by.
+    /// Signal that stops a thread.
     pub signal: i32,
     events: &'static dyn StopEvents,
     programs: Option<Box<dyn StopPrograms>>,
-    /// CPU time of the threads when they were last looked at.
+    /// CPU time of the threads at the last check.
     ran: Vec<(i32, u64)>,
     turn: usize,
-    /// Since when threads are looked for.
+    /// Start of the search.
     since: Instant,
-    /// A thread has run since it was first looked.
+    /// A thread has run since the search began.
     pub any_ran: bool,
 }
 
 impl Stops {
-    /// For this process.
+    /// Prepares stopping threads of this process.
     ///
     /// # Errors
     ///
-    /// It handles the signals; the kernel would be late to send them.
+    /// It handles the signals; the kernel would delay them.
     pub fn new(pid: i32, events: &'static dyn StopEvents) -> Result<Stops, Error> {
         if fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1") {
             return Err(Error::failed(
@@ -150,9 +152,9 @@ impl Stops {
         })
     }
 
-    /// Threads are looked for from now on.
+    /// Begins to search for threads.
     pub fn begin(&mut self) {
-        // What it has done before does not count.
+        // Earlier activity does not count.
         (self.any_ran, self.since) = (false, Instant::now());
         self.ran.clear();
         if let Some(programs) = &mut self.programs
@@ -162,19 +164,19 @@ impl Stops {
         }
     }
 
-    /// Nobody is looked for any more.
+    /// Ends the search.
     pub fn end(&mut self) {
         self.programs.iter_mut().for_each(|programs| programs.end());
     }
 
-    /// Stops a thread, if one comes by. If none does, the calling thread, which has to be one for this
-    /// alone, must end: it may still trace one.
+    /// Stops a thread, if one can be traced. If none can, the calling thread, which has to exist
+    /// for this alone, must end: it may still trace one.
     ///
     /// # Errors
     ///
     /// The process has ended, or may not be traced.
-    pub fn stop_one(&mut self, until: Instant) -> io::Result<Option<Stopped>> {
-        let threads = self.look()?;
+    pub fn stop_one(&mut self, until: Instant) -> io::Result<Option<StoppedThread>> {
+        let threads = self.threads_by_activity()?;
         let stopped = match &self.programs {
             Some(programs) => self.stop_near(&**programs, &threads, until),
             None => self.stop_blindly(&threads),
@@ -183,13 +185,13 @@ impl Stops {
         stopped
     }
 
-    /// Each thread blocks the signal now.
+    /// True if every thread blocks the signal now.
     pub fn all_block(&self) -> bool {
         used(self.pid).iter().all(|s| has(s.blocked, self.signal))
     }
 
-    /// The threads, those first that have run since the last look.
-    fn look(&mut self) -> io::Result<Vec<(i32, bool)>> {
+    /// The threads, starting with those that have run since the last check.
+    fn threads_by_activity(&mut self) -> io::Result<Vec<(i32, bool)>> {
         let before = std::mem::take(&mut self.ran);
         let mut tids = procfs::threads(self.pid)?;
         let count = tids.len().max(1);
@@ -198,8 +200,8 @@ impl Stops {
         let mut threads = Vec::with_capacity(tids.len());
         for tid in tids {
             let Some((ran, _)) = schedstat(self.pid, tid) else { continue };
-            let known = before.binary_search_by_key(&tid, |t| t.0).ok().map(|i| before[i].1);
-            let busy = known.is_some_and(|known| known != ran);
+            let earlier = before.binary_search_by_key(&tid, |t| t.0).ok().map(|i| before[i].1);
+            let busy = earlier.is_some_and(|earlier| earlier != ran);
             self.any_ran |= busy;
             self.ran.push((tid, ran));
             threads.push((tid, busy));
@@ -209,13 +211,13 @@ impl Stops {
         Ok(threads)
     }
 
-    /// Waits for a thread that is near, and traces it.
+    /// Waits for a thread that can be traced, and traces it.
     fn stop_near(
         &self,
         programs: &dyn StopPrograms,
         threads: &[(i32, bool)],
         until: Instant,
-    ) -> io::Result<Option<Stopped>> {
+    ) -> io::Result<Option<StoppedThread>> {
         let watched = threads.iter().take(WATCHED);
         let watched: Vec<File> =
             watched.filter_map(|&(tid, _)| programs.watch(tid, BUSY).ok()).collect();
@@ -226,7 +228,7 @@ impl Stops {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         };
         let since = Instant::now();
         programs.want(near.tid);
@@ -238,11 +240,11 @@ impl Stops {
         let stopped = self.wait(&mut tracee, (ASLEEP, RUNNABLE));
         programs.want(0);
         drop(watched);
-        Ok(stopped.then_some(Stopped { tracee, since, waited }))
+        Ok(stopped.then_some(StoppedThread { tracee, since, waited }))
     }
 
-    /// Traces a thread, and has it sent a signal when it runs.
-    fn stop_blindly(&self, threads: &[(i32, bool)]) -> io::Result<Option<Stopped>> {
+    /// Traces a thread, and has the kernel send it a signal when it runs.
+    fn stop_blindly(&self, threads: &[(i32, bool)]) -> io::Result<Option<StoppedThread>> {
         let used = |tid| Signals::of(self.pid, tid).unwrap_or_default().uses(self.signal);
         let fit = |tid| !used(tid) && self.may_trace(tid, threads);
         let Some(&(tid, busy)) = threads.iter().find(|&&(tid, _)| fit(tid)) else {
@@ -259,16 +261,17 @@ impl Stops {
         let mut stopped = self.wait(&mut tracee, (patience, patience));
         drop(event);
         if !stopped && is_pending(tid, self.signal) {
-            // It has blocked it since. It is traced until it has got it, or it would see the signal.
+            // It has blocked the signal since. It is traced until it has received it, or it would
+            // see the signal.
             stopped = self.wait(&mut tracee, (RUNNABLE, RUNNABLE));
         }
-        Ok(stopped.then_some(Stopped { tracee, since, waited }))
+        Ok(stopped.then_some(StoppedThread { tracee, since, waited }))
     }
 
-    /// Tracing it has no effect on other threads. While a thread is traced, the kernel does not drop
-    /// signals for it that are ignored: `SIGCHLD`, when a child of its ends, goes to any thread then,
-    /// and a call of that one may fail with `EINTR`. For signals that others send to the process, the
-    /// kernel looks at the first thread, so that one is traced only if no other comes by.
+    /// True if tracing it has no effect on other threads. While a thread is traced, the kernel does
+    /// not drop its ignored signals: `SIGCHLD`, when a child ends, goes to any thread then, and a
+    /// call of that one may fail with `EINTR`. For signals that others send to the process, the
+    /// kernel checks the first thread, so that one is traced only if no other is available.
     fn may_trace(&self, tid: i32, threads: &[(i32, bool)]) -> bool {
         if threads.len() > 1 && tid == self.pid && self.since.elapsed() < FOR_OTHERS {
             return false;
@@ -277,8 +280,8 @@ impl Stops {
         threads.len() == 1 || children().unwrap_or_default().trim().is_empty()
     }
 
-    /// It has ended, or this thread's predecessor has not let it go yet.
-    fn not_seized(&self, tid: i32, error: io::Error) -> io::Result<Option<Stopped>> {
+    /// It has ended, or the previous tracing thread has not released it yet.
+    fn not_seized(&self, tid: i32, error: io::Error) -> io::Result<Option<StoppedThread>> {
         let status = fs::read_to_string(format!("/proc/{}/task/{tid}/status", self.pid));
         let status = status.unwrap_or_default();
         let own = std::process::id().to_string();
@@ -292,22 +295,22 @@ impl Stops {
         Err(error)
     }
 
-    /// Waits until the thread has stopped by prof's signal; how long at most while it sleeps, and while
-    /// it does not.
+    /// Waits until the thread has stopped by prof's signal; with time limits for a sleeping thread,
+    /// and for others.
     fn wait(&self, tracee: &mut Tracee, patience: (Duration, Duration)) -> bool {
         let began = Instant::now();
         loop {
             let gone_on = match tracee.wait(Instant::now() + ASLEEP) {
                 Ok(Some(Stop::Signal(signal))) if signal == self.signal => return true,
                 Ok(Some(Stop::Signal(signal))) => {
-                    // Were it not traced, it would have slept through one that is ignored.
+                    // Untraced, it would have slept through an ignored signal.
                     if let Ok(registers) = tracee.registers() {
                         let left = restart::for_the_kernel(&registers);
                         tracee.set_registers(&left).ok();
                     }
                     tracee.go(signal).is_ok()
                 }
-                // The process was stopped; it stays so when the thread is let go.
+                // The process was stopped; it stays so when the thread is released.
                 Ok(Some(Stop::Group)) | Err(_) => false,
                 Ok(Some(_)) => tracee.go(0).is_ok(),
                 Ok(None) => true,
@@ -321,7 +324,7 @@ impl Stops {
     }
 }
 
-/// Nanoseconds that a thread has run, and that it has waited for a CPU.
+/// Nanoseconds for which a thread has run, and has waited for a CPU.
 pub fn schedstat(pid: i32, tid: i32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
@@ -333,12 +336,12 @@ fn sleeps(pid: i32, tid: i32) -> bool {
     procfs::parse_stat(&stat).is_none_or(|stat| stat.state != 'R')
 }
 
-/// The signals of a thread.
+/// Signal masks of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signals {
-    /// It blocks them now.
+    /// Blocked signals.
     blocked: u64,
-    /// The process handles them.
+    /// Signals that the process handles.
     handled: u64,
 }
 
@@ -348,21 +351,21 @@ impl Signals {
         Some(Signals { blocked: set(&status, "SigBlk"), handled: set(&status, "SigCgt") })
     }
 
-    /// It may see it: it handles it, or looks for it while it is blocked.
+    /// True if it may see the signal: by a handler, or by waiting for it while it is blocked.
     fn uses(self, signal: i32) -> bool {
         has(self.blocked | self.handled, signal)
     }
 }
 
-/// Those of each thread.
+/// Masks of each thread.
 fn used(pid: i32) -> Vec<Signals> {
     let tids = procfs::threads(pid).unwrap_or_default();
     tids.into_iter().filter_map(|tid| Signals::of(pid, tid)).collect()
 }
 
 /// The signal that the fewest threads block, of those that are not handled. PostgreSQL, for one,
-/// blocks SIGURG everywhere, and reads it from a descriptor. Blocked by all is no refusal: many block
-/// every signal while they sleep.
+/// blocks SIGURG everywhere, and reads it from a descriptor. A signal that all threads block is
+/// still usable: many programs block every signal while they sleep.
 fn choose(used: &[Signals]) -> Option<i32> {
     let users = |signal: &i32| used.iter().filter(|s| has(s.blocked, *signal)).count();
     let free = |signal: &i32| used.iter().any(|s| !has(s.handled, *signal));
@@ -396,7 +399,7 @@ mod tests {
         assert_eq!(choose(&[handles(first)]), Some(SIGNALS[1]));
         // One thread can be stopped, which is enough.
         assert_eq!(choose(&[blocks(first | second), blocks(second)]), Some(SIGNALS[0]));
-        // It may unblock them before long.
+        // It may unblock them later.
         assert_eq!(choose(&[blocks(first | second)]), Some(SIGNALS[0]));
         assert_eq!(choose(&[handles(first | second)]), None);
         assert_eq!(choose(&[]), None);

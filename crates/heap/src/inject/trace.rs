@@ -1,5 +1,5 @@
-//! A thread that is held by `ptrace(2)`: stopped without a signal that it could see, its registers
-//! read and written, and let go again.
+//! A thread that is traced by `ptrace(2)`: stopped without a visible signal, its registers read and
+//! written, and released again.
 
 #![allow(unsafe_code)]
 // musl's requests are signed.
@@ -19,48 +19,48 @@ const NT_X86_XSTATE: usize = 0x202;
 /// `PTRACE_GET_RSEQ_CONFIGURATION` (linux/ptrace.h).
 const GET_RSEQ_CONFIGURATION: u32 = 0x420f;
 
-/// More than any processor's (AMX makes it 11 KiB).
+/// Larger than on any CPU (AMX makes it 11 KiB).
 const MAX_XSTATE: usize = 64 << 10;
 
-/// Bytes of the kernel's set of signals.
+/// Bytes of the kernel's signal sets.
 const SIGNALS: usize = 8;
 
-/// Why a thread stands still.
+/// Cause of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It was asked to.
+    /// It was requested.
     Interrupt,
     /// A signal is about to be delivered.
     Signal(i32),
-    /// The whole process was stopped by a signal (`SIGSTOP`, say).
+    /// The whole process was stopped by a signal (such as `SIGSTOP`).
     Group,
-    /// Something else of ptrace's.
+    /// Another ptrace event.
     Other,
 }
 
-/// A thread that prof traces. It is let go when this is dropped, if it is stopped or was asked to
-/// stop; else when the thread that traces it ends, which the target does not notice.
+/// A thread that prof traces. It is released when this is dropped, if it is stopped or a stop was
+/// requested; else when the tracing thread ends, which the target does not notice.
 pub struct Tracee {
-    /// Its number.
+    /// Its TID.
     pub tid: i32,
     stopped: bool,
-    asked: bool,
+    stop_requested: bool,
     gone: bool,
 }
 
 /// `ptrace` with a request that takes plain numbers.
 fn request(what: u32, tid: i32, data: i32) -> io::Result<()> {
-    // SAFETY: this is called with requests for which the last argument is no address.
+    // SAFETY: this is called with requests whose last argument is not an address.
     unsafe { request_at(what, tid, 0, data as usize as *mut c_void) }
 }
 
-/// `ptrace` with a request that reads or writes what `at` points to.
+/// `ptrace` with a request that reads or writes the target of `at`.
 ///
 /// # Safety
 ///
-/// `at` must point to what the request is documented to read and write there.
+/// `at` must point to the data that the request is documented to read and write.
 unsafe fn request_at(what: u32, tid: i32, number: usize, at: *mut c_void) -> io::Result<()> {
-    // SAFETY: by the caller's word; the kernel checks all else.
+    // SAFETY: guaranteed by the caller; the kernel checks the rest.
     match unsafe { libc::ptrace(what as _, tid, number as *mut c_void, at) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -68,41 +68,42 @@ unsafe fn request_at(what: u32, tid: i32, number: usize, at: *mut c_void) -> io:
 }
 
 impl Tracee {
-    /// Begins to trace a thread, which runs on.
+    /// Begins to trace a thread, which keeps running.
     ///
     /// # Errors
     ///
-    /// `EPERM`: this user may not, or somebody else traces it already; `ESRCH`: it has ended.
+    /// `EPERM`: this user has no permission, or another process traces it already; `ESRCH`: it has
+    /// ended.
     pub fn seize(tid: i32) -> io::Result<Tracee> {
         request(libc::PTRACE_SEIZE as u32, tid, 0)?;
-        Ok(Tracee { tid, stopped: false, asked: false, gone: false })
+        Ok(Tracee { tid, stopped: false, stop_requested: false, gone: false })
     }
 
-    /// Asks it to stop, without a signal. If it sleeps in a system call, that is broken off.
+    /// Requests a stop, without a signal. A sleeping system call is interrupted.
     ///
     /// # Errors
     ///
     /// `ESRCH`: it has ended.
     pub fn interrupt(&mut self) -> io::Result<()> {
-        self.asked = true;
+        self.stop_requested = true;
         request(libc::PTRACE_INTERRUPT as u32, self.tid, 0)
     }
 
-    /// Waits until it stops; `None`: it has not until then.
+    /// Waits for a stop; `None` if there was none before `until`.
     ///
     /// # Errors
     ///
     /// `ESRCH`: it has ended.
     pub fn wait(&mut self, until: Instant) -> io::Result<Option<Stop>> {
-        /// It stops within microseconds, as a rule; to yield the CPU would be to wait for all
-        /// others that want it.
+        /// It usually stops within microseconds; yielding the CPU would mean waiting for all other
+        /// runnable threads.
         const SPINS: u32 = 50;
         let mut pause = Duration::from_micros(10);
         let mut status = 0;
-        for looks in 0.. {
+        for polls in 0.. {
             // SAFETY: the status is a local of the right type.
             match unsafe { libc::waitpid(self.tid, &mut status, libc::__WALL | libc::WNOHANG) } {
-                0 if looks < SPINS => std::hint::spin_loop(),
+                0 if polls < SPINS => std::hint::spin_loop(),
                 0 if Instant::now() >= until => return Ok(None),
                 0 => {
                     std::thread::sleep(pause);
@@ -116,7 +117,7 @@ impl Tracee {
                     return Err(self.ended());
                 }
                 _ if libc::WIFSTOPPED(status) => {
-                    (self.stopped, self.asked) = (true, false);
+                    (self.stopped, self.stop_requested) = (true, false);
                     return Ok(Some(stop_of(status)));
                 }
                 _ => return Err(self.ended()),
@@ -130,7 +131,7 @@ impl Tracee {
         io::Error::from_raw_os_error(libc::ESRCH)
     }
 
-    /// Lets it run, with this signal (0: none).
+    /// Continues it, with this signal (0: none).
     ///
     /// # Errors
     ///
@@ -165,22 +166,22 @@ impl Tracee {
         unsafe { request_at(libc::PTRACE_SETREGS as u32, self.tid, 0, from) }
     }
 
-    /// All other registers, as `XSAVE` writes them (not compacted).
+    /// All other registers, as written by `XSAVE` (not compacted).
     ///
     /// # Errors
     ///
-    /// `ESRCH`: it has ended; `ENODEV`: this processor has no `XSAVE`.
+    /// `ESRCH`: it has ended; `ENODEV`: this CPU has no `XSAVE`.
     pub fn xstate(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; MAX_XSTATE];
         let mut into = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let at = (&raw mut into).cast();
-        // SAFETY: the kernel writes to the buffer that the iovec names, and how much to the iovec.
+        // SAFETY: the kernel writes to the buffer of the iovec, and the length to the iovec.
         unsafe { request_at(libc::PTRACE_GETREGSET as u32, self.tid, NT_X86_XSTATE, at)? };
         bytes.truncate(into.iov_len);
         Ok(bytes)
     }
 
-    /// Sets them.
+    /// Sets the other registers.
     ///
     /// # Errors
     ///
@@ -189,11 +190,11 @@ impl Tracee {
         let base = bytes.as_ptr().cast_mut().cast();
         let mut from = libc::iovec { iov_base: base, iov_len: bytes.len() };
         let at = (&raw mut from).cast();
-        // SAFETY: the kernel reads the buffer that the iovec names.
+        // SAFETY: the kernel reads the buffer of the iovec.
         unsafe { request_at(libc::PTRACE_SETREGSET as u32, self.tid, NT_X86_XSTATE, at) }
     }
 
-    /// The signals that it blocks.
+    /// Its blocked signals.
     ///
     /// # Errors
     ///
@@ -201,50 +202,50 @@ impl Tracee {
     pub fn blocked(&self) -> io::Result<u64> {
         let mut mask = 0u64;
         let at = (&raw mut mask).cast();
-        // SAFETY: the kernel writes so many bytes.
+        // SAFETY: the kernel writes `SIGNALS` bytes.
         unsafe { request_at(libc::PTRACE_GETSIGMASK as u32, self.tid, SIGNALS, at)? };
         Ok(mask)
     }
 
-    /// Sets them.
+    /// Sets its blocked signals.
     ///
     /// # Errors
     ///
     /// `ESRCH`: it has ended.
     pub fn set_blocked(&self, mut mask: u64) -> io::Result<()> {
         let at = (&raw mut mask).cast();
-        // SAFETY: the kernel reads so many bytes.
+        // SAFETY: the kernel reads `SIGNALS` bytes.
         unsafe { request_at(libc::PTRACE_SETSIGMASK as u32, self.tid, SIGNALS, at) }
     }
 
-    /// The signal that is about to be delivered was raised by the kernel, because of what the
-    /// thread itself did.
+    /// True if the kernel raised the signal that is about to be delivered because of an action of
+    /// the thread itself.
     pub fn is_fault(&self) -> bool {
         // SAFETY: siginfo is plain data for which zero is valid, and the kernel writes to it.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let at = (&raw mut info).cast();
-            let told = request_at(libc::PTRACE_GETSIGINFO as u32, self.tid, 0, at);
-            told.is_ok() && info.si_code > 0
+            let read = request_at(libc::PTRACE_GETSIGINFO as u32, self.tid, 0, at);
+            read.is_ok() && info.si_code > 0
         }
     }
 
-    /// Where the thread's restartable sequences are registered (`rseq(2)`), if they are.
+    /// Address of the thread's registered restartable sequence area (`rseq(2)`), if there is one.
     pub fn rseq(&self) -> Option<u64> {
-        let mut told = [0u64; 3];
-        let at = told.as_mut_ptr().cast();
-        // SAFETY: the kernel writes no more than so many bytes, numbers.
+        let mut area = [0u64; 3];
+        let at = area.as_mut_ptr().cast();
+        // SAFETY: the kernel writes no more than this many bytes, numbers.
         unsafe {
-            request_at(GET_RSEQ_CONFIGURATION, self.tid, size_of_val(&told), at).ok()?;
+            request_at(GET_RSEQ_CONFIGURATION, self.tid, size_of_val(&area), at).ok()?;
         }
-        (told[0] != 0).then_some(told[0])
+        (area[0] != 0).then_some(area[0])
     }
 }
 
 impl Drop for Tracee {
     fn drop(&mut self) {
-        if !self.stopped && self.asked && !self.gone {
-            // What cannot be let go now is when prof ends, by the kernel.
+        if !self.stopped && self.stop_requested && !self.gone {
+            // A thread that cannot be released now is released by the kernel when prof ends.
             self.wait(Instant::now() + Duration::from_secs(1)).ok();
         }
         if self.stopped {
@@ -264,9 +265,9 @@ fn stop_of(status: i32) -> Stop {
     }
 }
 
-/// Lets the calling thread run before all others for the rest of its life, as far as this user may:
-/// somebody stands still meanwhile.
-pub fn hurry() {
+/// Gives the calling thread precedence over all others for the rest of its life, if this user may:
+/// a thread of the target is stopped.
+pub fn take_precedence() {
     let first = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel reads a local of the right type.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &first) };

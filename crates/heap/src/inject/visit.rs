@@ -1,76 +1,76 @@
-//! What a thread does for prof while it is borrowed: system calls and function calls.
+//! System calls and function calls of a borrowed thread.
 //!
-//! At any moment of it, the thread would come back by itself if prof died: before it leaves its
-//! place, a signal frame lies on its stack, and whatever it is led to returns into that frame.
+//! At any moment, the thread would return by itself if prof died: before it leaves its original
+//! code, a signal frame is on its stack, and all code that it is led to returns into that frame.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::frame::{Back, Context, Frame, NOTHING, Undo, Way};
+use super::frame::{Back, Context, NOTHING, ReturnPath, SignalFrame, Undo};
 use super::locks;
 use super::objects::Objects;
 use super::restart;
 use super::trace::{Registers, Stop, Tracee};
 use sys::Error;
 
-/// Memory that functions run on: the thread's own stack may be small.
+/// Size of the stack for functions: the thread's own may be small.
 const STACK: u64 = 256 << 10;
 
-/// How long a function may take before it is looked at what it waits for, and before it is left to
-/// come back by itself.
+/// Time that a function may take before its wait is examined, and before it is left to return by
+/// itself.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Signals that a thread raises by what it does, and must not block then.
+/// Signals that a thread raises by its own actions, and must not block then.
 const RAISED: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// A borrowed thread; it goes back to its place when this is dropped.
+/// A borrowed thread; it returns to its original code when this is dropped.
 pub struct Visit<'a> {
     pid: i32,
     tracee: Tracee,
     memory: &'a File,
     objects: &'a Objects,
-    way: Way,
+    way: ReturnPath,
     back: Back,
-    /// Where it was.
+    /// Its original registers.
     registers: Registers,
     xstate: Vec<u8>,
     blocked: u64,
     /// The way back, on its own stack.
-    own: Frame,
-    /// The same on the stack that was made for it, and where that begins.
-    made: Option<(Frame, u64)>,
-    /// The number of a file that is open in the process meanwhile.
+    own: SignalFrame,
+    /// The same on the stack that was created for it, and the address of that stack.
+    made: Option<(SignalFrame, u64)>,
+    /// Descriptor that is temporarily open in the process.
     open: Option<u64>,
-    /// Where its `errno` is, and what it was.
+    /// Address and original value of its `errno`.
     errno: Option<(u64, [u8; 4])>,
-    state: Place,
-    /// Signals that came meanwhile although they cannot be blocked.
+    state: VisitState,
+    /// Signals that arrived although they cannot be blocked.
     later: Vec<i32>,
 }
 
 /// Where the thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Where it was found.
+enum VisitState {
+    /// At its original code.
     Home,
-    /// Back from what it was led to.
+    /// Back from a call.
     Idle,
-    /// In what it was led to.
+    /// In a call.
     Busy,
-    /// It comes back by itself, or has ended.
+    /// It returns by itself, or has ended.
     Lost,
 }
 
 impl<'a> Visit<'a> {
-    /// Borrows a thread that is stopped at a safe point, by this signal.
+    /// Borrows a thread that this signal has stopped at a safe point.
     ///
     /// # Errors
     ///
-    /// It has ended; no memory for a stack; something is missing in the C library.
+    /// It has ended; no memory for a stack; a part of the C library is missing.
     pub fn begin(
         pid: i32,
         (tracee, signal): (Tracee, i32),
@@ -78,15 +78,15 @@ impl<'a> Visit<'a> {
         objects: &'a Objects,
     ) -> Result<Visit<'a>, Error> {
         let Some(way) = objects.gadgets.way() else {
-            return Err(Error::failed("its C library is of a kind that prof does not know"));
+            return Err(Error::failed("its C library is not supported"));
         };
         let Some(tid) = locks::inner_tid(pid, tracee.tid) else {
-            return Err(Error::failed("it ended meanwhile"));
+            return Err(Error::failed("it has ended"));
         };
         let back = Back { tid, signal };
         let (registers, xstate) = (tracee.registers().map_err(failed)?, tracee.xstate());
         let (xstate, blocked) = (xstate.map_err(failed)?, tracee.blocked().map_err(failed)?);
-        let own = Frame::below(
+        let own = SignalFrame::below(
             registers.rsp,
             &Context { registers: &restart::by_itself(&registers), xstate: &xstate, blocked },
             way,
@@ -94,7 +94,7 @@ impl<'a> Visit<'a> {
             Undo { call: libc::SYS_munmap, second: STACK },
         );
         memory.write_all_at(&own.bytes, own.entry).map_err(failed)?;
-        let (state, made, open, errno, later) = (Place::Home, None, None, None, Vec::new());
+        let (state, made, open, errno, later) = (VisitState::Home, None, None, None, Vec::new());
         let mut visit = Visit {
             pid,
             tracee,
@@ -116,18 +116,18 @@ impl<'a> Visit<'a> {
         Ok(visit)
     }
 
-    /// Gives the thread a stack, and notes its `errno`.
+    /// Creates a stack for the thread, and saves its `errno`.
     fn make_stack(&mut self) -> Result<(), Error> {
         let (protection, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
         let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let arguments = [0, STACK, protection as u64, flags as u64, u64::MAX, 0];
-        let base = self.makes(libc::SYS_mmap, arguments)?;
-        // From there, it goes on to what gives the stack back.
+        let base = self.make_call(libc::SYS_mmap, arguments)?;
+        // From there, it continues to the code that removes the stack.
         let registers = self.own.undoing(self.way, &self.registers);
-        let blocked = self.blocks_meanwhile();
+        let blocked = self.blocked_while_borrowed();
         let context = Context { registers: &registers, xstate: &self.xstate, blocked };
         let undo = Undo { call: libc::SYS_close, second: 0 };
-        let frame = Frame::below(base + STACK, &context, self.way, self.back, undo);
+        let frame = SignalFrame::below(base + STACK, &context, self.way, self.back, undo);
         self.memory.write_all_at(&frame.bytes, frame.entry).map_err(failed)?;
         self.made = Some((frame, base));
         if let Some((errno_location, _)) = self.objects.symbol("__errno_location") {
@@ -139,16 +139,16 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// What it blocks while it is borrowed.
-    fn blocks_meanwhile(&self) -> u64 {
+    /// Signals that it blocks while it is borrowed.
+    fn blocked_while_borrowed(&self) -> u64 {
         let raised = RAISED.iter().chain([&self.back.signal]);
         raised.fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)))
     }
 
-    /// Makes a system call that is undone when the thread goes back, whoever sees to that.
-    fn makes(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Error> {
+    /// Makes a system call that is undone when the thread returns, with or without prof.
+    fn make_call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Error> {
         let at = self.frame().made;
-        let result = self.lead(self.way.syscall, call as u64, arguments, at)?;
+        let result = self.lead_to(self.way.syscall, call as u64, arguments, at)?;
         match result as i64 {
             error @ -4095..0 => Err(failed(io::Error::from_raw_os_error(-error as i32))),
             _ => Ok(result),
@@ -159,19 +159,19 @@ impl<'a> Visit<'a> {
     ///
     /// # Errors
     ///
-    /// The thread does not come back from it.
+    /// The thread does not return from it.
     pub fn call(&mut self, function: u64, arguments: &[u64]) -> Result<u64, Error> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        self.lead(function, 0, all, self.frame().slot)
+        self.lead_to(function, 0, all, self.frame().slot)
     }
 
-    fn frame(&self) -> &Frame {
+    fn frame(&self) -> &SignalFrame {
         self.made.as_ref().map_or(&self.own, |made| &made.0)
     }
 
-    /// Puts a text, of less than a page, where the thread can read it until the next one is put
-    /// there.
+    /// Writes a text, of less than a page, where the thread can read it until the next one is
+    /// written.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl<'a> Visit<'a> {
         Ok(base)
     }
 
-    /// Reads a text of the target's.
+    /// Reads a text of the target.
     pub fn read_text(&self, at: u64) -> String {
         let mut bytes = [0; 512];
         let length = self.memory.read_at(&mut bytes, at).unwrap_or(0);
@@ -190,19 +190,19 @@ impl<'a> Visit<'a> {
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 
-    /// A file in the memory of the target, with this name and content, open there by the number
-    /// and here as well. It is closed there when the thread goes back, or by [`Visit::close`].
+    /// Creates a memory file in the target with this name and content, open there under the number
+    /// and here as well. It is closed there when the thread returns, or by [`Visit::close`].
     ///
     /// # Errors
     ///
-    /// It cannot be made or written; there is one already.
+    /// It cannot be created or written; there is one already.
     pub fn memory_file(&mut self, name: &str, content: &[u8]) -> Result<(u64, File), Error> {
         if self.open.is_some() {
             return Err(Error::failed("only one file may be open at a time"));
         }
         let name = self.text(name)?;
         let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        let fd = self.makes(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
+        let fd = self.make_call(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
         self.open = Some(fd);
         let path = format!("/proc/{}/fd/{fd}", self.pid);
         let file = File::options().read(true).write(true).open(path);
@@ -210,11 +210,11 @@ impl<'a> Visit<'a> {
         written.map(|file| (fd, file)).map_err(failed)
     }
 
-    /// Closes the file that it has made.
+    /// Closes the memory file.
     ///
     /// # Errors
     ///
-    /// The thread does not come back from it.
+    /// The thread does not return from it.
     pub fn close(&mut self) -> Result<(), Error> {
         match self.open.take() {
             Some(_) => self.undo(),
@@ -222,33 +222,33 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Undoes what the frame has to undo, once.
+    /// Performs the undo of the frame, once.
     fn undo(&mut self) -> Result<(), Error> {
         let frame = self.frame();
         let (undone, made) = (frame.undone, frame.made);
         let registers = frame.undoing(self.way, &self.registers);
         self.tracee.set_registers(&registers).map_err(failed)?;
-        self.state = Place::Busy;
+        self.state = VisitState::Busy;
         self.wait_for_return(undone)?;
-        self.state = Place::Idle;
+        self.state = VisitState::Idle;
         self.memory.write_all_at(&NOTHING.to_le_bytes(), made).map_err(failed)
     }
 
-    /// What `dlopen` has to say when it has failed.
+    /// Error message of a failed `dlopen`.
     pub fn loader_error(&mut self) -> Option<String> {
         let (dlerror, _) = self.objects.symbol("dlerror")?;
         let at = self.call(dlerror, &[]).ok().filter(|at| *at != 0)?;
         Some(self.read_text(at))
     }
 
-    /// Leads the thread to some code, and waits until it has come back with a result, which it leaves
-    /// at `slot`.
-    fn lead(&mut self, to: u64, rax: u64, arguments: [u64; 6], slot: u64) -> Result<u64, Error> {
+    /// Leads the thread to some code, and waits until it has returned with a result, which it
+    /// stores at `slot`.
+    fn lead_to(&mut self, to: u64, rax: u64, arguments: [u64; 6], slot: u64) -> Result<u64, Error> {
         let frame = self.frame();
         let (entry, end) = (frame.entry, frame.end);
         let at_slot = slot.wrapping_add_signed(-i64::from(self.way.displacement));
         let [rdi, rsi, rdx, fourth, r8, r9] = arguments;
-        /// Only that interrupts are enabled, as they always are.
+        /// Only the interrupt flag, which is always set.
         const FLAGS: u64 = 0x202;
         let registers = Registers {
             rip: to,
@@ -273,14 +273,14 @@ impl<'a> Visit<'a> {
             ..self.registers
         };
         self.tracee.set_registers(&registers).map_err(failed)?;
-        if self.state == Place::Home {
-            // In this order: from here on, the frame brings back what is changed.
+        if self.state == VisitState::Home {
+            // In this order: from here on, the frame restores changes.
             self.tracee.set_xstate(&initial(&self.xstate)).map_err(failed)?;
-            self.tracee.set_blocked(self.blocks_meanwhile()).map_err(failed)?;
+            self.tracee.set_blocked(self.blocked_while_borrowed()).map_err(failed)?;
         }
-        self.state = Place::Busy;
+        self.state = VisitState::Busy;
         self.wait_for_return(end)?;
-        self.state = Place::Idle;
+        self.state = VisitState::Idle;
         let mut result = [0; 8];
         self.memory.read_exact_at(&mut result, slot).map_err(failed)?;
         Ok(u64::from_le_bytes(result))
@@ -308,28 +308,28 @@ impl<'a> Visit<'a> {
                     self.later.push(signal);
                 }
                 Some(Stop::Interrupt | Stop::Group | Stop::Other) => {}
-                None => until = self.look_why(began)?,
+                None => until = self.examine_wait(began)?,
             }
         }
     }
 
-    /// It takes long: it is taken away from a lock that it waits for, if it holds none itself.
-    /// Returns until when it is waited for otherwise.
-    fn look_why(&mut self, began: Instant) -> Result<Instant, Error> {
+    /// Examines a long call: the thread is withdrawn from a lock that it waits for, if it holds
+    /// none itself. Returns the time limit otherwise.
+    fn examine_wait(&mut self, began: Instant) -> Result<Instant, Error> {
         self.tracee.interrupt().map_err(|e| self.lost(e))?;
         let stopped = self.tracee.wait(Instant::now() + PATIENCE).map_err(|e| self.lost(e))?;
         let waited = began.elapsed();
-        if stopped == Some(Stop::Interrupt) && self.waits_in_vain() {
+        if stopped == Some(Stop::Interrupt) && self.waits_for_loader() {
             return Err(Error::failed(format!(
                 "the dynamic loader was held by another thread for {:.0} s",
                 waited.as_secs_f64()
             )));
         }
         if waited > LAST_PATIENCE {
-            self.state = Place::Lost;
+            self.state = VisitState::Lost;
             return Err(Error::failed(format!(
-                "what prof called in thread {} has not come back for {:.0} s; the thread does when \
-                 it has",
+                "the function that prof called in thread {} has not returned for {:.0} s; the \
+                 thread continues when it does",
                 self.tracee.tid,
                 waited.as_secs_f64()
             )));
@@ -337,8 +337,8 @@ impl<'a> Visit<'a> {
         Ok(Instant::now() + PATIENCE)
     }
 
-    /// It waits for a lock of the loader's, and holds none.
-    fn waits_in_vain(&self) -> bool {
+    /// True if it waits for a lock of the loader, and holds none.
+    fn waits_for_loader(&self) -> bool {
         let Ok(now) = self.tracee.registers() else { return false };
         let Some((address, size)) = self.objects.symbol("_rtld_global") else { return false };
         let in_futex = now.orig_rax == libc::SYS_futex as u64 && restart::is_cut_short(&now);
@@ -349,24 +349,24 @@ impl<'a> Visit<'a> {
     }
 
     fn lost(&mut self, error: io::Error) -> Error {
-        self.state = Place::Lost;
+        self.state = VisitState::Lost;
         failed(error)
     }
 
-    /// Gives the stack back, and lets the thread go on where it was.
+    /// Removes the stack, and lets the thread continue its original code.
     ///
     /// # Errors
     ///
     /// It has ended.
     pub fn end(mut self) -> Result<(), Error> {
-        self.go_home()
+        self.return_home()
     }
 
-    fn go_home(&mut self) -> Result<(), Error> {
-        if matches!(self.state, Place::Home | Place::Lost) {
+    fn return_home(&mut self) -> Result<(), Error> {
+        if matches!(self.state, VisitState::Home | VisitState::Lost) {
             return Ok(());
         }
-        // Where prof cannot, nothing was open.
+        // If prof cannot, nothing was open.
         self.close()?;
         if self.made.take().is_some() {
             self.undo()?;
@@ -378,7 +378,7 @@ impl<'a> Visit<'a> {
         tracee.set_xstate(&self.xstate).map_err(failed)?;
         tracee.set_blocked(self.blocked).map_err(failed)?;
         tracee.set_registers(&restart::by_itself(&self.registers)).map_err(failed)?;
-        self.state = Place::Home;
+        self.state = VisitState::Home;
         for signal in self.later.drain(..) {
             super::trace::send(self.pid, self.tracee.tid, signal);
         }
@@ -388,16 +388,15 @@ impl<'a> Visit<'a> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        self.go_home().ok();
+        self.return_home().ok();
     }
 }
 
-/// The registers beyond the general ones as a function finds them at its start: as they are when a
-/// program is.
+/// The registers beyond the general ones at the start of a function: as at the start of a program.
 fn initial(xstate: &[u8]) -> Vec<u8> {
     const CONTROL: [u8; 2] = 0x37f_u16.to_le_bytes();
     const MXCSR: [u8; 4] = 0x1f80_u32.to_le_bytes();
-    /// What is in use.
+    /// Features in use.
     const IN_USE: std::ops::Range<usize> = 512..520;
     let mut clean = xstate.to_vec();
     clean[..2].copy_from_slice(&CONTROL);
@@ -408,7 +407,7 @@ fn initial(xstate: &[u8]) -> Vec<u8> {
 
 fn failed(error: io::Error) -> Error {
     Error::failed(match error.raw_os_error() {
-        Some(libc::ESRCH) => "it ended meanwhile".to_owned(),
+        Some(libc::ESRCH) => "it has ended".to_owned(),
         _ => error.to_string(),
     })
 }

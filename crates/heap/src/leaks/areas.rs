@@ -1,33 +1,33 @@
-//! Which memory of a process is the program's data, and which may be an allocator's.
+//! Classifies a process's memory: data of the program, or possibly an allocator's.
 
 use std::io;
 
-use super::memory::Memory;
-use super::threads::Seen;
+use super::memory::ProcessMemory;
+use super::threads::ThreadMemory;
 use super::{Failure, memory::PAGE};
 use sys::maps::{MapsLine, parse_line};
 
-/// Below its stack pointer, a function may use so many bytes (System V ABI, AMD64).
+/// Bytes below its stack pointer that a function may use (System V ABI, AMD64).
 const RED_ZONE: u64 = 128;
 
-/// glibc's description of a thread begins with its control block, and lies above the thread's stack;
-/// it is smaller than this.
+/// Upper bound of the size of glibc's thread descriptor, which begins with the control block, above
+/// the thread's stack.
 const THREAD_SIZE: u64 = 4096;
 
-/// Where a control block points to what the dynamic linker has allocated for the thread's variables
-/// (`tcbhead_t` in sysdeps/x86_64/nptl/tls.h: `dtv`).
+/// Offset in a control block of the pointer to the thread's variables (`tcbhead_t` in
+/// sysdeps/x86_64/nptl/tls.h: `dtv`).
 const VECTOR: u64 = 8;
 
-/// Bytes of a thread's own variables below its control block that count as data at most, where it
-/// is not known where they begin.
+/// Most bytes of a thread's variables below its control block that count as data, if their start is
+/// unknown.
 const THREAD_DATA: u64 = 64 << 10;
 
-/// What pointers in memory mean.
+/// Meaning of pointers in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// What they point to is reachable.
+pub enum AreaKind {
+    /// Their targets are reachable.
     Root,
-    /// They may be left from what was freed.
+    /// They may be left over from freed memory.
     Unknown,
 }
 
@@ -36,18 +36,18 @@ pub enum Kind {
 pub struct Area {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
-    /// What pointers in it mean.
-    pub kind: Kind,
+    /// Meaning of its pointers.
+    pub kind: AreaKind,
 }
 
-/// What is mapped at a place.
+/// Contents of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
-    /// Data of a program or a library, the first thread's stack, memory that is shared.
+    /// Data of a program or a library, the first thread's stack, shared memory.
     Data,
-    /// Memory without a file; an allocator's, as a rule.
+    /// Memory without a file, usually an allocator's.
     Anonymous,
 }
 
@@ -56,29 +56,29 @@ struct Mapped {
     start: u64,
     end: u64,
     of: Of,
-    /// What lies below cannot be accessed, or, of the first thread's stack, is not there.
+    /// The memory below cannot be accessed, or, for the first thread's stack, does not exist.
     guarded: bool,
 }
 
-/// All memory of a process that may hold pointers.
+/// All memory of a process that may contain pointers.
 pub struct Areas {
     mapped: Vec<Mapped>,
     /// The kernel's heap (`brk(2)`), if there is one.
     pub brk: Option<(u64, u64)>,
-    /// Ranges in which no pointer counts.
+    /// Ranges whose pointers are ignored.
     holes: Vec<(u64, u64)>,
     /// Ranges of anonymous memory that are data.
     data: Vec<(u64, u64)>,
-    /// Not all blocks are the C library's.
+    /// Some blocks are not the C library's.
     another_allocator: bool,
 }
 
 impl Areas {
-    /// Those of a process.
+    /// The memory of a process.
     ///
     /// # Errors
     ///
-    /// It is gone, or may not be looked at.
+    /// It has ended, or may not be inspected.
     pub fn read(pid: i32) -> io::Result<Areas> {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -99,14 +99,18 @@ impl Areas {
         Ok(Areas { mapped, brk, holes, data, another_allocator: false })
     }
 
-    /// No pointer in a range counts.
+    /// Excludes the pointers in a range.
     pub fn leave_out(&mut self, start: u64, end: u64) {
         self.holes.push((start, end));
     }
 
-    /// What is below the stack pointers of threads is not in use any more, nor are stacks that the
-    /// C library keeps of threads that have ended.
-    pub fn stacks(&mut self, threads: &[Seen], memory: &mut Memory) -> Result<(), Failure> {
+    /// Excludes unused memory below the threads' stack pointers, and stacks that the C library
+    /// keeps of threads that have ended.
+    pub fn stacks(
+        &mut self,
+        threads: &[ThreadMemory],
+        memory: &mut ProcessMemory,
+    ) -> Result<(), Failure> {
         for i in 0..self.mapped.len() {
             let Mapped { start, end, guarded, .. } = self.mapped[i];
             let inside = |address: u64| (start..end).contains(&address);
@@ -124,8 +128,7 @@ impl Areas {
             } else if let Some(block) = thread_block(start, end, memory)?
                 && !threads.iter().any(|t| t.fs == block)
             {
-                // The C library keeps what the dynamic linker has allocated for the next thread
-                // there.
+                // The C library keeps the dynamic linker's allocations for the next thread there.
                 self.holes.push((start, block + VECTOR));
                 self.holes.push((block + VECTOR + 8, (block + THREAD_SIZE).min(end)));
             }
@@ -133,7 +136,7 @@ impl Areas {
         Ok(())
     }
 
-    /// Not all blocks are the C library's, so anonymous memory may be another allocator's.
+    /// Some blocks are not the C library's, so anonymous memory may be another allocator's.
     pub fn are_of_another_allocator(&mut self) {
         self.another_allocator = true;
     }
@@ -144,32 +147,33 @@ impl Areas {
         mapped.map(|m| (m.start, m.end))
     }
 
-    /// All memory in which pointers count, but these ranges.
+    /// All memory whose pointers count, except these ranges.
     pub fn without(&self, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<Area> {
         let holes = merged(self.holes.iter().copied().chain(ranges));
         let data = merged(self.data.iter().copied());
         let mut areas = Vec::new();
         for &Mapped { start, end, of, .. } in &self.mapped {
-            let known = of == Of::Data || !self.another_allocator;
+            let is_data = of == Of::Data || !self.another_allocator;
             for (start, end) in outside(start, end, &holes) {
-                if known {
-                    areas.push(Area { start, end, kind: Kind::Root });
+                if is_data {
+                    areas.push(Area { start, end, kind: AreaKind::Root });
                     continue;
                 }
                 let unknown = outside(start, end, &data);
                 let inside = outside(start, end, &unknown);
                 let of_kind = |kind| move |(start, end)| Area { start, end, kind };
-                areas.extend(unknown.iter().copied().map(of_kind(Kind::Unknown)));
-                areas.extend(inside.into_iter().map(of_kind(Kind::Root)));
+                areas.extend(unknown.iter().copied().map(of_kind(AreaKind::Unknown)));
+                areas.extend(inside.into_iter().map(of_kind(AreaKind::Root)));
             }
         }
         areas
     }
 }
 
-/// What a mapping holds, if it may hold pointers to blocks.
+/// Contents of a mapping, if it may contain pointers to blocks.
 fn of(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Of> {
-    /// Files in memory alone: `memfd_create(2)`, `shmget(2)`, `shm_open(3)`, shared anonymous memory.
+    /// Files that are only in memory: `memfd_create(2)`, `shmget(2)`, `shm_open(3)`, shared
+    /// anonymous memory.
     const IN_MEMORY: [&str; 4] = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero"];
     if !line.readable {
         return None;
@@ -177,14 +181,14 @@ fn of(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Of> {
     let has_file = line.file.inode != 0;
     let anonymous = !has_file && (line.path.is_empty() || line.path.starts_with("[anon"));
     if line.shared {
-        // A pointer in a file that outlives the process points to nothing.
+        // A pointer in a file that outlives the process is meaningless.
         let in_memory = IN_MEMORY.iter().any(|name| line.path.starts_with(name));
         return (line.writable && in_memory).then_some(Of::Data);
     }
     if has_file || line.path == "[stack]" {
         return line.writable.then_some(Of::Data);
     }
-    // What a file's data has no bytes for follows it.
+    // Zeroed data of a file follows its mapping.
     let follows = before.is_some_and(|b| b.file.inode != 0 && b.writable && !b.shared);
     match line.path {
         "[heap]" => Some(Of::Anonymous),
@@ -193,15 +197,15 @@ fn of(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Of> {
     }
 }
 
-/// Where `brk`'s memory begins: field 47 of `/proc/PID/stat`.
+/// Start of `brk`'s memory: field 47 of `/proc/PID/stat`.
 fn brk_start(stat: &str) -> Option<u64> {
     let fields = stat.get(stat.rfind(')')? + 1..)?;
     fields.split_ascii_whitespace().nth(47 - 3)?.parse().ok().filter(|&start| start != 0)
 }
 
-/// The control block of a thread of glibc's whose stack is here: it holds its own address twice
+/// The control block of a glibc thread with its stack here: it contains its own address twice
 /// (`tcbhead_t` in sysdeps/x86_64/nptl/tls.h).
-fn thread_block(start: u64, end: u64, memory: &mut Memory) -> Result<Option<u64>, Failure> {
+fn thread_block(start: u64, end: u64, memory: &mut ProcessMemory) -> Result<Option<u64>, Failure> {
     let mut candidates = Vec::new();
     memory.each_word(start, end, |at, word| {
         if word == at && at.is_multiple_of(64) {
@@ -230,7 +234,7 @@ fn merged(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     merged
 }
 
-/// The parts of a range that are in none of these, which are sorted and do not overlap.
+/// The parts of a range outside these holes, which are sorted and do not overlap.
 fn outside(start: u64, end: u64, holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let (mut parts, mut at) = (Vec::new(), start);
     let first = holes.partition_point(|hole| hole.1 <= start);
@@ -246,7 +250,7 @@ fn outside(start: u64, end: u64, holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
     parts
 }
 
-/// The page in which an address lies begins here.
+/// Start of the page that contains an address.
 pub fn page_of(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hold_pointers() {
+    fn mappings_that_may_hold_pointers() {
         let line = |text: &'static str| parse_line(text).unwrap();
         let data = line("1000-2000 rw-p 00001000 fe:01 12 /usr/bin/a");
         let zeros = line("2000-3000 rw-p 00000000 00:00 0");

@@ -1,51 +1,51 @@
-//! The blocks of a heap, and which of them pointers lead to.
+//! The blocks of a heap, and which of them are reachable.
 
 use super::Failure;
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 
-/// Where blocks begin at most, in bytes: each lies at a multiple of this.
+/// Alignment of blocks, in bytes.
 const GRAIN: u64 = 16;
 
-/// Pointers from blocks to blocks that are kept at most (8 bytes each); what is beyond is read when
-/// its block is reached, which takes longer.
+/// Most pointers between blocks that are kept (8 bytes each); beyond that, a block is read again
+/// when it is reached, which takes longer.
 const MAX_POINTERS: usize = 8 << 20;
 
-/// Blocks that are known to be reached and have not been looked at, at most (4 bytes each); beyond,
-/// all that are reached are looked at again.
+/// Most blocks that are reached but not scanned yet (4 bytes each); beyond that, all reached blocks
+/// are scanned again.
 const MAX_WAITING: usize = 4 << 20;
 
-/// Blocks are looked at so often between two looks at the clock.
-const LOOKS: usize = 1 << 12;
+/// Number of scanned blocks between two checks of the clock.
+const BLOCKS_PER_CHECK: usize = 1 << 12;
 
-/// A range of memory that is full of blocks, each with two words before it. All of these are where
-/// the next one ends.
-pub struct Heap {
+/// A range of memory that is full of blocks, each with two header words before it, right after the
+/// previous block.
+pub struct BlockRange {
     start: u64,
     end: u64,
-    /// A bit for each grain: a block's words begin here.
+    /// A bit for each grain: a block's header begins here.
     begins: Vec<u64>,
-    /// The block that begins here was reached, or is not in use: there is nothing to do.
+    /// The block that begins here was reached, or is free: there is nothing to do.
     done: Vec<u64>,
-    /// The block that begins here is not in use.
+    /// The block that begins here is free.
     free: Vec<u64>,
-    /// Number of the first grain, over all heaps: a block's name is that of its first.
+    /// Index of the first grain, over all heaps: a block's index is that of its first.
     first: u32,
-    /// For each word of bits, where its blocks' pointers begin in [`Blocks::pointers`]; empty where
-    /// not all are there.
+    /// For each word of bits, the index of its blocks' pointers in [`Blocks::pointers`]; empty if
+    /// they are incomplete.
     pointers: Vec<u32>,
 }
 
-/// Bytes of a block's own words, and of one of these.
+/// Bytes of a block's header, and of one of its words.
 const HEADER: u64 = 2 * WORD;
 const WORD: u64 = 8;
 
-impl Heap {
+impl BlockRange {
     /// A range without blocks; it begins at a multiple of 16.
-    pub fn new(start: u64, end: u64) -> Heap {
+    pub fn new(start: u64, end: u64) -> BlockRange {
         let words = ((end - start) / GRAIN).div_ceil(64) as usize;
         let bits = || vec![0; words];
         let (begins, done, free) = (bits(), bits(), bits());
-        Heap { start, end, begins, done, free, first: 0, pointers: Vec::new() }
+        BlockRange { start, end, begins, done, free, first: 0, pointers: Vec::new() }
     }
 
     fn bit(&self, address: u64) -> (usize, u64) {
@@ -53,13 +53,13 @@ impl Heap {
         (grain as usize / 64, 1 << (grain % 64))
     }
 
-    /// A block's words begin here.
+    /// Marks the start of a block's header.
     pub fn begin(&mut self, address: u64) {
         let (word, bit) = self.bit(address);
         self.begins[word] |= bit;
     }
 
-    /// The block that begins here is not in use.
+    /// Marks a block as free.
     pub fn set_free(&mut self, address: u64) {
         let (word, bit) = self.bit(address);
         self.free[word] |= bit;
@@ -70,7 +70,7 @@ impl Heap {
         bits[word] & bit != 0
     }
 
-    /// Where the block begins in which an address lies.
+    /// Start of the block that contains an address.
     fn block_of(&self, address: u64) -> Option<u64> {
         let (word, bit) = self.bit(address);
         let mut bits = self.begins[word] & (bit | (bit - 1));
@@ -83,7 +83,7 @@ impl Heap {
         Some(self.start + grain * GRAIN)
     }
 
-    /// The name of the block that begins here.
+    /// Index of the block that begins here.
     fn name(&self, begin: u64) -> u32 {
         self.first + ((begin - self.start) / GRAIN) as u32
     }
@@ -92,45 +92,45 @@ impl Heap {
         (self.end - self.start) / GRAIN
     }
 
-    /// A block that is in use has its words here.
+    /// True if a block in use has its header here.
     pub fn has_block(&self, header: u64) -> bool {
         let inside = (self.start..self.end).contains(&header) && header.is_multiple_of(GRAIN);
         let bit = || self.bit(header);
-        inside && Heap::is(&self.begins, bit()) && !Heap::is(&self.free, bit())
+        inside && BlockRange::is(&self.begins, bit()) && !BlockRange::is(&self.free, bit())
     }
 }
 
-/// A block by itself.
+/// A block outside the heaps.
 #[derive(Clone, Copy, Debug)]
 struct Single {
-    /// Where all begins that belongs to it.
+    /// Start of all memory that belongs to it.
     from: u64,
-    /// What the program got.
+    /// Address that the program received.
     start: u64,
     end: u64,
     reached: bool,
 }
 
-/// All blocks that are known.
+/// All blocks.
 #[derive(Default)]
 pub struct Blocks {
-    heaps: Vec<Heap>,
+    heaps: Vec<BlockRange>,
     singles: Vec<Single>,
-    /// Below the first and behind the last address of all.
+    /// Lowest and highest address of all blocks.
     bounds: (u64, u64),
-    /// The name of the first that is by itself.
+    /// Index of the first single block.
     first_single: u32,
-    /// What blocks of heaps point to: names of both, in the order of the first.
+    /// Edges (from, to) between block indexes of heaps, sorted by `from`.
     pointers: Vec<(u32, u32)>,
-    /// Reached, and not looked at yet.
+    /// Reached, but not scanned yet.
     waiting: Vec<u32>,
-    /// Some are not among these for want of space.
+    /// Some were dropped for lack of space.
     forgotten: bool,
 }
 
 impl Blocks {
     /// Adds a range of blocks.
-    pub fn add_heap(&mut self, heap: Heap) {
+    pub fn add_heap(&mut self, heap: BlockRange) {
         self.heaps.push(heap);
     }
 
@@ -139,12 +139,12 @@ impl Blocks {
         self.add_with_header(start, start, end);
     }
 
-    /// Adds a block before which something of its own lies.
+    /// Adds a block that has its own memory before it.
     pub fn add_with_header(&mut self, from: u64, start: u64, end: u64) {
         self.singles.push(Single { from, start, end, reached: false });
     }
 
-    /// To be called when all are there, and when more are.
+    /// Call this after all blocks have been added, and after adding more.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Blocks {
         if names < u64::from(u32::MAX) { Ok(()) } else { Err(Failure::TooLong) }
     }
 
-    /// All memory that is blocks, or their allocator's.
+    /// All memory of blocks and their allocator.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let singles = self.singles.iter().map(|single| (single.from, single.end));
         self.heaps.iter().map(|heap| (heap.start, heap.end)).chain(singles)
@@ -176,7 +176,7 @@ impl Blocks {
         self.heaps.get(i).filter(|heap| heap.start <= address).map(|_| i)
     }
 
-    /// A block in use begins exactly here.
+    /// True if a block in use begins exactly here.
     pub fn begins_at(&self, address: u64) -> bool {
         let header = address.wrapping_sub(HEADER);
         let i = self.singles.partition_point(|single| single.start < address);
@@ -184,18 +184,18 @@ impl Blocks {
             || self.heap_of(header).is_some_and(|i| self.heaps[i].has_block(header))
     }
 
-    /// Pointers lead to the block at this address.
+    /// True if the block at this address is reachable.
     pub fn is_reached(&self, address: u64) -> bool {
         match self.block_at(address) {
             Some(name) => match self.heap_of_name(name) {
-                Some((heap, begin)) => Heap::is(&heap.done, heap.bit(begin)),
+                Some((heap, begin)) => BlockRange::is(&heap.done, heap.bit(begin)),
                 None => self.singles[(name - self.first_single) as usize].reached,
             },
             None => false,
         }
     }
 
-    /// The name of the block in which an address lies, if that is in use.
+    /// Index of the block that contains an address, if it is in use.
     fn block_at(&self, address: u64) -> Option<u32> {
         if address < self.bounds.0 || address >= self.bounds.1 {
             return None;
@@ -203,8 +203,8 @@ impl Blocks {
         if let Some(i) = self.heap_of(address) {
             let heap = &self.heaps[i];
             let begin = heap.block_of(address)?;
-            // The allocator itself points to the words before blocks.
-            let is = address >= begin + HEADER && !Heap::is(&heap.free, heap.bit(begin));
+            // The allocator itself points to the headers of blocks.
+            let is = address >= begin + HEADER && !BlockRange::is(&heap.free, heap.bit(begin));
             return is.then(|| heap.name(begin));
         }
         let i = self.singles.partition_point(|single| single.end <= address);
@@ -212,8 +212,8 @@ impl Blocks {
         is.then(|| self.first_single + i as u32)
     }
 
-    /// The heap of a block, and where that begins; none: it is by itself.
-    fn heap_of_name(&self, name: u32) -> Option<(&Heap, u64)> {
+    /// The heap of a block, and the heap's start; `None` for a single block.
+    fn heap_of_name(&self, name: u32) -> Option<(&BlockRange, u64)> {
         if name >= self.first_single {
             return None;
         }
@@ -222,15 +222,19 @@ impl Blocks {
         Some((heap, heap.start + u64::from(name - heap.first) * GRAIN))
     }
 
-    /// Notes what the blocks of heaps point to. Those whose second word is one of `freed` are not in
-    /// use.
+    /// Records the edges between blocks of heaps. Blocks whose second word is one of `freed` are
+    /// free.
     ///
     /// # Errors
     ///
-    /// The time is over, or the process is gone.
-    pub fn read_pointers(&mut self, memory: &mut Memory, freed: &[u64]) -> Result<(), Failure> {
+    /// The time is over, or the process has ended.
+    pub fn read_pointers(
+        &mut self,
+        memory: &mut ProcessMemory,
+        freed: &[u64],
+    ) -> Result<(), Failure> {
         for i in 0..self.heaps.len() {
-            let Heap { start, end, .. } = self.heaps[i];
+            let BlockRange { start, end, .. } = self.heaps[i];
             let from = self.pointers.len();
             memory.each_word(start, end, |at, word| {
                 if freed.contains(&word) {
@@ -238,7 +242,8 @@ impl Blocks {
                     let begin = heap.block_of(at).filter(|begin| at == begin + HEADER + WORD);
                     return begin.into_iter().for_each(|begin| heap.set_free(begin));
                 }
-                // A block goes on for a word into those of the next, which that needs if this is free.
+                // A block extends one word into the next header, which needs that word only if this
+                // block is free.
                 let of = || self.block_at(at).or_else(|| self.block_at(at - WORD));
                 if let Some(to) = self.pointed_at(word)
                     && let Some(of) = of()
@@ -254,7 +259,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// All pointers of a heap are there, from this one on.
+    /// Builds the index of a heap's edges, which begin at `from`.
     fn index_pointers(&mut self, i: usize, from: usize) {
         let (heap, mut at) = (&mut self.heaps[i], from);
         heap.pointers = Vec::with_capacity(heap.begins.len());
@@ -267,7 +272,7 @@ impl Blocks {
         }
     }
 
-    /// A word that may be a pointer.
+    /// Follows a word that may be a pointer.
     pub fn point(&mut self, word: u64) {
         if let Some(name) = self.pointed_at(word) {
             self.reach(name);
@@ -276,8 +281,8 @@ impl Blocks {
 
     /// The block that a word points to.
     ///
-    /// One whose lower half is zero is what is left of a pointer over which that half was written:
-    /// no block of glibc's begins at such an address.
+    /// A word whose lower half is zero is a partly overwritten pointer: no block of glibc's begins
+    /// at such an address.
     fn pointed_at(&self, word: u64) -> Option<u32> {
         if word as u32 == 0 { None } else { self.block_at(word) }
     }
@@ -304,20 +309,20 @@ impl Blocks {
         }
     }
 
-    /// Looks at all that is reached, and at what that points to, until nothing is new.
+    /// Scans all reached blocks, and the blocks that they reach, until none is new.
     ///
     /// # Errors
     ///
-    /// The time is over, or the process is gone.
-    pub fn follow(&mut self, memory: &mut Memory) -> Result<(), Failure> {
+    /// The time is over, or the process has ended.
+    pub fn follow(&mut self, memory: &mut ProcessMemory) -> Result<(), Failure> {
         loop {
-            let mut looks = 0usize;
+            let mut scanned = 0usize;
             while let Some(name) = self.waiting.pop() {
-                if looks.is_multiple_of(LOOKS) {
+                if scanned.is_multiple_of(BLOCKS_PER_CHECK) {
                     memory.check_time()?;
                 }
-                looks += 1;
-                self.look(name, memory)?;
+                scanned += 1;
+                self.scan(name, memory)?;
             }
             if !std::mem::take(&mut self.forgotten) {
                 return Ok(());
@@ -325,20 +330,20 @@ impl Blocks {
             for name in 0..self.first_single + self.singles.len() as u32 {
                 let reached = match self.heap_of_name(name) {
                     Some((heap, begin)) => {
-                        let is = |bits| Heap::is(bits, heap.bit(begin));
+                        let is = |bits| BlockRange::is(bits, heap.bit(begin));
                         is(&heap.begins) && is(&heap.done) && !is(&heap.free)
                     }
                     None => self.singles[(name - self.first_single) as usize].reached,
                 };
                 if reached {
-                    self.look(name, memory)?;
+                    self.scan(name, memory)?;
                 }
             }
         }
     }
 
-    /// Looks at what a block points to.
-    fn look(&mut self, name: u32, memory: &mut Memory) -> Result<(), Failure> {
+    /// Scans a block.
+    fn scan(&mut self, name: u32, memory: &mut ProcessMemory) -> Result<(), Failure> {
         let Some((heap, begin)) = self.heap_of_name(name) else {
             let Single { start, end, .. } = self.singles[(name - self.first_single) as usize];
             return memory.each_word(start, end, |_, word| self.point(word));
@@ -365,14 +370,14 @@ mod tests {
     use super::*;
 
     fn blocks() -> Blocks {
-        let mut heap = Heap::new(0x1000, 0x9000);
+        let mut heap = BlockRange::new(0x1000, 0x9000);
         for at in [0x1000, 0x1020, 0x4020, 0x8000] {
             heap.begin(at);
         }
         heap.set_free(0x8000);
         let mut blocks = Blocks::default();
         blocks.add_heap(heap);
-        blocks.add_heap(Heap::new(0xa000, 0xb000));
+        blocks.add_heap(BlockRange::new(0xa000, 0xb000));
         blocks.add_with_header(0x10000, 0x10010, 0x20000);
         blocks.add(0xffff_0000, 0x2_0000_0000);
         blocks.sort().unwrap();
@@ -401,33 +406,33 @@ mod tests {
     }
 
     #[test]
-    fn where_blocks_begin() {
+    fn starts_of_blocks_are_found() {
         let blocks = blocks();
         assert!(blocks.begins_at(0x1010) && blocks.begins_at(0x1030) && blocks.begins_at(0x10010));
-        // In the middle, in no use, and not at all.
+        // In the middle, free, and not a block.
         for not in [0x1020, 0x1040, 0x8010, 0x10000, 0x30000] {
             assert!(!blocks.begins_at(not), "{not:x}");
         }
     }
 
-    /// Words of this process's own, as if they were a heap.
+    /// Words of this process, treated as a heap.
     #[test]
-    fn what_blocks_point_to() {
+    fn edges_between_blocks_are_found() {
         let mut words = vec![0u64; 4096];
         let start = (words.as_ptr() as u64).next_multiple_of(16);
         let skip = ((start - words.as_ptr() as u64) / 8) as usize;
         let at = |block: u64| start + block * 64;
-        // The last word that a block has is the first of the next one's.
+        // The last word of a block is the first of the next one's header.
         for (block, to, word) in [(0, 3, 5), (3, 1, 8), (2, 0, 2), (1, 4, 5), (4, 2, 7)] {
             words[skip + block * 8 + 1] = 64 | 1;
             words[skip + block * 8 + word] = at(to as u64) + HEADER;
         }
         words[skip + 4 * 8 + 3] = 77;
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        let mut memory = Memory::new(std::process::id() as i32, until);
+        let mut memory = ProcessMemory::new(std::process::id() as i32, until);
         for freed in [&[77][..], &[]] {
             for keep in [true, false] {
-                let mut heap = Heap::new(start, at(6));
+                let mut heap = BlockRange::new(start, at(6));
                 (0..6).for_each(|block| heap.begin(at(block)));
                 let mut blocks = Blocks::default();
                 blocks.add_heap(heap);

@@ -1,49 +1,49 @@
-//! The blocks of glibc's allocator, by what lies before each of them.
+//! The blocks of glibc's allocator, from their headers.
 //!
-//! `malloc/malloc.c` and `malloc/arena.c`: two words come before what the program gets. The second is
-//! the distance to the next block's words, with three bits below: the block before is in use (1), it
-//! is mapped by itself (2), it is not of the main arena (4). The main arena begins where `brk`'s
-//! memory does, others in heaps at multiples of 64 MiB. Where that does not hold to the end of a heap,
-//! or a sampled block is not among what was found, it is not believed.
+//! `malloc/malloc.c` and `malloc/arena.c`: two words precede the program's memory. The second is
+//! the distance to the next block's header, with three flag bits: the block before is in use (1),
+//! it has its own mapping (2), it is not of the main arena (4). The main arena begins at the start
+//! of `brk`'s memory, others in heaps at multiples of 64 MiB. If that does not hold to the end of a
+//! heap, or a sampled block was not found, the result is rejected.
 
 use std::collections::HashSet;
 
 use super::areas::{Areas, page_of};
-use super::blocks::{Blocks, Heap};
-use super::memory::{Memory, PAGE};
+use super::blocks::{BlockRange, Blocks};
+use super::memory::{PAGE, ProcessMemory};
 use super::{Failure, Sampled};
 
 const PREV_INUSE: u64 = 1;
 const IS_MMAPPED: u64 = 2;
 const FLAGS: u64 = 7;
 const ALIGNMENT: u64 = 16;
-/// The two words before a block, and the smallest block with these.
+/// Bytes of a block's header, and of the smallest block with it.
 const HEADER: u64 = 16;
 const LEAST: u64 = 32;
 
-/// Where heaps of other arenas lie, and how large these become (`HEAP_MAX_SIZE`).
+/// Alignment and largest size of the heaps of other arenas (`HEAP_MAX_SIZE`).
 const HEAP: u64 = 64 << 20;
 
-/// What lies at the beginning of such a heap at most: its description, and that of the arena.
+/// Most bytes at the start of such a heap: its description, and that of the arena.
 const DESCRIPTION: u64 = 4096;
 
-/// A thread's cache of freed blocks (`tcache_perthread_struct`, glibc 2.30 to 2.41) with its header:
-/// counters of 64 sizes, and the first block of each.
+/// Size of a thread's cache of freed blocks (`tcache_perthread_struct`, glibc 2.30 to 2.41) with
+/// its header: counters of 64 sizes, and the first block of each.
 const CACHE: u64 = 0x290;
 const SIZES: u64 = 64;
 
-/// Finds the blocks of glibc's allocator in anonymous memory, and the words that mark blocks which
-/// threads keep although they were freed.
+/// Finds the blocks of glibc's allocator in anonymous memory, and the words that mark freed blocks
+/// in threads' caches.
 ///
 /// # Errors
 ///
-/// The time is over, or the process is gone.
+/// The time is over, or the process has ended.
 pub fn blocks(
     areas: &Areas,
-    memory: &mut Memory,
+    memory: &mut ProcessMemory,
     sampled: &[Sampled],
 ) -> Result<(Blocks, Vec<u64>), Failure> {
-    let mut found = Found { memory, blocks: Blocks::default(), singles: HashSet::new() };
+    let mut found = BlockFinder { memory, blocks: Blocks::default(), singles: HashSet::new() };
     let mut heaps = Vec::new();
     if let Some((start, end)) = areas.brk {
         heaps.extend(found.heap(start, end)?);
@@ -60,29 +60,29 @@ pub fn blocks(
     Ok((found.blocks, keys))
 }
 
-/// A heap, and the blocks in it that have the size of a thread's cache.
-type WithCaches = (Heap, Vec<u64>);
+/// A heap, and its blocks that have the size of a thread's cache.
+type WithCaches = (BlockRange, Vec<u64>);
 
-struct Found<'a> {
-    memory: &'a mut Memory,
+struct BlockFinder<'a> {
+    memory: &'a mut ProcessMemory,
     blocks: Blocks,
-    /// Blocks that are mapped by themselves.
+    /// Blocks with their own mapping.
     singles: HashSet<u64>,
 }
 
-impl Found<'_> {
-    /// The second word before a block.
+impl BlockFinder<'_> {
+    /// Second header word of a block.
     fn size(&mut self, at: u64) -> Result<u64, Failure> {
         Ok(self.memory.word(at + 8)?.unwrap_or(0))
     }
 
-    /// A range that is blocks from the beginning to the end.
+    /// A range that consists of blocks.
     fn heap(&mut self, start: u64, end: u64) -> Result<Option<WithCaches>, Failure> {
         let start = start.next_multiple_of(ALIGNMENT);
         if start >= end || !self.seems_heap(start, end)? {
             return Ok(None);
         }
-        let (mut heap, mut caches) = (Heap::new(start, end), Vec::new());
+        let (mut heap, mut caches) = (BlockRange::new(start, end), Vec::new());
         let (mut at, mut before) = (start, None);
         loop {
             let word = self.size(at)?;
@@ -94,7 +94,7 @@ impl Found<'_> {
             if size == CACHE {
                 caches.push(at);
             }
-            // Where the arena goes on elsewhere, its end here is marked by blocks that are none.
+            // If the arena continues elsewhere, marker blocks are at its end here.
             if size < LEAST || size == end - at {
                 heap.set_free(at);
             }
@@ -110,7 +110,7 @@ impl Found<'_> {
         Ok(Some((heap, caches)))
     }
 
-    /// The first few blocks have a size that they can have.
+    /// True if the first few blocks have valid sizes.
     fn seems_heap(&mut self, start: u64, end: u64) -> Result<bool, Failure> {
         let mut at = start;
         for _ in 0..3 {
@@ -136,8 +136,8 @@ impl Found<'_> {
                 (field(0)?, field(1)?, field(2));
             let (size, most) = (size?, field(3)?);
             let whole = size != 0 && size.is_multiple_of(PAGE) && size <= most && most <= HEAP;
-            let known = arena > at || before.is_multiple_of(HEAP) && before != 0;
-            if whole && known && at + size <= end {
+            let is_arena = arena > at || before.is_multiple_of(HEAP) && before != 0;
+            if whole && is_arena && at + size <= end {
                 let first = (HEADER..DESCRIPTION).step_by(ALIGNMENT as usize);
                 for offset in first {
                     if let Some(heap) = self.heap(at + offset, at + size)? {
@@ -151,8 +151,7 @@ impl Found<'_> {
         Ok(heaps)
     }
 
-    /// Blocks that are mapped by themselves, as far as they follow each other from the beginning of
-    /// a range on.
+    /// Blocks with their own mapping that follow each other from the start of a range.
     fn mapped(&mut self, start: u64, end: u64) -> Result<(), Failure> {
         let mut at = start;
         while at < end {
@@ -168,7 +167,7 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// The same of a block that is known.
+    /// A sampled block with its own mapping.
     fn mapped_at(&mut self, address: u64) -> Result<(), Failure> {
         let header = address.wrapping_sub(HEADER);
         if !address.is_multiple_of(ALIGNMENT) || address < HEADER {
@@ -195,8 +194,8 @@ impl Found<'_> {
         }
     }
 
-    /// Freed blocks that threads keep for themselves look as if they were in use, but their second
-    /// word is a number that all of a process's have, or of a thread's.
+    /// Keys of freed blocks in threads' caches. Such blocks look like used ones, but their second
+    /// word is a number that all of a process share, or all of a thread.
     fn keys(&mut self, heaps: &[WithCaches]) -> Result<Vec<u64>, Failure> {
         let mut keys = HashSet::new();
         for at in heaps.iter().flat_map(|(_, caches)| caches) {
@@ -205,7 +204,7 @@ impl Found<'_> {
         Ok(keys.into_iter().collect())
     }
 
-    /// The number that freed blocks of a thread's cache have, if that is what is here.
+    /// Key of freed blocks in a thread's cache, if there is one at this address.
     fn keys_of_cache(
         &mut self,
         cache: u64,
@@ -226,7 +225,7 @@ impl Found<'_> {
             }
             all.insert(self.memory.word(first + 8)?.unwrap_or(0));
         }
-        // Something else of that size.
+        // Another block of that size.
         if all.len() == 1 && !all.contains(&0) {
             keys.extend(all);
         }

@@ -1,4 +1,4 @@
-//! The memory of a process, read from outside, as long as there is time.
+//! Reads the memory of a process from outside, within a time limit.
 
 use std::fs::File;
 use std::io;
@@ -8,51 +8,56 @@ use std::time::Instant;
 use super::Failure;
 use sys::os;
 
-/// The kernel's pages.
+/// Size of the kernel's pages.
 pub const PAGE: u64 = 4096;
 
-/// What is read at once of memory that is looked at here and there, and how many such pieces are
-/// kept.
+/// Bytes of a piece for random access, and number of cached pieces.
 const PIECE: usize = 16 << 10;
 const PIECES: usize = 1 << 11;
 
-/// What is read at once of memory that is looked at from one end to the other: as much as a page of
-/// the page map tells of.
+/// Bytes that are read at a time sequentially: as much as a page of the page map covers.
 const STRETCH: u64 = 2 << 20;
 
-/// Ranges that are longer are read so.
+/// Size above which a range is read sequentially.
 const LONG: u64 = 128 << 10;
 
 /// A process's memory.
-pub struct Memory {
+pub struct ProcessMemory {
     pid: i32,
     until: Instant,
-    /// Which piece is at a place, and what is in it (none: it cannot be read).
+    /// Index of the piece in each cache slot, and its contents (none: unreadable).
     numbers: Vec<u64>,
     pieces: Vec<Option<Box<[u8; PIECE]>>>,
     stretch: Vec<u8>,
-    /// Tells which pages are there.
+    /// The page map, which shows present pages.
     map: Option<File>,
 }
 
-impl Memory {
-    /// Of this process, until then.
-    pub fn new(pid: i32, until: Instant) -> Memory {
+impl ProcessMemory {
+    /// The memory of this process, readable until the time limit.
+    pub fn new(pid: i32, until: Instant) -> ProcessMemory {
         let map = File::open(format!("/proc/{pid}/pagemap")).ok();
         let pieces = (0..PIECES).map(|_| None).collect();
-        Memory { pid, until, numbers: vec![u64::MAX; PIECES], pieces, stretch: Vec::new(), map }
+        ProcessMemory {
+            pid,
+            until,
+            numbers: vec![u64::MAX; PIECES],
+            pieces,
+            stretch: Vec::new(),
+            map,
+        }
     }
 
-    /// There is time left.
+    /// Checks the time limit.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// The time is over.
     pub fn check_time(&self) -> Result<(), Failure> {
         if Instant::now() < self.until { Ok(()) } else { Err(Failure::TooLong) }
     }
 
-    /// Copies what is at an address.
+    /// Copies the bytes at an address.
     ///
     /// # Errors
     ///
@@ -66,7 +71,7 @@ impl Memory {
         }
     }
 
-    /// The piece in which an address lies.
+    /// The piece that contains an address.
     fn piece(&mut self, address: u64) -> Result<Option<&[u8; PIECE]>, Failure> {
         let number = address / PIECE as u64;
         let place = number as usize % PIECES;
@@ -80,7 +85,7 @@ impl Memory {
         Ok(self.pieces[place].as_deref())
     }
 
-    /// Reads whole pages; those that cannot be read are zeros. False if none can.
+    /// Reads whole pages; unreadable ones are zeros. False if all are unreadable.
     fn read_pages(&self, address: u64, to: &mut [u8]) -> Result<bool, Failure> {
         let mut any = false;
         let mut done = 0;
@@ -101,11 +106,11 @@ impl Memory {
         Ok(any)
     }
 
-    /// The word at an address that is a multiple of 8; `None`: it cannot be read.
+    /// The word at an address that is a multiple of 8; `None` if it cannot be read.
     ///
     /// # Errors
     ///
-    /// The time is over, or the process is gone.
+    /// The time is over, or the process has ended.
     pub fn word(&mut self, address: u64) -> Result<Option<u64>, Failure> {
         let at = address as usize % PIECE;
         let piece = self.piece(address)?;
@@ -113,20 +118,20 @@ impl Memory {
         Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes))
     }
 
-    /// Hands out the words that lie in a range, with their addresses; those that cannot be read are left out.
+    /// Passes the words in a range to `visit`, with their addresses; unreadable ones are omitted.
     ///
     /// # Errors
     ///
-    /// The time is over, or the process is gone.
+    /// The time is over, or the process has ended.
     pub fn each_word(
         &mut self,
         start: u64,
         end: u64,
-        mut tell: impl FnMut(u64, u64),
+        mut visit: impl FnMut(u64, u64),
     ) -> Result<(), Failure> {
         let (start, end) = (start.saturating_add(7) & !7, end & !7);
         if end.saturating_sub(start) > LONG {
-            return self.each_word_of_much(start, end, tell);
+            return self.each_word_of_much(start, end, visit);
         }
         let mut at = start;
         while at < end {
@@ -134,7 +139,7 @@ impl Memory {
             let first = at as usize % PIECE;
             if let Some(piece) = self.piece(at)? {
                 let words = words(&piece[first..first + (next - at) as usize]);
-                (at..).step_by(8).zip(words).for_each(|(at, word)| tell(at, word));
+                (at..).step_by(8).zip(words).for_each(|(at, word)| visit(at, word));
             }
             at = next;
         }
@@ -145,7 +150,7 @@ impl Memory {
         &mut self,
         start: u64,
         end: u64,
-        mut tell: impl FnMut(u64, u64),
+        mut visit: impl FnMut(u64, u64),
     ) -> Result<(), Failure> {
         let mut at = start;
         let mut buffer = std::mem::take(&mut self.stretch);
@@ -156,7 +161,7 @@ impl Memory {
             for (from, to) in self.present(at, next) {
                 let bytes = &mut buffer[..(to - from) as usize];
                 self.read_pages(from, bytes)?;
-                (from..).step_by(8).zip(words(bytes)).for_each(|(at, word)| tell(at, word));
+                (from..).step_by(8).zip(words(bytes)).for_each(|(at, word)| visit(at, word));
             }
             at = next;
         }
@@ -164,14 +169,14 @@ impl Memory {
         Ok(())
     }
 
-    /// The parts of a range that are there, in memory or swapped out; nobody has written to others
-    /// (`Documentation/admin-guide/mm/pagemap.rst`).
+    /// The parts of a range that are present, in memory or swapped out; others were never written
+    /// to (`Documentation/admin-guide/mm/pagemap.rst`).
     fn present(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         const PRESENT: u64 = 3 << 62;
         let (first, last) = (start / PAGE, end.div_ceil(PAGE));
         let mut entries = vec![0; 8 * (last - first) as usize];
-        let told = self.map.as_ref().map(|map| map.read_exact_at(&mut entries, 8 * first));
-        if !matches!(told, Some(Ok(()))) {
+        let read = self.map.as_ref().map(|map| map.read_exact_at(&mut entries, 8 * first));
+        if !matches!(read, Some(Ok(()))) {
             return vec![(start, end)];
         }
         let mut parts: Vec<(u64, u64)> = Vec::new();

@@ -1,13 +1,13 @@
-//! Which sampled allocations of a process that exits are lost: no pointer leads to them any more.
+//! Finds lost sampled allocations of an exiting process: those that no pointer leads to.
 //!
-//! As LeakSanitizer does it: what registers, stacks and the data of the program point to is
-//! reachable, and what that points to, and so on; any word whose value is an address within a block
-//! counts as a pointer to it. Blocks that were not sampled are found by the headers that glibc puts
-//! before each ([`glibc`]). Of other allocators' nobody knows where they begin and end, nor which
-//! are in use: what only that memory points to is perhaps reachable.
+//! As in LeakSanitizer, targets of registers, stacks and the data of the program are reachable, and
+//! the targets of these, and so on; any word whose value is an address within a block counts as a
+//! pointer to it. Blocks that were not sampled are found by glibc's headers ([`glibc`]). Blocks of
+//! other allocators have unknown bounds and states: targets of pointers in that memory only are
+//! possibly lost.
 //!
-//! The process is only read. It waits in its exit handlers meanwhile, and its other threads are
-//! held, all for a bounded time.
+//! The process is only read. It waits in its exit handlers, and its other threads are stopped, all
+//! for a bounded time.
 
 mod areas;
 mod blocks;
@@ -19,37 +19,37 @@ use std::fmt;
 use std::io;
 use std::time::Instant;
 
-use areas::{Area, Areas, Kind};
+use areas::{Area, AreaKind, Areas};
 use blocks::Blocks;
-use memory::Memory;
-use threads::{Held, Seen};
+use memory::ProcessMemory;
+use threads::{StoppedThreads, ThreadMemory};
 
 use crate::Asked;
 use crate::table::copy::{FEW_AT, MANY_AT, OVERFLOWN_AT, entries};
 
-/// Addresses that a program can have.
+/// Range of addresses that a program can have.
 const LOWEST: u64 = memory::PAGE;
 const HIGHEST: u64 = 1 << 56;
 
-/// What is known of a block that was never freed.
+/// Reachability of a block that was never freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Pointers lead to it.
     Reachable,
-    /// Pointers lead to it from memory of which nobody knows whether it is in use.
+    /// Pointers lead to it only from memory that may not be in use.
     Perhaps,
-    /// None does.
+    /// No pointer leads to it.
     Lost,
 }
 
-/// Why nothing is known.
+/// Error of a search.
 #[derive(Debug)]
 pub enum Failure {
     /// It would have taken too long.
     TooLong,
-    /// The process is gone, or may not be looked at.
+    /// The process has ended, or may not be inspected.
     System(io::Error),
-    /// A thread of it could not be held.
+    /// One of its threads could not be stopped.
     Thread,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Failure {
             Failure::TooLong => f.write_str("it would have taken longer than a second"),
             Failure::System(error) => match error.raw_os_error() {
                 Some(libc::ESRCH) => f.write_str("it was gone"),
-                _ => write!(f, "the kernel does not let prof look into it ({error})"),
+                _ => write!(f, "the kernel denies access to its memory ({error})"),
             },
             Failure::Thread => f.write_str("one of its threads did not stop in time"),
         }
@@ -80,31 +80,35 @@ pub struct Sampled {
     size: u64,
 }
 
-/// Tells of each sampled block of a process, by its name, whether pointers lead to it. `mappings`:
-/// some may be mappings that the program made itself.
+/// Determines the verdict of each sampled block of a process, by its id. `mappings`: some may be
+/// mappings that the program made itself.
 ///
 /// # Errors
 ///
-/// The process may not be looked at, or not in time.
-pub fn look(asked: &Asked, mappings: bool, until: Instant) -> Result<Vec<(u64, Verdict)>, Failure> {
-    let held = Held::hold(asked.pid, asked.tid, asked.fs, until)?;
-    let mut memory = Memory::new(asked.pid, until);
-    let sampled = sampled(&mut memory, asked.table)?;
-    let mut areas = Areas::read(asked.pid)?;
-    areas.leave_out(asked.table, asked.table.saturating_add(table_size()));
-    areas.leave_out(asked.shared.0, asked.shared.1);
-    let mut threads: Vec<Seen> = held.seen().to_vec();
-    threads.push(Seen { sp: asked.sp, fs: asked.fs, words: Vec::new() });
+/// The process may not be inspected, or not in time.
+pub fn look(
+    process: &Asked,
+    mappings: bool,
+    until: Instant,
+) -> Result<Vec<(u64, Verdict)>, Failure> {
+    let held = StoppedThreads::hold(process.pid, process.tid, process.fs, until)?;
+    let mut memory = ProcessMemory::new(process.pid, until);
+    let sampled = sampled(&mut memory, process.table)?;
+    let mut areas = Areas::read(process.pid)?;
+    areas.leave_out(process.table, process.table.saturating_add(table_size()));
+    areas.leave_out(process.shared.0, process.shared.1);
+    let mut threads: Vec<ThreadMemory> = held.threads().to_vec();
+    threads.push(ThreadMemory { sp: process.sp, fs: process.fs, words: Vec::new() });
     areas.stacks(&threads, &mut memory)?;
-    let mut look = Look::new(areas, memory, &sampled, mappings)?;
-    look.see_threads(&threads)?;
-    look.see_areas(Kind::Root)?;
-    let reachable = look.verdicts(&sampled, Verdict::Reachable);
-    look.see_areas(Kind::Unknown)?;
-    let perhaps = look.verdicts(&sampled, Verdict::Perhaps);
+    let mut search = Search::new(areas, memory, &sampled, mappings)?;
+    search.scan_threads(&threads)?;
+    search.scan_areas(AreaKind::Root)?;
+    let reachable = search.verdicts(&sampled, Verdict::Reachable);
+    search.scan_areas(AreaKind::Unknown)?;
+    let possible = search.verdicts(&sampled, Verdict::Perhaps);
     drop(held);
     let better = |a: Verdict, b: Verdict| if a == Verdict::Lost { b } else { a };
-    let both = reachable.into_iter().zip(perhaps);
+    let both = reachable.into_iter().zip(possible);
     Ok(both.map(|((id, a), (_, b))| (id, better(a, b))).collect())
 }
 
@@ -113,8 +117,8 @@ fn table_size() -> u64 {
     size_of::<crate::table::Process>() as u64
 }
 
-/// What was sampled and not freed.
-fn sampled(memory: &mut Memory, table: u64) -> Result<Vec<Sampled>, Failure> {
+/// Sampled allocations that were not freed.
+fn sampled(memory: &mut ProcessMemory, table: u64) -> Result<Vec<Sampled>, Failure> {
     let mut parts = vec![FEW_AT];
     let mut overflown = [0];
     memory.copy(table.wrapping_add(OVERFLOWN_AT as u64), &mut overflown)?;
@@ -131,20 +135,20 @@ fn sampled(memory: &mut Memory, table: u64) -> Result<Vec<Sampled>, Failure> {
     Ok(sampled)
 }
 
-/// A look at a process.
-struct Look {
+/// A search of a process.
+struct Search {
     areas: Vec<Area>,
-    memory: Memory,
+    memory: ProcessMemory,
     blocks: Blocks,
 }
 
-impl Look {
+impl Search {
     fn new(
         mut areas: Areas,
-        mut memory: Memory,
+        mut memory: ProcessMemory,
         sampled: &[Sampled],
         mappings: bool,
-    ) -> Result<Look, Failure> {
+    ) -> Result<Search, Failure> {
         let (mut blocks, freed) = glibc::blocks(&areas, &mut memory, sampled)?;
         blocks.sort()?;
         let others = sampled.iter().filter(|s| !blocks.begins_at(s.address));
@@ -159,11 +163,11 @@ impl Look {
         blocks.sort()?;
         blocks.read_pointers(&mut memory, &freed)?;
         let areas = areas.without(blocks.ranges());
-        Ok(Look { areas, memory, blocks })
+        Ok(Search { areas, memory, blocks })
     }
 
-    /// Registers, and the blocks that threads have their stacks in.
-    fn see_threads(&mut self, threads: &[Seen]) -> Result<(), Failure> {
+    /// Scans registers, and the blocks that contain threads' stacks.
+    fn scan_threads(&mut self, threads: &[ThreadMemory]) -> Result<(), Failure> {
         for thread in threads {
             thread.words.iter().for_each(|&word| self.blocks.point(word));
             self.blocks.point(thread.sp);
@@ -171,9 +175,9 @@ impl Look {
         self.blocks.follow(&mut self.memory)
     }
 
-    /// All memory of a kind that is no block.
-    fn see_areas(&mut self, kind: Kind) -> Result<(), Failure> {
-        let Look { areas, memory, blocks } = self;
+    /// Scans all memory of a kind outside blocks.
+    fn scan_areas(&mut self, kind: AreaKind) -> Result<(), Failure> {
+        let Search { areas, memory, blocks } = self;
         for area in areas.iter().filter(|area| area.kind == kind) {
             memory.each_word(area.start, area.end, |_, word| blocks.point(word))?;
         }

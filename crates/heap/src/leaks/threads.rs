@@ -1,4 +1,4 @@
-//! The other threads of a process that exits: held while it is looked at, and let go.
+//! Stops the other threads of an exiting process during the search.
 
 use std::time::{Duration, Instant};
 
@@ -7,77 +7,77 @@ use crate::inject::restart::for_the_kernel;
 use crate::inject::trace::{Registers, Stop, Tracee};
 use sys::procfs;
 
-/// Threads that start others meanwhile are looked for so often.
+/// Most rounds of searching for threads that others have started.
 const ROUNDS: usize = 8;
 
-/// How long a thread may take to stop: one that waits for a disk does not.
+/// Time limit for a thread to stop: one that waits for a disk does not.
 const TO_STOP: Duration = Duration::from_millis(300);
 
-/// What is known of a thread.
+/// State of a thread.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ThreadMemory {
     /// Its stack pointer.
     pub sp: u64,
-    /// Where its control block is.
+    /// Address of its control block.
     pub fs: u64,
-    /// All that is in its registers.
+    /// All values in its registers.
     pub words: Vec<u64>,
 }
 
-/// Threads that stand still until this is dropped.
-pub struct Held {
+/// Threads that are stopped until this is dropped.
+pub struct StoppedThreads {
     tracees: Vec<Tracee>,
-    seen: Vec<Seen>,
+    threads: Vec<ThreadMemory>,
 }
 
-impl Held {
-    /// Holds all threads of a process but the one that exits: its number, if that is known, and where
-    /// its control block is.
+impl StoppedThreads {
+    /// Stops all threads of a process except the exiting one: its TID, if known, and the address of
+    /// its control block.
     ///
     /// # Errors
     ///
-    /// They may not be held, or do not stop in time.
-    pub fn hold(pid: i32, exits: i32, fs: u64, until: Instant) -> Result<Held, Failure> {
-        let mut held = Held { tracees: Vec::new(), seen: Vec::new() };
+    /// They may not be stopped, or do not stop in time.
+    pub fn hold(pid: i32, exits: i32, fs: u64, until: Instant) -> Result<StoppedThreads, Failure> {
+        let mut held = StoppedThreads { tracees: Vec::new(), threads: Vec::new() };
         let until = until.min(Instant::now() + TO_STOP);
-        let mut known = Vec::new();
+        let mut stopped_tids = Vec::new();
         for _ in 0..ROUNDS {
             let mut tids = procfs::threads(pid)?;
             if tids.len() == 1 {
                 return Ok(held);
             }
-            tids.retain(|tid| *tid != exits && !known.contains(tid));
+            tids.retain(|tid| *tid != exits && !stopped_tids.contains(tid));
             if tids.is_empty() {
                 return Ok(held);
             }
-            known.extend(&tids);
+            stopped_tids.extend(&tids);
             held.stop(&tids, fs, until)?;
         }
         Err(Failure::Thread)
     }
 
-    /// What is known of them.
-    pub fn seen(&self) -> &[Seen] {
-        &self.seen
+    /// Their states.
+    pub fn threads(&self) -> &[ThreadMemory] {
+        &self.threads
     }
 
     fn stop(&mut self, tids: &[i32], fs: u64, until: Instant) -> Result<(), Failure> {
-        let mut asked = Vec::new();
+        let mut interrupted_threads = Vec::new();
         for &tid in tids {
             match Tracee::seize(tid) {
                 Ok(mut tracee) => {
                     let interrupted = tracee.interrupt().is_ok();
-                    asked.extend(interrupted.then_some(tracee));
+                    interrupted_threads.extend(interrupted.then_some(tracee));
                 }
                 Err(e) if e.raw_os_error() != Some(libc::ESRCH) => return Err(e.into()),
                 // It has ended.
                 _ => {}
             }
         }
-        for mut tracee in asked {
+        for mut tracee in interrupted_threads {
             let stop = loop {
                 match tracee.wait(until) {
-                    // It gets the signal, and is asked still.
+                    // It receives the signal; the stop is still pending.
                     Ok(Some(Stop::Signal(signal))) => tracee.go(signal).ok(),
                     stop => break stop,
                 };
@@ -88,11 +88,11 @@ impl Held {
                 Err(_) => continue,
             }
             let Ok(registers) = tracee.registers() else { continue };
-            // A call that would fail because it was stopped is made again when it goes on.
+            // A call that would fail because it was stopped is restarted when it continues.
             tracee.set_registers(&for_the_kernel(&registers)).ok();
-            // The one that exits: it goes on to wait.
+            // The exiting thread: it continues to wait.
             if registers.fs_base != fs {
-                self.seen.push(seen(&registers, &tracee.xstate().unwrap_or_default()));
+                self.threads.push(thread_memory(&registers, &tracee.xstate().unwrap_or_default()));
                 self.tracees.push(tracee);
             }
         }
@@ -100,12 +100,12 @@ impl Held {
     }
 }
 
-fn seen(registers: &Registers, others: &[u8]) -> Seen {
+fn thread_memory(registers: &Registers, others: &[u8]) -> ThreadMemory {
     let r = registers;
     let mut words = vec![
         r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
         r.r14, r.r15,
     ];
     words.extend(others.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)));
-    Seen { sp: r.rsp, fs: r.fs_base, words }
+    ThreadMemory { sp: r.rsp, fs: r.fs_base, words }
 }

@@ -10,7 +10,7 @@ use super::super::layout::granule;
 use super::super::layout::{GRANULE, Kind, MAX_STACK, StackRecord, register};
 use super::memory::{Damaged, bytes_of, ring};
 use super::records::{Allocation, Record, Writer};
-use super::stacks::Stacks;
+use super::stacks::StackQueue;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 
 /// A record that was copied out of the ring.
@@ -20,12 +20,12 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// None yet.
+    /// Without a record.
     pub fn new() -> Copied {
         Copied { record: StackRecord::default(), stack: vec![0; MAX_STACK / 8 + 1] }
     }
 
-    /// Copies a record of so many granules from the first on.
+    /// Copies a record of `count` granules from the first on.
     pub fn take(&mut self, memory: &MmapRaw, first: usize, count: u64) -> Result<(), Damaged> {
         const WORDS: usize = size_of::<StackRecord>() / 8;
         let first = first * (GRANULE / 8);
@@ -33,7 +33,7 @@ impl Copied {
         let (head, stack) = from.unwrap_or_default().split_at_checked(WORDS).unwrap_or_default();
         let mut words = [0; WORDS];
         words.iter_mut().zip(head).for_each(|(to, from)| *to = from.load(Relaxed));
-        // SAFETY: as many bytes, of plain numbers, for which any bits are valid.
+        // SAFETY: the same number of bytes, of plain numbers, for which any bits are valid.
         self.record = unsafe { std::mem::transmute::<[u64; WORDS], StackRecord>(words) };
         let length = self.record.length as usize;
         if head.len() < WORDS || length > (8 * stack.len()).min(MAX_STACK) {
@@ -44,10 +44,10 @@ impl Copied {
         Ok(())
     }
 
-    /// Hands out those that were waited for and are written by now.
+    /// Passes on late records that are complete now.
     pub fn take_late(
         &mut self,
-        stacks: &mut Stacks,
+        stacks: &mut StackQueue,
         memory: &MmapRaw,
         over: bool,
         consume: &mut impl FnMut(Record<'_>),
@@ -55,13 +55,13 @@ impl Copied {
         while let Some((position, word)) = stacks.late(memory, over) {
             self.take(memory, stacks.place(position), granule::count(word))?;
             stacks.pass_late(memory, position, word);
-            self.tell(consume)?;
+            self.pass_on(consume)?;
         }
         Ok(())
     }
 
-    /// Hands it out.
-    pub fn tell(&self, consume: &mut impl FnMut(Record<'_>)) -> Result<(), Damaged> {
+    /// Passes the record on.
+    pub fn pass_on(&self, consume: &mut impl FnMut(Record<'_>)) -> Result<(), Damaged> {
         const ALLOCATION: u32 = Kind::Allocation as u32;
         const UNTRACKED: u32 = Kind::Untracked as u32;
         const PROCESS: u32 = Kind::Process as u32;
@@ -94,14 +94,14 @@ impl Copied {
                 }));
             }
             PROCESS => consume(Record::Process { by, wrappers: stack }),
-            _ => return Err("a record is of a kind that does not exist"),
+            _ => return Err("a record is of an unknown kind"),
         }
         Ok(())
     }
 }
 
-/// In the kernel's order: ax, bx, cx, dx, si, di, bp, sp, ip, r8 to r15; those that a callee may
-/// change are 0.
+/// In the kernel's order: ax, bx, cx, dx, si, di, bp, sp, ip, r8 to r15; caller-saved registers are
+/// 0.
 fn all_registers(kept: &[u64; 8]) -> [u64; 17] {
     let mut all = [0; 17];
     (all[1], all[6]) = (kept[register::BX], kept[register::BP]);

@@ -1,4 +1,4 @@
-//! The queue of ends of allocations, as its reader sees it.
+//! The queue of ends of allocations: the reader's side.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -9,25 +9,26 @@ use memmap2::MmapRaw;
 use super::super::layout::{FREES, FreeSlot, OUT_OF_USE, TEMPORARY};
 use super::memory::{Damaged, free_slots};
 use super::records::{Record, Writer};
-use super::times::Look;
+use super::times::ReadBounds;
 
-/// The slot of a writer that takes longer is not used again, so that nobody waits for it.
+/// Time after which the slot of a slow writer is taken out of use, so that it is no longer waited
+/// for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Writers that are waited for at the same time, and slots that are not used again, at most.
+/// Most writers that are waited for at a time, and most slots out of use.
 const MAX_WAITING: usize = 256;
 const MAX_LATE: usize = 1024;
 
-/// How far the queue of ends is read.
+/// Progress of reading the queue of ends.
 #[derive(Default)]
-pub struct Frees {
+pub struct FreeQueue {
     /// Position of the next record.
     pub position: u64,
-    /// Positions before that whose writers are not done, and since when they are waited for.
+    /// Earlier positions whose writers are not done, and the start of the wait.
     waiting: Vec<(u64, Instant)>,
-    /// The same, in slots that are out of use by now.
+    /// The same, in slots that are out of use now.
     late: VecDeque<u64>,
-    /// Writers that did not come back.
+    /// Number of writers that did not return.
     lost: u64,
 }
 
@@ -35,8 +36,8 @@ fn slot(memory: &MmapRaw, position: u64) -> &FreeSlot {
     &free_slots(memory)[position as usize % FREES]
 }
 
-impl Frees {
-    /// The next record before position `end` that is written.
+impl FreeQueue {
+    /// The next complete record before position `end`.
     pub fn next<'a>(
         &mut self,
         memory: &'a MmapRaw,
@@ -53,34 +54,34 @@ impl Frees {
                     }
                     self.waiting.push((self.position, Instant::now()));
                 }
-                _ => return Err("the end of an allocation is not where it should be"),
+                _ => return Err("the end of an allocation is out of place"),
             }
             self.position += 1;
         }
         Ok(None)
     }
 
-    /// Too many writers are waited for.
+    /// True if too many writers are waited for.
     pub fn is_blocked(&self) -> bool {
         self.waiting.len() == MAX_WAITING
     }
 
-    /// The next record has been read.
+    /// Marks the next record as read.
     pub fn pass(&mut self, slot: &FreeSlot) {
         give_back(slot, self.position);
         self.position += 1;
     }
 
-    /// Hands out what was waited for and is written by now, if it is time for that. When all is
-    /// `over`, nobody is waited for any more.
+    /// Passes on delayed records that are complete now, if it is time for that. When all is `over`,
+    /// no writer is waited for any more.
     pub fn take_waiting(
         &mut self,
         memory: &MmapRaw,
-        times: Look,
+        times: ReadBounds,
         over: bool,
         mut consume: impl FnMut(&FreeSlot),
     ) {
-        let Frees { waiting, late, lost, .. } = self;
+        let FreeQueue { waiting, late, lost, .. } = self;
         waiting.retain(|&(position, since)| {
             let slot = slot(memory, position);
             if slot.turn.load(Acquire) == position + 1 {
@@ -93,7 +94,7 @@ impl Frees {
             }
             let passes = over || since.elapsed() >= PATIENCE;
             let out_of_use = position | OUT_OF_USE;
-            // It may come back just now.
+            // It may return just now.
             let is_out =
                 passes && slot.turn.compare_exchange(position, out_of_use, AcqRel, Acquire).is_ok();
             if is_out {
@@ -117,18 +118,18 @@ impl Frees {
         }
     }
 
-    /// Records whose writers did not come back, so far.
+    /// Number of records so far whose writers did not return.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// The slot of a position may be used again.
+/// Releases the slot of a position.
 fn give_back(slot: &FreeSlot, position: u64) {
     slot.turn.store(position + FREES as u64, Release);
 }
 
-/// What a slot says.
+/// The record in a slot.
 pub fn freed_by(slot: &FreeSlot) -> Record<'static> {
     let process = slot.process.load(Relaxed);
     let by = Writer { number: process & !TEMPORARY, pid: slot.pid.load(Relaxed) };

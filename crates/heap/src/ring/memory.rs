@@ -1,4 +1,4 @@
-//! The shared memory as words that others may write to at any time.
+//! The shared memory as words that the program may write to at any time.
 
 #![allow(unsafe_code)]
 
@@ -13,23 +13,23 @@ use super::super::layout::{
     FILE_NAME, FREES, FREES_AT, FreeSlot, GRANULE, GRANULES, Header, RING_AT, WORDS_AT,
 };
 
-/// Why reading ended.
+/// Reason why reading ended.
 pub type Damaged = &'static str;
 
-/// Its beginning.
+/// Its header.
 pub fn header(memory: &MmapRaw) -> &Header {
-    // SAFETY: the mapping is as large as the layout; what others write is atomic.
+    // SAFETY: the mapping is as large as the layout; concurrent writes are atomic.
     unsafe { &*memory.as_ptr().cast() }
 }
 
 /// The words of the granules.
 pub fn words(memory: &MmapRaw) -> &[AtomicU64] {
     let count = GRANULES as usize;
-    // SAFETY: within the mapping, and everybody uses them as atomic numbers.
+    // SAFETY: within the mapping, and all processes use them as atomic numbers.
     unsafe { std::slice::from_raw_parts(memory.as_ptr().add(WORDS_AT).cast(), count) }
 }
 
-/// The ring itself, as words that others may write to at any time.
+/// The ring itself, as words that the program may write to at any time.
 pub fn ring(memory: &MmapRaw) -> &[AtomicU64] {
     let count = GRANULES as usize * GRANULE / 8;
     // SAFETY: within the mapping; any bits are a valid number.
@@ -38,7 +38,7 @@ pub fn ring(memory: &MmapRaw) -> &[AtomicU64] {
 
 /// The slots for ends of allocations.
 pub fn free_slots(memory: &MmapRaw) -> &[FreeSlot] {
-    // SAFETY: within the mapping; the slots are made of atomic numbers.
+    // SAFETY: within the mapping; the slots consist of atomic numbers.
     unsafe { std::slice::from_raw_parts(memory.as_ptr().add(FREES_AT).cast(), FREES) }
 }
 
@@ -48,7 +48,7 @@ pub fn bytes_of(words: &[u64]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
-/// Memory that is a file without a name, whose size can be sealed.
+/// A memory file without a path, whose size can be sealed.
 pub fn memory_file() -> io::Result<File> {
     let name = std::ffi::CString::new(FILE_NAME).expect("it has no NUL");
     // SAFETY: the name ends with a NUL; the descriptor is new and ours.

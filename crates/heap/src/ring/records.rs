@@ -1,72 +1,72 @@
-//! What the library writes for prof to read.
+//! Records that the library writes for prof.
 
 use super::super::layout::{FILE_NAME, PAGE, PROCESS_PAGES, PROCESSES_AT};
 use sys::maps::parse_line;
 use sys::record::{Mmap, UserStack};
 
-/// What the library tells.
+/// A record of the library.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Record<'a> {
     /// A sampled allocation.
     Allocation(Allocation<'a>),
-    /// One has come to its end.
+    /// The end of one.
     Free {
-        /// Its name.
+        /// Id of the allocation.
         id: u64,
         /// Process.
         by: Writer,
         /// It was freed by the thread that allocated it, before that allocated anything else.
         temporary: bool,
     },
-    /// A process begins to be sampled, or has become another program.
+    /// Sampling of a process begins, or it has called `execve`.
     Process {
         /// The process.
         by: Writer,
-        /// Pairs of addresses, eight bytes each, where functions begin and end that call the
-        /// allocator for others.
+        /// Pairs of addresses, eight bytes each: start and end of functions that call the allocator
+        /// for others.
         wrappers: &'a [u8],
     },
 }
 
-/// The process that wrote a record, as it says.
+/// The process that wrote a record, by its own statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
-    /// Number under which the kernel told who it is, see [`Shared::shown`]; 0: it could not.
+    /// Number under which the kernel reported it, see [`Shared::shown`]; 0: it could not.
     pub number: u32,
-    /// Its process id, as it sees that in its own namespace.
+    /// PID in its own namespace.
     pub pid: i32,
 }
 
 /// A sampled allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allocation<'a> {
-    /// Its name.
+    /// Its unique id.
     pub id: u64,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time: u64,
     /// Process.
     pub by: Writer,
-    /// Thread, as the process sees it.
+    /// TID in the process's own namespace.
     pub tid: i32,
-    /// Bytes that were asked for.
+    /// Requested size in bytes.
     pub size: u64,
-    /// Mean distance of samples that it was taken with, in bytes; 1: each allocation.
+    /// Mean sampling interval of this record, in bytes; 1: each allocation.
     pub interval: u64,
     /// Its end will be reported.
     pub tracked: bool,
-    /// Where: registers and stack of the call of the allocating function.
+    /// Registers and stack at the call of the allocating function.
     pub user: UserStack<'a>,
 }
 
-/// What tells the shared file from others.
+/// Identification of the shared file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
     pub(super) inode: u64,
 }
 
 impl Shared {
-    /// The number under which a process says who it is by this mapping of the shared file, as far
-    /// as it can be known from that: [`Shared::page`] of it.
+    /// The number by which a process identifies itself with this mapping of the shared file, as far
+    /// as the mapping determines it: [`Shared::page`] of it.
     pub fn shown(self, mmap: &Mmap<'_>) -> Option<u32> {
         let name = mmap.path.strip_prefix(b"/memfd:")?;
         let inode = mmap.file.inode;
@@ -78,12 +78,12 @@ impl Shared {
         is_it.then_some(page as u32)
     }
 
-    /// What a mapping says about a number.
+    /// The part of a number that a mapping shows.
     pub fn page(number: u32) -> u32 {
         number % PROCESS_PAGES as u32
     }
 
-    /// A process has the shared file mapped.
+    /// True if a process has mapped the shared file.
     pub fn is_mapped_by(self, pid: i32) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let mut lines = maps.lines().filter_map(parse_line);

@@ -1,4 +1,4 @@
-//! The ring of sampled allocations, as its reader sees it.
+//! The ring of sampled allocations: the reader's side.
 
 use std::fs::File;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -11,78 +11,77 @@ use super::super::layout::{GRANULE, GRANULES, MAX_STACK, RING_AT, StackRecord};
 use super::memory::{Damaged, header, ring, words};
 use sys::os;
 
-/// What is behind the record of a writer that takes longer is used again, but not its own place; it is
-/// counted as lost when it has not come back at the end.
+/// Time after which granules behind the record of a slow writer are reused, but not its own; the
+/// record counts as lost if the writer has not returned at the end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Writers that are waited for at the same time, and that are late, at most.
+/// Most writers that are waited for at a time, and most late ones.
 const MAX_WAITING: usize = 256;
 const MAX_LATE: usize = 1024;
 
 /// Granules of the largest record.
 const MAX_RECORD: u64 = (size_of::<StackRecord>() + MAX_STACK).div_ceil(GRANULE) as u64;
 
-/// As long as no more is used, the memory is kept; what lies beyond is given back when prof has
-/// caught up.
+/// Granules up to which the memory is kept; memory beyond is released when prof has caught up.
 const KEPT: u64 = GRANULES / 16;
 
-/// How far the ring of allocations is read.
-pub struct Stacks {
-    /// Granules that are used.
+/// Progress of reading the ring of allocations.
+pub struct StackQueue {
+    /// Number of granules in use.
     pub granules: u64,
     /// Position of the next record.
     pub position: u64,
-    /// What the writers were given.
+    /// Read position that the writers have received.
     pub read: u64,
-    /// Records before that whose writers are not done, and since when they are waited for; and those
-    /// that were passed over.
+    /// Earlier records whose writers are not done, and the start of the wait; and those that were
+    /// skipped.
     waiting: Vec<(u64, u64, Instant)>,
     /// See `waiting`.
     pub late: Vec<(u64, u64)>,
-    /// Granules that were used since memory was given back.
+    /// Granules that were used since memory was released.
     used: u64,
 }
 
-impl Stacks {
-    /// Nothing is read yet of a ring of so many granules.
-    pub fn new(granules: u64) -> Stacks {
+impl StackQueue {
+    /// A reader of an empty ring with this number of granules.
+    pub fn new(granules: u64) -> StackQueue {
         let (waiting, late) = Default::default();
-        Stacks { granules, position: 0, read: 0, waiting, late, used: 0 }
+        StackQueue { granules, position: 0, read: 0, waiting, late, used: 0 }
     }
 
-    /// The granule of a position.
+    /// Granule of a position.
     pub fn place(&self, position: u64) -> usize {
         (position % self.granules) as usize
     }
 
-    /// Finds the next record that is written before position `end`: its word.
+    /// The word of the next complete record before position `end`.
     pub fn next(&mut self, memory: &MmapRaw, end: u64) -> Result<Option<u64>, Damaged> {
         while self.position < end {
             let word = words(memory)[(self.position % self.granules) as usize].load(Acquire);
             let count = granule::count(word);
             let here = granule::is_at(word, self.position) || granule::is_retired(word);
             if !here || count == 0 || count > end - self.position {
-                return Err("a record of an allocation is not where it should be");
+                return Err("a record of an allocation is out of place");
             }
             match word & STATE {
                 READY if count <= MAX_RECORD => return Ok(Some(word)),
                 RESERVED if self.is_blocked() => return Ok(None),
                 RESERVED => self.waiting.push((self.position, word, Instant::now())),
                 SKIPPED | RETIRED | LATE | DONE => {}
-                _ => return Err("a record of an allocation has a size that none has"),
+                _ => return Err("a record of an allocation has an invalid size"),
             }
             self.position += count;
         }
         Ok(None)
     }
 
-    /// Too many writers are waited for.
+    /// True if too many writers are waited for.
     pub fn is_blocked(&self) -> bool {
         self.waiting.len() == MAX_WAITING
     }
 
-    /// What was waited for: the position and the word of a record that is written by now. What is not
-    /// after a while is passed over, and lost when all is `over`.
+    /// The position and word of a delayed record that is complete now. A record that takes too long
+    /// is skipped, and lost when all is `over`.
     pub fn late(&mut self, memory: &MmapRaw, over: bool) -> Option<(u64, u64)> {
         let words = words(memory);
         let place = |position: u64| &words[(position % self.granules) as usize];
@@ -96,12 +95,12 @@ impl Stacks {
             let passes = since.elapsed() >= PATIENCE && self.late.len() < MAX_LATE;
             if !(over || passes) {
                 i += 1;
-            // It may come back just now.
+            // It may return just now.
             } else if place(position).compare_exchange(word, retired, AcqRel, Acquire).is_ok() {
                 self.waiting.swap_remove(i);
                 self.late.push((position, retired));
             } else if place(position).load(Acquire) != ready {
-                // Somebody has damaged it.
+                // The memory was damaged.
                 self.waiting.swap_remove(i);
             }
         }
@@ -114,7 +113,7 @@ impl Stacks {
         })
     }
 
-    /// A record has been read; one that was late is not waited for any more.
+    /// Marks a late record as read; it is no longer waited for.
     pub fn pass_late(&self, memory: &MmapRaw, position: u64, word: u64) {
         if word & STATE == LATE {
             let place = &words(memory)[(position % self.granules) as usize];
@@ -122,8 +121,8 @@ impl Stacks {
         }
     }
 
-    /// Tells the writers what they may write over.
-    pub fn tell_read(&mut self, memory: &MmapRaw, file: &File) {
+    /// Tells the writers the read position.
+    pub fn publish_read(&mut self, memory: &MmapRaw, file: &File) {
         let first = self.waiting.iter().map(|waiting| waiting.0).min();
         let read = first.unwrap_or(self.position);
         let lap = read - read % self.granules;
@@ -133,8 +132,8 @@ impl Stacks {
         self.rewind(memory, file);
     }
 
-    /// Where everything is read, writers go on at the ring's beginning, so that little of it is used;
-    /// if it was much, it is given back.
+    /// When everything is read, moves the writers to the start of the ring, so that little of it is
+    /// used; if much was used, it is released.
     fn rewind(&mut self, memory: &MmapRaw, file: &File) {
         let (next, at) = (&header(memory).stacks.next, self.position % self.granules);
         let position = self.position;
@@ -149,10 +148,10 @@ impl Stacks {
             return;
         }
         let end = position + self.granules - at;
-        // Where that fails a writer has done it.
+        // If that fails, a writer has done it.
         _ = next.compare_exchange(position, end, AcqRel, Relaxed);
-        // Nobody writes to what is skipped in this lap, nor in the next one before it is announced. A
-        // record that is late is not written over.
+        // Skipped granules are not written to in this lap, nor in the next one before it is
+        // announced. Late records are not overwritten.
         if at <= KEPT && self.used > KEPT && self.late.is_empty() {
             let offset = |granule: u64| (RING_AT + granule as usize * GRANULE) as u64;
             os::punch(file, offset(KEPT)..offset(self.granules));
@@ -163,7 +162,7 @@ impl Stacks {
     }
 }
 
-/// When a record was written, if it is one.
+/// Time of a record.
 pub fn time_at(memory: &MmapRaw, first: usize) -> u64 {
     let at = first * GRANULE + std::mem::offset_of!(StackRecord, time);
     ring(memory)[at / 8].load(Relaxed)

@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::super::layout::granule::{READY, RETIRED, SKIPPED};
 use super::super::layout::{Kind, LIVE, MAX_STACK, StackRecord};
-use super::super::queue::{self, Place};
+use super::super::queue::{self, RecordPlace};
 use super::memory::words;
 use super::*;
 use sys::record::UserStack;
@@ -13,14 +13,14 @@ fn ring(interval: u64) -> Ring {
     ring
 }
 
-/// Writers have the memory apart from the reader.
+/// Writers access the memory independently of the reader.
 fn shared(ring: &Ring) -> &'static Header {
-    // SAFETY: the memory stays as long as the ring, which the tests outlive nowhere.
+    // SAFETY: the memory exists as long as the ring, which the tests never outlive.
     unsafe { &*ring.memory.as_ptr().cast() }
 }
 
-/// As the library does it, with a stack that is made of the name.
-fn write(place: &mut Place<'_>, id: u64, length: usize) {
+/// Writes like the library, with a stack derived from the id.
+fn write(place: &mut RecordPlace<'_>, id: u64, length: usize) {
     let (pid, interval, time) = (7, id, place.time());
     let kind = Kind::Allocation as u32;
     let length = length as u32;
@@ -47,7 +47,7 @@ fn free(ring: &Ring, id: u64, time: u64) -> bool {
     slot.hand_over()
 }
 
-/// What is read: names of allocations, negative for those of ends; stacks are what was written.
+/// Records as read: ids of allocations, negative for ends; stacks are checked.
 fn taken(ring: &mut Ring, until: u64, over: bool) -> Vec<i64> {
     let mut ids = Vec::new();
     ring.take(until, over, |record| match record {
@@ -86,7 +86,7 @@ fn records_wrap_around() {
             (id, *time) = (id + 1, os::monotonic_nanos());
             assert!(allocate(&ring, id, *time, (id as usize * 7919) % MAX_STACK));
         }
-        // The last ones are not read, so that the ring does not begin again at its beginning.
+        // The last ones are not read, so that the ring is not rewound.
         let all: Vec<i64> = taken(&mut ring, times[689], false);
         let kept = if first == 1 { first } else { first - 11 };
         assert!(all.iter().zip(kept as i64..).all(|(a, b)| *a == b), "{all:?}");
@@ -96,9 +96,9 @@ fn records_wrap_around() {
     assert_eq!((ring.damaged(), ring.stats().lost), (None, 0));
 }
 
-/// Little of the memory is used as long as prof keeps up.
+/// Little of the memory is used while prof keeps up.
 #[test]
-fn what_is_read_at_once_needs_little_memory() {
+fn prompt_reading_needs_little_memory() {
     let mut ring = ring(1);
     for id in 1..200_000 {
         assert!(allocate(&ring, id, 1, 2000));
@@ -118,7 +118,7 @@ fn what_is_read_at_once_needs_little_memory() {
     assert!(used(&ring) < 32 << 20, "{} bytes", used(&ring));
 }
 
-/// However much is allocated while prof does not look: nothing is lost, and sums are right.
+/// However much is allocated between two reads: nothing is lost, and sums are right.
 #[test]
 fn the_ring_never_becomes_full() {
     for least in [1, 4096, 512 << 10] {
@@ -126,7 +126,7 @@ fn the_ring_never_becomes_full() {
         let (size, mut state, mut written) = (least * 3, 5, 0.0);
         let header = shared(&ring);
         let mut estimate = 0.0;
-        for look in 0..3 {
+        for round in 0..3 {
             for _ in 0..3_000_000u64 {
                 written += size as f64;
                 let sampled = size > super::super::random::distance(&mut state, least);
@@ -139,7 +139,7 @@ fn the_ring_never_becomes_full() {
                     assert!(place.hand_over());
                 }
             }
-            ring.take(u64::MAX, look == 2, |record| {
+            ring.take(u64::MAX, round == 2, |record| {
                 let Record::Allocation(a) = record else { panic!("{record:?}") };
                 estimate += crate::weight(a.size, a.interval) * a.size as f64;
             });
@@ -150,7 +150,7 @@ fn the_ring_never_becomes_full() {
     }
 }
 
-/// Ends have space for all that are tracked.
+/// Ends have space for all tracked allocations.
 #[test]
 fn no_more_is_tracked_than_can_end() {
     let ring = ring(1);
@@ -163,14 +163,14 @@ fn no_more_is_tracked_than_can_end() {
     assert_eq!(queue::interval(header), 1);
 }
 
-/// A writer that was killed while it wrote costs its own record and no other.
+/// A writer that was killed while writing loses only its own record.
 #[test]
 fn writers_that_do_not_come_back() {
     let mut ring = ring(1);
     let header = shared(&ring);
     let killed = queue::reserve(header, 1, 3000).unwrap();
     assert!(allocate(&ring, 2, 2, 100));
-    // Others are read at once, also where they come before.
+    // Others are read at once, also those before it.
     assert_eq!(taken(&mut ring, u64::MAX, false), [2]);
     let slow = queue::reserve(header, 1, 100).unwrap();
     assert!(taken(&mut ring, u64::MAX, false).is_empty());
@@ -178,7 +178,7 @@ fn writers_that_do_not_come_back() {
     write(&mut late, 9, 100);
     assert!(late.hand_over());
     assert_eq!(taken(&mut ring, u64::MAX, true), [9]);
-    // It is lost unless it comes back, and nobody else has its place.
+    // It is lost unless its writer returns, and no other record has its place.
     assert_eq!(ring.stats().lost, 1);
     for id in 10..4000 {
         assert!(allocate(&ring, id, 1, MAX_STACK));
@@ -192,7 +192,7 @@ fn writers_that_do_not_come_back() {
     assert_eq!(taken(&mut ring, u64::MAX, false), [5]);
     let retired = words(&ring.memory).iter().filter(|w| granule::is_retired(w.load(Relaxed)));
     assert_eq!((retired.count(), ring.stats().lost, ring.damaged()), (1, 0, None));
-    // What is late is passed over in every lap, by those who write and by the reader.
+    // Late records are skipped in every lap, by the writers and by the reader.
     for id in 10..4000 {
         assert!(allocate(&ring, id, 1, MAX_STACK));
         assert_eq!(taken(&mut ring, u64::MAX, false), [id as i64]);
@@ -200,7 +200,7 @@ fn writers_that_do_not_come_back() {
     assert_eq!(ring.damaged(), None);
 }
 
-/// A writer that is slow to tell the end of an allocation holds nobody up, and its record is not lost.
+/// A slow writer of an end blocks no other, and its record is not lost.
 #[test]
 fn ends_whose_writers_are_slow() {
     let mut ring = ring(1);
@@ -213,7 +213,7 @@ fn ends_whose_writers_are_slow() {
     slow.get().id.store(1, Relaxed);
     assert!(slow.hand_over());
     assert_eq!(taken(&mut ring, u64::MAX, false), [-1]);
-    // Its slot is not used any more, while others go round and round.
+    // Its slot is out of use, while others complete several laps.
     std::thread::sleep(std::time::Duration::from_millis(250));
     for id in 10..3 * FREES as i64 {
         assert!(free(&ring, id as u64, 7));
@@ -230,10 +230,10 @@ fn ends_whose_writers_are_slow() {
     assert_eq!((ring.stats().lost_frees, ring.damaged()), (1, None));
 }
 
-/// More writers are at work at once than the reader remembers: what comes behind them waits, and so
-/// do the ends of that, until it is over.
+/// More writers are at work than the reader remembers: records behind them wait, and so do the ends
+/// of those, until all is over.
 #[test]
-fn more_writers_at_once_than_are_waited_for() {
+fn more_writers_than_are_waited_for() {
     for over in [false, true] {
         let mut ring = ring(1);
         let header = shared(&ring);
@@ -252,7 +252,7 @@ fn more_writers_at_once_than_are_waited_for() {
         for (place, id) in places.iter_mut().zip(1..) {
             write(place, id, 100);
         }
-        assert!(places.into_iter().all(Place::hand_over));
+        assert!(places.into_iter().all(RecordPlace::hand_over));
         let mut all = taken(&mut ring, u64::MAX, false);
         all.extend(taken(&mut ring, u64::MAX, false));
         let at = |id: i64| all.iter().position(|&taken| taken == id);
@@ -269,7 +269,7 @@ fn more_writers_at_once_than_are_waited_for() {
     }
 }
 
-/// Threads that lose their CPU anywhere: no allocation comes after its end.
+/// Threads that are preempted anywhere: no allocation comes after its end.
 #[test]
 fn ends_come_after_their_beginning() {
     const EACH: u64 = 10_000;
@@ -317,8 +317,8 @@ fn ends_come_after_their_beginning() {
     assert_eq!((ring.damaged(), ring.stats()), (None, HeapStats::default()));
 }
 
-/// A process in a time namespace of its own has a clock that may be ahead for ever. What it writes
-/// comes after what happened before, and before what happens later.
+/// The clock of a process in a separate time namespace may always be ahead. Its records come after
+/// earlier events, and before later ones.
 #[test]
 fn clocks_that_are_ahead() {
     let mut ring = ring(1);
@@ -383,9 +383,9 @@ fn many_writers_at_once() {
     assert_eq!((ring.damaged(), ring.stats().lost), (None, 4 * EACH / 1000));
 }
 
-/// Whatever stands in the memory, a look ends, and so does the profile, with a reason.
+/// With any contents of the memory, reading ends, and the profile has a reason.
 #[test]
-fn memory_that_contradicts_itself_is_not_read() {
+fn inconsistent_memory_is_not_read() {
     let hurt = |damage: &dyn Fn(&Ring)| {
         let mut ring = ring(1);
         assert!((1..=100).all(|id| allocate(&ring, id, 1, 100)));
@@ -413,7 +413,7 @@ fn memory_that_contradicts_itself_is_not_read() {
     for (count, state) in [(0, READY), (0, RETIRED), (1001, SKIPPED), (999, READY), (3, 99 << 56)] {
         hurt(&|ring| word(ring, count, state));
     }
-    // A length that is longer than the record, and a kind that there is not.
+    // A length beyond the record, and an unknown kind.
     for (length, kind) in [(u32::MAX, 0), (400, 0), (0, 7)] {
         hurt(&|ring| {
             let mut place = queue::reserve(header(&ring.memory), 1, 100).unwrap();
@@ -425,12 +425,12 @@ fn memory_that_contradicts_itself_is_not_read() {
     }
 }
 
-/// Nobody can cut off the memory that prof reads and writes.
+/// No process can truncate the memory that prof reads and writes.
 #[test]
 fn the_size_is_sealed() {
     let ring = ring(1);
     assert!(ring.file.set_len(0).is_err() && ring.file.set_len(1 << 40).is_err());
-    // Another file than one in memory is refused.
+    // A file that is not in memory is refused.
     let file = tempfile::tempfile_in(".").unwrap();
     assert!(Ring::on(file, PathBuf::new(), 1, false).is_err());
 }
