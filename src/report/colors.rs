@@ -8,23 +8,23 @@ use profile::{Profile, ThreadState};
 use sys::jit::file_names::is_compilers_file;
 use view::{ByState, Frame, Name};
 
-/// What the colour of a box means.
+/// Meaning of a box's colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scheme {
-    /// The programming language; the kernel and unknown code have colours of their own
+    /// The programming language; the kernel and unknown code have separate colours
     #[default]
     Language,
     /// The package: crate, module, namespace, or the binary
     Package,
     /// Kernel, user or inlined code
     Kernel,
-    /// The box's own value: the redder, the more is spent in it
+    /// The box's self value: the redder, the larger
     #[value(name = "self")]
     SelfValue,
     /// The box's total
     Total,
-    /// What threads did: ran, or waited for a CPU, for something, for a disk, or were stopped; a
-    /// box of several states has their mixture [default for wall time]
+    /// The thread state: running, runnable, sleeping, uninterruptible or stopped; a box of several
+    /// states has their mixture [default for wall time]
     State,
 }
 
@@ -39,12 +39,12 @@ pub struct Rgb {
     pub b: u8,
 }
 
-/// What a frame was written in, as far as its name and file tell.
+/// Language of a frame, as far as its name and file show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Kernel code, whatever its language.
     Kernel,
-    /// C, or something that looks like it.
+    /// C, or similar.
     C,
     /// C++.
     Cpp,
@@ -56,17 +56,17 @@ pub enum Language {
     Python,
     /// JavaScript.
     JavaScript,
-    /// Java and other languages of its machine.
+    /// Java and other JVM languages.
     Java,
     /// Ruby, PHP, Perl, Lua.
     Script,
     /// No name.
     Unknown,
-    /// No code: a process, a thread, a label.
+    /// Not code: a process, a thread, a label.
     Label,
 }
 
-/// Colour of a frame of which `own` and `total` of `max` are spent.
+/// Colour of a frame with the values `own` and `total` out of `max`.
 pub fn color(
     scheme: Scheme,
     profile: &Profile,
@@ -85,12 +85,12 @@ pub fn color(
         Scheme::Total => heat(total, max),
         Scheme::Language => by_language(language(profile, frame)).varied(hash(&name)),
         Scheme::Kernel => by_side(frame).varied(hash(&name)),
-        // Where it is known, the box has the colour of its states.
-        Scheme::State => Group::UNKNOWN.varied(hash(&name)),
+        // If the states are known, the box has their colour.
+        Scheme::State => ColorGroup::UNKNOWN.varied(hash(&name)),
     }
 }
 
-/// The colour of a box that is spent in these states.
+/// Colour of a box with values in these states.
 pub fn of_states(by_state: &ByState) -> Rgb {
     let total: f64 = by_state.iter().map(|&v| v.max(0) as f64).sum();
     let mixed = |channel: fn(Rgb) -> u8| {
@@ -102,14 +102,14 @@ pub fn of_states(by_state: &ByState) -> Rgb {
     Rgb { r: mixed(|c| c.r), g: mixed(|c| c.g), b: mixed(|c| c.b) }
 }
 
-/// The groups of the states that something is spent in.
-pub fn groups_of_states(by_state: &ByState) -> Vec<Group> {
+/// Groups of the states with a value.
+pub fn groups_of_states(by_state: &ByState) -> Vec<ColorGroup> {
     let spent = by_state.iter().enumerate().filter(|&(_, &value)| value > 0);
     spent.map(|(i, _)| by_index(i)).collect()
 }
 
-/// Warm for what runs or could, cold for what waits. The index is that of [`ByState`].
-fn by_index(state: usize) -> Group {
+/// Warm for running and runnable, cold for waiting. The index is that of [`ByState`].
+fn by_index(state: usize) -> ColorGroup {
     const HUES: [(f64, f64, f64); ThreadState::ALL.len()] = [
         (18.0, 0.86, 0.64),
         (48.0, 0.90, 0.62),
@@ -119,31 +119,36 @@ fn by_index(state: usize) -> Group {
     ];
     match HUES.get(state) {
         Some(&(hue, saturation, lightness)) => {
-            Group::new(ThreadState::ALL[state].name(), (hue, 0.0), saturation, lightness)
+            ColorGroup::new(ThreadState::ALL[state].name(), (hue, 0.0), saturation, lightness)
         }
-        None => Group { name: "without a state", ..Group::UNKNOWN },
+        None => ColorGroup { name: "without a state", ..ColorGroup::UNKNOWN },
     }
 }
 
 /// Frames of nearly the same colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Group {
-    /// What they are.
+pub struct ColorGroup {
+    /// Name in the legend.
     pub name: &'static str,
-    /// In degrees, and how many of them its frames differ by.
+    /// Hue in degrees, and the range of variation within the group.
     hue: (f64, f64),
     saturation: f64,
     lightness: f64,
 }
 
-impl Group {
-    const UNKNOWN: Group = Group::new("without a name", (30.0, 10.0), 0.08, 0.80);
+impl ColorGroup {
+    const UNKNOWN: ColorGroup = ColorGroup::new("without a name", (30.0, 10.0), 0.08, 0.80);
 
-    const fn new(name: &'static str, hue: (f64, f64), saturation: f64, lightness: f64) -> Group {
-        Group { name, hue, saturation, lightness }
+    const fn new(
+        name: &'static str,
+        hue: (f64, f64),
+        saturation: f64,
+        lightness: f64,
+    ) -> ColorGroup {
+        ColorGroup { name, hue, saturation, lightness }
     }
 
-    /// The colour in the middle.
+    /// Its central colour.
     pub fn color(self) -> Rgb {
         hsl(self.hue.0, self.saturation, self.lightness)
     }
@@ -153,8 +158,8 @@ impl Group {
     }
 }
 
-/// The group of a frame, in schemes that have groups of a name.
-pub fn group(scheme: Scheme, profile: &Profile, frame: &Frame) -> Option<Group> {
+/// The group of a frame, in schemes with named groups.
+pub fn group(scheme: Scheme, profile: &Profile, frame: &Frame) -> Option<ColorGroup> {
     match (scheme, frame.name) {
         (_, Name::Label(..) | Name::NoStack) => None,
         (Scheme::Language, _) => Some(by_language(language(profile, frame))),
@@ -163,8 +168,8 @@ pub fn group(scheme: Scheme, profile: &Profile, frame: &Frame) -> Option<Group> 
     }
 }
 
-fn by_language(language: Language) -> Group {
-    let new = Group::new;
+fn by_language(language: Language) -> ColorGroup {
+    let new = ColorGroup::new;
     match language {
         Language::Kernel => new("kernel", (262.0, 14.0), 0.46, 0.76),
         Language::C => new("C", (44.0, 8.0), 0.86, 0.66),
@@ -175,7 +180,7 @@ fn by_language(language: Language) -> Group {
         Language::JavaScript => new("JavaScript", (78.0, 12.0), 0.56, 0.62),
         Language::Java => new("Java", (120.0, 18.0), 0.46, 0.65),
         Language::Script => new("script", (338.0, 14.0), 0.62, 0.74),
-        Language::Unknown | Language::Label => Group::UNKNOWN,
+        Language::Unknown | Language::Label => ColorGroup::UNKNOWN,
     }
 }
 
@@ -183,16 +188,16 @@ fn by_package(package: &str, seed: u64) -> Rgb {
     varied((hash(package) % 360) as f64, 6.0, 0.60, 0.69, seed)
 }
 
-fn by_side(frame: &Frame) -> Group {
+fn by_side(frame: &Frame) -> ColorGroup {
     match (frame.kernel, frame.inlined, frame.name) {
-        (true, ..) => Group::new("kernel", (20.0, 12.0), 0.85, 0.66),
-        (_, true, _) => Group::new("inlined", (185.0, 12.0), 0.50, 0.66),
-        (_, _, Name::Address(_)) => Group::UNKNOWN,
-        _ => Group::new("user", (105.0, 22.0), 0.50, 0.66),
+        (true, ..) => ColorGroup::new("kernel", (20.0, 12.0), 0.85, 0.66),
+        (_, true, _) => ColorGroup::new("inlined", (185.0, 12.0), 0.50, 0.66),
+        (_, _, Name::Address(_)) => ColorGroup::UNKNOWN,
+        _ => ColorGroup::new("user", (105.0, 22.0), 0.50, 0.66),
     }
 }
 
-/// From pale yellow (nothing) to red (`max`); the root makes small values visible.
+/// From pale yellow (nothing) to red (`max`); the square root makes small values visible.
 fn heat(value: i64, max: i64) -> Rgb {
     let share = if max > 0 { (value.max(0) as f64 / max as f64).min(1.0).sqrt() } else { 0.0 };
     hsl(54.0 * (1.0 - share), 0.55 + 0.35 * share, 0.88 - 0.33 * share)
@@ -228,7 +233,7 @@ fn hsl(hue: f64, saturation: f64, lightness: f64) -> Rgb {
     Rgb { r: channel(0.0), g: channel(8.0), b: channel(4.0) }
 }
 
-/// The language of a frame, by the extension of its file, else by what its names look like.
+/// The language of a frame, by the extension of its file, else by its names.
 pub fn language(profile: &Profile, frame: &Frame) -> Language {
     match frame.name {
         _ if frame.kernel => Language::Kernel,
@@ -284,7 +289,7 @@ fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> L
     }
 }
 
-/// What V8's names of code begin with.
+/// Prefixes of V8's names of code.
 const V8: &[&str] = &[
     "JS:",
     "LazyCompile:",
@@ -296,7 +301,7 @@ const V8: &[&str] = &[
     "BytecodeHandler:",
 ];
 
-/// What Java's machine calls the code in its perf maps that is no method's.
+/// Names in the JVM's perf maps for code other than methods.
 const HOTSPOT: &[&str] = &[
     "Interpreter",
     "StubRoutines",
@@ -331,12 +336,12 @@ fn looks_go(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     let Some((package, function)) = last.split_once('.') else { return false };
     let word = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_alphanumeric() || c == '_');
-    // `name.part.0` and the like are clones of C functions.
+    // `name.part.0` and similar names are clones of C functions.
     let clone = ["part", "cold", "isra", "constprop", "llvm", "lto_priv"];
     word(package) && !function.is_empty() && !clone.iter().any(|c| function.starts_with(c))
 }
 
-/// What a frame belongs to: crate, namespace, Go or Java package, else its binary.
+/// Package of a frame: crate, namespace, Go or Java package, else its binary.
 pub fn package(profile: &Profile, frame: &Frame) -> String {
     let binary = frame.binary_name(profile).to_string();
     let Name::Function(_) = frame.name else { return binary };

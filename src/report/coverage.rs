@@ -6,10 +6,10 @@ use super::text::clean;
 use profile::{Profile, Truncation, comment};
 use view::{Coverage, Covered, View, percent};
 
-/// What would help a binary, one sentence each.
+/// Remedies for a binary's gaps, one sentence each.
 pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;
 
-/// Writes a table with a line or a few for each binary.
+/// Writes a table with one or more lines for each binary.
 pub fn write_text(
     out: &mut dyn Write,
     view: &View,
@@ -31,7 +31,7 @@ pub fn write_text(
         )?;
         let id = view.profile.str(binary.build_id);
         if !id.is_empty() {
-            note(out, &format!("build id {id}"))?;
+            note(out, &format!("build ID {id}"))?;
         }
         if let Some(why) = &binary.why {
             note(out, &format!("without names: {why}"))?;
@@ -56,8 +56,7 @@ pub fn write_text(
     Ok(())
 }
 
-/// Writes what else was told when the profile was recorded: what was not permitted, which server
-/// did not answer.
+/// Writes the notes of the recording: missing permissions, servers without response.
 pub fn write_notes(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
     let notes: Vec<&str> = comment::values(profile, comment::NOTE).collect();
     if !notes.is_empty() {
@@ -66,15 +65,14 @@ pub fn write_notes(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
     notes.iter().try_for_each(|note| writeln!(out, "Note: {}", clean(note)))
 }
 
-/// Writes what a user should know right after a recording: a line for each binary and what it
-/// lacks.
+/// Writes the summary after a recording: a line for each binary and its gaps.
 pub fn write_summary(
     out: &mut dyn Write,
     view: &View,
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    writeln!(out, "prof: samples  names  lines  unwind  build id  binary")?;
+    writeln!(out, "prof: samples  names  lines  unwind  build ID  binary")?;
     for binary in &coverage.binaries {
         let id = view.profile.str(binary.build_id);
         writeln!(
@@ -94,19 +92,19 @@ pub fn write_summary(
     Ok(())
 }
 
-/// What could not be read of the files that name its addresses.
+/// Parse errors of the files that name its addresses.
 fn flaws(binary: &Covered) -> Vec<String> {
     let lines = binary.why_no_lines.iter().map(|why| format!("without lines: {why}"));
     lines.chain(binary.bad_input.iter().map(|what| format!("bad input: {what}"))).collect()
 }
 
-/// Whether there is unwind information.
+/// State of its unwind information.
 fn unwind(binary: &Covered) -> &'static str {
     let ends = |why: Truncation| {
         let of_reason = binary.truncated.iter().filter(|(code, _)| code == why.code());
         of_reason.map(|(_, value)| value).sum::<i64>()
     };
-    // More than a few stacks end in code that it has none for.
+    // More than 1 % of its stacks end in code without it.
     let lacks = ends(Truncation::Uncovered).saturating_mul(100) > binary.total;
     match ends(Truncation::DamagedUnwindInfo) > 0 {
         true => "broken",

@@ -1,9 +1,9 @@
 //! Flame graphs: inferno's interactive SVG.
 //!
-//! inferno reads lines of text and splits them at `;` and at the last space, and knows a box by
-//! its name. So it gets a number for each box instead, and lays them out; titles, labels and
-//! colours are put in afterwards. Names then need no stand-ins, two boxes of one name can have
-//! two colours, and the tooltips can say `12.3 ms` for 12,300,000.
+//! inferno reads lines of text and splits them at `;` and at the last space, and identifies a box
+//! by its name. So each box is passed as a number, and inferno computes the layout; titles, labels
+//! and colours are inserted afterwards. Names then need no escaping, two boxes of one name can have
+//! two colours, and the tooltips can contain `12.3 ms` for 12,300,000.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use view::{Cut, Direction, Name, Node, Tree, View};
 #[cfg(test)]
 mod tests;
 
-/// How a flame graph looks.
+/// Appearance of a flame graph.
 #[derive(Clone, Debug)]
 pub struct FlameOptions {
     /// Large text above it.
@@ -31,37 +31,38 @@ pub struct FlameOptions {
     pub inverted: bool,
     /// Width in pixels; `None`: as wide as the window.
     pub width: Option<usize>,
-    /// Boxes narrower than this many percent of the whole are left out (their value stays in
-    /// the box below).
+    /// Boxes narrower than this percentage of the whole are omitted (their value stays in the box
+    /// below).
     pub min_width: f64,
-    /// What colours mean.
+    /// Meaning of the colours.
     pub scheme: Scheme,
 }
 
-/// Width that boxes are laid out for when the window decides.
+/// Width of the layout if the window determines the width.
 const DEFAULT_WIDTH: usize = 1200;
-/// Size of the text, and how wide a character of it is, in pixels.
+/// Size of the text, and mean width of a character, in pixels.
 const FONT_SIZE: usize = 12;
 const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
 /// Space left and right of the boxes.
 const PADDING: usize = 10;
 
-/// inferno shows `Search` so faintly that it is found by those who know of it.
+/// inferno's `Search` is almost invisible.
 const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
 const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
 
-/// Stands for the legend until inferno has drawn: what it is given is escaped. For private use.
+/// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
+/// private-use character.
 const LEGEND: &str = "\u{e000}";
 
 /// A box of the drawing, in the order of the drawing.
 struct Drawn {
     node: u32,
     depth: usize,
-    /// Its value less that of the boxes on it, which is what inferno wants to know.
+    /// Its value minus that of the boxes on it, as inferno expects.
     rest: i64,
 }
 
-/// Draws `tree`. Fails with `InvalidInput` when nothing in it has a positive value.
+/// Draws `tree`. Fails with `InvalidInput` if no box has a positive value.
 pub fn write(
     out: &mut dyn Write,
     view: &View,
@@ -79,7 +80,7 @@ pub fn write(
     inferno.title = printed::line(&options.title).into_owned();
     inferno.subtitle = Some(format!("{}{LEGEND}", printed::line(&options.subtitle)));
     inferno.image_width = options.width;
-    // What is too narrow is gone already.
+    // Narrow boxes have already been removed.
     inferno.min_width = 0.0;
     inferno.no_sort = true;
     inferno.font_size = FONT_SIZE;
@@ -95,7 +96,7 @@ pub fn write(
     let svg = String::from_utf8(svg).map_err(io::Error::other)?;
     let width = (options.width.unwrap_or(DEFAULT_WIDTH)).saturating_sub(2 * PADDING) as f64;
     let svg = svg.replacen(LEGEND, &legend(view, tree, &boxes, options), 1);
-    put_names_in(&mut Clean::new(out), &svg, view, tree, &boxes, width)
+    insert_names(&mut Clean::new(out), &svg, view, tree, &boxes, width)
 }
 
 /// The boxes that are wide enough, from callers to callees, siblings by name.
@@ -122,8 +123,8 @@ fn boxes(view: &View, tree: &Tree, min_width: f64) -> Vec<Drawn> {
     out
 }
 
-/// The number that stands for a box. Padded, so that the order of the drawing is that of the
-/// text, which inferno insists on.
+/// Number of a box. Padded, so that the order of the drawing is that of the text, which inferno
+/// requires.
 fn number(index: usize, count: usize) -> String {
     let digits = count.ilog10() as usize + 1;
     format!("{index:0digits$}")
@@ -151,7 +152,7 @@ fn palette(view: &View, tree: &Tree, boxes: &[Drawn], scheme: Scheme) -> Palette
     let nodes = || boxes.iter().map(|b| tree.node(b.node));
     let own = |n: &Node| match tree.direction {
         Direction::Callees => n.self_value,
-        // All that is drawn is what the first function spent itself.
+        // All drawn values are self values of the first function.
         Direction::Callers => n.total,
     };
     let max = match scheme {
@@ -191,7 +192,7 @@ fn legend(view: &View, tree: &Tree, boxes: &[Drawn], options: &FlameOptions) -> 
 /// Replaces the numbers in inferno's drawing by names and values.
 ///
 /// A box is `<title>NUMBER (…)</title><rect … width="W%" …/><text …>…</text>`.
-fn put_names_in(
+fn insert_names(
     out: &mut dyn Write,
     svg: &str,
     view: &View,
@@ -199,7 +200,7 @@ fn put_names_in(
     boxes: &[Drawn],
     width: f64,
 ) -> io::Result<()> {
-    let unexpected = || io::Error::other("inferno draws in a way that this version does not know");
+    let unexpected = || io::Error::other("unexpected output of inferno");
     let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
     out.write_all(svg[..start].replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1).as_bytes())?;
     let mut rest = &svg[start..];
@@ -246,15 +247,15 @@ fn name<'a>(view: &'a View, tree: &Tree, node: u32) -> Cow<'a, str> {
     }
 }
 
-/// `name (cpu 12.3 ms, 4.56%, libc.so.6)`. The script in the SVG takes what stands before the
-/// last parenthesis for the name, so there is no `(` in it.
+/// `name (cpu 12.3 ms, 4.56%, libc.so.6)`. The script in the SVG treats the text before the last
+/// parenthesis as the name, so the details contain no `(`.
 fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
     let n = tree.node(node);
     let (kind, unit) = view.value_type();
     let value = units::format(n.total, unit);
     let mut inside = format!("{kind} {value}, {:.2}%", view.percent(n.total));
     if node != Tree::ROOT {
-        // Among callers it would be that of another function.
+        // In a tree of callers it would be that of another function.
         let own = tree.direction == Direction::Callees;
         if own && n.self_value != 0 && n.self_value != n.total {
             let _ = write!(inside, ", self {}", units::format(n.self_value, unit));
@@ -268,7 +269,7 @@ fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
     format!("{name} ({})", printed::line(&inside.replace('(', "[")))
 }
 
-/// As much of `name` as fits in so many pixels.
+/// The part of `name` that fits into this width.
 fn fitting(name: &str, pixels: f64) -> String {
     let fits = ((pixels - 3.0) / CHAR_WIDTH).max(0.0) as usize;
     if name.chars().count() <= fits {

@@ -1,15 +1,16 @@
-//! Folded stacks: `main;foo;bar 123`, one line a distinct stack, as `stackcollapse-perf` writes.
+//! Folded stacks: `main;foo;bar 123`, one line for each distinct stack, as written by
+//! `stackcollapse-perf`.
 //!
-//! The format has no escape. A `;` in a name becomes `:` (as in perf's `stackcollapse`), and
-//! hidden characters are replaced as everywhere ([`printed`]). A name may hold spaces: the value is
-//! what stands behind the last one. Values are whole numbers in the unit of the sample type.
+//! The format has no escape. A `;` in a name becomes `:` (as in perf's `stackcollapse`), and hidden
+//! characters are replaced as everywhere ([`printed`]). A name may contain spaces: the value
+//! follows the last one. Values are integers in the unit of the sample type.
 
 use std::io::{self, Write};
 
 use sys::printed;
 use view::{Tree, View};
 
-/// A name that cannot be mistaken for two.
+/// A name without separators.
 pub fn folded_name(name: &str) -> String {
     let name = printed::line(name).replace(';', ":");
     let trimmed = name.trim();
@@ -17,7 +18,8 @@ pub fn folded_name(name: &str) -> String {
     if trimmed.is_empty() { "[no name]".to_string() } else { trimmed.to_string() }
 }
 
-/// Writes the stacks of `tree` (a whole one, see [`view::Cut`]) that have a value of their own, ordered by name.
+/// Writes the stacks of `tree` (a complete one, see [`view::Cut`]) with a self value, sorted by
+/// name.
 pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
     let names: Vec<String> = (0..view.frames.len() as u32)
         .map(|f| folded_name(&view.frames.get(f).display(view.profile)))
@@ -26,12 +28,12 @@ pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
     let name_of = |node: u32| names[tree.node(node).frame as usize].as_str();
     let sorted = |node: u32| {
         let mut ids = children.of(node).to_vec();
-        // Last first, as they are taken from the end.
+        // Last first, as they are popped from the end.
         ids.sort_by(|&a, &b| name_of(b).cmp(name_of(a)));
         ids
     };
     let mut line = String::new();
-    // Where the line of each node on the way ends.
+    // End of the line of each node on the way.
     let mut ends: Vec<usize> = Vec::new();
     let mut pending: Vec<(u32, usize)> = sorted(Tree::ROOT).into_iter().map(|c| (c, 0)).collect();
     while let Some((node, depth)) = pending.pop() {
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_answers() {
+    fn a_known_profile() {
         assert_eq!(
             folded(&answers(), Direction::Callees, &[]),
             "main 4\nmain;foo1 3\nmain;foo1;bar 5\nmain;foo2 1\nmain;foo2;bar 5\n"

@@ -1,29 +1,30 @@
-//! Views as JSON of a stable shape, with exact integer values.
+//! Views as JSON with a stable schema and exact integer values.
 //!
-//! One object. Always there: `version` (1), `type` and `types` (objects of `kind` and `unit`),
+//! One object. Always present: `version` (1), `type` and `types` (objects of `kind` and `unit`),
 //! `total` and `kept` (before and after the filter, in the unit of `type`), `main` (the main
-//! binary, or null), `time_nanos`, `duration_nanos`, `period`, `period_type`, `comments`. Then
+//! binary, or null), `time_nanos`, `duration_nanos`, `period`, `period_type`, `comments`. In
+//! addition:
 //!
-//! * of a table: `rows`, each with `self`, `total`, and as far as rows are told apart by it
+//! * for a table: `rows`, each with `self`, `total`, and, if rows are distinguished by it,
 //!   `function`, `system_name`, `binary` (path), `file`, `line`, `labels` (object); `row_count`
 //!   is their number before `--nodecount` and `--percent-limit`;
-//! * of a call tree: `nodes` (as far as `--percent-limit` keeps them), each with `id`, `parent` (id, or null: the root, node 0), `self`,
-//!   `total` and the same properties. A parent stands before its children. Of callers, `total`
-//!   is what the first function of the chain spent itself when called so, `self` what of it has
-//!   no further caller.
+//! * for a call tree: `nodes` (those that `--percent-limit` keeps), each with `id`, `parent` (id,
+//!   or null: the root, node 0), `self`, `total` and the same properties. A parent precedes its
+//!   children. In a tree of callers, `total` is the self value of the chain's first function in
+//!   this context, `self` the part of it without a further caller.
 //!
-//! * of a coverage report: `rows`, one for each binary, with `binary`, `build_id`, `self`,
-//!   `total` (of samples with a frame in it), the part of this whose stacks end early in it
+//! * for a coverage report: `rows`, one for each binary, with `binary`, `build_id`, `self`,
+//!   `total` (of samples with a frame in it), the part of this whose stacks are truncated in it
 //!   (`truncated`: objects of `reason` and `value`), `frames` (the sum over its frames of their
 //!   samples' value) and the parts of this that have a name (`with_names`) and a source line
-//!   (`with_lines`); `why_without_names`, `why_without_lines`, `bad_input` (what of its files
-//!   could not be understood) and `remedies` are sentences.
+//!   (`with_lines`); `why_without_names`, `why_without_lines`, `bad_input` (parse errors of its
+//!   files) and `remedies` are sentences.
 //!
-//! * of a quality report: `samples`, `effective_samples`, `functions`, `entropy_bits`,
+//! * for a quality report: `samples`, `effective_samples`, `functions`, `entropy_bits`,
 //!   `samples_to_halve`, and `rows`, one for each function, whose `self` and `total` are objects
 //!   of `share`, `low` and `high`, from 0 to 1.
 //!
-//! What is unknown is null. Later versions may add members; they do not change these.
+//! Unknown values are null. Later versions may add members; they do not change these.
 
 use std::io::{self, Write};
 
@@ -34,7 +35,7 @@ use super::text::TableOptions;
 use profile::{LabelValue, Profile, ValueType};
 use view::{Coverage, Frame, Granularity, Name, Quality, Share, Top, Tree, View};
 
-/// Version of the shape.
+/// Version of the schema.
 pub const VERSION: u32 = 1;
 
 /// Writes a table.
@@ -69,7 +70,7 @@ pub fn write_table(
     write_list(out, head, "rows", rows)
 }
 
-/// Writes how sure a view is.
+/// Writes the confidence intervals of a view.
 pub fn write_quality(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
     let mut head = head(view);
     head.insert("samples".into(), (quality.samples as i64).into());
@@ -87,7 +88,7 @@ pub fn write_quality(out: &mut dyn Write, view: &View, quality: &Quality) -> io:
     write_list(out, head, "rows", rows)
 }
 
-/// A gap in words, or null.
+/// Description of a gap, or null.
 fn words(gap: Option<&profile::Gap>) -> Value {
     gap.map(ToString::to_string).into()
 }
@@ -170,7 +171,7 @@ fn head(view: &View) -> Map<String, Value> {
         "types": p.sample_types.iter().map(kind).collect::<Vec<_>>(),
         "total": view.total,
         "kept": view.kept_total,
-        "main": known(main),
+        "main": or_null(main),
         "time_nanos": p.time_nanos,
         "duration_nanos": p.duration_nanos,
         "period": p.period,
@@ -182,7 +183,7 @@ fn head(view: &View) -> Map<String, Value> {
     head
 }
 
-fn known(text: &str) -> Value {
+fn or_null(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { text.into() }
 }
 
@@ -202,11 +203,11 @@ fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Va
             Name::Function(_) => p.str(frame.system_name),
             _ => "",
         };
-        out.insert("system_name".into(), known(system_name));
-        out.insert("file".into(), known(p.str(frame.file)));
+        out.insert("system_name".into(), or_null(system_name));
+        out.insert("file".into(), or_null(p.str(frame.file)));
     }
     if granularity.binary {
-        out.insert("binary".into(), known(p.str(frame.binary)));
+        out.insert("binary".into(), or_null(p.str(frame.binary)));
     }
     if granularity.line {
         out.insert("line".into(), if frame.line == 0 { Value::Null } else { frame.line.into() });

@@ -1,19 +1,19 @@
-//! What the colours of a flame graph mean, for its subtitle.
+//! Legend of a flame graph's colours, for its subtitle.
 
 use std::fmt::Write as _;
 
-use super::colors::{self, Group, Scheme};
+use super::colors::{self, ColorGroup, Scheme};
 use profile::Profile;
 use view::Frame;
 
-/// Coloured squares with their meaning, as SVG within a text; empty where all is of one group, or
+/// Coloured squares with their meaning, as SVG within a text; empty if there is only one group, or
 /// colours have no names.
 pub fn legend<'a>(
     scheme: Scheme,
     profile: &Profile,
     frames: impl Iterator<Item = &'a Frame>,
 ) -> String {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ColorGroup> = Vec::new();
     for group in frames.filter_map(|frame| colors::group(scheme, profile, frame)) {
         if !groups.contains(&group) {
             groups.push(group);
@@ -23,8 +23,8 @@ pub fn legend<'a>(
     squares(&groups)
 }
 
-/// The same of groups that are known, in their order.
-pub fn squares(groups: &[Group]) -> String {
+/// Coloured squares for these groups, in their order.
+pub fn squares(groups: &[ColorGroup]) -> String {
     if groups.len() < 2 {
         return String::new();
     }

@@ -1,5 +1,5 @@
-//! The reading side: thin renderers over the models of [`view`], which only decide how they look
-//! ([`text`], [`json`], [`flame`] (SVG) and [`folded`]), and advice.
+//! The reading side: thin renderers of the models of [`view`] ([`text`], [`json`], [`flame`] (SVG)
+//! and [`folded`]), and advice.
 
 pub mod advice;
 pub mod colors;

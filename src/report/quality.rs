@@ -1,4 +1,4 @@
-//! How sure a profile is, as text.
+//! Statistical confidence of a profile as text.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
     let count = |n: f64| units::thousands(n.round() as i64);
     write!(out, "Samples: {}", count(quality.samples))?;
     if quality.effective < quality.samples * 0.99 {
-        write!(out, " (as sure as {} of equal weight)", count(quality.effective))?;
+        write!(out, " (equivalent to {} of equal weight)", count(quality.effective))?;
     }
     writeln!(
         out,
@@ -20,7 +20,7 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
         quality.entropy
     )?;
     if quality.effective.is_infinite() {
-        writeln!(out, "All of it was sampled: the shares are exact")?;
+        writeln!(out, "All events were sampled: the shares are exact")?;
         return rows(out, view, quality);
     }
     let seconds = view.profile.duration_nanos as f64 / 1e9;
@@ -33,7 +33,7 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
     let more = count(quality.to_halve());
     writeln!(
         out,
-        "Intervals hold the true share with 95 % confidence; {more} more samples{longer} halve them"
+        "Intervals contain the true share with 95 % confidence; {more} more samples{longer} halve them"
     )?;
     rows(out, view, quality)
 }

@@ -1,13 +1,13 @@
-//! How the names of functions are written.
+//! Styles of function names.
 
 use profile::{Profile, StrId};
 
 use symbols::{demangle, demangle_full};
 
-/// How to write names of C++ and Rust.
+/// Style of C++ and Rust names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// As the binary has them.
+    /// Mangled, as in the binary.
     None,
     /// Without template arguments.
     Short,
@@ -17,7 +17,7 @@ pub enum Style {
     Full,
 }
 
-/// Writes the names of all functions in this style, as far as the mangled names are known.
+/// Writes the names of all functions in this style, if the mangled names are known.
 ///
 /// In the short style, functions that differ only in their template arguments become one.
 pub fn restyle(profile: &mut Profile, style: Style) {
@@ -59,7 +59,7 @@ pub fn short(name: &str) -> String {
             out.push_str(&rest[..operator]);
             rest = &rest[operator..];
         }
-        // `<T as Trait>::f` and `Class.<init>` are no arguments of something.
+        // `<T as Trait>::f` and `Class.<init>` are not arguments.
         else if c == '<'
             && takes_arguments(&out)
             && let Some(length) = bracketed(rest)
@@ -75,7 +75,7 @@ pub fn short(name: &str) -> String {
     out
 }
 
-/// Length of the operator at the beginning of `rest`, if `before` ends with that word.
+/// Length of the operator at the start of `rest`, if `before` ends with that word.
 fn operator(before: &str, rest: &str) -> Option<usize> {
     let before = before.strip_suffix("operator")?;
     if before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
@@ -93,14 +93,14 @@ fn takes_arguments(before: &str) -> bool {
         || OPERATORS.iter().any(|o| spaced.strip_suffix(o).is_some_and(|b| b.ends_with("operator")))
 }
 
-/// `before` ends with a conversion, such as `V::operator long*`.
+/// True if `before` ends with a conversion, such as `V::operator long*`.
 fn is_conversion(before: &str) -> bool {
     let Some(at) = before.rfind("operator ") else { return false };
     let word = before[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
     !word && !before[at..].contains(['(', ')', ','])
 }
 
-/// Length of the text in angle brackets at the beginning of `text`; `None` when they do not close.
+/// Length of the text in angle brackets at the start of `text`; `None` if they are not closed.
 fn bracketed(text: &str) -> Option<usize> {
     let (mut depth, mut before) = (0, ' ');
     for (at, c) in text.char_indices() {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_wished() {
+    fn names_are_written_in_the_style() {
         let none = ["_ZSt4sortIPiEvT_S1_", "_ZSt4sortIPlEvT_S1_", "main", "vector<int>"];
         assert_eq!(styled(Style::None), none);
         assert_eq!(styled(Style::Short), ["std::sort", "std::sort", "main", "vector"]);

@@ -1,10 +1,10 @@
-//! What a profile is: its type, time, size, and how far to trust it.
+//! Summary of a profile: type, time, size, and warnings.
 
 use super::units;
 use profile::{Diagnostics, Profile, ThreadState, comment};
 use view::{States, View, base_name, percent};
 
-/// The lines above every text view: type, time and total of `view`, after a warning if needed.
+/// Lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
     let profile = view.profile;
     let mut out = Vec::new();
@@ -32,7 +32,7 @@ pub fn lines(view: &View) -> Vec<String> {
     out
 }
 
-/// What of the value was spent in which state, where there are several.
+/// Shares of the value by state, if there are several.
 fn states_line(view: &View) -> Option<String> {
     let values = States::of(view)?.values(view);
     let all: i64 = values.iter().fold(0, |sum, &v| sum.saturating_add(v));
@@ -87,7 +87,7 @@ pub fn time_line(profile: &Profile) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Number of samples taken, where a sample type counts them.
+/// Number of samples taken, if a sample type counts them.
 pub fn sample_count(profile: &Profile) -> Option<i64> {
     let index = profile
         .sample_types
@@ -96,8 +96,8 @@ pub fn sample_count(profile: &Profile) -> Option<i64> {
     Some(profile.total(index))
 }
 
-/// The sampling period with its unit, and as a rate where it is a time; both ends of a range
-/// where merged files differ.
+/// The sampling period with its unit, and as a rate if it is a time; both ends of a range if merged
+/// files differ.
 pub fn period(profile: &Profile) -> String {
     let (kind, unit) =
         (profile.str(profile.period_type.kind), profile.str(profile.period_type.unit));
@@ -109,12 +109,12 @@ pub fn period(profile: &Profile) -> String {
     }
 }
 
-/// Samples a second, of a period in nanoseconds.
+/// Samples a second, for a period in nanoseconds.
 fn rate(profile: &Profile) -> String {
     format!("{} Hz", range(profile, |p| format!("{:.0}", 1e9 / p as f64)))
 }
 
-/// The period in words, or both of those that merged files differ by.
+/// The period as text, or the range of merged files.
 fn range(profile: &Profile, words: impl Fn(i64) -> String) -> String {
     match profile.least_period {
         0 => words(profile.period),
@@ -122,7 +122,7 @@ fn range(profile: &Profile, words: impl Fn(i64) -> String) -> String {
     }
 }
 
-/// How much of the duration a time is: `123%` is 1.23 CPUs busy on average.
+/// Ratio of a time to the duration: `123%` means 1.23 busy CPUs on average.
 fn share_of_duration(view: &View) -> Option<String> {
     let duration = view.profile.duration_nanos;
     (view.unit() == "nanoseconds" && duration > 0)
@@ -134,7 +134,7 @@ fn share(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole as f64
 }
 
-/// One line when a recording is to be taken with care: samples lost, stacks truncated.
+/// Warning about a recording: lost samples, truncated stacks.
 pub fn warning(profile: &Profile) -> Option<String> {
     let figures = Diagnostics::from_comments(profile);
     let thousands = |n: u64| units::thousands(i64::try_from(n).unwrap_or(i64::MAX));
@@ -162,7 +162,7 @@ pub fn warning(profile: &Profile) -> Option<String> {
     (!what.is_empty()).then(|| format!("Warning: {}; see prof report --header", what.join(", ")))
 }
 
-/// What stands below the title of a picture: samples, time and rate, and how far to trust it.
+/// Subtitle of a picture: samples, time and rate, and warnings.
 pub fn subtitle(view: &View) -> String {
     let profile = view.profile;
     let mut taken: Vec<String> = Vec::new();
@@ -200,7 +200,7 @@ pub fn subtitle(view: &View) -> String {
     parts.join(" · ")
 }
 
-/// Everything that the file says about itself (`--header`), one fact a line.
+/// All facts of the file (`--header`), one a line.
 pub fn header(profile: &Profile) -> Vec<String> {
     let mut out = Vec::new();
     if profile.time_nanos != 0 {
@@ -222,7 +222,7 @@ pub fn header(profile: &Profile) -> Vec<String> {
     out.extend(profile.comments.iter().map(|&c| format!("comment: {}", profile.str(c))));
     for m in &profile.mappings {
         let build_id = match profile.str(m.build_id) {
-            "" => "no build id",
+            "" => "no build ID",
             id => id,
         };
         let file = match profile.str(m.file) {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_truncated_samples_are_warned_of() {
+    fn lost_and_truncated_samples_cause_a_warning() {
         let p = with_comments(&["lost: 0", "truncated: 0 of 9", "folded: 0"]);
         assert_eq!(warning(&p), None);
         let p = with_comments(&[
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_says_what_is_shown() {
+    fn the_summary_describes_the_view() {
         let mut p = answers();
         p.duration_nanos = 18_000_000_000;
         let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_of_the_whole_machine_is_not_called_by_one_of_its_binaries() {
+    fn a_recording_of_the_whole_machine_is_not_named_after_a_binary() {
         let p = with_comments(&["target: whole machine"]);
         let lines = lines(&View::new(&p, 1, Granularity::FUNCTION, &Filter::default()));
         assert_eq!(lines[0], "Target: whole machine");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_said_with_what_the_samples_cover() {
+    fn lost_samples_are_reported_with_the_coverage() {
         let p = with_comments(&["lost: 30", "covered: 60 of 100"]);
         let warning = warning(&p).unwrap();
         assert!(warning.starts_with("Warning: 30 samples were lost (the others cover 60.0%"));

@@ -6,32 +6,32 @@ use super::{summary, units};
 use profile::LabelValue;
 use view::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
 
-/// Widest that a text column other than the last is padded to.
+/// Largest width to which a text column other than the last is padded.
 const MAX_PAD: usize = 40;
 
-/// How a table looks.
+/// Contents of a table.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// What tells frames apart, as it was given to the view.
+    /// Granularity of the frames, as in the view.
     pub granularity: Granularity,
-    /// Show totals beside self values.
+    /// Show totals next to self values.
     pub children: bool,
-    /// Label keys that tell rows apart, as they were given to the model.
+    /// Label keys that distinguish rows, as in the model.
     pub labels: Vec<String>,
-    /// A column with the quotient of two sample types, of what each row has itself.
+    /// A column with the ratio of two sample types, by each row's self values.
     pub ratio: Option<Ratio>,
 }
 
 /// A column of a table of text.
-struct Column {
+struct TextColumn {
     title: String,
     right: bool,
     cells: Vec<String>,
 }
 
-impl Column {
-    fn new(title: &str, right: bool, cells: impl Iterator<Item = String>) -> Column {
-        Column { title: title.to_string(), right, cells: cells.collect() }
+impl TextColumn {
+    fn new(title: &str, right: bool, cells: impl Iterator<Item = String>) -> TextColumn {
+        TextColumn { title: title.to_string(), right, cells: cells.collect() }
     }
 
     fn width(&self) -> usize {
@@ -49,7 +49,7 @@ pub fn write_summary(out: &mut dyn Write, view: &View) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes everything that the file says about itself.
+/// Writes all facts of the file.
 pub fn write_header(out: &mut dyn Write, profile: &profile::Profile) -> io::Result<()> {
     for line in summary::header(profile) {
         writeln!(out, "# {}", clean(&line))?;
@@ -81,34 +81,34 @@ pub fn write_table(
     write_columns(out, &columns(view, top, options))
 }
 
-fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<Column> {
+fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
     let rows = || top.rows.iter();
     let value = |v: i64| units::format(v, view.unit());
     let percent = |v: i64| format!("{:.2}%", view.percent(v));
     let frame = |r: &Row| -> &Frame { view.frames.get(r.frame) };
     let mut columns = vec![
-        Column::new("self", true, rows().map(|r| value(r.self_value))),
-        Column::new("self%", true, rows().map(|r| percent(r.self_value))),
+        TextColumn::new("self", true, rows().map(|r| value(r.self_value))),
+        TextColumn::new("self%", true, rows().map(|r| percent(r.self_value))),
     ];
     if options.children {
-        columns.push(Column::new("total", true, rows().map(|r| value(r.total))));
-        columns.push(Column::new("total%", true, rows().map(|r| percent(r.total))));
+        columns.push(TextColumn::new("total", true, rows().map(|r| value(r.total))));
+        columns.push(TextColumn::new("total%", true, rows().map(|r| percent(r.total))));
     }
     if let Some(ratio) = &options.ratio {
         let quotient = |q: &(Option<f64>, Option<f64>)| match q.0 {
             Some(q) => format!("{q:.2}"),
             None => "-".to_owned(),
         };
-        columns.push(Column::new(&ratio.name, true, ratio.rows.iter().map(quotient)));
+        columns.push(TextColumn::new(&ratio.name, true, ratio.rows.iter().map(quotient)));
     }
     for (i, key) in options.labels.iter().enumerate() {
         let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
-        columns.push(Column::new(key, false, rows().map(text)));
+        columns.push(TextColumn::new(key, false, rows().map(text)));
     }
     let Granularity { function, binary, line, .. } = options.granularity;
     if binary {
         let name = |r: &Row| or_unknown(frame(r).binary_name(view.profile));
-        columns.push(Column::new("binary", false, rows().map(name)));
+        columns.push(TextColumn::new("binary", false, rows().map(name)));
     }
     if function {
         let name = |r: &Row| {
@@ -118,7 +118,7 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<Column> {
                 _ => name,
             }
         };
-        columns.push(Column::new("function", false, rows().map(name)));
+        columns.push(TextColumn::new("function", false, rows().map(name)));
     }
     columns
 }
@@ -136,8 +136,8 @@ pub(super) fn clean(text: &str) -> String {
     sys::printed::line(text).into_owned()
 }
 
-fn write_columns(out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {
-    let widths: Vec<_> = columns.iter().map(Column::width).collect();
+fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::Result<()> {
+    let widths: Vec<_> = columns.iter().map(TextColumn::width).collect();
     let rows = columns.first().map_or(0, |c| c.cells.len());
     for row in 0..=rows {
         let mut line = String::new();
@@ -158,29 +158,29 @@ fn write_columns(out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {
     Ok(())
 }
 
-/// How a call tree is cut.
+/// Limits of a call tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
     /// Most lines; 0: all.
     pub limit: usize,
-    /// Leave out nodes below so many percent of the total.
+    /// Omit nodes below this percentage of the total.
     pub min_percent: f64,
 }
 
-/// A node that waits to be written.
-struct Pending {
+/// A node to be written.
+struct PendingNode {
     node: u32,
-    /// What stands before its name.
+    /// Text before its name.
     indent: String,
-    /// What stands before the names of its children.
+    /// Text before the names of its children.
     below: String,
 }
 
 /// Writes a call tree, largest children first. A chain of only children is not indented, so that
 /// deep stacks stay readable.
 ///
-/// Of callers it has one value a node: what the function at the beginning of the chain spent
-/// itself when called so. It is nothing of the callers' own, nor all that goes through them.
+/// A tree of callers has one value for each node: the self value of the chain's first function in
+/// this context. It is neither the callers' self value, nor their total.
 pub fn write_tree(
     out: &mut dyn Write,
     view: &View,
@@ -209,12 +209,12 @@ pub fn write_tree(
             writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
         }
     }
-    let mut pending: Vec<Pending> = Vec::new();
+    let mut pending: Vec<PendingNode> = Vec::new();
     let roots = shown(Tree::ROOT);
     let mut hidden = tree.left_out + children.of(Tree::ROOT).len() - roots.len();
     push_children(&mut pending, &roots, "", true);
     let mut lines = 0;
-    while let Some(Pending { node, indent, below }) = pending.pop() {
+    while let Some(PendingNode { node, indent, below }) = pending.pop() {
         if options.limit > 0 && lines == options.limit {
             let more = pending.len() + 1;
             let what = if more == 1 { "branch" } else { "branches" };
@@ -241,7 +241,7 @@ fn pair([value, percent]: [&str; 2]) -> String {
     format!("{value:>10}  {percent:>7}")
 }
 
-fn push_children(pending: &mut Vec<Pending>, ids: &[u32], below: &str, top: bool) {
+fn push_children(pending: &mut Vec<PendingNode>, ids: &[u32], below: &str, top: bool) {
     let only = ids.len() == 1;
     for (i, &node) in ids.iter().enumerate().rev() {
         let last = i + 1 == ids.len();
@@ -251,7 +251,7 @@ fn push_children(pending: &mut Vec<Pending>, ids: &[u32], below: &str, top: bool
             (_, _, true) => (format!("{below}└─"), format!("{below}  ")),
             _ => (format!("{below}├─"), format!("{below}│ ")),
         };
-        pending.push(Pending { node, indent, below: deeper });
+        pending.push(PendingNode { node, indent, below: deeper });
     }
 }
 
@@ -387,7 +387,7 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
         let got = String::from_utf8(out).unwrap();
         assert!(got.contains("at least 1 further branch;"), "{got}");
         assert!(!got.contains("bar"), "{got}");
-        // The same from a whole tree and from one that holds no more than is shown.
+        // The same from a complete tree and from one that contains only the nodes shown.
         let options = TreeOptions { limit: 0, min_percent: 30.0 };
         let cut = Tree::new(&mut view, Direction::Callees, &[], Cut::Percent(30.0));
         let written = |tree: &Tree| {

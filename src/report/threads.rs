@@ -1,4 +1,4 @@
-//! Threads with their stacks, those that do the same together: a better `pstack`.
+//! Stacks of threads, grouped by stack and state: a better `pstack`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,45 +11,46 @@ use view::{View, base_name, label_text};
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Thread {
-    /// Name and number of its process.
+pub struct ListedThread {
+    /// Name and PID of its process.
     pub process: (String, i64),
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its TID.
     pub tid: i64,
 }
 
-/// Threads that have one stack and are in one state.
+/// Threads with the same stack and state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// What they do, as the label `state` says.
+pub struct ThreadGroup {
+    /// Their state, from the label `state`.
     pub state: String,
     /// Their frames in [`View::frames`], innermost first.
     pub frames: Vec<u32>,
-    /// The threads, in the order of their processes and numbers.
-    pub threads: Vec<Thread>,
+    /// The threads, sorted by process and TID.
+    pub threads: Vec<ListedThread>,
 }
 
-/// The threads of a profile of type `threads`: most threads first, among equals those that run.
-pub fn groups(view: &View) -> Vec<Group> {
-    let mut found: FxHashMap<(String, Vec<u32>), Vec<Thread>> = FxHashMap::default();
+/// The threads of a profile of type `threads`: largest groups first, and running ones first among
+/// equals.
+pub fn groups(view: &View) -> Vec<ThreadGroup> {
+    let mut found: FxHashMap<(String, Vec<u32>), Vec<ListedThread>> = FxHashMap::default();
     for sample in view.samples() {
         let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l)).copied().collect();
         let state = text(view, sample.labels, label::STATE);
         found.entry((state, frames)).or_default().push(thread(view, sample.labels));
     }
-    let mut groups: Vec<Group> = found
+    let mut groups: Vec<ThreadGroup> = found
         .into_iter()
         .map(|((state, frames), mut threads)| {
             threads.sort_unstable_by(|a, b| {
                 (a.process.1, a.tid, &a.name).cmp(&(b.process.1, b.tid, &b.name))
             });
-            Group { state, frames, threads }
+            ThreadGroup { state, frames, threads }
         })
         .collect();
-    let runs = |group: &Group| group.state != "running";
-    let first = |group: &Group| group.threads.first().map(|t| (t.process.1, t.tid));
+    let runs = |group: &ThreadGroup| group.state != "running";
+    let first = |group: &ThreadGroup| group.threads.first().map(|t| (t.process.1, t.tid));
     groups.sort_by(|a, b| {
         let most = b.threads.len().cmp(&a.threads.len());
         most.then(runs(a).cmp(&runs(b))).then_with(|| first(a).cmp(&first(b)))
@@ -65,12 +66,12 @@ fn text(view: &View, labels: LabelSetId, key: &str) -> String {
     value(view, labels, key).map_or(String::new(), |v| label_text(view.profile, v))
 }
 
-fn thread(view: &View, labels: LabelSetId) -> Thread {
+fn thread(view: &View, labels: LabelSetId) -> ListedThread {
     let number = |key| match value(view, labels, key) {
         Some(LabelValue::Num { value, .. }) => value,
         _ => 0,
     };
-    Thread {
+    ListedThread {
         process: (text(view, labels, label::PROCESS), number(label::PID)),
         name: text(view, labels, label::THREAD),
         tid: number(label::TID),
@@ -81,9 +82,9 @@ fn thread(view: &View, labels: LabelSetId) -> Thread {
 pub fn write(out: &mut dyn Write, view: &View, each: bool) -> io::Result<()> {
     let mut groups = groups(view);
     if each {
-        let alone = |group: Group| {
-            let Group { state, frames, threads } = group;
-            threads.into_iter().map(move |thread| Group {
+        let alone = |group: ThreadGroup| {
+            let ThreadGroup { state, frames, threads } = group;
+            threads.into_iter().map(move |thread| ThreadGroup {
                 state: state.clone(),
                 frames: frames.clone(),
                 threads: vec![thread],
@@ -133,13 +134,13 @@ fn threads(count: usize) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
-/// Names with numbers, a name once for all threads that have it.
-fn members(threads: &[Thread], with_process: bool) -> String {
+/// Names with TIDs, a name once for all threads that have it.
+fn members(threads: &[ListedThread], with_process: bool) -> String {
     let mut out = String::new();
     for run in threads.chunk_by(|a, b| (a.process.1, &a.name) == (b.process.1, &b.name)) {
-        let Thread { process, name, .. } = &run[0];
+        let ListedThread { process, name, .. } = &run[0];
         out += if out.is_empty() { "" } else { "; " };
-        // The first thread of a process is called as it.
+        // The first thread of a process has its name.
         if with_process && (&process.0, process.1) != (name, run[0].tid) {
             out += &format!("{} {}, ", process.0, process.1);
         }
@@ -153,12 +154,12 @@ fn members(threads: &[Thread], with_process: bool) -> String {
 mod tests {
     use super::*;
 
-    fn thread(pid: i64, name: &str, tid: i64) -> Thread {
-        Thread { process: ("server".into(), pid), name: name.into(), tid }
+    fn thread(pid: i64, name: &str, tid: i64) -> ListedThread {
+        ListedThread { process: ("server".into(), pid), name: name.into(), tid }
     }
 
     #[test]
-    fn names_are_said_once() {
+    fn names_are_printed_once() {
         let of_one = [thread(1, "main", 1), thread(1, "worker", 2), thread(1, "worker", 3)];
         assert_eq!(members(&of_one, false), "main 1; worker 2 3");
         let of_two = [thread(1, "worker", 2), thread(7, "worker", 8), thread(9, "server", 9)];

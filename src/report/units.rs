@@ -1,17 +1,17 @@
-//! Values as people read them: `12.3 ms`, `1.50 MiB`, `1,234`.
+//! Human-readable values: `12.3 ms`, `1.50 MiB`, `1,234`.
 
-/// Steps of a unit: from which magnitude (in the base unit) on, divided by what, called what.
-struct Step {
+/// A scale step of a unit: smallest magnitude (in the base unit), divisor, name.
+struct UnitStep {
     from: f64,
     divisor: f64,
     name: &'static str,
 }
 
-const fn step(from: f64, divisor: f64, name: &'static str) -> Step {
-    Step { from, divisor, name }
+const fn step(from: f64, divisor: f64, name: &'static str) -> UnitStep {
+    UnitStep { from, divisor, name }
 }
 
-const TIME: &[Step] = &[
+const TIME: &[UnitStep] = &[
     step(7.2e12, 3.6e12, "h"),
     step(6e11, 6e10, "min"),
     step(1e9, 1e9, "s"),
@@ -20,7 +20,7 @@ const TIME: &[Step] = &[
     step(0.0, 1.0, "ns"),
 ];
 
-const BYTES: &[Step] = &[
+const BYTES: &[UnitStep] = &[
     step(1099511627776.0, 1099511627776.0, "TiB"),
     step(1073741824.0, 1073741824.0, "GiB"),
     step(1048576.0, 1048576.0, "MiB"),
@@ -28,8 +28,8 @@ const BYTES: &[Step] = &[
     step(0.0, 1.0, "B"),
 ];
 
-/// The steps of a pprof unit and how many base units one of it is.
-fn scale(unit: &str) -> Option<(&'static [Step], f64)> {
+/// Scale steps of a pprof unit, and number of base units in it.
+fn scale(unit: &str) -> Option<(&'static [UnitStep], f64)> {
     Some(match unit {
         "nanoseconds" | "nanosecond" | "ns" => (TIME, 1.0),
         "microseconds" | "microsecond" | "us" | "µs" => (TIME, 1e3),
@@ -45,7 +45,7 @@ fn scale(unit: &str) -> Option<(&'static [Step], f64)> {
     })
 }
 
-/// `value` of a pprof `unit` in a fitting unit; counts are exact, with separators.
+/// `value` of a pprof `unit` in a suitable unit; counts are exact, with separators.
 pub fn format(value: i64, unit: &str) -> String {
     let Some((steps, factor)) = scale(unit) else {
         return match unit {
@@ -56,7 +56,7 @@ pub fn format(value: i64, unit: &str) -> String {
     let base = value as f64 * factor;
     let fitting = steps.iter().position(|s| base.abs() >= s.from).unwrap_or(steps.len() - 1);
     if let Some(larger) = fitting.checked_sub(1).map(|i| &steps[i]) {
-        // Rounded up it may fit the next unit: 1.00 s, not 1000.0 ms.
+        // Rounding may reach the next unit: 1.00 s, not 1000.0 ms.
         let rounded =
             (base / steps[fitting].divisor * 10.0).round() / 10.0 * steps[fitting].divisor;
         if rounded.abs() >= larger.from {
@@ -66,7 +66,7 @@ pub fn format(value: i64, unit: &str) -> String {
     steps[fitting].format(base)
 }
 
-impl Step {
+impl UnitStep {
     /// `base`, in the base unit, as a number of these.
     fn format(&self, base: f64) -> String {
         if self.divisor == 1.0 {

@@ -45,7 +45,7 @@ fn a_stripped_binary_is_reported_and_its_symbols_name_it() {
     assert_eq!(fields[5], &before["build_id"].as_str().unwrap()[..8], "{said}");
     assert!(said.contains(remedy), "{said}");
     let text = Prof::new(&dir, "report --coverage").run().ok().text();
-    assert!(text.contains(remedy) && text.contains("build id"), "{text}");
+    assert!(text.contains(remedy) && text.contains("build ID"), "{text}");
 
     Prof::new(&dir, "symbolize --symbol-path none").run().refused(2, &["none", "not a directory"]);
     Prof::new(&dir, "symbolize --symbol-path symbols").run().ok();

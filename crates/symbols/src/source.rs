@@ -67,7 +67,7 @@ impl Candidate {
 
     /// Opens a file that a recording kept open, or that prof itself has found.
     fn through(link: &Path) -> Result<Candidate, Cause> {
-        let found = foreign::resolve_link(link).and_then(|found| found.open());
+        let found = foreign::look_through(link).and_then(|found| found.open());
         let file = found.map_err(|e| unreadable(&e))?;
         // A path such as /proc/self/fd/7 has no neighbours.
         let path = link.canonicalize().unwrap_or_else(|_| link.to_owned());

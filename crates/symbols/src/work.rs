@@ -265,7 +265,7 @@ fn open(
 /// be older.
 fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool {
     let end = profile.time_nanos.saturating_add(profile.duration_nanos);
-    let now = instead.map_or_else(|| foreign::resolve(Path::new(file)), foreign::resolve_link);
+    let now = instead.map_or_else(|| foreign::look(Path::new(file)), foreign::look_through);
     let Ok(now) = now.map(|found| found.metadata) else { return false };
     let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
     let written = nanos(now.mtime(), now.mtime_nsec());

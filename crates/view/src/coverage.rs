@@ -1,4 +1,4 @@
-//! How far a profile's names and stacks can be trusted, binary by binary.
+//! Coverage of a profile's names and stacks, by binary.
 
 use rustc_hash::FxHashMap;
 
@@ -8,39 +8,39 @@ use profile::{BinaryNotes, Gap, LocationId, Profile, StrId, Truncation};
 /// One binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
-    /// Its path or name; [`StrId::EMPTY`]: code that belongs to no mapping.
+    /// Its path or name; [`StrId::EMPTY`]: code outside all mappings.
     pub file: StrId,
-    /// Its build id, if there is one.
+    /// Its build ID, if there is one.
     pub build_id: StrId,
-    /// Value of the samples whose leaf lies in it.
+    /// Value of the samples whose leaf is in it.
     pub itself: i64,
     /// Value of the samples with a frame in it.
     pub total: i64,
-    /// The same, of those whose stack ends early at one of its frames, by reason, most first.
+    /// The part of `total` whose stacks are truncated at one of its frames, by cause, most first.
     pub truncated: Vec<(String, i64)>,
     /// Sum over its frames of the value of their samples.
     pub frames: i64,
-    /// The same of its frames with a function name.
+    /// The part of `frames` with a function name.
     pub named: i64,
-    /// The same of its frames with a source line.
+    /// The part of `frames` with a source line.
     pub with_lines: i64,
-    /// Why some of its frames have no name, where the profile says so.
+    /// Cause of missing names, if the profile has it.
     pub why: Option<Gap>,
-    /// Why some of its frames have no source line, where the profile says so.
+    /// Cause of missing source lines, if the profile has it.
     pub why_no_lines: Option<Gap>,
-    /// What of the files that name its addresses could not be understood.
+    /// Parse errors of its files.
     pub bad_input: Option<Gap>,
-    /// The profile says that it has no unwind information.
+    /// True if the profile records that it has no unwind information.
     pub no_unwind_info: bool,
 }
 
 impl Covered {
-    /// Value of the samples whose stack ends early at one of its frames.
+    /// Value of the samples whose stack is truncated at one of its frames.
     pub fn truncated_total(&self) -> i64 {
         self.truncated.iter().map(|(_, value)| value).sum()
     }
 
-    /// The reasons of at least a thousandth of its samples, and the sum of the others.
+    /// The causes of at least a thousandth of its samples, and the sum of the others.
     pub fn ends(&self) -> (&[(String, i64)], i64) {
         let much = |&(_, value): &(String, i64)| value.saturating_mul(1000) >= self.total;
         // They are sorted.
@@ -49,38 +49,38 @@ impl Covered {
     }
 }
 
-/// All binaries of a view, those that most samples end in first, as after a recording.
+/// All binaries of a view, sorted by self value as after a recording.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     /// The binaries.
     pub binaries: Vec<Covered>,
 }
 
-/// What a location says about its binary.
+/// Classification of a location.
 #[derive(Clone, Copy)]
-enum Kind<'p> {
+enum LocationClass<'p> {
     Code {
         binary: usize,
         named: bool,
         with_line: bool,
     },
     End(&'p str),
-    /// A name that stands for no code.
+    /// A name that represents no code.
     Other,
 }
 
 impl Coverage {
-    /// Of the samples that a view shows.
+    /// Coverage of the samples in a view.
     pub fn new(view: &View) -> Coverage {
         let (mut binaries, kinds) = classify(view.profile);
-        // The last sample that had a frame in each binary.
+        // The last sample with a frame in each binary.
         let mut seen = vec![usize::MAX; binaries.len()];
         for (n, sample) in view.samples().enumerate() {
             let value = sample.value;
             let mut outermost = None;
             for (depth, location) in sample.stack.iter().enumerate() {
                 match kinds[location.0 as usize] {
-                    Kind::Code { binary, named, with_line } => {
+                    LocationClass::Code { binary, named, with_line } => {
                         let of = &mut binaries[binary];
                         plus(&mut of.itself, if depth == 0 { value } else { 0 });
                         plus(&mut of.total, if seen[binary] == n { 0 } else { value });
@@ -90,12 +90,12 @@ impl Coverage {
                         seen[binary] = n;
                         outermost = Some(binary);
                     }
-                    Kind::End(reason) => {
+                    LocationClass::End(reason) => {
                         if let Some(binary) = outermost {
                             add(&mut binaries[binary].truncated, reason, value);
                         }
                     }
-                    Kind::Other => {}
+                    LocationClass::Other => {}
                 }
             }
         }
@@ -128,8 +128,8 @@ fn add(sums: &mut Vec<(String, i64)>, reason: &str, value: i64) {
     }
 }
 
-/// The binaries, and what each location is; mappings of one file are one binary.
-fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
+/// The binaries, and the class of each location; mappings of one file are one binary.
+fn classify(profile: &Profile) -> (Vec<Covered>, Vec<LocationClass<'_>>) {
     let mut binaries = Vec::new();
     let mut index: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
     let kinds = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
@@ -142,14 +142,14 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<Kind<'_>>) {
         {
             let text = profile.str(name(line));
             let reason = Truncation::code_of_frame(text);
-            return reason.map_or(Kind::Other, Kind::End);
+            return reason.map_or(LocationClass::Other, LocationClass::End);
         }
         let (file, build_id) = mapping.map_or_else(Default::default, |m| (m.file, m.build_id));
         let binary = *index.entry((file, build_id)).or_insert_with(|| {
             binaries.push(Covered { file, build_id, ..Covered::default() });
             binaries.len() - 1
         });
-        Kind::Code {
+        LocationClass::Code {
             binary,
             named: !lines.is_empty() && lines.iter().all(|l| name(l) != StrId::EMPTY),
             with_line: lines.iter().any(|l| l.line > 0),
@@ -167,7 +167,7 @@ mod tests {
     use profile::{Builder, Column, LabelSetId};
 
     #[test]
-    fn binaries_are_told_by_what_is_known_of_their_frames() {
+    fn binaries_are_classified_by_their_frames() {
         let mut b = Builder::new(&[("samples", "count")]);
         let app = mapping(&mut b, "/bin/app", 0x1000);
         let again = mapping(&mut b, "/bin/app", 0x9000);

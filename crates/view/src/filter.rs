@@ -5,8 +5,8 @@ use regex::Regex;
 use super::Frames;
 use profile::{Line, MappingId, Profile, StrId};
 
-/// What to show of a profile. A frame matches a regular expression when its function's name, its
-/// source file or its binary's path does.
+/// Selection of a profile's samples and frames. A frame matches a regular expression if its
+/// function's name, its source file or its binary's path does.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only samples with a frame that matches.
@@ -22,18 +22,18 @@ pub struct Filter {
 /// Matches interned strings, each only once.
 struct Matcher<'a> {
     regex: &'a Regex,
-    known: Vec<Option<bool>>,
+    matches: Vec<Option<bool>>,
 }
 
 impl<'a> Matcher<'a> {
     fn new(regex: &'a Regex, profile: &Profile) -> Matcher<'a> {
-        Matcher { regex, known: vec![None; profile.strings.len()] }
+        Matcher { regex, matches: vec![None; profile.strings.len()] }
     }
 
     fn string(&mut self, profile: &Profile, id: StrId) -> bool {
         let regex = self.regex;
         id != StrId::EMPTY
-            && *self.known[id.0 as usize].get_or_insert_with(|| regex.is_match(profile.str(id)))
+            && *self.matches[id.0 as usize].get_or_insert_with(|| regex.is_match(profile.str(id)))
     }
 
     fn line(&mut self, profile: &Profile, line: &Line) -> bool {
@@ -46,7 +46,7 @@ impl<'a> Matcher<'a> {
         mapping.is_some_and(|m| self.string(profile, profile.mappings[m.0 as usize].file))
     }
 
-    /// Which locations have a frame that matches.
+    /// For each location, true if one of its frames matches.
     fn locations(&mut self, profile: &Profile) -> Vec<bool> {
         let mut matches = |i: usize| {
             let lines = profile.lines_of(profile::LocationId(i as u32));
@@ -58,12 +58,12 @@ impl<'a> Matcher<'a> {
 }
 
 impl Filter {
-    /// True when it can hide frames.
+    /// True if it can hide frames.
     pub fn hides(&self) -> bool {
         self.show.is_some() || self.hide.is_some()
     }
 
-    /// Whether a line of a location (or the location itself, when it has none) is hidden.
+    /// For each line of a location (or the location itself, if it has none), true if it is hidden.
     pub(super) fn hidden_lines<'a>(
         &'a self,
         profile: &'a Profile,
@@ -78,7 +78,7 @@ impl Filter {
         }
     }
 
-    /// Which stacks are shown; `None`: all.
+    /// For each stack, true if it is shown; `None`: all are.
     pub(super) fn keep_stacks(&self, profile: &Profile, frames: &Frames) -> Option<Vec<bool>> {
         if self.focus.is_none() && self.ignore.is_none() && !self.hides() {
             return None;

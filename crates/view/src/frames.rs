@@ -1,4 +1,4 @@
-//! The frames that locations stand for, at one granularity.
+//! Frames of locations, at one granularity.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -8,72 +8,72 @@ use rustc_hash::FxHashMap;
 use super::Filter;
 use profile::{LabelValue, Line, LocationId, MappingId, Profile, StrId};
 
-/// Which properties tell two frames apart.
+/// Properties that distinguish frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granularity {
-    /// The function (or the address, where there is no function).
+    /// The function (or the address, if there is no function).
     pub function: bool,
     /// The binary.
     pub binary: bool,
     /// The source file and line.
     pub line: bool,
-    /// Whether the function was inlined there.
+    /// Inlined or not.
     pub inlined: bool,
 }
 
 impl Granularity {
-    /// By function and binary, as `perf report` does.
+    /// By function and binary, as in `perf report`.
     pub const FUNCTION: Granularity =
         Granularity { function: true, binary: true, line: false, inlined: false };
-    /// By function alone, as `go tool pprof` does.
+    /// By function alone, as in `go tool pprof`.
     pub const SYMBOL: Granularity = Granularity { binary: false, ..Granularity::FUNCTION };
     /// All frames are the same.
     pub const NONE: Granularity =
         Granularity { function: false, binary: false, line: false, inlined: false };
 }
 
-/// What a frame is called.
+/// Name of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// A function.
     Function(StrId),
-    /// An address without a function: offset in the binary's file, or the address itself where
-    /// there is no binary.
+    /// An address without a function: offset in the binary's file, or the address itself without a
+    /// binary.
     Address(u64),
-    /// A label's value, as the lowest frame of a stack.
+    /// Value of a label, as the lowest frame of a stack.
     Label(Option<LabelValue>, StrId),
-    /// Stands for the frames of a sample that has none.
+    /// Placeholder for the frames of a sample without any.
     NoStack,
-    /// Not told apart at this granularity.
+    /// Not distinguished at this granularity.
     Any,
 }
 
-/// A frame: what rows of a table and boxes of a flame graph stand for.
+/// A frame: the unit of table rows and flame graph boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// What it is called.
     pub name: Name,
-    /// Path of the binary; empty when unknown or not told apart.
+    /// Path of the binary; empty if unknown or not distinguished.
     pub binary: StrId,
-    /// Source file; when lines are not told apart, that of one of its places.
+    /// Source file; if lines are not distinguished, that of one of its locations.
     pub file: StrId,
-    /// Source line, 0 when unknown or not told apart.
+    /// Source line, 0 if unknown or not distinguished.
     pub line: i64,
-    /// Its name in the binary (mangled), of one of its places.
+    /// Its name in the binary (mangled), at one of its locations.
     pub system_name: StrId,
     /// It runs in the kernel.
     pub kernel: bool,
-    /// The function was inlined (told apart only when the granularity says so).
+    /// The function was inlined (distinguished only if the granularity includes it).
     pub inlined: bool,
 }
 
 /// Lowest address of the kernel's half on x86-64 and AArch64.
 const KERNEL_START: u64 = 0xffff_0000_0000_0000;
 
-/// Distinct frames of a profile, and which of them each location stands for.
+/// Distinct frames of a profile, and the frames of each location.
 pub struct Frames {
     frames: Vec<Frame>,
-    /// Ends of each location's part of `ids`; it begins where the one before it ends.
+    /// End of each location's part of `ids`; it begins at the end of the previous one.
     ends: Vec<u32>,
     ids: Vec<u32>,
     index: FxHashMap<Frame, u32>,
@@ -83,7 +83,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The frames of all locations, without those that `filter` hides.
+    /// The frames of all locations, except those that `filter` hides.
     pub fn new(profile: &Profile, granularity: Granularity, filter: &Filter) -> Frames {
         let mut frames = Frames {
             frames: Vec::new(),
@@ -164,7 +164,7 @@ impl Frames {
         if !granularity.inlined {
             key.inlined = false;
         }
-        // An address means nothing without its binary.
+        // An address is ambiguous without its binary.
         let needs_binary = granularity.function && matches!(key.name, Name::Address(_));
         if !granularity.binary && !needs_binary {
             (key.binary, key.kernel) = (StrId::EMPTY, false);
@@ -216,12 +216,12 @@ impl Frames {
         self.frames.len()
     }
 
-    /// Never true: the frame for samples without frames is always there.
+    /// Always false: the frame for samples without frames always exists.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Some frames were hidden, so that a location can have none.
+    /// True if some frames were hidden, so that a location may have none.
     pub fn hides(&self) -> bool {
         self.hides
     }
@@ -253,7 +253,7 @@ pub fn is_kernel(file: &str) -> bool {
         || is_module(file)
 }
 
-/// `[ext4]`, and `[bpf]` for BPF programs; but there are names in brackets of user code, too.
+/// True for `[ext4]`, and `[bpf]` for BPF programs; but user code has names in brackets, too.
 fn is_module(file: &str) -> bool {
     const USER: &[&str] = &[
         "vdso", "vsyscall", "vvar", "vectors", "heap", "stack", "uprobes", "unknown", "anon", "jit",
@@ -263,7 +263,7 @@ fn is_module(file: &str) -> bool {
     name.filter(is_word).is_some_and(|name| !name.is_empty() && !USER.contains(&name))
 }
 
-/// Last part of a path; names such as `[vdso]` stay as they are.
+/// Last part of a path; names such as `[vdso]` are kept.
 pub fn base_name(path: &str) -> &str {
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     match path.rsplit_once('/') {
@@ -294,7 +294,7 @@ impl Name {
 }
 
 impl Frame {
-    /// What to print: the function, `binary+0xoffset`, `0xaddress`, or the label's value.
+    /// Text to print: the function, `binary+0xoffset`, `0xaddress`, or the label's value.
     pub fn display<'p>(&self, profile: &'p Profile) -> Cow<'p, str> {
         match self.name {
             Name::Function(name) => profile.str(name).into(),
@@ -310,12 +310,12 @@ impl Frame {
         }
     }
 
-    /// Name of the binary without its folder; empty when unknown.
+    /// Name of the binary without its directory; empty if unknown.
     pub fn binary_name<'p>(&self, profile: &'p Profile) -> &'p str {
         base_name(profile.str(self.binary))
     }
 
-    /// `file:line` where that is known, with the file as the profile has it.
+    /// `file:line` if known, with the file as in the profile.
     pub fn place(&self, profile: &Profile) -> String {
         match (profile.str(self.file), self.line) {
             ("", _) => String::new(),
@@ -325,7 +325,7 @@ impl Frame {
     }
 
     /// Orders frames by name, then binary, file and line: first functions, then addresses, then
-    /// what is neither. Allocates nothing for functions.
+    /// others. Allocates nothing for functions.
     pub fn cmp_name(&self, other: &Frame, profile: &Profile) -> Ordering {
         let by_name = match (self.name, other.name) {
             (a, b) if a == b => Ordering::Equal,
@@ -333,8 +333,8 @@ impl Frame {
             (Name::Address(a), Name::Address(b)) => {
                 (profile.str(self.binary), a).cmp(&(profile.str(other.binary), b))
             }
-            // Not by what they look like: addresses of one binary belong together in the order
-            // of their numbers, and an order that is sometimes this and sometimes that is none.
+            // Not by their text: addresses of one binary are ordered by number, and mixing both
+            // would not be an order.
             (a, b) if a.rank() != b.rank() => a.rank().cmp(&b.rank()),
             _ => self.display(profile).cmp(&other.display(profile)),
         };
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn granularity_decides_what_is_the_same() {
+    fn granularity_determines_equality() {
         let p = frames_profile();
         let at = |g| Frames::new(&p, g, &Filter::default());
         let by_binary = at(Granularity { binary: true, ..Granularity::NONE });
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_binaries_are_known() {
+    fn kernel_binaries_are_recognized() {
         for name in [
             "[kernel.kallsyms]",
             "/boot/vmlinux-6.1",

@@ -1,9 +1,9 @@
-//! Models of what is shown of a profile: a [`View`] is one sample type, filtered, with its frames; all
-//! else ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`]) is computed from one, so that no two
-//! of them can disagree.
+//! Models of a profile's views: a [`View`] is one sample type, filtered, with its frames; all
+//! others ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`]) are computed from one, so that
+//! no two of them can disagree.
 //!
-//! Numbers, order and hierarchy, tested without a terminal. Nothing here knows how any of it looks, or
-//! where the profile comes from.
+//! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
+//! or on the source of the profile.
 
 mod coverage;
 mod filter;
@@ -19,7 +19,7 @@ mod tree;
 pub use coverage::{Coverage, Covered};
 pub use filter::Filter;
 pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
-pub use quality::{Quality, Share, Sure};
+pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use states::{ByState, States};
 pub use top::{Row, Sort, Top, TopOptions};
@@ -27,9 +27,9 @@ pub use tree::{Cut, Direction, Node, Tree};
 
 use profile::{LabelSetId, LocationId, Profile, StrId};
 
-/// One sample type of a profile, seen at one granularity and through one filter.
+/// One sample type of a profile, at one granularity and through one filter.
 ///
-/// All views of a profile are made from one of these, so that they cannot disagree.
+/// All views of a profile are computed from one of these, so that they cannot disagree.
 pub struct View<'a> {
     /// The profile.
     pub profile: &'a Profile,
@@ -39,14 +39,14 @@ pub struct View<'a> {
     pub frames: Frames,
     /// Sum of the magnitudes of all values before the filter: the 100 % of all views.
     pub total: i64,
-    /// The same of the samples that pass the filter.
+    /// The same for the samples that pass the filter.
     pub kept_total: i64,
     keep_stack: Option<Vec<bool>>,
     /// Smallest value that is shown.
     least: i64,
 }
 
-/// One sample as a view shows it.
+/// One sample of a view.
 #[derive(Clone, Copy)]
 pub struct ViewSample<'a> {
     /// Its stack, leaf first.
@@ -82,7 +82,7 @@ impl<'a> View<'a> {
         view
     }
 
-    /// The samples that pass the filter and have a value.
+    /// Samples that pass the filter and have a value.
     pub fn samples(&self) -> impl Iterator<Item = ViewSample<'_>> {
         let width = self.profile.sample_types.len().max(1);
         let values = self.profile.values.iter().skip(self.type_index).step_by(width);
@@ -98,7 +98,8 @@ impl<'a> View<'a> {
         )
     }
 
-    /// Leaves out samples of a negative value from now on, also from the totals. Their number.
+    /// Excludes samples of a negative value from now on, also from the totals. Returns their
+    /// number.
     pub fn leave_out_negative(&mut self) -> usize {
         let count = self.samples().filter(|s| s.value < 0).count();
         if count > 0 {
@@ -129,7 +130,7 @@ impl<'a> View<'a> {
         percent(value, self.total)
     }
 
-    /// Values of the label `key` among the samples shown, most first, with what they sum up to.
+    /// Values of the label `key` among the samples of the view, largest sum first, with their sums.
     pub fn label_values(&self, key: &str) -> Vec<(String, i64)> {
         let Some(key) = self.profile.strings.find(key) else { return Vec::new() };
         let mut sums = rustc_hash::FxHashMap::default();
@@ -150,12 +151,12 @@ impl<'a> View<'a> {
     }
 }
 
-/// `value` in percent of `total`; 0 when there is no total.
+/// `value` in percent of `total`; 0 if there is no total.
 pub fn percent(value: i64, total: i64) -> f64 {
     if total == 0 { 0.0 } else { value as f64 * 100.0 / total as f64 }
 }
 
-/// Ids of label keys; keys that the profile does not know are `None`.
+/// Ids of label keys; `None` for keys that the profile does not contain.
 fn key_ids(profile: &Profile, keys: &[String]) -> Vec<Option<StrId>> {
     keys.iter().map(|k| profile.strings.find(k)).collect()
 }

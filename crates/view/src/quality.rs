@@ -1,4 +1,4 @@
-//! How sure a profile is of what it says: samples are a sample.
+//! Statistical confidence of a profile: its samples are a random subset.
 
 use super::{Row, Top, TopOptions, View};
 use profile::{Profile, comment};
@@ -6,7 +6,7 @@ use profile::{Profile, comment};
 /// Standard deviations on each side of an interval of 95 %.
 const Z: f64 = 1.959_963_985;
 
-/// A share and the interval that holds the true one with 95 % confidence; all from 0 to 1.
+/// A share and the interval that contains the true one with 95 % confidence; all from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// As measured.
@@ -18,8 +18,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of a share that was measured with so many samples of equal weight (Wilson's interval,
-    /// which stays within 0 and 1 and is right for rare functions, too).
+    /// Interval of a share that was measured with this number of samples of equal weight (Wilson's
+    /// interval, which stays within 0 and 1 and is accurate for rare functions, too).
     pub fn of(measured: f64, samples: f64) -> Share {
         if samples <= 0.0 {
             return Share { measured, low: 0.0, high: 1.0 };
@@ -28,54 +28,55 @@ impl Share {
         let middle = (measured + z2 / 2.0) / (1.0 + z2);
         let spread = measured * (1.0 - measured) / samples + z2 / (4.0 * samples);
         let half = Z * spread.max(0.0).sqrt() / (1.0 + z2);
-        // At 0 and 1 an end is the measured share itself, which rounding may miss.
+        // At 0 and 1 one end is the measured share itself, which rounding may miss.
         let (low, high) = (middle - half, middle + half);
         Share { measured, low: low.min(measured).max(0.0), high: high.max(measured).min(1.0) }
     }
 }
 
-/// One function.
+/// A function with its confidence intervals.
 #[derive(Clone, Debug)]
-pub struct Sure {
+pub struct FunctionShares {
     /// Its row in the table of functions.
     pub row: Row,
-    /// What it spends itself.
+    /// Share of its self value.
     pub itself: Share,
-    /// With what it calls.
+    /// Share of its total.
     pub total: Share,
 }
 
-/// How sure a view is.
+/// Statistical confidence of a view.
 #[derive(Clone, Debug)]
 pub struct Quality {
     /// Samples of the profile.
     pub samples: f64,
-    /// Samples of equal weight that would be as sure: fewer when few samples have most of the
-    /// value; more where a large part of what there was has been sampled (of the heap), infinite
-    /// where all of it was.
+    /// Number of samples of equal weight with the same confidence: lower if few samples have most
+    /// of the value; higher if a large part of the events was sampled (of the heap), infinite if
+    /// all were.
     pub effective: f64,
-    /// Functions with a value of their own.
+    /// Functions with a self value.
     pub functions: usize,
-    /// Shannon's entropy of the self values of all functions, in bits: 0 when one function has
-    /// all, log2(n) when n share alike.
+    /// Shannon entropy of the self values of all functions, in bits: 0 if one function has all,
+    /// log2(n) if n have equal shares.
     pub entropy: f64,
-    /// The functions that were asked for.
-    pub rows: Vec<Sure>,
+    /// The requested functions.
+    pub rows: Vec<FunctionShares>,
 }
 
 impl Quality {
-    /// Of a view whose frames are functions, with the rows of `options`; its labels do not count.
+    /// Confidence of a view whose frames are functions, with the rows of `options`; its labels are
+    /// ignored.
     pub fn new(view: &View, options: &TopOptions) -> Quality {
         let (samples, effective) = sample_sizes(view.profile, view.type_index);
         let top = Top::new(view, &TopOptions::default());
         let part = |value: i64| (value.max(0) as f64 / view.total.max(1) as f64).min(1.0);
         let own: Vec<f64> =
             top.rows.iter().map(|r| part(r.self_value)).filter(|&p| p > 0.0).collect();
-        // What a filter leaves out counts as one more.
+        // Filtered samples count as one more function.
         let rest = 1.0 - own.iter().sum::<f64>();
         let rest = (rest > 1e-9).then_some(rest);
         let entropy = own.iter().copied().chain(rest).map(|p| -p * p.log2()).sum::<f64>().max(0.0);
-        let sure = |row: &Row| Sure {
+        let sure = |row: &Row| FunctionShares {
             itself: Share::of(part(row.self_value), effective),
             total: Share::of(part(row.total), effective),
             row: row.clone(),
@@ -85,24 +86,25 @@ impl Quality {
         Quality { samples, effective, functions: own.len(), entropy, rows }
     }
 
-    /// Samples to add so that the intervals become half as wide: they shrink with the root.
+    /// Number of additional samples that would halve the intervals, which shrink with the square
+    /// root.
     pub fn to_halve(&self) -> f64 {
         3.0 * self.samples
     }
 }
 
-/// How the heap was sampled: allocations of n bytes with the chance 1 - exp(-n / interval).
-struct Heap {
-    /// Columns of the objects and bytes that the type is one of.
+/// Sampling of the heap: allocations of n bytes with the probability 1 - exp(-n / interval).
+struct HeapSampling {
+    /// Columns of the objects and bytes of the type's pair.
     objects: usize,
     space: usize,
     /// In bytes.
     interval: f64,
 }
 
-impl Heap {
-    /// Of a type such as `alloc_space` or `inuse_objects`, of prof's or Go's heap profiles.
-    fn of(profile: &Profile, type_index: usize) -> Option<Heap> {
+impl HeapSampling {
+    /// For a type such as `alloc_space` or `inuse_objects`, of prof's or Go's heap profiles.
+    fn of(profile: &Profile, type_index: usize) -> Option<HeapSampling> {
         let kind = profile.str(profile.sample_types.get(type_index)?.kind);
         let stem = kind.strip_suffix("_space").or_else(|| kind.strip_suffix("_objects"))?;
         let column = |end: &str| {
@@ -117,10 +119,10 @@ impl Heap {
         let commented =
             || comment::values(profile, comment::HEAP_INTERVAL).find_map(|v| v.parse().ok());
         let interval = own.or_else(commented).filter(|&n: &i64| n > 0)?;
-        Some(Heap { objects, space, interval: interval as f64 })
+        Some(HeapSampling { objects, space, interval: interval as f64 })
     }
 
-    /// The chance with which each allocation of a row was sampled, and how many were.
+    /// Probability with which each allocation of a row was sampled, and number of sampled ones.
     fn sampled(&self, values: &[i64]) -> Option<(f64, f64)> {
         let (objects, space) = (*values.get(self.objects)? as f64, *values.get(self.space)? as f64);
         if objects <= 0.0 || space <= 0.0 {
@@ -132,9 +134,9 @@ impl Heap {
     }
 }
 
-/// Sampled allocations, and how many of equal weight would be as sure: the variance of a row with
-/// the value v of n sampled allocations is v²(1 - chance)/n.
-fn heap_sizes(profile: &Profile, type_index: usize, heap: &Heap) -> (f64, f64) {
+/// Number of sampled allocations, and of samples of equal weight with the same confidence: the
+/// variance of a row with the value v of n sampled allocations is v²(1 - probability)/n.
+fn heap_sizes(profile: &Profile, type_index: usize, heap: &HeapSampling) -> (f64, f64) {
     let (mut samples, mut sum, mut variance) = (0.0, 0.0, 0.0);
     for row in 0..profile.samples.len() {
         let values = profile.values_of(row);
@@ -150,7 +152,7 @@ fn heap_sizes(profile: &Profile, type_index: usize, heap: &Heap) -> (f64, f64) {
 
 /// Number of samples, and Kish's effective number for values that differ: (Σv)²/Σv².
 fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
-    if let Some(heap) = Heap::of(profile, type_index) {
+    if let Some(heap) = HeapSampling::of(profile, type_index) {
         return heap_sizes(profile, type_index, &heap);
     }
     let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
@@ -179,7 +181,7 @@ mod tests {
     use profile::{LabelSetId, Sample, StackId, ValueType};
 
     #[test]
-    fn the_heap_is_as_sure_as_its_chances() {
+    fn heap_intervals_follow_the_sampling_probabilities() {
         let mut profile = Profile::default();
         let mut intern = |kind: &str, unit: &str| {
             let strings = &mut profile.strings;
@@ -194,7 +196,7 @@ mod tests {
             profile.period = period;
             sample_sizes(profile, 1)
         };
-        // A thousand of 1 KiB, each with a chance of 1 - exp(-1/16).
+        // 1,000 of 1 KiB, each with a probability of 1 - exp(-1/16).
         let chance = 1.0 - (-1.0f64 / 16.0).exp();
         let (samples, effective) = sizes(&mut profile, 16 << 10, 1000, 1000 << 10);
         assert!((samples - 1000.0 * chance).abs() < 1e-6, "{samples}");
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_what_was_measured() {
+    fn intervals_contain_the_measured_share() {
         for samples in 1..5000 {
             for share in [0.0, 1.0 / f64::from(samples), 1.0] {
                 let s = Share::of(share, f64::from(samples));
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_and_samples_of_the_known_answers() {
+    fn entropy_and_samples_of_a_known_profile() {
         let p = answers();
         let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
         let two = TopOptions { limit: 2, ..TopOptions::default() };
@@ -251,7 +253,7 @@ mod tests {
         let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
         let names = |options: &TopOptions| -> Vec<String> {
             let quality = Quality::new(&view, options);
-            let name = |r: &Sure| view.frames.get(r.row.frame).display(&p).into_owned();
+            let name = |r: &FunctionShares| view.frames.get(r.row.frame).display(&p).into_owned();
             quality.rows.iter().map(name).collect()
         };
         let by_self = TopOptions { min_percent: 20.0, self_only: true, ..TopOptions::default() };
@@ -260,9 +262,9 @@ mod tests {
         assert_eq!(names(&by_total), ["main", "bar", "foo1"]);
     }
 
-    /// Samples that a filter leaves out are one class of their own, and shares are of the whole.
+    /// Filtered samples are one class, and shares refer to the whole.
     #[test]
-    fn a_filter_leaves_the_rest_as_one() {
+    fn filtered_samples_are_one_class() {
         let p = answers();
         let filter = Filter { focus: Some("foo2".parse().unwrap()), ..Filter::default() };
         let view = View::new(&p, 1, Granularity::FUNCTION, &filter);
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_without_samples_is_sure_of_nothing() {
+    fn a_profile_without_samples_has_no_confidence() {
         let p = profile::Builder::new(&[("samples", "count")]).finish(None);
         let view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
         let quality = Quality::new(&view, &TopOptions::default());
@@ -284,18 +286,18 @@ mod tests {
     }
 
     #[test]
-    fn a_few_heavy_samples_are_few() {
+    fn a_few_heavy_samples_count_as_few() {
         let mut p = answers();
-        // Of eighteen samples, four have nearly all.
+        // Of 18 samples, four have nearly all of the value.
         p.values[1] *= 1_000_000;
         let (samples, effective) = sample_sizes(&p, 1);
         assert_eq!(samples, 18.0);
         assert!((effective - 4.0).abs() < 0.01, "{effective}");
     }
 
-    /// Of many draws from a known share, about 95 % have it in their interval.
+    /// Of many draws from a known share, about 95 % contain it in their interval.
     #[test]
-    fn intervals_hold_the_truth_as_often_as_they_say() {
+    fn intervals_contain_the_true_share_as_often_as_stated() {
         let mut seed = 7u64;
         let mut random = move || {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,4 +1,4 @@
-//! One sample type in terms of another: cycles per instruction of each row.
+//! Ratios of sample types: for example, cycles per instruction of each row.
 
 use rustc_hash::FxHashMap;
 
@@ -8,32 +8,31 @@ use profile::{LabelValue, Profile};
 /// Values of two sample types in the rows of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ratio {
-    /// What it is called: `CPI`, or `A/B`.
+    /// Its title: `CPI`, or `A/B`.
     pub name: String,
-    /// Quotient of each row's self values, and of its totals; `None` where there is nothing to
-    /// divide by.
+    /// Quotient of each row's self values, and of its totals; `None` if the divisor is 0.
     pub rows: Vec<(Option<f64>, Option<f64>)>,
 }
 
-/// Which sample types are divided.
+/// Sample types of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotient {
-    /// Index of the one above.
+    /// Index of the numerator's type.
     pub numerator: usize,
-    /// Index of the one below.
+    /// Index of the denominator's type.
     pub denominator: usize,
 }
 
 impl Quotient {
-    /// `A/B`, by the names of sample types.
+    /// Parses `A/B`, by the names of sample types.
     ///
     /// # Errors
     ///
-    /// The profile has no such type; the line names those that it has.
+    /// The profile has no such type; the line lists those that it has.
     pub fn parse(profile: &Profile, text: &str) -> Result<Quotient, String> {
         let kinds = || profile.sample_types.iter().map(|t| profile.str(t.kind));
         let of = |name: &str| kinds().position(|kind| kind == name);
-        // A name may hold slashes of its own.
+        // A name may contain slashes.
         let slashes = text.match_indices('/').map(|(i, _)| (&text[..i], &text[i + 1..]));
         let found = slashes.filter_map(|(a, b)| Some((of(a)?, of(b)?))).next();
         let (numerator, denominator) = found.ok_or_else(|| {
@@ -47,7 +46,7 @@ impl Quotient {
     pub fn cpi(profile: &Profile) -> Option<Quotient> {
         let of = |wanted: &str| {
             profile.sample_types.iter().position(|t| {
-                // With modifiers or without.
+                // With or without modifiers.
                 profile.str(t.kind).split(':').next() == Some(wanted)
             })
         };
@@ -56,10 +55,10 @@ impl Quotient {
     }
 }
 
-type Key = (u32, Vec<Option<LabelValue>>);
+type RowKey = (u32, Vec<Option<LabelValue>>);
 
 impl Ratio {
-    /// The quotient in each of the rows of `top`, a table of the same profile at this granularity
+    /// The quotient for each of the rows of `top`, a table of the same profile at this granularity
     /// and through this filter.
     pub fn new(
         profile: &Profile,
@@ -69,7 +68,7 @@ impl Ratio {
         top: &Top,
         options: &TopOptions,
     ) -> Ratio {
-        let values = |type_index| -> FxHashMap<Key, (i64, i64)> {
+        let values = |type_index| -> FxHashMap<RowKey, (i64, i64)> {
             let view = View::new(profile, type_index, granularity, filter);
             let all = TopOptions { labels: options.labels.clone(), ..TopOptions::default() };
             let all = Top::new(&view, &all);
@@ -93,7 +92,7 @@ impl Ratio {
     }
 }
 
-fn key(top: &Top, row: &Row) -> Key {
+fn key(top: &Top, row: &Row) -> RowKey {
     (row.frame, top.groups[row.group as usize].clone())
 }
 

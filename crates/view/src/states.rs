@@ -1,37 +1,37 @@
-//! What threads did, as the label `state` of their samples says.
+//! Thread states, from the label `state` of samples.
 
 use rustc_hash::FxHashMap;
 
 use super::View;
 use profile::{LabelSetId, LabelValue, ThreadState, label};
 
-/// Index in [`ByState`] of what has no known state.
+/// Index in [`ByState`] for other or missing states.
 const OTHER: usize = ThreadState::ALL.len();
 
-/// A value by [`ThreadState`]; that of what has none comes last.
+/// Values by [`ThreadState`]; the last is for other or missing states.
 pub type ByState = [i64; OTHER + 1];
 
 /// The state of each set of labels, as an index of [`ByState`].
 pub struct States(FxHashMap<LabelSetId, usize>);
 
 impl States {
-    /// Of the samples of `view`; `None`: no sample says what its thread did.
+    /// States of the samples of `view`; `None` if no sample has one.
     pub fn of(view: &View) -> Option<States> {
         let profile = view.profile;
         let key = profile.strings.find(label::STATE)?;
         let mut states = FxHashMap::default();
-        let mut known = false;
+        let mut has_states = false;
         for sample in view.samples() {
             states.entry(sample.labels).or_insert_with(|| {
                 let state = match profile.labels.value(sample.labels, key) {
                     Some(LabelValue::Str(name)) => ThreadState::from_name(profile.str(name)),
                     _ => None,
                 };
-                known |= state.is_some();
+                has_states |= state.is_some();
                 state.map_or(OTHER, |state| state as usize)
             });
         }
-        known.then_some(States(states))
+        has_states.then_some(States(states))
     }
 
     /// The state of samples with these labels.

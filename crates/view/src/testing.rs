@@ -1,4 +1,4 @@
-//! Small profiles with known answers, for the tests of this room.
+//! Small profiles with known results, for tests.
 
 use super::Frames;
 use profile::{
@@ -6,7 +6,7 @@ use profile::{
     Mapping, Profile,
 };
 
-/// Adds a location of `mapping` that stands for these functions, innermost first.
+/// Adds a location of `mapping` with these functions, innermost first.
 pub fn functions(
     b: &mut Builder,
     mapping: Option<profile::MappingId>,
@@ -19,8 +19,8 @@ pub fn functions(
         let name = b.profile.strings.intern(name);
         let filename = b.profile.strings.intern(file);
         let function = Function { name, system_name: name, filename, start_line: 1 };
-        let known = b.profile.functions.iter().position(|f| *f == function);
-        let index = known.unwrap_or_else(|| {
+        let existing = b.profile.functions.iter().position(|f| *f == function);
+        let index = existing.unwrap_or_else(|| {
             b.profile.functions.push(function);
             b.profile.functions.len() - 1
         });
@@ -37,7 +37,7 @@ pub fn mapping(b: &mut Builder, path: &str, start: u64) -> profile::MappingId {
     b.add_mapping(Mapping { start, limit: start + 0x10000, file, build_id, ..Mapping::default() })
 }
 
-/// The program with known answers, in half seconds of CPU time: of 9 parts, self bar 5, main 2,
+/// The program with known results, in half seconds of CPU time: of 9 parts, self bar 5, main 2,
 /// foo1 1.5, foo2 0.5; total foo1 4, foo2 3.
 pub fn answers() -> Profile {
     let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
@@ -122,7 +122,7 @@ pub fn states() -> Profile {
     b.finish(None)
 }
 
-/// Names with everything that formats stumble over.
+/// Names with all characters that formats must escape.
 pub fn odd_names() -> Profile {
     let mut b = Builder::new(&[("samples", "count")]);
     let names =

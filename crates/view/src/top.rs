@@ -1,4 +1,4 @@
-//! The table: what each function (or binary, process, line, …) costs itself and in total.
+//! The table: self value and total of each function (or binary, process, line, …).
 
 use std::cmp::Ordering;
 
@@ -19,18 +19,18 @@ pub enum Sort {
     Name,
 }
 
-/// How to make a [`Top`].
+/// Options of a [`Top`].
 #[derive(Clone, Debug, Default)]
 pub struct TopOptions {
     /// Order of the rows.
     pub sort: Sort,
-    /// Label keys that tell rows apart, besides the frames of the view.
+    /// Label keys that distinguish rows, in addition to the frames of the view.
     pub labels: Vec<String>,
     /// Most rows to keep; 0: all.
     pub limit: usize,
-    /// Leave out rows below so many percent of the total.
+    /// Omit rows below this percentage of the total.
     pub min_percent: f64,
-    /// Rows are judged by their self value only.
+    /// Sort and omit rows by their self value only.
     pub self_only: bool,
 }
 
@@ -43,11 +43,11 @@ pub struct Row {
     pub group: u32,
     /// Sum of the samples whose leaf it is.
     pub self_value: i64,
-    /// Sum of the samples that it is part of, once for each stack however often it recurs.
+    /// Sum of the samples that contain it, once for each stack even in a recursion.
     pub total: i64,
 }
 
-/// A table of functions, ordered and cut to what is to be shown.
+/// A table of functions, sorted and cut.
 pub struct Top {
     /// The rows that are shown.
     pub rows: Vec<Row>,
@@ -113,7 +113,7 @@ fn keep(view: &View, options: &TopOptions, rows: &mut Vec<Row>) {
 
 type Groups = Vec<Vec<Option<LabelValue>>>;
 
-/// Sorts the samples by the values of these labels; without labels there is one group.
+/// Groups the samples by the values of these labels; without labels there is one group.
 fn group_samples<'v>(
     view: &'v View,
     labels: &[String],
@@ -142,8 +142,8 @@ fn group_samples<'v>(
     (groups, Some(samples))
 }
 
-/// Adds samples to the cells of their frames. This is the loop that every frame of every sample
-/// of a profile goes through: no allocation, no hash.
+/// Adds samples to the cells of their frames. Every frame of every sample passes through this loop:
+/// no allocation, no hash.
 fn accumulate<'v>(
     view: &View,
     samples: impl Iterator<Item = super::ViewSample<'v>>,
@@ -180,7 +180,7 @@ fn accumulate<'v>(
     }
 }
 
-/// Makes rows of the cells that were touched and clears them.
+/// Converts the cells that were touched to rows, and clears them.
 fn harvest(cells: &mut [Cell], group: u32, rows: &mut Vec<Row>) {
     for (frame, cell) in cells.iter_mut().enumerate() {
         if cell.stamp != 0 {
@@ -192,7 +192,7 @@ fn harvest(cells: &mut [Cell], group: u32, rows: &mut Vec<Row>) {
 }
 
 fn compare(view: &View, groups: &Groups, sort: Sort, a: &Row, b: &Row) -> Ordering {
-    // By magnitude, so that what shrank most in a difference stands beside what grew most.
+    // By magnitude, so that the largest losses in a difference are next to the largest gains.
     let size = |v: i64| v.unsigned_abs();
     let by_self = || size(b.self_value).cmp(&size(a.self_value));
     let by_total = || size(b.total).cmp(&size(a.total));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_answers() {
+    fn a_known_profile() {
         let p = answers();
         let half = 500_000_000;
         let by_self = table(&p, Granularity::FUNCTION, &TopOptions::default());
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_rows_apart() {
+    fn labels_distinguish_rows() {
         let p = processes();
         let o = TopOptions { labels: vec!["process".into()], ..TopOptions::default() };
         let v = view(&p, Granularity::NONE, &Filter::default());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_cut_rows_and_say_how_many() {
+    fn limits_cut_rows_and_count_them() {
         let p = answers();
         let v = view(&p, Granularity::FUNCTION, &Filter::default());
         let top = Top::new(&v, &TopOptions { limit: 2, ..TopOptions::default() });
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_as_pprof_has_them() {
+    fn filters_equal_those_of_pprof() {
         let p = answers();
         let re = |s: &str| Some(s.parse().unwrap());
         let sum = |f: &Filter| {
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(sum(&Filter { ignore: re("foo"), ..Filter::default() }), (4, 1));
         assert_eq!(sum(&Filter { focus: re(r"app\.c$"), ..Filter::default() }), (18, 4));
         assert_eq!(sum(&Filter { ignore: re("/usr/bin/app"), ..Filter::default() }), (0, 0));
-        // Hidden frames give their value to their callers; a stack without frames is gone.
+        // Hidden frames add their value to their callers; a stack without frames is gone.
         assert_eq!(sum(&Filter { hide: re("bar"), ..Filter::default() }), (18, 3));
         assert_eq!(sum(&Filter { show: re("foo"), ..Filter::default() }), (14, 2));
     }

@@ -1,46 +1,46 @@
-//! The calling-context tree, from callers to callees or the other way round.
+//! The calling-context tree, from callers to callees or inverted.
 
-mod grow;
+mod build;
 
 use super::{ByState, States, View};
 use profile::StrId;
 
-/// Which end of the stacks the tree grows from.
+/// End of the stacks at which the tree is rooted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// From the entry of the program: the children of a node are what it calls.
+    /// The entry of the program: the children of a node are its callees.
     #[default]
     Callees,
-    /// From the leaves: the children of a node are what calls it.
+    /// The leaves: the children of a node are its callers.
     Callers,
 }
 
 /// A node: one frame in one calling context.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// Index of the node below it (towards the root).
+    /// Index of its parent node (towards the root).
     pub parent: u32,
-    /// Id of its frame, see [`super::Frames::get`]; meaningless in the root.
+    /// Id of its frame, see [`super::Frames::get`]; undefined for the root.
     pub frame: u32,
     /// Sum of the samples whose stack ends here.
     pub self_value: i64,
-    /// Sum of the samples whose stack goes through here.
+    /// Sum of the samples whose stack passes through here.
     pub total: i64,
 }
 
-/// Which nodes a tree has. What it leaves out still counts in the node below.
+/// Selection of a tree's nodes. Omitted nodes still count in their parent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cut {
     /// All.
     Nothing,
-    /// Those of at least so many percent of the view's total, gains and losses alike.
+    /// Nodes of at least this percentage of the view's total, gains and losses alike.
     Percent(f64),
-    /// Those of a positive value and at least so many percent of the tree's total.
+    /// Nodes with a positive value of at least this percentage of the tree's total.
     Width(f64),
 }
 
 impl Cut {
-    /// Whether a node of value `total` is in a tree of `tree_total`.
+    /// True if a node with the value `total` is in a tree of `tree_total`.
     pub fn keeps(self, view: &View, tree_total: i64, total: i64) -> bool {
         match self {
             Cut::Nothing => true,
@@ -50,17 +50,16 @@ impl Cut {
     }
 }
 
-/// A calling-context tree. Node 0 is the root; a parent stands before its children.
+/// A calling-context tree. Node 0 is the root; a parent precedes its children.
 pub struct Tree {
     /// All nodes.
     pub nodes: Vec<Node>,
-    /// Children that were left out, each counted once with all that is on it.
+    /// Number of omitted children, each counted once with its subtree.
     pub left_out: usize,
-    /// Which way it grew. Of callers, a node's total is what the first function of its chain
-    /// spent itself when called so.
+    /// Its direction. In a tree of callers, a node's total is the self value of the chain's first
+    /// function in this context.
     pub direction: Direction,
-    /// The total of each node by what threads did, where that is known and was asked for; else
-    /// empty.
+    /// The total of each node by thread state, if available and requested; else empty.
     pub states: Vec<ByState>,
 }
 
@@ -69,9 +68,9 @@ impl Tree {
     pub const ROOT: u32 = 0;
 
     /// The tree of the samples of `view`, with the values of the labels `roots` as the lowest
-    /// frames of each stack, as far as `cut` keeps it.
+    /// frames of each stack, cut by `cut`.
     pub fn new(view: &mut View, direction: Direction, roots: &[StrId], cut: Cut) -> Tree {
-        grow::grow(view, direction, roots, cut, None)
+        build::build(view, direction, roots, cut, None)
     }
 
     /// The same, with the total of each node by state.
@@ -82,7 +81,7 @@ impl Tree {
         cut: Cut,
         states: States,
     ) -> Tree {
-        grow::grow(view, direction, roots, cut, Some(states))
+        build::build(view, direction, roots, cut, Some(states))
     }
 
     /// Children of every node, in the order of the nodes.
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_way_round() {
+    fn from_callees_to_callers() {
         let expected = [
             "all 18 0",
             " main 4 4",
@@ -213,7 +212,7 @@ mod tests {
                 let nodes = tree.nodes.iter().skip(1);
                 let self_value: i64 = nodes.clone().filter(of_row).map(|n| n.self_value).sum();
                 assert_eq!(self_value, row.self_value);
-                // Only the outermost of a recursion counts.
+                // Only the outermost frame of a recursion counts.
                 let outermost = |n: &&Node| {
                     let mut at = n.parent;
                     while at != Tree::ROOT && tree.node(at).frame != row.frame {
@@ -258,12 +257,12 @@ mod tests {
         b.finish(None)
     }
 
-    type Contexts = BTreeMap<Vec<u32>, (i64, i64)>;
+    type ContextValues = BTreeMap<Vec<u32>, (i64, i64)>;
 
-    /// Total and self value of every context, each found by itself.
-    fn contexts(view: &mut View, direction: Direction, roots: &[StrId]) -> Contexts {
-        let labels = grow::label_frames(view, roots);
-        let mut out = Contexts::new();
+    /// Total and self value of every context, computed separately.
+    fn contexts(view: &mut View, direction: Direction, roots: &[StrId]) -> ContextValues {
+        let labels = build::label_frames(view, roots);
+        let mut out = ContextValues::new();
         for sample in view.samples() {
             let mut path = labels.get(&sample.labels).cloned().unwrap_or_default();
             let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l));
@@ -298,13 +297,13 @@ mod tests {
             let whole = expected[&vec![]].0;
             for cut in [Cut::Nothing, Cut::Percent(4.0), Cut::Width(4.0)] {
                 let tree = Tree::new(&mut view, direction, &roots, cut);
-                let known = expected.clone();
+                let whole_tree = expected.clone();
                 expected.retain(|path, _| {
-                    let kept = |end| cut.keeps(&view, whole, known[&path[..end]].0);
+                    let kept = |end| cut.keeps(&view, whole, whole_tree[&path[..end]].0);
                     (1..=path.len()).all(kept)
                 });
                 let mut paths: Vec<Vec<u32>> = vec![Vec::new()];
-                let mut got = Contexts::new();
+                let mut got = ContextValues::new();
                 for (i, node) in tree.nodes.iter().enumerate() {
                     if i > 0 {
                         let mut path = paths[node.parent as usize].clone();
@@ -315,12 +314,12 @@ mod tests {
                 }
                 assert_eq!(got.len(), tree.nodes.len(), "no context twice");
                 assert_eq!(got, expected, "seed {seed}, {cut:?}");
-                let gone = known.keys().filter(|k| {
+                let omitted = whole_tree.keys().filter(|k| {
                     !k.is_empty() && !got.contains_key(*k) && got.contains_key(&k[..k.len() - 1])
                 });
-                assert_eq!(tree.left_out, gone.count(), "seed {seed}, {cut:?}");
+                assert_eq!(tree.left_out, omitted.count(), "seed {seed}, {cut:?}");
                 left_out += tree.left_out;
-                expected = known;
+                expected = whole_tree;
             }
         }
         assert!(left_out > 100, "{left_out}");

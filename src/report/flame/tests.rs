@@ -1,4 +1,4 @@
-//! Drawings read back as XML.
+//! Reads drawings back as XML.
 
 use super::*;
 use crate::report::colors::Rgb;
@@ -8,14 +8,14 @@ use view::{Filter, Granularity, States, Top, TopOptions};
 
 /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
 #[derive(Debug)]
-struct Seen {
+struct DrawnBox {
     title: String,
     label: String,
     fill: String,
     value: i64,
 }
 
-impl Seen {
+impl DrawnBox {
     fn name(&self) -> &str {
         self.title.rsplit_once(" (").unwrap().0
     }
@@ -42,11 +42,11 @@ fn drawn(p: &Profile, kind: usize, roots: &[&str], options: &FlameOptions) -> St
 }
 
 /// Parses the SVG as strict XML and returns its boxes.
-fn boxes_of(svg: &str) -> Vec<Seen> {
+fn boxes_of(svg: &str) -> Vec<DrawnBox> {
     use quick_xml::events::Event;
     let mut reader = quick_xml::Reader::from_str(svg);
     reader.config_mut().check_end_names = true;
-    let (mut out, mut text, mut in_frames, mut depth) = (Vec::<Seen>::new(), None, false, 0);
+    let (mut out, mut text, mut in_frames, mut depth) = (Vec::<DrawnBox>::new(), None, false, 0);
     loop {
         match reader.read_event().expect("well-formed XML") {
             Event::Eof => break,
@@ -85,7 +85,7 @@ fn boxes_of(svg: &str) -> Vec<Seen> {
                 depth -= 1;
                 let text = text.take().unwrap_or_default();
                 match e.name().as_ref() {
-                    b"title" if in_frames => out.push(Seen {
+                    b"title" if in_frames => out.push(DrawnBox {
                         title: text,
                         label: String::new(),
                         fill: String::new(),
@@ -103,7 +103,7 @@ fn boxes_of(svg: &str) -> Vec<Seen> {
 }
 
 #[test]
-fn the_known_answers() {
+fn a_known_profile() {
     let seen = boxes_of(&drawn(&answers(), 1, &[], &options()));
     let mut titles: Vec<_> = seen.iter().map(|b| b.title.as_str()).collect();
     titles.sort_unstable();
@@ -134,7 +134,7 @@ fn table_and_flame_graph_agree() {
 }
 
 #[test]
-fn odd_names_come_out_right() {
+fn odd_names_are_escaped() {
     let svg = drawn(&odd_names(), 0, &[], &options());
     let seen = boxes_of(&svg);
     for name in
@@ -213,7 +213,7 @@ fn colours_follow_the_scheme() {
 }
 
 #[test]
-fn nothing_to_draw_is_an_error() {
+fn an_empty_drawing_is_an_error() {
     let mut p = answers();
     p.values.iter_mut().for_each(|v| *v = -*v);
     let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
@@ -255,7 +255,7 @@ fn boxes_have_the_colours_of_their_states() {
     };
     assert_eq!(fill("nap"), of([0, 0, 4, 0, 0, 0]));
     assert_eq!(fill("work"), of([3, 1, 0, 0, 0, 0]));
-    // Half of it is what one of them is, half the other.
+    // Half of it is in one state, half in the other.
     for (main, (work, nap)) in fill("main").iter().zip(fill("work").iter().zip(fill("nap"))) {
         assert!((main - (work + nap) / 2.0).abs() <= 1.0, "{boxes:?}");
     }
@@ -264,10 +264,10 @@ fn boxes_have_the_colours_of_their_states() {
     assert!(!svg.contains("</tspan> disk"));
 }
 
-/// Names, units, kinds, labels and titles of every sort of character: XML that can be read again,
-/// without any that XML 1.0 forbids or that is not seen.
+/// Names, units, kinds, labels and titles of any characters yield well-formed XML, without
+/// characters that XML 1.0 forbids or that are invisible.
 #[test]
-fn whatever_strings_say_the_drawing_is_well_formed() {
+fn any_strings_yield_a_well_formed_drawing() {
     use profile::{Builder, Column, Label, LabelSetId, LabelValue};
     use view::testing::functions;
     let every: Vec<char> = ('\0'..='\u{a0}')

@@ -1,10 +1,10 @@
-//! Which waits are waits for locks: told by the functions that wait, once they have names.
+//! Classifies waits by the functions on their stacks, once these are symbolized: lock waits or
+//! others.
 //!
-//! To the kernel, a thread that waits for a mutex and one that waits for work look alike. The
-//! innermost function that is known (`rules`) decides; a condition variable that a virtual
-//! machine's lock is made of is that lock. What is no lock is left out of the profile and counted
-//! in a comment; what cannot be told stays, as of kind `unknown`, and is asked again when there
-//! are more names.
+//! To the kernel, waiting for a mutex and waiting for work look alike. The innermost listed
+//! function (`rules`) decides; a condition variable within a virtual machine's lock counts as that
+//! lock. Waits for anything but locks are removed from the profile and counted in a comment;
+//! undecided waits keep the kind `unknown`, and are classified again when more functions are named.
 
 mod rules;
 
@@ -14,46 +14,47 @@ use profile::{
     FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, Sample, StackId, StrId,
     comment, label,
 };
-use rules::{Role, Rule};
+use rules::{LockRole, WaitRule};
 
-/// Functions that are looked at, from the innermost one on: a lock's own.
+/// Number of functions that are searched, from the innermost on: those of a lock's implementation.
 const DEPTH: usize = 24;
 
-/// What was told.
+/// Result of the classification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockWaits {
-    /// What is no lock, with how often and how long (in nanoseconds) it was waited for.
+    /// Removed waits by kind, with their number and total time (in nanoseconds).
     pub left_out: Vec<(&'static str, i64, i64)>,
-    /// How often and how long it was waited for what is not known.
+    /// Number and total time of undecided waits.
     pub unknown: (i64, i64),
 }
 
-/// Tells the waits of a profile apart, as far as they have not been and have names.
+/// Classifies the undecided waits of a profile that have names.
 pub fn classify(profile: &mut Profile) -> LockWaits {
     let mut waits = LockWaits::default();
-    let Some(columns) = Columns::of(profile) else { return waits };
-    let mut teller = Teller { profile, rules: FxHashMap::default(), told: FxHashMap::default() };
-    let width = teller.profile.sample_types.len();
-    let samples = std::mem::take(&mut teller.profile.samples);
-    let values = std::mem::take(&mut teller.profile.values);
+    let Some(columns) = WaitColumns::of(profile) else { return waits };
+    let mut classifier =
+        Classifier { profile, rules: FxHashMap::default(), decided_rules: FxHashMap::default() };
+    let width = classifier.profile.sample_types.len();
+    let samples = std::mem::take(&mut classifier.profile.samples);
+    let values = std::mem::take(&mut classifier.profile.values);
     let mut kept: Vec<Sample> = Vec::with_capacity(samples.len());
     let mut kept_values: Vec<i64> = Vec::with_capacity(values.len());
     let mut changed: FxHashMap<(StackId, LabelSetId), usize> = FxHashMap::default();
     for (sample, row) in samples.iter().zip(values.chunks_exact(width.max(1))) {
-        let Some(place) = columns.provisional(teller.profile, sample.labels) else {
+        let Some(place) = columns.provisional(classifier.profile, sample.labels) else {
             kept.push(*sample);
             kept_values.extend(row);
             continue;
         };
         let role = columns.role(row);
-        let kind = match teller.rule(sample.stack, role) {
-            Some(Rule::Other(what)) => {
-                if role == Role::Waits {
+        let kind = match classifier.rule(sample.stack, role) {
+            Some(WaitRule::Other(what)) => {
+                if role == LockRole::Waits {
                     waits.leave_out(what, row[columns.count], row[columns.delay]);
                 }
                 continue;
             }
-            Some(Rule::Lock(kind)) => kind,
+            Some(WaitRule::Lock(kind)) => kind,
             None => {
                 waits.unknown.0 += row[columns.count];
                 waits.unknown.1 += row[columns.delay];
@@ -62,8 +63,8 @@ pub fn classify(profile: &mut Profile) -> LockWaits {
                 continue;
             }
         };
-        let labels = relabel(teller.profile, sample.labels, place, kind);
-        // What had different kinds may be one now.
+        let labels = relabel(classifier.profile, sample.labels, place, kind);
+        // Waits of different kinds may be equal now.
         let at = *changed.entry((sample.stack, labels)).or_insert(kept.len());
         if at == kept.len() {
             kept.push(Sample { stack: sample.stack, labels });
@@ -80,22 +81,22 @@ pub fn classify(profile: &mut Profile) -> LockWaits {
 
 impl LockWaits {
     fn leave_out(&mut self, what: &'static str, count: i64, delay: i64) {
-        match self.left_out.iter_mut().find(|(known, ..)| *known == what) {
-            Some(known) => (known.1, known.2) = (known.1 + count, known.2 + delay),
+        match self.left_out.iter_mut().find(|(other, ..)| *other == what) {
+            Some(entry) => (entry.1, entry.2) = (entry.1 + count, entry.2 + delay),
             None => self.left_out.push((what, count, delay)),
         }
     }
 
-    /// Counts what was left out in the profile's comments.
+    /// Counts the removed waits in the profile's comments.
     fn comment(&self, profile: &mut Profile) {
         for (what, count, _) in &self.left_out {
             let name = format!("{}: {what}: ", comment::WAITS_LEFT_OUT);
             let before = |id: &StrId| profile.str(*id).strip_prefix(&name)?.parse::<i64>().ok();
-            let known = profile.comments.iter().enumerate();
-            let known = known.into_iter().find_map(|(i, id)| Some((i, before(id)?)));
-            let sum = known.map_or(0, |(_, n)| n).saturating_add(*count);
+            let mut comments = profile.comments.iter().enumerate();
+            let existing = comments.find_map(|(i, id)| Some((i, before(id)?)));
+            let sum = existing.map_or(0, |(_, n)| n).saturating_add(*count);
             let comment = profile.strings.intern(&format!("{name}{sum}"));
-            match known {
+            match existing {
                 Some((at, _)) => profile.comments[at] = comment,
                 None => profile.comments.push(comment),
             }
@@ -105,47 +106,48 @@ impl LockWaits {
     /// Sentences for the user.
     pub fn sentences(&self) -> Vec<String> {
         let seconds = |nanos: i64| nanos as f64 / 1e9;
-        let mut said = Vec::new();
+        let mut sentences = Vec::new();
         if !self.left_out.is_empty() {
             let list: Vec<String> = self
                 .left_out
                 .iter()
                 .map(|&(what, n, nanos)| format!("{n} at {what} ({:.3} s)", seconds(nanos)))
                 .collect();
-            said.push(format!("waits that are no contention are left out: {}", list.join(", ")));
+            sentences
+                .push(format!("waits that are not contention are left out: {}", list.join(", ")));
         }
         if self.unknown.0 > 0 {
-            said.push(format!(
-                "{} waits ({:.3} s) may be for locks or not: no function in their stacks tells \
-                 (label kind={}; {} where the value waited for is a mutex's)",
+            sentences.push(format!(
+                "{} waits ({:.3} s) may be for locks or not: no function on their stacks decides \
+                 (label kind={}; {} if the value waited for is that of a mutex)",
                 self.unknown.0,
                 seconds(self.unknown.1),
                 label::UNKNOWN_WAIT,
                 label::LIKELY_MUTEX
             ));
         }
-        said
+        sentences
     }
 }
 
-/// Where the profile has what.
-struct Columns {
+/// Columns and labels of lock waits in the profile.
+struct WaitColumns {
     count: usize,
     delay: usize,
     holder: Option<usize>,
     kind: StrId,
-    /// [`label::UNKNOWN_WAIT`] and [`label::LIKELY_MUTEX`].
+    /// Ids of [`label::UNKNOWN_WAIT`] and [`label::LIKELY_MUTEX`].
     provisional: [Option<StrId>; 2],
 }
 
-impl Columns {
-    fn of(profile: &Profile) -> Option<Columns> {
+impl WaitColumns {
+    fn of(profile: &Profile) -> Option<WaitColumns> {
         let count = profile.type_index("contentions/count")?;
         let delay = profile.type_index("delay/nanoseconds")?;
         let holder = profile.type_index("holder_contentions/count");
         let provisional =
             [label::UNKNOWN_WAIT, label::LIKELY_MUTEX].map(|text| profile.strings.find(text));
-        Some(Columns {
+        Some(WaitColumns {
             count,
             delay,
             holder,
@@ -154,7 +156,7 @@ impl Columns {
         })
     }
 
-    /// Where among the labels the kind is, of what has still to be told.
+    /// Index of the label with the kind, for undecided waits.
     fn provisional(&self, profile: &Profile, labels: LabelSetId) -> Option<usize> {
         let is_it = |label: &Label| match label.value {
             LabelValue::Str(value) => {
@@ -165,9 +167,9 @@ impl Columns {
         profile.labels.get(labels).iter().position(is_it)
     }
 
-    fn role(&self, row: &[i64]) -> Role {
+    fn role(&self, row: &[i64]) -> LockRole {
         let holds = self.holder.is_some_and(|holder| row[holder] != 0);
-        if holds && row[self.count] == 0 { Role::LetsGo } else { Role::Waits }
+        if holds && row[self.count] == 0 { LockRole::Releases } else { LockRole::Waits }
     }
 }
 
@@ -177,19 +179,19 @@ fn relabel(profile: &mut Profile, labels: LabelSetId, place: usize, kind: &str) 
     profile.labels.intern(&set)
 }
 
-struct Teller<'p> {
+struct Classifier<'p> {
     profile: &'p mut Profile,
-    rules: FxHashMap<(FunctionId, Role), Found>,
-    told: FxHashMap<(StackId, Role), Option<Rule>>,
+    rules: FxHashMap<(FunctionId, LockRole), FunctionRules>,
+    decided_rules: FxHashMap<(StackId, LockRole), Option<WaitRule>>,
 }
 
-/// What is known of a function; of one that is behind a condition variable; behind a semaphore.
-type Found = [Option<Rule>; 3];
+/// Rules for a function: on its own; behind a condition variable; behind a semaphore.
+type FunctionRules = [Option<WaitRule>; 3];
 
-impl Teller<'_> {
-    fn rule(&mut self, stack: StackId, role: Role) -> Option<Rule> {
-        if let Some(&told) = self.told.get(&(stack, role)) {
-            return told;
+impl Classifier<'_> {
+    fn rule(&mut self, stack: StackId, role: LockRole) -> Option<WaitRule> {
+        if let Some(&rule) = self.decided_rules.get(&(stack, role)) {
+            return rule;
         }
         let Profile { stacks, functions, strings, .. } = &*self.profile;
         let rules = &mut self.rules;
@@ -208,23 +210,23 @@ impl Teller<'_> {
         let mut lines = stacks.get(stack).iter().flat_map(lines).take(DEPTH);
         let mut decided = lines.by_ref().find_map(|line| found(line)[0]);
         let behind = match decided {
-            Some(Rule::Other(_)) => Some(1),
+            Some(WaitRule::Other(_)) => Some(1),
             Some(rules::SEMAPHORE) => Some(2),
             _ => None,
         };
         if let Some(behind) = behind {
             decided = lines.find_map(|line| found(line)[behind]).or(decided);
         }
-        if decided == Some(rules::CONDITION) && self.is_nameless_gil(stack, role) {
+        if decided == Some(rules::CONDITION) && self.is_unnamed_gil(stack, role) {
             decided = Some(rules::GIL);
         }
-        self.told.insert((stack, role), decided);
+        self.decided_rules.insert((stack, role), decided);
         decided
     }
 
-    /// Functions without names, of one binary, use a condition variable, and the first with a name
-    /// is one of that binary's that calls for Python's global lock.
-    fn is_nameless_gil(&self, stack: StackId, role: Role) -> bool {
+    /// True if functions without names, of one binary, use a condition variable, and the first one
+    /// with a name is of that binary and requests Python's global lock.
+    fn is_unnamed_gil(&self, stack: StackId, role: LockRole) -> bool {
         let profile = &*self.profile;
         let name = |line: &Line| {
             let function = &profile.functions[line.function.0 as usize];
@@ -243,7 +245,7 @@ impl Teller<'_> {
                 return false;
             }
             if let Some(line) = profile.lines_of(location).first() {
-                return rules::calls_for_the_gil(name(line));
+                return rules::requests_the_gil(name(line));
             }
         }
         false

@@ -1,43 +1,43 @@
-//! Which functions wait for locks, and which for something else; and which let others go on.
+//! Functions that wait for locks or for other things, and functions that release locks.
 //!
 //! The names are those of glibc and musl, of Rust's standard library and parking_lot, of C++'s
 //! standard library and Abseil, of libgomp, and of the run times of Go, Java and Python.
 
-/// What somebody does who is in a function.
+/// Role of a thread in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum LockRole {
     /// Waits.
     Waits,
-    /// Lets somebody else go on.
-    LetsGo,
+    /// Releases a lock.
+    Releases,
 }
 
-/// What a function has to do with.
+/// Object of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum WaitRule {
     /// A lock of this kind.
     Lock(&'static str),
-    /// No lock, but this.
+    /// Not a lock, but this.
     Other(&'static str),
 }
 
-use Rule::{Lock, Other};
+use WaitRule::{Lock, Other};
 
-const MUTEX: Rule = Lock("mutex");
-const RWLOCK: Rule = Lock("rwlock");
-pub const SEMAPHORE: Rule = Lock("semaphore");
-pub const GIL: Rule = Lock("gil");
-const ONCE: Rule = Lock("once");
-/// Of Python's `threading`: its locks, and what is made of them there (conditions, queues, joins).
-const PYTHON: Rule = Lock("python lock");
-pub const CONDITION: Rule = Other("condition variables");
-const PARKED: Rule = Other("parked threads");
-const JOIN: Rule = Other("joins");
-const CHANNEL: Rule = Other("channels");
-const BARRIER: Rule = Other("barriers");
+const MUTEX: WaitRule = Lock("mutex");
+const RWLOCK: WaitRule = Lock("rwlock");
+pub const SEMAPHORE: WaitRule = Lock("semaphore");
+pub const GIL: WaitRule = Lock("gil");
+const ONCE: WaitRule = Lock("once");
+/// Python's `threading`: its locks, and objects based on them (conditions, queues, joins).
+const PYTHON: WaitRule = Lock("python lock");
+pub const CONDITION: WaitRule = Other("condition variables");
+const PARKED: WaitRule = Other("parked threads");
+const JOIN: WaitRule = Other("joins");
+const CHANNEL: WaitRule = Other("channels");
+const BARRIER: WaitRule = Other("barriers");
 
-/// C functions that wait, by how their names begin; the first that fits decides.
-const WAITING: &[(&str, Rule)] = &[
+/// C functions that wait, by prefix; the first match decides.
+const WAITING: &[(&str, WaitRule)] = &[
     ("lll_lock_wait", MUTEX),
     ("lll_mutex_lock", MUTEX),
     ("pthread_mutex_", MUTEX),
@@ -73,8 +73,8 @@ const WAITING: &[(&str, Rule)] = &[
     ("runtime.sysmon", PARKED),
 ];
 
-/// Functions with paths in their names that wait, by a part of them.
-const WAITING_IN: &[(&str, Rule)] = &[
+/// Functions with paths in their names that wait, by a part of the name.
+const WAITING_IN: &[(&str, WaitRule)] = &[
     ("Mutex::lock_contended", MUTEX),
     ("RawMutex::lock_slow", MUTEX),
     ("Mutex::LockSlow", MUTEX),
@@ -93,20 +93,20 @@ const WAITING_IN: &[(&str, Rule)] = &[
     ("std::barrier", BARRIER),
     ("thread::park", PARKED),
     ("Thread::park", PARKED),
-    // parking_lot's ThreadParker is behind its locks.
+    // parking_lot's ThreadParker implements its locks.
     ("::Parker::", PARKED),
     ("sync::mpmc::", CHANNEL),
     ("sync::mpsc::", CHANNEL),
     ("crossbeam_channel::", CHANNEL),
 ];
 
-/// Behind a condition variable (or a parked thread): locks that are made of one.
-const WAITING_BEHIND: &[(&str, Rule)] = &[
+/// Behind a condition variable (or a parked thread): locks that are based on one.
+const WAITING_BEHIND: &[(&str, WaitRule)] = &[
     ("ObjectMonitor::enter", Lock("monitor")),
     ("ObjectMonitor::Enter", Lock("monitor")),
     ("ObjectMonitor::ReenterI", Lock("monitor")),
     ("take_gil", GIL),
-    // Until somebody who waits for it has got it.
+    // Until a waiter has acquired it.
     ("drop_gil", GIL),
     ("ReentrantLock.lock", MUTEX),
     ("ReentrantLock;::lock", MUTEX),
@@ -116,8 +116,8 @@ const WAITING_BEHIND: &[(&str, Rule)] = &[
     ("ReentrantReadWriteLock$WriteLock;::lock", RWLOCK),
 ];
 
-/// Behind a semaphore: locks that are made of one, and threads that wait for work.
-const WAITING_BEHIND_SEMAPHORE: &[(&str, Rule)] = &[
+/// Behind a semaphore: locks that are based on one, and threads that wait for work.
+const WAITING_BEHIND_SEMAPHORE: &[(&str, WaitRule)] = &[
     ("PyThread_acquire_lock", PYTHON),
     ("GangWorker::", PARKED),
     ("WorkerThread::run", PARKED),
@@ -125,8 +125,8 @@ const WAITING_BEHIND_SEMAPHORE: &[(&str, Rule)] = &[
     ("signal_thread_entry", PARKED),
 ];
 
-/// C functions that let others go on.
-const LETTING_GO: &[(&str, Rule)] = &[
+/// C functions that release locks.
+const RELEASING: &[(&str, WaitRule)] = &[
     ("lll_lock_wake", MUTEX),
     ("lll_unlock", MUTEX),
     ("pthread_mutex_", MUTEX),
@@ -144,7 +144,7 @@ const LETTING_GO: &[(&str, Rule)] = &[
     ("runtime.note", PARKED),
 ];
 
-const LETTING_GO_IN: &[(&str, Rule)] = &[
+const RELEASING_IN: &[(&str, WaitRule)] = &[
     ("RawMutex::unlock_slow", MUTEX),
     ("futex::Mutex::wake", MUTEX),
     ("futex::Mutex::unlock", MUTEX),
@@ -170,7 +170,7 @@ const LETTING_GO_IN: &[(&str, Rule)] = &[
     ("crossbeam_channel::", CHANNEL),
 ];
 
-const LETTING_GO_BEHIND: &[(&str, Rule)] = &[
+const RELEASING_BEHIND: &[(&str, WaitRule)] = &[
     ("ObjectMonitor::exit", Lock("monitor")),
     ("ObjectMonitor::Exit", Lock("monitor")),
     ("drop_gil", GIL),
@@ -179,43 +179,43 @@ const LETTING_GO_BEHIND: &[(&str, Rule)] = &[
     ("ReentrantLock;::unlock", MUTEX),
 ];
 
-/// What a function has to do with.
-pub fn of(name: &str, role: Role) -> Option<Rule> {
+/// Rule for a function.
+pub fn of(name: &str, role: LockRole) -> Option<WaitRule> {
     let (c, paths) = match role {
-        Role::Waits => (WAITING, WAITING_IN),
-        Role::LetsGo => (LETTING_GO, LETTING_GO_IN),
+        LockRole::Waits => (WAITING, WAITING_IN),
+        LockRole::Releases => (RELEASING, RELEASING_IN),
     };
     if name.contains("::") {
-        let name = plain(name, role == Role::Waits);
+        let name = plain(name, role == LockRole::Waits);
         return paths.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule);
     }
     let name = bare(name);
     c.iter().find(|(start, _)| name.starts_with(start)).map(|(_, rule)| *rule)
 }
 
-/// Whether a function of Python's calls one that takes or drops its global lock, whose name a stripped
-/// Python lacks (CPython's `Python/ceval_gil.h`): a condition variable in the same binary is then
-/// that lock's, as it has no others.
-pub fn calls_for_the_gil(name: &str) -> bool {
+/// True if a function of Python's calls one that takes or drops its global lock, whose name a
+/// stripped Python lacks (CPython's `Python/ceval_gil.h`): a condition variable in the same binary
+/// then belongs to that lock, as it has no others.
+pub fn requests_the_gil(name: &str) -> bool {
     // Also when a thread begins or ends.
     let name = name.trim_start_matches('_');
     ["PyEval_", "PyGILState_", "PyThreadState_"].iter().any(|start| name.starts_with(start))
 }
 
-/// What a function has to do with that uses a condition variable or parks its thread, or that uses
-/// a semaphore if `semaphore` is set.
-pub fn behind(name: &str, role: Role, semaphore: bool) -> Option<Rule> {
+/// Rule for a function that uses a condition variable or parks its thread, or that uses a semaphore
+/// if `semaphore` is set.
+pub fn behind(name: &str, role: LockRole, semaphore: bool) -> Option<WaitRule> {
     let rules = match (role, semaphore) {
-        (Role::Waits, false) => WAITING_BEHIND,
-        (Role::LetsGo, false) => LETTING_GO_BEHIND,
-        (Role::Waits, true) => WAITING_BEHIND_SEMAPHORE,
-        (Role::LetsGo, true) => &[("PyThread_release_lock", PYTHON)],
+        (LockRole::Waits, false) => WAITING_BEHIND,
+        (LockRole::Releases, false) => RELEASING_BEHIND,
+        (LockRole::Waits, true) => WAITING_BEHIND_SEMAPHORE,
+        (LockRole::Releases, true) => &[("PyThread_release_lock", PYTHON)],
     };
     rules.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule)
 }
 
-/// `<path::Type<A>>::method` (as Rust writes it) → `path::Type::method`; with the `A` unless it is
-/// to be left out.
+/// `<path::Type<A>>::method` (as Rust writes it) → `path::Type::method`; with the `A` unless
+/// `leave_out` is set.
 fn plain(name: &str, leave_out: bool) -> String {
     let (mut plain, mut open, mut before) = (String::with_capacity(name.len()), Vec::new(), ' ');
     for c in name.chars() {

@@ -1,14 +1,14 @@
 use super::*;
 use profile::{Builder, Column};
 
-const LOCK: Option<Rule> = Some(Rule::Lock("mutex"));
+const LOCK: Option<WaitRule> = Some(WaitRule::Lock("mutex"));
 
-fn waits(name: &str) -> Option<Rule> {
-    rules::of(name, Role::Waits)
+fn waits(name: &str) -> Option<WaitRule> {
+    rules::of(name, LockRole::Waits)
 }
 
 #[test]
-fn the_functions_of_libraries_are_known() {
+fn functions_of_libraries_have_rules() {
     for name in ["__GI___lll_lock_wait", "___pthread_mutex_lock", "__pthread_mutex_cond_lock"] {
         assert_eq!(waits(name), LOCK, "{name}");
     }
@@ -17,9 +17,9 @@ fn the_functions_of_libraries_are_known() {
     assert_eq!(waits("core::ops::function::FnOnce::call_once"), None);
     assert_eq!(waits("parking_lot::raw_mutex::RawMutex::lock_slow"), LOCK);
     assert_eq!(waits("runtime.lock2"), LOCK);
-    assert_eq!(waits("__pthread_rwlock_rdlock_full64"), Some(Rule::Lock("rwlock")));
+    assert_eq!(waits("__pthread_rwlock_rdlock_full64"), Some(WaitRule::Lock("rwlock")));
     let other = |name| match waits(name) {
-        Some(Rule::Other(what)) => what,
+        Some(WaitRule::Other(what)) => what,
         rule => panic!("{name}: {rule:?}"),
     };
     assert_eq!(other("___pthread_cond_wait"), "condition variables");
@@ -30,7 +30,7 @@ fn the_functions_of_libraries_are_known() {
         other("<std::sync::mpmc::list::Channel<Condvar::X>>::recv::{closure#1}"),
         "channels"
     );
-    // What parking_lot's locks are made of decides nothing; another's does.
+    // parking_lot's own parker decides nothing; another one does.
     assert_eq!(waits("<parking_lot_core::thread_parker::imp::ThreadParker as X>::park"), None);
     assert_eq!(other("<std::sys::sync::thread_parking::futex::Parker>::park"), "parked threads");
     assert_eq!(other("parking_lot::condvar::Condvar::wait_until_internal"), "condition variables");
@@ -38,13 +38,13 @@ fn the_functions_of_libraries_are_known() {
     for name in ["syscall", "futex_wait", "__futex_abstimed_wait_common64", "main", "", "_"] {
         assert_eq!(waits(name), None, "{name}");
     }
-    // Whoever lets go is not who waits.
-    assert_eq!(rules::of("__GI___pthread_mutex_unlock_usercnt", Role::LetsGo), LOCK);
+    // The releasing function is not the waiting one.
+    assert_eq!(rules::of("__GI___pthread_mutex_unlock_usercnt", LockRole::Releases), LOCK);
     assert_eq!(waits("__new_sem_post"), None);
 }
 
-/// A profile of waits with these stacks, innermost function first, all of a kind that is to be
-/// told; each of 1 wait and 10 ns.
+/// A profile of undecided waits with these stacks, innermost function first; each of 1 wait and 10
+/// ns.
 fn profile(stacks: &[&[&str]]) -> Profile {
     let mut builder = Builder::new(&[("contentions", "count"), ("delay", "nanoseconds")]);
     let strings = &mut builder.profile.strings;
@@ -70,11 +70,11 @@ fn kinds(profile: &Profile) -> Vec<&str> {
 }
 
 #[test]
-fn the_innermost_function_decides_and_what_is_no_lock_is_counted() {
+fn the_innermost_function_decides_and_other_waits_are_counted() {
     let mut p = profile(&[
         &["futex_wait", "__lll_lock_wait", "pthread_mutex_lock", "work", "main"],
         &["futex", "pthread_cond_wait", "idle", "main"],
-        // The mutex of a condition variable, when that has been told.
+        // The mutex of a condition variable, after a signal.
         &["futex_wait", "__lll_lock_wait", "__pthread_mutex_cond_lock", "pthread_cond_wait"],
         &["pthread_cond_wait", "PlatformEvent::park", "ObjectMonitor::EnterI", "Monitor::enter"],
         &["pthread_cond_wait", "PlatformEvent::park", "ObjectMonitor::wait"],
@@ -88,16 +88,19 @@ fn the_innermost_function_decides_and_what_is_no_lock_is_counted() {
     assert_eq!(kinds(&p), ["mutex", "mutex", "monitor", "semaphore", "unknown"]);
     assert_eq!((p.total(0), p.total(1)), (5, 50));
     assert!(p.comments.iter().any(|&c| p.str(c) == "waits-left-out: condition variables: 2"));
-    // A second time changes nothing.
+    // A second run changes nothing.
     assert_eq!(classify(&mut p).left_out, []);
     assert_eq!((kinds(&p).len(), p.comments.len()), (5, 2));
-    let said = waits.sentences().join("\n");
-    assert!(said.contains("2 at condition variables") && said.contains("1 waits"), "{said}");
+    let sentences = waits.sentences().join("\n");
+    assert!(
+        sentences.contains("2 at condition variables") && sentences.contains("1 waits"),
+        "{sentences}"
+    );
 }
 
 /// A stripped Python has no names of the functions that take its global lock.
 #[test]
-fn a_condition_variable_of_python_s_own_is_its_global_lock() {
+fn a_condition_variable_of_python_is_its_global_lock() {
     let mut builder = Builder::new(&[("contentions", "count"), ("delay", "nanoseconds")]);
     let strings = &mut builder.profile.strings;
     let label = Label {
@@ -116,7 +119,7 @@ fn a_condition_variable_of_python_s_own_is_its_global_lock() {
     for (stack, delay) in [
         (vec![common, waits, first, second, restores, calls], 1),
         (vec![waits, first, calls], 2),
-        // One of a module's, or whatever else it calls.
+        // A module's own, or behind another function.
         (vec![waits, modules, calls], 4),
         (vec![waits, modules, first, calls], 8),
         (vec![waits, first, other, calls], 16),

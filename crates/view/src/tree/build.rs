@@ -1,8 +1,8 @@
-//! How a tree grows: from the root, as far as its cut keeps it.
+//! Builds a tree from the root, as far as its cut keeps nodes.
 //!
-//! The samples that go through a node are parted by their next frame, which makes its children;
-//! nothing is known of a child that is left out but its value. So the cost of a view is that of
-//! what it shows, not of all contexts there are.
+//! The samples of a node are partitioned by their next frame into its children; of an omitted child
+//! only the value is computed. So the cost of a view is proportional to the nodes shown, not to all
+//! contexts.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use super::{ByState, Cut, Direction, Node, States, Tree, View};
 use profile::{LabelSetId, LocationId, StrId};
 
 /// See [`Tree::new`], [`Tree::with_states`].
-pub(super) fn grow(
+pub(super) fn build(
     view: &mut View,
     direction: Direction,
     roots: &[StrId],
@@ -19,13 +19,13 @@ pub(super) fn grow(
 ) -> Tree {
     let root_frames = label_frames(view, roots);
     let view = &*view;
-    let mut items: Vec<Item> = Vec::with_capacity(view.samples().count());
-    items.extend(view.samples().map(|s| Item::new(s.stack, s.labels, s.value)));
+    let mut items: Vec<PathSample> = Vec::with_capacity(view.samples().count());
+    items.extend(view.samples().map(|s| PathSample::new(s.stack, s.labels, s.value)));
     let total = items.iter().fold(0i64, |sum, i| sum.saturating_add(i.value));
     let root = Node { parent: 0, frame: 0, self_value: 0, total };
-    let all = Pending { node: Tree::ROOT, depth: 0, start: 0, end: items.len() };
+    let all = PendingNode { node: Tree::ROOT, depth: 0, start: 0, end: items.len() };
     let of_root = states.as_ref().map(|states| states.values(view));
-    let mut grower = Grower {
+    let mut grower = TreeBuilder {
         view,
         states,
         direction,
@@ -40,7 +40,7 @@ pub(super) fn grow(
         },
         group_of_frame: vec![NO_GROUP; view.frames.len()],
         groups: Vec::new(),
-        parted: Vec::new(),
+        partitioned: Vec::new(),
     };
     let mut pending = vec![all];
     while let Some(next) = pending.pop() {
@@ -49,7 +49,7 @@ pub(super) fn grow(
     grower.tree
 }
 
-/// The frames of the root labels, for every label set in use.
+/// Frames of the root labels, for every label set in use.
 pub(super) fn label_frames(view: &mut View, roots: &[StrId]) -> FxHashMap<LabelSetId, Vec<u32>> {
     let mut out = FxHashMap::default();
     if roots.is_empty() {
@@ -65,24 +65,24 @@ pub(super) fn label_frames(view: &mut View, roots: &[StrId]) -> FxHashMap<LabelS
     out
 }
 
-/// A sample on its way from the root: what is left of its stack.
+/// A sample during the build: the rest of its stack.
 #[derive(Clone, Copy)]
-struct Item<'a> {
+struct PathSample<'a> {
     stack: &'a [LocationId],
-    /// Frames of the location at the near end of `stack` that are behind it already.
+    /// Number of processed frames of the location at the near end of `stack`.
     passed: u32,
     labels: LabelSetId,
     value: i64,
-    /// The frame that it came to last.
+    /// Its current frame.
     frame: u32,
 }
 
-impl<'a> Item<'a> {
-    fn new(stack: &'a [LocationId], labels: LabelSetId, value: i64) -> Item<'a> {
-        Item { stack, passed: 0, labels, value, frame: 0 }
+impl<'a> PathSample<'a> {
+    fn new(stack: &'a [LocationId], labels: LabelSetId, value: i64) -> PathSample<'a> {
+        PathSample { stack, passed: 0, labels, value, frame: 0 }
     }
 
-    /// Goes on to the next frame of the stack; false when there is none.
+    /// Advances to the next frame of the stack; false if there is none.
     fn advance(&mut self, view: &View, direction: Direction) -> bool {
         loop {
             let (location, rest) = match direction {
@@ -114,27 +114,27 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A node whose children are not known yet, and the items that go through it.
-struct Pending {
+/// A node whose children are not built yet, and its samples.
+struct PendingNode {
     node: u32,
     depth: usize,
     start: usize,
     end: usize,
 }
 
-/// The items of a node that have the same next frame.
-struct Group {
+/// The samples of a node that have the same next frame.
+struct FrameGroup {
     frame: u32,
     total: i64,
     by_state: ByState,
     count: usize,
-    /// Where its next item goes; `None`: it is left out.
+    /// Position of its next sample; `None` if it is omitted.
     at: Option<usize>,
 }
 
 const NO_GROUP: u32 = u32::MAX;
 
-struct Grower<'v, 'a> {
+struct TreeBuilder<'v, 'a> {
     view: &'v View<'a>,
     states: Option<States>,
     direction: Direction,
@@ -144,15 +144,20 @@ struct Grower<'v, 'a> {
     tree: Tree,
     /// Index in `groups` of a frame, while a node is expanded; `NO_GROUP` otherwise.
     group_of_frame: Vec<u32>,
-    groups: Vec<Group>,
-    /// Items in the order of their groups, before they go back.
-    parted: Vec<Item<'v>>,
+    groups: Vec<FrameGroup>,
+    /// Samples in the order of their groups, before they are copied back.
+    partitioned: Vec<PathSample<'v>>,
 }
 
-impl<'v> Grower<'v, '_> {
-    /// Adds the children of a node; its items come to stand in the order of the children.
-    fn expand(&mut self, at: Pending, items: &mut [Item<'v>], pending: &mut Vec<Pending>) {
-        let Pending { node, depth, start, end } = at;
+impl<'v> TreeBuilder<'v, '_> {
+    /// Adds the children of a node; its samples are put in the order of the children.
+    fn expand(
+        &mut self,
+        at: PendingNode,
+        items: &mut [PathSample<'v>],
+        pending: &mut Vec<PendingNode>,
+    ) {
+        let PendingNode { node, depth, start, end } = at;
         let items = &mut items[start..end];
         let going = self.group(node, depth, items);
         let children = pending.len();
@@ -164,25 +169,31 @@ impl<'v> Grower<'v, '_> {
                 continue;
             }
             let child = self.tree.nodes.len() as u32;
-            let Group { frame, total, .. } = *group;
+            let FrameGroup { frame, total, .. } = *group;
             self.tree.nodes.push(Node { parent: node, frame, self_value: 0, total });
             self.tree.states.extend(self.states.is_some().then_some(group.by_state));
             group.at = Some(next);
             let from = start + next;
             next += group.count;
-            pending.push(Pending { node: child, depth: depth + 1, start: from, end: start + next });
+            pending.push(PendingNode {
+                node: child,
+                depth: depth + 1,
+                start: from,
+                end: start + next,
+            });
         }
         // The first child is next.
         pending[children..].reverse();
         if next > 0 && self.groups.len() > 1 {
-            self.part(&mut items[..going], next);
+            self.partition(&mut items[..going], next);
         }
         self.groups.clear();
     }
 
-    /// Moves the items of a node on by a frame and finds their groups. Those that end here count
-    /// as the node's own; the others, so many as it returns, come to stand before them.
-    fn group(&mut self, node: u32, depth: usize, items: &mut [Item<'v>]) -> usize {
+    /// Advances the samples of a node by one frame and finds their groups. Samples that end here
+    /// count as the node's self value; the others are moved before them, and their number is
+    /// returned.
+    fn group(&mut self, node: u32, depth: usize, items: &mut [PathSample<'v>]) -> usize {
         let mut own = 0i64;
         let mut going = 0;
         for i in 0..items.len() {
@@ -195,7 +206,7 @@ impl<'v> Grower<'v, '_> {
             if *slot == NO_GROUP {
                 *slot = self.groups.len() as u32;
                 let (frame, by_state) = (item.frame, ByState::default());
-                self.groups.push(Group { frame, total: 0, by_state, count: 0, at: None });
+                self.groups.push(FrameGroup { frame, total: 0, by_state, count: 0, at: None });
             }
             let group = &mut self.groups[*slot as usize];
             group.total = group.total.saturating_add(item.value);
@@ -204,7 +215,7 @@ impl<'v> Grower<'v, '_> {
                 *of_state = of_state.saturating_add(item.value);
             }
             group.count += 1;
-            // From here on the number of the group; the frame is known by it.
+            // From here on the number of the group, which determines the frame.
             item.frame = *slot;
             items[going] = item;
             going += 1;
@@ -213,7 +224,7 @@ impl<'v> Grower<'v, '_> {
         going
     }
 
-    fn advance(&self, item: &mut Item<'v>, depth: usize) -> bool {
+    fn advance(&self, item: &mut PathSample<'v>, depth: usize) -> bool {
         if depth < self.root_depth {
             item.frame = self.root_frames[&item.labels][depth];
             return true;
@@ -225,18 +236,18 @@ impl<'v> Grower<'v, '_> {
         item.advance(self.view, self.direction)
     }
 
-    /// Brings the items into the order of their groups, without those of groups left out;
-    /// `kept` is their number.
-    fn part(&mut self, items: &mut [Item<'v>], kept: usize) {
-        if self.parted.len() < kept {
-            self.parted.resize(kept, Item::new(&[], LabelSetId::EMPTY, 0));
+    /// Puts the samples into the order of their groups, without those of omitted groups; `kept` is
+    /// their number.
+    fn partition(&mut self, items: &mut [PathSample<'v>], kept: usize) {
+        if self.partitioned.len() < kept {
+            self.partitioned.resize(kept, PathSample::new(&[], LabelSetId::EMPTY, 0));
         }
         for item in items.iter() {
             if let Some(at) = &mut self.groups[item.frame as usize].at {
-                self.parted[*at] = *item;
+                self.partitioned[*at] = *item;
                 *at += 1;
             }
         }
-        items[..kept].copy_from_slice(&self.parted[..kept]);
+        items[..kept].copy_from_slice(&self.partitioned[..kept]);
     }
 }
