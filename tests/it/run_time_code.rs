@@ -160,7 +160,7 @@ fn a_jitdump_names_a_recording_afterwards() {
     assert!(read(dir.path().join("profile.pb.gz")).self_share("jitted") > 85.0);
     let dir = temp_dir();
     Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "reuse-dump 30").run().ok();
-    Prof::new(&dir, "symbolize").run().ok().says(&["other code took the place"]);
+    Prof::new(&dir, "symbolize").run().ok().says(&["other code replaced the code"]);
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(p.self_share("phase_a") + p.self_share("phase_b"), 0.0);
 }
