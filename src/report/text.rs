@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use unicode_width::UnicodeWidthStr;
+
 use super::{summary, units};
 use profile::LabelValue;
 use view::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
@@ -35,9 +37,9 @@ impl TextColumn {
     }
 
     fn width(&self) -> usize {
-        let longest = self.cells.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+        let longest = self.cells.iter().map(|c| c.as_str().width()).max().unwrap_or(0);
         let longest = if self.right { longest } else { longest.min(MAX_PAD) };
-        longest.max(self.title.chars().count())
+        longest.max(self.title.width())
     }
 }
 
@@ -147,11 +149,10 @@ fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::Result<()> 
             if !line.is_empty() {
                 line.push_str("  ");
             }
-            if column.right {
-                line.push_str(&format!("{cell:>width$}"));
-            } else {
-                line.push_str(&format!("{cell:<width$}"));
-            }
+            // Wide characters take two cells of a terminal: `{:<width$}` would count one.
+            let padding = " ".repeat(width.saturating_sub(cell.width()));
+            let (left, right) = if column.right { (&padding[..], "") } else { ("", &padding[..]) };
+            line.extend([left, cell, right]);
         }
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -341,6 +342,18 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
         let got = table(&odd_names(), &functions(true), &TopOptions::default());
         assert!(got.contains("tab new line 7"), "{got}");
         assert_eq!(got.lines().count(), 6 + 5, "{got}");
+    }
+
+    #[test]
+    fn columns_align_by_the_width_on_a_terminal() {
+        let cells = |texts: [&str; 2]| texts.map(str::to_owned).into_iter();
+        let columns = [
+            TextColumn::new("name", false, cells(["数据", "ab"])),
+            TextColumn::new("n", true, cells(["1", "22"])),
+        ];
+        let mut out = Vec::new();
+        write_columns(&mut out, &columns).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "name   n\n数据   1\nab    22\n");
     }
 
     #[test]
