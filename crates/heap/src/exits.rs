@@ -74,23 +74,23 @@ impl Exits {
 
     /// Marks a process as being searched; false if it no longer waits. `confined`: it must not make
     /// system calls.
-    pub fn look(&self, asked: &mut Asked, confined: bool) -> bool {
-        let searched = asked.state & !STATE | if confined { CONFINED } else { SEARCHED };
-        let slot = &self.slots()[asked.slot].state;
-        let waiting = slot.compare_exchange(asked.state, searched, AcqRel, Relaxed).is_ok();
-        asked.state = searched;
+    pub fn look(&self, process: &mut Asked, confined: bool) -> bool {
+        let searched = process.state & !STATE | if confined { CONFINED } else { SEARCHED };
+        let slot = &self.slots()[process.slot].state;
+        let waiting = slot.compare_exchange(process.state, searched, AcqRel, Relaxed).is_ok();
+        process.state = searched;
         waiting
     }
 
     /// True if it still waits, so the data read from its memory is valid.
-    pub fn waits(&self, asked: &Asked) -> bool {
-        self.slots()[asked.slot].state.load(Acquire) == asked.state
+    pub fn waits(&self, process: &Asked) -> bool {
+        self.slots()[process.slot].state.load(Acquire) == process.state
     }
 
     /// Lets the process continue, or frees its slot if it was killed.
-    pub fn let_go(&self, asked: &Asked) {
-        let slot = &self.slots()[asked.slot].state;
+    pub fn let_go(&self, process: &Asked) {
+        let slot = &self.slots()[process.slot].state;
         // If that fails it has continued already.
-        let _ = slot.compare_exchange(asked.state, FREE, AcqRel, Relaxed);
+        let _ = slot.compare_exchange(process.state, FREE, AcqRel, Relaxed);
     }
 }

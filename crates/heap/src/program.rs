@@ -58,7 +58,7 @@ fn find(command: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     let is_program = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
-    std::env::split_paths(&path).map(|folder| folder.join(command)).find(is_program)
+    std::env::split_paths(&path).map(|directory| directory.join(command)).find(is_program)
 }
 
 fn head(path: &Path) -> Option<Vec<u8>> {
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn scripts_are_followed_to_their_interpreter() {
-        let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("script");
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("script");
         fs::write(&script, "#! /bin/sh -e\n").unwrap();
         assert_eq!(interpreter(&head(&script).unwrap()), Some(PathBuf::from("/bin/sh")));
         assert_eq!(why_not_preloaded(script.to_str().unwrap()), None);

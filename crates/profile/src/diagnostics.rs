@@ -63,24 +63,24 @@ impl Reason {
 /// | `samples` | samples taken |
 /// | `distinct-stacks` | distinct stacks (with their labels) |
 /// | `lost` | samples that the kernel dropped because a ring buffer was full |
-/// | `lost-records` | records about mappings, names, births and ends that it dropped for that reason |
-/// | `covered` | nanoseconds of CPU time that the samples stand for, `of` those that the target used |
+/// | `lost-records` | records about mappings, names, starts and ends that it dropped for that reason |
+/// | `covered` | nanoseconds of CPU time that the samples represent, `of` those that the target used |
 /// | `throttled` | times that the kernel throttled an event |
 /// | `truncated` | user stacks that do not reach the thread's entry |
 /// | `truncated: CODE` | the same, by [`Truncation`] |
-/// | `deep-stacks` | user stacks that go on beyond the kernel's own copy, whose rest was copied at the same moment |
+/// | `deep-stacks` | user stacks beyond the kernel's own copy whose rest was copied at the same moment |
 /// | `folded` | samples whose stack was cut because the stack table was full |
 /// | `unsymbolized` | samples whose leaf frame has no name |
 /// | `unsymbolized: BINARY` | the same, by binary |
-/// | `no-names: BINARY` | why some of its addresses have no name |
-/// | `no-lines: BINARY` | why some of its addresses have no source line, though it has debug information |
-/// | `bad-input: BINARY` | what of the files that name its addresses could not be understood |
+/// | `no-names: BINARY` | cause of missing names |
+/// | `no-lines: BINARY` | cause of missing source lines, though it has debug information |
+/// | `bad-input: BINARY` | parse errors of the files that name its addresses |
 /// | `no-unwind-information` | a binary with frames in the profile that has none |
 /// | `own-cpu-seconds` | CPU time that prof itself used |
 /// | `recording-cpu-seconds` | the part of it that was used while recording |
 /// | `target` | `whole machine`: everything was recorded |
 /// | `own-peak-memory` | largest resident set of prof itself, in bytes |
-/// | `note` | anything else that the user was told |
+/// | `note` | any other message to the user |
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagnostics {
     /// Samples taken.

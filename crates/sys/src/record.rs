@@ -94,7 +94,7 @@ impl<'a> AllRegs<'a> {
     }
 
     fn word(self, i: usize) -> u64 {
-        let bytes = self.0[i * 8..].first_chunk().expect("so many registers");
+        let bytes = self.0[i * 8..].first_chunk().expect("17 registers");
         u64::from_ne_bytes(*bytes)
     }
 

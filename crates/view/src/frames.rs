@@ -51,7 +51,7 @@ pub enum Name {
 /// A frame: the unit of table rows and flame graph boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
     /// Path of the binary; empty if unknown or not distinguished.
     pub binary: StrId,

@@ -52,7 +52,7 @@ pub struct Visit<'a> {
     later: Vec<i32>,
 }
 
-/// Where the thread is.
+/// State of the borrowed thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VisitState {
     /// At its original code.

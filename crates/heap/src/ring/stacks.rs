@@ -121,7 +121,7 @@ impl StackQueue {
         }
     }
 
-    /// Tells the writers the read position.
+    /// Publishes the read position to the writers.
     pub fn publish_read(&mut self, memory: &MmapRaw, file: &File) {
         let first = self.waiting.iter().map(|waiting| waiting.0).min();
         let read = first.unwrap_or(self.position);
