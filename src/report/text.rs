@@ -169,7 +169,7 @@ pub struct TreeOptions {
 }
 
 /// A node to be written.
-struct PendingNode {
+struct PendingLine {
     node: u32,
     /// Text before its name.
     indent: String,
@@ -210,12 +210,12 @@ pub fn write_tree(
             writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
         }
     }
-    let mut pending: Vec<PendingNode> = Vec::new();
+    let mut pending: Vec<PendingLine> = Vec::new();
     let roots = shown(Tree::ROOT);
     let mut hidden = tree.left_out + children.of(Tree::ROOT).len() - roots.len();
     push_children(&mut pending, &roots, "", true);
     let mut lines = 0;
-    while let Some(PendingNode { node, indent, below }) = pending.pop() {
+    while let Some(PendingLine { node, indent, below }) = pending.pop() {
         if options.limit > 0 && lines == options.limit {
             let more = pending.len() + 1;
             let what = if more == 1 { "branch" } else { "branches" };
@@ -242,7 +242,7 @@ fn pair([value, percent]: [&str; 2]) -> String {
     format!("{value:>10}  {percent:>7}")
 }
 
-fn push_children(pending: &mut Vec<PendingNode>, ids: &[u32], below: &str, top: bool) {
+fn push_children(pending: &mut Vec<PendingLine>, ids: &[u32], below: &str, top: bool) {
     let only = ids.len() == 1;
     for (i, &node) in ids.iter().enumerate().rev() {
         let last = i + 1 == ids.len();
@@ -252,7 +252,7 @@ fn push_children(pending: &mut Vec<PendingNode>, ids: &[u32], below: &str, top: 
             (_, _, true) => (format!("{below}└─"), format!("{below}  ")),
             _ => (format!("{below}├─"), format!("{below}│ ")),
         };
-        pending.push(PendingNode { node, indent, below: deeper });
+        pending.push(PendingLine { node, indent, below: deeper });
     }
 }
 

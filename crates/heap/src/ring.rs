@@ -27,7 +27,7 @@ use self::frees::{FreeQueue, freed_by};
 use self::memory::{Damaged, free_slots, header, memory_file};
 pub use self::records::{Allocation, Record, Shared, Writer};
 use self::stacks::{StackQueue, time_at};
-use self::times::{QueueMark, ReadBounds, Times};
+use self::times::{QueueMark, ReadBounds, RecordTimes};
 use super::layout::granule;
 use super::layout::{FILE_SIZE, FREES, GRANULES, Header, MAGIC};
 use sys::os;
@@ -61,7 +61,7 @@ pub struct Ring {
     inode: u64,
     stacks: StackQueue,
     frees: FreeQueue,
-    times: Times,
+    times: RecordTimes,
     /// The current record.
     copy: Copied,
     /// Reason why reading has ended.
@@ -130,7 +130,7 @@ impl Ring {
             inode,
             stacks,
             frees,
-            times: Times::default(),
+            times: RecordTimes::default(),
             copy,
             damaged: None,
         })

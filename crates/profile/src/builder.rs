@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
 use super::spill::{OpenSpill, Spill};
-use super::tables::{Leaf, NO_NODE, Node, PATHS, StackRow, StackTables, hash2};
+use super::tables::{Leaf, NO_NODE, PATHS, StackNode, StackRow, StackTables, hash2};
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
     MappingId, Profile, Sample, StackTable, StrId, Truncation, ValueType,
@@ -237,8 +237,9 @@ impl Builder {
         }
         let beyond = self.named_location(BEYOND);
         let parent = NO_NODE;
-        let node = self.tables.find_node(Node { parent, location: beyond });
-        let node = node.unwrap_or_else(|| self.tables.push_node(Node { parent, location: beyond }));
+        let node = self.tables.find_node(StackNode { parent, location: beyond });
+        let node =
+            node.unwrap_or_else(|| self.tables.push_node(StackNode { parent, location: beyond }));
         let row = StackRow { node, labels: LabelSetId::EMPTY };
         (self.tables.find_row(row).unwrap_or_else(|| self.tables.push_row(row, width)), false)
     }
@@ -257,7 +258,7 @@ impl Builder {
         let mut parent = path.last().map_or(NO_NODE, |p| p.1);
         let mut whole = true;
         for location in stack.skip(common) {
-            let node = Node { parent, location };
+            let node = StackNode { parent, location };
             parent = match self.tables.find_node(node) {
                 Some(n) => n,
                 None if self.tables.nodes.len() < self.limits.nodes => self.tables.push_node(node),
@@ -302,7 +303,7 @@ impl Builder {
     }
 }
 
-fn frames(nodes: &[Node], leaf: u32) -> impl Iterator<Item = LocationId> + '_ {
+fn frames(nodes: &[StackNode], leaf: u32) -> impl Iterator<Item = LocationId> + '_ {
     let mut at = leaf;
     std::iter::from_fn(move || {
         let node = nodes.get(at as usize)?;

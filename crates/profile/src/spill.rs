@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use super::builder::Builder;
-use super::tables::{Node, StackRow, StackTables};
+use super::tables::{StackNode, StackRow, StackTables};
 use super::{LabelSetId, LocationId};
 
 /// Opens the spill file of a [`Builder`] for writing and reading, on first use.
@@ -118,7 +118,7 @@ fn read_part(
     let mut part = StackTables::default();
     for _ in 0..nodes {
         let bytes = word()?;
-        part.nodes.push(Node { parent: half(bytes, 0), location: LocationId(half(bytes, 4)) });
+        part.nodes.push(StackNode { parent: half(bytes, 0), location: LocationId(half(bytes, 4)) });
     }
     for _ in 0..rows {
         let bytes = word()?;

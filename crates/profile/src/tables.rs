@@ -16,7 +16,7 @@ pub const PATHS: usize = 16;
 
 /// A frame and its callers.
 #[derive(Clone, Copy)]
-pub struct Node {
+pub struct StackNode {
     /// Node of the caller, or [`NO_NODE`].
     pub parent: u32,
     /// The frame.
@@ -48,7 +48,7 @@ pub struct Leaf {
 /// Nodes, rows and values, with their indices.
 pub struct StackTables {
     /// A parent precedes its children.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<StackNode>,
     node_index: HashTable<u32>,
     /// All are distinct.
     pub rows: Vec<StackRow>,
@@ -82,7 +82,7 @@ pub fn hash2(a: u32, b: u64) -> u64 {
     h.finish()
 }
 
-fn node_hash(node: Node) -> u64 {
+fn node_hash(node: StackNode) -> u64 {
     hash2(node.parent, node.location.0.into())
 }
 
@@ -120,7 +120,7 @@ impl StackTables {
     }
 
     /// Index of a node.
-    pub fn find_node(&self, node: Node) -> Option<u32> {
+    pub fn find_node(&self, node: StackNode) -> Option<u32> {
         let nodes = &self.nodes;
         let same = |&n: &u32| {
             let n = nodes[n as usize];
@@ -130,7 +130,7 @@ impl StackTables {
     }
 
     /// Adds a new node.
-    pub fn push_node(&mut self, node: Node) -> u32 {
+    pub fn push_node(&mut self, node: StackNode) -> u32 {
         let StackTables { nodes, node_index, .. } = self;
         let n = nodes.len() as u32;
         nodes.push(node);
@@ -142,8 +142,8 @@ impl StackTables {
     pub fn add_all(&mut self, other: &StackTables, width: usize) {
         let mut here: Vec<u32> = Vec::with_capacity(other.nodes.len());
         let place = |here: &[u32], n: u32| here.get(n as usize).copied().unwrap_or(NO_NODE);
-        for &Node { parent, location } in &other.nodes {
-            let node = Node { parent: place(&here, parent), location };
+        for &StackNode { parent, location } in &other.nodes {
+            let node = StackNode { parent: place(&here, parent), location };
             here.push(self.find_node(node).unwrap_or_else(|| self.push_node(node)));
         }
         for (&StackRow { node, labels }, values) in

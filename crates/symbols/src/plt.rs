@@ -20,7 +20,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sys::mmap;
 
 type ElfHeader = FileHeader64<LittleEndian>;
-type Cache = [u8];
 
 /// `jmp *disp32(%rip)`.
 const JUMP: [u8; 2] = [0xff, 0x25];
@@ -78,7 +77,7 @@ impl CodeSections {
     }
 }
 
-fn names_at_zero(cache: &Cache) -> Option<FxHashSet<Vec<u8>>> {
+fn names_at_zero(cache: &[u8]) -> Option<FxHashSet<Vec<u8>>> {
     let header = ElfHeader::parse(cache).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, cache).ok()?;
@@ -95,7 +94,7 @@ fn names_at_zero(cache: &Cache) -> Option<FxHashSet<Vec<u8>>> {
     Some(names)
 }
 
-fn parse(cache: &Cache, addresses: &[u64]) -> Option<CodeSections> {
+fn parse(cache: &[u8], addresses: &[u64]) -> Option<CodeSections> {
     let header = ElfHeader::parse(cache).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, cache).ok()?;
@@ -153,9 +152,9 @@ fn add_stubs(
 
 /// Function of each word of the global offset table.
 fn slots_of<'a>(
-    sections: &SectionTable<'a, ElfHeader, &'a Cache>,
+    sections: &SectionTable<'a, ElfHeader, &'a [u8]>,
     endian: LittleEndian,
-    cache: &'a Cache,
+    cache: &'a [u8],
 ) -> FxHashMap<u64, String> {
     let mut slots = FxHashMap::default();
     let Ok(symbols) = sections.symbols(endian, cache, SHT_DYNSYM) else { return slots };
@@ -177,7 +176,7 @@ fn slots_of<'a>(
     slots
 }
 
-type Symbols<'a> = SymbolTable<'a, ElfHeader, &'a Cache>;
+type Symbols<'a> = SymbolTable<'a, ElfHeader, &'a [u8]>;
 
 fn name_of(symbols: &Symbols<'_>, endian: LittleEndian, index: SymbolIndex) -> Option<String> {
     let name = symbols.symbol_name(endian, symbols.symbol(index).ok()?).ok()?;

@@ -333,9 +333,9 @@ pub enum Record<'a> {
     Other,
 }
 
-struct Reader<'a>(&'a [u8]);
+struct RecordReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn u64(&mut self) -> Option<u64> {
         let (word, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
@@ -387,12 +387,12 @@ fn ksymbol_end(record: &[u8]) -> Option<usize> {
 
 /// Identifier of the event that wrote a sample (header included).
 pub fn sample_id(record: &[u8]) -> Option<u64> {
-    Reader(record.get(HEADER..)?).u64()
+    RecordReader(record.get(HEADER..)?).u64()
 }
 
 /// Decodes a sample of an event with this layout (header included).
 pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_>> {
-    let mut r = Reader(record.get(HEADER..)?);
+    let mut r = RecordReader(record.get(HEADER..)?);
     let (id, ip) = (r.u64()?, r.u64()?);
     let (pid, tid) = r.pair()?;
     let time = r.u64()?;
@@ -410,7 +410,7 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
     Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user })
 }
 
-fn group<'a>(r: &mut Reader<'a>) -> Option<GroupCounts<'a>> {
+fn group<'a>(r: &mut RecordReader<'a>) -> Option<GroupCounts<'a>> {
     let events = r.u64()?;
     // Times for which the group was enabled, and counted.
     r.bytes(16)?;
@@ -418,14 +418,14 @@ fn group<'a>(r: &mut Reader<'a>) -> Option<GroupCounts<'a>> {
 }
 
 /// A length of four bytes, and that many bytes.
-fn raw<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+fn raw<'a>(r: &mut RecordReader<'a>) -> Option<&'a [u8]> {
     let (size, rest) = r.0.split_first_chunk::<4>()?;
     let (raw, rest) = rest.split_at_checked(u32::from_ne_bytes(*size) as usize)?;
     r.0 = rest;
     Some(raw)
 }
 
-fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
+fn user_stack<'a>(r: &mut RecordReader<'a>) -> Option<UserStack<'a>> {
     let abi = r.u64()? as u32;
     let mut all = AllRegs::default();
     let mut regs = Regs::default();
@@ -453,7 +453,7 @@ fn user_stack<'a>(r: &mut Reader<'a>) -> Option<UserStack<'a>> {
 /// Decodes any record except a sample (header included). `None` if it is inconsistent.
 pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
     let body_end = record.len().checked_sub(TRAILER)?;
-    let mut r = Reader(record.get(HEADER..body_end)?);
+    let mut r = RecordReader(record.get(HEADER..body_end)?);
     Some(match header.kind {
         abi::PERF_RECORD_MMAP2 => Record::Mmap(mmap2(header, r)?),
         abi::PERF_RECORD_COMM => {
@@ -485,7 +485,7 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
         }
         abi::PERF_RECORD_SWITCH | abi::PERF_RECORD_SWITCH_CPU_WIDE => {
             // The thread is in the trailer.
-            let mut trailer = Reader(record.get(body_end..)?);
+            let mut trailer = RecordReader(record.get(body_end..)?);
             let ((pid, tid), time) = (trailer.pair()?, trailer.u64()?);
             let is = |bit: u32| u32::from(header.misc) & bit != 0;
             let out = is(abi::PERF_RECORD_MISC_SWITCH_OUT);
@@ -497,10 +497,10 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-fn mmap2<'a>(header: Header, mut r: Reader<'a>) -> Option<Mmap<'a>> {
+fn mmap2<'a>(header: Header, mut r: RecordReader<'a>) -> Option<Mmap<'a>> {
     let (pid, tid) = r.pair()?;
     let (start, len, offset) = (r.u64()?, r.u64()?, r.u64()?);
-    let mut identity = Reader(r.bytes(24)?);
+    let mut identity = RecordReader(r.bytes(24)?);
     let (prot, _flags) = r.two_u32()?;
     let (mut build_id, mut file) = (None, FileId::default());
     if u32::from(header.misc) & abi::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {

@@ -88,14 +88,14 @@ pub struct Described {
 
 /// The general registers, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registers {
+pub struct KnownRegisters {
     values: [u64; 17],
     known: u32,
 }
 
-impl Registers {
+impl KnownRegisters {
     /// All registers unknown.
-    pub const NONE: Registers = Registers { values: [0; 17], known: 0 };
+    pub const NONE: KnownRegisters = KnownRegisters { values: [0; 17], known: 0 };
 
     /// Value of a register, if known.
     pub fn get(&self, register: u8) -> Option<u64> {
@@ -182,7 +182,7 @@ impl UnwindTables {
         &self,
         context: &mut UnwindContext<usize>,
         address: u64,
-        registers: &mut Registers,
+        registers: &mut KnownRegisters,
         read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
         let machine = Machine { before: *registers, cfa: None, read };

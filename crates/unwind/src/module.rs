@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gimli::{BaseAddresses, UnwindContext};
 
-use super::cfi::{BP, Described, Registers, Rule, SP, Saved, UnwindTables};
+use super::cfi::{BP, Described, KnownRegisters, Rule, SP, Saved, UnwindTables};
 use super::code::{self, Between, DeliveryContexts, Functions, Leads, Moved, Text};
 use super::go;
 use crate::AddressKind;
@@ -232,7 +232,7 @@ impl ModuleUnwinder {
         if rule != Rule::Evaluate {
             return by_rule(rule, kind, regs, read);
         }
-        let mut registers = Registers::NONE;
+        let mut registers = KnownRegisters::NONE;
         registers.set_ip(regs.ip);
         registers.set(SP, regs.sp);
         registers.set(BP, regs.bp);
@@ -250,7 +250,7 @@ impl ModuleUnwinder {
         cache: &mut RuleCache,
         address: u64,
         kind: AddressKind,
-        registers: &mut Registers,
+        registers: &mut KnownRegisters,
         mut read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
         if self.is_sigreturn(address, kind) {
@@ -458,9 +458,9 @@ fn interrupted(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -
 }
 
 /// The same with all registers.
-fn restored(registers: &mut Registers, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
+fn restored(registers: &mut KnownRegisters, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
     let Some(sp) = registers.get(SP) else { return Step::Failed };
-    *registers = Registers::NONE;
+    *registers = KnownRegisters::NONE;
     let mut ip = 0;
     for (i, number) in UCONTEXT_ORDER.into_iter().enumerate() {
         let slot = sp.wrapping_add(UCONTEXT_R8 + i as u64 * 8);

@@ -1,7 +1,7 @@
 //! Steps up from code without unwind information, or whose unwind information needs more than was
 //! copied.
 
-use super::cfi::{BP, Registers, SP};
+use super::cfi::{BP, KnownRegisters, SP};
 use super::code::{self, Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Step};
@@ -41,7 +41,7 @@ impl Unwinder {
                 Some(_) => {}
             }
         }
-        let mut registers = Registers::NONE;
+        let mut registers = KnownRegisters::NONE;
         registers.set(SP, regs.sp);
         registers.set(BP, regs.bp);
         let mut read = |address| {

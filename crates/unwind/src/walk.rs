@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::cfi::{BP, Registers, SP};
+use super::cfi::{BP, KnownRegisters, SP};
 use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Step};
 use super::{Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate, unmapped};
@@ -214,7 +214,7 @@ impl Unwinder {
         let Unwinder { modules, rules, memo, .. } = self;
         let walked = memo.steps();
         let signal = walked.iter().rposition(|s| !s.frame.kind.is_return()).filter(|&i| i > 0);
-        let mut registers = Registers::NONE;
+        let mut registers = KnownRegisters::NONE;
         let first = match signal.filter(|_| frame.kind.is_return()) {
             Some(interrupted) => interrupted - 1,
             None if !frame.kind.is_return() && !walked.is_empty() => walked.len() - 1,
@@ -224,7 +224,7 @@ impl Unwinder {
                 0
             }
         };
-        if registers == Registers::NONE {
+        if registers == KnownRegisters::NONE {
             registers.set(SP, walked[first].regs.sp);
         }
         let this = Visited { regs: *regs, frame, reads: Reads::default() };

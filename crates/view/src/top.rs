@@ -111,13 +111,13 @@ fn keep(view: &View, options: &TopOptions, rows: &mut Vec<Row>) {
     }
 }
 
-type Groups = Vec<Vec<Option<LabelValue>>>;
+type LabelGroups = Vec<Vec<Option<LabelValue>>>;
 
 /// Groups the samples by the values of these labels; without labels there is one group.
 fn group_samples<'v>(
     view: &'v View,
     labels: &[String],
-) -> (Groups, Option<Vec<Vec<super::ViewSample<'v>>>>) {
+) -> (LabelGroups, Option<Vec<Vec<super::ViewSample<'v>>>>) {
     if labels.is_empty() {
         return (vec![Vec::new()], None);
     }
@@ -125,7 +125,7 @@ fn group_samples<'v>(
     let table = &view.profile.labels;
     let mut index = FxHashMap::default();
     let mut of_set = vec![None; table.len()];
-    let mut groups: Groups = Vec::new();
+    let mut groups: LabelGroups = Vec::new();
     let mut samples = Vec::new();
     for sample in view.samples() {
         let group = *of_set[sample.labels.0 as usize].get_or_insert_with(|| {
@@ -191,7 +191,7 @@ fn harvest(cells: &mut [Cell], group: u32, rows: &mut Vec<Row>) {
     }
 }
 
-fn compare(view: &View, groups: &Groups, sort: Sort, a: &Row, b: &Row) -> Ordering {
+fn compare(view: &View, groups: &LabelGroups, sort: Sort, a: &Row, b: &Row) -> Ordering {
     // By magnitude, so that the largest losses in a difference are next to the largest gains.
     let size = |v: i64| v.unsigned_abs();
     let by_self = || size(b.self_value).cmp(&size(a.self_value));

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use super::areas::{Areas, page_of};
 use super::blocks::{BlockRange, Blocks};
 use super::memory::{PAGE, ProcessMemory};
-use super::{Failure, Sampled};
+use super::{Failure, SampledBlock};
 
 const PREV_INUSE: u64 = 1;
 const IS_MMAPPED: u64 = 2;
@@ -41,7 +41,7 @@ const SIZES: u64 = 64;
 pub fn blocks(
     areas: &Areas,
     memory: &mut ProcessMemory,
-    sampled: &[Sampled],
+    sampled: &[SampledBlock],
 ) -> Result<(Blocks, Vec<u64>), Failure> {
     let mut found = BlockFinder { memory, blocks: Blocks::default(), singles: HashSet::new() };
     let mut heaps = Vec::new();

@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
 
 /// A sampled block that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SampledBlock {
     address: u64,
     id: u64,
     size: u64,
@@ -118,7 +118,7 @@ fn table_size() -> u64 {
 }
 
 /// Sampled allocations that were not freed.
-fn sampled(memory: &mut ProcessMemory, table: u64) -> Result<Vec<Sampled>, Failure> {
+fn sampled(memory: &mut ProcessMemory, table: u64) -> Result<Vec<SampledBlock>, Failure> {
     let mut parts = vec![FEW_AT];
     let mut overflown = [0];
     memory.copy(table.wrapping_add(OVERFLOWN_AT as u64), &mut overflown)?;
@@ -130,7 +130,7 @@ fn sampled(memory: &mut ProcessMemory, table: u64) -> Result<Vec<Sampled>, Failu
         let mut bytes = vec![0; length];
         memory.copy(table.wrapping_add(at as u64), &mut bytes)?;
         let entries = entries(&bytes).filter(|(address, ..)| (LOWEST..HIGHEST).contains(address));
-        sampled.extend(entries.map(|(address, id, size)| Sampled { address, id, size }));
+        sampled.extend(entries.map(|(address, id, size)| SampledBlock { address, id, size }));
     }
     Ok(sampled)
 }
@@ -146,18 +146,18 @@ impl Search {
     fn new(
         mut areas: Areas,
         mut memory: ProcessMemory,
-        sampled: &[Sampled],
+        sampled: &[SampledBlock],
         mappings: bool,
     ) -> Result<Search, Failure> {
         let (mut blocks, freed) = glibc::blocks(&areas, &mut memory, sampled)?;
         blocks.sort()?;
         let others = sampled.iter().filter(|s| !blocks.begins_at(s.address));
-        let others: Vec<Sampled> = others.copied().collect();
-        let mapping = |s: &Sampled| mappings && s.address.is_multiple_of(memory::PAGE);
+        let others: Vec<SampledBlock> = others.copied().collect();
+        let mapping = |s: &SampledBlock| mappings && s.address.is_multiple_of(memory::PAGE);
         if !others.iter().all(mapping) {
             areas.are_of_another_allocator();
         }
-        for Sampled { address, size, .. } in others {
+        for SampledBlock { address, size, .. } in others {
             blocks.add(address, address.saturating_add(size.max(1)).min(HIGHEST));
         }
         blocks.sort()?;
@@ -184,8 +184,8 @@ impl Search {
         blocks.follow(memory)
     }
 
-    fn verdicts(&self, sampled: &[Sampled], if_reached: Verdict) -> Vec<(u64, Verdict)> {
-        let verdict = |s: &Sampled| match self.blocks.is_reached(s.address) {
+    fn verdicts(&self, sampled: &[SampledBlock], if_reached: Verdict) -> Vec<(u64, Verdict)> {
+        let verdict = |s: &SampledBlock| match self.blocks.is_reached(s.address) {
             true => (s.id, if_reached),
             false => (s.id, Verdict::Lost),
         };

@@ -20,14 +20,14 @@ pub struct QueueMark {
 
 /// Bounds of the times of records, from earlier reads.
 #[derive(Clone, Copy, Default)]
-pub struct Times {
+pub struct RecordTimes {
     /// The last read whose records have not all been passed on.
     mark: QueueMark,
     /// All present records arrived after this.
     oldest: u64,
 }
 
-impl Times {
+impl RecordTimes {
     /// A read at a time, for records before `until`.
     pub fn bounds(self, until: u64, now: u64) -> ReadBounds {
         ReadBounds { times: self, until, now }
@@ -44,7 +44,7 @@ impl Times {
 /// The bounds during a read.
 #[derive(Clone, Copy)]
 pub struct ReadBounds {
-    times: Times,
+    times: RecordTimes,
     until: u64,
     now: u64,
 }
@@ -66,7 +66,7 @@ impl ReadBounds {
     }
 
     fn of(self, was_there: bool, stated: u64) -> u64 {
-        let Times { mark, oldest } = self.times;
+        let RecordTimes { mark, oldest } = self.times;
         match was_there {
             true => stated.clamp(oldest, mark.after.max(oldest)),
             // Not known yet.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn record_times_are_bounded_by_the_reads_around_them() {
-        let mut times = Times::default();
+        let mut times = RecordTimes::default();
         let mark = |begun, before, after| QueueMark { begun, ended: begun, before, after };
         times.finish(50, mark(10, 100, 101));
         // The first ten arrived before 101, others after 100.

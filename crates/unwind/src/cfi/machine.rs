@@ -5,11 +5,11 @@ use gimli::{
     RegisterRule, UnwindExpression, UnwindSection, Value,
 };
 
-use super::{RA, Registers, SP, Slice, Step, UnwindRow, Visitor};
+use super::{KnownRegisters, RA, SP, Slice, Step, UnwindRow, Visitor};
 
 /// Restores the caller's registers by all rules of a row.
 pub(super) struct Machine<'m> {
-    pub before: Registers,
+    pub before: KnownRegisters,
     /// The canonical frame address, after it was computed.
     pub cfa: Option<u64>,
     /// Reads a word of memory.
@@ -17,7 +17,7 @@ pub(super) struct Machine<'m> {
 }
 
 impl Visitor for Machine<'_> {
-    type Output = Result<Registers, Step>;
+    type Output = Result<KnownRegisters, Step>;
 
     fn visit<'a, S: UnwindSection<Slice<'a>>>(
         mut self,

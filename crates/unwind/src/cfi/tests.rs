@@ -58,7 +58,7 @@ fn frames_that_are_described_by_a_word_in_memory_have_short_rules() {
 #[test]
 fn other_frames_are_evaluated_with_all_registers() {
     let mut context = UnwindContext::new();
-    let mut registers = Registers::NONE;
+    let mut registers = KnownRegisters::NONE;
     for (register, value) in [(SP, 0x100), (5, 0x4444), (RA, START + 16)] {
         registers.set(register, value);
     }
@@ -91,7 +91,7 @@ proptest! {
         let tables = tables(&instructions);
         let mut context = UnwindContext::new();
         let _ = tables.rule(&mut context, START + 16);
-        let mut registers = Registers::NONE;
+        let mut registers = KnownRegisters::NONE;
         (0..).zip(values).for_each(|(number, value)| registers.set(number, value));
         let mut read = |a: u64| if a.is_multiple_of(3) { Err(()) } else { Ok(a.rotate_left(7)) };
         let _ = tables.step(&mut context, START + 16, &mut registers, &mut read);

@@ -4,7 +4,7 @@ use super::effect::AX;
 use super::flow::{Base, Flow, FlowState, Return, SymbolicValue, Words, returned};
 use super::graph::Graph;
 use crate::AddressKind;
-use crate::cfi::{BP, Registers, SP};
+use crate::cfi::{BP, KnownRegisters, SP};
 use crate::module::Step;
 
 /// Callee-saved registers: rbx, rbp, r12 to r15.
@@ -56,7 +56,7 @@ impl CodeFrame {
     /// memory only if they are `wanted`.
     pub fn step(
         &self,
-        registers: &mut Registers,
+        registers: &mut KnownRegisters,
         wanted: impl Fn(u8) -> bool,
         read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
@@ -79,7 +79,7 @@ impl CodeFrame {
             Ok(0) => return Step::NoCaller,
             Ok(ip) => ip,
         };
-        let mut caller = Registers::NONE;
+        let mut caller = KnownRegisters::NONE;
         for (register, at) in KEPT.into_iter().zip(kept) {
             let slot = match at {
                 SavedAt::Lost => continue,

@@ -6,7 +6,7 @@ use super::functions::Functions;
 use super::graph::{Graph, Text};
 use super::{Between, Leads};
 use crate::AddressKind::{self, Instruction, Return};
-use crate::cfi::{BP, Registers, SP};
+use crate::cfi::{BP, KnownRegisters, SP};
 use crate::module::Step;
 use sys::elf::Segment;
 
@@ -145,7 +145,7 @@ fn a_step_gives_back_what_was_saved() {
     let frame = w.frame(0x35, Instruction).unwrap();
     let stack = [0, 0, 0x66, 0x1234u64];
     let mut read = |a: u64| stack.get((a.wrapping_sub(0x8000) / 8) as usize).copied().ok_or(());
-    let mut registers = Registers::NONE;
+    let mut registers = KnownRegisters::NONE;
     for (register, value) in [(SP, 0x8000), (BP, 0x8010), (3, 0x33), (12, 0xc)] {
         registers.set(register, value);
     }
@@ -381,7 +381,7 @@ fn a_segment_may_claim_the_end_of_memory() {
 fn a_frame_may_begin_at_the_end_of_memory() {
     let kept = [SavedAt::Same; 6];
     let frame = CodeFrame::Inner { base: BP, at: None, add: 3, kept, proof: Proof::Code };
-    let mut registers = Registers::NONE;
+    let mut registers = KnownRegisters::NONE;
     registers.set(BP, 0);
     registers.set(SP, 0);
     let step = frame.step(&mut registers, |_| true, &mut |_| Err(()));

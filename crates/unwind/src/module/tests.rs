@@ -14,7 +14,7 @@ fn a_signal_frame_leads_to_what_was_interrupted() {
     let mut regs = Regs { ip: 1, sp: 0x100, bp: 1 };
     assert_eq!(interrupted(&mut regs, &mut read), Step::Interrupted(0x1234));
     assert_eq!(regs, Regs { ip: 0x1234, sp: 0x9000, bp: 7 });
-    let mut all = Registers::NONE;
+    let mut all = KnownRegisters::NONE;
     all.set(SP, 0x100);
     assert_eq!(restored(&mut all, &mut read), Step::Interrupted(0x1234));
     assert_eq!((all.get(SP), all.get(BP), all.get(3)), (Some(0x9000), Some(7), Some(3)));
