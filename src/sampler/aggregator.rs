@@ -1,5 +1,5 @@
-//! Samples in, weighted stacks out: each sample goes to what counts it, that is, to the sample type of
-//! its event, or to the profile type that the event belongs to.
+//! Aggregates samples into weighted stacks: each sample is added to the sample type of its event,
+//! or passed to the profile type that the event belongs to.
 
 mod event_groups;
 mod sample_types;
@@ -12,12 +12,12 @@ use profile::{Builder, Column};
 use sample_types::SampleTypes;
 use sys::record::{Record, Sample};
 
-/// What a sample weighs, and where that goes.
+/// The weight of a sample, and the sample type to which it is added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
     /// The sample type.
     pub column: Column,
-    /// Every sample weighs this, whatever the event counted.
+    /// The weight of every sample, whatever the event counted.
     pub fixed: Option<i64>,
 }
 
@@ -28,28 +28,28 @@ impl Weight {
     }
 }
 
-/// Where the samples of an event go.
+/// The destination of an event's samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Route {
-    /// They are counted by stack.
+    /// Counted by stack.
     Count(Weight),
-    /// To a profile type.
+    /// Passed to a profile type.
     Type(EventOwner),
-    /// There are none, or nothing counts them.
+    /// None: the event has no samples, or nothing counts them.
     Nowhere,
 }
 
 /// Builds the profile while recording.
 pub struct Aggregator {
-    /// Makes the stacks.
+    /// Builds the stacks.
     pub maker: StackMaker,
-    /// The profile types that are recorded.
+    /// The recorded profile types.
     pub types: ProfileTypes,
-    /// Of each event.
+    /// The route of each event.
     routes: Vec<Route>,
     /// Events that are counted together.
     groups: EventGroups,
-    /// Types with samples that are none of an event's, by index.
+    /// Indices of the types with samples that do not belong to an event.
     own_samples: Vec<usize>,
 }
 
@@ -83,7 +83,7 @@ impl Aggregator {
         aggregator
     }
 
-    /// Takes in an event.
+    /// Adds an event.
     pub fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Sample { event, weight, sample } => match self.routes[*event] {
@@ -120,7 +120,7 @@ impl Aggregator {
         }
     }
 
-    /// Takes in samples that are none of an event's, from before `until`; see
+    /// Adds samples from before `until` that do not belong to an event; see
     /// [`ProfileType::take_in`](super::types::ProfileType::take_in).
     pub fn take_in(&mut self, until: u64, over: bool) {
         for &of in &self.own_samples {
@@ -130,14 +130,14 @@ impl Aggregator {
         }
     }
 
-    /// Lets the types do what is to be done now and then.
+    /// Runs the periodic work of the types.
     pub fn poll(&mut self, now: &Poll<'_>) {
         for (_, one) in self.types.iter_mut() {
             one.poll(&mut self.maker, now);
         }
     }
 
-    /// Samples that are none of an event's, so far.
+    /// The samples so far that do not belong to an event.
     pub fn own_samples(&self) -> OwnSamples {
         self.types.iter().fold(OwnSamples::default(), |sum, (_, one)| {
             let OwnSamples { taken, lost } = one.own_samples();
@@ -145,20 +145,20 @@ impl Aggregator {
         })
     }
 
-    /// Everything was taken in: adds what is still missing. Returns sentences for the user.
+    /// Completes the profile after the last event. Returns notes for the user.
     pub fn end(&mut self, end: &End) -> Vec<String> {
         let Aggregator { maker, types, .. } = self;
         types.iter_mut().flat_map(|(_, one)| one.end(maker, end)).collect()
     }
 
-    /// Scales the weights of events to what the kernel counted of them, given by event; and
-    /// estimates to what is known of all.
+    /// Scales the weights of events to the kernel's counts, given by event, and extrapolated
+    /// samples to their known totals.
     ///
     /// The period that a sample carries is the next one where the kernel has just changed it, so the
     /// periods of a few samples can add up to many times what happened.
     pub fn scale(&mut self, counts: impl Iterator<Item = (usize, u64)>) {
         self.maker.scale_estimates();
-        // Several events may be one to the user.
+        // Several events may have one sample type.
         let mut totals: Vec<(Column, u64)> = Vec::new();
         for (event, count) in counts {
             if let Route::Count(Weight { column, fixed: None }) = self.routes[event] {

@@ -32,79 +32,80 @@ use sys::procfs;
 use sys::record::{self, Record};
 pub use trial::EventTrial;
 
-/// Descriptors that are needed besides those of events.
+/// File descriptors that are needed in addition to those of events.
 const OTHER_FILES: u64 = 128;
 
-/// Rounds of enumeration before giving up on a target that never stops starting threads from
-/// threads that were not attached; each round attaches all that it sees.
+/// Maximum number of enumerations of a target that starts threads without end from threads that are
+/// not attached; each attaches all threads found.
 const MAX_ROUNDS: usize = 50;
 
-/// So many threads are attached to without a pause.
+/// Number of threads that are attached without a pause.
 const AT_ONCE: usize = 64;
 
-/// Who an event is opened on.
+/// The target of an event.
 #[derive(Clone, Copy)]
 pub enum Who<'a> {
     /// A thread.
     Thread(i32),
-    /// Everything on a CPU.
+    /// All threads on a CPU.
     Cpu,
     /// A cgroup on a CPU.
     Cgroup(&'a File),
 }
 
-/// An event that was opened, as samples name it by its identifier.
+/// An opened event; samples refer to it by its identifier.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {
     /// Index in [`Attacher::events`].
     pub event: u16,
 }
 
-/// Opens events and remembers them.
+/// Opens events and keeps them.
 pub struct Attacher {
-    /// The events, defaults resolved.
+    /// The events, with defaults resolved.
     pub events: Vec<EventSpec>,
-    /// Their triggers.
+    /// The trigger of each event.
     pub triggers: Vec<Trigger>,
-    /// What the kernel and the user may.
+    /// Features that the kernel and the user's privileges allow.
     pub features: Features,
-    /// All opened events; they end when these are dropped.
+    /// All opened events; they are closed when dropped.
     pub counters: Vec<Counter>,
-    /// The events that carry the records about mappings, names, births and ends; they sample nothing.
+    /// The events that carry the sideband records; they sample nothing.
     sideband: Vec<Counter>,
-    /// Events of CPUs that went offline: they sample nothing any more, but they have counted.
+    /// Events of CPUs that went offline: they have counts, but sample nothing any more.
     retired: Vec<Counter>,
-    /// [`Attacher::begin`] was called: what is opened from now on starts at once.
+    /// True after [`Attacher::begin`]: events opened later start at once.
     begun: bool,
-    /// Identifier → event.
+    /// The event of each identifier.
     pub ids: FxHashMap<u64, Opened>,
     /// The profile type that each event belongs to, if any.
     owners: Vec<Option<EventOwner>>,
     /// Indexes of the profile types that are left out.
     pub types_left_out: Vec<usize>,
-    /// Copies what lies beyond the kernel's copies of stacks.
+    /// Copies the parts of stacks that the kernel's copies lack.
     pub deep: DeepStacks,
-    /// Sentences for the user about fallbacks.
+    /// Notes for the user about fallbacks.
     pub notes: Vec<String>,
-    /// What was asked for and is left out.
+    /// Requested events and types that are not available.
     refused: Vec<LeftOut>,
-    /// Outlive the events that use them.
+    /// Probe definitions, which outlive the events that use them.
     definitions: Definitions,
     options: Options,
     cpus: Vec<u32>,
     pub(super) cpu_wide: bool,
-    /// The first event is the clock that profile types need.
+    /// The clock that profile types need, which is the first event.
     clock: NeededClock,
-    /// Records of context switches come with the first event.
+    /// True if the first event carries records of context switches.
     switch_records: bool,
-    /// Programs that choose whose samples are written, where whole CPUs are sampled for the sake of processes.
+    /// Programs that select the samples of the target, where whole CPUs are sampled on behalf of
+    /// processes.
     pub(super) filter: Option<SampleFilter>,
 }
 
 impl Attacher {
     /// Resolves the defaults and tries each event once, on prof itself or on the first CPU.
     ///
-    /// Errors: an event does not exist here, or nothing may be recorded.
+    /// Errors: an event does not exist here, or recording is not permitted.
     pub fn new(
         options: &Options,
         types: &mut ProfileTypes,
@@ -140,12 +141,12 @@ impl Attacher {
         Ok(attacher)
     }
 
-    /// Of what was asked for, nothing is left out.
+    /// True if no requested event or type is left out.
     pub fn has_everything(&self) -> bool {
         self.refused.len() == self.options.refused.len()
     }
 
-    /// The clock that is the first event.
+    /// The clock that the first event provides.
     pub fn clock(&self) -> NeededClock {
         self.clock
     }
@@ -155,7 +156,7 @@ impl Attacher {
         self.owners.get(event).copied().flatten()
     }
 
-    /// The events of a profile type, in their order.
+    /// The events of a profile type, in order.
     pub fn events_of(&self, of: usize) -> impl Iterator<Item = usize> + '_ {
         let is_it = move |owner: &Option<EventOwner>| owner.is_some_and(|owner| owner.of == of);
         let owners = self.owners.iter().enumerate();
@@ -184,9 +185,9 @@ impl Attacher {
         }
     }
 
-    /// Makes sure that so many threads can be opened.
+    /// Raises the limit of open files, so that this number of threads can be opened.
     ///
-    /// Errors: the hard limit of open files is too low; the line says what is needed.
+    /// Errors: the hard limit of open files is too low; the line states the required one.
     pub fn reserve_files(&mut self, threads: usize) -> Result<(), Error> {
         let events = threads * self.cpus.len() * (self.events.len() + 1);
         let needed = (self.counters.len() + self.sideband.len() + events) as u64 + OTHER_FILES;
@@ -207,10 +208,10 @@ impl Attacher {
         }
     }
 
-    /// Opens all events of one thread, CPU or cgroup and redirects them to the rings. Records about
-    /// processes come from now on (or from `execve` on), samples from [`Attacher::begin`] on.
+    /// Opens all events of one thread, CPU or cgroup and redirects them to the rings. Sideband
+    /// records are written from now on (or from `execve` on), samples from [`Attacher::begin`] on.
     ///
-    /// Returns false when the thread is gone.
+    /// Returns false if the thread has exited.
     pub fn open(&mut self, who: Who<'_>, outputs: Outputs<'_>) -> io::Result<bool> {
         let machine = matches!(who, Who::Cpu);
         let first = self.counters.len();
@@ -232,7 +233,7 @@ impl Attacher {
         Ok(true)
     }
 
-    /// Opens the events that are sampled wherever they happen, unless all are.
+    /// Opens the events that are sampled on all CPUs, unless all events are.
     pub fn open_anywhere(&mut self, outputs: Outputs<'_>) -> Result<(), Error> {
         for event in 0..self.events.len() {
             if self.events[event].anywhere {
@@ -244,7 +245,7 @@ impl Attacher {
         Ok(())
     }
 
-    /// Opens what carries the records about processes, so that those have rings of their own.
+    /// Opens the sideband event, with rings of its own.
     fn open_sideband(&mut self, who: Who<'_>, rings: &[Ring]) -> io::Result<()> {
         let command = matches!(self.options.target, super::Target::Command(_));
         let inherit = self.options.inherit && !self.cpu_wide;
@@ -264,7 +265,7 @@ impl Attacher {
         Ok(())
     }
 
-    /// The counters of the same thread, CPU or cgroup begin at `first`.
+    /// `first`: index of the first counter of the same thread, CPU or cgroup.
     fn open_event(
         &mut self,
         event: usize,
@@ -315,10 +316,10 @@ impl Attacher {
         Ok(())
     }
 
-    /// Starts the events: all that was opened, and what its threads have inherited.
+    /// Starts the events: all opened ones and those inherited from them.
     ///
-    /// It takes as long to open thousands of events as many samples take to come, and nobody reads
-    /// the rings then.
+    /// Opening thousands of events takes as long as many sampling periods, and the rings are not
+    /// read during that time.
     pub fn begin(&mut self) {
         self.begun = true;
         let events: Vec<bool> =
@@ -327,15 +328,15 @@ impl Attacher {
         let starts =
             |c: &&mut Counter| ids.get(&c.id()).is_some_and(|o| events[usize::from(o.event)]);
         for counter in self.counters.iter_mut().filter(starts) {
-            // One whose thread is gone has nothing to sample.
+            // The event of a thread that has exited has nothing to sample.
             let _ = counter.enable();
         }
     }
 
-    /// Opens the events of a CPU (by index) again, where all are those of whole CPUs: the kernel takes
-    /// events away from a CPU that goes offline and does not give them back.
+    /// Opens the events of a CPU (by index) again, if all events are those of whole CPUs: the
+    /// kernel removes the events of a CPU that goes offline and does not restore them.
     ///
-    /// Errors: the CPU is gone again.
+    /// Errors: the CPU is offline again.
     pub fn reopen(&mut self, at: usize, outputs: Outputs<'_>) -> io::Result<()> {
         assert!(self.cpu_wide, "the events of threads follow them to any CPU");
         let ring = |rings: &'_ [Ring]| at..(at + 1).min(rings.len());
@@ -355,20 +356,20 @@ impl Attacher {
         opened.map(drop)
     }
 
-    /// Samples an event from now on, or no longer. (The period of an event can be changed, but not
-    /// that of those that were inherited from it.)
+    /// Starts or stops sampling an event. (The period of an event can be changed, but not that of
+    /// events inherited from it.)
     pub fn turn(&mut self, event: usize, on: bool) {
         let ids = &self.ids;
         let is_it = |c: &&mut Counter| {
             ids.get(&c.id()).is_some_and(|opened| usize::from(opened.event) == event)
         };
         for counter in self.counters.iter_mut().filter(is_it) {
-            // One whose thread is gone has nothing to sample.
+            // The event of a thread that has exited has nothing to sample.
             let _ = if on { counter.enable() } else { counter.disable() };
         }
     }
 
-    /// Stops all events but those whose samples are as precious as records.
+    /// Stops all events but those whose samples must not be lost.
     pub fn disable_samples(&mut self) {
         let Attacher { ids, events, counters, .. } = self;
         let stops = |c: &&mut Counter| {
@@ -376,7 +377,7 @@ impl Attacher {
             event.is_some_and(|event| !events[event].with_records)
         };
         for counter in counters.iter_mut().filter(stops) {
-            // One whose thread is gone has nothing to sample.
+            // The event of a thread that has exited has nothing to sample.
             let _ = counter.disable();
         }
     }
@@ -388,12 +389,12 @@ impl Attacher {
         self.counters.iter().filter(is_it).map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// The CPUs that are sampled.
+    /// The sampled CPUs.
     pub fn cpus(&self) -> &[u32] {
         &self.cpus
     }
 
-    /// The events are those of whole CPUs.
+    /// True if the events are opened on whole CPUs.
     pub fn is_cpu_wide(&self) -> bool {
         self.cpu_wide
     }
@@ -408,8 +409,8 @@ impl Attacher {
             .collect()
     }
 
-    /// Attaches to all threads of these processes; threads that are born meanwhile are either
-    /// inherited (then a ring holds their `FORK`) or found by the next round.
+    /// Attaches to all threads of these processes; threads created in the meantime are either
+    /// inherited (then a ring contains their `FORK`) or found by the next enumeration.
     ///
     /// Returns the number of threads attached.
     pub fn attach_processes(&mut self, pids: &[i32], rings: &mut Rings) -> Result<usize, Error> {
@@ -449,11 +450,11 @@ impl Attacher {
     }
 }
 
-/// Lets events of a CPU write to another ring of that CPU from now on, which `ring` owns. What is
-/// being written may still go to the one before. The kernel waits until no CPU is within such a
-/// moment, a few ticks long (`ring_buffer_attach` in kernel/events/core.c).
+/// Redirects events of a CPU to another ring of that CPU, which `ring` owns. Records in progress
+/// may still be written to the previous ring. The kernel waits for an RCU grace period, a few ticks
+/// long (`ring_buffer_attach` in kernel/events/core.c).
 ///
-/// Errors: then some of the events may still use the ring before.
+/// Errors: some of the events may still use the previous ring.
 pub fn redirect(events: &[OwnedFd], ring: &OwnedFd) -> io::Result<()> {
     events.iter().try_for_each(|event| set_output(event, ring.as_raw_fd()))
 }
@@ -462,7 +463,7 @@ fn observe<'a>(builder: &mut Builder<'a>, who: Who<'a>) {
     match who {
         Who::Thread(tid) => builder.observe_pid(tid),
         Who::Cpu => builder.any_pid(),
-        Who::Cgroup(folder) => builder.observe_cgroup(folder),
+        Who::Cgroup(directory) => builder.observe_cgroup(directory),
     };
 }
 
@@ -474,10 +475,9 @@ fn set_output(event: &impl AsRawFd, ring: RawFd) -> io::Result<()> {
     }
 }
 
-/// Lets only those events of a tracepoint count that its filter admits; what is inherited from it
-/// has the same.
+/// Sets the filter of a tracepoint, in the kernel; inherited events have the same.
 ///
-/// Errors: the filter is not one of this tracepoint's (`EINVAL`).
+/// Errors: the filter is invalid for this tracepoint (`EINVAL`).
 fn set_filter(event: &impl AsRawFd, spec: &EventSpec) -> io::Result<()> {
     let Some(filter) = &spec.filter else { return Ok(()) };
     let filter = CString::new(filter.as_str())?;
@@ -488,7 +488,7 @@ fn set_filter(event: &impl AsRawFd, spec: &EventSpec) -> io::Result<()> {
     }
 }
 
-/// Threads whose birth is in the rings, that is: that inherited our events.
+/// Threads whose `FORK` record is in the rings, that is: that inherited the events.
 fn forked(rings: &mut [Ring]) -> FxHashSet<i32> {
     let mut born = FxHashSet::default();
     for ring in rings {

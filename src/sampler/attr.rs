@@ -1,4 +1,4 @@
-//! From an [`EventSpec`] and the options to `perf_event_attr`.
+//! Converts an [`EventSpec`] and the options to `perf_event_attr`.
 
 use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag};
@@ -19,28 +19,28 @@ const USER_REGS: u64 = 0x1ff | 0xff << 16;
 /// The kernel's shortest period of a clock, in nanoseconds (`perf_swevent_start_hrtimer`).
 pub const SHORTEST_CLOCK: u64 = 10_000;
 
-/// What a kernel or a user may lack; narrowed down while the first event is opened.
+/// Features that a kernel or a user may lack; restricted when the first event is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Features {
-    /// Build ids in mapping records (Linux 5.12).
+    /// Build IDs in mapping records (Linux 5.12).
     pub build_id: bool,
-    /// Kernel code may be sampled.
+    /// True if kernel code may be sampled.
     pub kernel: bool,
 }
 
-/// How an event is sampled: its period or frequency, and what its samples weigh.
+/// The period or frequency of an event, which determines the weight of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Every so many events; a sample weighs that.
+    /// Every N events; a sample weighs N.
     Period(u64),
-    /// So many samples a second, the kernel adapts the period; samples carry their weight.
+    /// N samples per second, for which the kernel adapts the period; samples carry their weight.
     Frequency(u64),
 }
 
-/// How an event is triggered at a rate, on a kernel with this `perf_event_max_sample_rate`.
+/// The trigger of an event at a rate, on a kernel with this `perf_event_max_sample_rate`.
 ///
-/// Clocks run with a fixed period, so each sample weighs exactly that. Tracepoints and the like
-/// are sampled each time unless a period is given.
+/// Clocks run with a fixed period, so each sample weighs exactly that. Tracepoints and probes are
+/// sampled at each occurrence unless a period is given.
 pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     let frequency = match rate {
         _ if spec.kind == EventKind::OfType => return Trigger::Period(1),
@@ -58,7 +58,7 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
     }
 }
 
-/// Which fields the samples of an event have.
+/// The fields of an event's samples.
 ///
 /// `PERF_SAMPLE_PERIOD` only with a frequency: with a fixed period it makes the kernel ignore
 /// the period of software events (`perf_swevent_event` in kernel/events/core.c).
@@ -99,42 +99,42 @@ fn common(attr: &mut abi::perf_event_attr) {
     attr.clockid = CLOCK_MONOTONIC;
 }
 
-/// When an event starts.
+/// The time at which an event starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartWhen {
-    /// As soon as it is open.
+    /// When it is opened.
     Now,
     /// When the process calls `execve`.
     OnExec,
-    /// When it takes the place of another, if it does.
+    /// When it replaces another event, if it does.
     Later,
 }
 
-/// What one event is opened with, apart from who and where.
+/// The settings of an event apart from its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// When it fires.
+    /// The trigger.
     pub trigger: Trigger,
-    /// How stacks are taken.
+    /// The method to record stacks.
     pub stacks: StackMethod,
-    /// Threads and children born later are sampled too.
+    /// True if threads and children created later are sampled too.
     pub inherit: bool,
-    /// It carries the records about who runs when.
+    /// True if it carries the records of context switches.
     pub switches: bool,
-    /// When it starts.
+    /// The time at which it starts.
     pub start: StartWhen,
-    /// All processes of a CPU.
+    /// True if it covers all processes of a CPU.
     pub cpu_wide: bool,
 }
 
-/// The event itself, not yet enabled.
+/// The event itself, disabled.
 pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -> Builder<'a> {
     let mut builder = Builder::new(spec);
-    // How long it could count, and did: there may be more events than counters.
+    // Times enabled and running, because there may be more events than counters.
     let mut format =
         ReadFormat::LOST | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
     if spec.leader {
-        // Each sample has these fields then.
+        // Each sample of a leader then has these fields.
         format |= ReadFormat::GROUP | ReadFormat::ID;
     }
     builder.read_format(format);
@@ -152,7 +152,7 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     }
     attr.set_precise_ip(u64::from(spec.precise));
     attr.set_exclude_user(u64::from(!spec.user));
-    // An event of kernel code alone is refused rather than left with nothing to sample.
+    // An event of kernel code only is refused, instead of sampling nothing.
     let kernel = spec.kernel && (features.kernel || !spec.user);
     attr.set_exclude_kernel(u64::from(!kernel));
     attr.set_exclude_hv(1);
@@ -180,8 +180,8 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     builder
 }
 
-/// The event that carries the records about mappings, names, births, ends and code of the kernel. It
-/// counts nothing, so everybody may open it.
+/// The event that carries the sideband records: mappings, names, forks, exits and kernel code. It
+/// counts nothing, so opening it needs no privilege.
 pub fn sideband_event<'a>(inherit: bool, features: Features) -> Builder<'a> {
     let mut builder = Builder::new(Software::DUMMY);
     let attr = builder.attrs_mut();

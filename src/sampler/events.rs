@@ -16,10 +16,10 @@ use names::near;
 pub use probe::Probe;
 use sys::Error;
 
-/// What kind of event it is; decides how it is sampled and what its values mean.
+/// The kind of an event, which determines how it is sampled and what its values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A clock that runs with CPU time (`cpu-clock`, `task-clock`): values are nanoseconds.
+    /// A clock of CPU time (`cpu-clock`, `task-clock`): values are nanoseconds.
     Clock,
     /// Another event that the kernel counts.
     Software,
@@ -27,28 +27,28 @@ pub enum EventKind {
     Hardware,
     /// A tracepoint.
     Tracepoint,
-    /// A place in a program's or the kernel's code; see [`EventSpec::uprobe`].
+    /// A location in a program's or the kernel's code; see [`EventSpec::uprobe`].
     Probe,
-    /// An event of a [profile type](super::types), which alone knows what its samples mean.
+    /// An event of a [profile type](super::types), which interprets its samples.
     OfType,
 }
 
-/// What becomes of an event when a ring fills faster than it is read.
+/// The effect on an event when a ring fills faster than it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overload {
-    /// It is sampled as before.
+    /// Sampling continues.
     #[default]
     Continue,
-    /// It is sampled no longer.
+    /// Sampling stops.
     Stop,
-    /// It is sampled from then on, and was not before.
+    /// Sampling starts; the event was not sampled before.
     Start,
 }
 
 /// An event, ready to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSpec {
-    /// As the user wrote it, modifiers included.
+    /// The name as the user wrote it, with modifiers.
     pub name: String,
     /// Its kind.
     pub kind: EventKind,
@@ -66,65 +66,65 @@ pub struct EventSpec {
     pub kernel: bool,
     /// `precise_ip`, from `:p`, `:pp`, `:ppp`.
     pub precise: u8,
-    /// As precise as the machine can, from `:P`.
+    /// As precise as the machine allows, from `:P`.
     pub most_precise: bool,
     /// Samples carry the fields of the tracepoint.
     pub raw: bool,
-    /// Samples carry a stack, taken as [`super::Options::stacks`] says.
+    /// Samples carry a stack, recorded according to [`super::Options::stacks`].
     pub stack: bool,
-    /// Bytes of the stack that are copied with a sample at most.
+    /// Maximum number of bytes of the stack that are copied with a sample.
     pub most_dump: u32,
-    /// Which of a tracepoint's events count, decided in the kernel: a condition on its fields, as
-    /// the kernel's `Documentation/trace/events.rst` has it.
+    /// The kernel's filter of a tracepoint: a condition on its fields, in the syntax of the
+    /// kernel's `Documentation/trace/events.rst`.
     pub filter: Option<String>,
-    /// The events behind it that are [`EventSpec::member`]s are counted with it.
+    /// The [`EventSpec::member`]s that follow are counted together with it.
     pub leader: bool,
-    /// It is counted with the event before it that is none of a group's others, its leader, and
-    /// each sample of the leader's tells the counts of all.
+    /// It is counted together with its leader, the last event before it that is not a member; each
+    /// sample of the leader contains the counts of all.
     pub member: bool,
-    /// Its PMU cannot tell user code from the kernel's.
+    /// Its PMU cannot distinguish user code from kernel code.
     pub unscoped: bool,
-    /// Where a [`EventKind::Probe`] is.
+    /// The location of an [`EventKind::Probe`].
     pub probe: Option<Probe>,
-    /// It is sampled wherever it happens, whatever the target is.
+    /// It is sampled on all CPUs, whatever the target is.
     pub anywhere: bool,
-    /// That it has no samples is no news.
-    pub aside: bool,
-    /// Its samples are in the rings of the records about processes, since none may be lost.
+    /// The lack of samples is not reported.
+    pub auxiliary: bool,
+    /// Its samples are written to the sideband rings, since none may be lost.
     pub with_records: bool,
-    /// Stacks longer than the kernel's copy are copied, too.
+    /// Stacks longer than the kernel's copy are copied completely.
     pub deep_stacks: bool,
-    /// What becomes of it when there are too many samples.
+    /// The effect on it when there are too many samples.
     pub overload: Overload,
 }
 
 impl EventSpec {
-    /// The default event where there is a PMU.
+    /// The default event with a PMU.
     pub fn cycles() -> EventSpec {
         EventSpec::hardware("cycles", abi::PERF_COUNT_HW_CPU_CYCLES)
     }
 
-    /// The default event where there is none.
+    /// The default event without a PMU.
     pub fn cpu_clock() -> EventSpec {
         let (type_, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_CPU_CLOCK);
         EventSpec::plain("cpu-clock", EventKind::Clock, type_, u64::from(config))
     }
 
-    /// Never happens, but brings along the records of what processes do.
-    pub fn bookkeeping() -> EventSpec {
+    /// An event that never occurs, but carries the sideband records.
+    pub fn sideband() -> EventSpec {
         let config = u64::from(abi::PERF_COUNT_SW_DUMMY);
         let event = EventSpec::plain("dummy", EventKind::Software, abi::PERF_TYPE_SOFTWARE, config);
-        // So that everybody may open it.
-        EventSpec { kernel: false, stack: false, aside: true, ..event }
+        // No privilege is needed to open it.
+        EventSpec { kernel: false, stack: false, auxiliary: true, ..event }
     }
 
-    /// It is [`EventSpec::bookkeeping`].
-    pub fn is_bookkeeping(&self) -> bool {
+    /// True for [`EventSpec::sideband`].
+    pub fn is_sideband(&self) -> bool {
         let dummy = u64::from(abi::PERF_COUNT_SW_DUMMY);
         (self.type_, self.config) == (abi::PERF_TYPE_SOFTWARE, dummy)
     }
 
-    /// Programs in the kernel write its samples.
+    /// True if BPF programs write its samples.
     pub fn is_written_by_programs(&self) -> bool {
         let output = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
         (self.type_, self.config) == (abi::PERF_TYPE_SOFTWARE, output)
@@ -151,7 +151,7 @@ impl EventSpec {
             unscoped: false,
             probe: None,
             anywhere: false,
-            aside: false,
+            auxiliary: false,
             with_records: false,
             deep_stacks: matches!(
                 kind,
@@ -182,7 +182,7 @@ impl EventSpec {
         Ok(spec)
     }
 
-    /// What one sample of this event is worth by default, as (kind, unit) of pprof.
+    /// The default value of one sample of this event, as (kind, unit) of pprof.
     pub fn value_type(&self) -> (String, &'static str) {
         match self.kind {
             EventKind::Clock => ("cpu".to_owned(), "nanoseconds"),
@@ -190,12 +190,12 @@ impl EventSpec {
         }
     }
 
-    /// It happens as often as the target does it, and each time is sampled.
+    /// True if each occurrence is sampled, at a rate that depends on the target.
     pub fn is_each_time(&self) -> bool {
         matches!(self.kind, EventKind::Tracepoint | EventKind::Probe)
     }
 
-    /// An event that works everywhere and is nearest to this one.
+    /// The event that is nearest to this one and works on every machine.
     pub fn nearest_software(&self) -> &'static str {
         match self.kind {
             EventKind::Hardware => "cpu-clock (where CPU time goes)",
@@ -217,7 +217,7 @@ impl Event for &EventSpec {
     }
 }
 
-/// `cycles:u` → (`cycles`, `u`); `sched:sched_switch` has one colon of its own.
+/// `cycles:u` → (`cycles`, `u`); `sched:sched_switch` contains a colon itself.
 fn split_modifiers(text: &str) -> (&str, Option<&str>) {
     let colons = text.matches(':').count();
     if let Some((name, rest)) = text.rsplit_once('/')

@@ -1,9 +1,9 @@
-//! Which processes count, when whole CPUs are sampled for the sake of a few processes.
+//! The target's processes among all, when whole CPUs are sampled on behalf of a few processes.
 //!
-//! Sampling CPUs and leaving out the rest is exact where an event per thread is not: a timer
-//! that belongs to a thread (and CPU) begins anew with each, so a thread that runs shorter than
-//! one period would never be seen, and there may be thousands of those. It also needs no
-//! descriptor per thread, and no thread can be missed while attaching.
+//! Sampling CPUs and dropping the rest is exact where an event per thread is not: the timer of a
+//! thread (and CPU) starts again with each, so a thread that runs shorter than one period would
+//! never be sampled, and there may be thousands of those. It also needs no descriptor per thread,
+//! and no thread can be missed while attaching.
 
 use rustc_hash::FxHashSet;
 
@@ -11,14 +11,14 @@ use super::Event;
 use sys::procfs;
 use sys::record::Record;
 
-/// The processes of a target, kept up to date by the records of births.
+/// The processes of a target, updated by `FORK` records.
 #[derive(Debug, Default)]
 pub struct ProcessFilter {
     pids: FxHashSet<i32>,
     /// A command that has not called `execve` yet.
     awaited: Option<i32>,
-    /// Records were lost, births among them perhaps: those that were asked about in `/proc` since
-    /// and are not the target's. `None`: none were lost.
+    /// After records were lost, possibly `FORK` among them: processes that `/proc` showed not to be
+    /// the target's. `None`: no records were lost.
     others: Option<FxHashSet<i32>>,
 }
 
@@ -28,23 +28,23 @@ impl ProcessFilter {
         ProcessFilter { pids: pids.iter().copied().collect(), ..ProcessFilter::default() }
     }
 
-    /// This process as soon as it has called `execve`, and those that it starts.
+    /// This process after its `execve`, and those that it starts.
     pub fn after_exec(pid: i32) -> ProcessFilter {
         ProcessFilter { awaited: Some(pid), ..ProcessFilter::default() }
     }
 
-    /// Whether an event is one of the target's. Has to see all events in the order of time.
+    /// True if an event is one of the target's. Has to get all events in order of time.
     pub fn admits(&mut self, event: &Event<'_>) -> bool {
         match *event {
             Event::Sample { ref sample, .. } => {
-                self.pids.contains(&sample.pid) || self.is_unheard_child(sample.pid)
+                self.pids.contains(&sample.pid) || self.is_unrecorded_child(sample.pid)
             }
             Event::Other(Record::Lost(_)) => {
                 self.others = Some(FxHashSet::default());
                 true
             }
             Event::Other(Record::Fork { pid, parent, .. }) if pid != parent => {
-                // A PID can be used again by somebody else's child.
+                // A PID can be reused by a child of another process.
                 let ours = self.pids.contains(&parent);
                 if ours {
                     self.pids.insert(pid)
@@ -69,8 +69,8 @@ impl ProcessFilter {
         }
     }
 
-    /// The process is one of the target's, but the record of its birth was lost.
-    fn is_unheard_child(&mut self, pid: i32) -> bool {
+    /// True if the process is one of the target's, but its `FORK` record was lost.
+    fn is_unrecorded_child(&mut self, pid: i32) -> bool {
         let ProcessFilter { pids, awaited, others: Some(others) } = self else { return false };
         if pid <= 0 || others.contains(&pid) {
             return false;
@@ -93,7 +93,7 @@ impl ProcessFilter {
     }
 }
 
-/// How far up a process's ancestors are asked for.
+/// Maximum number of ancestors that are read.
 const MAX_ANCESTORS: usize = 64;
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         assert!(!f.admits(&comm(12, false)));
     }
 
-    /// Nobody told of the child's birth.
+    /// The child's `FORK` record is missing.
     #[test]
     fn children_are_asked_for_when_records_were_lost() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -127,13 +127,13 @@ mod tests {
             ProcessFilter::of(&[std::process::id() as i32]),
             ProcessFilter::after_exec(std::process::id() as i32),
         ] {
-            assert!(!f.is_unheard_child(pid), "nothing was lost");
+            assert!(!f.is_unrecorded_child(pid), "nothing was lost");
             f.admits(&lost);
-            assert!(f.is_unheard_child(pid) && f.pids.contains(&pid));
+            assert!(f.is_unrecorded_child(pid) && f.pids.contains(&pid));
         }
         let mut other = ProcessFilter::of(&[i32::MAX]);
         other.admits(&lost);
-        assert!(!other.is_unheard_child(pid) && !other.is_unheard_child(0));
+        assert!(!other.is_unrecorded_child(pid) && !other.is_unrecorded_child(0));
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -1,7 +1,7 @@
-//! The recording side: opens kernel events on a target, takes in what happens in the order of time, makes
-//! stacks of it and adds them to a profile, until the window closes ([`record`]).
+//! The recording side: opens kernel events on a target, reads their records in order of time,
+//! builds stacks and adds them to a profile, until the window closes ([`record`]).
 //!
-//! The only room that opens perf events. Facts about the kernel are from `perf_event_open(2)`
+//! The only module that opens perf events. Facts about the kernel are from `perf_event_open(2)`
 //! and, where a comment names it, from the kernel's `kernel/events/`.
 
 mod aggregator;
@@ -38,23 +38,23 @@ pub use probe_definitions::remove_leftovers as remove_leftover_probes;
 pub use recording::{Interrupts, Recording, Tick, Window, is_cpu, record};
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;
-pub use target::{Target, cgroup_folder, cgroup_processes, check_processes, check_threads};
+pub use target::{Target, cgroup_directory, cgroup_processes, check_processes, check_threads};
 
-/// How often an event is sampled.
+/// The sampling rate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// So many times a second.
+    /// N samples per second.
     Frequency(u64),
-    /// As often as `kernel.perf_event_max_sample_rate` allows.
+    /// The highest rate that `kernel.perf_event_max_sample_rate` allows.
     Max,
-    /// Every so many events.
+    /// One sample every N events.
     Period(u64),
 }
 
-/// How stacks are taken.
+/// The method to record stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackMethod {
-    /// Stack copies unwound with DWARF, frame pointers where those reach further.
+    /// Stack copies unwound with DWARF, or by frame pointers where those reach further.
     Auto {
         /// Bytes of stack that are copied with each sample.
         dump: u32,
@@ -66,37 +66,37 @@ pub enum StackMethod {
     },
     /// The kernel's walk along frame pointers.
     FramePointer,
-    /// The sampled address alone.
+    /// No stack, only the sampled address.
     None,
 }
 
-/// What to sample and how.
+/// The target, the events and the method of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is sampled.
+    /// The sampled target.
     pub target: Target,
     /// Only these CPUs; `None`: all that are online.
     pub cpus: Option<Vec<u32>>,
-    /// The events that were named. Those of profile types come behind them, but for the clock.
+    /// The events that were named. Those of profile types follow them, except for the clock.
     pub events: Vec<EventSpec>,
-    /// Events that were asked for and cannot be had, and why.
+    /// Requested events that are not available, with the reason.
     pub refused: Vec<LeftOut>,
-    /// Hardware events are sampled as precisely as the machine can.
+    /// Hardware events are sampled as precisely as the machine allows.
     pub precise: bool,
-    /// How often.
+    /// The sampling rate.
     pub rate: Rate,
-    /// How stacks are taken.
+    /// The method to record stacks.
     pub stacks: StackMethod,
-    /// Bytes that are copied of a deep stack; `None`: as many as the rate allows.
+    /// Maximum number of bytes that are copied of a deep stack; `None`: as many as the rate allows.
     pub deepest: Option<u32>,
-    /// Threads and children born later are sampled too.
+    /// Threads and children created later are sampled too.
     pub inherit: bool,
-    /// A COMMAND's standard output is prof's standard error.
+    /// A COMMAND's standard output is redirected to prof's standard error.
     pub stdout_to_stderr: bool,
 }
 
 impl Options {
-    /// No events yet, of a target with everything that it starts.
+    /// Options without events, for a target and everything that it starts.
     pub fn new(target: Target, rate: Rate, stacks: StackMethod) -> Options {
         Options {
             target,
@@ -113,18 +113,18 @@ impl Options {
     }
 }
 
-/// Something that happened, handed out by [`Session::drain`].
+/// A record or sample, delivered by [`Session::drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A sample of event number `event` of [`Session::events`].
     Sample {
         /// Index of the event.
         event: usize,
-        /// What it weighs, in units of the event.
+        /// Its weight in units of the event.
         weight: u64,
         /// The sample.
         sample: sys::record::Sample<'a>,
     },
-    /// Anything else.
+    /// Any other record.
     Other(sys::record::Record<'a>),
 }

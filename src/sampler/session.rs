@@ -1,4 +1,4 @@
-//! A running recording: rings, events, and the order of what they say.
+//! A running recording: its rings, its events, and the order of their records.
 
 mod hotplug;
 mod programs;
@@ -27,81 +27,82 @@ use sys::os;
 use sys::record::{self, Header, Layout, Record};
 use targets::{attach, cpus, filter, new_attacher};
 
-/// Records newer than this may still be overtaken by older ones of another CPU.
+/// Nanoseconds for which a record may still be preceded by an older one of another CPU.
 const SETTLE_NANOS: u64 = 2_000_000;
 
-/// Where all CPUs are busy, to move out of the target's way is of no use for long.
+/// Interval between two moves to another CPU: where all CPUs are busy, moving does not help for
+/// long.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Milliseconds until a ring that cannot be waited for is read.
+/// Interval in milliseconds at which a ring is read that cannot be polled.
 const WAIT_FOR_LOCKED_RING_MS: i32 = 10;
 
-/// Samples per second before events are thinned: each costs the target some microseconds.
+/// Samples per second above which events are thinned: each costs the target a few microseconds.
 const MOST_SAMPLES: f64 = 30_000.0;
 
-/// Shortest period in nanoseconds at which whole CPUs are sampled for the sake of a process.
+/// Shortest period in nanoseconds at which whole CPUs are sampled on behalf of a process.
 pub const CPU_WIDE_PERIOD: u64 = 1_000_000;
 
 /// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Samples handed out.
+    /// Samples delivered.
     pub samples: u64,
     /// Samples lost because a ring was full.
     pub lost: u64,
     /// Records about processes lost because a ring was full.
     pub lost_records: u64,
-    /// Times that the kernel throttled an event.
+    /// Number of times that the kernel throttled an event.
     pub throttled: u64,
-    /// Records that contradict themselves.
+    /// Inconsistent records.
     pub damaged: u64,
 }
 
-/// A recording that runs.
+/// A running recording.
 pub struct Session {
     attacher: Attacher,
     rings: Rings,
-    /// When prof last moved out of the target's way.
+    /// Time at which prof last moved off the target's CPU.
     moved: Option<Instant>,
     layouts: Vec<Layout>,
-    /// When whole CPUs are sampled for the sake of these.
+    /// The processes on whose behalf whole CPUs are sampled.
     filter: Option<ProcessFilter>,
-    /// By what was read from the rings.
+    /// Counters of the records read from the rings.
     stats: Stats,
-    /// Lost samples as the kernel counted them by the end.
+    /// Lost samples according to the kernel's counters, read at the end.
     lost_by_events: u64,
-    /// Threads and processes that the target has started.
+    /// Number of threads and processes that the target has started.
     births: u64,
-    /// The events count the target's work and nothing else; those of whole CPUs count idle time.
+    /// True if the events count the target's work only; those of whole CPUs count idle time too.
     counts_target: bool,
-    /// Each event as the kernel counted it, known after [`Session::stop`].
+    /// Count of each event according to the kernel; filled by [`Session::stop`].
     counts: Vec<u64>,
-    /// The same: it was counted a part of the time only, and scaled.
+    /// True for each event that was counted for a part of the time only, and scaled.
     took_turns: Vec<bool>,
-    /// Events were thinned, because there were too many samples.
+    /// True if events were thinned, because there were too many samples.
     thinned: bool,
     programs: KernelPrograms,
     hotplug: Hotplug,
-    /// When the rings were last read.
+    /// Time at which the rings were last read.
     drained: Instant,
-    /// Processes that were attached to at the beginning.
+    /// Processes that were attached at the start.
     pub pids: Vec<i32>,
 }
 
 impl Session {
-    /// Opens everything; sampling begins with [`Session::begin`] (and for a command when it is let go
-    /// after that, so its pid is given).
+    /// Opens all events; sampling starts with [`Session::begin`]. A command, given by its pid, is
+    /// started after that.
     ///
-    /// Profile types whose events cannot be had are left out of `types`, which a note says.
+    /// Profile types whose events are not available are removed from `types`, with a note.
     ///
-    /// Errors: one line that says what is in the way.
+    /// Errors: one line that states the obstacle.
     pub fn open(
         options: &Options,
         types: &mut ProfileTypes,
         command: Option<i32>,
     ) -> Result<Session, Error> {
         let cpus = cpus(options)?;
-        // The kernel checks each program for a while.
+        // The kernel's verifier takes a while for each program.
         let mut programs = KernelPrograms::load(options, types);
         os::pause_briefly();
         let (mut attacher, filtered) = new_attacher(options, types, &cpus)?;
@@ -116,7 +117,7 @@ impl Session {
             attacher.open_anywhere(rings.outputs())?;
         }
         let (filter, pids) = if filtered {
-            // Where it is not to be had, the samples of others fill the rings, too.
+            // Without the filter, samples of other processes fill the rings too.
             attacher.filter = Btf::of_kernel().and_then(|kernel| SampleFilter::load(&kernel)).ok();
             let opened = attacher.open(Who::Cpu, rings.outputs());
             opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
@@ -155,12 +156,12 @@ impl Session {
         })
     }
 
-    /// Sampling begins.
+    /// Starts sampling.
     pub fn begin(&mut self) {
         self.attacher.begin();
     }
 
-    /// The events that are sampled, defaults resolved.
+    /// The sampled events, with defaults resolved.
     pub fn events(&self) -> &[EventSpec] {
         &self.attacher.events
     }
@@ -170,12 +171,12 @@ impl Session {
         self.attacher.owner(event)
     }
 
-    /// The clock that is the first event.
+    /// The clock that the first event provides.
     pub fn clock(&self) -> NeededClock {
         self.attacher.clock()
     }
 
-    /// Programs in the kernel write samples of their own.
+    /// True if BPF programs write samples of their own.
     pub fn has_programs(&self) -> bool {
         !self.programs.is_empty()
     }
@@ -188,97 +189,97 @@ impl Session {
         }
     }
 
-    /// Samples that are lost are the target's, and all of those are counted.
-    pub fn loses_only_the_targets(&self) -> bool {
+    /// True if lost samples can only be the target's, and all of them are counted.
+    pub fn loses_only_target_samples(&self) -> bool {
         self.filter.is_none()
             || self.attacher.filter.as_ref().is_some_and(SampleFilter::is_complete)
     }
 
-    /// After [`Session::stop`]: a clock's time as the kernel counted it, that is the CPU time of
-    /// the target in nanoseconds; `None` where the events count more than the target's.
+    /// After [`Session::stop`]: CPU time of the target in nanoseconds, as counted by the kernel's
+    /// clock event; `None` if the events count more than the target.
     pub fn cpu_time(&self) -> Option<u64> {
         let clock = self.attacher.events.first()?.kind == EventKind::Clock && self.counts_target;
         self.counts.first().copied().filter(|_| clock)
     }
 
-    /// Most samples by which the target's CPU time may exceed its samples because its threads end
-    /// before the next one is due: one for each event of a thread.
+    /// Upper bound of the samples that are missing because threads end before their next sample is
+    /// due: one for each event of a thread.
     pub fn cut_short(&self) -> u64 {
         let births = if self.is_cpu_wide() { 0 } else { self.births };
         self.attacher.descriptors(0).len() as u64 + births * self.cpus().len() as u64
     }
 
-    /// A BPF program is at the sampling events. The kernel takes no sample where another one is
-    /// interrupted, or `bpf(2)` (`bpf_overflow_handler` in `kernel/events/core.c`), and does not
-    /// count that.
+    /// True if a BPF program is attached to the sampling events. The kernel drops a sample, and
+    /// does not count it, if it interrupts another program or `bpf(2)` (`bpf_overflow_handler` in
+    /// `kernel/events/core.c`).
     pub fn has_programs_at_samples(&self) -> bool {
         self.is_filtered() || self.deep().is_attached()
     }
 
-    /// A program at the sampling events chooses what is sampled.
+    /// True if a program attached to the sampling events selects the samples.
     pub fn is_filtered(&self) -> bool {
         self.attacher.filter.is_some()
     }
 
-    /// The CPUs that are sampled.
+    /// The sampled CPUs.
     pub fn cpus(&self) -> &[u32] {
         self.attacher.cpus()
     }
 
-    /// After [`Session::stop`]: events whose samples do not add up to what the kernel counted, with
-    /// the number of them that it counted: it chose the period, or samples were lost.
+    /// After [`Session::stop`]: events whose samples do not add up to the kernel's count, with that
+    /// count: the kernel chose the period, or samples were lost.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let differs = |&(i, _): &(usize, u64)| {
             let chosen = matches!(self.attacher.triggers[i], Trigger::Frequency(_));
             let spec = &self.attacher.events[i];
-            // What a thread counts behind its last sample belongs to none.
+            // The events of a thread after its last sample cannot be attributed.
             let together = spec.leader || spec.member;
-            (chosen || together || self.took_turns[i] || self.makes_up_for_losses(i))
+            (chosen || together || self.took_turns[i] || self.scales_for_losses(i))
                 && self.filter.is_none()
         };
         self.counts.iter().copied().enumerate().filter(differs)
     }
 
-    /// The identifiers of the events that are counted together, with the events.
+    /// The identifiers of the events that are counted as a group, with the events' indices.
     pub fn grouped(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let ids = self.attacher.ids.iter().map(|(&id, opened)| (id, usize::from(opened.event)));
         let events = &self.attacher.events;
         ids.filter(|&(_, event)| events[event].leader || events[event].member)
     }
 
-    /// The events are those of whole CPUs.
+    /// True if the events are opened on whole CPUs.
     pub fn is_cpu_wide(&self) -> bool {
         self.attacher.is_cpu_wide()
     }
 
-    /// Samples of this event may have been lost, and its values are scaled to what the kernel
-    /// counted.
-    pub fn makes_up_for_losses(&self, event: usize) -> bool {
+    /// True if samples of this event may have been lost and its values are scaled to the kernel's
+    /// count.
+    pub fn scales_for_losses(&self, event: usize) -> bool {
         self.stats().lost > 0 && self.attacher.events[event].is_each_time()
     }
 
-    /// Sentences for the user about fallbacks and os.
+    /// Notes for the user: fallbacks taken and limits of the system.
     pub fn notes(&self) -> &[String] {
         &self.attacher.notes
     }
 
-    /// Kernel code is sampled.
+    /// True if kernel code is sampled.
     pub fn has_kernel(&self) -> bool {
         self.attacher.features.kernel
     }
 
-    /// The counters so far. What the kernel has counted and what its records say is the same: some
-    /// records are read after [`Session::stop`].
+    /// The counters so far. Losses that both the kernel's counters and its records report count
+    /// once: some records are read after [`Session::stop`].
     pub fn stats(&self) -> Stats {
         Stats { lost: self.stats.lost.max(self.lost_by_events), ..self.stats }
     }
 
-    /// What became of stacks that go on beyond the kernel's copies of them.
+    /// Statistics of stacks that are longer than the kernel's copies of them.
     pub fn deep(&self) -> &DeepStacks {
         &self.attacher.deep
     }
 
-    /// Bytes of all rings.
+    /// Total size of the rings in bytes.
     pub fn ring_bytes(&self) -> u64 {
         self.rings.all.iter().map(Ring::size).sum::<u64>() + self.attacher.deep.ring_bytes()
     }
@@ -294,7 +295,7 @@ impl Session {
         let fds = own.chain(others.iter().copied());
         let mut fds: Vec<libc::pollfd> =
             fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-        // What was held back is not signalled again: look soon while a ring fills.
+        // Deferred data does not signal again: poll early while a ring fills.
         let filling = self.rings.all.iter().any(|r| r.waiting() * 4 > r.size())
             || self.attacher.deep.is_filling();
         let most = match (filling, self.rings.is_redirecting()) {
@@ -306,7 +307,7 @@ impl Session {
         if deep.is_some() && fds[deep_at].revents != 0 {
             self.attacher.deep.found_readable();
         }
-        // The CPU whose ring has filled is the target's.
+        // The ring that has filled belongs to a CPU of the target.
         let filled = fds.iter().zip(rings).find(|(fd, _)| fd.revents != 0);
         if let Some((_, ring)) = filled
             && self.moved.is_none_or(|at| at.elapsed() > MOVE_AGAIN)
@@ -317,22 +318,23 @@ impl Session {
         fds[fds.len() - others.len()..].iter().any(|fd| fd.revents != 0)
     }
 
-    /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which no CPU has anything to tell that is
-    /// not in its ring.
+    /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which all records of all CPUs are in their
+    /// rings.
     pub fn settled(&self) -> u64 {
         os::monotonic_nanos() - SETTLE_NANOS
     }
 
-    /// Hands out what has happened before `until`, in the order of time. Not beyond
+    /// Delivers the events before `until` in order of time. `until` is at most
     /// [`Session::settled`], unless the events are stopped. When a ring fills faster than it is
     /// read, events are thinned: see [`Overload`].
     pub fn drain(&mut self, until: u64, mut consume: impl FnMut(Event<'_>)) {
         self.drain_timed(until, |_, event| consume(event));
     }
 
-    /// The same with the time of each event (`CLOCK_MONOTONIC`, nanoseconds); 0: unknown.
+    /// Like [`Session::drain`], with the time of each event (`CLOCK_MONOTONIC`, nanoseconds); 0 if
+    /// unknown.
     pub fn drain_timed(&mut self, until: u64, mut consume: impl FnMut(u64, Event<'_>)) {
-        // Before they are looked at, which takes longest for the first ones.
+        // Before the records are read, because the first ones take longest.
         if self.is_overloaded() {
             self.thin();
         }
@@ -372,8 +374,8 @@ impl Session {
         !self.thinned && self.events().iter().any(|e| e.overload != Overload::Continue)
     }
 
-    /// Samples come so often that they would slow the target down, or fill a ring faster than it
-    /// is read.
+    /// True if samples are so frequent that they would slow the target down, or fill a ring faster
+    /// than it is read.
     fn is_overloaded(&mut self) -> bool {
         let used = |part: u64| move |ring: &Ring| ring.filled() * part > ring.size();
         if !self.can_be_thinned() || !self.rings.samples().iter().any(used(4)) {
@@ -389,12 +391,12 @@ impl Session {
     }
 
     fn thin(&mut self) {
-        // What has been counted has been stopped, and must not begin again.
+        // Events whose counts were read are stopped, and must not start again.
         if !self.can_be_thinned() || !self.counts.is_empty() {
             return;
         }
         self.thinned = true;
-        // What takes their place begins before they end.
+        // The replacements start before the thinned events stop.
         for (overload, on) in [(Overload::Start, true), (Overload::Stop, false)] {
             for event in 0..self.events().len() {
                 if self.events()[event].overload == overload {
@@ -404,26 +406,26 @@ impl Session {
         }
     }
 
-    /// Events were thinned, because there were too many samples.
+    /// True if events were thinned, because there were too many samples.
     pub fn is_thinned(&self) -> bool {
         self.thinned
     }
 
-    /// Replaces rings that turn out to be used by larger ones; to be called after each wait.
+    /// Replaces well-used rings by larger ones; to be called after each wait.
     pub fn widen_rings(&mut self) {
         self.rings.widen(&mut self.attacher);
     }
 
-    /// Stops the events; what is in the rings stays for a last [`Session::drain`].
+    /// Stops the events; the contents of the rings remain for a last [`Session::drain`].
     pub fn stop(&mut self) {
-        // The kernel takes some time to end the programs, and nobody reads the rings then. The sums of
-        // a thread that ends are needed until there are no more.
+        // Removing the programs takes the kernel some time, during which the rings are not read.
+        // The sums of a thread that exits are needed until the last program is removed.
         self.attacher.disable_samples();
         self.programs.end();
         self.attacher.notes.extend(self.hotplug.notes());
         self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {
-            // An event whose thread is gone cannot be stopped, and need not.
+            // An event whose thread has exited cannot be stopped and need not be.
             let _ = counter.disable();
         }
         let totals = self.attacher.totals();
@@ -446,7 +448,7 @@ impl Session {
 
 fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>) {
     match event {
-        // What ends a span is no sample of its own.
+        // The end of a span is not a sample of its own.
         Event::Sample { event, .. } => stats.samples += u64::from(events[*event].stack),
         Event::Other(Record::LostSamples(n)) => stats.lost += n,
         Event::Other(Record::Lost(n)) => stats.lost_records += n,

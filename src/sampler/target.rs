@@ -1,36 +1,36 @@
-//! What is sampled: processes, threads, a command, a cgroup, CPUs, everything.
+//! The target of a recording: processes, threads, a command, a cgroup, CPUs, everything.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use sys::{Error, ThreadId, procfs};
 
-/// What the user asked for.
+/// The target that the user requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Processes with all their threads, and threads and children born later.
+    /// Processes with all their threads, and threads and children created later.
     Processes {
         /// The processes.
         pids: Vec<i32>,
-        /// Their existing descendants too.
+        /// True to include their existing descendants.
         tree: bool,
     },
-    /// Single threads, without what they start.
+    /// Single threads, without those that they start.
     Threads(Vec<i32>),
     /// A command that prof starts.
     Command(Vec<String>),
     /// Everything that runs, on all CPUs or those of [`super::Options::cpus`].
     Everything,
-    /// A cgroup (v2) and those below it.
+    /// A cgroup (v2) and its descendants.
     Cgroup(PathBuf),
 }
 
 impl Target {
-    /// The threads that are recorded from the beginning on, each with its process; `pids`: the
-    /// processes that were there.
+    /// The threads that are recorded from the start, each with its process; `pids`: the processes
+    /// found.
     pub fn threads(&self, pids: &[i32]) -> Vec<ThreadId> {
         match self {
-            // It has not begun yet.
+            // The command has no threads yet.
             Target::Command(_) => Vec::new(),
             Target::Threads(tids) => tids
                 .iter()
@@ -47,9 +47,9 @@ impl Target {
     }
 }
 
-/// Checks processes before anything is opened.
+/// Checks the processes before anything is opened.
 ///
-/// Errors: a process is gone, or is a thread of another.
+/// Errors: a process has exited, or the ID is that of a thread.
 pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
     for &pid in pids {
         match procfs::owner(pid) {
@@ -71,9 +71,9 @@ pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks threads, which must be of the process `of` if one is given.
+/// Checks the threads, which must be of one of the processes `of`, if any are given.
 ///
-/// Errors: a thread is gone or belongs to another process.
+/// Errors: a thread has exited or belongs to another process.
 pub fn check_threads(tids: &[i32], of: &[i32]) -> Result<(), Error> {
     for &tid in tids {
         match procfs::owner(tid) {
@@ -96,15 +96,15 @@ fn list(numbers: &[i32]) -> String {
     numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The line for a process or thread that is not there.
+/// The error for a process or thread that does not exist.
 pub fn gone(what: &str, id: i32) -> Error {
     Error::failed(format!("no {what} {id}: it has ended or never was; 'ps -eLf' lists all"))
 }
 
-/// Folder of a cgroup (v2), from a path as `/proc/PID/cgroup` has it or a full one.
+/// The directory of a cgroup (v2), from a path as in `/proc/PID/cgroup` or an absolute one.
 ///
 /// Errors: there is no such cgroup, or no cgroup v2 at all.
-pub fn cgroup_folder(path: &Path) -> Result<PathBuf, Error> {
+pub fn cgroup_directory(path: &Path) -> Result<PathBuf, Error> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let roots: Vec<&str> = mounts
         .lines()
@@ -130,35 +130,36 @@ pub fn cgroup_folder(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Opens a cgroup's folder, for `PERF_FLAG_PID_CGROUP`, and counts its processes.
+/// Opens a cgroup's directory, for `PERF_FLAG_PID_CGROUP`, and checks that it has a process.
 ///
-/// Errors: as [`cgroup_folder`], or it holds no process.
+/// Errors: those of [`cgroup_directory`], or the cgroup has no process.
 pub fn open_cgroup(path: &Path) -> Result<File, Error> {
-    let folder = cgroup_folder(path)?;
-    if !populated(&folder) {
+    let directory = cgroup_directory(path)?;
+    if !populated(&directory) {
         return Err(Error::failed(format!(
             "cgroup '{}' holds no process; nothing to record",
             path.display()
         )));
     }
-    File::open(&folder).map_err(|e| Error::failed(format!("cgroup {}: {e}", folder.display())))
+    File::open(&directory)
+        .map_err(|e| Error::failed(format!("cgroup {}: {e}", directory.display())))
 }
 
-/// `cgroup.events` of the root has no `populated` line; the root is never empty.
-fn populated(folder: &Path) -> bool {
-    std::fs::read_to_string(folder.join("cgroup.events"))
+/// `cgroup.events` of the root has no `populated` line; the root always has processes.
+fn populated(directory: &Path) -> bool {
+    std::fs::read_to_string(directory.join("cgroup.events"))
         .map_or(true, |events| !events.lines().any(|l| l == "populated 0"))
 }
 
-/// Processes of a cgroup and those below it.
-pub fn cgroup_processes(folder: &Path) -> Vec<i32> {
-    let mut folders = vec![folder.to_path_buf()];
+/// Processes of a cgroup and its descendants.
+pub fn cgroup_processes(directory: &Path) -> Vec<i32> {
+    let mut directories = vec![directory.to_path_buf()];
     let mut pids = Vec::new();
-    while let Some(folder) = folders.pop() {
-        let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    while let Some(directory) = directories.pop() {
+        let text = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         pids.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()));
-        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-        folders.extend(entries.filter(|e| e.path().is_dir()).map(|e| e.path()));
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        directories.extend(entries.filter(|e| e.path().is_dir()).map(|e| e.path()));
     }
     pids
 }

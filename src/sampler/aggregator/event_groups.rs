@@ -1,34 +1,34 @@
-//! Events that are counted together: what each of them counted since the last sample of a thread
-//! belongs to the stack of this one.
+//! Events that are counted as a group: the counts since the last sample of a thread are attributed
+//! to the stack of the current one.
 
 use rustc_hash::FxHashMap;
 
 use profile::Column;
 use sys::record::GroupCounts;
 
-/// What was counted by the last sample of each thread.
+/// The counts at the last sample of each thread.
 #[derive(Debug, Default)]
 pub struct EventGroups {
     /// Sample type of each event, by its identifier.
     columns: FxHashMap<u64, Column>,
-    /// Counts of each thread, by identifier; of each CPU where whole CPUs are sampled.
+    /// Counts of each thread, by identifier; of each CPU if whole CPUs are sampled.
     last: FxHashMap<u64, Vec<(u64, u64)>>,
-    /// Whole CPUs are sampled.
+    /// True if whole CPUs are sampled.
     cpu_wide: bool,
-    /// What each sample type gets.
+    /// The increment of each sample type.
     deltas: Vec<(Column, i64)>,
 }
 
 impl EventGroups {
-    /// Of events with these identifiers.
+    /// For the events with these identifiers.
     pub fn new(columns: FxHashMap<u64, Column>, cpu_wide: bool) -> EventGroups {
         EventGroups { columns, cpu_wide, ..EventGroups::default() }
     }
 
-    /// What was counted since the thread's last sample; all, if it is the first.
+    /// The counts since the thread's last sample; the full counts, if it is the first.
     pub fn since_last(&mut self, tid: i32, counts: GroupCounts<'_>) -> &[(Column, i64)] {
         self.deltas.clear();
-        // A CPU is known by its first event.
+        // A CPU is identified by its first event.
         let first = counts.iter().next().map_or(0, |(id, _)| id);
         let last = self.last.entry(if self.cpu_wide { first } else { tid as u64 }).or_default();
         for (id, count) in counts.iter() {
@@ -40,14 +40,15 @@ impl EventGroups {
                     0
                 }
             };
-            // Less than before: another thread has the number now, whose end was not told.
+            // Less than before: another thread has the ID now, and the exit of the first was not
+            // recorded.
             let delta = count.checked_sub(before).unwrap_or(count);
             self.deltas.push((column, i64::try_from(delta).unwrap_or(i64::MAX)));
         }
         &self.deltas
     }
 
-    /// A thread has ended.
+    /// Removes a thread that has exited.
     pub fn forget(&mut self, tid: i32) {
         if !self.cpu_wide {
             self.last.remove(&(tid as u64));
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(take(&mut g, 8, 300, 100), [0, 0]);
         g.forget(7);
         assert_eq!(take(&mut g, 7, 2000, 3000), [2000, 3000], "a new thread");
-        assert_eq!(take(&mut g, 7, 10, 20), [10, 20], "a new thread nobody told of");
+        assert_eq!(take(&mut g, 7, 10, 20), [10, 20], "a new thread without a record");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The sample types of a recording, and where the samples of each event go.
+//! The sample types of a recording, and the route of each event's samples.
 
 use super::event_groups::EventGroups;
 use super::{Route, Weight};
@@ -10,17 +10,17 @@ use profile::{Column, Profile};
 /// The sample types: those of events, then those of the profile types.
 pub struct SampleTypes {
     names: Vec<(String, &'static str)>,
-    /// Where the samples of each event go.
+    /// The route of each event's samples.
     pub routes: Vec<Route>,
-    /// CPU time of the clock that a profile type takes.
+    /// CPU time of the clock whose samples a profile type takes.
     pub cpu_time: Option<Column>,
     /// The first column of each profile type, by its index.
     pub first: Vec<(usize, Column)>,
 }
 
 impl SampleTypes {
-    /// `samples/count` where there are samples of time or of events, one for each event, and those of
-    /// the profile types.
+    /// `samples/count` if there are samples of time or of events, one sample type for each event,
+    /// and those of the profile types.
     pub fn new(options: &Options, types: &ProfileTypes, session: &Session) -> SampleTypes {
         let mut all = SampleTypes {
             names: Vec::new(),
@@ -28,7 +28,8 @@ impl SampleTypes {
             cpu_time: None,
             first: Vec::new(),
         };
-        let is_counted = |(i, spec): (usize, &EventSpec)| !spec.aside && session.owner(i).is_none();
+        let is_counted =
+            |(i, spec): (usize, &EventSpec)| !spec.auxiliary && session.owner(i).is_none();
         let counted = session.events().iter().enumerate().any(is_counted);
         if counted || types.count_samples(!counted) {
             all.add(SampleType::count("samples"));
@@ -48,7 +49,7 @@ impl SampleTypes {
         self.names.push((kind.to_owned(), unit));
     }
 
-    /// (kind, unit) of each.
+    /// (kind, unit) of each sample type.
     pub fn names(&self) -> Vec<(&str, &str)> {
         self.names.iter().map(|(kind, unit)| (kind.as_str(), *unit)).collect()
     }
@@ -70,7 +71,7 @@ impl SampleTypes {
         }
         match owner {
             Some(owner) => Route::Type(owner),
-            None if is_clock || spec.is_bookkeeping() => Route::Nowhere,
+            None if is_clock || spec.is_sideband() => Route::Nowhere,
             None => Route::Count(self.add_event(spec, None)),
         }
     }
@@ -83,7 +84,7 @@ impl SampleTypes {
         };
         let known = self.names.iter().position(|(k, _)| *k == kind);
         if let Some(at) = known.filter(|_| spec.kind == EventKind::Probe) {
-            // Another place in code that the same name stands for.
+            // Another location of the same name.
             return Weight { column: Column(at), fixed };
         }
         if known.is_some() {
@@ -93,7 +94,7 @@ impl SampleTypes {
         Weight { column: Column(self.names.len() - 1), fixed }
     }
 
-    /// Describes the period and the sample type that is shown first.
+    /// Writes the period and the default sample type.
     pub fn describe(&self, profile: &mut Profile, types: &ProfileTypes, session: &Session) {
         let first = profile.sample_types[1.min(self.names.len() - 1)];
         if self.names.len() > 2 {
@@ -104,7 +105,7 @@ impl SampleTypes {
             _ => None,
         };
         profile.period = fixed.or(session.period().map(|p| p as i64)).unwrap_or(1);
-        // Without samples of time, everything that is recorded is counted.
+        // Without samples of time, all recorded values are counts.
         let counts = self.names[0].0 != "samples";
         profile.period_type = if counts { profile.sample_types[0] } else { first };
         for &(of, column) in &self.first {
@@ -123,8 +124,8 @@ impl SampleTypes {
     }
 }
 
-/// CPU time that is sampled by `cycles`, because no event was asked for, is counted in nanoseconds
-/// all the same: each sample stands for one period of the frequency.
+/// CPU time that is sampled by `cycles`, because no event was requested, is counted in nanoseconds
+/// as well: each sample represents one period of the frequency.
 fn cpu_time_of_samples(spec: &EventSpec, options: &Options) -> Option<i64> {
     match options.rate {
         Rate::Frequency(hz) if spec.kind == EventKind::Hardware => {

@@ -1,22 +1,23 @@
-//! What the kernel counted of the events.
+//! The kernel's counts of the events.
 
 use super::Attacher;
 
-/// What the kernel counted of an event.
+/// The kernel's count of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCount {
     /// In the event's unit.
     pub count: u64,
-    /// How long the event could have been counted, in nanoseconds.
+    /// Time in nanoseconds for which the event was enabled.
     pub enabled: u64,
-    /// How long it was: less where events take turns, because there are more than counters.
+    /// Time for which it was counted: less than `enabled` if there are more events than counters,
+    /// which the kernel then multiplexes.
     pub running: u64,
 }
 
 impl EventCount {
-    /// The count of the whole time, if a part of it was not counted.
+    /// The count extrapolated to the whole time, if a part of it was not counted.
     pub fn scaled(self) -> Option<u64> {
-        // A thousandth is what it takes to start and stop.
+        // A tolerance of one thousandth, for the time to start and stop.
         let whole = u128::from(self.running) * 1001 >= u128::from(self.enabled) * 1000;
         if whole || self.running == 0 {
             return None;
@@ -26,18 +27,18 @@ impl EventCount {
     }
 }
 
-/// What the kernel counted by the end.
+/// The kernel's counts at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Each event.
+    /// The count of each event.
     pub events: Vec<EventCount>,
-    /// Samples that could not be written.
+    /// Number of samples that could not be written.
     pub lost: u64,
 }
 
 impl Attacher {
-    /// Reads all counters: what the kernel counted of each event, inherited ones included, and
-    /// the samples of all events that it could not write.
+    /// Reads all counters: the count of each event, inherited ones included, and the number of
+    /// samples of all events that the kernel could not write.
     pub fn totals(&mut self) -> Totals {
         let mut totals = Totals { events: vec![EventCount::default(); self.events.len()], lost: 0 };
         for counter in self.counters.iter_mut().chain(&mut self.retired) {
@@ -52,7 +53,7 @@ impl Attacher {
             }
         }
         if !self.cpu_wide {
-            // On each CPU, a thread's event waits while the thread is on another.
+            // On each CPU, a thread's event waits while the thread runs on another.
             let cpus = self.cpus.len() as u64;
             totals.events.iter_mut().for_each(|counted| counted.enabled /= cpus);
         }

@@ -1,4 +1,4 @@
-//! The most precise sampling of an event that the machine has, as perf's `:P` asks for.
+//! The most precise sampling of an event that the machine supports, like perf's `:P`.
 
 use std::io;
 
@@ -12,26 +12,26 @@ use crate::sampler::open_error::is_denied;
 const MOST: u8 = 3;
 
 impl Attacher {
-    /// Asks for the most precise sampling of all hardware events whose precision is not given.
-    pub(super) fn ask_for_precision(&mut self) {
+    /// Requests the most precise sampling of all hardware events without an explicit precision.
+    pub(super) fn request_precision(&mut self) {
         let open = |spec: &&mut EventSpec| spec.kind == EventKind::Hardware && spec.precise == 0;
         self.events.iter_mut().filter(open).for_each(|spec| spec.most_precise = true);
     }
 
-    /// Tries an event; one that is to be as precise as possible gets the precision that it can
-    /// have, and what that is is noted where it is not the highest.
+    /// Tries an event; with `:P`, it gets the highest precision that works, and a note if that is
+    /// below the maximum.
     pub(super) fn try_precisely(&mut self, event: usize, trigger: Trigger) -> io::Result<()> {
         let mut spec = self.events[event].clone();
         if !spec.most_precise {
             return self.try_event(&spec, trigger);
         }
-        // Other kinds of events ignore it.
+        // Other kinds of events ignore the precision.
         let most = if spec.kind == EventKind::Hardware { MOST } else { 0 };
         spec.precise = highest(most, |precise| {
             spec.precise = precise;
-            self.or_as_before(|attacher| attacher.try_event(&spec, trigger))
+            self.or_restore(|attacher| attacher.try_event(&spec, trigger))
         })?;
-        self.notes.extend(fallen_back(&spec));
+        self.notes.extend(precision_note(&spec));
         self.events[event] = spec;
         Ok(())
     }
@@ -41,7 +41,8 @@ impl Attacher {
 ///
 /// # Errors
 ///
-/// As the opener's without any precision; or at once, if it is not permitted: then no precision is.
+/// The opener's error without any precision; or at once the one of a missing privilege, which no
+/// precision avoids.
 fn highest(most: u8, mut open: impl FnMut(u8) -> io::Result<()>) -> io::Result<u8> {
     let mut precise = most;
     loop {
@@ -53,8 +54,8 @@ fn highest(most: u8, mut open: impl FnMut(u8) -> io::Result<()>) -> io::Result<u
     }
 }
 
-/// What a precision below the highest means.
-fn fallen_back(spec: &EventSpec) -> Option<String> {
+/// The note about a precision below the highest.
+fn precision_note(spec: &EventSpec) -> Option<String> {
     let name = &spec.name;
     match spec.precise {
         MOST => None,
@@ -76,7 +77,7 @@ fn fallen_back(spec: &EventSpec) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Opens with a machine's highest precision; beyond that, the kernel gives this error.
+    /// Opens with a highest precision of `best`; above it, the opener fails with this error.
     fn tried(best: Option<u8>, error: i32) -> (Vec<u8>, Result<u8, Option<i32>>) {
         let mut tried = Vec::new();
         let got = highest(MOST, |precise| {
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn a_lower_precision_is_said() {
         let of = |event: &str, precise| {
-            fallen_back(&EventSpec { precise, ..EventSpec::parse(event).unwrap() })
+            precision_note(&EventSpec { precise, ..EventSpec::parse(event).unwrap() })
         };
         assert_eq!(of("cycles:P", 3), None);
         assert!(

@@ -1,4 +1,4 @@
-//! Which events there are: defaults, fallbacks, and the events of profile types that need several.
+//! Resolves the events: defaults, fallbacks, and the events that profile types need.
 
 use std::io;
 
@@ -37,17 +37,17 @@ impl Attacher {
         match self.clock {
             NeededClock::None => {}
             NeededClock::CpuTime => self.events.insert(0, EventSpec::cycles()),
-            // One clock for the time on a CPU and off it.
+            // One clock for both on-CPU and off-CPU time.
             NeededClock::Nanoseconds => self.events.insert(0, EventSpec::cpu_clock()),
         }
         if self.options.precise {
-            self.ask_for_precision();
+            self.request_precision();
         }
         self.note_probes();
         let mut event = 0;
         while event < self.events.len() {
             let first = event == 0 && self.clock != NeededClock::None;
-            match self.or_as_before(|attacher| attacher.resolve_event(event, max_rate)) {
+            match self.or_restore(|attacher| attacher.resolve_event(event, max_rate)) {
                 Ok(()) => event += 1,
                 Err(why) if first || why.kind() != ErrorKind::Failed => return Err(why),
                 Err(why) => event = self.leave_out(event, why),
@@ -58,7 +58,7 @@ impl Attacher {
         Ok(())
     }
 
-    /// Finds out whether the kernel knows build ids in records about mappings.
+    /// Determines whether the kernel supports build IDs in mapping records.
     pub(super) fn resolve_sideband(&mut self) {
         let mut builder = sideband_event(false, self.features);
         builder.enabled(false).observe_self().one_cpu(self.cpus[0] as usize);
@@ -67,7 +67,7 @@ impl Attacher {
         }
     }
 
-    /// Tries an event of those that were named, or what takes its place.
+    /// Tries one of the named events, or its fallback.
     fn resolve_event(&mut self, i: usize, max_rate: u64) -> Result<(), Error> {
         self.define_probe(i)?;
         let default = i == 0 && self.clock == NeededClock::CpuTime;
@@ -105,8 +105,8 @@ impl Attacher {
         Ok(())
     }
 
-    /// Takes an event away, with the others of its group and the other places of the same name;
-    /// returns where the next ones stand now.
+    /// Removes an event, with the others of its group and the other locations of the same name;
+    /// returns the index of the next event.
     fn leave_out(&mut self, event: usize, why: Error) -> usize {
         let belongs = |a: &EventSpec, b: &EventSpec| b.member || a.name == b.name;
         let events = &self.events;
@@ -128,14 +128,14 @@ impl Attacher {
         from
     }
 
-    /// The events of the profile types: a type whose events cannot be had is left out, unless
-    /// nothing else was asked for.
+    /// The events of the profile types: a type whose events are not available is left out, unless
+    /// it is the only thing to record.
     fn resolve_types(&mut self, types: &mut ProfileTypes) -> Result<(), Error> {
         let processes = types.need_processes();
         let clock = usize::from(self.clock != NeededClock::None);
         let mut others = types.has_cpu_time() || processes || self.events.len() > clock;
         if self.events.is_empty() && processes {
-            self.push_event(TypeEvent::each_time(EventSpec::bookkeeping()), None);
+            self.push_event(TypeEvent::each_time(EventSpec::sideband()), None);
         }
         for (of, one) in types.iter_mut() {
             match self.resolve_type(of, one.as_mut()) {
@@ -162,7 +162,7 @@ impl Attacher {
         // The clock is event 0 of a type that takes its samples.
         let takes_clock = one.clock() == NeededClock::Nanoseconds;
         let mut events = Vec::new();
-        self.or_as_before(|attacher| {
+        self.or_restore(|attacher| {
             events = one.events(&mut EventTrial(attacher))?;
             events.iter().try_for_each(|event| {
                 let tried = attacher.try_event(&event.spec, Trigger::Period(event.period));
@@ -171,8 +171,8 @@ impl Attacher {
         })?;
         let anywhere = events.first().is_some_and(|event| event.spec.anywhere);
         if self.events.is_empty() && !self.cpu_wide && anywhere {
-            // Nothing else is opened on the target's threads.
-            self.push_event(TypeEvent::each_time(EventSpec::bookkeeping()), None);
+            // No other event is opened on the target's threads.
+            self.push_event(TypeEvent::each_time(EventSpec::sideband()), None);
         }
         if takes_clock {
             self.owners.resize(self.events.len(), None);
@@ -192,7 +192,7 @@ impl Attacher {
         self.owners.push(owner);
     }
 
-    /// Says what is to be said of probes.
+    /// Adds the notes of probes.
     fn note_probes(&mut self) {
         let notes = self.events.iter().filter_map(|spec| spec.probe.as_ref()?.note.clone());
         let mut notes: Vec<String> = notes.collect();
@@ -200,7 +200,7 @@ impl Attacher {
         self.notes.extend(notes);
     }
 
-    /// Probes that are inherited have to be defined.
+    /// Inherited probes have to be defined in tracefs.
     fn define_probe(&mut self, event: usize) -> Result<(), Error> {
         if !self.options.inherit || self.cpu_wide {
             return Ok(());
@@ -215,8 +215,8 @@ impl Attacher {
         Ok(())
     }
 
-    /// What was narrowed down, and is to be said of it, counts only if all is well.
-    pub(super) fn or_as_before<E>(
+    /// Restores the features and notes if `attempt` fails.
+    pub(super) fn or_restore<E>(
         &mut self,
         resolve: impl FnOnce(&mut Attacher) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -240,7 +240,7 @@ impl Attacher {
         }
     }
 
-    /// Opens an event on prof itself (or a CPU) and narrows the features down to what works.
+    /// Opens an event on prof itself (or a CPU) and restricts the features to those that work.
     pub(super) fn try_event(&mut self, spec: &EventSpec, trigger: Trigger) -> io::Result<()> {
         let shape = self.shape(spec, trigger, true, StartWhen::Later);
         loop {
@@ -265,7 +265,8 @@ impl Attacher {
         }
     }
 
-    /// The same with an event that is counted together with the leader before it.
+    /// Like [`Attacher::try_event`], for an event that is counted together with the leader before
+    /// it.
     fn try_member(&mut self, event: usize) -> io::Result<()> {
         let open = |attacher: &Attacher, event: usize, leader: Option<&mut Counter>| {
             let (spec, trigger) = (&attacher.events[event], Trigger::Period(1_000_000));
@@ -283,7 +284,7 @@ impl Attacher {
         };
         let mut leader = open(self, self.leader_of(event), None)?;
         if let Err(e) = open(self, event, Some(&mut leader)) {
-            // PMUs that do not know who runs.
+            // PMUs that cannot distinguish user code from kernel code.
             self.events[event].unscoped = true;
             open(self, event, Some(&mut leader)).map_err(|_| e)?;
         }

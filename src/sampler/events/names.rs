@@ -1,4 +1,4 @@
-//! The names of the kernel's own events, and names that mean the same on any CPU.
+//! Names of the kernel's events, and names with the same meaning on any CPU.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use perf_event_open_sys::bindings as abi;
 use super::{EventKind, EventSpec};
 use sys::suggest::nearest;
 
-/// Events of any CPU's counters (`perf_event_open(2)`, `PERF_TYPE_HARDWARE`).
+/// Events of the counters of any CPU (`perf_event_open(2)`, `PERF_TYPE_HARDWARE`).
 pub const HARDWARE: &[(&[&str], u32)] = &[
     (&["cycles", "cpu-cycles"], abi::PERF_COUNT_HW_CPU_CYCLES),
     (&["instructions"], abi::PERF_COUNT_HW_INSTRUCTIONS),
@@ -24,7 +24,7 @@ pub const HARDWARE: &[(&[&str], u32)] = &[
     (&["ref-cycles"], abi::PERF_COUNT_HW_REF_CPU_CYCLES),
 ];
 
-/// Events that the kernel counts itself.
+/// Events that the kernel counts in software.
 pub const SOFTWARE: &[(&[&str], u32)] = &[
     (&["cpu-clock"], abi::PERF_COUNT_SW_CPU_CLOCK),
     (&["task-clock"], abi::PERF_COUNT_SW_TASK_CLOCK),
@@ -57,7 +57,7 @@ const CACHE_OPS: &[(&str, u32, u32)] = &[
     ("prefetch-misses", abi::PERF_COUNT_HW_CACHE_OP_PREFETCH, abi::PERF_COUNT_HW_CACHE_RESULT_MISS),
 ];
 
-/// Names that mean the same on any CPU, and what they stand for here.
+/// Names with the same meaning on any CPU, and the events that they denote on this one.
 pub const GENERIC: &[(&str, Generic)] = &[
     ("l1-misses", Generic::Same("L1-dcache-load-misses")),
     ("l2-misses", Generic::L2Misses),
@@ -67,24 +67,24 @@ pub const GENERIC: &[(&str, Generic)] = &[
     ("stalled-cycles", Generic::StalledCycles),
 ];
 
-/// How a name of [`GENERIC`] is resolved.
+/// The resolution of a name of [`GENERIC`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generic {
-    /// Another name of the same.
+    /// A synonym of this name.
     Same(&'static str),
-    /// There is no number for it that all CPUs share.
+    /// An event number that depends on the CPU.
     L2Misses,
-    /// The cycles in which the back end waited, or the front end where only that is counted.
+    /// The cycles in which the back end stalled, or the front end where only that is counted.
     StalledCycles,
 }
 
-/// The names of all cache events, in the order of perf's.
+/// The names of all cache events, in perf's order.
 pub fn cache_names() -> impl Iterator<Item = String> {
     let of = |cache: &'static str| CACHE_OPS.iter().map(move |(op, ..)| format!("{cache}-{op}"));
     CACHES.iter().flat_map(move |(cache, _)| of(cache))
 }
 
-/// The event with one of the names above; `None`: there is none.
+/// The event with one of the names above, if any.
 pub fn find(name: &str) -> Option<EventSpec> {
     let find = |table: &'static [(&[&str], u32)]| {
         table.iter().find(|(names, _)| names.contains(&name)).map(|&(_, config)| config)
@@ -119,7 +119,7 @@ impl Generic {
             Generic::L2Misses => {
                 let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
                 l2_misses(&cpu).unwrap_or_else(|| {
-                    // LeftOut as what the machine lacks.
+                    // Refused like an event that the machine lacks.
                     EventSpec::plain("l2-misses", EventKind::Hardware, NO_TYPE, 0)
                 })
             }
@@ -136,7 +136,7 @@ impl Generic {
     }
 }
 
-/// A type that no PMU has: the kernel answers `ENOENT`.
+/// A type without a PMU: the kernel returns `ENOENT`.
 const NO_TYPE: u32 = u32::MAX;
 
 /// Models of Intel's family 6 whose `L2_RQSTS.MISS` is event 0x24 with mask 0x3f: Haswell to
@@ -147,7 +147,7 @@ const L2_RQSTS_MISS: &[u8] = &[
     0x7e, 0x6a, 0x6c, 0x8c, 0x8d, 0xa7, 0x8f, 0xcf,
 ];
 
-/// Misses in the second-level cache, by what `/proc/cpuinfo` says of the CPU.
+/// Misses in the second-level cache, for the CPU described by `/proc/cpuinfo`.
 fn l2_misses(cpuinfo: &str) -> Option<EventSpec> {
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|l| l.split(':').next().is_some_and(|k| k.trim() == name));
@@ -167,7 +167,7 @@ fn l2_misses(cpuinfo: &str) -> Option<EventSpec> {
     }
 }
 
-/// The name that is meant by one with no more than a third of its letters wrong.
+/// The most similar name, if no more than a third of the letters differ.
 pub fn near(name: &str) -> Option<&'static str> {
     let names = HARDWARE.iter().chain(SOFTWARE).flat_map(|(names, _)| names.iter().copied());
     nearest(name, names.chain(GENERIC.iter().map(|(name, _)| *name)))

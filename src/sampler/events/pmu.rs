@@ -8,7 +8,7 @@ use perf_event_open_sys::bindings::perf_event_attr;
 use super::{EventKind, EventSpec, unknown};
 use sys::Error;
 
-/// `cpu/cache-misses/` or `cpu/event=0x3c,umask=1/`, from what sysfs says of the PMU.
+/// `cpu/cache-misses/` or `cpu/event=0x3c,umask=1/`, from the description of the PMU in sysfs.
 pub fn event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
     let failed = |why: String| Error::usage(format!("event '{text}': {why}"));
     let valid = |s: &str| !s.is_empty() && !s.contains(['/', '.']);

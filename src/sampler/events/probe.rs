@@ -1,7 +1,7 @@
-//! Probes: places in code at which the kernel puts a breakpoint while the event is open
+//! Probes: locations in code at which the kernel inserts a breakpoint while the event is open
 //! (`perf_event_open(2)`, dynamic PMUs).
 
-// In a test.
+// For a test.
 #![cfg_attr(test, allow(unsafe_code))]
 
 use std::ffi::CString;
@@ -17,22 +17,22 @@ use super::{EventKind, EventSpec};
 use crate::sampler::probe_definitions::{Definition, Definitions};
 use sys::Error;
 
-/// Bit of `config` that asks for returns (`PERF_PROBE_CONFIG_IS_RETPROBE`).
+/// Bit of `config` that selects returns (`PERF_PROBE_CONFIG_IS_RETPROBE`).
 const RETURN: u64 = 1;
 
-/// `config` has the place of a uprobe's reference counter from this bit on
+/// First bit of the offset of a uprobe's reference counter in `config`
 /// (`PERF_UPROBE_REF_CTR_OFFSET_SHIFT`).
 const COUNTER_SHIFT: u32 = 32;
 
-/// Where a probe is.
+/// The location of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The file, or the kernel's function; the kernel is given its address.
+    /// The file, or the kernel function; `config1` has the string's address.
     subject: Arc<CString>,
-    /// Bytes from the beginning of that.
+    /// Offset in the file or function, in bytes.
     offset: u64,
     in_kernel: bool,
-    /// What the user should know of it.
+    /// A note for the user.
     pub note: Option<String>,
 }
 
@@ -50,9 +50,9 @@ impl Probe {
 }
 
 impl EventSpec {
-    /// Makes a probe one that is inherited, by a definition in tracefs; other events stay.
+    /// Makes a probe inheritable, by a definition in tracefs; does not change other events.
     ///
-    /// Errors: tracefs is not there, or the kernel cannot put a probe there.
+    /// Errors: tracefs is missing, or the kernel cannot put a probe there.
     pub fn define(&mut self, definitions: &mut Definitions) -> io::Result<()> {
         let Some(probe) = &self.probe else { return Ok(()) };
         let config = definitions.add(&Definition {
@@ -66,9 +66,9 @@ impl EventSpec {
         Ok(())
     }
 
-    /// Each time that the instruction at `offset` of `file` is reached; with `returns`: that the
-    /// function beginning there returns. `counter`: offset of the two bytes that have to be more
-    /// than 0 for the program to come there (of a USDT marker).
+    /// An event for each execution of the instruction at `offset` of `file`; with `returns`, for
+    /// each return of the function that begins there. `counter`: offset of the two-byte semaphore
+    /// of a USDT marker, which has to be above 0 for the program to reach it.
     ///
     /// Errors: the kernel has no uprobes; the counter is beyond 4 GiB.
     pub fn uprobe(
@@ -88,8 +88,8 @@ impl EventSpec {
         Ok(EventSpec { probe: Some(probe), ..spec })
     }
 
-    /// Each time that the kernel is `offset` bytes behind the beginning of its `function`; with
-    /// `returns`: that the function returns.
+    /// An event for each time that the kernel is at `offset` of its `function`; with `returns`, for
+    /// each return of the function.
     ///
     /// Errors: the kernel has no kprobes.
     pub fn kprobe(

@@ -83,7 +83,7 @@ impl Before {
             return Some(CpuCoverage { sampled: samples * period, used });
         }
         let stats = session.stats();
-        let exact = session.loses_only_the_targets().then(|| {
+        let exact = session.loses_only_target_samples().then(|| {
             let due = samples + stats.lost;
             CpuCoverage { sampled: samples * period, used: due * period }
         });

@@ -90,7 +90,7 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<St
         ));
     } else if session.stats().samples == 0
         && missed.is_none()
-        && !session.events().iter().all(|event| event.aside)
+        && !session.events().iter().all(|event| event.auxiliary)
     {
         notes.push(format!(
             "no samples in {:.1} s: the {} {}",
@@ -152,7 +152,7 @@ fn losses(ended: &EndedRecording<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let Stats { lost, lost_records, .. } = session.stats();
     if lost > 0 {
-        let whose = if session.loses_only_the_targets() { "" } else { " of all processes" };
+        let whose = if session.loses_only_target_samples() { "" } else { " of all processes" };
         let covered = covered.map_or(String::new(), |covered| {
             format!(
                 "; the others cover {:.0} % of the {:.1} s of CPU time that the target used",
@@ -165,7 +165,7 @@ fn losses(ended: &EndedRecording<'_>) -> Vec<String> {
             remedy(options, each_time && !has_clock, os::uid() == 0)
         ));
         let events = session.events().iter().enumerate();
-        let made_up = events.filter(|&(i, _)| session.makes_up_for_losses(i));
+        let made_up = events.filter(|&(i, _)| session.scales_for_losses(i));
         let mut names: Vec<&str> = made_up.map(|(_, event)| event.name.as_str()).collect();
         names.dedup();
         if !names.is_empty() {
@@ -297,7 +297,7 @@ fn why_empty(ended: &EndedRecording<'_>, running: bool) -> String {
     }
     if events.iter().any(|e| e.kind != EventKind::Clock) {
         let types = aggregator.types.iter().filter(|(_, one)| one.is_each_time());
-        let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.aside);
+        let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.as_str());
         let names: Vec<&str> = others.chain(types.map(|(_, one)| one.noun())).collect();
         return format!("had no {} meanwhile", names.join(", "));

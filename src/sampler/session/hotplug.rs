@@ -1,4 +1,4 @@
-//! CPUs that go offline and come back while they are recorded.
+//! CPUs that go offline and come back during a recording.
 
 use std::fs::File;
 
@@ -6,26 +6,26 @@ use super::Session;
 use crate::sampler::{Options, Target};
 use sys::procfs;
 
-/// Which CPUs are there.
+/// The CPUs that are online.
 pub struct Hotplug {
-    /// Those that are recorded.
+    /// The recorded CPUs.
     cpus: Vec<u32>,
-    /// The same: it was offline when it was looked last.
+    /// For each recorded CPU: it was offline at the last check.
     offline: Vec<bool>,
-    /// The same: it was offline at some time.
+    /// For each recorded CPU: it was offline at some time.
     left: Vec<bool>,
-    /// Those that are not recorded but would be, had they been there from the beginning.
+    /// CPUs that came online later and are not recorded.
     others: Vec<u32>,
-    /// All that are online are recorded.
+    /// True if all online CPUs are recorded.
     all: bool,
-    /// Events of CPUs that come back can be opened again.
+    /// True if events of CPUs that come back can be opened again.
     returns: bool,
-    /// The kernel's list of those that are online; it is read several times a second.
+    /// The kernel's list of online CPUs, which is read several times per second.
     list: Option<File>,
 }
 
 impl Hotplug {
-    /// Of a recording of these CPUs.
+    /// For a recording of these CPUs.
     pub fn new(options: &Options, cpus: Vec<u32>) -> Hotplug {
         let not = vec![false; cpus.len()];
         Hotplug {
@@ -39,7 +39,7 @@ impl Hotplug {
         }
     }
 
-    /// Takes note of who is online now; returns the indices of those that have come back.
+    /// Stores which CPUs are online; returns the indices of those that have come back.
     fn look(&mut self, online: &[u32]) -> Vec<usize> {
         let mut back = Vec::new();
         for (at, cpu) in self.cpus.iter().enumerate() {
@@ -58,7 +58,7 @@ impl Hotplug {
         back
     }
 
-    /// What a user should know of CPUs that were not there all the time.
+    /// Notes for the user about CPUs that were not online all the time.
     pub fn notes(&self) -> Vec<String> {
         let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let left: Vec<u32> =
@@ -67,7 +67,7 @@ impl Hotplug {
         if !left.is_empty() {
             let then = match self.returns {
                 true => "was sampled again within about 0.2 s after it came back, if it did",
-                false => "was not sampled any more",
+                false => "was not sampled after that",
             };
             notes.push(format!("CPU {} went offline during the recording: it {then}", list(&left)));
         }
@@ -82,8 +82,8 @@ impl Hotplug {
 }
 
 impl Session {
-    /// Samples CPUs that have come back; to be called a few times a second. Events of threads stay
-    /// with them.
+    /// Samples CPUs that have come back; to be called a few times per second. Events of threads are
+    /// not affected by hotplug.
     pub fn follow_cpus(&mut self) {
         if !self.attacher.is_cpu_wide() || !self.counts.is_empty() {
             return;
@@ -99,7 +99,7 @@ impl Session {
                     let samples = self.rings.outputs().samples;
                     let _ = self.programs.connect(&self.attacher, samples);
                 }
-                // It has gone again.
+                // The CPU is offline again.
                 Err(_) => self.hotplug.offline[at] = true,
             }
         }
@@ -130,7 +130,7 @@ mod tests {
         assert!(notes.contains("CPU 1 went offline") && notes.contains("CPU 5 came"), "{notes}");
     }
 
-    /// As the kernel does it with the events of a CPU that goes offline.
+    /// Mimics the kernel, which removes the events of a CPU that goes offline.
     #[test]
     fn a_cpu_that_comes_back_is_sampled_again() {
         let target = Target::Processes { pids: vec![std::process::id() as i32], tree: false };

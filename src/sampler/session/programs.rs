@@ -1,4 +1,4 @@
-//! Programs in the kernel that do a part of the work of profile types, in place of an event each time.
+//! BPF programs that aggregate events of profile types in the kernel.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -16,7 +16,7 @@ use crate::sampler::types::ProfileTypes;
 use crate::sampler::{Options, Target, thread_state};
 use sys::{Error, ThreadId, os, procfs};
 
-/// Threads that are looked up without a pause.
+/// Number of threads that are read without a pause.
 const AT_ONCE: usize = 256;
 
 /// The programs of a recording, each with the index of its profile type.
@@ -24,8 +24,8 @@ const AT_ONCE: usize = 256;
 pub struct KernelPrograms(Vec<(usize, Rc<dyn KernelProgram>)>);
 
 impl KernelPrograms {
-    /// Those of the profile types, if this kernel and user allow them. They cannot be limited to
-    /// cgroups or to some CPUs.
+    /// Loads the programs of the profile types, if this kernel and user allow them. Programs cannot
+    /// be limited to cgroups or to some CPUs.
     pub fn load(options: &Options, types: &mut ProfileTypes) -> KernelPrograms {
         let scope = match options.target {
             Target::Cgroup(_) => return KernelPrograms::default(),
@@ -37,7 +37,7 @@ impl KernelPrograms {
         let mut kernel = None;
         let mut programs = Vec::new();
         for (of, one) in types.iter_mut().filter(|(_, one)| one.needs_thread_events()) {
-            // Read for the first that may have some.
+            // Read when the first type requires it.
             let kernel = kernel.get_or_insert_with(Btf::of_kernel);
             let Ok(kernel) = kernel else { break };
             programs.extend(one.load_program(kernel, scope).map(|program| (of, program)));
@@ -45,19 +45,20 @@ impl KernelPrograms {
         KernelPrograms(programs)
     }
 
-    /// Whether there are none.
+    /// True if there are no programs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Leaves out those of a profile type.
+    /// Removes the programs of a profile type.
     pub fn leave_out(&mut self, of: usize) {
         self.0.retain(|(known, _)| *known != of);
     }
 
-    /// Begins with the threads of the target. `command`: one that has not begun yet.
+    /// Attaches the programs, with the threads of the target. `command`: pid of a command that is
+    /// not started yet.
     ///
-    /// Errors: one line that says what is in the way.
+    /// Errors: one line that states the obstacle.
     pub fn begin(
         &mut self,
         attacher: &Attacher,
@@ -76,16 +77,16 @@ impl KernelPrograms {
         for (_, program) in &self.0 {
             program.attach().map_err(refused)?;
         }
-        // Those that were born since; to insert all again would take longer than the rings last.
+        // Threads created since; inserting all again would take longer than the rings last.
         self.insert(options, pids, None, &mut known);
         Ok(())
     }
 
-    /// Lets the programs write to the events of each CPU.
+    /// Directs the output of the programs to the events of each CPU.
     ///
     /// # Errors
     ///
-    /// They are not for programs to write to.
+    /// The events are not of a kind that programs can write to.
     pub fn connect(&self, attacher: &Attacher, rings: &[Ring]) -> io::Result<()> {
         for (of, program) in &self.0 {
             let written = |&event: &usize| attacher.events[event].is_written_by_programs();
@@ -102,7 +103,7 @@ impl KernelPrograms {
         Ok(())
     }
 
-    /// Adds the threads of the target that are not `known` yet.
+    /// Inserts the threads of the target that are not in `known`.
     fn insert(
         &self,
         options: &Options,
@@ -119,19 +120,19 @@ impl KernelPrograms {
             }
             let Some(stat) = procfs::stat(thread.tid) else { continue };
             let state = match stat.state {
-                // Or running.
+                // Runnable or running.
                 'R' => None,
                 'Z' | 'X' => continue,
                 letter => Some(thread_state::of_letter(letter)),
             };
             for (_, program) in &self.0 {
-                // The programs count what there is no room for.
+                // The programs count threads for which the map has no room.
                 let _ = program.insert(thread, state, command.is_some());
             }
         }
     }
 
-    /// Ends.
+    /// Stops the programs.
     pub fn end(&self) {
         self.0.iter().for_each(|(_, program)| program.detach());
     }

@@ -1,4 +1,4 @@
-//! Which CPUs are sampled, and how a session's events get on its target.
+//! The sampled CPUs, and attaching a session's events to its target.
 
 use crate::sampler::attach::{Attacher, Who};
 use crate::sampler::bpf::filter::SampleFilter;
@@ -25,10 +25,10 @@ pub(super) fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
     Ok(wanted.clone())
 }
 
-/// Decides between events on whole CPUs (true) and events on the target's threads.
+/// Chooses between events on whole CPUs (true) and events on the target's threads.
 ///
-/// Whole CPUs are sampled for processes too (see [`ProcessFilter`]), if this user may, and if it
-/// costs the others little: CPU time only, at no more than about 1,000 Hz.
+/// Whole CPUs are sampled for processes too (see [`ProcessFilter`]) if the user has the privilege
+/// and other processes are hardly slowed: CPU time only, at no more than about 1,000 Hz.
 pub(super) fn new_attacher(
     options: &Options,
     types: &mut ProfileTypes,
@@ -51,7 +51,7 @@ pub(super) fn new_attacher(
             Ok(attacher) if attacher.features.kernel && attacher.has_everything() => {
                 return Ok((attacher, true));
             }
-            // Not permitted: the target's own threads may be.
+            // Not permitted: events on the target's own threads may be.
             _ => {}
         }
     }
@@ -59,7 +59,7 @@ pub(super) fn new_attacher(
     Ok((Attacher::new(options, types, cpus.to_vec(), cpu_wide)?, false))
 }
 
-/// The target's processes as a filter of what happens on all CPUs; `kernel` has the same.
+/// The filter for the target's processes among the events of all CPUs; `kernel` has the same set.
 pub(super) fn filter(
     options: &Options,
     command: Option<i32>,
@@ -79,8 +79,8 @@ pub(super) fn filter(
             target::check_processes(pids)?;
             insert(pids);
             let mut pids = pids.clone();
-            // What they start from now on is followed; what they started before may start more while
-            // it is looked for.
+            // Processes started from now on are followed; those started earlier may start more
+            // during the search.
             let mut look = *tree;
             while look {
                 let mut more = procfs::descendants(&pids);
@@ -95,7 +95,7 @@ pub(super) fn filter(
     }
 }
 
-/// Opens the events on the target; returns the processes that were there.
+/// Opens the events on the target; returns the processes found.
 pub(super) fn attach(
     attacher: &mut Attacher,
     options: &Options,

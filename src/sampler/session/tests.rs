@@ -36,7 +36,7 @@ fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
     Session::open(&options, &mut ProfileTypes::default(), None)
 }
 
-/// With the time that threads wait.
+/// Opens a session with off-CPU time.
 fn open_wall(pid: i32) -> Result<Session, Error> {
     let target = Target::Processes { pids: vec![pid], tree: false };
     let stacks = StackMethod::Auto { dump: sys::record::MAX_DUMP };
@@ -79,7 +79,7 @@ fn samples_of_other_processes_are_not_written() {
         Ok(session) if session.attacher.filter.is_some() => session,
         _ => return println!("SKIPPED: {test}: no programs in the kernel here"),
     };
-    // What it does until it sleeps is its own.
+    // The process runs until it sleeps.
     waits_for(&mut session, "it sleeps", |_| {
         std::fs::read_to_string(format!("/proc/{}/comm", idle.pid())).unwrap() == "sleep\n"
             && procfs::stat(idle.pid()).unwrap().state == 'S'
@@ -90,12 +90,12 @@ fn samples_of_other_processes_are_not_written() {
         std::hint::spin_loop();
     }
     assert_eq!(filled(&session), 0);
-    assert!(session.loses_only_the_targets());
+    assert!(session.loses_only_target_samples());
     session.stop();
     assert_eq!(session.stats().lost, 0);
 }
 
-/// Nobody reads while programs start one after the other.
+/// The rings are not read while programs are started in sequence.
 #[test]
 fn samples_push_out_no_records_about_processes() {
     let busy = Busy::sh("while :; do /bin/true; sleep 0.02; done");
@@ -125,7 +125,7 @@ fn samples_push_out_no_records_about_processes() {
     assert!(starts > 2 && mappings >= starts, "{starts} starts, {mappings} mappings");
 }
 
-/// The record of what was lost is read after the kernel's own count, if prof comes late.
+/// If prof reads late, the record of lost samples is read after the kernel's own count.
 #[test]
 fn lost_samples_are_counted_once() {
     let busy = Busy::sh("while :; do :; done");
@@ -141,7 +141,7 @@ fn lost_samples_are_counted_once() {
         let full = |ring: &Ring| ring.filled() + (96 << 10) > ring.size();
         session.rings.outputs().samples.iter().any(full)
     });
-    // It stays full for a while, then there is room for the record.
+    // The ring stays full for a while, until there is room for the record.
     std::thread::sleep(Duration::from_millis(300));
     session.drain(os::monotonic_nanos(), |_| {});
     let room = filled(&session);
@@ -154,9 +154,9 @@ fn lost_samples_are_counted_once() {
     assert!(session.stats.lost > 0, "the records were read");
 }
 
-/// The kernel takes some time to begin and to end its programs, and nobody reads the rings then.
+/// Adding and removing programs takes the kernel some time, during which the rings are not read.
 #[test]
-fn nothing_is_told_outside_of_the_window() {
+fn programs_write_nothing_outside_of_the_window() {
     let test = "nothing_is_told_outside_of_the_window";
     let sleepy = Busy::sh("while :; do read -t 0.002 line < /dev/zero; /bin/true; done");
     let mut session = match open_wall(sleepy.pid()) {
@@ -168,7 +168,7 @@ fn nothing_is_told_outside_of_the_window() {
     session.begin();
     waits_for(&mut session, "waits", |session| filled(session) > 64 << 10);
     session.attacher.disable_samples();
-    // A program that was about to write when its event stopped does so a moment later.
+    // A program that was about to write when its event stopped still writes shortly after.
     let is_silent = |_| {
         let before = filled(&session);
         std::thread::sleep(Duration::from_millis(300));

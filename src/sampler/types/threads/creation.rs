@@ -51,7 +51,7 @@ impl Creation {
         let child = found.field("pid").map_err(denied)?;
         let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
         let filter = Some(format!("clone_flags & {}", libc::CLONE_THREAD));
-        let spec = EventSpec { raw: true, filter, aside: true, ..spec };
+        let spec = EventSpec { raw: true, filter, auxiliary: true, ..spec };
         trial.attempt(|trial| trial.can_open(&spec))?;
         let creation = Creation {
             created: Column(0),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::now::note_missing;
 use super::round::{Round, ThreadsSeen};
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{Target, cgroup_folder, cgroup_processes};
+use crate::sampler::{Target, cgroup_directory, cgroup_processes};
 use profile::Column;
 use sys::{ThreadId, procfs};
 
@@ -96,7 +96,7 @@ impl Snapshots {
                 pids = procfs::processes().into_iter().filter(|&pid| pid != own).collect();
             }
             Target::Cgroup(path) => {
-                pids = cgroup_folder(path).map_or_else(|_| Vec::new(), |f| cgroup_processes(&f))
+                pids = cgroup_directory(path).map_or_else(|_| Vec::new(), |f| cgroup_processes(&f))
             }
             _ => pids.extend(maker.table.born_alive()),
         }
