@@ -1,4 +1,4 @@
-//! The events of this machine, each tried: what does not work here says why.
+//! The events of this machine; each is tried, and the reason is given if it does not work.
 
 use std::fs;
 use std::io;
@@ -12,11 +12,11 @@ use super::{StackMethod, tracefs};
 /// Events of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// One word for it: `hardware`, `cache`, `pmu`, `software`, `tracepoint`, `probe`, `sdt`.
+    /// A keyword: `hardware`, `cache`, `pmu`, `software`, `tracepoint`, `probe`, `sdt`.
     pub kind: &'static str,
     /// Headline.
     pub title: String,
-    /// Why none of them works here.
+    /// The reason why none of them works here.
     pub why: Option<String>,
     /// The events, in a stable order.
     pub events: Vec<Listed>,
@@ -25,11 +25,11 @@ pub struct Group {
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// As `-e` takes it.
+    /// The name for `-e`.
     pub name: String,
-    /// Other names, or what it is.
+    /// Other names, or a description.
     pub about: String,
-    /// Why it does not work here.
+    /// The reason why it does not work here.
     pub why: Option<String>,
 }
 
@@ -41,8 +41,8 @@ impl Group {
         Group { kind, title: title.to_owned(), why, events }
     }
 
-    /// Keeps what one of `words` names; without words, all. A word names events by a part of their
-    /// name or description, or by a pattern for the whole name (`*`, `?`), and a group by its kind.
+    /// Keeps the events that match one of `words`; without words, all. A word matches a part of the
+    /// name or description, or as a pattern the whole name (`*`, `?`), or the kind of a group.
     pub fn retain(&mut self, words: &[&String]) {
         if words.is_empty() || words.iter().any(|word| **word == self.kind) {
             return;
@@ -50,7 +50,7 @@ impl Group {
         self.events.retain(|event| words.iter().any(|word| event.is_called(word)));
     }
 
-    /// One reason for all is the group's.
+    /// Moves a reason that all events share to the group.
     fn summed_up(mut self) -> Group {
         let first = self.events.first().and_then(|e| e.why.clone());
         if first.is_some() && self.events.iter().all(|e| e.why == first) {
@@ -71,7 +71,7 @@ impl Listed {
     }
 }
 
-/// Whether a pattern with `*` and `?` matches the whole of `text`.
+/// True if a pattern with `*` and `?` matches the whole of `text`.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
@@ -82,7 +82,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
             }
             Some(&c) if c == b'?' || c == text[t] => (p, t) = (p + 1, t + 1),
             _ => match star {
-                // The last star takes one letter more.
+                // The last star matches one letter more.
                 Some((at, from)) => {
                     star = Some((at, from + 1));
                     (p, t) = (at + 1, from + 1);
@@ -94,7 +94,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// All groups but the markers of binaries.
+/// All groups except the markers of binaries.
 pub fn groups() -> Vec<Group> {
     let mut groups = vec![hardware(), generic(), caches()];
     groups.extend(pmus());
@@ -146,7 +146,7 @@ fn software() -> Group {
     Group { events, ..Group::new("software", "Software events", None, Vec::new()) }.summed_up()
 }
 
-/// Events that sysfs names, by PMU.
+/// Events that sysfs lists, by PMU.
 fn pmus() -> Vec<Group> {
     let names = |path: &str| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -158,7 +158,7 @@ fn pmus() -> Vec<Group> {
     let devices = "/sys/bus/event_source/devices";
     let groups = names(devices).into_iter().filter_map(|pmu| {
         let events = names(&format!("{devices}/{pmu}/events"));
-        // `x.unit` and `x.scale` say how to print `x`.
+        // `x.unit` and `x.scale` state how to print `x`.
         let events: Vec<_> = events
             .iter()
             .filter(|event| !event.contains('.'))
@@ -201,7 +201,7 @@ fn probes() -> Group {
 
 fn tracepoints() -> Group {
     let (why, names) = match tracefs::tracepoints() {
-        // What one of them needs, all need.
+        // All of them have the same requirements as the first.
         Ok(names) => {
             let first = names.first().and_then(|name| EventSpec::parse(name).ok());
             (first.and_then(|spec| why_not(&spec)), names)
@@ -214,7 +214,7 @@ fn tracepoints() -> Group {
     Group::new("tracepoint", "Tracepoints", why, names)
 }
 
-/// Why an event cannot be opened, tried on prof itself.
+/// The reason why an event cannot be opened, tried on prof itself.
 fn why_not(spec: &EventSpec) -> Option<String> {
     let shape = Shape {
         trigger: Trigger::Period(1_000_000),

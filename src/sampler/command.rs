@@ -11,9 +11,9 @@ use std::thread::JoinHandle;
 
 use sys::{Error, ErrorKind};
 
-/// A child that waits to become the command.
+/// A child process that waits before `execve`.
 pub struct StoppedCommand {
-    /// Its process id.
+    /// Its process ID.
     pub pid: i32,
     go: io::PipeWriter,
     spawner: JoinHandle<io::Result<Child>>,
@@ -23,9 +23,9 @@ pub struct StoppedCommand {
 impl StoppedCommand {
     /// Forks; the child waits just before `execve`.
     ///
-    /// Its standard input, output and error are prof's own; with `stdout_to_stderr` its output
-    /// is prof's standard error. `environment` is added to prof's own; these signals are `ignored`,
-    /// and the others that prof handles have their defaults.
+    /// Standard input, output and error are prof's; with `stdout_to_stderr` the standard output is
+    /// prof's standard error. `environment` is added to prof's; these signals are `ignored`, and
+    /// the others that prof handles have their defaults.
     pub fn start(
         words: &[String],
         stdout_to_stderr: bool,
@@ -51,7 +51,7 @@ impl StoppedCommand {
         // SAFETY: between fork and exec only system calls that are async-signal-safe are made,
         // on descriptors that the parent keeps open until exec has happened or failed.
         unsafe { command.pre_exec(ready) };
-        // spawn() returns only after execve, so it needs a thread of its own.
+        // spawn() returns only after execve, so it needs a thread.
         let spawner = std::thread::spawn(move || {
             let child = command.spawn();
             drop((go_reader, pid_writer));
@@ -70,7 +70,7 @@ impl StoppedCommand {
         }
     }
 
-    /// Lets the command run.
+    /// Continues the child with `execve`.
     ///
     /// Errors: it does not exist (exit code 127) or cannot be executed (126).
     pub fn go(mut self) -> Result<Child, Error> {
@@ -104,8 +104,8 @@ fn wait_for_go(pid_fd: i32, go_fd: i32, go_writer_fd: i32) -> io::Result<()> {
         loop {
             match libc::read(go_fd, (&raw mut byte).cast(), 1) {
                 1 => return Ok(()),
-                // prof has ended. To return would make std tell it so through a pipe that nobody
-                // reads any more, and abort with a message of its own.
+                // prof has ended. If this returned, std would report it through a pipe without a
+                // reader, and abort with a message.
                 0 => libc::_exit(126),
                 _ if *libc::__errno_location() == libc::EINTR => {}
                 _ => return Err(io::Error::last_os_error()),
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn a_command_waits_until_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("ran");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ran");
         let stopped =
             StoppedCommand::start(&words(&["touch", file.to_str().unwrap()]), false, vec![], &[])
                 .unwrap();

@@ -1,10 +1,10 @@
-//! What a recording lacks of what the user asked for.
+//! Requested events and profile types that a recording lacks.
 
 use std::fmt;
 
 use sys::Error;
 
-/// What is left out.
+/// An event or a profile type that is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// An event, by its name.
@@ -13,28 +13,28 @@ pub enum Subject {
     ProfileType(&'static str),
 }
 
-/// Something that the user asked for and that cannot be recorded: it is left out if there is
-/// something else to record.
+/// A requested event or profile type that cannot be recorded: it is left out if there is something
+/// else to record.
 #[derive(Clone, Debug)]
 pub struct LeftOut {
-    /// What it is.
+    /// The event or type.
     pub what: Subject,
-    /// Why.
+    /// The reason.
     pub why: Error,
 }
 
 impl LeftOut {
-    /// Of an event.
+    /// For an event.
     pub fn event(name: impl Into<String>, why: Error) -> LeftOut {
         LeftOut { what: Subject::Event(name.into()), why }
     }
 
-    /// Of a profile type: see [`Subject::ProfileType`].
+    /// For a profile type: see [`Subject::ProfileType`].
     pub fn profile_type(words: &'static str, why: Error) -> LeftOut {
         LeftOut { what: Subject::ProfileType(words), why }
     }
 
-    /// Whether it is the event of this name.
+    /// True for the event of this name.
     pub fn is_event(&self, name: &str) -> bool {
         matches!(&self.what, Subject::Event(known) if known == name)
     }

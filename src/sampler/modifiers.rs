@@ -1,24 +1,24 @@
-//! What stands behind an event's name: `cycles:u`, `instructions:kpp` (`perf-list(1)`).
+//! Modifiers that follow an event's name: `cycles:u`, `instructions:kpp` (`perf-list(1)`).
 
 use super::EventSpec;
 
-/// Those that are taken.
+/// The supported modifiers.
 const TAKEN: &str = "ukhIHpP";
 
-/// Those that perf has besides: guests of KVM, groups of events, BPF.
+/// Modifiers that only perf has: guests of KVM, groups of events, BPF.
 const OTHERS: &str = "GSDWeb";
 
-/// Whether perf has this modifier.
+/// True if perf has this modifier.
 pub fn is_known(modifier: char) -> bool {
     TAKEN.contains(modifier) || OTHERS.contains(modifier)
 }
 
 /// Applies modifiers to an event that has none yet.
 ///
-/// `I` (not idle) and `H` (not in guests) ask for what is done anyway, and so does `h`
-/// (hypervisor) next to `u` or `k`: where there is a hypervisor, it shows nothing of itself.
+/// `I` (not idle) and `H` (not in guests) have no effect, because that is the default, and neither
+/// does `h` (hypervisor) next to `u` or `k`: a hypervisor hides its own code.
 ///
-/// Errors: the reason, if one is unknown or cannot be done.
+/// Errors: the reason why a modifier is unknown or not supported.
 pub fn apply(spec: &mut EventSpec, modifiers: &str) -> Result<(), String> {
     const USE: &str = "use u (user), k (kernel), I (not idle), H (not in guests), p, pp, ppp or P \
                        (precise)";

@@ -1,4 +1,4 @@
-//! Why the kernel does not open an event, in one line.
+//! Explains in one line why the kernel does not open an event.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::{EventSpec, tracefs};
 use sys::Error;
 
 impl Attacher {
-    /// What the refusal of an event means.
+    /// The meaning of an error that the kernel returned for an event.
     pub(super) fn refused(&self, spec: &EventSpec, error: &io::Error) -> Error {
         let invalid = is_invalid(error);
         if let Some(filter) = spec.filter.as_ref().filter(|_| invalid) {
@@ -64,17 +64,17 @@ impl Attacher {
     }
 }
 
-/// The kernel does not do what it is asked for.
+/// True if the kernel does not support the request.
 pub fn is_invalid(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINVAL)
 }
 
-/// The user may not.
+/// True if the user lacks a privilege.
 pub fn is_denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// The kernel or the machine lacks the event (rather than refusing it).
+/// True if the kernel or the machine lacks the event (rather than refusing it).
 pub fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP))
 }

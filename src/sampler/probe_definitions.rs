@@ -1,9 +1,9 @@
-//! Probes that the target's later threads and children have, too.
+//! Probe definitions in tracefs, for probes that later threads and children inherit.
 //!
-//! A probe that `perf_event_open` makes by itself must not be inherited: the kernel (6.18) reads
-//! its file's name once more when the target starts a thread, out of the target's memory, and the
-//! target's `clone` then fails with `EFAULT`. Such probes are defined in tracefs
-//! (`Documentation/trace/uprobetracer.rst`). A definition does nothing as long as no event uses
+//! A probe that `perf_event_open` creates must not be inherited: the kernel (6.18) reads its file's
+//! name again when the target starts a thread, from the target's memory, and the target's `clone`
+//! then fails with `EFAULT`. Such probes are defined in tracefs
+//! (`Documentation/trace/uprobetracer.rst`). A definition has no effect without an event that uses
 //! it; it is removed at the end of the recording, or by the next recording if this prof is killed.
 
 use std::fs::{self, OpenOptions};
@@ -14,39 +14,39 @@ use std::path::{Path, PathBuf};
 use super::tracefs;
 use sys::{foreign, procfs};
 
-/// Group of the definitions of a process: its number and when it began stand behind this, since
-/// numbers are used again.
+/// Prefix of the group of a process's definitions; its PID and start time follow, since PIDs are
+/// reused.
 const GROUP: &str = "prof_";
 
-/// Files of tracefs that have definitions.
+/// The files of tracefs that list definitions.
 const LISTS: [&str; 2] = ["uprobe_events", "kprobe_events"];
 
-/// What is defined.
+/// A probe to define.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition<'a> {
-    /// The file, or the kernel's function.
+    /// The file, or the kernel function.
     pub subject: &'a str,
-    /// It is the kernel's.
+    /// True for a kernel function.
     pub in_kernel: bool,
-    /// Bytes from the beginning of that.
+    /// Offset in the file or function, in bytes.
     pub offset: u64,
-    /// Returns are probed.
+    /// True for a probe of returns.
     pub returns: bool,
-    /// Offset of a marker's counter; 0: none.
+    /// Offset of a marker's semaphore; 0: none.
     pub counter: u64,
 }
 
 /// Definitions of this process, removed when dropped.
 #[derive(Debug, Default)]
 pub struct Definitions {
-    /// Files of tracefs, and the names defined there.
+    /// Files of tracefs, with the names defined there.
     names: Vec<(PathBuf, String)>,
 }
 
 impl Definitions {
-    /// Defines a probe; returns its number as a tracepoint.
+    /// Defines a probe; returns the ID of its tracepoint.
     ///
-    /// Errors: tracefs is not there, or the kernel cannot put a probe there.
+    /// Errors: tracefs is missing, or the kernel cannot put a probe there.
     pub fn add(&mut self, what: &Definition<'_>) -> io::Result<u64> {
         let root = tracefs::root()?;
         let list = root.join(LISTS[usize::from(what.in_kernel)]);
@@ -58,7 +58,7 @@ impl Definitions {
         if what.in_kernel {
             write(&list, &format!("{kind}:{name} {subject}+{offset}"))?;
         } else {
-            // Through the descriptor: names with spaces are not understood.
+            // By descriptor, because names with spaces are not supported.
             let file = foreign::open(Path::new(subject))?;
             let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
             let counter = match what.counter {
@@ -76,7 +76,7 @@ impl Definitions {
 impl Drop for Definitions {
     fn drop(&mut self) {
         for (list, name) in &self.names {
-            // What cannot be removed does nothing, and the next prof tries again.
+            // A definition that cannot be removed has no effect, and the next prof tries again.
             let _ = write(list, &format!("-:{name}"));
         }
     }
@@ -86,9 +86,9 @@ fn write(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(list)?.write_all(line.as_bytes())
 }
 
-/// Removes what profs have defined that were killed.
+/// Removes the definitions of prof processes that were killed.
 pub fn remove_leftovers() {
-    // Elsewhere, processes have other numbers.
+    // In another PID namespace, processes have other PIDs.
     let Ok(root) = tracefs::root() else { return };
     if !procfs::is_first_pid_namespace() {
         return;
@@ -104,13 +104,13 @@ pub fn remove_leftovers() {
     }
 }
 
-/// `p:prof_1234_567/e0 /proc/1234/fd/5:0x0000000000001310` → `prof_1234_567/e0`, the process and when
-/// it began.
+/// `p:prof_1234_567/e0 /proc/1234/fd/5:0x0000000000001310` → `prof_1234_567/e0`, PID and start
+/// time.
 fn of_a_prof(line: &str) -> Option<(&str, i32, u64)> {
     let (_, rest) = line.split_once(':')?;
     let name = rest.split_whitespace().next()?;
     let (owner, _) = name.strip_prefix(GROUP)?.split_once('/')?;
-    // Older versions did not say when.
+    // Older versions did not write the start time.
     let (pid, began) = owner.split_once('_').unwrap_or((owner, "0"));
     Some((name, pid.parse().ok()?, began.parse().ok()?))
 }

@@ -1,8 +1,7 @@
 //! One perf ring buffer, and several merged by time.
 //!
-//! The only file that reads memory that the kernel writes to; see `perf_event_open(2)`,
-//! "MMAP layout". Records are looked at in place; only one that wraps around the end of the
-//! buffer is copied.
+//! The only file that reads memory that the kernel writes to; see `perf_event_open(2)`, "MMAP
+//! layout". Records are read in place; only one that wraps around the end of the buffer is copied.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +18,7 @@ use sys::record::{HEADER, Header, time_of};
 /// Size of a page, which precedes the data.
 const PAGE: usize = 4096;
 
-/// The smallest ring that a recording can do with, in bytes: a sample with a stack copy fits.
+/// The smallest ring with which a recording works, in bytes: a sample with a stack copy fits.
 pub const LEAST: usize = 64 << 10;
 
 /// One CPU's ring buffer and the (dummy) event that owns it.
@@ -28,12 +27,12 @@ pub struct Ring {
     cpu: u32,
     map: MmapRaw,
     data_size: u64,
-    /// How far we have read; published to the kernel after each record.
+    /// Position up to which prof has read; published to the kernel after each record.
     tail: u64,
-    /// How far the kernel had written when we looked last.
+    /// Position up to which the kernel had written at the last [`Ring::refresh`].
     head: u64,
     most_waiting: u64,
-    /// Holds a record that wraps around, and which: the tail at that time.
+    /// Copy of a record that wraps around, and the tail at which it was made.
     wrapped: Vec<u8>,
     wrapped_at: u64,
 }
@@ -41,7 +40,7 @@ pub struct Ring {
 impl Ring {
     /// Maps a ring of `data_size` bytes (a power of two) onto `owner`.
     ///
-    /// Errors: `EPERM` when it is beyond what this user may lock in memory.
+    /// Errors: `EPERM` if the size exceeds the memory that this user may lock.
     pub fn new(owner: Counter, cpu: u32, data_size: usize) -> io::Result<Ring> {
         assert!(data_size.is_power_of_two() && data_size >= PAGE);
         let map = MmapOptions::new().len(PAGE + data_size).map_raw(owner.as_raw_fd())?;
@@ -51,13 +50,13 @@ impl Ring {
         Ok(Ring { owner, cpu, map, data_size, tail, head, most_waiting, wrapped, wrapped_at })
     }
 
-    /// The event that further events are redirected to with `PERF_EVENT_IOC_SET_OUTPUT`, and
-    /// that becomes readable at the watermark.
+    /// The event to which further events are redirected with `PERF_EVENT_IOC_SET_OUTPUT`, and which
+    /// becomes readable at the watermark.
     pub fn fd(&self) -> RawFd {
         self.owner.as_raw_fd()
     }
 
-    /// The event itself, which lives as long as this does.
+    /// A duplicate of the descriptor of [`Ring::fd`].
     ///
     /// Errors: too many open files.
     pub fn event(&self) -> io::Result<OwnedFd> {
@@ -65,7 +64,7 @@ impl Ring {
         unsafe { BorrowedFd::borrow_raw(self.owner.as_raw_fd()) }.try_clone_to_owned()
     }
 
-    /// The CPU.
+    /// The ring's CPU.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }
@@ -76,7 +75,7 @@ impl Ring {
         unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// Looks how far the kernel has written.
+    /// Reads the position up to which the kernel has written.
     pub fn refresh(&mut self) {
         let offset = std::mem::offset_of!(perf_event_mmap_page, data_head);
         // Acquire: the records before data_head are read after it (pairs with the kernel).
@@ -93,7 +92,7 @@ impl Ring {
         let header = Header::parse(self.copy_header());
         let size = u64::from(header.size);
         if size < HEADER as u64 || size > available {
-            // Cannot happen with a kernel that keeps its word; skip all rather than loop.
+            // Impossible with a working kernel; skip all rather than loop.
             self.tail = self.head;
             return None;
         }
@@ -116,7 +115,7 @@ impl Ring {
     fn copy_header(&self) -> [u8; HEADER] {
         // Records are aligned to eight bytes, so a header never wraps.
         let start = (self.tail & (self.data_size - 1)) as usize;
-        *self.slice(start, HEADER).first_chunk().expect("eight bytes were asked for")
+        *self.slice(start, HEADER).first_chunk().expect("a slice of eight bytes")
     }
 
     fn slice(&self, start: usize, len: usize) -> &[u8] {
@@ -126,7 +125,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(PAGE + start), len) }
     }
 
-    /// Shows all records as of the last [`Ring::refresh`] without freeing them.
+    /// Passes all records as of the last [`Ring::refresh`] to `look` without freeing them.
     pub fn scan(&mut self, mut look: impl FnMut(Header, &[u8])) {
         let tail = self.tail;
         while let Some((header, bytes)) = self.peek() {
@@ -136,15 +135,15 @@ impl Ring {
         self.tail = tail;
     }
 
-    /// Frees the record that [`Ring::peek`] showed.
+    /// Frees the record that [`Ring::peek`] returned.
     pub fn advance(&mut self, size: u16) {
         self.tail = self.tail.wrapping_add(u64::from(size));
         self.publish();
     }
 
-    /// Asks for what will be looked at next: the record behind the first, which has `size` bytes;
-    /// its beginning, with the innermost frames, and its end, which says how long the copy of
-    /// the stack is. Another CPU wrote them, so each line would be waited for.
+    /// Prefetches the record behind the first, which has `size` bytes: its beginning, with the
+    /// innermost frames, and its end, which contains the length of the stack copy. Another CPU
+    /// wrote them, so each cache line would be a miss.
     fn prefetch_behind(&self, size: u16) {
         const LINE: u64 = 64;
         const LINES: u64 = 8;
@@ -152,7 +151,7 @@ impl Ring {
         if self.head.wrapping_sub(next) < LINES * LINE {
             return;
         }
-        // Records that are large are all of the same size.
+        // Large records all have the same size.
         let lines = (0..LINES).map(|i| i * LINE);
         for at in lines.chain([u64::from(size).saturating_sub(8)]) {
             let start = (next.wrapping_add(at) & (self.data_size - 1)) as usize;
@@ -170,18 +169,18 @@ impl Ring {
         self.field(offset).store(self.tail, Ordering::Release);
     }
 
-    /// Bytes that wait to be read now.
+    /// Number of unread bytes now.
     pub fn filled(&self) -> u64 {
         let offset = std::mem::offset_of!(perf_event_mmap_page, data_head);
         self.field(offset).load(Ordering::Acquire).wrapping_sub(self.tail)
     }
 
-    /// Bytes that wait to be read, as of the last [`Ring::refresh`].
+    /// Number of unread bytes as of the last [`Ring::refresh`].
     pub fn waiting(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// The most bytes that have waited so far.
+    /// Maximum of [`Ring::waiting`] so far.
     pub fn most_waiting(&self) -> u64 {
         self.most_waiting
     }
@@ -192,12 +191,11 @@ impl Ring {
     }
 }
 
-/// Hands out the records of several rings in the order of their times, up to time `until`
-/// (exclusive, `CLOCK_MONOTONIC` nanoseconds), freeing each after `consume` has seen it.
+/// Delivers the records of several rings in order of time, up to `until` (exclusive,
+/// `CLOCK_MONOTONIC` nanoseconds), and frees each after `consume`.
 ///
-/// What is newer stays: another ring may still get a record that is older. Of records of the same
-/// time, that of the first ring comes first. `consume` is given the ring's index. Returns the number
-/// of records.
+/// Newer records stay: another ring may still get an older one. Of records with the same time, that
+/// of the first ring comes first. `consume` gets the ring's index. Returns the number of records.
 pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(usize, Header, &[u8])) -> u64 {
     let mut next = Vec::with_capacity(rings.len());
     for ring in rings.iter_mut() {
@@ -228,8 +226,8 @@ pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(usize, Head
     }
 }
 
-/// Time and size of a ring's next record; the time is 0 for a record without one, so that it is
-/// handed out at once.
+/// Time and size of a ring's next record; a record without a time has time 0, so that it is
+/// delivered at once.
 fn next_record(ring: &mut Ring) -> Option<(u64, u16)> {
     ring.peek().map(|(header, bytes)| (time_of(header, bytes).unwrap_or(0), header.size))
 }

@@ -1,6 +1,6 @@
-//! A ring that is replaced by a larger one. The kernel takes its time to clear the memory of a
-//! ring and to wait for all CPUs before events write to it (8 to 50 ms each on a busy machine),
-//! so that is done by a thread, and the smaller ring is read on meanwhile.
+//! Replaces a ring by a larger one. The kernel takes 8 to 50 ms each, on a busy machine, to clear
+//! the memory of a ring and to wait for all CPUs before events write to it. A thread waits for
+//! that, while the smaller ring is still read.
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -14,11 +14,11 @@ use super::attach;
 use super::ring::Ring;
 use sys::os;
 
-/// Work that a thread does.
+/// A task of a thread.
 struct Work<T> {
     thread: JoinHandle<T>,
     over: Arc<AtomicBool>,
-    /// Becomes readable when it is over.
+    /// Becomes readable when the task has ended.
     end: PipeReader,
 }
 
@@ -41,17 +41,17 @@ impl<T: Send + 'static> Work<T> {
         self.over.load(Ordering::Acquire)
     }
 
-    /// What came of it; waits for it.
+    /// Waits for the result.
     fn result(self) -> io::Result<T> {
         self.thread.join().map_err(|_| io::Error::other("a thread has panicked"))
     }
 }
 
-/// A ring on its way.
+/// The state of a replacement.
 pub enum Growing {
-    /// Its memory is being mapped; for the CPU with this index.
+    /// The new ring is being mapped, for the CPU with this index.
     Mapping(usize, Mapping),
-    /// It is read, and the events of the CPU with this index are being redirected to it.
+    /// The new ring is read, and the events of the CPU with this index are being redirected to it.
     Redirecting(usize, Redirecting),
 }
 
@@ -62,24 +62,24 @@ pub struct Mapping(Work<io::Result<Ring>>);
 pub struct Redirecting(Work<io::Result<()>>);
 
 impl Growing {
-    /// Begins with a ring of `size` bytes on `owner`, an event of `cpu`, which has index `at`.
+    /// Starts mapping a ring of `size` bytes on `owner`, an event of `cpu`, which has index `at`.
     ///
-    /// Errors: no thread is to be had.
+    /// Errors: no thread can be started.
     pub fn start(at: usize, owner: Counter, cpu: u32, size: usize) -> io::Result<Growing> {
         let work = Work::start(move || Ring::new(owner, cpu, size))?;
         Ok(Growing::Mapping(at, Mapping(work)))
     }
 
-    /// Goes on with the ring that was mapped: `events` will write to it.
+    /// Starts redirecting `events` to the mapped ring.
     ///
-    /// Errors: no thread is to be had; nothing has changed then.
+    /// Errors: no thread can be started; nothing has changed then.
     pub fn redirect(at: usize, events: Vec<OwnedFd>, ring: &Ring) -> io::Result<Growing> {
         let ring = ring.event()?;
         let work = Work::start(move || attach::redirect(&events, &ring))?;
         Ok(Growing::Redirecting(at, Redirecting(work)))
     }
 
-    /// What becomes readable when there is something to go on with.
+    /// Becomes readable when the step has ended.
     pub fn fd(&self) -> RawFd {
         match self {
             Growing::Mapping(_, Mapping(work)) => work.end.as_raw_fd(),
@@ -87,7 +87,7 @@ impl Growing {
         }
     }
 
-    /// There is something to go on with.
+    /// True if the step has ended.
     pub fn is_over(&self) -> bool {
         match self {
             Growing::Mapping(_, Mapping(work)) => work.is_over(),
@@ -97,7 +97,7 @@ impl Growing {
 }
 
 impl Mapping {
-    /// The ring; waits for it.
+    /// Waits for the ring.
     pub fn ring(self) -> io::Result<Ring> {
         self.0.result()?
     }
@@ -106,7 +106,7 @@ impl Mapping {
 impl Redirecting {
     /// Waits until the events write to the ring.
     ///
-    /// Errors: some of them may still write to the one before.
+    /// Errors: some of them may still write to the previous ring.
     pub fn end(self) -> io::Result<()> {
         self.0.result()?
     }

@@ -1,5 +1,5 @@
-//! How large the rings are: for each CPU one of samples, larger where it turns out to be used, and
-//! one of the records about processes, which samples cannot fill.
+//! The sizes of the rings: each CPU has one for samples, which is enlarged when it fills, and one
+//! for sideband records, which samples cannot fill.
 
 use std::os::fd::RawFd;
 
@@ -14,63 +14,63 @@ use super::ring_resize::Growing;
 use super::{EventSpec, Options, Rate, StackMethod};
 use sys::Error;
 
-/// Samples that a ring should hold: half a second at 999 Hz, and what as long takes at lower rates;
-/// at higher ones, half of that.
+/// Samples for which a ring has room: half a second at 999 Hz, and at lower rates as many; half as
+/// long at higher rates.
 const SAMPLES: usize = 512;
 
-/// The largest ring and the smallest that is asked for, in bytes; smaller ones down to
-/// [`ring::LEAST`] are made do with. Records of new processes come in bursts.
+/// The largest and the smallest ring that is requested, in bytes; if memory is short, smaller ones
+/// down to [`ring::LEAST`] are used. Records of new processes come in bursts.
 const MAX_RING: usize = 16 << 20;
 const MIN_RING: usize = 2 << 20;
 
-/// What a ring begins with that can be replaced by a larger one, in bytes.
+/// Initial size in bytes of a ring that can be replaced by a larger one.
 const FIRST_RING: usize = 4 << 20;
 
-/// It is replaced when this part of it is used at once, which is also when prof wakes up: at
-/// 999 Hz and with the longest copies of stacks, by a target that runs 4 % of the time there.
+/// A ring is replaced when this part of it (1/N) is filled, which is also when prof wakes up: at
+/// 999 Hz with the longest stack copies, by a target that uses 4 % of the CPU.
 const WIDEN_AT: u64 = 8;
 
-/// All rings together, unless that leaves less than [`MIN_RING`] for each.
+/// Limit for all rings together, unless that leaves less than [`MIN_RING`] for each.
 const MAX_RINGS: usize = 256 << 20;
 
 /// Bytes of a sample without the copy of its stack: registers, call chains.
 const SAMPLE: usize = 1024;
 
-/// The rings of records about processes: this part of those of samples, within these limits. A
-/// program that starts takes about 2 KiB.
+/// Size of a sideband ring, as a part (1/N) of that for samples, within these limits. The start of
+/// a program takes about 2 KiB.
 const SIDEBAND_PART: usize = 16;
 const MAX_SIDEBAND: usize = 2 << 20;
 
 /// The rings of a session.
 pub struct Rings {
-    /// The rings of records about processes, one a CPU; those of samples, one a CPU in the same
-    /// order; then those that were replaced: they may get a last record. Of records of the same
-    /// time, those about processes come first.
+    /// The sideband rings, one per CPU; the rings of samples, one per CPU in the same order; then
+    /// the replaced ones, which may get a last record. Of records with the same time, sideband
+    /// records come first.
     pub all: Vec<Ring>,
     cpus: usize,
-    /// Bytes of a ring, when those of busy CPUs are still to be replaced by such.
+    /// Size in bytes of the larger rings, if those of busy CPUs are still to be replaced.
     wider: Option<usize>,
     growing: Option<Growing>,
 }
 
-/// Where events write to, one ring a CPU.
+/// The rings to which events write, one per CPU.
 #[derive(Clone, Copy)]
 pub struct Outputs<'a> {
-    /// Records about processes.
+    /// For sideband records.
     pub sideband: &'a [Ring],
-    /// Samples.
+    /// For samples.
     pub samples: &'a [Ring],
 }
 
 impl Rings {
-    /// The rings of each CPU; smaller ones where the user may not lock so much memory, which is
-    /// noted.
+    /// Opens the rings of each CPU; smaller ones, with a note, if the user may not lock enough
+    /// memory.
     ///
-    /// Errors: one line that says what is in the way.
+    /// Errors: one line that states the obstacle.
     pub fn open(cpus: &[u32], options: &Options, attacher: &mut Attacher) -> Result<Rings, Error> {
         let pace = pace(options, attacher);
         let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());
-        // A period that the kernel chooses begins with a burst.
+        // A period that the kernel adapts starts with a burst.
         let steady = attacher.triggers.iter().all(|t| matches!(t, Trigger::Period(_)));
         let slow = steady && matches!(pace, Pace::Slow(_));
         let made = |all, wider| Rings { all, cpus: cpus.len(), wider, growing: None };
@@ -83,27 +83,27 @@ impl Rings {
         Ok(made(open_rings(cpus, pace, wanted, attacher)?, None))
     }
 
-    /// Where events write to.
+    /// The rings to which events write.
     pub fn outputs(&self) -> Outputs<'_> {
         let (sideband, rest) = self.all.split_at(self.cpus);
         Outputs { sideband, samples: &rest[..self.cpus] }
     }
 
-    /// The rings of records about processes.
+    /// The sideband rings.
     pub fn sideband(&mut self) -> &mut [Ring] {
         &mut self.all[..self.cpus]
     }
 
-    /// The rings of samples, those that were replaced included.
+    /// The rings of samples, including replaced ones.
     pub fn samples(&mut self) -> &mut [Ring] {
         &mut self.all[self.cpus..]
     }
 
-    /// Replaces rings that turn out to be used by larger ones, one at a time and without waiting:
-    /// what was begun is gone on with by a later call.
+    /// Replaces rings that fill by larger ones, one at a time and without waiting: a later call
+    /// continues a replacement.
     ///
-    /// Memory for the kernel to write to is cleared and mapped page by page, so it is only had
-    /// for CPUs that the target runs on.
+    /// The kernel clears and maps the memory page by page, so only CPUs on which the target runs
+    /// get a larger ring.
     pub fn widen(&mut self, attacher: &mut Attacher) {
         if let Some(growing) = self.growing.take_if(|g| g.is_over()) {
             self.go_on(growing, attacher);
@@ -123,12 +123,12 @@ impl Rings {
         let next = match growing {
             Growing::Mapping(at, mapping) => mapping.ring().and_then(|ring| {
                 let next = Growing::redirect(at, attacher.events_of_cpu(at)?, &ring)?;
-                // It is read before anything is written to it.
+                // The ring is read before anything is written to it.
                 self.all.push(ring);
                 Ok(Some(next))
             }),
             Growing::Redirecting(at, redirecting) => {
-                // Some of the events may use it all the same, so it stays.
+                // Some of the events may use the new ring nevertheless, so it stays.
                 let last = self.all.len() - 1;
                 redirecting.end().map(|()| {
                     self.all.swap(self.cpus + at, last);
@@ -139,7 +139,7 @@ impl Rings {
         self.keep(next, attacher);
     }
 
-    /// Goes on with this, or never tries again.
+    /// Continues the replacement, or gives up for good.
     fn keep(&mut self, next: std::io::Result<Option<Growing>>, attacher: &mut Attacher) {
         match next {
             Ok(next) => self.growing = next,
@@ -150,50 +150,50 @@ impl Rings {
         }
     }
 
-    /// Those that can be waited for. While events are redirected to a ring, the kernel holds its
-    /// mutex for an RCU grace period (200 ms beside `BPF_PROG_TEST_RUN`), and `poll` waits for the
+    /// The rings that can be polled. While events are redirected to a ring, the kernel holds its
+    /// mutex for an RCU grace period (200 ms during `BPF_PROG_TEST_RUN`), and `poll` waits for the
     /// mutex. Reading the ring takes no lock.
     pub fn pollable(&self) -> &[Ring] {
         let locked = usize::from(self.is_redirecting());
         &self.all[..self.all.len() - locked]
     }
 
-    /// One of the rings cannot be waited for.
+    /// True if one of the rings cannot be polled.
     pub fn is_redirecting(&self) -> bool {
         matches!(self.growing, Some(Growing::Redirecting(..)))
     }
 
-    /// Becomes readable when [`Rings::widen`] has something to go on with.
+    /// Becomes readable when [`Rings::widen`] can continue.
     pub fn growing_fd(&self) -> Option<RawFd> {
         self.growing.as_ref().map(Growing::fd)
     }
 
-    /// Waits for what was begun, so that no event changes its ring any more.
+    /// Waits for a replacement in progress, so that no event changes its ring any more.
     pub fn settle(&mut self, attacher: &mut Attacher) {
         self.wider = None;
         match self.growing.take() {
-            // It is not needed any more.
+            // The new ring is no longer needed.
             Some(Growing::Mapping(..)) | None => {}
             Some(growing) => self.go_on(growing, attacher),
         }
     }
 }
 
-/// How often samples come at most.
+/// The maximum rate of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pace {
-    /// So many times a second, at most 999.
+    /// N per second, at most 999.
     Slow(u64),
-    /// More often.
+    /// More than 999 per second.
     Fast,
-    /// Nobody knows: each time that something happens.
+    /// Unknown: one per event.
     Unknown,
 }
 
 fn pace(options: &Options, attacher: &Attacher) -> Pace {
     let slow = |hz| if hz <= 999 { Pace::Slow(hz) } else { Pace::Fast };
     let of = |(event, trigger): (&EventSpec, &Trigger)| match (trigger, options.rate) {
-        // In bursts until the kernel has found a period, however low the rate is.
+        // In bursts until the kernel has adapted the period, however low the rate is.
         (Trigger::Frequency(hz), _) => slow((*hz).max(999)),
         (Trigger::Period(_), _) if event.kind != EventKind::Clock => Pace::Unknown,
         (Trigger::Period(_), Rate::Frequency(hz)) if hz <= 999 => Pace::Slow(hz),
@@ -202,7 +202,7 @@ fn pace(options: &Options, attacher: &Attacher) -> Pace {
     attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow(999))
 }
 
-/// Bytes of the largest ring that is asked for on a machine with so many CPUs.
+/// Size in bytes of the largest ring that is requested on a machine with `cpus` CPUs.
 pub fn largest_ring(cpus: usize) -> usize {
     let share = MAX_RINGS / cpus.max(1).next_power_of_two();
     share.clamp(MIN_RING, MAX_RING)
@@ -225,8 +225,7 @@ fn ring_size(stacks: StackMethod, pace: Pace, events: usize, cpus: usize) -> usi
     size.next_power_of_two().clamp(MIN_RING, most)
 }
 
-/// Bytes at which prof is woken up: that costs as much as many samples, but it must not come too
-/// late.
+/// The watermark in bytes: a wake-up costs as much as many samples, but must not come too late.
 fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
     match pace {
         Pace::Slow(_) if size >= wanted => size / 4 * 3,
@@ -235,7 +234,7 @@ fn watermark(pace: Pace, size: usize, wanted: usize) -> usize {
     }
 }
 
-/// Rings of the size that is wanted, or of the largest below that is to be had.
+/// Opens rings of the wanted size, or of the largest one below that is available.
 fn open_rings(
     cpus: &[u32],
     pace: Pace,
@@ -247,7 +246,7 @@ fn open_rings(
         let mark = watermark(pace, size, wanted);
         match open_both(cpus, size, mark) {
             Ok(rings) => {
-                // Half of it is enough, if prof comes in time.
+                // Half the size suffices if prof reads in time.
                 if size < wanted / 2 {
                     attacher.notes.push(small_rings(size, wanted));
                 }
@@ -262,7 +261,7 @@ fn open_rings(
     }
 }
 
-/// The rings of records about processes and those of samples, which have `size` bytes each.
+/// Opens the sideband rings and those of samples, which have `size` bytes each.
 fn open_both(
     cpus: &[u32],
     size: usize,
@@ -273,7 +272,7 @@ fn open_both(
     sideband.chain(cpus.iter().map(|&cpu| open_ring(cpu, size, watermark))).collect()
 }
 
-/// Bytes of a ring of records about processes beside one of samples.
+/// Size in bytes of the sideband ring for a ring of samples.
 fn sideband_size(samples: usize) -> usize {
     (samples / SIDEBAND_PART).clamp(ring::LEAST, MAX_SIDEBAND)
 }
@@ -283,7 +282,7 @@ fn open_ring(cpu: u32, size: usize, watermark: usize) -> Result<Ring, (std::io::
     Ring::new(owner, cpu, size).map_err(|e| (e, Wanted::Ring(size as u64)))
 }
 
-/// The event that a ring belongs to. It is this thread's: it hangs up when the thread ends.
+/// The event that owns a ring. It belongs to this thread: it hangs up when the thread exits.
 fn ring_owner(cpu: u32, watermark: usize) -> std::io::Result<Counter> {
     attr::ring_owner(watermark as u32).observe_self().one_cpu(cpu as usize).build()
 }

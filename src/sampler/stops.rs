@@ -1,4 +1,4 @@
-//! Perf events that fire while a thread runs user code, to run a program or send a signal there.
+//! Perf events that fire while a thread runs user code, to run a program or send a signal.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ const SET_SIGNAL: i32 = 10;
 const SET_OWNER: i32 = 15;
 const OWNER_TID: i32 = 0;
 
-/// How threads are stopped to put a library into their process.
+/// Stops threads, so that a library can be injected into their process.
 #[derive(Debug)]
 pub struct KernelEvents;
 
@@ -38,7 +38,7 @@ struct Owner {
     id: i32,
 }
 
-/// Runs a program whenever a thread has run for so many nanoseconds and is in user code then.
+/// Runs a program each time that a thread has run for `period` nanoseconds, if it is in user code.
 ///
 /// # Errors
 ///
@@ -50,8 +50,8 @@ pub fn with_program(tid: i32, period: u64, program: RawFd) -> io::Result<File> {
     enable(event)
 }
 
-/// Sends a signal to the thread instead. That needs no privilege, but the thread may block or handle
-/// the signal when it comes.
+/// Sends a signal to the thread instead. That needs no privilege, but the thread may block or
+/// handle the signal.
 ///
 /// # Errors
 ///

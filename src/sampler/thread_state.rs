@@ -1,8 +1,8 @@
-//! How the kernel says what a thread does.
+//! The kernel's encodings of a thread's state.
 
 use profile::ThreadState;
 
-/// Bits of `task_struct.__state` (`include/linux/sched.h`).
+/// Bit of `task_struct.__state` (`include/linux/sched.h`).
 pub const INTERRUPTIBLE: u64 = 1;
 /// See [`INTERRUPTIBLE`].
 pub const UNINTERRUPTIBLE: u64 = 2;
@@ -11,7 +11,7 @@ pub const STOPPED: u64 = 4 | 8;
 
 /// From `prev_state` of `sched:sched_switch`.
 pub fn of_bits(bits: u64) -> ThreadState {
-    /// No state, but that the thread was preempted.
+    /// Not a state: the thread was preempted.
     const PREEMPTED: u64 = 0x100;
     match bits {
         0 => ThreadState::Runnable,

@@ -1,15 +1,15 @@
-//! What tracefs says of tracepoints.
+//! Descriptions of tracepoints in tracefs.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Where tracefs may be mounted (`Documentation/trace/ftrace.rst`).
+/// Usual mount points of tracefs (`Documentation/trace/ftrace.rst`).
 const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Where tracefs is mounted.
+/// The mount point of tracefs.
 ///
-/// Errors: nowhere, or this user may not look.
+/// Errors: it is not mounted, or this user may not read it.
 pub fn root() -> io::Result<PathBuf> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     for root in ROOTS.map(PathBuf::from) {
@@ -22,7 +22,7 @@ pub fn root() -> io::Result<PathBuf> {
     result
 }
 
-/// Names of the fields of the tracepoint `SYSTEM:NAME…`, without those that all have.
+/// Names of the fields of the tracepoint `SYSTEM:NAME…`, without those common to all tracepoints.
 pub fn fields(name: &str) -> Vec<String> {
     let mut parts = name.split(':');
     let (system, event) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -31,19 +31,19 @@ pub fn fields(name: &str) -> Vec<String> {
     fields_in(&text).map(str::to_owned).collect()
 }
 
-/// Of lines as `field:char prev_comm[16]; offset:8; …`.
+/// Names in lines such as `field:char prev_comm[16]; offset:8; …`.
 fn fields_in(format: &str) -> impl Iterator<Item = &str> {
     let declarations = format.lines().filter_map(|line| {
         let line = line.trim_start().strip_prefix("field:")?;
         line.split(';').next()
     });
-    // The name is the last word, with the length of an array behind it.
+    // The name is the last word; the length of an array follows it.
     let words = declarations.filter_map(|d| d.split([' ', '*']).next_back());
     let names = words.filter_map(|word| word.split('[').next());
     names.filter(|name| !name.is_empty() && !name.starts_with("common_"))
 }
 
-/// All tracepoints, `SYSTEM:NAME`, in the order of their names.
+/// All tracepoints, `SYSTEM:NAME`, sorted by name.
 ///
 /// Errors: tracefs is not mounted, or this user may not read it.
 pub fn tracepoints() -> io::Result<Vec<String>> {

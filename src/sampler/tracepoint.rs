@@ -1,4 +1,4 @@
-//! Tracepoints and where their fields lie in a sample, as tracefs tells it
+//! Tracepoints and the layout of their fields in a sample, from tracefs
 //! (`events/SYSTEM/NAME/format`; `Documentation/trace/events.rst` of the kernel).
 
 use std::fs;
@@ -14,7 +14,7 @@ pub struct Tracepoint {
     fields: Vec<(String, Field)>,
 }
 
-/// Where a field lies in what a sample carries of its tracepoint.
+/// Offset and size of a field in the raw data of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     offset: usize,
@@ -27,7 +27,7 @@ impl Tracepoint {
     ///
     /// # Errors
     ///
-    /// As of [`tracepoint_id`].
+    /// Those of [`tracepoint_id`].
     pub fn find(system: &str, name: &str) -> io::Result<Tracepoint> {
         let id = tracepoint_id(system, name)?;
         let roots = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -37,11 +37,11 @@ impl Tracepoint {
         Ok(Tracepoint { id, fields: format.lines().filter_map(parse).collect() })
     }
 
-    /// Where a field lies.
+    /// The layout of a field.
     ///
     /// # Errors
     ///
-    /// `InvalidData`: this kernel's tracepoint has none of that name.
+    /// `InvalidData`: this kernel's tracepoint has no field of that name.
     pub fn field(&self, name: &str) -> io::Result<Field> {
         let found = self.fields.iter().find(|(known, _)| known == name);
         found.map(|(_, field)| *field).ok_or_else(|| {
@@ -52,13 +52,13 @@ impl Tracepoint {
 }
 
 impl Field {
-    /// Where it is known to lie.
+    /// A field with a fixed layout.
     #[cfg(test)]
     pub fn at(offset: usize, size: usize) -> Field {
         Field { offset, size, signed: false }
     }
 
-    /// The bytes of the field; `None`: the sample is too short to have it.
+    /// The bytes of the field; `None` if the sample is too short.
     pub fn bytes(self, raw: &[u8]) -> Option<&[u8]> {
         raw.get(self.offset..self.offset.checked_add(self.size)?)
     }
@@ -75,7 +75,7 @@ impl Field {
         })
     }
 
-    /// The field as a text that ends with a zero.
+    /// The field as a NUL-terminated text.
     pub fn text(self, raw: &[u8]) -> Option<&[u8]> {
         self.bytes(raw)?.split(|&b| b == 0).next()
     }
