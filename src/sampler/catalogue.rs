@@ -120,8 +120,8 @@ fn hardware() -> Group {
 }
 
 fn generic() -> Group {
-    let events = names::GENERIC.iter().map(|(name, stands_for)| {
-        let about = match stands_for {
+    let events = names::GENERIC.iter().map(|(name, generic)| {
+        let about = match generic {
             Generic::Same(other) => (*other).to_owned(),
             Generic::L2Misses => "misses of the second-level cache, by the CPU's model".to_owned(),
             Generic::StalledCycles => {

@@ -74,13 +74,13 @@ impl StoppedCommand {
     ///
     /// Errors: it does not exist (exit code 127) or cannot be executed (126).
     pub fn go(mut self) -> Result<Child, Error> {
-        let told = self.go.write_all(&[1]);
+        let sent = self.go.write_all(&[1]);
         drop(self.go);
         match self.spawner.join() {
             Ok(Ok(child)) => Ok(child),
             Ok(Err(e)) => Err(not_started(&self.name, &e)),
             Err(_) => {
-                Err(not_started(&self.name, &told.err().unwrap_or(io::ErrorKind::Other.into())))
+                Err(not_started(&self.name, &sent.err().unwrap_or(io::ErrorKind::Other.into())))
             }
         }
     }

@@ -26,11 +26,11 @@ impl<T: Send + 'static> Work<T> {
     fn start(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Work<T>> {
         let (end, other_end) = io::pipe()?;
         let over = Arc::new(AtomicBool::new(false));
-        let told = over.clone();
+        let ended = over.clone();
         let thread = Builder::new().name("ring".into()).spawn(move || {
             let _precedence = os::Precedence::take();
             let result = work();
-            told.store(true, Ordering::Release);
+            ended.store(true, Ordering::Release);
             drop(other_end);
             result
         })?;

@@ -305,7 +305,7 @@ impl Session {
         };
         os::poll(&mut fds, timeout_ms.min(most));
         if deep.is_some() && fds[deep_at].revents != 0 {
-            self.attacher.deep.found_readable();
+            self.attacher.deep.set_readable();
         }
         // The ring that has filled belongs to a CPU of the target.
         let filled = fds.iter().zip(rings).find(|(fd, _)| fd.revents != 0);

@@ -1,5 +1,5 @@
-//! What the kernel tells of its own types (`/sys/kernel/btf/vmlinux`;
-//! `Documentation/bpf/btf.rst` of the kernel): where fields lie, and which tracepoints there are.
+//! The kernel's description of its types (`/sys/kernel/btf/vmlinux`; `Documentation/bpf/btf.rst` of
+//! the kernel): offsets of fields, and the existing tracepoints.
 
 use std::fs;
 use std::io;
@@ -14,37 +14,37 @@ const UNION: u32 = 5;
 const TYPEDEF: u32 = 8;
 const FUNCTION: u32 = 12;
 
-/// Anonymous structs within others are looked into so deep.
+/// Depth to which anonymous structs within others are searched.
 const MAX_DEPTH: usize = 8;
 
 /// The kernel's types.
 pub struct Btf {
     bytes: Vec<u8>,
-    /// Where the names begin.
+    /// Offset of the names.
     names: usize,
-    /// Where each type begins, by its number; the first (`void`) is nowhere.
+    /// Offset of each type, by its ID; the first (`void`) has none.
     types: Vec<usize>,
 }
 
-/// A type's first words.
+/// The header of a type.
 #[derive(Clone, Copy)]
 struct Type {
     name: u32,
     kind: u32,
-    /// ThreadSet and the like.
+    /// Number of members or the like.
     len: usize,
-    /// ThreadSet' offsets have the size of bit fields in them.
+    /// Members' offsets contain the size of bit fields.
     bit_fields: bool,
-    /// Where what is behind the first words begins.
+    /// Offset of the data behind the header.
     rest: usize,
 }
 
 impl Btf {
-    /// Of the kernel that runs.
+    /// The types of the running kernel.
     ///
     /// # Errors
     ///
-    /// It tells nothing (built without `CONFIG_DEBUG_INFO_BTF`), or nothing that is understood.
+    /// The kernel has no BTF (built without `CONFIG_DEBUG_INFO_BTF`), or BTF of an unknown format.
     pub fn of_kernel() -> io::Result<Btf> {
         let bytes = fs::read("/sys/kernel/btf/vmlinux")?;
         Btf::parse(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -93,11 +93,11 @@ impl Btf {
         })
     }
 
-    /// The number under which programs can be attached to a tracepoint.
+    /// The type ID with which programs are attached to a tracepoint.
     ///
     /// # Errors
     ///
-    /// `NotFound`: this kernel has none of that name.
+    /// `NotFound`: this kernel has no tracepoint of that name.
     pub fn tracepoint(&self, name: &str) -> io::Result<u32> {
         let found = self.find(TYPEDEF, &format!("btf_trace_{name}"));
         found.map(|(id, _)| id as u32).ok_or_else(|| {
@@ -106,11 +106,11 @@ impl Btf {
         })
     }
 
-    /// The number under which programs can call a function of the kernel.
+    /// The type ID with which programs call a function of the kernel.
     ///
     /// # Errors
     ///
-    /// `NotFound`: this kernel has none of that name.
+    /// `NotFound`: this kernel has no function of that name.
     pub fn function(&self, name: &str) -> io::Result<u32> {
         self.find(FUNCTION, name).map(|(id, _)| id as u32).ok_or_else(|| {
             let why = format!("this kernel has no function {name} for BPF programs");
@@ -118,11 +118,11 @@ impl Btf {
         })
     }
 
-    /// Where a field of a struct lies, in bytes; `path` names it, and those within it.
+    /// The offset of a struct's field in bytes; `path` names the field and those within it.
     ///
     /// # Errors
     ///
-    /// `NotFound`: this kernel's struct has none of that name.
+    /// `NotFound`: this kernel's struct has no field of that name.
     pub fn field(&self, of: &str, path: &[&str]) -> io::Result<i16> {
         let field = || {
             let mut within = self.find(STRUCT, of)?.1;
@@ -142,11 +142,11 @@ impl Btf {
         })
     }
 
-    /// Bytes of a struct.
+    /// The size of a struct in bytes.
     ///
     /// # Errors
     ///
-    /// `NotFound`: this kernel has none of that name.
+    /// `NotFound`: this kernel has no struct of that name.
     pub fn size(&self, of: &str) -> io::Result<i16> {
         // Behind the name and the kind.
         let size = || word(&self.bytes, self.types[self.find(STRUCT, of)?.0] + 8);
@@ -185,7 +185,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
-/// Bytes behind a type's first words.
+/// Number of bytes behind a type's header.
 fn trailing(kind: u32, len: usize) -> Option<usize> {
     Some(match kind {
         // Integers, variables, tags of declarations.
@@ -207,14 +207,14 @@ mod tests {
     #[test]
     fn this_kernel_s_types() {
         let Ok(btf) = Btf::of_kernel() else {
-            eprintln!("skipped: this kernel tells nothing of its types");
+            eprintln!("skipped: this kernel has no BTF");
             return;
         };
         let (pid, tgid) = (btf.field("task_struct", &["pid"]), btf.field("task_struct", &["tgid"]));
         assert_eq!(pid.unwrap() + 4, tgid.unwrap());
         let run = btf.field("task_struct", &["se", "sum_exec_runtime"]).unwrap();
         assert!(run > btf.field("task_struct", &["se"]).unwrap());
-        // `di` is the fifteenth of its words.
+        // `di` is the fifteenth word.
         assert_eq!(btf.field("pt_regs", &["di"]).unwrap(), 14 * 8);
         assert_eq!(btf.size("k_sigaction").unwrap(), 32);
         assert!(btf.field("task_struct", &["no_such_field"]).is_err());

@@ -1,12 +1,12 @@
-//! Instructions of BPF programs, put together one after the other with labels to jump to
+//! An assembler for BPF programs, with labels as jump targets
 //! (`Documentation/bpf/standardization/instruction-set.rst` of the kernel).
 //!
-//! prof's programs are short and depend on what is recorded (limits, offsets, descriptors of
-//! maps), so they are written for each recording: no compiler is needed to build prof, and nothing
-//! is looked up while they run that is known before.
+//! prof's programs are short and depend on the recording (limits, offsets, descriptors of maps), so
+//! they are assembled for each recording: building prof needs no BPF compiler, and constants need
+//! no look-up at run time.
 
-/// A register: `R0` is what calls return, `R1` to `R5` are their arguments and do not outlive
-/// them, `R6` to `R9` do, `R10` is the end of the stack.
+/// A register: `R0` has the result of calls; `R1` to `R5` are their arguments, which they
+/// overwrite; `R6` to `R9` are preserved; `R10` is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Reg {
@@ -23,16 +23,16 @@ pub enum Reg {
     R10,
 }
 
-/// Bytes that are read or written.
+/// The size of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessSize {
-    /// Four.
+    /// Four bytes.
     Word = 0x00,
-    /// Eight.
+    /// Eight bytes.
     Long = 0x18,
 }
 
-/// What is done with two numbers of 64 bits.
+/// A 64-bit arithmetic or logic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum AluOp {
@@ -44,14 +44,14 @@ pub enum AluOp {
     Mov = 0xb0,
 }
 
-/// When a jump is taken.
+/// The condition of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum If {
     Equal = 0x10,
     Greater = 0x20,
     AtLeast = 0x30,
-    /// They have a bit in common.
+    /// They have a common bit.
     Both = 0x40,
     Differ = 0x50,
     Less = 0xa0,
@@ -78,7 +78,7 @@ pub enum Helper {
     TaskRegs = 175,
 }
 
-/// A place in a program.
+/// A location in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeLabel(usize);
 
@@ -100,13 +100,13 @@ const KERNEL_FUNCTION: u8 = 2;
 /// `BPF_JMP | BPF_JCOND`, with `BPF_MAY_GOTO` as its source.
 const MAY_GOTO: u8 = 0xe5;
 
-/// A program in the making.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub struct BpfCode {
     instructions: Vec<u64>,
-    /// Where each label is, when it is known.
+    /// The position of each label, if it has one.
     labels: Vec<Option<usize>>,
-    /// Jumps and their labels.
+    /// Positions of jumps, with their labels.
     jumps: Vec<(usize, CodeLabel)>,
 }
 
@@ -121,13 +121,13 @@ impl BpfCode {
         );
     }
 
-    /// A place that is [`BpfCode::put`] later.
+    /// A label, to be placed by [`BpfCode::put`].
     pub fn label(&mut self) -> CodeLabel {
         self.labels.push(None);
         CodeLabel(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Places the label here.
     pub fn put(&mut self, label: CodeLabel) {
         self.labels[label.0] = Some(self.instructions.len());
     }
@@ -170,43 +170,42 @@ impl BpfCode {
         self.instructions.push(value >> 32 << 32);
     }
 
-    /// `dst` is a map, as [`BpfCode::call`] takes it.
+    /// `dst = map`, for [`BpfCode::call`].
     pub fn map(&mut self, dst: Reg, map: i32) {
         self.push(LOAD_64, dst, MAP_FD, 0, map);
         self.instructions.push(0);
     }
 
-    /// Calls a function of the kernel.
+    /// Calls a helper function of the kernel.
     pub fn call(&mut self, helper: Helper) {
         self.push(CALL, Reg::R0, 0, 0, helper as i32);
     }
 
-    /// Calls a function of the kernel by its number among the kernel's types
-    /// ([`super::btf::Btf::function`]).
+    /// Calls a kernel function (kfunc) by its BTF type ID ([`super::btf::Btf::function`]).
     pub fn call_function(&mut self, function: u32) {
         self.push(CALL, Reg::R0, KERNEL_FUNCTION, 0, function as i32);
     }
 
-    /// Jumps.
+    /// Jumps unconditionally.
     pub fn jump(&mut self, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(JMP, Reg::R0, 0, 0, 0);
     }
 
-    /// Jumps if `dst` and `src` are so.
+    /// Jumps if the condition holds for `dst` and `src`.
     pub fn jump_if(&mut self, is: If, dst: Reg, src: Reg, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(JMP | REG | is as u8, dst, src as u8, 0, 0);
     }
 
-    /// Jumps if `dst` and `value` are so.
+    /// Jumps if the condition holds for `dst` and `value`.
     pub fn jump_if_value(&mut self, is: If, dst: Reg, value: i32, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(JMP | is as u8, dst, 0, 0, value);
     }
 
-    /// Jumps when a loop has gone round very often (Linux 6.9): for the kernel to see that it ends,
-    /// without following it round for round.
+    /// Jumps after a very large number of iterations (Linux 6.9), so that the verifier accepts a
+    /// loop without following each iteration.
     pub fn may_jump(&mut self, to: CodeLabel) {
         self.jumps.push((self.instructions.len(), to));
         self.push(MAY_GOTO, Reg::R0, 0, 0, 0);
@@ -223,7 +222,7 @@ impl BpfCode {
         self.push(EXIT, Reg::R0, 0, 0, 0);
     }
 
-    /// The instructions, jumps resolved.
+    /// The instructions, with jumps resolved.
     pub fn finish(mut self) -> Vec<u64> {
         for (at, label) in self.jumps {
             let to = self.labels[label.0].expect("a label that is jumped to is put");
@@ -238,7 +237,7 @@ impl BpfCode {
 mod tests {
     use super::*;
 
-    /// As LLVM's assembler has them.
+    /// Expected values from LLVM's assembler.
     #[test]
     fn instructions_are_the_kernel_s() {
         let mut c = BpfCode::default();

@@ -1,11 +1,11 @@
-//! Stacks beyond the kernel's own copy, read at the same moment.
+//! Stacks beyond the kernel's copy, read in the same interrupt.
 //!
 //! The kernel copies less than 64 KiB of a stack with a sample, and stops at the first page that is
-//! not in memory: a buffer that was never written to is enough. A program that runs in the same
-//! interrupt, before the sample is written, copies what follows into a ring buffer. What it copied
-//! belongs to the sample with the same time, thread, stack pointer and instruction pointer, and has to
-//! equal the kernel's copy where both have the same bytes; else it is not used. There is no other
-//! way: memory that is read after the interrupt has changed, and nothing in it says so.
+//! not present: a buffer that was never written to is enough. A BPF program that runs in the same
+//! interrupt, before the sample is written, copies the rest into a ring buffer. A copy belongs to
+//! the sample with the same time, thread, stack pointer and instruction pointer, and has to equal
+//! the kernel's copy where both overlap; otherwise it is not used. There is no other way: memory
+//! that is read after the interrupt has changed undetectably.
 
 #![allow(unsafe_code)]
 
@@ -31,29 +31,29 @@ use sys::record::{Chunk, Rest, Sample, UserStack};
 /// Bytes of a stack in one record of the ring.
 const CHUNK: u32 = 32 << 10;
 
-/// Bytes of a stack that are copied at most.
+/// Maximum number of bytes that are copied of a stack.
 ///
-/// The kernel follows each round of the program's loop when it verifies it: 88 of 32 KiB are accepted,
-/// 128 are too many.
+/// The verifier follows each iteration of the program's loop: 88 of 32 KiB are accepted, 128 are
+/// too many.
 const DEEPEST: u32 = 2 << 20;
 
-/// Chunks of a stack at most.
+/// Maximum number of chunks of a stack.
 pub const MAX_CHUNKS: usize = (DEEPEST / CHUNK) as usize;
 
-/// Time that copying may take of a thread whose stack is always this deep, in nanoseconds of each
-/// second, and what a KiB costs (measured: 0.09 us).
+/// Limit for the time to copy the stacks of a thread that are always this deep, in nanoseconds per
+/// second, and the cost of a KiB (measured: 0.09 µs).
 const SHARE: u64 = 25_000_000;
 const NANOS_PER_KIB: u64 = 90;
 
-/// Bytes of the ring for each CPU, and in all.
+/// Bytes of the ring for each CPU, and in total.
 const RING_OF_CPU: usize = 8 << 20;
 const RINGS: std::ops::RangeInclusive<usize> = (16 << 20)..=(128 << 20);
 
-/// What a record begins with, in bytes from its beginning.
+/// Offsets in the header of a record, in bytes.
 mod header {
-    /// The sample's time.
+    /// The time of the sample.
     pub const TIME: i16 = 0;
-    /// Its thread, as the kernel numbers it.
+    /// Its thread, in the kernel's PID namespace.
     pub const TID: i16 = 8;
     /// Stack pointer and instruction pointer in user mode.
     pub const SP: i16 = 16;
@@ -61,16 +61,16 @@ mod header {
     /// Address of the first byte, and number of bytes.
     pub const FROM: i16 = 32;
     pub const LENGTH: i16 = 40;
-    /// A bit for each page that was not there.
+    /// A bit for each page that was not present.
     pub const HOLES: i16 = 48;
-    /// Which of the stack's chunks it is.
+    /// Index of the chunk in its stack.
     pub const INDEX: i16 = 56;
-    /// Bytes of all.
+    /// Size of the header.
     pub const SIZE: usize = 64;
 }
 
-/// How much is copied of the stacks of events that are sampled so many times a second (0: nobody
-/// knows), or `None`: so often that nothing is.
+/// Maximum number of bytes to copy of the stacks of events with this sampling rate (0: unknown), or
+/// `None` if the rate is too high to copy any.
 pub fn cap(hertz: u64) -> Option<u32> {
     let hertz = if hertz == 0 { 4000 } else { hertz };
     let bytes = (SHARE / NANOS_PER_KIB / hertz).saturating_mul(1024);
@@ -78,7 +78,7 @@ pub fn cap(hertz: u64) -> Option<u32> {
     (cap > 0).then_some(cap)
 }
 
-/// A chunk that is in the ring.
+/// A chunk in the ring.
 #[derive(Clone, Copy, Debug)]
 struct DeepEntry {
     time: u64,
@@ -89,7 +89,7 @@ struct DeepEntry {
     index: u64,
     length: usize,
     holes: u8,
-    /// Where its record begins in the data.
+    /// Offset of its record in the data.
     at: usize,
 }
 
@@ -114,16 +114,16 @@ impl DeepEntry {
     }
 }
 
-/// What became of deep stacks.
+/// Counts of deep stacks that were not completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeepStackCounts {
-    /// The ring had no room for all of them.
+    /// Because the ring had no room for them.
     pub lost: u64,
-    /// What was copied was not what the kernel copied.
+    /// Because the copy differed from the kernel's copy.
     pub differed: u64,
 }
 
-/// The program, and the ring that it writes to.
+/// The programs, and the ring that they write to.
 #[derive(Debug)]
 pub struct Deep {
     kernel: Kernel,
@@ -131,27 +131,28 @@ pub struct Deep {
     lost: Map,
     ring: Ring,
     cap: u32,
-    /// The program for each size of the kernel's own copy.
+    /// The program for each size of the kernel's copy.
     programs: Vec<(u32, OwnedFd)>,
     /// Becomes readable when another quarter of the ring has filled.
     filled: OwnedFd,
-    /// Chunks in the ring by time, thread and place, and how many are older than the last sample.
+    /// Chunks in the ring by time, thread and index, and the number of those older than the last
+    /// sample.
     entries: Vec<DeepEntry>,
     passed: usize,
-    /// Where each record ends and its time, in the order of the ring, and how many were released.
+    /// End and time of each record, in the order of the ring, and the number of released ones.
     ends: Vec<(u64, u64)>,
     released: usize,
-    /// Threads are numbered as samples number them.
+    /// True if samples use the thread IDs of the kernel's PID namespace.
     same_numbers: bool,
     counts: DeepStackCounts,
 }
 
 impl Deep {
-    /// Makes the ring for stacks of this many bytes; programs are loaded as events need them.
+    /// Creates the ring for stacks of this size; programs are loaded when events need them.
     ///
     /// # Errors
     ///
-    /// This kernel is too old, or this user may not.
+    /// This kernel is too old, or the user lacks the privilege.
     pub fn new(cap: u32) -> io::Result<Deep> {
         let kernel = Kernel::find(&Btf::of_kernel()?)?;
         let cpus = procfs::online_cpus().len();
@@ -177,12 +178,13 @@ impl Deep {
         })
     }
 
-    /// Lets the program run at the samples of an event that copies `dump` bytes of the stack, and
-    /// of those that inherit it; `of`: the same for all. The event must not be enabled yet.
+    /// Attaches the program to an event that copies `dump` bytes of the stack, and to those that
+    /// inherit it; `of`: for samples of these processes only, the same for all events. The event must not be enabled yet.
     ///
     /// # Errors
     ///
-    /// This user may not, this kernel does not accept the program, or it is no such event.
+    /// The user lacks the privilege, this kernel rejects the program, or the event does not support
+    /// programs.
     pub fn attach(&mut self, event: RawFd, dump: u32, of: Option<&SampleFilter>) -> io::Result<()> {
         let known = self.programs.iter().position(|(of, _)| *of == dump);
         let at = match known {
@@ -216,23 +218,23 @@ impl Deep {
         self.filled.as_raw_fd()
     }
 
-    /// Makes [`Deep::fd`] unreadable until the next time.
+    /// Makes [`Deep::fd`] unreadable until another quarter has filled.
     pub fn clear(&self) {
         clear(&self.filled);
     }
 
-    /// A quarter or more of the ring is used.
+    /// True if a quarter or more of the ring is used.
     pub fn is_filling(&self) -> bool {
         (self.ring.written_to() - self.ring.read_to()) as usize * 4 >= self.ring.size()
     }
 
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     pub fn ring_bytes(&self) -> u64 {
         self.ring.size() as u64
     }
 
-    /// Looks what is in the ring, after it was found out which samples are there: what belongs to
-    /// a sample was written before it.
+    /// Reads the positions in the ring. To be called after the samples are in their rings: a chunk
+    /// is written before its sample.
     pub fn refresh(&mut self) {
         (self.passed, self.released) = (0, 0);
         self.entries.clear();
@@ -245,7 +247,7 @@ impl Deep {
                 State::Busy | State::Discarded => None,
             };
             self.entries.extend(entry);
-            // What is being written stays, and what lies behind it.
+            // A record in progress stays, and so do those behind it.
             let busy = if state == State::Busy { u64::MAX } else { 0 };
             self.ends.push((next, entry.map_or(busy, |entry| entry.time)));
             position = next;
@@ -253,7 +255,7 @@ impl Deep {
         self.entries.sort_unstable_by_key(DeepEntry::order);
     }
 
-    /// Everything before this time has been handled.
+    /// Releases everything before this time, whose samples were delivered.
     pub fn release(&mut self, time: u64) {
         let older = self.ends[self.released..].iter().take_while(|end| end.1 < time).count();
         if older > 0 {
@@ -265,14 +267,14 @@ impl Deep {
         }
     }
 
-    /// Something was copied besides the stack of a sample; samples come in the order of time.
+    /// True if a chunk exists for a sample of this time; to be called in order of time.
     pub fn has(&mut self, time: u64) -> bool {
         self.release(time);
         self.entries.get(self.passed).is_some_and(|entry| entry.time == time)
     }
 
-    /// What lies beyond the copy that came with this sample, in `chunks`; nothing, if there is a
-    /// doubt whose it is.
+    /// The part of the stack beyond the copy in this sample, in `chunks`; empty if the match is not
+    /// certain.
     pub fn rest<'s>(
         &'s mut self,
         sample: &Sample<'_>,
@@ -310,7 +312,7 @@ impl Deep {
         rest
     }
 
-    /// What became of deep stacks so far.
+    /// The counts so far.
     pub fn counts(&self) -> DeepStackCounts {
         let cpus = procfs::possible_cpus();
         let mut values = vec![0; 8 * cpus];
@@ -322,11 +324,11 @@ impl Deep {
     }
 }
 
-/// Loads the program once, to see whether that works here.
+/// Loads the program once, to test whether that works here.
 ///
 /// # Errors
 ///
-/// Why it does not.
+/// The reason why it does not.
 pub fn check() -> io::Result<()> {
     let deep = Deep::new(DEEPEST)?;
     let load = |end| {
@@ -336,10 +338,10 @@ pub fn check() -> io::Result<()> {
     load(LoopEnd::MayGoto).or_else(|_| load(LoopEnd::Counter))
 }
 
-/// A descriptor that becomes readable when the program wakes who waits for the ring; the ring's own
-/// is readable as long as there is something in it.
+/// A descriptor that becomes readable when the program sends a wake-up; the ring's own descriptor
+/// is readable as long as the ring is not empty.
 fn watch(ring: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor, which nobody else has.
+    // SAFETY: a new descriptor, which has no other owner.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     if epoll < 0 {
         return Err(io::Error::last_os_error());
@@ -354,7 +356,7 @@ fn watch(ring: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes it unreadable until the next time.
+/// Makes it unreadable until the next wake-up.
 fn clear(epoll: &OwnedFd) {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     // SAFETY: the descriptor is open, and there is room for one event.

@@ -1,12 +1,12 @@
-//! Which processes are sampled, decided in the kernel, when whole CPUs are sampled for the sake of a
-//! few processes: a program at the sampling event drops the samples of all others before they are
-//! written, so that what else runs on the machine fills no ring.
+//! The filter of processes in the kernel, when whole CPUs are sampled on behalf of a few processes:
+//! a program at the sampling event drops the samples of all others before they are written, so that
+//! other load does not fill the rings.
 //!
-//! The processes are known by their numbers. A program at `sched_process_fork` adds what they start
-//! before it runs, and takes a number away that somebody else's child gets. Nobody is taken away who
-//! ends: the kernel still works for a while for a process that does. If there is no room for a
-//! process, all samples are written from then on, since
-//! [`ProcessFilter`](crate::sampler::filter::ProcessFilter) looks at them again.
+//! Processes are identified by PID. A program at `sched_process_fork` adds the children of the
+//! processes before they run, and removes a PID that a child of another process reuses. A process
+//! that exits is not removed, because the kernel still works for it for a while. If there is no
+//! room for a process, all samples are written from then on, since
+//! [`ProcessFilter`](crate::sampler::filter::ProcessFilter) filters them again.
 
 #![allow(unsafe_code)]
 
@@ -22,33 +22,33 @@ use super::syscall::{self, Map, MapKind, Programs};
 
 use Reg::{R0, R1, R2, R6, R10};
 
-/// Most processes that the kernel knows at once.
+/// Maximum number of processes in the kernel's filter.
 const MAX_PROCESSES: u32 = 1 << 17;
 
-/// The idle thread's number, which no process has: its value is 1 if a process is missing.
+/// The PID of the idle thread, which no process has: its value is 1 if a process is missing.
 const MISSING: i32 = 0;
 
-/// Where a value begins on the stack.
+/// Offset of a value on the stack.
 const VALUE: i16 = -24;
-/// Where the number of this process is kept.
+/// Offset of the PID of the current process on the stack.
 const OWN: i16 = -32;
 
-/// The programs and what they share with prof.
+/// The programs and the maps that they share with prof.
 #[derive(Debug)]
 pub struct SampleFilter {
     processes: Map,
-    /// Follows what processes start as long as this lives.
+    /// Follows forks as long as it is not dropped.
     _births: Programs,
-    /// What runs at the sampling events, if nothing else does that does the same.
+    /// The program for sampling events without another program that filters.
     program: OwnedFd,
 }
 
 impl SampleFilter {
-    /// Loads the programs and begins to follow what processes start; none is known yet.
+    /// Loads the programs and starts to follow forks; the filter is empty.
     ///
     /// # Errors
     ///
-    /// This kernel is too old, or this user may not.
+    /// This kernel is too old, or the user lacks the privilege.
     pub fn load(kernel: &Btf) -> io::Result<SampleFilter> {
         SampleFilter::with_room(kernel, MAX_PROCESSES)
     }
@@ -63,14 +63,14 @@ impl SampleFilter {
         Ok(SampleFilter { processes, _births: births, program })
     }
 
-    /// Samples this process, and those that it starts from now on; everybody, if there is no room.
+    /// Adds this process, and those that it starts from now on; all processes, if there is no room.
     pub fn insert(&self, pid: i32) {
         if self.processes.set(&pid.to_ne_bytes(), &1_u32.to_ne_bytes()).is_err() {
             self.admit_all();
         }
     }
 
-    /// Lets an event of a CPU sample these processes only. It must not be enabled yet.
+    /// Limits an event of a CPU to these processes. It must not be enabled yet.
     pub fn attach(&self, event: RawFd) {
         // SAFETY: both descriptors are open; the call only links them.
         if unsafe { ioctls::SET_BPF(event, self.program.as_raw_fd() as u32) } < 0 {
@@ -78,12 +78,12 @@ impl SampleFilter {
         }
     }
 
-    /// Whom it samples, for [`drop_others`].
+    /// The filtered processes, for [`drop_others`].
     pub fn processes(&self) -> &Map {
         &self.processes
     }
 
-    /// There was room for all processes, and each event drops the samples of others.
+    /// True if there was room for all processes, and each event drops the samples of others.
     pub fn is_complete(&self) -> bool {
         let mut value = [0; 8];
         let read = self.processes.get(&MISSING.to_ne_bytes(), &mut value, 1);
@@ -96,7 +96,7 @@ impl SampleFilter {
     }
 }
 
-/// The program that does nothing but to drop the samples of others.
+/// The program that only drops the samples of others.
 fn alone(processes: &Map) -> Vec<u64> {
     let mut c = BpfCode::default();
     drop_others(&mut c, processes);
@@ -104,8 +104,8 @@ fn alone(processes: &Map) -> Vec<u64> {
     c.finish()
 }
 
-/// Ends a program at a sampling event with 0, which drops the sample, unless the process that runs is
-/// one of `processes`. Overwrites the registers that calls do.
+/// Ends a program at a sampling event with 0, which drops the sample, unless the current process is
+/// one of `processes`. Overwrites the registers that calls overwrite.
 pub fn drop_others(c: &mut BpfCode, processes: &Map) {
     let [unknown, no, yes] = [(); 3].map(|()| c.label());
     c.call(Helper::PidTgid);
@@ -113,7 +113,7 @@ pub fn drop_others(c: &mut BpfCode, processes: &Map) {
     c.store(AccessSize::Word, R10, KEY, R0);
     snippets::look_up(c, processes, unknown);
     c.load(AccessSize::Word, R1, R0, 0);
-    // The idle thread has no samples, but if it had, its value is no process's.
+    // The idle thread has no samples, but its value would not be that of a process.
     c.jump_if_value(If::Equal, R1, 0, no);
     c.jump(yes);
     c.put(unknown);
@@ -126,8 +126,8 @@ pub fn drop_others(c: &mut BpfCode, processes: &Map) {
     c.put(yes);
 }
 
-/// `sched_process_fork(parent, child)`, in the parent. `tgid`: where a thread has the number of its
-/// process.
+/// `sched_process_fork(parent, child)`, in the parent. `tgid`: offset of the process ID in a
+/// thread.
 fn is_born(processes: &Map, tgid: i16) -> Vec<u64> {
     let mut c = BpfCode::default();
     let [other, out] = [(); 2].map(|()| c.label());

@@ -1,9 +1,9 @@
-//! Programs of prof's that run in the kernel: they do there what happens too often to be told of
-//! each time, and tell of some of it, in a way that the whole is known.
+//! BPF programs that aggregate in the kernel what is too frequent to report event by event. They
+//! sample a part of it, and keep exact sums of the whole.
 //!
-//! They need root, a kernel that tells of its types (BTF), and the tracepoints that are named where
-//! they are written; whoever lacks one of these records without them, at a higher price. They are
-//! gone as soon as prof is, however it ends.
+//! They need root, a kernel with BTF, and the tracepoints named in each program; without one of
+//! these, prof records events instead, at a higher cost. The kernel removes the programs when prof
+//! ends, in whichever way.
 
 pub mod btf;
 mod code;
@@ -23,48 +23,48 @@ use profile::ThreadState;
 use sys::ThreadId;
 pub use thread_set::ThreadScope;
 
-/// Programs in the kernel that do a part of a profile type's work: they write to its events, in their
-/// order.
+/// BPF programs that do a part of a profile type's work: they write to its events, in their order.
 pub trait KernelProgram {
-    /// Lets the programs write to the type's events of a CPU, given by their descriptors, which must
-    /// outlive them.
+    /// Directs the output of the programs to the type's events of a CPU, given by their
+    /// descriptors, which must outlive them.
     ///
     /// # Errors
     ///
-    /// They are not for programs to write to.
+    /// The events are not of a kind that programs can write to.
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()>;
 
-    /// Adds a thread, in a state if that is known. `awaited`: from its `execve` on.
+    /// Adds a thread, with its state if known. `awaited`: it counts from its `execve` on.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`, or there are too many, which the programs count.
+    /// `AlreadyExists`, or there is no room, which the programs count.
     fn insert(&self, thread: ThreadId, state: Option<ThreadState>, awaited: bool)
     -> io::Result<()>;
 
-    /// Starts the programs.
+    /// Attaches the programs.
     ///
     /// # Errors
     ///
     /// The kernel refuses.
     fn attach(&self) -> io::Result<()>;
 
-    /// Ends the programs; what they have added up can be read after that.
+    /// Detaches the programs; their sums can be read after that.
     fn detach(&self);
 }
 
-/// What programs could not take in.
+/// Threads and samples that programs could not handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
-    /// Threads that there was no room for.
+    /// Threads for which there was no room.
     pub threads: u64,
-    /// The largest interval in nanoseconds: of what was shorter, only some was sampled. 0: all was.
+    /// The largest interval in nanoseconds: shorter events were sampled in part only. 0: all were
+    /// recorded.
     pub largest_interval: u64,
 }
 
 impl Losses {
-    /// Sentences for the user: `noun` is the profile type, `what` is sampled, and `known` is exact
-    /// all the same.
+    /// Notes for the user: `noun` is the profile type, `what` is sampled, and `known` is exact
+    /// nevertheless.
     pub fn notes(&self, noun: &str, what: &str, known: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self.largest_interval > 0 {
@@ -85,9 +85,9 @@ impl Losses {
     }
 }
 
-/// What something of which a part lasted so long stands for, if those that are shorter than an interval
-/// are told of with the chance lasted / interval.
-pub fn stands_for(part: u64, lasted: u64, interval: u64) -> u64 {
+/// The extrapolated value of a `part` of an event that lasted `lasted` nanoseconds, if events
+/// shorter than an interval are sampled with the probability lasted / interval.
+pub fn extrapolate(part: u64, lasted: u64, interval: u64) -> u64 {
     if lasted >= interval || lasted == 0 {
         return part;
     }
@@ -95,7 +95,7 @@ pub fn stands_for(part: u64, lasted: u64, interval: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// A number of eight bytes in what programs tell.
+/// A number of eight bytes in the output of programs.
 fn number(bytes: &[u8], at: i16) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(usize::try_from(at).ok()?..)?.first_chunk::<8>()?))
 }
@@ -105,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_ones_stand_for_more() {
-        assert_eq!(stands_for(10, 10, 0), 10);
-        assert_eq!(stands_for(5000, 5000, 4096), 5000);
-        // Every 41st of 100 ns, each of which stands for the interval.
-        assert_eq!(stands_for(100, 100, 4096), 4096);
-        assert_eq!(stands_for(1, 100, 4096), 40);
-        assert_eq!(stands_for(0, 0, 4096), 0);
-        assert_eq!(stands_for(u64::MAX, 1, 4096), u64::MAX);
+    fn short_events_represent_more() {
+        assert_eq!(extrapolate(10, 10, 0), 10);
+        assert_eq!(extrapolate(5000, 5000, 4096), 5000);
+        // Every 41st of 100 ns, each of which represents the interval.
+        assert_eq!(extrapolate(100, 100, 4096), 4096);
+        assert_eq!(extrapolate(1, 100, 4096), 40);
+        assert_eq!(extrapolate(0, 0, 4096), 0);
+        assert_eq!(extrapolate(u64::MAX, 1, 4096), u64::MAX);
     }
 }

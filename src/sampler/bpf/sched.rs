@@ -1,10 +1,10 @@
-//! Where the time of threads goes, added up in the kernel: how long each ran, waited for a CPU,
-//! and waited for something else. A wait is told of, with the stack of the thread, when it is over
-//! and the thread runs again: then it is known for how long it was, and only as many are told of as
-//! can be taken in (see [`super::snippets`]), while each thread's sums are exact.
+//! Time of threads by state, aggregated in the kernel: how long each ran, waited for a CPU, and
+//! waited for something else. A wait is reported, with the stack of the thread, when it is over and
+//! the thread runs again: its length is known then. The number of reports is limited (see
+//! [`super::snippets`]), while each thread's sums are exact.
 //!
-//! That moment is the tracepoint `sched_exit_tp`, which Linux has since 6.16; older ones tell of
-//! switches only before the thread comes back.
+//! That moment is the tracepoint `sched_exit_tp` of Linux 6.16; older kernels report switches only
+//! before the thread continues.
 
 mod programs;
 
@@ -21,11 +21,10 @@ use profile::ThreadState;
 use programs::WaitPrograms;
 use sys::{ThreadId, os, procfs};
 
-/// Most threads whose time is added up.
+/// Maximum number of threads.
 const MAX_THREADS: u32 = 1 << 17;
 
-/// Stands for a thread's [`ThreadState`] (its number) where nothing has been heard of it, but that it
-/// runs or could.
+/// Number of the [`ThreadState`] of a thread without any record, which runs or is runnable.
 const UNKNOWN: i32 = 5;
 
 /// The state with this number.
@@ -33,28 +32,28 @@ fn state_of(number: u64) -> Option<ThreadState> {
     ThreadState::ALL.get(usize::try_from(number).ok()?).copied()
 }
 
-/// What the programs know of a thread, in bytes from the beginning of its value.
+/// Offsets in the value of a thread, in bytes.
 mod thread {
-    /// Since when it does what it does.
+    /// Time at which its state began.
     pub const SINCE: i16 = 0;
-    /// When it was woken; 0: it was not.
+    /// Time at which it was woken; 0: it was not.
     pub const WOKEN: i16 = 8;
     /// Number of its [`super::ThreadState`], or [`super::UNKNOWN`].
     pub const DOES: i16 = 16;
     /// `BORN`, or [`super::snippets::AWAITED`].
     pub const FLAGS: i16 = 20;
-    /// Its process.
+    /// Its process ID.
     pub const PROCESS: i16 = 24;
-    /// Nanoseconds, by [`super::ThreadState`].
+    /// Nanoseconds by [`super::ThreadState`].
     pub const ALL: i16 = 32;
-    /// Bytes of all.
+    /// Size of the value.
     pub const SIZE: usize = 72;
 }
 
-/// The idle thread, of which nothing is recorded: its value tells when the recording began.
-const NOBODY: ThreadId = ThreadId { pid: 0, tid: 0 };
+/// The idle thread, which is not recorded: its value has the start time of the recording.
+const IDLE: ThreadId = ThreadId { pid: 0, tid: 0 };
 
-/// Nanoseconds, by [`ThreadState`].
+/// Nanoseconds by [`ThreadState`].
 pub type Sums = [u64; 5];
 
 /// A thread's time.
@@ -62,12 +61,12 @@ pub type Sums = [u64; 5];
 pub struct ThreadTimes {
     /// The thread.
     pub thread: ThreadId,
-    /// Its time.
+    /// Its time by state.
     pub all: Sums,
 }
 
 impl ThreadTimes {
-    /// From what is written when a thread ends.
+    /// Decodes the record of a thread's exit.
     pub fn parse(raw: &[u8]) -> Option<ThreadTimes> {
         ThreadTimes::of_value(number(raw, 0)? as i32, raw.get(8..)?)
     }
@@ -85,18 +84,18 @@ impl ThreadTimes {
 /// A wait that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedWait {
-    /// What for; [`ThreadState::Runnable`]: it was for a CPU alone.
+    /// The state; [`ThreadState::Runnable`]: it waited only for a CPU.
     pub state: ThreadState,
-    /// Nanoseconds that it lasted.
+    /// Its length in nanoseconds.
     pub waited: u64,
-    /// Nanoseconds that it then waited for a CPU.
+    /// Nanoseconds for which it then waited for a CPU.
     pub queued: u64,
-    /// Shorter ones stand for interval / (waited + queued) of them.
+    /// A wait that is shorter represents interval / (waited + queued) waits.
     pub interval: u64,
 }
 
 impl TimedWait {
-    /// From what is told of it.
+    /// Decodes the record of a wait.
     pub fn parse(raw: &[u8]) -> Option<TimedWait> {
         let number = |at| number(raw, at);
         Some(TimedWait {
@@ -107,24 +106,24 @@ impl TimedWait {
         })
     }
 
-    /// A part of it, scaled to what it stands for.
-    pub fn stands_for(&self, part: u64) -> u64 {
-        super::stands_for(part, self.waited + self.queued, self.interval)
+    /// The extrapolated value of a part of it.
+    pub fn extrapolate(&self, part: u64) -> u64 {
+        super::extrapolate(part, self.waited + self.queued, self.interval)
     }
 }
 
-/// What a thread does at the end of the recording.
+/// The state of a thread at the end of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastState {
-    /// What; `None`: it runs or could.
+    /// The state; `None`: it runs or is runnable.
     pub state: Option<ThreadState>,
-    /// Since when (`CLOCK_MONOTONIC`, nanoseconds).
+    /// Its start (`CLOCK_MONOTONIC`, nanoseconds).
     pub since: u64,
-    /// When it was woken; 0: it was not.
+    /// Time at which it was woken; 0: it was not.
     pub woken: u64,
 }
 
-/// The programs and what they share with prof.
+/// The programs and the maps that they share with prof.
 #[derive(Debug)]
 pub struct Waits {
     threads: Map,
@@ -135,11 +134,11 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Loads the programs; nothing happens until they are [attached](KernelProgram::attach).
+    /// Loads the programs; they run when they are [attached](KernelProgram::attach).
     ///
     /// # Errors
     ///
-    /// This kernel is too old, or this user may not.
+    /// This kernel is too old, or the user lacks the privilege.
     pub fn load(kernel: &Btf, scope: ThreadScope) -> io::Result<Waits> {
         let cpus = procfs::possible_cpus() as u32;
         let mut waits = Waits {
@@ -183,15 +182,15 @@ impl Waits {
         self.threads.insert(&of.tid.to_ne_bytes(), &value)
     }
 
-    /// The threads that have not ended, after [`KernelProgram::detach`].
+    /// The threads that have not exited, after [`KernelProgram::detach`].
     pub fn threads(&self) -> Vec<(ThreadTimes, LastState)> {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
-            let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
-            let times = ThreadTimes::of_value(tid, &value).expect("so long a value");
-            let number = |at| number(&value, at).expect("so long a value");
+            let tid = i32::from_ne_bytes(*key.first_chunk().expect("a key of the map's size"));
+            let times = ThreadTimes::of_value(tid, &value).expect("a value of the map's size");
+            let number = |at| number(&value, at).expect("a value of the map's size");
             let (does, flags) = (number(thread::DOES) as u32, number(thread::DOES) >> 32);
-            if tid == NOBODY.tid || flags as i32 & snippets::AWAITED != 0 {
+            if tid == IDLE.tid || flags as i32 & snippets::AWAITED != 0 {
                 continue;
             }
             let state = state_of(does.into());
@@ -202,14 +201,14 @@ impl Waits {
         found
     }
 
-    /// What was not taken in.
+    /// Threads and samples that the programs could not handle.
     pub fn losses(&self) -> Losses {
         snippets::losses(&self.control)
     }
 }
 
 impl KernelProgram for Waits {
-    /// The events of waits, and of threads that end.
+    /// The events of waits, and of threads that exit.
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
         let &[waits, ends] = events else { return Ok(()) };
         self.waits.connect(cpu, waits)?;
@@ -226,7 +225,7 @@ impl KernelProgram for Waits {
     }
 
     fn attach(&self) -> io::Result<()> {
-        self.add(NOBODY, os::monotonic_nanos(), None, false)?;
+        self.add(IDLE, os::monotonic_nanos(), None, false)?;
         self.programs.borrow_mut().attach()
     }
 

@@ -1,4 +1,4 @@
-//! What prof's programs have in common.
+//! Code that prof's BPF programs share.
 
 use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use super::syscall::Map;
@@ -7,51 +7,51 @@ use sys::procfs;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R10};
 
-/// Samples of which programs tell on each CPU at most, roughly: so many in a burst, and one each so
-/// many nanoseconds (2 to the power of [`SHIFT`]) besides.
+/// Maximum number of samples that programs write on each CPU, approximately: N in a burst, in
+/// addition to one every 2^[`SHIFT`] nanoseconds.
 const BURST: i32 = 200;
 /// See [`BURST`].
 const SHIFT: i32 = 19;
 
-/// If the burst is used up, so many are told of at the next interval before that is made longer, too.
+/// Number of samples beyond the burst before the interval is increased again.
 const NEXT: i32 = 20;
 
-/// Below so much of a burst the interval is halved again, each time after so many nanoseconds.
+/// Number of samples of a burst below which the interval is halved, each time after [`HALVE_AFTER`]
+/// nanoseconds.
 const FEW: i32 = BURST / 4;
 /// See [`FEW`].
 const HALVE_AFTER: i32 = 10_000_000;
 
-/// So many of a kind are told of in any case.
+/// Number of samples of a kind that are written in any case.
 const ALWAYS: i32 = 4;
 
-/// The shortest interval at which some are told of for all, in nanoseconds: a power of two, as all
-/// of them are.
+/// The shortest interval in nanoseconds above 0: a power of two, as all of them are.
 const SHORTEST_INTERVAL: u64 = 1 << 12;
 
-/// The longest interval in nanoseconds, about a second: what lasts longer is never left out, and
-/// the chance of what is shorter comes from a random number of 32 bits. While a ring is full, the
+/// The longest interval in nanoseconds, about a second: longer events are never left out, and the
+/// probability of shorter ones comes from a random number of 32 bits. While a ring is full, the
 /// interval would otherwise grow without end.
 const LONGEST_INTERVAL: u64 = 1 << 30;
 
-/// What a CPU's part of the control map has, in words of eight bytes.
+/// Offsets in a CPU's value of the control map, in bytes.
 pub mod control {
-    /// Until when samples have been forgotten.
+    /// Time until which samples have decayed.
     pub const FORGOT: i16 = 0;
-    /// Samples that have not been forgotten, of a burst.
+    /// Samples of the burst that have not decayed.
     pub const SAMPLES: i16 = 8;
-    /// Nanoseconds of which one is told of; 0: each.
+    /// The interval in nanoseconds, of which one is sampled; 0: each.
     pub const INTERVAL: i16 = 16;
-    /// Entries of maps that there was no room for.
+    /// Number of map entries for which there was no room.
     pub const LOST: i16 = 24;
     /// The largest interval so far.
     pub const LARGEST: i16 = 32;
-    /// When the interval was changed.
+    /// Time at which the interval was changed.
     pub const CHANGED: i16 = 40;
-    /// Bytes of all.
+    /// Size of the value.
     pub const SIZE: usize = 48;
 }
 
-/// Room on the stack of every program: the key of a map, and the program's argument.
+/// Offsets on the stack of every program: the key of a map, and the program's argument.
 pub const KEY: i16 = -8;
 /// See [`KEY`].
 pub const CONTEXT: i16 = -16;
@@ -64,7 +64,7 @@ pub fn look_up(code: &mut BpfCode, map: &Map, none: CodeLabel) {
     look_up_at(code, map, KEY, none);
 }
 
-/// The same with the key at another place on the stack.
+/// Like [`look_up`], with the key at another offset on the stack.
 pub fn look_up_at(code: &mut BpfCode, map: &Map, key: i16, none: CodeLabel) {
     code.map(R1, map.fd());
     code.op(AluOp::Mov, R2, R10);
@@ -73,7 +73,7 @@ pub fn look_up_at(code: &mut BpfCode, map: &Map, key: i16, none: CodeLabel) {
     code.jump_if_value(If::Equal, R0, 0, none);
 }
 
-/// The key at [`KEY`] = the thread that runs; `R0` = its process and thread.
+/// The key at [`KEY`] = the current thread; `R0` = its process and thread ID.
 pub fn this_thread(code: &mut BpfCode) {
     code.call(Helper::PidTgid);
     code.store(AccessSize::Word, R10, KEY, R0);
@@ -87,12 +87,13 @@ pub fn delete(code: &mut BpfCode, map: &Map) {
     code.call(Helper::MapDelete);
 }
 
-/// Sets what the key at [`KEY`] has to the value at `value` on the stack. `R0` = 0, if there is room.
+/// Sets the value of the key at [`KEY`] to the one at offset `value` on the stack. `R0` = 0 if
+/// there is room.
 pub fn update(code: &mut BpfCode, map: &Map, value: i16) {
     update_at(code, map, KEY, value);
 }
 
-/// The same with the key at another place on the stack.
+/// Like [`update`], with the key at another offset on the stack.
 pub fn update_at(code: &mut BpfCode, map: &Map, key: i16, value: i16) {
     code.op(AluOp::Mov, R3, R10);
     code.op_value(AluOp::Add, R3, i32::from(value));
@@ -103,13 +104,13 @@ pub fn update_at(code: &mut BpfCode, map: &Map, key: i16, value: i16) {
     code.call(Helper::MapUpdate);
 }
 
-/// Decides whether something that took `took` nanoseconds is told of: all that took an interval or
-/// longer, and of shorter ones each with the chance took / interval, so that it stands for
-/// interval / took of its kind. Keeps the interval so that there are no more than [`BURST`].
+/// Decides whether an event that took `took` nanoseconds is sampled: all that took an interval or
+/// longer, and shorter ones with the probability took / interval, so that each represents interval
+/// / took of its kind. Adapts the interval so that there are no more than [`BURST`].
 ///
-/// `now` and `took` are kept; `control` becomes the CPU's part of the map, and `R4` the interval, or
-/// 0. Jumps to `no`, or goes on. `nth`: the first few of a kind are told of in any case, unless there
-/// are very many kinds; they stand for themselves.
+/// `now` and `took` are preserved; `control` becomes the CPU's value of the map, and `R4` the
+/// interval, or 0. Jumps to `no`, or continues. `nth`: the first few of a kind are sampled in any
+/// case, unless there are very many kinds; each represents only itself.
 pub fn choose(
     code: &mut BpfCode,
     map: &Map,
@@ -144,7 +145,7 @@ pub fn choose(
     code.add_to(control, control::SAMPLES, R2, R1);
 }
 
-/// Samples are forgotten with time. `R3` = how many are not.
+/// Lets samples decay with time. `R3` = the number that remains.
 fn forget(code: &mut BpfCode, now: Reg, control: Reg) {
     use control::{FORGOT, SAMPLES};
     let [recent, some] = [(); 2].map(|()| code.label());
@@ -163,8 +164,8 @@ fn forget(code: &mut BpfCode, now: Reg, control: Reg) {
     code.put(recent);
 }
 
-/// Makes the interval four times as long if there are `R3` samples too many, and halves it when there
-/// are few. `R4` = the interval.
+/// Multiplies the interval by four if there are `R3` samples too many, and halves it when there are
+/// few. `R4` = the interval.
 fn adapt(code: &mut BpfCode, now: Reg, control: Reg) {
     use control::{CHANGED, INTERVAL, LARGEST, SAMPLES};
     let [widen, first, set, done] = [(); 4].map(|()| code.label());
@@ -200,12 +201,17 @@ fn adapt(code: &mut BpfCode, now: Reg, control: Reg) {
     code.put(done);
 }
 
-/// Writes `length` bytes at `raw` on the stack, with a sample if the events of `map` have one.
-/// The program's argument is at [`CONTEXT`]. If the ring is full, which the kernel counts, fewer are
-/// told of from then on. Outside of the recording's window the events are disabled, and nothing is
-/// written.
-pub fn tell(code: &mut BpfCode, map: &Map, (raw, length): (i16, i32), (now, control): (Reg, Reg)) {
-    let told = code.label();
+/// Writes `length` bytes at offset `raw` of the stack, with a sample if the events of `map` have
+/// one. The program's argument is at [`CONTEXT`]. If the ring is full, which the kernel counts,
+/// fewer are written from then on. Outside of the recording's window the events are disabled, and
+/// nothing is written.
+pub fn write_record(
+    code: &mut BpfCode,
+    map: &Map,
+    (raw, length): (i16, i32),
+    (now, control): (Reg, Reg),
+) {
+    let done = code.label();
     code.load(AccessSize::Long, R1, R10, CONTEXT);
     code.map(R2, map.fd());
     // `BPF_F_CURRENT_CPU`
@@ -214,15 +220,15 @@ pub fn tell(code: &mut BpfCode, map: &Map, (raw, length): (i16, i32), (now, cont
     code.op_value(AluOp::Add, R4, i32::from(raw));
     code.op_value(AluOp::Mov, R5, length);
     code.call(Helper::PerfEventOutput);
-    code.jump_if_value(If::Equal, R0, 0, told);
-    code.jump_if_value(If::Equal, R0, -libc::EOPNOTSUPP, told);
-    // Once for all that meet it full.
+    code.jump_if_value(If::Equal, R0, 0, done);
+    code.jump_if_value(If::Equal, R0, -libc::EOPNOTSUPP, done);
+    // Once for all that find it full.
     code.load(AccessSize::Long, R1, control, control::CHANGED);
     code.op(AluOp::Mov, R2, now);
     code.op(AluOp::Sub, R2, R1);
-    code.jump_if_value(If::Less, R2, 1 << 20, told);
+    code.jump_if_value(If::Less, R2, 1 << 20, done);
     code.store_value(AccessSize::Long, control, control::SAMPLES, BURST);
-    code.put(told);
+    code.put(done);
 }
 
 /// Counts that there was no room in a map; overwrites the key at [`KEY`].
@@ -235,7 +241,7 @@ pub fn count_lost(code: &mut BpfCode, map: &Map) {
     code.put(none);
 }
 
-/// What a control map has at the end.
+/// The losses in a control map at the end.
 pub fn losses(map: &Map) -> Losses {
     let cpus = procfs::possible_cpus();
     let mut values = vec![0; control::SIZE * cpus];

@@ -1,14 +1,14 @@
-//! Programs that stop a thread where no system call can be broken off: while it runs its own code,
-//! or when a call of its has just ended.
+//! BPF programs that stop a thread where no system call can be interrupted: while it runs user
+//! code, or at the end of a system call.
 //!
 //! A thread that `ptrace(2)` interrupts may be asleep, and many calls then fail with `EINTR` or
-//! begin their time-out from the start (`signal(7)`). A signal that a program sends at an interrupt
-//! of user code, or at the end of a system call, is seen by the thread before its next instruction.
-//! The signal is one that is ignored by default and that the thread neither blocks nor handles: the
-//! tracer, if there is one, sees the thread stop; without a tracer nothing happens.
+//! restart their time-out (`signal(7)`). A signal that a program sends in an interrupt of user
+//! code, or at the end of a system call, is handled by the thread before its next instruction. The
+//! signal is one that is ignored by default and that the thread neither blocks nor handles: a
+//! tracer sees the thread stop; without a tracer nothing happens.
 //!
-//! A thread that wakes up for microseconds would be asleep again before prof traces it. The program
-//! at the end of a call therefore waits a moment for that.
+//! A thread that wakes up for microseconds would be asleep again before prof traces it. Therefore
+//! the program at the end of a call waits briefly for the tracer.
 
 #![allow(unsafe_code)]
 
@@ -29,37 +29,38 @@ use heap::inject::{Near, StopPrograms};
 
 use Reg::{R0, R1, R2, R6, R7, R8, R9, R10};
 
-/// Nanoseconds that a thread waits at the end of a call to be traced, and between two such waits.
+/// Nanoseconds for which a thread waits at the end of a call to be traced, and between two such
+/// waits.
 const HOLD: i32 = 400_000;
 const GAP: i32 = 3_000_000;
 
-/// Most looks at whether it is traced in that time.
+/// Maximum number of checks whether it is traced in that time.
 const LOOKS: i32 = 4000;
 
-/// What a call returns that the kernel makes again: -516 to -512 (`linux/errno.h`).
+/// Results of calls that the kernel restarts: -516 to -512 (`linux/errno.h`).
 const LAST_RESTART: i32 = 516;
 const RESTARTS: i32 = 5;
 
-/// What prof and the programs share, in bytes from the beginning.
+/// Offsets in the memory that prof and the programs share, in bytes.
 mod shared {
-    /// The process of which a thread is wanted.
+    /// The process of which a thread is to be stopped.
     pub const PROCESS: i16 = 0;
     /// The thread that is to be stopped, once it is traced.
     pub const WANTED: i16 = 8;
     /// The thread that waits at the end of a call.
     pub const HELD: i16 = 16;
-    /// The thread that was last seen in user code.
+    /// The last thread seen in user code.
     pub const SEEN: i16 = 24;
-    /// When a thread last waited.
+    /// Time of the last wait of a thread.
     pub const SINCE: i16 = 32;
-    /// Bytes of all.
+    /// Size of the memory.
     pub const SIZE: usize = 40;
 }
 
-/// Where a program keeps the number of its thread.
+/// Offset of the current thread's ID on the stack.
 const THREAD: i16 = -16;
 
-/// Where a program runs.
+/// The location at which a program runs.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     /// The end of a system call: `sys_exit(registers, result)`.
@@ -82,7 +83,7 @@ impl Stopper {
     ///
     /// # Errors
     ///
-    /// This kernel is too old, or this user may not.
+    /// This kernel is too old, or the user lacks the privilege.
     pub fn load(signal: i32) -> io::Result<Stopper> {
         let kernel = Btf::of_kernel()?;
         let map = Map::new(MapKind::Mapped, (4, shared::SIZE), 1)?;
@@ -140,7 +141,7 @@ impl Drop for Stopper {
     }
 }
 
-/// Where the kernel keeps what the programs look at.
+/// Offsets of the kernel's fields that the programs read.
 struct StopProgram<'a> {
     map: &'a Map,
     signal: i32,
@@ -166,7 +167,7 @@ impl<'a> StopProgram<'a> {
         })
     }
 
-    /// `R6`: the thread; `R7`: what is shared; `R9`: its number, later a counter.
+    /// `R6`: the thread; `R7`: the shared memory; `R9`: its ID, later a counter.
     fn write(&self, at: At) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, traced] = [(); 2].map(|()| c.label());
@@ -215,7 +216,8 @@ impl<'a> StopProgram<'a> {
         c.finish()
     }
 
-    /// The signal would stop it, and be ignored otherwise: it is neither blocked nor handled.
+    /// Jumps to `out` unless the signal would stop a traced thread and be ignored otherwise: the
+    /// thread neither blocks nor handles it.
     fn reaches(&self, c: &mut BpfCode, out: CodeLabel) {
         c.load(AccessSize::Long, R1, R6, self.blocked);
         c.number(R2, 1 << (self.signal - 1));
@@ -244,7 +246,7 @@ impl<'a> StopProgram<'a> {
         c.put(again);
         c.load(AccessSize::Word, R1, R6, self.ptrace);
         c.jump_if_value(If::Differ, R1, 0, traced);
-        // Three times, so that there need not be more looks: the time between them is what counts.
+        // Three times, to reduce the number of checks: the time between them is what counts.
         (0..3).for_each(|_| c.call(Helper::KtimeGetNs));
         c.op(AluOp::Sub, R0, R8);
         c.jump_if_value(If::Greater, R0, HOLD, expired);
@@ -260,7 +262,7 @@ impl<'a> StopProgram<'a> {
 mod tests {
     use super::*;
 
-    /// The kernel takes the programs, where this user may load any.
+    /// The kernel accepts the programs, if this user may load any.
     #[test]
     fn the_kernel_accepts_the_programs() {
         if sys::os::uid() != 0 || super::super::btf::Btf::of_kernel().is_err() {
@@ -276,7 +278,7 @@ mod tests {
         stopper.begin(std::process::id() as i32).unwrap();
         let watched = stopper.watch(0, 100_000).unwrap();
         let began = std::time::Instant::now();
-        // It is not traced, so it is only seen; its calls come back.
+        // The thread is not traced, so it is only seen; its calls return.
         while stopper.near().is_none() {
             assert!(began.elapsed().as_secs() < 20, "never seen");
             std::hint::black_box(sys::os::uid());

@@ -1,4 +1,4 @@
-//! The calls of `bpf(2)` that prof needs.
+//! The `bpf(2)` calls that prof needs.
 
 #![allow(unsafe_code)]
 
@@ -29,22 +29,22 @@ const PERF_EVENT: u32 = 7;
 const NO_PREALLOC: u32 = 1;
 const MMAPABLE: u32 = 1 << 10;
 
-/// The programs may be used under these, as functions of the kernel that they call demand.
+/// License of the programs, as required by the kernel functions that they call.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
-/// Bytes of what the kernel says about a program that it refuses.
+/// Size of the verifier's log in bytes.
 const LOG: usize = 64 << 10;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// By any key.
+    /// Lookup by any key.
     Hash = 1,
-    /// By index; prof can map it into its own memory.
+    /// Lookup by index; prof can map it into its own memory.
     Mapped = 2,
     /// One perf event for each CPU.
     PerfEvents = 4,
-    /// By index, a value for each CPU.
+    /// Lookup by index, with a value for each CPU.
     PerCpuArray = 6,
     /// A ring buffer; its entries are bytes.
     Ring = 27,
@@ -107,16 +107,17 @@ struct TracepointAttr {
 ///
 /// # Safety
 ///
-/// `attr` is the struct that the command takes, and addresses in it are of memory that lives and
-/// is as large as the command reads or writes.
+/// `attr` is the struct for the command, and addresses in it are of live memory of the size that
+/// the command reads or writes.
 unsafe fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<i32> {
-    // SAFETY: the kernel reads `size` bytes at `attr`, which is so large; the rest is the caller's.
+    // SAFETY: the kernel reads `size` bytes at `attr`, which is that large; the rest is the
+    // caller's.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: `bpf(2)` has just returned it, and nobody else has it.
+    // SAFETY: `bpf(2)` has just returned it, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -129,14 +130,14 @@ pub struct Map {
 }
 
 impl Map {
-    /// A map with so many entries at most, of keys and values of so many bytes.
+    /// Creates a map with a maximum number of entries, and keys and values of these sizes in bytes.
     ///
     /// # Errors
     ///
-    /// `EPERM`: this user may not.
+    /// `EPERM`: the user lacks the privilege.
     pub fn new(kind: MapKind, (key, value): (usize, usize), entries: u32) -> io::Result<Map> {
         let flags = match kind {
-            // Only hashes may.
+            // Only hashes accept it.
             MapKind::Hash => NO_PREALLOC,
             MapKind::Mapped => MMAPABLE,
             _ => 0,
@@ -158,7 +159,7 @@ impl Map {
         self.fd.as_raw_fd()
     }
 
-    /// The values of a [`MapKind::Mapped`], a page at most.
+    /// Maps the values of a [`MapKind::Mapped`], at most one page.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl Map {
         MmapOptions::new().len(self.value_size).map_raw(self.fd())
     }
 
-    /// Bytes of what [`Map::get`] writes: a value, or one for each CPU.
+    /// The attributes of an element: `value` is the address of a value, or of one for each CPU.
     fn element(&self, key: &[u8], value: u64) -> ElementAttr {
         assert_eq!(key.len(), self.key_size);
         ElementAttr { map: self.fd() as u32, key: key.as_ptr() as u64, value, ..Default::default() }
@@ -198,25 +199,25 @@ impl Map {
         unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
     }
 
-    /// Gives a CPU (by its number) of a [`MapKind::PerfEvents`] its event, which must outlive the
-    /// programs.
+    /// Sets the event of a CPU (by its number) in a [`MapKind::PerfEvents`]; the event must outlive
+    /// the programs.
     ///
     /// # Errors
     ///
-    /// It is no event that programs may write to.
+    /// Programs cannot write to this kind of event.
     pub fn connect(&self, cpu: u32, event: RawFd) -> io::Result<()> {
         let (key, value) = (cpu.to_ne_bytes(), event.to_ne_bytes());
         let mut attr = self.element(&key, value.as_ptr() as u64);
-        // SAFETY: key and value live and have four bytes, as the map has.
+        // SAFETY: key and value live and have four bytes each, as in the map.
         unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
     }
 
-    /// The value of a key, into `value`, which is as large as a value; `cpus`: of each of so many
-    /// CPUs that are possible.
+    /// Reads the value of a key into `value`, which has the size of a value; for `cpus` above 1,
+    /// one value for each possible CPU.
     ///
     /// # Errors
     ///
-    /// It has none (`ENOENT`).
+    /// The key has no value (`ENOENT`).
     pub fn get(&self, key: &[u8], value: &mut [u8], cpus: usize) -> io::Result<()> {
         assert_eq!(value.len(), self.value_size.next_multiple_of(8) * cpus);
         let mut attr = self.element(key, value.as_mut_ptr() as u64);
@@ -224,7 +225,7 @@ impl Map {
         unsafe { bpf(MAP_LOOKUP, &mut attr) }.map(drop)
     }
 
-    /// All keys with their values, when no program changes them any more.
+    /// All keys with their values; to be called when no program changes them any more.
     pub fn entries(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
         self.keys().into_iter().filter_map(|key| {
             let mut value = vec![0; self.value_size.next_multiple_of(8)];
@@ -261,7 +262,7 @@ struct Program(OwnedFd);
 ///
 /// # Errors
 ///
-/// This user may not, or this kernel does not accept it.
+/// The user lacks the privilege, or this kernel rejects the program.
 pub fn load_for_samples(name: &str, code: &[u64]) -> io::Result<OwnedFd> {
     let attr = ProgramAttr { kind: PERF_EVENT, ..ProgramAttr::default() };
     Program::load_as(name, attr, code).map(|program| program.0)
@@ -276,15 +277,15 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads programs that are to run at the tracepoints of these names.
+    /// Loads programs for the tracepoints of these names.
     ///
     /// # Errors
     ///
-    /// This user may not, this kernel has not all of the tracepoints, or does not accept a program;
-    /// prof is in a PID namespace of its own.
+    /// The user lacks the privilege, this kernel lacks one of the tracepoints or rejects a program,
+    /// or prof is in a PID namespace of its own.
     pub fn load(kernel: &Btf, programs: &[(&str, Vec<u64>)]) -> io::Result<Programs> {
         if !procfs::is_first_pid_namespace() {
-            // They know threads by other numbers.
+            // The programs see other thread IDs.
             return Err(io::ErrorKind::Unsupported.into());
         }
         let load =
@@ -293,32 +294,32 @@ impl Programs {
         Ok(Programs { programs, attached: Vec::new() })
     }
 
-    /// Runs them from now on.
+    /// Attaches them.
     ///
     /// # Errors
     ///
-    /// The kernel refuses; then none of them runs.
+    /// The kernel refuses; then none of them is attached.
     pub fn attach(&mut self) -> io::Result<()> {
         self.attached = self.programs.iter().map(Program::attach).collect::<io::Result<_>>()?;
         Ok(())
     }
 
-    /// Runs them no longer.
+    /// Detaches them.
     pub fn detach(&mut self) {
         self.attached.clear();
     }
 }
 
 impl Program {
-    /// `tracepoint`: as of [`Btf::tracepoint`].
+    /// `tracepoint`: from [`Btf::tracepoint`].
     fn load(name: &str, tracepoint: u32, code: &[u64]) -> io::Result<Program> {
         let (attach_type, attach_btf_id) = (TRACE_RAW_TP, tracepoint);
         let attr = ProgramAttr { kind: TRACING, attach_type, attach_btf_id, ..Default::default() };
         Program::load_as(name, attr, code)
     }
 
-    /// The same of any kind, which `attr` says. If the kernel does not accept the program, the last
-    /// line of what it says is in the error.
+    /// Loads a program of the kind in `attr`. If the kernel rejects it, the error contains the last
+    /// line of the verifier's log.
     fn load_as(name: &str, attr: ProgramAttr, code: &[u64]) -> io::Result<Program> {
         let mut attr = ProgramAttr {
             instructions: code.len() as u32,
@@ -337,16 +338,16 @@ impl Program {
         };
         let mut log = vec![0_u8; LOG];
         (attr.log_level, attr.log_size, attr.log) = (1, LOG as u32, log.as_mut_ptr() as u64);
-        // SAFETY: code, license and log live, and the log is so large.
+        // SAFETY: code, license and log live, and the log has the stated size.
         match unsafe { bpf(PROG_LOAD, &mut attr) } {
             Ok(fd) => Ok(Program(owned(fd))),
             Err(_) => {
                 let end = log.iter().position(|&b| b == 0).unwrap_or(0);
                 let text = String::from_utf8_lossy(&log[..end]);
-                let said =
+                let message =
                     text.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed"));
-                Err(match said {
-                    Some(said) => io::Error::new(refused.kind(), format!("{name}: {said}")),
+                Err(match message {
+                    Some(message) => io::Error::new(refused.kind(), format!("{name}: {message}")),
                     None => refused,
                 })
             }
@@ -356,7 +357,7 @@ impl Program {
     fn attach(&self) -> io::Result<OwnedFd> {
         let mut attr =
             TracepointAttr { program: self.0.as_raw_fd() as u32, ..TracepointAttr::default() };
-        // SAFETY: no addresses are in it: the program knows its tracepoint.
+        // SAFETY: no addresses are in it: the program determines the tracepoint.
         Ok(owned(unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut attr) }?))
     }
 }

@@ -1,5 +1,5 @@
-//! System calls, timed in the kernel: each call is told of when it is over and its length is known,
-//! with the stack of the thread that made it, and only as many as can be taken in (see
+//! System calls, timed in the kernel: each call is reported when it is over and its length is
+//! known, with the stack of the thread that made it. The number of reports is limited (see
 //! [`super::snippets`]).
 
 mod programs;
@@ -17,73 +17,72 @@ use profile::ThreadState;
 use programs::CallPrograms;
 use sys::{ThreadId, procfs};
 
-/// Most threads whose calls are timed.
+/// Maximum number of threads.
 const MAX_THREADS: u32 = 1 << 17;
 
-/// Most sums; what there is no room for is not added up, but told like the rest.
+/// Maximum number of sums; calls without room for a sum are reported individually.
 pub const MAX_SUMS: u32 = 1 << 18;
 
-/// Which calls.
+/// The timed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those that wait for a word in memory to change (`futex(2)`).
+    /// Calls that wait for a word in memory to change (`futex(2)`).
     Waits,
-    /// All.
+    /// All calls.
     All,
 }
 
-/// What the programs know of a thread, in bytes from the beginning of its value.
+/// Offsets in the value of a thread, in bytes.
 mod thread {
-    /// When its call began; 0: it is in none.
+    /// Time at which its call began; 0: it is in none.
     pub const SINCE: i16 = 0;
-    /// The word that it waits for, or the number of the call.
+    /// Address of the word that it waits for, or the number of the call.
     pub const OBJECT: i16 = 8;
     /// See [`super::TimedCall::kind`].
     pub const KIND: i16 = 16;
     /// See [`super::super::thread_set`].
     pub const FLAGS: i16 = 24;
-    /// Bytes of all.
+    /// Size of the value.
     pub const SIZE: usize = 32;
 }
 
-/// What is added up of the calls of a thread with the same object and kind, in bytes from the
-/// beginning of the value.
+/// Offsets in the sums of a thread's calls with the same object and kind, in bytes.
 mod sum {
-    /// Calls.
+    /// Number of calls.
     pub const COUNT: i16 = 0;
     /// Nanoseconds.
     pub const NANOS: i16 = 8;
-    /// The thread's process.
+    /// The thread's process ID.
     pub const PROCESS: i16 = 16;
-    /// Bytes of all.
+    /// Size of the value.
     pub const SIZE: usize = 24;
-    /// Where parts of the key lie, and its bytes: thread and kind are half as long as the object.
+    /// Offsets in the key, and its size: thread and kind have half the size of the object.
     pub const OBJECT: i16 = 0;
     pub const THREAD: i16 = 8;
     pub const KIND: i16 = 12;
     pub const KEY: usize = 16;
 }
 
-/// The word had the value of a mutex that several want; the call is that of a 32-bit program.
+/// The word had the value of a contended mutex; or the call is that of a 32-bit program.
 pub const MARKED: u64 = 0x100;
 
-/// A call that is over.
+/// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedCall {
-    /// The address of the word that was waited for, or the number of the call.
+    /// The address of the word that it waited for, or the number of the call.
     pub object: u64,
     /// The operation of `futex(2)` (or 0), and [`MARKED`].
     pub kind: u64,
-    /// Nanoseconds that it lasted.
+    /// Its length in nanoseconds.
     pub lasted: u64,
-    /// It will be gone on with: this is not another one.
+    /// The kernel will restart it: it is not counted again.
     pub again: bool,
-    /// Shorter ones stand for interval / lasted of them.
+    /// A call that is shorter represents interval / lasted calls.
     pub interval: u64,
 }
 
 impl TimedCall {
-    /// From what is told of it.
+    /// Decodes the record of a call.
     pub fn parse(raw: &[u8]) -> Option<TimedCall> {
         let number = |at| number(raw, at);
         Some(TimedCall {
@@ -99,26 +98,26 @@ impl TimedCall {
 /// All calls of a thread with the same object and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSum {
-    /// The process.
+    /// The process ID.
     pub pid: i32,
-    /// The thread.
+    /// The thread ID.
     pub tid: i32,
     /// As of [`TimedCall`].
     pub object: u64,
     /// As of [`TimedCall`].
     pub kind: u64,
-    /// So many calls are over.
+    /// Number of ended calls.
     pub count: u64,
-    /// Nanoseconds that they lasted.
+    /// Their total length in nanoseconds.
     pub nanos: u64,
 }
 
-/// A call that has not ended yet.
+/// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenCall {
     /// Its thread.
     pub tid: i32,
-    /// When it began (`CLOCK_MONOTONIC`, nanoseconds).
+    /// Its start (`CLOCK_MONOTONIC`, nanoseconds).
     pub since: u64,
     /// As of [`TimedCall`].
     pub object: u64,
@@ -126,7 +125,7 @@ pub struct OpenCall {
     pub kind: u64,
 }
 
-/// The programs and what they share with prof.
+/// The programs and the maps that they share with prof.
 #[derive(Debug)]
 pub struct Calls {
     threads: Map,
@@ -137,11 +136,11 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Loads the programs; nothing happens until they are [attached](KernelProgram::attach).
+    /// Loads the programs; they run when they are [attached](KernelProgram::attach).
     ///
     /// # Errors
     ///
-    /// This kernel is too old, or this user may not.
+    /// This kernel is too old, or the user lacks the privilege.
     pub fn load(kernel: &Btf, which: Which, scope: ThreadScope) -> io::Result<Calls> {
         let cpus = procfs::possible_cpus() as u32;
         let mut calls = Calls {
@@ -167,12 +166,12 @@ impl Calls {
         Ok(calls)
     }
 
-    /// The calls that are not over, after [`KernelProgram::detach`].
+    /// The calls in progress, after [`KernelProgram::detach`].
     pub fn open(&self) -> Vec<OpenCall> {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
-            let tid = i32::from_ne_bytes(*key.first_chunk().expect("so long a key"));
-            let number = |at| number(&value, at).expect("so long a value");
+            let tid = i32::from_ne_bytes(*key.first_chunk().expect("a key of the map's size"));
+            let number = |at| number(&value, at).expect("a value of the map's size");
             let (since, object) = (number(thread::SINCE), number(thread::OBJECT));
             if since > 0 {
                 found.push(OpenCall { tid, since, object, kind: number(thread::KIND) });
@@ -181,12 +180,12 @@ impl Calls {
         found
     }
 
-    /// What was added up, after [`KernelProgram::detach`].
+    /// The sums, after [`KernelProgram::detach`].
     pub fn sums(&self) -> Vec<CallSum> {
         let mut found = Vec::new();
         for (key, value) in self.sums.entries() {
-            let of = |at| number(&value, at).expect("so long a value");
-            let of_key = |at| number(&key, at).expect("so long a key");
+            let of = |at| number(&value, at).expect("a value of the map's size");
+            let of_key = |at| number(&key, at).expect("a key of the map's size");
             let kind = of_key(sum::THREAD) >> 32;
             found.push(CallSum {
                 pid: of(sum::PROCESS) as i32,
@@ -200,7 +199,7 @@ impl Calls {
         found
     }
 
-    /// What was not taken in.
+    /// Threads and samples that the programs could not handle.
     pub fn losses(&self) -> Losses {
         snippets::losses(&self.control)
     }
@@ -208,7 +207,7 @@ impl Calls {
 
 impl KernelProgram for Calls {
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
-        // Events that follow are tracepoints of the kernel's own locks.
+        // The events that follow are tracepoints of the kernel's own locks.
         events.first().map_or(Ok(()), |&event| self.events.connect(cpu, event))
     }
 

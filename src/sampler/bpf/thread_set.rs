@@ -1,4 +1,4 @@
-//! The set of threads that programs work for: a map with a value for each.
+//! The set of threads that programs record: a map with a value for each.
 
 use std::io;
 
@@ -12,21 +12,21 @@ use Reg::{R0, R1, R6, R8, R10};
 /// The threads that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadScope {
-    /// All.
+    /// All threads.
     Everyone,
-    /// Those that were inserted, and all that they start.
+    /// The inserted threads, and all that they start.
     WithChildren,
-    /// Those that were inserted.
+    /// The inserted threads only.
     Alone,
 }
 
-/// Where fields of `task_struct` lie.
+/// Offsets of fields of `task_struct`.
 pub struct Fields {
-    /// The thread's number.
+    /// The thread ID.
     pub tid: i16,
-    /// Its process's.
+    /// The process ID.
     pub pid: i16,
-    /// Nanoseconds that it has run.
+    /// Nanoseconds for which it has run.
     pub ran: i16,
     /// `PF_*`.
     pub flags: i16,
@@ -35,11 +35,11 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Of this kernel.
+    /// For this kernel.
     ///
     /// # Errors
     ///
-    /// It has not all of them.
+    /// The kernel lacks one of them.
     pub fn find(kernel: &Btf) -> io::Result<Fields> {
         let field = |path: &[&str]| kernel.field("task_struct", path);
         Ok(Fields {
@@ -54,30 +54,31 @@ impl Fields {
 
 /// The threads.
 pub struct ThreadSet<'a> {
-    /// By number.
+    /// A value for each thread ID.
     pub threads: &'a Map,
     /// See [`snippets::control`].
     pub control: &'a Map,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub size: i16,
-    /// Where its flags lie.
+    /// Offset of the flags in a value.
     pub flags: i16,
-    /// Who is one.
+    /// The threads that belong to the set.
     pub scope: ThreadScope,
-    /// The kernel's.
+    /// Offsets in the kernel's structs.
     pub fields: &'a Fields,
 }
 
-/// A field of a new thread's value: where it lies, how large it is, and what it is.
+/// A field of a new thread's value: its offset, its size, and its content (a register or a
+/// constant).
 pub type Set = (i16, AccessSize, Result<Reg, i32>);
 
 impl ThreadSet<'_> {
-    /// Where a new value begins on the stack.
+    /// Offset of a new value on the stack.
     pub fn value(&self) -> i16 {
         CONTEXT - self.size
     }
 
-    /// Adds the thread whose number is at [`KEY`]. `R0` = 0, if there is room.
+    /// Adds the thread whose ID is at [`KEY`]. `R0` = 0 if there is room.
     pub fn add(&self, c: &mut BpfCode, fields: &[Set]) {
         for at in (0..self.size).step_by(8) {
             c.store_value(AccessSize::Long, R10, self.value() + at, 0);
@@ -91,8 +92,8 @@ impl ThreadSet<'_> {
         snippets::update(c, self.threads, self.value());
     }
 
-    /// `sched_wakeup_new(thread)`, in the one that has started it: adds it. In `R8` is the time, and
-    /// in `R1` the number of its process.
+    /// `sched_wakeup_new(thread)`, in the thread that started it: adds it. `R8` has the time, `R1`
+    /// its process ID.
     pub fn is_born(&self, fields: &[Set]) -> Vec<u64> {
         let mut c = BpfCode::default();
         let out = c.label();

@@ -46,9 +46,9 @@ fn open_wall(pid: i32) -> Result<Session, Error> {
     Session::open(&Options { events, ..options }, &mut ProfileTypes::new(&settings), None)
 }
 
-fn waits_for(session: &mut Session, what: &str, is_so: impl Fn(&Session) -> bool) {
+fn waits_for(session: &mut Session, what: &str, condition: impl Fn(&Session) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
-    while !is_so(session) {
+    while !condition(session) {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }

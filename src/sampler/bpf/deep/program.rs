@@ -1,4 +1,4 @@
-//! The program itself: it runs in the interrupt that takes a sample, before the kernel writes it.
+//! The program: it runs in the interrupt that takes a sample, before the kernel writes the sample.
 
 use std::io;
 
@@ -12,23 +12,23 @@ use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 const PAGE: i32 = 4096;
 
-/// The end of a stack that lies farther above the stack pointer belongs to another stack.
+/// Distance in bytes above the stack pointer beyond which an end belongs to another stack.
 const FARTHEST_END: i32 = 16 << 20;
 
-/// Bytes by which a program may begin above its first stack pointer: the dynamic linker that is run
-/// with a program takes its own arguments off. More would often reach the page behind the stack,
-/// which is not there and would be looked for at each sample.
+/// Bytes by which a program's frames may begin above its first stack pointer: a dynamic linker that
+/// is run with a program removes its own arguments. A larger value would often reach the page
+/// behind the stack, which is not present and would be accessed at each sample.
 const SKIPPED_WORDS: i32 = 256;
 
-/// Bytes of the kernel's own copy that are copied again: the kernel may leave out so many where
-/// the rest of the record needs room, and what both have is compared.
+/// Bytes of the kernel's copy that are copied again: the kernel may omit that many if the rest of
+/// the record needs the room, and the overlap is compared.
 const OVERLAP: i32 = 6 << 10;
 
 /// Flags of `bpf_ringbuf_submit`.
 const NO_WAKEUP: i32 = 1;
 const FORCE_WAKEUP: i32 = 2;
 
-/// Where fields of the kernel's structs lie, and what the program calls.
+/// Offsets of fields in the kernel's structs, and type IDs of the functions that the program calls.
 #[derive(Debug)]
 pub struct Kernel {
     mm: i16,
@@ -44,11 +44,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Of this kernel.
+    /// For this kernel.
     ///
     /// # Errors
     ///
-    /// It has not all of them: `bpf_cast_to_kern_ctx` came with Linux 6.2.
+    /// The kernel lacks one of them: `bpf_cast_to_kern_ctx` came with Linux 6.2.
     pub fn find(btf: &Btf) -> io::Result<Kernel> {
         let task = |path: &[&str]| btf.field("task_struct", path);
         Ok(Kernel {
@@ -65,36 +65,36 @@ impl Kernel {
     }
 }
 
-/// What the program is written with.
+/// The parameters of the program.
 pub struct DeepProgram<'a> {
     /// The ring buffer, and its size in bytes.
     pub ring: &'a Map,
     /// See [`DeepProgram::ring`].
     pub ring_size: u32,
-    /// Counts the stacks that the ring had no room for.
+    /// Counts the stacks for which the ring had no room.
     pub lost: &'a Map,
-    /// This kernel's structs.
+    /// Offsets in this kernel's structs.
     pub kernel: &'a Kernel,
-    /// Bytes of the kernel's own copy of a stack.
+    /// Size of the kernel's copy of a stack in bytes.
     pub dump: u32,
-    /// Bytes that are copied at most, a multiple of [`CHUNK`].
+    /// Maximum number of bytes to copy, a multiple of [`CHUNK`].
     pub cap: u32,
-    /// The samples of other processes are dropped.
+    /// Samples of other processes are dropped.
     pub processes: Option<&'a Map>,
-    /// How the kernel is shown that the loop ends.
+    /// The method to limit the loop for the verifier.
     pub end: LoopEnd,
 }
 
-/// How the kernel's verifier sees that a loop ends.
+/// The method to limit a loop for the kernel's verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopEnd {
-    /// By an instruction of Linux 6.9: it follows a few rounds, which takes 2 ms.
+    /// By an instruction of Linux 6.9: the verifier follows a few iterations, which takes 2 ms.
     MayGoto,
-    /// By a counter: it follows each round, which takes 200 ms for 2 MiB.
+    /// By a counter: the verifier follows each iteration, which takes 200 ms for 2 MiB.
     Counter,
 }
 
-/// Where things lie on the program's stack.
+/// Offsets on the program's stack.
 const WORD: i16 = -16;
 const TIME: i16 = -24;
 const TID: i16 = -32;
@@ -105,7 +105,7 @@ const LENGTH: i16 = -64;
 /// Two words, before there are [`LENGTH`] and [`HOLES`].
 const BOUNDS: i16 = -64;
 
-/// Reads so many bytes of the thread's memory at the address in `R3` to a place on the program's
+/// Reads `bytes` bytes of the thread's memory at the address in `R3` to an offset on the program's
 /// stack, or jumps to `failed`.
 fn read(c: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
     c.op(AluOp::Mov, R1, R10);
@@ -116,8 +116,8 @@ fn read(c: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
 }
 
 impl DeepProgram<'_> {
-    /// The program. In the loop `R6` counts chunks, `R7` is the address that is copied next, `R8`
-    /// the end, `R9` the record.
+    /// The program. In the loop, `R6` counts chunks, `R7` is the address to copy next, `R8` the
+    /// end, `R9` the record.
     pub fn program(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, copy] = [(); 2].map(|()| c.label());
@@ -132,7 +132,7 @@ impl DeepProgram<'_> {
     }
 
     /// Time, thread and registers; `R6` = the stack pointer, `R7` = the base of its thread-local
-    /// memory, `R8` = where the process's first stack began. A thread of the kernel has none.
+    /// memory, `R8` = the start of the process's first stack. A kernel thread has none.
     fn look_at_thread(&self, c: &mut BpfCode, out: CodeLabel) {
         let k = self.kernel;
         if let Some(processes) = self.processes {
@@ -160,16 +160,16 @@ impl DeepProgram<'_> {
         c.store(AccessSize::Long, R10, IP, R1);
     }
 
-    /// `R8` = where the stack ends:
+    /// `R8` = the end of the stack:
     ///
-    /// - C libraries keep a thread's own memory right above its stack. By the ABI it begins with its
-    ///   own address (`%fs:0`), so other memory is not taken for it.
-    /// - Go keeps the goroutine that runs in the word before (`%fs:-8`), and that begins with the
-    ///   bounds of its stack. They count if the stack pointer lies between them.
-    /// - The first thread's frames end where the kernel began its stack.
+    /// - C libraries place a thread's control block right above its stack. By the ABI it begins
+    /// with its own address (`%fs:0`), which distinguishes it from other memory.
+    /// - Go stores the current goroutine in the word before (`%fs:-8`), which begins with the
+    /// bounds of its stack. They are used if the stack pointer lies between them.
+    /// - The first thread's frames end where the kernel set up its stack.
     ///
-    /// Where other stacks (coroutines') end is not known: to copy what lies above them would cost
-    /// each sample as much as a deep stack. Jumps to `out`.
+    /// The end of other stacks (of coroutines) is unknown: copying what lies above would cost each
+    /// sample as much as a deep stack. Jumps to `out`.
     fn find_end(&self, c: &mut BpfCode, out: CodeLabel) {
         let [goroutine, first, known] = [(); 3].map(|()| c.label());
         c.op(AluOp::Mov, R1, R6);
@@ -210,8 +210,8 @@ impl DeepProgram<'_> {
         c.op_value(AluOp::And, R8, -PAGE);
     }
 
-    /// `R7` = where to begin: at the first page that is not there, since the kernel's own copy ends
-    /// before it, or before the end of that copy. Jumps to `out` if the copy reaches the end.
+    /// `R7` = the start: the first page that is not present, since the kernel's copy ends before
+    /// it, or a point before the end of that copy. Jumps to `out` if the copy reaches the end.
     fn find_begin(&self, c: &mut BpfCode, copy: CodeLabel, out: CodeLabel) {
         c.op(AluOp::Mov, R7, R6);
         c.op_value(AluOp::And, R7, -PAGE);
@@ -271,7 +271,7 @@ impl DeepProgram<'_> {
         c.jump(out);
     }
 
-    /// `R8` = the end of what is copied at most.
+    /// `R8` = the end of the part to copy, within the limit.
     fn limit(&self, c: &mut BpfCode) {
         let near = c.label();
         c.op(AluOp::Mov, R1, R7);
@@ -281,8 +281,8 @@ impl DeepProgram<'_> {
         c.put(near);
     }
 
-    /// Copies page by page: some are not there. Without branches for each, of which the kernel
-    /// would follow all combinations. A chunk without any page is not sent.
+    /// Copies page by page, because some are not present. Without branches for each, of which the
+    /// verifier would follow all combinations. A chunk without any page is not submitted.
     fn copy_pages(&self, c: &mut BpfCode, next: CodeLabel) {
         let some = c.label();
         let pages = CHUNK as i32 / PAGE;
@@ -302,7 +302,7 @@ impl DeepProgram<'_> {
         }
         c.load(AccessSize::Long, R1, R10, HOLES);
         c.jump_if_value(If::Differ, R1, (1 << pages) - 1, some);
-        // It takes room until prof has read it, too.
+        // It occupies the ring until prof has read it, too.
         self.wake_when_due(c);
         c.op(AluOp::Mov, R1, R9);
         c.call(Helper::RingDiscard);
@@ -310,7 +310,7 @@ impl DeepProgram<'_> {
         c.put(some);
     }
 
-    /// Hands out the record.
+    /// Submits the record.
     fn submit(&self, c: &mut BpfCode) {
         for (at, from) in [
             (header::TIME, TIME),
@@ -331,8 +331,8 @@ impl DeepProgram<'_> {
     }
 
     /// `R2` = the flags for [`Helper::RingSubmit`] and [`Helper::RingDiscard`]: prof is woken each
-    /// time that another quarter of the ring is full, by all records of the first eighth behind that.
-    /// The first one may see a place that is farther: other CPUs write, too.
+    /// time that another quarter of the ring is full, by all records of the first eighth behind
+    /// that. The first one may see a later position, because other CPUs write too.
     fn wake_when_due(&self, c: &mut BpfCode) {
         let quiet = c.label();
         c.map(R1, self.ring.fd());

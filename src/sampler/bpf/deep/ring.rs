@@ -1,6 +1,6 @@
-//! prof's side of a BPF ring buffer (`Documentation/bpf/ringbuf.rst` of the kernel): the page that
-//! says how far it was read, the page that says how far it was written, and the data, mapped twice
-//! in a row so that no record wraps around.
+//! prof's side of a BPF ring buffer (`Documentation/bpf/ringbuf.rst` of the kernel): a page with
+//! the consumer position, a page with the producer position, and the data, mapped twice in a row so
+//! that no record wraps around.
 
 #![allow(unsafe_code)]
 
@@ -13,36 +13,36 @@ use crate::sampler::bpf::syscall::Map;
 
 const PAGE: usize = 4096;
 
-/// Bytes before each record: its length, with two flags, and where it lies.
+/// Bytes before each record: its length, with two flags, and its offset.
 const PREFIX: usize = 8;
 
-/// The program has not finished the record, or has given it up.
+/// The program has not finished or discarded the record.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
-/// A record that is in the ring.
+/// The state of a record in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its bytes are there.
+    /// Complete.
     Done,
-    /// It is being written.
+    /// In progress.
     Busy,
-    /// There is nothing in it.
+    /// Discarded, without content.
     Discarded,
 }
 
 /// The ring, mapped.
 #[derive(Debug)]
 pub struct Ring {
-    /// How far it was read.
+    /// The page with the consumer position.
     read: MmapRaw,
-    /// How far it was written, and the data behind that.
+    /// The page with the producer position, and the data behind it.
     written: MmapRaw,
     size: usize,
 }
 
 impl Ring {
-    /// Maps a ring of so many bytes.
+    /// Maps a ring of `size` bytes.
     ///
     /// # Errors
     ///
@@ -56,12 +56,12 @@ impl Ring {
         Ok(Ring { read, written, size })
     }
 
-    /// How far it was read.
+    /// The consumer position.
     pub fn read_to(&self) -> u64 {
         self.position(&self.read).load(Ordering::Relaxed)
     }
 
-    /// How far it was written.
+    /// The producer position.
     pub fn written_to(&self) -> u64 {
         // Acquire: prefixes before this position are read after it (pairs with the kernel).
         self.position(&self.written).load(Ordering::Acquire)
@@ -73,14 +73,14 @@ impl Ring {
         unsafe { &*page.as_ptr().cast::<AtomicU64>() }
     }
 
-    /// Gives back to the kernel what lies before a position.
+    /// Releases the records before a position to the kernel.
     pub fn release(&self, position: u64) {
         // Release: what was read of the records is read before the kernel may overwrite it.
         self.position(&self.read).store(position, Ordering::Release);
     }
 
-    /// The record at a position: what it is, where its bytes begin, how many it has, and where
-    /// the next one lies. `position` must lie between what was read and what was written.
+    /// The record at a position: its state, the offset and number of its bytes, and the position of
+    /// the next one. `position` must lie between the consumer and the producer position.
     pub fn record(&self, position: u64) -> (State, usize, usize, u64) {
         let at = (position as usize & (self.size - 1)) + PAGE;
         // SAFETY: records begin at multiples of eight within the data; the word before each is
@@ -98,11 +98,12 @@ impl Ring {
         (state, at - PAGE + PREFIX, length, next)
     }
 
-    /// Bytes of a finished record that was not released.
+    /// Bytes of a complete record that was not released.
     pub fn bytes(&self, at: usize, length: usize) -> &[u8] {
         assert!(at <= 2 * self.size && length <= 2 * self.size - at);
-        // SAFETY: the range is within the data (asserted). The kernel does not write to a finished
-        // record until it is released, which [`super::Deep`] does only when nobody holds bytes of it.
+        // SAFETY: the range is within the data (asserted). The kernel does not write to a complete
+        // record until it is released, which [`super::Deep`] does only when its bytes are not
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.written.as_ptr().add(PAGE + at), length) }
     }
 

@@ -1,4 +1,4 @@
-//! Deep stacks in a recording: which events have them, and how samples get theirs.
+//! Deep stacks in a recording: the events that have them, and their assignment to samples.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,19 +10,19 @@ use crate::sampler::events::EventKind;
 use crate::sampler::{Event, EventSpec, Options, StackMethod};
 use sys::record::{Chunk, Sample, UserStack};
 
-/// What a recording has of deep stacks.
+/// The deep stacks of a recording.
 #[derive(Debug, Default)]
 pub struct DeepStacks {
     deep: Option<Deep>,
     why_not: Option<io::Error>,
-    /// It was looked what is in the ring, since [`DeepStacks::begin`].
+    /// The positions in the ring were read since [`DeepStacks::begin`].
     fresh: bool,
     /// [`DeepStacks::fd`] has become readable since then.
     readable: bool,
 }
 
 impl DeepStacks {
-    /// Of events with their triggers; nothing, if none of them copies stacks.
+    /// For events with their triggers; empty if none of them copies stacks.
     pub fn of<'e>(
         options: &Options,
         events: impl Iterator<Item = (&'e EventSpec, &'e Trigger)>,
@@ -51,8 +51,8 @@ impl DeepStacks {
         }
     }
 
-    /// Lets the program run at the samples of an event that copies `dump` bytes, and drop those that
-    /// the filter drops. Returns false if it does not.
+    /// Attaches the program to an event that copies `dump` bytes, and drops the samples that the
+    /// filter drops. Returns false if that fails.
     pub fn attach(
         &mut self,
         event: &impl AsRawFd,
@@ -67,7 +67,7 @@ impl DeepStacks {
         attached.map_err(|why| (self.deep, self.why_not) = (None, Some(why))).is_ok()
     }
 
-    /// The rings are about to be read.
+    /// To be called before the rings are read.
     pub fn begin(&mut self) {
         self.fresh = false;
         if let Some(deep) = self.deep.as_ref().filter(|_| std::mem::take(&mut self.readable)) {
@@ -75,12 +75,12 @@ impl DeepStacks {
         }
     }
 
-    /// [`DeepStacks::fd`] was found to be readable.
-    pub fn found_readable(&mut self) {
+    /// To be called when [`DeepStacks::fd`] is readable.
+    pub fn set_readable(&mut self) {
         self.readable = true;
     }
 
-    /// Hands out an event that was found in a ring: a sample with all of its stack.
+    /// Delivers an event of a ring: a sample gets all of its stack.
     pub fn complete(&mut self, event: Event<'_>, consume: impl FnOnce(Event<'_>)) {
         self.look();
         let Some(deep) = &mut self.deep else { return consume(event) };
@@ -100,7 +100,7 @@ impl DeepStacks {
         }
     }
 
-    /// Looks what is in the ring, once for each time that the other rings are read.
+    /// Reads the positions in the ring, once for each time that the other rings are read.
     fn look(&mut self) {
         if let Some(deep) = self.deep.as_mut().filter(|_| !self.fresh) {
             deep.refresh();
@@ -108,7 +108,7 @@ impl DeepStacks {
         }
     }
 
-    /// Everything before this time was handed out.
+    /// Releases everything before this time, which was delivered.
     pub fn end(&mut self, until: u64) {
         if let Some(deep) = &mut self.deep {
             deep.release(until);
@@ -120,34 +120,34 @@ impl DeepStacks {
         self.deep.as_ref().map(Deep::fd)
     }
 
-    /// The ring fills, and is to be read soon.
+    /// True if the ring fills and has to be read soon.
     pub fn is_filling(&self) -> bool {
         self.deep.as_ref().is_some_and(Deep::is_filling)
     }
 
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     pub fn ring_bytes(&self) -> u64 {
         self.deep.as_ref().map_or(0, Deep::ring_bytes)
     }
 
-    /// Why stacks end where the kernel's copy does; `None`: they do not.
+    /// The reason why stacks end with the kernel's copy; `None` if they do not.
     pub fn why_not(&self) -> Option<&io::Error> {
         self.why_not.as_ref()
     }
 
-    /// A program is at the events.
+    /// True if a program is attached to the events.
     pub fn is_attached(&self) -> bool {
         self.deep.is_some()
     }
 
-    /// What became of deep stacks so far.
+    /// The counts so far.
     pub fn counts(&self) -> DeepStackCounts {
         self.deep.as_ref().map_or_else(DeepStackCounts::default, Deep::counts)
     }
 }
 
-/// The kernel runs programs at the samples of such an event: not at those of tracepoints and
-/// probes, nor at what other programs write.
+/// True if the kernel runs programs at the samples of such an event: not at those of tracepoints
+/// and probes, nor at those that other programs write.
 fn runs_programs(spec: &EventSpec) -> bool {
     spec.deep_stacks && !spec.member
 }

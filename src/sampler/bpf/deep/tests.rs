@@ -14,7 +14,7 @@ fn what_is_copied_costs_no_more_than_its_share() {
     }
 }
 
-/// Whether this user may load programs, on a kernel that has what they need.
+/// True if this user may load programs, on a kernel with the features that they need.
 fn may_load() -> bool {
     match check() {
         Ok(()) => return true,
@@ -27,7 +27,7 @@ fn may_load() -> bool {
     false
 }
 
-/// Also for the largest copy, whose rounds it may have to follow one by one.
+/// Also for the largest copy, whose iterations the verifier may have to follow one by one.
 #[test]
 fn the_kernel_accepts_the_program_with_each_end_of_the_loop() {
     if !may_load() {

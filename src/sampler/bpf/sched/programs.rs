@@ -1,6 +1,6 @@
-//! The programs themselves.
+//! The programs of [`super`].
 
-use super::{NOBODY, UNKNOWN, Waits, thread};
+use super::{IDLE, UNKNOWN, Waits, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
 use crate::sampler::bpf::thread_set::{Set, ThreadScope, ThreadSet};
@@ -16,18 +16,19 @@ const STOPPED: i32 = thread_state::STOPPED as i32;
 /// `PF_EXITING` of `task_struct.flags`.
 const EXITING: i32 = 4;
 
-/// It has not run yet.
+/// The flag of a thread that has not run yet.
 const BORN: i32 = 1;
 
-/// Writes the programs. In all of them `R7` is the thread's value, `R8` the time.
+/// Assembles the programs. In all of them, `R7` is the thread's value, `R8` the time.
 pub struct WaitPrograms<'a> {
     /// Their maps.
     pub maps: &'a Waits,
-    /// Whom they are about.
+    /// The recorded threads.
     pub members: ThreadSet<'a>,
 }
 
-/// The value of a thread that begins at a time that is in a register, as its process is.
+/// The value of a thread that starts at the time in register `since`; register `pid` has its
+/// process ID.
 fn born(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
     [
         (thread::SINCE, AccessSize::Long, Ok(since)),
@@ -37,17 +38,17 @@ fn born(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
     ]
 }
 
-/// Where what is told begins on the stack, and a thread's value.
+/// Offsets on the stack: of the output, and of a thread's value.
 const RAW: i16 = -48;
 const VALUE: i16 = CONTEXT - thread::SIZE as i16;
 const ENDED: i16 = VALUE - 8;
 
 impl WaitPrograms<'_> {
-    /// All of them with their tracepoints; the last is for those who follow what their threads start.
+    /// All programs with their tracepoints; the last is only for following new threads.
     pub fn all(&self) -> [(&'static str, Vec<u64>); 6] {
         [
             ("sched_switch", self.stops()),
-            ("sched_exit_tp", self.goes_on()),
+            ("sched_exit_tp", self.continues()),
             ("sched_wakeup", self.is_woken()),
             ("sched_process_exec", self.becomes_another()),
             ("sched_process_exit", self.ends()),
@@ -55,7 +56,7 @@ impl WaitPrograms<'_> {
         ]
     }
 
-    /// `sched_switch(preempted, thread, next, state)`: the thread that runs stops.
+    /// `sched_switch(preempted, thread, next, state)`: the current thread stops running.
     fn stops(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, known, old, sum, state, set, stopped, disk] = [(); 8].map(|()| c.label());
@@ -67,7 +68,7 @@ impl WaitPrograms<'_> {
         self.now(&mut c, out);
         c.load(AccessSize::Word, R1, R7, thread::FLAGS);
         c.jump_if_value(If::Equal, R1, 0, old);
-        // It has run for as long as the scheduler says, and waited for a CPU before that.
+        // Its time on the CPU is from the scheduler; before that, it waited for a CPU.
         c.store_value(AccessSize::Word, R7, thread::FLAGS, 0);
         c.load(AccessSize::Long, R1, R6, 8);
         c.load(AccessSize::Long, R2, R1, self.members.fields.ran);
@@ -106,10 +107,10 @@ impl WaitPrograms<'_> {
         c.finish()
     }
 
-    /// `sched_exit_tp(is_switch)`: the thread that runs has come back, if it was away.
-    fn goes_on(&self) -> Vec<u64> {
+    /// `sched_exit_tp(is_switch)`: the current thread continues, if it was switched out.
+    fn continues(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
-        let [out, known, heard, woken, sum] = [(); 5].map(|()| c.label());
+        let [out, known, has_state, woken, sum] = [(); 5].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
         snippets::this_thread(&mut c);
         c.op(AluOp::Mov, R9, R0);
@@ -118,10 +119,10 @@ impl WaitPrograms<'_> {
         c.load(AccessSize::Word, R6, R7, thread::DOES);
         c.jump_if_value(If::Equal, R6, ThreadState::Running as i32, out);
         self.now(&mut c, out);
-        c.jump_if_value(If::Differ, R6, UNKNOWN, heard);
+        c.jump_if_value(If::Differ, R6, UNKNOWN, has_state);
         c.op_value(AluOp::Mov, R6, ThreadState::Runnable as i32);
-        c.put(heard);
-        // `R2`: nanoseconds that it has waited for a CPU.
+        c.put(has_state);
+        // `R2`: nanoseconds for which it has waited for a CPU.
         c.op(AluOp::Mov, R2, R9);
         c.jump_if_value(If::Equal, R6, ThreadState::Runnable as i32, sum);
         c.load(AccessSize::Long, R1, R7, thread::WOKEN);
@@ -139,7 +140,7 @@ impl WaitPrograms<'_> {
         c.store(AccessSize::Long, R10, RAW, R6);
         c.store(AccessSize::Long, R10, RAW + 8, R1);
         c.store(AccessSize::Long, R10, RAW + 16, R2);
-        // What it did, as an offset that is known to be within the value.
+        // Its state, as an offset that the verifier sees to be within the value.
         c.jump_if_value(If::Greater, R6, ThreadState::Stopped as i32, out);
         c.op_value(AluOp::Lsh, R6, 3);
         c.op(AluOp::Add, R6, R7);
@@ -150,13 +151,13 @@ impl WaitPrograms<'_> {
         c.store_value(AccessSize::Word, R7, thread::DOES, ThreadState::Running as i32);
         snippets::choose(&mut c, &self.maps.control, (R8, R9, R6), None, out);
         c.store(AccessSize::Long, R10, RAW + 24, R4);
-        snippets::tell(&mut c, &self.maps.waits, (RAW, 32), (R8, R6));
+        snippets::write_record(&mut c, &self.maps.waits, (RAW, 32), (R8, R6));
         c.put(out);
         c.exit();
         c.finish()
     }
 
-    /// `sched_wakeup(thread)`: from now on it waits for a CPU.
+    /// `sched_wakeup(thread)`: the thread waits for a CPU.
     fn is_woken(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let out = c.label();
@@ -165,7 +166,7 @@ impl WaitPrograms<'_> {
         c.store(AccessSize::Word, R10, KEY, R2);
         snippets::look_up(&mut c, &self.maps.threads, out);
         c.op(AluOp::Mov, R7, R0);
-        // Before it has quite stopped it runs on.
+        // A thread that is woken before it has stopped keeps running.
         c.load(AccessSize::Word, R1, R7, thread::DOES);
         c.jump_if_value(If::Equal, R1, ThreadState::Running as i32, out);
         c.load(AccessSize::Long, R1, R7, thread::WOKEN);
@@ -177,9 +178,9 @@ impl WaitPrograms<'_> {
         c.finish()
     }
 
-    /// `sched_process_exec(thread, old tid, program)`: what was recorded of a COMMAND before that does
-    /// not count. A thread that was not the first has the number of its process now: it is as if it
-    /// had ended, and another had begun.
+    /// `sched_process_exec(thread, old tid, program)`: the time of a COMMAND before that does not
+    /// count. A thread that was not the first gets the ID of its process: this is handled as the
+    /// exit of one and the start of another.
     fn becomes_another(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, here, gone] = [(); 3].map(|()| c.label());
@@ -195,7 +196,7 @@ impl WaitPrograms<'_> {
         c.op_value(AluOp::Lsh, R6, 32);
         c.op_value(AluOp::Rsh, R6, 32);
         c.jump_if(If::Equal, R6, R9, here);
-        self.tell_sums(&mut c, gone);
+        self.report_sums(&mut c, gone);
         c.put(gone);
         c.call(Helper::KtimeGetNs);
         c.op(AluOp::Mov, R8, R0);
@@ -217,24 +218,24 @@ impl WaitPrograms<'_> {
         c.finish()
     }
 
-    /// `sched_process_exit(thread)`: its sums are told.
+    /// `sched_process_exit(thread)`: its sums are reported.
     fn ends(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
-        let [out, told] = [(); 2].map(|()| c.label());
+        let [out, reported] = [(); 2].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
         snippets::this_thread(&mut c);
         snippets::look_up(&mut c, &self.maps.threads, out);
         c.op(AluOp::Mov, R7, R0);
-        self.tell_sums(&mut c, told);
-        c.put(told);
+        self.report_sums(&mut c, reported);
+        c.put(reported);
         c.put(out);
         c.exit();
         c.finish()
     }
 
-    /// Tells the sums of the thread in `R7`, scope number is at [`KEY`] and which has run until now,
-    /// and forgets it. Goes on at `then`.
-    fn tell_sums(&self, c: &mut BpfCode, then: CodeLabel) {
+    /// Reports the sums of the thread in `R7`, whose ID is at [`KEY`] and which has run until now,
+    /// and removes it. Continues at `then`.
+    fn report_sums(&self, c: &mut BpfCode, then: CodeLabel) {
         let [awaited, of_nobody] = [(); 2].map(|()| c.label());
         self.now(c, awaited);
         c.add_to(R7, thread::ALL, R9, R3);
@@ -248,7 +249,7 @@ impl WaitPrograms<'_> {
         c.store_value(AccessSize::Word, R10, KEY, 0);
         snippets::look_up(c, &self.maps.control, of_nobody);
         c.op(AluOp::Mov, R6, R0);
-        snippets::tell(c, &self.maps.ends, (ENDED, 8 + thread::SIZE as i32), (R8, R6));
+        snippets::write_record(c, &self.maps.ends, (ENDED, 8 + thread::SIZE as i32), (R8, R6));
         c.put(of_nobody);
         c.jump(then);
         c.put(awaited);
@@ -256,9 +257,9 @@ impl WaitPrograms<'_> {
         c.jump(then);
     }
 
-    /// `R7` = the value of the thread that runs, scope number is at [`KEY`], and in `R9` with that of
-    /// its process. If it has none: jumps to `out`, or gives it one, by which it was `doing` that
-    /// since the beginning.
+    /// `R7` = the value of the current thread, whose ID is at [`KEY`], and in `R9` with that of its
+    /// process. If it has none: jumps to `out`, or adds a value, with the state `doing` since the
+    /// start of the recording.
     fn find(&self, c: &mut BpfCode, known: CodeLabel, out: CodeLabel, state: ThreadState) {
         let [unknown, found] = [(); 2].map(|()| c.label());
         if self.members.scope != ThreadScope::Everyone {
@@ -267,17 +268,17 @@ impl WaitPrograms<'_> {
             return c.jump(known);
         }
         c.load(AccessSize::Word, R1, R10, KEY);
-        c.jump_if_value(If::Equal, R1, NOBODY.tid, out);
+        c.jump_if_value(If::Equal, R1, IDLE.tid, out);
         snippets::look_up(c, &self.maps.threads, unknown);
         c.jump(found);
         c.put(unknown);
-        // What has been told to end is not begun with again.
+        // A thread whose exit was reported is not added again.
         c.call(Helper::CurrentTask);
         c.load(AccessSize::Word, R1, R0, self.members.fields.flags);
         c.jump_if_value(If::Both, R1, EXITING, out);
         c.op_value(AluOp::Rsh, R9, 32);
         c.load(AccessSize::Word, R7, R10, KEY);
-        c.store_value(AccessSize::Word, R10, KEY, NOBODY.tid);
+        c.store_value(AccessSize::Word, R10, KEY, IDLE.tid);
         snippets::look_up(c, &self.maps.threads, out);
         c.load(AccessSize::Long, R8, R0, thread::SINCE);
         c.store(AccessSize::Word, R10, KEY, R7);
@@ -288,8 +289,8 @@ impl WaitPrograms<'_> {
         c.jump(known);
     }
 
-    /// `R8` = now, `R9` = nanoseconds since the thread in `R7` does what it does. Jumps to `out`, if
-    /// it does not count yet.
+    /// `R8` = now, `R9` = nanoseconds since the state of the thread in `R7` began. Jumps to `out`
+    /// if the thread does not count yet.
     fn now(&self, c: &mut BpfCode, out: CodeLabel) {
         let in_order = c.label();
         c.load(AccessSize::Word, R1, R7, thread::FLAGS);

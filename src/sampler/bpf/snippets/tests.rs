@@ -1,4 +1,4 @@
-//! The steps, run by a machine that knows the few instructions that they are made of.
+//! Tests of the snippets, with an interpreter of the few instructions that they consist of.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn run(code: &[u64], regs: &mut [u64; 11], memory: &mut [u64]) {
     panic!("it runs without end");
 }
 
-/// A CPU's control, with the programs that keep its interval.
+/// A CPU's control value, with the programs that adapt its interval.
 struct Cpu {
     code: Vec<u64>,
     memory: [u64; control::SIZE / 8],
@@ -74,8 +74,8 @@ impl Cpu {
     }
 }
 
-/// The chance of what is shorter than the interval comes from a random number of 32 bits, and an
-/// interval that nothing reaches would leave everything out.
+/// The probability of an event that is shorter than the interval comes from a random number of 32
+/// bits, and an interval longer than all events would leave everything out.
 #[test]
 fn however_long_a_ring_is_full_the_interval_stays_below_two_seconds() {
     let mut cpu = Cpu::new();
@@ -88,7 +88,7 @@ fn however_long_a_ring_is_full_the_interval_stays_below_two_seconds() {
         assert!(interval.is_power_of_two() && interval <= 1 << 30, "{interval}");
     }
     assert_eq!(*cpu.word(control::LARGEST), 1 << 30);
-    // With few samples it comes back to each.
+    // With few samples, it returns to 0.
     for _ in 0..100 {
         now += 20_000_000;
         *cpu.word(control::SAMPLES) = 0;

@@ -1,4 +1,4 @@
-//! The programs themselves.
+//! The programs of [`super`].
 
 use std::io;
 
@@ -10,7 +10,8 @@ use crate::sampler::bpf::thread_set::{ThreadScope, ThreadSet};
 
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
-/// `linux/futex.h`: without the flags for a private word and for the clock; those that wait.
+/// `linux/futex.h`: the mask without the flags for a private word and for the clock; the operations
+/// that wait.
 const FUTEX_CMD_MASK: i32 = 127;
 const FUTEX_WAIT: i32 = 0;
 const FUTEX_LOCK_PI: i32 = 6;
@@ -22,17 +23,17 @@ const WAITS: [i32; 4] = [FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_LOCK_PI, FUTEX_LOC
 const SYS_FUTEX: i32 = libc::SYS_futex as i32;
 const SYS_FUTEX_WAIT: i32 = 455;
 
-/// Mutexes of glibc, Rust and Go have this value when there are several who want them.
+/// The value of a contended mutex of glibc, Rust and Go.
 const CONTENDED: i32 = 2;
 
 /// `TS_COMPAT` of `thread_info.status`: a call of a 32-bit program.
 const COMPAT: i32 = 2;
 
-/// A signal came, and the kernel begins the call again (`ERESTART_RESTARTBLOCK` of
-/// `linux/errno.h`, and the four above it).
+/// A signal arrived, and the kernel restarts the call (`ERESTART_RESTARTBLOCK` of `linux/errno.h`,
+/// and the four above it).
 const LAST_RESTART: i32 = 516;
 
-/// Where arguments of calls lie in `pt_regs`.
+/// Offsets of a call's arguments in `pt_regs`.
 struct CallArguments {
     number: i16,
     first: i16,
@@ -40,7 +41,7 @@ struct CallArguments {
     third: i16,
 }
 
-/// Writes the programs. In all of them `R7` is the thread's value.
+/// Assembles the programs. In all of them, `R7` is the thread's value.
 pub struct CallPrograms<'a> {
     maps: &'a Calls,
     members: ThreadSet<'a>,
@@ -48,9 +49,9 @@ pub struct CallPrograms<'a> {
     which: Which,
 }
 
-/// Where what is told begins on the stack: object, kind, length, again, interval.
+/// Offset of the output on the stack: object, kind, length, again, interval.
 const RAW: i16 = CONTEXT - 40;
-/// Where key and value of a sum are.
+/// Offsets of a sum's key and value on the stack.
 const SUM_KEY: i16 = RAW - sum::KEY as i16;
 const SUM: i16 = SUM_KEY - sum::SIZE as i16;
 
@@ -59,7 +60,7 @@ impl<'a> CallPrograms<'a> {
     ///
     /// # Errors
     ///
-    /// This kernel keeps arguments of calls elsewhere.
+    /// This kernel stores arguments of calls elsewhere.
     pub fn new(
         kernel: &Btf,
         maps: &'a Calls,
@@ -76,7 +77,7 @@ impl<'a> CallPrograms<'a> {
         Ok(CallPrograms { maps, members, args, which })
     }
 
-    /// All of them with their tracepoints; the last is for those who follow what their threads start.
+    /// All programs with their tracepoints; the last is only for following new threads.
     pub fn all(&self) -> [(&'static str, Vec<u64>); 5] {
         [
             ("sys_enter", self.begins()),
@@ -99,7 +100,7 @@ impl<'a> CallPrograms<'a> {
         snippets::this_thread(&mut c);
         if self.members.scope == ThreadScope::Everyone {
             let unknown = c.label();
-            // What prof does because of what it sees is not to be seen.
+            // prof's own calls are not recorded: each record would cause further ones.
             c.op_value(AluOp::Rsh, R0, 32);
             c.jump_if_value(If::Equal, R0, std::process::id() as i32, out);
             snippets::look_up(&mut c, &self.maps.threads, unknown);
@@ -140,7 +141,7 @@ impl<'a> CallPrograms<'a> {
         c.load(AccessSize::Long, R6, R3, self.args.second);
         c.put(wait);
         c.load(AccessSize::Long, R8, R3, self.args.first);
-        // Numbers of 32-bit programs mean other calls.
+        // Call numbers of 32-bit programs differ.
         self.compat(c);
         c.jump_if_value(If::Equal, R1, 0, native);
         c.jump(out);
@@ -162,7 +163,7 @@ impl<'a> CallPrograms<'a> {
         c.put(native);
     }
 
-    /// `R1` is not 0, if the call is that of a 32-bit program.
+    /// `R1` is not 0 if the call is that of a 32-bit program.
     fn compat(&self, c: &mut BpfCode) {
         c.call(Helper::CurrentTask);
         c.load(AccessSize::Word, R1, R0, self.members.fields.status);
@@ -175,7 +176,7 @@ impl<'a> CallPrograms<'a> {
         let [out, ours, once] = [(); 3].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
         if self.which == Which::Waits {
-            // What does not wait is left as early as can be: it is most of them.
+            // Calls that do not wait are left as early as possible, because they are the majority.
             let futex = c.label();
             c.load(AccessSize::Long, R2, R1, 0);
             c.load(AccessSize::Long, R3, R2, self.args.number);
@@ -197,14 +198,14 @@ impl<'a> CallPrograms<'a> {
         c.put(once);
         snippets::this_thread(&mut c);
         snippets::look_up(&mut c, &self.maps.threads, out);
-        self.tell(&mut c, out);
+        self.report(&mut c, out);
         c.put(out);
         c.exit();
         c.finish()
     }
 
-    /// Tells of the call of the thread scope value `R0` is, if that was in one.
-    fn tell(&self, c: &mut BpfCode, out: CodeLabel) {
+    /// Reports the call of the thread whose value is `R0`, if it is in one.
+    fn report(&self, c: &mut BpfCode, out: CodeLabel) {
         let in_order = c.label();
         c.op(AluOp::Mov, R7, R0);
         c.load(AccessSize::Long, R6, R7, thread::SINCE);
@@ -225,11 +226,11 @@ impl<'a> CallPrograms<'a> {
         self.add_up(c);
         snippets::choose(c, &self.maps.control, (R8, R9, R6), Some(R7), out);
         c.store(AccessSize::Long, R10, RAW + 32, R4);
-        snippets::tell(c, &self.maps.events, (RAW, 40), (R8, R6));
+        snippets::write_record(c, &self.maps.events, (RAW, 40), (R8, R6));
     }
 
-    /// Adds the call that lasted `R9` nanoseconds to those like it; the thread is at [`KEY`]. `R7` = how
-    /// many that are.
+    /// Adds the call that lasted `R9` nanoseconds to the sum of its kind; the thread is at [`KEY`].
+    /// `R7` = number of calls in the sum.
     fn add_up(&self, c: &mut BpfCode) {
         let [new, done] = [(); 2].map(|()| c.label());
         c.load(AccessSize::Word, R1, R10, KEY);
@@ -238,7 +239,7 @@ impl<'a> CallPrograms<'a> {
         c.store(AccessSize::Long, R10, SUM_KEY + sum::OBJECT, R1);
         c.load(AccessSize::Long, R1, R10, RAW + 8);
         c.store(AccessSize::Word, R10, SUM_KEY + sum::KIND, R1);
-        // What is gone on with is not another one.
+        // A restarted call is not counted again.
         c.op_value(AluOp::Mov, R6, 1);
         c.load(AccessSize::Long, R1, R10, RAW + 24);
         c.op(AluOp::Sub, R6, R1);
@@ -257,7 +258,7 @@ impl<'a> CallPrograms<'a> {
         c.put(done);
     }
 
-    /// `sched_process_exit(thread)`: it may be in a call.
+    /// `sched_process_exit(thread)`: the thread may be in a call.
     fn ends(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, gone] = [(); 2].map(|()| c.label());
@@ -265,7 +266,7 @@ impl<'a> CallPrograms<'a> {
         c.store_value(AccessSize::Long, R10, RAW + 24, 0);
         snippets::this_thread(&mut c);
         snippets::look_up(&mut c, &self.maps.threads, out);
-        self.tell(&mut c, gone);
+        self.report(&mut c, gone);
         c.put(gone);
         snippets::this_thread(&mut c);
         snippets::delete(&mut c, &self.maps.threads);

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::Tags;
 use super::open_pairs::OpenPairs;
-use crate::sampler::bpf::stands_for;
+use crate::sampler::bpf::extrapolate;
 use crate::sampler::bpf::syscalls::{CallSum, Calls, MAX_SUMS, OpenCall, TimedCall};
 use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
 use profile::LabelSetId;
@@ -75,7 +75,7 @@ impl TimedCalls {
         self.rest += one * (interval as f64 / lasted.max(1) as f64).max(1.0);
         let count = self.rest.floor();
         self.rest -= count;
-        let nanos = i64::try_from(stands_for(lasted, lasted, interval)).unwrap_or(i64::MAX);
+        let nanos = i64::try_from(extrapolate(lasted, lasted, interval)).unwrap_or(i64::MAX);
         let values = [count as i64, nanos];
         let labels = pairs.labels(maker, thread, tags);
         let is_estimate = lasted < interval;

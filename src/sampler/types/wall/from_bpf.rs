@@ -151,7 +151,7 @@ impl FromBpf {
         let lasted = wait.waited + wait.queued;
         let stack = if lasted < spec.min_block { Err(SHORT) } else { Ok(stack) };
         for (nanos, state) in [(wait.waited, wait.state), (wait.queued, ThreadState::Runnable)] {
-            let nanos = i64::try_from(wait.stands_for(nanos)).unwrap_or(i64::MAX);
+            let nanos = i64::try_from(wait.extrapolate(nanos)).unwrap_or(i64::MAX);
             if nanos == 0 {
                 continue;
             }

@@ -362,11 +362,11 @@ impl FromSwitches {
             return self.sums.add(labels, nanos, nanos);
         }
         let times = if thread.known { thread.times } else { i64::from(looked_up) };
-        let stands_for = nanos.saturating_mul(times);
-        if stands_for > 0 {
-            maker.add_pending(&thread.off, labels, &[(spec.column, stands_for)]);
+        let extrapolated = nanos.saturating_mul(times);
+        if extrapolated > 0 {
+            maker.add_pending(&thread.off, labels, &[(spec.column, extrapolated)]);
         }
-        self.sums.add(labels, nanos, stands_for);
+        self.sums.add(labels, nanos, extrapolated);
     }
 
     /// Looks up some of the threads that have waited for long by now with a stack that is not
