@@ -1,6 +1,7 @@
-//! What this user may record on this machine, why not the rest, and the command that unlocks it.
+//! What this user may record on this machine, the reasons why not the rest, and the commands that
+//! unlock it.
 //!
-//! [`checks`] really tries things; [`explain`] says in one line what a refusal means.
+//! [`checks`] tries each feature; [`explain`] describes a refusal in one line.
 
 mod explain;
 mod facts;
@@ -24,16 +25,16 @@ use super::bpf::syscalls::{Calls, Which};
 use super::ring;
 use super::rings::largest_ring;
 
-/// One thing that can be recorded, or cannot.
+/// One feature of a recording, and whether it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What it is, for example `whole machine`.
+    /// The name of the feature, for example `whole machine`.
     pub name: &'static str,
-    /// It works.
+    /// True if it works.
     pub ok: bool,
-    /// What was tried and found.
+    /// The trial and its result.
     pub why: String,
-    /// The exact command that unlocks it; `None` when it works, or when no command would help.
+    /// The exact command that unlocks it; `None` if it works, or if no command helps.
     pub unlock: Option<String>,
 }
 
@@ -47,20 +48,20 @@ impl Check {
     }
 }
 
-/// Name of the check without which there is no recording at all.
+/// Name of the check without which no recording is possible.
 pub const MAIN_CHECK: &str = "own processes";
 
-/// Bytes of a ring buffer that never loses a sample at usual rates.
+/// Size in bytes of a ring buffer that does not lose samples at usual rates.
 fn ring_bytes(facts: &Facts) -> u64 {
     largest_ring(facts.cpus as usize) as u64
 }
 
-/// Whether this user may sample whole CPUs.
+/// True if this user may sample whole CPUs.
 pub fn may_sample_cpus() -> bool {
     whole_machine(&Facts::read()).ok
 }
 
-/// Everything that is worth checking, the most important first. Takes some milliseconds.
+/// All checks, the most important first. Takes some milliseconds.
 pub fn checks() -> Vec<Check> {
     let facts = Facts::read();
     vec![
@@ -79,7 +80,7 @@ pub fn checks() -> Vec<Check> {
     ]
 }
 
-/// A check of an event that has to be opened.
+/// Checks an event by opening it.
 fn opened(
     facts: &Facts,
     name: &'static str,
@@ -126,11 +127,11 @@ fn other_processes(facts: &Facts) -> Check {
     let event = TriedEvent { pid: pid as i32, exclude_kernel: true, ..TriedEvent::cpu_clock() };
     let wanted = Wanted::OtherProcess(pid);
     let check = opened(facts, name, event, &format!("process {pid} was tried"), &wanted);
-    // Samples alone are no use: the binaries are named in a file that asks for another right.
+    // Samples alone are useless: the binaries are named in a file that needs another privilege.
     match fs::File::open(format!("/proc/{pid}/maps")) {
         Err(error) if check.ok && error.kind() == io::ErrorKind::PermissionDenied => {
             let (why, unlock) = explain::hidden_mappings(&pid.to_string(), facts);
-            Check::no(name, format!("samples could be had, but {why}"), unlock)
+            Check::no(name, format!("samples are possible, but {why}"), unlock)
         }
         _ => check,
     }
@@ -181,7 +182,7 @@ fn tracepoints(facts: &Facts) -> Check {
     }
 }
 
-/// Nothing is impossible without them, so there is nothing to unlock.
+/// Every feature works without them, so no command is shown.
 fn kernel_programs() -> Check {
     let name = "kernel programs";
     let (wall, calls) = match Btf::of_kernel() {
@@ -191,13 +192,13 @@ fn kernel_programs() -> Check {
         ),
         Err(why) => (Ok(()), Err(why)),
     };
-    let instead = "events tell of each of them instead, which costs more";
+    let instead = "events report each of them instead, which costs more";
     match (wall, calls) {
         (Ok(()), Ok(())) => {
             Check::yes(name, "wall time, waits for locks and system calls are timed in the kernel")
         }
         (Err(wall), Ok(())) => {
-            let why = format!("wall time is not added up in the kernel ({wall}): {instead}");
+            let why = format!("wall time is not aggregated in the kernel ({wall}): {instead}");
             Check::no(name, why, None)
         }
         (_, Err(why)) => {
@@ -234,7 +235,8 @@ fn ring_buffers(facts: &Facts) -> Check {
     }
 }
 
-/// Whether every CPU can have a ring of so many bytes; else why not, and the command for it.
+/// Checks whether every CPU can have a ring of this size; else the reason, and the command that
+/// helps.
 fn rings(bytes: u64, facts: &Facts) -> Result<(), (String, Option<String>)> {
     let enough = facts.ring_limit().is_none_or(|limit| limit >= bytes);
     match probe::map_ring(bytes) {

@@ -1,16 +1,16 @@
-//! One line about why the kernel refused, and what to do.
+//! Explains in one line why the kernel refused, and which command helps.
 
 use std::fmt;
 use std::io;
 
 use super::facts::{self, Facts};
 
-/// What was to be recorded when the kernel refused.
+/// The target or feature that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A process of this user, user code only.
     OwnProcess,
-    /// The process with this id.
+    /// The process with this PID.
     OtherProcess(u32),
     /// Everything on the machine, or on some CPUs.
     WholeMachine,
@@ -18,13 +18,13 @@ pub enum Wanted {
     Kernel,
     /// The tracepoint `SYSTEM:NAME`.
     Tracepoint(String),
-    /// What tracefs says of the tracepoint `SYSTEM:NAME`, without which it cannot be opened.
+    /// The description of the tracepoint `SYSTEM:NAME` in tracefs, which is needed to open it.
     Tracefs(String),
     /// The probe of this name.
     Probe(String),
     /// The cgroup at this path.
     Cgroup(String),
-    /// A ring buffer of so many bytes on every CPU.
+    /// A ring buffer of this size in bytes on every CPU.
     Ring(u64),
 }
 
@@ -45,12 +45,12 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// What a refusal by `perf_event_open` (or of its ring buffer) means, in one line that ends with
-/// the command that helps, if one does.
+/// Explains an error of `perf_event_open` (or of its ring buffer) in one line that ends with the
+/// command that helps, if one does.
 pub fn explain(error: &io::Error, what: Wanted) -> String {
     let (why, unlock) = parts(error, &what, &Facts::read());
     match what {
-        // These are no target, and the reason names them.
+        // These are not targets, and the reason names them.
         Wanted::Ring(_) => line("cannot record", &why, unlock),
         _ => line(&format!("cannot record {what}"), &why, unlock),
     }
@@ -63,8 +63,8 @@ fn line(what: &str, why: &str, unlock: Option<String>) -> String {
     }
 }
 
-/// Why the stacks of other users' processes end at once although they are sampled, in one line
-/// as [`explain`] has it.
+/// Explains why the stacks of other users' processes end after one frame although they are sampled,
+/// in one line like [`explain`].
 pub fn explain_hidden_mappings() -> String {
     let (why, unlock) = hidden_mappings("PID", &Facts::read());
     line("stacks of other users' processes end at once", &why, unlock)
@@ -91,16 +91,16 @@ pub(super) fn parts(error: &io::Error, what: &Wanted, facts: &Facts) -> (String,
             let why = "another program holds the performance counters".into();
             (why, Some(format!("{sudo}sysctl kernel.nmi_watchdog=0")))
         }
-        Some(libc::ESRCH) => ("it does not run any more".into(), None),
+        Some(libc::ESRCH) => ("it has ended".into(), None),
         Some(libc::ENOMEM) => ("the kernel has no memory for it".into(), None),
         Some(libc::ENOSPC) => ("all of the hardware's counters are in use".into(), None),
         Some(libc::ENODEV | libc::EOPNOTSUPP) => {
             ("this machine's hardware cannot sample the event".into(), None)
         }
         Some(libc::EINVAL | libc::E2BIG) => {
-            ("the kernel does not know an option of the event".into(), None)
+            ("the kernel does not support an option of the event".into(), None)
         }
-        Some(libc::EBADF) => ("it is no cgroup".into(), None),
+        Some(libc::EBADF) => ("it is not a cgroup".into(), None),
         _ if error.kind() == io::ErrorKind::NotFound => not_found(what, facts),
         _ => (error.to_string(), None),
     }
@@ -150,7 +150,8 @@ fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
     match level(what).filter(|_| !is_foreign) {
         Some(level) if paranoid > level => {
             let why = format!("kernel.perf_event_paranoid is {paranoid}, {}", meaning(paranoid));
-            // Below 0 every user sees everybody's raw data: a right for one program is better.
+            // Below 0, every user can read the raw data of all others: a capability for one program
+            // is better.
             let unlock = match what {
                 Wanted::Tracepoint(_) => setcap_tracepoints(facts),
                 _ if level >= 0 && !facts.user_namespace => {
@@ -174,41 +175,41 @@ fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
         }
         _ if is_foreign => ("it belongs to another user".into(), Some(setcap(facts))),
         _ if matches!(what, Wanted::OtherProcess(_)) => (
-            "it has other rights than its user (set-user-ID, or protected)".into(),
+            "it has other privileges than its user (set-user-ID, or protected)".into(),
             Some(setcap(facts)),
         ),
         _ => ("the kernel's security policy forbids it".into(), None),
     }
 }
 
-/// Who refuses what the user has every right to.
+/// The policy that refuses what the user's privileges allow.
 fn policy(facts: &Facts) -> &'static str {
     if facts.seccomp {
-        "a seccomp filter (of the container or sandbox) forbids it, whatever the user's rights"
+        "a seccomp filter (of the container or sandbox) forbids it, whatever the user's privileges"
     } else {
-        "the kernel's security policy forbids it, whatever the user's rights"
+        "the kernel's security policy forbids it, whatever the user's privileges"
     }
 }
 
-/// What a level of `perf_event_paranoid` leaves to users without privileges.
+/// What a level of `perf_event_paranoid` allows to users without privileges.
 pub(super) fn meaning(paranoid: i32) -> &'static str {
     match paranoid {
         ..=-1 => "which allows everything",
         0 => "which allows all but raw tracepoints",
-        1 => "which allows one's own processes with kernel frames, not the whole machine",
-        2 => "which allows one's own processes without kernel frames",
-        // Only the kernels of Debian, Ubuntu and Android tell these from 2.
-        3.. => "which allows one's own processes without kernel frames, or nothing at all",
+        1 => "which allows your own processes with kernel frames, not the whole machine",
+        2 => "which allows your own processes without kernel frames",
+        // Only the kernels of Debian, Ubuntu and Android distinguish these from 2.
+        3.. => "which allows your own processes without kernel frames, or nothing at all",
     }
 }
 
-/// The command that gives this program the rights that a profiler needs.
+/// The command that gives this program the capabilities that a profiler needs.
 pub(super) fn setcap(facts: &Facts) -> String {
     give(facts, "cap_perfmon,cap_sys_ptrace")
 }
 
-/// The same and what tracepoints need: the files of tracefs are readable by root only, whatever
-/// `perf_event_paranoid` says.
+/// Like [`setcap`], with the capability that tracepoints need: the files of tracefs are readable by
+/// root only, whatever `perf_event_paranoid` is.
 fn setcap_tracepoints(facts: &Facts) -> String {
     give(facts, "cap_perfmon,cap_sys_ptrace,cap_dac_read_search")
 }
@@ -224,7 +225,7 @@ fn give(facts: &Facts, capabilities: &str) -> String {
     format!("{}setcap {capabilities}=ep {program}", facts.sudo())
 }
 
-/// Why stacks end where the kernel's own copy does, and the command that helps.
+/// The reason why stacks end with the kernel's copy, and the command that helps.
 pub(super) fn deep_stacks(error: &io::Error, facts: &Facts) -> (String, Option<String>) {
     let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     match denied {
@@ -239,7 +240,7 @@ pub(super) fn deep_stacks(error: &io::Error, facts: &Facts) -> (String, Option<S
     }
 }
 
-/// Why stacks end where the kernel's own copy does, and what helps, in one sentence.
+/// The reason why stacks end with the kernel's copy, and what helps, in one sentence.
 pub fn explain_deep_stacks(error: &io::Error) -> String {
     match deep_stacks(error, &Facts::read()) {
         (why, Some(unlock)) => format!("{why}; {unlock}"),
@@ -247,20 +248,21 @@ pub fn explain_deep_stacks(error: &io::Error) -> String {
     }
 }
 
-/// Why the mappings of process `pid` cannot be read, and the command that helps.
+/// The reason why the mappings of process `pid` cannot be read, and the command that helps.
 pub(super) fn hidden_mappings(pid: &str, facts: &Facts) -> (String, Option<String>) {
     let why = format!("/proc/{pid}/maps cannot be read");
     (why, (!facts.may_trace()).then(|| setcap(facts)))
 }
 
-/// Why `/proc/kallsyms` has no addresses, and the command that makes it show them.
+/// The reason why `/proc/kallsyms` has no addresses, and the command that makes it show them.
 pub(super) fn hidden_symbols(facts: &Facts) -> (String, String) {
     let (kptr, paranoid) = (facts.kptr_restrict.unwrap_or(0), facts.paranoid.unwrap_or(2));
     let why = format!(
         "/proc/kallsyms hides the addresses (kernel.kptr_restrict is {kptr}, \
          kernel.perf_event_paranoid {paranoid})"
     );
-    // The kernel shows them to all when both allow it; else to CAP_SYSLOG unless restrict is 2.
+    // The kernel shows them to all users when both settings allow it; else to CAP_SYSLOG unless
+    // restrict is 2.
     let mut command = format!("{}sysctl", facts.sudo());
     if kptr > 0 {
         command += " kernel.kptr_restrict=0";
@@ -271,7 +273,7 @@ pub(super) fn hidden_symbols(facts: &Facts) -> (String, String) {
     (why, command)
 }
 
-/// Why rings of `bytes` cannot be had, and the command for them.
+/// The reason why rings of `bytes` are not available, and the command that helps.
 pub(super) fn ring(bytes: u64, facts: &Facts) -> (String, Option<String>) {
     let limit = facts.ring_limit().unwrap_or(0);
     let why = format!(
@@ -281,7 +283,7 @@ pub(super) fn ring(bytes: u64, facts: &Facts) -> (String, Option<String>) {
         facts.mlock_kb,
         if facts.memlock == u64::MAX { 0 } else { facts.memlock >> 10 },
     );
-    // One page more for the ring's header.
+    // One page more, for the ring's header.
     let wanted = (bytes >> 10) + 4;
     (why, Some(format!("{}sysctl kernel.perf_event_mlock_kb={wanted}", facts.sudo())))
 }
@@ -353,7 +355,7 @@ mod tests {
         assert!(parts_of(libc::EACCES, probe(), &facts).0.contains("security policy"));
     }
 
-    /// The right to profile is none to read tracefs.
+    /// The privilege to profile does not include reading tracefs.
     #[test]
     fn tracefs_has_a_reason_of_its_own() {
         let tracefs = || Wanted::Tracefs("sched:sched_switch".into());
@@ -384,7 +386,7 @@ mod tests {
         assert!(why.contains("security policy") && unlock.is_empty(), "{why}");
         root.seccomp = true;
         assert!(parts_of(libc::EPERM, Wanted::OwnProcess, &root).0.contains("seccomp"));
-        // Root of an unprivileged container has no say over the kernel.
+        // Root of an unprivileged container has no privileges in the kernel.
         root.user_namespace = true;
         let (why, _) = parts_of(libc::EPERM, Wanted::OwnProcess, &root);
         assert!(why.contains("--cap-add PERFMON"), "{why}");
@@ -397,7 +399,7 @@ mod tests {
             (libc::EMFILE, "too many open files", true),
             (libc::ENFILE, "whole machine", true),
             (libc::EBUSY, "another program", true),
-            (libc::ESRCH, "not run any more", false),
+            (libc::ESRCH, "it has ended", false),
             (libc::ENODEV, "hardware", false),
             (libc::EINVAL, "option", false),
             (libc::ENOENT, "does not have the event", false),
@@ -417,7 +419,7 @@ mod tests {
     fn the_line_names_what_was_wanted() {
         let error = io::Error::from_raw_os_error(libc::ESRCH);
         let line = explain(&error, Wanted::OtherProcess(42));
-        assert_eq!(line, "cannot record process 42: it does not run any more");
+        assert_eq!(line, "cannot record process 42: it has ended");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the kernel's settings and the user's rights are.
+//! The kernel's settings and the user's privileges.
 
 use std::fs;
 use std::io;
@@ -16,28 +16,28 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// Settings and rights that decide what can be recorded.
+/// Settings and privileges that determine what can be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Effective user id.
+    /// Effective user ID.
     pub uid: u32,
     /// Effective capabilities, one bit each; none counts in a user namespace.
     pub capabilities: u64,
-    /// Capabilities do not reach the kernel as a whole: an unprivileged container.
+    /// True in an unprivileged container, whose capabilities do not apply to the whole kernel.
     pub user_namespace: bool,
-    /// System calls are filtered: a container's or sandbox's seccomp.
+    /// True if system calls are filtered by the seccomp filter of a container or sandbox.
     pub seccomp: bool,
     /// `kernel.perf_event_paranoid`; `None` when the kernel has no perf events.
     pub paranoid: Option<i32>,
     /// `kernel.kptr_restrict`.
     pub kptr_restrict: Option<i32>,
-    /// `kernel.perf_event_mlock_kb`: ring memory of a user, for each CPU, in KiB.
+    /// `kernel.perf_event_mlock_kb`: limit of a user's ring memory for each CPU, in KiB.
     pub mlock_kb: u64,
     /// `RLIMIT_MEMLOCK`, soft, in bytes; `u64::MAX` is none.
     pub memlock: u64,
     /// `RLIMIT_NOFILE`, soft and hard; `u64::MAX` is none.
     pub open_files: (u64, u64),
-    /// CPUs that are online.
+    /// Number of online CPUs.
     pub cpus: u64,
     /// Path of this program.
     pub program: PathBuf,
@@ -73,27 +73,29 @@ impl Facts {
         !self.user_namespace && self.capabilities & (1 << capability) != 0
     }
 
-    /// The paranoid level does not apply (CAP_PERFMON or CAP_SYS_ADMIN).
+    /// True if the paranoid level does not apply (CAP_PERFMON or CAP_SYS_ADMIN).
     pub fn may_perf(&self) -> bool {
         self.has(CAP_PERFMON) || self.has(CAP_SYS_ADMIN)
     }
 
-    /// May load BPF programs that read memory (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN).
+    /// True if BPF programs that read memory may be loaded (CAP_BPF and CAP_PERFMON, or
+    /// CAP_SYS_ADMIN).
     pub fn may_load_programs(&self) -> bool {
         self.has(CAP_SYS_ADMIN) || (self.has(CAP_BPF) && self.has(CAP_PERFMON))
     }
 
-    /// May look into other users' processes (CAP_SYS_PTRACE).
+    /// True if other users' processes may be read (CAP_SYS_PTRACE).
     pub fn may_trace(&self) -> bool {
         self.has(CAP_SYS_PTRACE)
     }
 
-    /// May read every file (CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE).
+    /// True if every file may be read (CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE).
     pub fn may_read_all(&self) -> bool {
         self.has(CAP_DAC_READ_SEARCH) || self.has(CAP_DAC_OVERRIDE)
     }
 
-    /// Largest ring buffer in bytes that can be had on every CPU at once; `None`: no limit.
+    /// Size in bytes of the largest ring buffer that is available on every CPU at once; `None`: no
+    /// limit.
     pub fn ring_limit(&self) -> Option<u64> {
         let unlimited = self.has(CAP_IPC_LOCK) || self.paranoid.is_some_and(|p| p < 0);
         if unlimited || self.memlock == u64::MAX {
@@ -116,7 +118,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|l| l.strip_prefix(name)).map(str::trim)
 }
 
-/// A map of all ids to themselves: the first user namespace.
+/// True for a map of all IDs to themselves: the first user namespace.
 fn is_whole(uid_map: &str) -> bool {
     let mut fields = uid_map.split_whitespace();
     let numbers = [fields.next(), fields.next(), fields.next()];
@@ -133,16 +135,16 @@ fn count_cpus(list: &str) -> u64 {
     list.trim().split(',').filter_map(count).sum::<u64>().max(1)
 }
 
-/// User id of a process's owner.
+/// User ID of a process's owner.
 pub fn owner(pid: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
 }
 
-/// A process of another user, for a try: the first one that lives for ever.
+/// A process of another user for a trial: the first one that does not exit.
 pub fn process_of_another(uid: u32) -> Option<u32> {
     let foreign = |pid: u32| {
         owner(pid).is_some_and(|owner| owner != uid)
-            // Kernel threads have no memory of their own to show.
+            // Kernel threads have no readable memory.
             && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|c| !c.is_empty())
     };
     if foreign(1) {
@@ -152,7 +154,7 @@ pub fn process_of_another(uid: u32) -> Option<u32> {
     entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).find(|&pid| foreign(pid))
 }
 
-/// Number of a tracepoint, from tracefs.
+/// ID of a tracepoint, from tracefs.
 ///
 /// # Errors
 ///
@@ -172,7 +174,7 @@ pub fn tracepoint_id(system: &str, name: &str) -> io::Result<u64> {
     result
 }
 
-/// Whether tracefs is mounted where it is looked for, as far as this user can see.
+/// True if tracefs is mounted at a usual mount point, as far as this user can see.
 pub fn tracefs_is_mounted() -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     mounts.lines().any(|l| l.split(' ').nth(2) == Some("tracefs"))

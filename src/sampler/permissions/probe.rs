@@ -1,4 +1,4 @@
-//! Opens perf events only to see whether that works.
+//! Opens perf events only to test whether that works.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ pub struct TriedEvent {
     pub config: u64,
     /// `perf_event_attr.sample_period`.
     pub period: u64,
-    /// 0: this process; -1: all, on one CPU.
+    /// 0: this process; -1: all processes, on one CPU.
     pub pid: i32,
     /// -1: any.
     pub cpu: i32,
@@ -38,7 +38,7 @@ impl TriedEvent {
         }
     }
 
-    /// Opens it; it ends when the file is dropped.
+    /// Opens the event; it is closed when the file is dropped.
     ///
     /// # Errors
     ///
@@ -62,12 +62,12 @@ impl TriedEvent {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor; it has no other owner.
         Ok(unsafe { File::from_raw_fd(fd) })
     }
 }
 
-/// Maps a ring buffer of `bytes` (a power of two) and one page, and gives it back.
+/// Maps a ring buffer of `bytes` (a power of two) and one page, and unmaps it.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub fn map_ring(bytes: u64) -> io::Result<()> {
     if ring == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: exactly the mapping made above, which nobody else knows.
+    // SAFETY: exactly the mapping made above, which is not shared.
     unsafe { libc::munmap(ring, length) };
     Ok(())
 }

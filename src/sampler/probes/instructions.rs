@@ -1,4 +1,4 @@
-//! Where instructions begin, and which the kernel carries out itself at a probe.
+//! Boundaries of instructions, and the instructions that the kernel emulates at a probe.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,21 +13,21 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Longest instruction of x86.
 const LONGEST: u64 = 15;
 
-/// What stands at a place in code.
+/// The instruction at a location in code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// The kernel does itself what the instruction does: a probe here is cheap.
+    /// The kernel emulates the instruction: a probe here is cheap.
     Emulated,
-    /// The kernel has to let the processor run a copy of the instruction alone.
+    /// The kernel single-steps a copy of the instruction.
     Stepped,
-    /// The middle of an instruction: a breakpoint there would destroy the program.
+    /// The middle of an instruction: a breakpoint there would corrupt the program.
     Middle,
-    /// Nothing that can be decoded.
+    /// An instruction that cannot be decoded.
     Unknown,
 }
 
-/// How many bytes behind the beginning of a function at `offset` a probe is cheapest that sees the
-/// same: behind `endbr64`, which the kernel does not emulate and which does nothing to the stack.
+/// Offset from the start of a function (at `offset`) of the cheapest probe with the same view:
+/// behind `endbr64`, which the kernel does not emulate and which does not change the stack.
 pub fn entry(path: &Path, offset: u64) -> u64 {
     const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
     let mut code = [0; 4];
@@ -36,7 +36,7 @@ pub fn entry(path: &Path, offset: u64) -> u64 {
     if marked && at(path, offset, 4) == At::Emulated { 4 } else { 0 }
 }
 
-/// What stands `into` bytes behind the beginning of a function at `offset` of a file.
+/// The instruction `into` bytes behind the start of a function at `offset` of a file.
 pub fn at(path: &Path, offset: u64, into: u64) -> At {
     if into > MAX_BYTES {
         return At::Unknown;
@@ -66,8 +66,8 @@ fn in_code(code: &[u8], into: u64) -> At {
     At::Unknown
 }
 
-/// As `branch_setup_xol_ops` and `push_setup_xol_ops` in arch/x86/kernel/uprobes.c have it: a push
-/// of a register, relative calls and jumps, and `nop` (older kernels: its short form only).
+/// According to `branch_setup_xol_ops` and `push_setup_xol_ops` in arch/x86/kernel/uprobes.c: a
+/// push of a register, relative calls and jumps, and `nop` (older kernels: its short form only).
 fn is_emulated(instruction: &Instruction) -> bool {
     let relative = instruction.op0_kind() == OpKind::NearBranch64;
     match (instruction.code(), instruction.mnemonic()) {

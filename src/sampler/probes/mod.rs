@@ -17,7 +17,7 @@ use sys::suggest;
 use sys::usdt::{Marker, markers};
 use sys::{foreign, mmap};
 
-/// Prefixes of a probe's name: the kind, and whether it is of a return.
+/// Prefixes of a probe's name: its kind, and true if it probes returns.
 const KINDS: &[(&str, EventKind, bool)] = &[
     ("probe", EventKind::User, false),
     ("uprobe", EventKind::User, false),
@@ -28,7 +28,7 @@ const KINDS: &[(&str, EventKind, bool)] = &[
     ("usdt", EventKind::Marker, false),
 ];
 
-/// Names that are listed in an error.
+/// Maximum number of names that an error lists.
 const SHOWN: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum EventKind {
     Marker,
 }
 
-/// Whether an event's name is that of a probe.
+/// True if an event's name is that of a probe.
 pub fn is_probe(event: &str) -> bool {
     kind(event).is_some()
 }
@@ -49,8 +49,7 @@ fn kind(event: &str) -> Option<(EventKind, bool, &str)> {
     Some((kind, returns, rest))
 }
 
-/// Where probes are looked for when their file is not named by its path: in the binaries of the
-/// target.
+/// The binaries of the target, which are searched for probes without a path.
 #[derive(Debug, Default)]
 pub struct ProbePlaces {
     pids: Vec<i32>,
@@ -58,7 +57,7 @@ pub struct ProbePlaces {
     binaries: OnceCell<Vec<Binary>>,
 }
 
-/// A function and bytes behind its beginning.
+/// A function and an offset in it.
 #[derive(Debug, PartialEq, Eq)]
 struct CodePlace<'a> {
     file: Option<&'a str>,
@@ -68,7 +67,7 @@ struct CodePlace<'a> {
 }
 
 impl ProbePlaces {
-    /// Of these processes, or of a command that is to be started.
+    /// For these processes, or for a command that is to be started.
     pub fn new(pids: Vec<i32>, command: Option<&str>) -> ProbePlaces {
         ProbePlaces { pids, command: command.map(str::to_owned), binaries: OnceCell::new() }
     }
@@ -81,9 +80,9 @@ impl ProbePlaces {
         })
     }
 
-    /// The events of a probe: one for each place in code that its name stands for.
+    /// The events of a probe: one for each location that its name matches.
     ///
-    /// Errors: there is no such place; the line names what is like it.
+    /// Errors: there is no such location; the line lists similar names.
     pub fn events(&self, event: &str) -> Result<Vec<EventSpec>, Error> {
         let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
         match kind(event) {
@@ -177,7 +176,7 @@ impl ProbePlaces {
         Ok(specs)
     }
 
-    /// Tells what a hit costs, and that there will be none.
+    /// Notes a binary that is not loaded yet, or an expensive instruction.
     fn note(&self, spec: &mut EventSpec, event: &str, file: &Binary, at: At) {
         let Some(probe) = &mut spec.probe else { return };
         let known = self.binaries();
@@ -194,7 +193,7 @@ impl ProbePlaces {
         }
     }
 
-    /// The files that a name stands for.
+    /// The files that a name matches.
     fn files(&self, name: &str) -> Result<Vec<Binary>, String> {
         let known = self.binaries();
         if name.contains('/') {
@@ -219,12 +218,12 @@ impl ProbePlaces {
 
     fn all_files(&self, form: &str) -> Result<&[Binary], String> {
         match self.binaries() {
-            [] => Err(format!("no file is named, and the target tells none; write {form}")),
+            [] => Err(format!("no file is named, and the target has none; write {form}")),
             files => Ok(files),
         }
     }
 
-    /// The one binary of the target that has a function.
+    /// The one binary of the target that contains a function.
     fn with_function(&self, name: &str) -> Result<Vec<Binary>, String> {
         let files = self.all_files("probe:FILE:FUNCTION")?;
         let (mut with, mut similar, mut other) = (Vec::new(), Vec::new(), None);
@@ -284,7 +283,7 @@ fn kernel(event: &str, place: &CodePlace<'_>) -> Result<Vec<EventSpec>, Error> {
     if place.file.is_some() {
         return Err(failed("the kernel's functions have no file: write kprobe:FUNCTION".into()));
     }
-    // The names can be read even where the addresses are hidden.
+    // The names are readable even if the addresses are hidden.
     let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let functions = symbols.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -309,7 +308,7 @@ fn no_function(file: &Path, name: &str, why: NoFunction) -> String {
     match why {
         NoFunction::File(why) => format!("{file}: {why}"),
         NoFunction::Unknown(similar) if similar.is_empty() => format!(
-            "{file}: there is no function '{name}' (one that was inlined everywhere is no more)"
+            "{file}: there is no function '{name}' (a function that is inlined everywhere has no code of its own)"
         ),
         NoFunction::Unknown(similar) => {
             format!("{file}: there is no function '{name}'; did you mean {}?", or(&similar))
@@ -365,7 +364,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
     a == b || id(a).is_some_and(|id_a| Some(id_a) == id(b))
 }
 
-/// Each file once, whatever it is called.
+/// Each file once, whatever its paths.
 fn distinct(files: Vec<Binary>) -> Vec<Binary> {
     let mut all: Vec<Binary> = Vec::new();
     for file in files {
