@@ -1,4 +1,4 @@
-//! A recording from beginning to end: attach, sample and aggregate until the window closes.
+//! A recording from start to end: attach, sample and aggregate until the window closes.
 
 mod coverage;
 mod interrupts;
@@ -21,50 +21,50 @@ use profile::{Diagnostics, Profile, ValueType, comment};
 use sys::{Error, os, procfs};
 use watch::Watch;
 
-/// When a recording begins and ends.
+/// The start and end of sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Time before sampling begins.
+    /// Time before sampling starts.
     pub delay: Duration,
-    /// Longest time of sampling; `None`: until the target ends.
+    /// Maximum time of sampling; `None`: until the target ends.
     pub duration: Option<Duration>,
 }
 
 /// The progress of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
-    /// Since sampling began.
+    /// Time since sampling started.
     pub elapsed: Duration,
     /// Counters so far.
     pub stats: Stats,
 }
 
-/// A recording that has ended, not yet symbolized.
+/// A completed recording, not yet symbolized.
 pub struct Recording {
-    /// The profile and what its files are.
+    /// The profile and its files.
     pub aggregated: Aggregated,
-    /// The figures; what symbolization adds is still missing.
+    /// The diagnostics, without those of symbolization.
     pub diagnostics: Diagnostics,
-    /// The COMMAND's end, if it has ended.
+    /// The COMMAND's exit status, if it has exited.
     pub exit: Option<ExitStatus>,
-    /// The COMMAND, if it still runs.
+    /// The PID of the COMMAND, if it still runs.
     pub running: Option<i32>,
-    /// A signal ended it.
+    /// True if a signal ended it.
     pub interrupted: bool,
 }
 
-/// Records.
+/// Records a profile.
 ///
-/// `say` gets sentences for the user as soon as they are known; `tick` is called a few times
-/// a second.
+/// `show` gets notes for the user as soon as they are known; `tick` is called a few times per
+/// second.
 ///
-/// Errors: one line that says what is in the way, before anything was sampled.
+/// Errors: one line that states the obstacle, before anything was sampled.
 pub fn record(
     options: &Options,
     mut types: ProfileTypes,
     window: Window,
     interrupts: &Interrupts,
-    say: &mut dyn FnMut(&str),
+    show: &mut dyn FnMut(&str),
     tick: &mut dyn FnMut(Tick),
 ) -> Result<Recording, Error> {
     remove_leftover_probes();
@@ -73,18 +73,18 @@ pub fn record(
     let mut notes = prepare::types(&mut types, &mut options, window.duration, interrupts)?;
     let mut started = Started::new(&mut options, &types, window.delay, interrupts)?;
     window::wait_for_delay(window.delay, interrupts, started.child.as_mut())?;
-    // After the command was forked: it must not inherit this.
+    // After the fork of the command, which must not inherit it.
     let mut precedence = os::Precedence::take_real_time();
     let given = UsedBefore::now(&options.target);
-    // Before programs add up the times of threads, which Session::open lets them begin with.
+    // Before Session::open attaches programs that aggregate the times of threads.
     let frames = types.iter().any(|(_, one)| one.needs_thread_events()).then(BpfFrames::read);
     let mut session = Session::open(&options, &mut types, started.command())?;
-    session.notes().iter().chain(&notes).for_each(|note| say(note));
-    let said = session.notes().len();
+    session.notes().iter().chain(&notes).for_each(|note| show(note));
+    let shown = session.notes().len();
     notes.extend(prepare::begin(&mut types, &options)?);
-    // To open everything may have taken too long for it.
+    // Opening the events may have taken longer than it lasts.
     precedence.renew_at_once();
-    // Last of all: from here on the rings fill.
+    // Last of all, because the rings fill from here on.
     session.begin();
     let began = (Instant::now(), SystemTime::now());
     let used = coverage::Before::new(&options.target, &session);
@@ -108,11 +108,11 @@ pub fn record(
     let settled = aggregator.maker.builder.settle();
     aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
-    // In the order in which they were said.
-    notes.splice(..0, session.notes()[..said].iter().cloned());
-    notes.extend_from_slice(&session.notes()[said..]);
+    // In the order of output.
+    notes.splice(..0, session.notes()[..shown].iter().cloned());
+    notes.extend_from_slice(&session.notes()[shown..]);
     if let Err(e) = settled {
-        notes.push(format!("samples are missing: what was put aside cannot be read back: {e}"));
+        notes.push(format!("samples are missing: the spill file cannot be read: {e}"));
     }
     notes.extend(outlived.into_iter().chain(of_types));
     let covered = used.coverage(&options.target, &session, &aggregator.maker);
@@ -127,7 +127,7 @@ pub fn record(
     let mut diagnostics = diagnostics(&session, &aggregator, notes);
     diagnostics.recording_cpu_seconds = os::own_usage().0 - given.own_cpu_seconds;
     diagnostics.covered = covered.map(|covered| (covered.sampled, covered.used));
-    // The rings are the largest part of prof's memory and of no use any more.
+    // The rings are the largest part of prof's memory and no longer needed.
     drop(session);
     let aggregated = finish(aggregator, &options, began.1, lasted);
     Ok(Recording { aggregated, diagnostics, exit, running, interrupted: interrupts.stopped() })
@@ -172,14 +172,14 @@ fn finish(
     aggregated
 }
 
-/// Sets when a recording began, and how long it lasted.
+/// Sets the start and the length of a recording.
 pub fn set_time(profile: &mut Profile, began: SystemTime, lasted: Duration) {
     let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     profile.time_nanos = since_epoch.as_nanos() as i64;
     profile.duration_nanos = lasted.as_nanos() as i64;
 }
 
-/// True when a value type is CPU time.
+/// True if a value type is CPU time.
 pub fn is_cpu(profile: &Profile, value_type: ValueType) -> bool {
     profile.str(value_type.kind) == "cpu"
 }

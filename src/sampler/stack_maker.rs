@@ -1,7 +1,7 @@
-//! Makes stacks of samples: the hot path, from a decoded record to the profile's builder. What is
-//! counted by these stacks is for the [profile types](super::types) to say.
+//! Builds the stacks of samples: the hot path, from a decoded record to the profile's builder. The
+//! [profile types](super::types) determine the values of the stacks.
 //!
-//! Nothing here allocates for a stack, thread or image that was seen before.
+//! Does not allocate for a stack, thread or image that was seen before.
 
 mod bpf_frames;
 mod extrapolation;
@@ -28,28 +28,28 @@ use sys::record::{Record, Sample};
 use sys::{ThreadId, processes::ProcessTable, procfs};
 use unwind::{self, Frame, StackEnd, Unwinder};
 
-/// Counts of the stacks that were made.
+/// Statistics of the stacks.
 #[derive(Clone, Debug, Default)]
 pub struct StackCounts {
-    /// User stacks, by why they ended (index in [`StackEnd::ALL`]).
+    /// Number of user stacks by end (index in [`StackEnd::ALL`]).
     pub ends: [u64; StackEnd::ALL.len()],
-    /// User stacks.
+    /// Number of user stacks.
     pub user_stacks: u64,
-    /// User stacks that are longer than the kernel's copy, where the rest was copied, too.
+    /// Number of user stacks that are longer than the kernel's copy and were copied completely.
     pub deep: u64,
-    /// Stacks by process, for the first [`StackCounts::MAX_PROCESSES`] processes.
+    /// Number of stacks by process, for the first [`StackCounts::MAX_PROCESSES`] processes.
     pub by_process: FxHashMap<i32, u64>,
-    /// Code was sampled whose mappings this user may not read.
+    /// True if code was sampled whose mappings this user may not read.
     pub hidden_mappings: bool,
-    /// Threads whose samples have no label `tid`, because there were too many.
+    /// Number of threads whose samples have no label `tid`, because there were too many.
     pub unlabelled: u64,
 }
 
 impl StackCounts {
-    /// Most processes that are counted one by one.
+    /// Maximum number of processes that are counted individually.
     const MAX_PROCESSES: usize = 1 << 16;
 
-    /// Truncated stacks, by why.
+    /// Number of truncated stacks, by reason.
     pub fn truncated(&self) -> Vec<(Truncation, u64)> {
         let ends = StackEnd::ALL.into_iter().zip(self.ends).filter(|&(_, n)| n > 0);
         ends.filter_map(|(end, n)| Some((stack::truncation(end)?, n))).collect()
@@ -71,38 +71,38 @@ struct Moment {
     time: u64,
 }
 
-/// Makes stacks and their labels, and adds them to the profile.
+/// Builds stacks and their labels, and adds them to the profile.
 pub struct StackMaker {
-    /// What is known of processes.
+    /// The process table.
     pub table: ProcessTable,
     /// The profile so far.
     pub builder: Builder,
-    /// What was counted.
+    /// The statistics so far.
     pub counts: StackCounts,
     unwinder: Unwinder,
     stacks: StackMethod,
-    /// Most frames of the kernel's walk along frame pointers.
+    /// Maximum number of frames of the kernel's walk along frame pointers.
     max_chain: usize,
     keys: Keys,
     kernel: Option<MappingId>,
     /// Mapping of each image and segment (0: of the whole image, else segment + 1).
     mappings: Vec<Vec<Option<MappingId>>>,
-    /// Mapping of code made at run time, by image and epoch.
+    /// Mapping of code generated at run time, by image and epoch.
     run_time: FxHashMap<(u32, u32), MappingId>,
-    /// Of the last sample.
+    /// Process and time of the last sample.
     now: Moment,
     kernel_code: KernelCode,
     scratch: Scratch,
-    /// The stack that was made last.
+    /// The last stack.
     last: PendingStack,
-    /// The callers in the last stack of each slot of the unwinder's, outermost first.
+    /// The callers in the last stack of each slot of the unwinder, outermost first.
     trails: [Vec<LocationId>; unwind::SLOTS],
-    /// Labels of the last sample; `None` since a record came.
+    /// Labels of the last sample; `None` after a record.
     last_labels: Option<(ThreadId, LabelSetId)>,
     label_cache: LabelCache,
-    /// Frames of prof's own programs in the kernel's stacks.
+    /// Frames of prof's own BPF programs in kernel stacks.
     bpf_frames: BpfFrames,
-    /// The factors for values that are estimates, by their labels.
+    /// The factors for extrapolated values, by their labels.
     shares: Vec<(Column, Shares)>,
 }
 
@@ -111,11 +111,11 @@ struct Scratch {
     kernel: Vec<u64>,
     chain: Vec<u64>,
     frames: Vec<Frame>,
-    /// In place of a trail that is kept.
+    /// Buffer that replaces a trail that is kept.
     trail: Vec<LocationId>,
 }
 
-/// The innermost frame of a stack, as [`Builder::location`] takes it.
+/// The innermost frame of a stack, as an argument of [`Builder::location`].
 type Innermost = (Option<MappingId>, u64);
 
 impl StackMaker {
@@ -145,18 +145,18 @@ impl StackMaker {
         }
     }
 
-    /// Samples of prof's own programs in the kernel will come.
+    /// Prepares for samples of prof's own BPF programs.
     pub fn expect_programs(&mut self, frames: BpfFrames) {
         self.bpf_frames = frames;
     }
 
-    /// The rings are about to be read: the files of JIT compilers are read first, so that they do
-    /// not know more than the samples that follow.
+    /// Reads the files of JIT compilers. To be called before the rings are read, so that they are
+    /// not newer than the samples that follow.
     pub fn read_jit_files(&mut self) {
         self.table.jit.look();
     }
 
-    /// Takes in a record about processes or the kernel's code.
+    /// Applies a record about processes or the kernel's code.
     pub fn record(&mut self, record: &Record<'_>) {
         self.last_labels = None;
         if let Record::Ksymbol { start, len, gone, name } = *record {
@@ -165,20 +165,20 @@ impl StackMaker {
         self.table.apply(record);
     }
 
-    /// Makes the stack of a sample and adds it with these values.
+    /// Builds the stack of a sample and adds it with these values.
     pub fn add_sample(&mut self, sample: &Sample<'_>, values: &[(Column, i64)]) {
         self.make_stack(sample);
         let labels = self.labels(sample.thread());
         self.add_last(labels, values);
     }
 
-    /// Adds the stack that was made last.
+    /// Adds the last stack.
     pub fn add_last(&mut self, labels: LabelSetId, values: &[(Column, i64)]) {
         let PendingStack { callers, innermost } = &self.last;
         self.builder.add_stack(callers, *innermost, labels, values);
     }
 
-    /// Adds a stack that was made before.
+    /// Adds a stack that was built earlier.
     pub fn add_pending(
         &mut self,
         stack: &PendingStack,
@@ -188,18 +188,18 @@ impl StackMaker {
         self.builder.add_stack(&stack.callers, stack.innermost, labels, values);
     }
 
-    /// Adds values without a stack: a frame in brackets says why there is none.
+    /// Adds values without a stack: a frame in brackets gives the reason.
     pub fn add_without_stack(&mut self, why: &str, labels: LabelSetId, values: &[(Column, i64)]) {
         let location = [self.builder.named_location(why)];
         self.builder.add_stack(&location, None, labels, values);
     }
 
-    /// The stack that was made last.
+    /// The last stack.
     pub fn last_stack(&self) -> &PendingStack {
         &self.last
     }
 
-    /// The locations of the stack that was made last, outermost first, innermost frame included.
+    /// The locations of the last stack, outermost first, including the innermost frame.
     pub fn last_locations(&mut self, locations: &mut Vec<LocationId>) {
         locations.clone_from(&self.last.callers);
         if let Some((mapping, address)) = self.last.innermost {
@@ -207,19 +207,20 @@ impl StackMaker {
         }
     }
 
-    /// Values of a column that are estimates will be scaled, each by the share of its labels.
+    /// Registers a column of extrapolated values, which will be scaled by the share of their
+    /// labels.
     pub fn scale_later(&mut self, column: Column, shares: Shares) {
         self.shares.push((column, shares));
     }
 
-    /// Scales the values that are estimates.
+    /// Scales the extrapolated values.
     pub fn scale_estimates(&mut self) {
         for (column, shares) in std::mem::take(&mut self.shares) {
             self.builder.scale_labelled(column, &shares);
         }
     }
 
-    /// Binaries with frames in the profile that have no unwind information.
+    /// Binaries with frames in the profile but without unwind information.
     pub fn without_unwind_info(&self) -> Vec<String> {
         let seen = self.mappings.iter().enumerate().filter(|(_, slots)| !slots.is_empty());
         let images = seen.map(|(image, _)| self.table.images.get(image as u32));

@@ -173,7 +173,7 @@ fn locks_of_a_setuid_program_are_recorded_by_root_only() {
     record("lock").refused(1, &["tracefs is readable by root only"]);
     let out = record("cpu,heap,lock").ok().says(&["lock contention is left out"]);
     assert_eq!(out.stderr.matches("the heap is left out").count(), 1, "{}", out.stderr);
-    assert!(out.stderr.contains("kernel ends what this user may see of it"), "{}", out.stderr);
+    assert!(out.stderr.contains("kernel hides it from this user"), "{}", out.stderr);
     assert_waits(dir.path(), &program, "mutex 20", "mutex", "take");
     // If they become another user's, its own events end with that, but not programs in the kernel.
     std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
@@ -188,7 +188,7 @@ fn locks_of_a_setuid_program_are_recorded_by_root_only() {
     let waited = p.sum_below("take", "delay");
     assert!(waited > 100_000_000, "{waited} ns");
     let out = record("lock --holders").ok();
-    out.says(&["is setuid: when it begins, the kernel ends what is recorded"]);
+    out.says(&["is setuid: when it starts, the kernel ends the recording"]);
 }
 
 /// Somebody else's processes are refused in one line, whatever of them is wanted.

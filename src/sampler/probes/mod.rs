@@ -307,9 +307,9 @@ fn no_function(file: &Path, name: &str, why: NoFunction) -> String {
     let file = file.display();
     match why {
         NoFunction::File(why) => format!("{file}: {why}"),
-        NoFunction::Unknown(similar) if similar.is_empty() => format!(
-            "{file}: there is no function '{name}' (a function that is inlined everywhere has no code of its own)"
-        ),
+        NoFunction::Unknown(similar) if similar.is_empty() => {
+            format!("{file}: there is no function '{name}' (inlined functions have no code)")
+        }
         NoFunction::Unknown(similar) => {
             format!("{file}: there is no function '{name}'; did you mean {}?", or(&similar))
         }

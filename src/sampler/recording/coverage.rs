@@ -1,4 +1,4 @@
-//! How much of the target's CPU time the samples cover.
+//! The share of the target's CPU time that the samples cover.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,13 +8,13 @@ use crate::sampler::{Session, Target};
 use sys::os;
 use sys::procfs;
 
-/// Most processes whose CPU time is read from `/proc`.
+/// Maximum number of processes whose CPU time is read from `/proc`.
 const MAX_PROCESSES: usize = 1024;
 
-/// The target's CPU time and what of it was sampled.
+/// The target's CPU time and the sampled part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCoverage {
-    /// Nanoseconds that the samples stand for.
+    /// Nanoseconds that the samples represent.
     pub sampled: u64,
     /// Nanoseconds that the target used.
     pub used: u64,
@@ -27,28 +27,28 @@ impl CpuCoverage {
     }
 }
 
-/// Shares of the CPUs' time below which the kernel's account of them says too little: it is taken at
-/// ticks.
+/// Least busy share (1/N) of the CPUs' time: below it, the kernel's accounting is too coarse, since
+/// it is done at ticks.
 const LEAST_BUSY: u64 = 10;
 
-/// What the target had used when sampling began.
+/// CPU time used before sampling started.
 pub struct Before {
-    /// Processes with the time when they began, and clock ticks.
+    /// Processes with their start time and CPU time in clock ticks.
     processes: Vec<(i32, Option<SystemTime>, u64)>,
-    /// Seconds of a COMMAND that ran before, and has been waited for.
+    /// CPU seconds of COMMANDs that have exited before.
     children: f64,
-    /// The same of all CPUs that are sampled, in clock ticks.
+    /// CPU time of all sampled CPUs, in clock ticks.
     machine: Option<Busy>,
 }
 
-/// What CPUs had done at a moment.
+/// CPU time of CPUs at one moment.
 struct Busy {
     at: Instant,
     ticks: u64,
 }
 
 impl Before {
-    /// Now, if the kernel does not count the target's CPU time anyway.
+    /// Reads it now, unless the kernel counts the target's CPU time anyway.
     pub fn new(target: &Target, session: &Session) -> Before {
         let pids = match target {
             Target::Processes { .. } if session.is_cpu_wide() => session.pids.as_slice(),
@@ -64,8 +64,8 @@ impl Before {
         Before { processes, children: os::children_cpu(), machine }
     }
 
-    /// After [`Session::stop`]: of CPU time that is sampled by a clock, if it is known how much there
-    /// was. What is compared belongs to the same processes.
+    /// After [`Session::stop`]: the coverage of CPU time that is sampled by a clock, if the total
+    /// is known. Both values are those of the same processes.
     pub fn coverage(
         &self,
         target: &Target,
@@ -73,7 +73,7 @@ impl Before {
         maker: &StackMaker,
     ) -> Option<CpuCoverage> {
         let period = session.period().filter(|_| session.events()[0].kind == EventKind::Clock)?;
-        // Of several events, samples are counted together.
+        // The samples of several events are counted together.
         let events = session.events().iter().filter(|e| e.stack).count();
         if events > 1 {
             return None;
@@ -93,7 +93,7 @@ impl Before {
         }
     }
 
-    /// By the kernel's account of processes that have ended or still run.
+    /// From the kernel's accounting of processes that have exited or still run.
     fn measured(
         &self,
         target: &Target,

@@ -1,6 +1,6 @@
-//! Signals that ask for an end: while the window is open, the first closes it; afterwards, the
-//! first ends the look-up of names (or only the waiting for a server, if that is what it does), and
-//! the next gives up. What is meant for a COMMAND is passed on to it.
+//! Signals that request an end: while the window is open, the first closes it; afterwards, the
+//! first ends symbolization (or the wait for a server), and the next aborts. Signals for a COMMAND
+//! are forwarded to it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -17,41 +17,41 @@ use signal_hook::low_level::siginfo::Cause;
 use sys::os;
 use sys::printed::Stderr;
 
-/// `timeout(1)` and some shells signal a process and then its group, so that one wish for an end
-/// arrives twice.
-const SAME_WISH: Duration = Duration::from_millis(300);
+/// `timeout(1)` and some shells signal a process and then its group, so that one request arrives
+/// twice.
+const SAME_REQUEST: Duration = Duration::from_millis(300);
 
 /// The state that the signal thread shares with the recording.
 #[derive(Default)]
 struct SignalState {
-    /// An end was asked for.
+    /// True if an end was requested.
     stop: AtomicBool,
-    /// The COMMAND; 0: none.
+    /// PID of the COMMAND; 0: none.
     child: AtomicI32,
-    /// Files that are removed when giving up.
+    /// Files to remove on abort.
     temporary: Mutex<Vec<PathBuf>>,
     phase: Mutex<Phase>,
-    /// Names are not to be looked up any longer.
+    /// True if symbolization is to stop.
     skip_names: Arc<AtomicBool>,
-    /// The file that has the recording, without names.
+    /// The file with the recording, without symbols.
     kept: Mutex<Option<PathBuf>>,
-    /// Done once at the next wish for an end while names are looked up; whether that is enough.
+    /// Run once at the next request while symbolizing; returns true if that suffices.
     instead: Mutex<Option<Box<dyn FnOnce() -> bool + Send>>>,
 }
 
-/// How far prof is.
+/// The phase of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// Until the window closes.
     #[default]
     Recording,
-    /// The window has closed.
+    /// Symbolization, after the window has closed.
     Naming,
-    /// Names were looked up; what is left is to write.
+    /// Writing the file, after symbolization.
     Writing,
 }
 
-/// Handles signals from its creation on, for the rest of the process's life.
+/// Handles signals from its creation until the process ends.
 pub struct Interrupts {
     shared: Arc<SignalState>,
     wake: io::PipeReader,
@@ -59,12 +59,12 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Installs the handlers. With `command`, signals that a program may use for itself are
-    /// caught too, to be passed on.
+    /// Installs the handlers. With `command`, signals that a program may use for itself are caught
+    /// too, and forwarded.
     pub fn install(command: bool) -> io::Result<Interrupts> {
         let (more, ends) = ([SIGQUIT, SIGUSR1, SIGUSR2], [SIGINT, SIGTERM]);
         let passed_on = if command { &more[..] } else { &[] };
-        // `nohup prof …`, or `nohup` before a COMMAND: it is to be ignored by both.
+        // `nohup prof …`, or `nohup` before a COMMAND: both ignore the signal.
         let others = [SIGHUP].into_iter().chain(passed_on.iter().copied());
         let caught: Vec<i32> = others.filter(|&s| !os::is_ignored(s)).chain(ends).collect();
         let ignored = ends.into_iter().filter(|&s| os::is_ignored(s)).collect();
@@ -82,90 +82,90 @@ impl Interrupts {
                 if !matches!(origin.signal, SIGINT | SIGTERM | SIGHUP) {
                     continue;
                 }
-                if last.is_none_or(|last| last.elapsed() > SAME_WISH) {
+                if last.is_none_or(|last| last.elapsed() > SAME_REQUEST) {
                     last = Some(Instant::now());
-                    theirs.wish(origin.signal);
+                    theirs.request_end(origin.signal);
                 }
-                // A full or closed pipe has woken the reader already.
+                // If the pipe is full or closed, the reader is awake already.
                 let _ = waker.write(&[1]);
             }
         })?;
-        // A thread that begins changes the memory map: while the ring buffers are mapped, it
-        // would spin for that.
+        // Starting a thread changes the memory map: with mapped ring buffers, it would spin until
+        // it gets the lock.
         begun.wait();
         Ok(Interrupts { shared, wake, ignored })
     }
 
-    /// An end was asked for.
+    /// True if an end was requested.
     pub fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::SeqCst)
     }
 
-    /// Signals that whoever started prof let it ignore, and that end a recording all the same. A
-    /// COMMAND ignores them.
+    /// Signals that prof inherited as ignored and that end a recording nevertheless. A COMMAND
+    /// ignores them.
     pub fn ignored(&self) -> &[i32] {
         &self.ignored
     }
 
-    /// Signals are passed on to this process from now on.
+    /// Forwards signals to this process from now on.
     pub fn set_child(&self, pid: i32) {
         self.shared.child.store(pid, Ordering::SeqCst);
     }
 
-    /// Signals are not passed on any more.
+    /// Stops forwarding signals.
     pub fn forget_child(&self) {
         self.set_child(0);
     }
 
-    /// This file is removed when a second signal gives up.
+    /// Removes this file when a second signal aborts.
     pub fn remove_when_giving_up(&self, path: PathBuf) {
         if let Ok(mut files) = self.shared.temporary.lock() {
             files.push(path);
         }
     }
 
-    /// The window has closed: the next wish for an end is about names.
+    /// The window has closed: the next request ends symbolization.
     pub fn close_window(&self) {
         *self.shared.phase.lock().unwrap_or_else(|e| e.into_inner()) = Phase::Naming;
     }
 
-    /// Names were looked up: who asked for an end before and asks again is not kept waiting.
+    /// Symbolization has ended: a repeated request aborts at once.
     pub fn end_naming(&self) {
         *self.shared.phase.lock().unwrap_or_else(|e| e.into_inner()) = Phase::Writing;
     }
 
-    /// Becomes true when names are not to be looked up any longer.
+    /// Becomes true when symbolization is to stop.
     pub fn skip_names(&self) -> Arc<AtomicBool> {
         self.shared.skip_names.clone()
     }
 
-    /// This file has the recording, without names.
+    /// This file contains the recording, without symbols.
     pub fn kept(&self, file: PathBuf) {
         *self.shared.kept.lock().unwrap_or_else(|e| e.into_inner()) = Some(file);
     }
 
-    /// The next wish for an end while names are looked up is met by doing this, if it returns
-    /// true.
+    /// Runs `action` at the next request while symbolizing; true means that the request is
+    /// fulfilled.
     pub fn instead(&self, action: impl FnOnce() -> bool + Send + 'static) {
         if let Ok(mut instead) = self.shared.instead.lock() {
             *instead = Some(Box::new(action));
         }
     }
 
-    /// Becomes readable when an end is asked for.
+    /// Becomes readable when an end is requested.
     pub fn fd(&self) -> RawFd {
         self.wake.as_raw_fd()
     }
 
-    /// Waits for an end to be asked for.
+    /// Waits until an end is requested.
     pub fn wait(&mut self) {
-        // An error means that the signal thread is gone, which it never is.
+        // An error means that the signal thread has ended, which never happens.
         let _ = self.wake.read(&mut [0]);
     }
 }
 
 impl SignalState {
-    fn wish(&self, signal: i32) {
+    fn request_end(&self, signal: i32) {
         let phase = *self.phase.lock().unwrap_or_else(|e| e.into_inner());
         let stopped = self.stop.swap(true, Ordering::SeqCst);
         if phase != Phase::Naming {
@@ -183,12 +183,12 @@ impl SignalState {
         }
     }
 
-    /// What the terminal sends goes to the whole foreground group, the COMMAND included.
+    /// Signals of the terminal go to the whole foreground process group, including the COMMAND.
     fn pass_on(&self, signal: i32, cause: Cause) {
         let from_terminal = matches!(cause, Cause::Kernel);
         let child = self.child.load(Ordering::SeqCst);
         if child > 0 && !from_terminal {
-            // It may have ended just now.
+            // It may have exited in the meantime.
             let _ = os::kill(child, signal);
         }
     }

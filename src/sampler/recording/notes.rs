@@ -1,4 +1,4 @@
-//! What a user should know of a recording in addition to its figures.
+//! Notes for the user about a recording, in addition to its figures.
 
 use std::time::Duration;
 
@@ -13,38 +13,38 @@ use sys::os;
 use sys::procfs;
 use unwind::StackEnd;
 
-/// What was used before the recording began.
+/// CPU time used before the recording started.
 pub struct UsedBefore {
     /// prof's own CPU time.
     pub own_cpu_seconds: f64,
-    /// A target's descendants, which are not sampled without `--tree`, and their CPU time in clock
-    /// ticks.
+    /// Descendants of the target, which are not sampled without `--tree`, and their CPU time in
+    /// clock ticks.
     descendants: Option<(Vec<i32>, u64)>,
 }
 
-/// A recording that has ended.
+/// A completed recording.
 pub struct EndedRecording<'a> {
-    /// What was asked for.
+    /// The requested options.
     pub options: &'a Options,
-    /// Where the samples come from.
+    /// The source of the samples.
     pub session: &'a Session,
-    /// What was made of them.
+    /// The aggregated samples.
     pub aggregator: &'a Aggregator,
-    /// The share of the CPU time that was sampled, if that is known.
+    /// The share of the CPU time that was sampled, if known.
     pub covered: Option<CpuCoverage>,
     /// Its length.
     pub lasted: Duration,
-    /// A signal ended it.
+    /// True if a signal ended it.
     pub interrupted: bool,
 }
 
 impl UsedBefore {
-    /// Now.
+    /// Reads it now.
     pub fn now(target: &Target) -> UsedBefore {
         UsedBefore { own_cpu_seconds: os::own_usage().0, descendants: descendant_ticks(target) }
     }
 
-    /// What a user should know of a recording that shows little.
+    /// Notes for the user about a recording with few or incomplete samples.
     pub fn notes(&self, ended: &EndedRecording<'_>) -> Vec<String> {
         notes(ended, self.descendants.as_ref())
     }
@@ -104,14 +104,14 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<St
         && !session.is_cpu_wide()
         && let Some(why) = privileged(&words[0])
     {
-        // For root, too, if its rights become those of somebody else.
+        // For root too, if the process's privileges become those of another user.
         notes.push(match os::uid() {
             0 => format!(
-                "{why}: when it begins, the kernel ends what is recorded of its threads; record it \
+                "{why}: when it starts, the kernel ends the recording of its threads; record it \
                  with -a, or with -p when it runs"
             ),
             _ => format!(
-                "{why}: when it begins, the kernel ends what this user may see of it; run prof as \
+                "{why}: when it starts, the kernel hides it from this user; run prof as \
                  root"
             ),
         });
@@ -121,14 +121,14 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<St
     }
     if maker.counts.unlabelled > 0 {
         notes.push(format!(
-            "{} threads are known by their name and process only (no label tid): there were too many",
+            "{} threads are labelled by name and process only (no label tid): there were too many",
             maker.counts.unlabelled
         ));
     }
     let left_out = maker.table.images.left_out();
     if left_out > 0 {
         notes.push(format!(
-            "{left_out} mappings of files were not told apart, because there were too many different \
+            "{left_out} mappings of files were not distinguished, because there were too many different \
              ones: samples in them have no names"
         ));
     }
@@ -144,7 +144,7 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<St
     notes
 }
 
-/// What was lost, of what, and what helps.
+/// Lost samples, their share, and a remedy.
 fn losses(ended: &EndedRecording<'_>) -> Vec<String> {
     let EndedRecording { options, session, aggregator, covered, .. } = *ended;
     let each_time = aggregator.types.iter().any(|(_, one)| one.is_each_time());
@@ -184,7 +184,7 @@ fn losses(ended: &EndedRecording<'_>) -> Vec<String> {
     notes
 }
 
-/// Why stacks were cut that go on beyond the kernel's own copy of them.
+/// Reasons why stacks end with the kernel's copy of them.
 fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<String> {
     let cut = aggregator.maker.counts.ends[StackEnd::DumpTooSmall as usize];
     let counts = session.deep().counts();
@@ -208,13 +208,13 @@ fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<String> {
     notes
 }
 
-/// The samples should add up to the CPU time that the target used. They do not when threads end
-/// before their first sample is due, nor when the kernel skips samples, which it does not count.
+/// The samples should add up to the CPU time that the target used. They do not if threads end
+/// before their first sample is due, or if the kernel skips samples, which it does not count.
 fn missed_time(target: &Target, session: &Session, covered: Option<CpuCoverage>) -> Option<String> {
     const ENOUGH: u64 = 10;
-    /// Where their number is known, missing samples are reported from one in 20 on.
+    /// Missing samples are reported from one in N on, if their number is known.
     const SKIPPED: u64 = 20;
-    /// Nanoseconds.
+    /// In nanoseconds.
     const SHORT_PERIOD: u64 = 200_000;
     let period = session.period()?;
     let covered = covered.filter(|covered| covered.used / period >= ENOUGH)?;
@@ -222,7 +222,7 @@ fn missed_time(target: &Target, session: &Session, covered: Option<CpuCoverage>)
     let missing = due.saturating_sub(taken);
     let counted = session.cpu_time().is_some();
     let skipped = counted && missing.saturating_sub(session.cut_short()) * SKIPPED > due;
-    // Where whole CPUs are sampled, the number of samples varies by chance.
+    // If whole CPUs are sampled, the number of samples varies by chance.
     let chance = if session.is_cpu_wide() { 4.0 * (due as f64).sqrt() } else { 0.0 };
     let many = covered.percent() < 80.0 && missing as f64 > chance;
     if session.stats().lost > 0 || !(many || skipped) {
@@ -234,9 +234,11 @@ fn missed_time(target: &Target, session: &Session, covered: Option<CpuCoverage>)
             "the machine cannot take samples that often; lower -F or raise -c".to_owned()
         }
         _ if skipped || session.is_cpu_wide() => why_skipped(session),
-        // Whole CPUs could be sampled instead, which misses no thread.
+        // Sampling whole CPUs misses no thread.
         ..CPU_WIDE_PERIOD if permissions::may_sample_cpus() => {
-            format!("threads that use less than {millis:.1} ms each are missed; -F 999 sees them")
+            format!(
+                "threads that use less than {millis:.1} ms each are missed; -F 999 samples them"
+            )
         }
         _ => format!(
             "threads that use less than {millis:.1} ms each are missed; raise -F, or record the \
@@ -251,7 +253,7 @@ fn missed_time(target: &Target, session: &Session, covered: Option<CpuCoverage>)
     ))
 }
 
-/// Why the kernel takes no samples that are due.
+/// The reason why the kernel skips samples that are due.
 fn why_skipped(session: &Session) -> String {
     let late = "the kernel skips samples whose timer is late";
     if !session.has_programs_at_samples() {
@@ -261,24 +263,24 @@ fn why_skipped(session: &Session) -> String {
     format!("{late}, and those that come while BPF programs or calls of bpf(2) run{without}")
 }
 
-/// What helps against losses, if anything does.
+/// The remedy against losses, if any.
 fn remedy(options: &Options, each_time: bool, root: bool) -> String {
     let copies = matches!(options.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
     let remedies = [
         fewer(options, each_time),
         copies.then_some("use -g fp or a smaller -g dwarf,BYTES"),
-        (!root).then_some("run prof as root, which lets it go before other processes"),
+        (!root).then_some("run prof as root, which gives it priority over other processes"),
     ];
     let remedies: Vec<&str> = remedies.into_iter().flatten().collect();
     if remedies.is_empty() { String::new() } else { format!("; {}", remedies.join(", or ")) }
 }
 
-/// What makes samples rarer, unless they are as rare as by default.
+/// The option that makes samples rarer, unless they are as rare as by default.
 ///
-/// `each_time`: everything that happens is recorded, and nothing else.
+/// `each_time`: only types that record every event are recorded.
 fn fewer(options: &Options, each_time: bool) -> Option<&'static str> {
     if each_time && options.events.is_empty() {
-        return Some("what lasts is recorded each time: record fewer processes");
+        return Some("each event is recorded: record fewer processes");
     }
     let tracepoint = options.events.iter().any(EventSpec::is_each_time);
     match options.rate {
@@ -300,7 +302,7 @@ fn why_empty(ended: &EndedRecording<'_>, running: bool) -> String {
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.as_str());
         let names: Vec<&str> = others.chain(types.map(|(_, one)| one.noun())).collect();
-        return format!("had no {} meanwhile", names.join(", "));
+        return format!("had no {} in that time", names.join(", "));
     }
     let place = match (&options.cpus, events[0].user, events[0].kernel) {
         (Some(_), ..) => " on these CPUs",
@@ -316,7 +318,7 @@ fn why_empty(ended: &EndedRecording<'_>, running: bool) -> String {
             session.period().unwrap_or(0) as f64 / 1e6
         ),
         _ if !running => format!("ended before a sample was due{place}; raise -F"),
-        _ => format!("used no CPU{place} meanwhile (it slept or waited)"),
+        _ => format!("used no CPU{place} in that time (it slept or waited)"),
     }
 }
 

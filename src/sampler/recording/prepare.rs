@@ -1,4 +1,4 @@
-//! Makes ready what a recording needs before it begins: its profile types and its COMMAND.
+//! Prepares the profile types and the COMMAND of a recording.
 
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::sampler::types::{Prepared, ProfileTypes, Setup};
 use crate::sampler::{LeftOut, Options, StoppedCommand, Target};
 use sys::Error;
 
-/// Prepares the profile types: one that cannot be recorded is left out, which a note says.
+/// Prepares the profile types: one that cannot be recorded is left out, with a note.
 ///
 /// # Errors
 ///
@@ -46,8 +46,7 @@ pub fn types(
     Ok(notes)
 }
 
-/// Tells the profile types that sampling is about to begin; one that cannot is left out, which a note
-/// says.
+/// Starts the profile types just before sampling; one that fails is left out, with a note.
 ///
 /// # Errors
 ///
@@ -69,7 +68,7 @@ pub fn begin(types: &mut ProfileTypes, options: &Options) -> Result<Vec<String>,
     Ok(notes)
 }
 
-/// Whether a single profile type is all that is recorded.
+/// True if only one profile type is recorded.
 fn is_alone(types: &ProfileTypes, options: &Options) -> bool {
     types.len() == 1 && options.events.is_empty()
 }
@@ -78,13 +77,13 @@ fn is_alone(types: &ProfileTypes, options: &Options) -> bool {
 pub struct Started {
     /// Before its `execve`.
     stopped: Option<StoppedCommand>,
-    /// When it runs.
+    /// While it runs.
     pub child: Option<Child>,
 }
 
 impl Started {
-    /// Starts the target's COMMAND, but lets it run only if the recording begins later: its process
-    /// is the target then.
+    /// Starts the target's COMMAND and stops it before `execve`. With a delay, the command runs at
+    /// once, and its process becomes the target.
     ///
     /// # Errors
     ///
@@ -111,12 +110,12 @@ impl Started {
         Ok(command)
     }
 
-    /// The process of a command that does not run yet.
+    /// The PID of a command that is stopped before `execve`.
     pub fn command(&self) -> Option<i32> {
         self.stopped.as_ref().map(|stopped| stopped.pid)
     }
 
-    /// Lets the command run.
+    /// Continues the command.
     ///
     /// # Errors
     ///
@@ -128,7 +127,7 @@ impl Started {
         Ok(())
     }
 
-    /// How the command has ended, or its process if it still runs.
+    /// The exit status of the command, or its PID if it still runs.
     pub fn end(self, interrupts: &Interrupts) -> (Option<ExitStatus>, Option<i32>) {
         let Some(mut child) = self.child else { return (None, None) };
         match child.try_wait() {

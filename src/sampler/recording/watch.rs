@@ -1,4 +1,4 @@
-//! Notices when the target has ended.
+//! Detects the end of the target.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::Child;
@@ -8,23 +8,23 @@ use crate::sampler::aggregator::Aggregator;
 use sys::os;
 use sys::procfs;
 
-/// Processes whose end is waited for by descriptor; more are looked at one by one.
+/// Number of processes whose end is polled by descriptor; others are checked one by one.
 const MAX_DESCRIPTORS: usize = 256;
 
-/// What keeps a recording going.
+/// The condition that ends a recording.
 pub enum Watch {
-    /// Nothing ends it but the clock.
+    /// Only the time.
     Forever,
-    /// A COMMAND.
+    /// The end of a COMMAND.
     Command(Vec<OwnedFd>),
-    /// Processes, and those that they start.
+    /// The end of processes, and of those that they start.
     Processes {
-        /// Those whose end has not been seen yet.
+        /// Those that have not ended.
         left: Vec<i32>,
         /// Descriptors of the first of them.
         descriptors: Vec<(i32, OwnedFd)>,
     },
-    /// Threads.
+    /// The end of threads.
     Threads(Vec<i32>),
 }
 
@@ -32,7 +32,7 @@ impl Watch {
     /// Watches a target.
     pub fn new(target: &Target, pids: &[i32], child: Option<&Child>) -> Watch {
         if let Some(child) = child {
-            // Without a descriptor (the child has been waited for: never) it ends at once.
+            // Without a descriptor (impossible: the child was not waited for), it ends at once.
             return Watch::Command(os::pidfd(child.id() as i32).into_iter().collect());
         }
         match target {
@@ -49,7 +49,7 @@ impl Watch {
         }
     }
 
-    /// Descriptors that become readable when something ends.
+    /// Descriptors that become readable when a process ends.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
         let (command, processes): (&[OwnedFd], &[(i32, OwnedFd)]) = match self {
             Watch::Command(fds) => (fds, &[]),
@@ -59,7 +59,7 @@ impl Watch {
         command.iter().chain(processes.iter().map(|(_, fd)| fd)).map(AsRawFd::as_raw_fd)
     }
 
-    /// The target has ended: nothing of it is left to sample.
+    /// True if the target has ended: nothing is left to sample.
     pub fn ended(&mut self, aggregator: &Aggregator) -> bool {
         match self {
             Watch::Forever => false,
@@ -81,21 +81,21 @@ impl Watch {
     }
 }
 
-/// Says that processes which the command has started outlive it, as daemons do: the recording ended
-/// with the command.
+/// A note about processes that the command has started and that still run, like daemons: the
+/// recording ended with the command.
 pub fn outlived(aggregator: &Aggregator) -> Option<String> {
     let mut pids: Vec<i32> =
         aggregator.maker.table.born_alive().filter(|&pid| lives(pid)).collect();
     pids.sort_unstable();
     let &pid = pids.first()?;
     let name = procfs::comm(pid, pid).map_or(String::new(), |name| format!(" ({name})"));
-    let goes_on = match pids.len() {
-        1 => format!("process {pid}{name}, which it started, goes on"),
-        n => format!("{n} processes that it started go on (one is {pid}{name})"),
+    let survivors = match pids.len() {
+        1 => format!("process {pid}{name}, which it started, still runs"),
+        n => format!("{n} processes that it started still run (one is {pid}{name})"),
     };
     let arguments = aggregator.types.arguments_for_process();
     Some(format!(
-        "the recording ended with the command, but {goes_on}: start it in the foreground, or record \
+        "the recording ended with the command, but {survivors}: start it in the foreground, or record \
          it with prof record{arguments} -p {pid}"
     ))
 }
@@ -106,7 +106,7 @@ fn has_ended(fd: &OwnedFd) -> bool {
     fds[0].revents != 0
 }
 
-/// A process or thread that is neither gone nor a zombie.
+/// True for a process or thread that exists and is no zombie.
 fn lives(tid: i32) -> bool {
     procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
 }

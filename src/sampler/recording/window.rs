@@ -1,4 +1,4 @@
-//! The time in which samples are taken.
+//! The window in which samples are taken.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use crate::sampler::aggregator::Aggregator;
 use crate::sampler::types::Poll;
 use sys::{Error, os, procfs};
 
-/// Longest time between two reads of the rings.
+/// Maximum time between two reads of the rings, in milliseconds.
 const TICK_MS: i64 = 200;
 
-/// Pages of mapped files that prof keeps in memory at most, and how often that is checked.
+/// Limit for the pages of mapped files in prof's memory, and the interval of checks.
 const MAX_FILE_BYTES: u64 = 12 << 20;
 const TRIM_EVERY: Duration = Duration::from_secs(2);
 
-/// Waits until sampling is to begin.
+/// Waits until sampling is due to start.
 ///
 /// # Errors
 ///
-/// The command ended before.
+/// The command ended earlier.
 pub fn wait_for_delay(
     delay: Duration,
     interrupts: &Interrupts,
@@ -45,13 +45,13 @@ pub fn wait_for_delay(
     Ok(())
 }
 
-/// Where samples come from, and where they go.
+/// A running recording: the source of samples and their destination.
 pub struct Running {
     /// The events.
     pub session: Session,
-    /// What is made of them.
+    /// The aggregated samples.
     pub aggregator: Aggregator,
-    /// prof goes before other processes.
+    /// The priority of prof over other processes.
     pub precedence: os::Precedence,
 }
 
@@ -66,7 +66,7 @@ impl Running {
         tick: &mut dyn FnMut(Tick),
     ) {
         let mut fds = Vec::new();
-        // Whether the target lives costs system calls, so that is not checked each time.
+        // Checking whether the target lives costs system calls, so it is not done each time.
         let mut check = true;
         let (mut checked, mut trimmed) = (began, began);
         while !interrupts.stopped() {
@@ -80,7 +80,7 @@ impl Running {
                 checked = Instant::now();
                 self.session.follow_cpus();
             }
-            // Rounded up, so that the last moments are not spent polling.
+            // Rounded up, to avoid polling in the last milliseconds.
             let left_ms = left.map_or(i64::MAX, |l| l.as_micros().div_ceil(1000) as i64);
             fds.clear();
             fds.push(interrupts.fd());
@@ -105,7 +105,7 @@ impl Running {
         }
     }
 
-    /// Stops everything and takes in what is left. Returns how long samples were taken.
+    /// Stops everything and reads the remaining records. Returns the length of the window.
     pub fn stop(&mut self, began: Instant) -> Duration {
         let Running { session, aggregator, .. } = self;
         aggregator.types.iter_mut().for_each(|(_, one)| one.stop());
@@ -116,13 +116,13 @@ impl Running {
         lasted
     }
 
-    /// Milliseconds until a profile type has something to do.
+    /// Milliseconds until a profile type has to be polled.
     fn idle_ms(&mut self, elapsed: Duration) -> i64 {
         let types = self.aggregator.types.iter_mut();
         types.map(|(_, one)| one.idle_ms(elapsed)).min().unwrap_or(i64::MAX)
     }
 
-    /// Something is not done yet that belongs to the window.
+    /// True if a profile type still has work that belongs to the window.
     fn is_busy(&self, elapsed: Duration) -> bool {
         self.aggregator.types.iter().any(|(_, one)| one.is_busy(elapsed))
     }
@@ -132,7 +132,7 @@ impl Running {
         self.aggregator.poll(&Poll { elapsed, pids: &self.session.pids, thinned });
     }
 
-    /// Takes in what happened before `until`, in the order of time; `over`: there will be no more.
+    /// Reads the records before `until`, in order of time; `over`: these are the last.
     fn take_in(&mut self, until: u64, over: bool) {
         let Running { session, aggregator, .. } = self;
         aggregator.maker.read_jit_files();

@@ -1,15 +1,15 @@
-//! What stands in front of the kernel's stack where a program takes it at a tracepoint: the program
-//! itself and what calls it. None of it is of the thread's doing.
+//! Frames of BPF programs in kernel stacks that are recorded at tracepoints: the program itself and
+//! its callers. They do not belong to the thread's work.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
-/// Functions of the kernel that call programs at tracepoints (`kernel/trace/bpf_trace.c` and
+/// Functions of the kernel that call BPF programs at tracepoints (`kernel/trace/bpf_trace.c` and
 /// `include/trace/bpf_probe.h`).
 const CALLERS: [&str; 4] = ["bpf_trace_run", "__bpf_trace_", "__traceiter_", "syscall_exit_"];
 
-/// That is not deeper.
+/// Maximum depth of these frames.
 const DEPTH: usize = 8;
 
 /// The addresses of those functions, sorted.
@@ -17,14 +17,14 @@ const DEPTH: usize = 8;
 pub struct BpfFrames(Vec<Range<u64>>);
 
 impl BpfFrames {
-    /// Looks them up, which takes a tenth of a second: to be done before the rings fill. A thread of
-    /// its own would have no priority, and prof would wait for it beside a busy target.
+    /// Reads them, which takes a tenth of a second: to be done before the rings fill. A separate
+    /// thread would have no priority, and prof would wait for it next to a busy target.
     pub fn read() -> BpfFrames {
         let symbols = File::open("/proc/kallsyms").map(BufReader::new);
         BpfFrames(symbols.map(callers).unwrap_or_default())
     }
 
-    /// Removes what is in front; where that is not known, nothing.
+    /// Removes the frames of programs; nothing, if the addresses are not known.
     pub fn strip(&self, kernel: &mut Vec<u64>) {
         let BpfFrames(callers) = self;
         let is_caller = |address: &u64| {
@@ -36,7 +36,7 @@ impl BpfFrames {
     }
 }
 
-/// From lines of `/proc/kallsyms`, which are in the order of addresses but for modules.
+/// From lines of `/proc/kallsyms`, which are sorted by address except for modules.
 fn callers(symbols: impl BufRead) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut open = None;

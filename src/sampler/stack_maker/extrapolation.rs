@@ -1,18 +1,18 @@
-//! Extrapolated samples: some stand for others that were not taken. Their values are estimates, and
-//! are scaled to the sum that is known for their labels; exact values stay as they are.
+//! Extrapolated samples, which represent others that were not taken. Their values are estimates,
+//! and are scaled to the known sum for their labels; exact values are not changed.
 
 use rustc_hash::FxHashMap;
 
 use super::StackMaker;
 use profile::LabelSetId;
 
-/// Numerator and denominator by which the values of a column are scaled, by labels.
+/// Numerator and denominator of the scale of a column, by labels.
 pub type Shares = FxHashMap<LabelSetId, (i64, i64)>;
 
 /// Sums of one column for samples with the same labels.
 #[derive(Clone, Copy, Default)]
 pub struct ColumnSums {
-    /// What the samples have to add up to.
+    /// The known sum of the samples.
     pub all: i64,
     /// The sum of the exact values.
     pub exact: i64,
@@ -20,26 +20,26 @@ pub struct ColumnSums {
     pub estimated: i64,
 }
 
-/// Labels that keep extrapolated samples apart from exact ones until they are scaled: equal labels
-/// with a number of their own.
+/// Labels that keep extrapolated samples apart from exact ones until they are scaled: equal label
+/// sets with other IDs.
 #[derive(Default)]
 pub struct Extrapolated(FxHashMap<LabelSetId, LabelSetId>);
 
 impl Extrapolated {
-    /// The labels for an extrapolated sample, in place of these.
+    /// The labels of an extrapolated sample, in place of `labels`.
     pub fn labels(&mut self, maker: &mut StackMaker, labels: LabelSetId) -> LabelSetId {
         let table = &mut maker.builder.profile.labels;
         *self.0.entry(labels).or_insert_with(|| table.twin(labels))
     }
 
-    /// Adds the share by which samples with these labels have to be scaled, if any.
+    /// Adds the scale of samples with these labels, if any.
     pub fn share(&self, shares: &mut Shares, labels: LabelSetId, known: ColumnSums) {
         let ColumnSums { all, exact, estimated } = known;
         match self.0.get(&labels) {
             Some(&own) if estimated > 0 => {
                 shares.insert(own, ((all - exact).max(0), estimated));
             }
-            // Nothing was estimated: some samples were lost.
+            // Nothing was extrapolated: some samples were lost.
             _ if all != exact && exact > 0 => {
                 shares.insert(labels, (all, exact));
             }

@@ -1,4 +1,4 @@
-//! What becomes of the aggregated samples when a recording has ended.
+//! Converts the aggregated samples to a profile at the end of a recording.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use unwind::{AddressKind, Frame, Place};
 pub struct Aggregated {
     /// The profile.
     pub profile: Profile,
-    /// Paths under which mappings' files can be opened now, by mapping index.
+    /// Current paths of the mappings' files, by mapping index.
     pub files: HashMap<u32, PathBuf>,
-    /// What is known of code made at run time, by mapping index.
+    /// Code generated at run time, by mapping index.
     pub run_time: HashMap<u32, Arc<jit::Epoch>>,
-    /// Mappings whose files changed while they were recorded, without a build id to tell.
+    /// Mappings whose files changed while recording, without a build ID that proves it.
     pub changed: HashSet<u32>,
-    /// Keeps those paths valid.
+    /// Keeps the paths valid.
     pub images: Images,
 }
 
@@ -53,7 +53,8 @@ impl StackMaker {
         Aggregated { profile: self.builder.finish(main), files, run_time, changed, images }
     }
 
-    /// Names the mappings of code made at run time as perf does: by the file that names it.
+    /// Names the mappings of code generated at run time like perf: by the file that has the
+    /// symbols.
     fn name_run_time_code(&mut self) -> Vec<(MappingId, Arc<jit::Epoch>)> {
         let epochs = std::mem::take(&mut self.table.jit).finish();
         let mut named = Vec::new();
@@ -62,7 +63,7 @@ impl StackMaker {
             let sources = &epoch.sources;
             let file = match (&sources.dump, &sources.map) {
                 (Some(_), _) => sources.dump_path.clone(),
-                // What stands in its place is told to be no map.
+                // A file in place of the map that is not a map.
                 (None, map) if map.is_some() || sources.refused => {
                     format!("/tmp/perf-{}.map", self.table.images.get(image).pid)
                 }

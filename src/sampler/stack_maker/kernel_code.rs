@@ -1,5 +1,5 @@
-//! Code that came into the kernel or left it while it was recorded: BPF programs, trampolines.
-//! `/proc/kallsyms` tells at the end only of what is there then, and its memory is used again.
+//! Kernel code that was loaded or unloaded while recording: BPF programs, trampolines.
+//! `/proc/kallsyms` contains only the code at the end, and addresses are reused.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use profile::{
     Builder, Function, FunctionId, Line, Location, LocationId, Mapping, MappingId, Profile,
 };
 
-/// Most pieces of code that are remembered; of more, `/proc/kallsyms` has to tell.
+/// Maximum number of tracked code ranges; beyond it, `/proc/kallsyms` is used.
 const MAX: usize = 1 << 14;
 
-/// A piece of code.
+/// A range of code with its name.
 #[derive(Debug)]
 struct KernelSymbol {
     start: u64,
@@ -21,18 +21,18 @@ struct KernelSymbol {
     mapping: Option<MappingId>,
 }
 
-/// What the kernel told of.
+/// The code ranges that the kernel reported.
 #[derive(Default)]
 pub struct KernelCode {
     all: Vec<KernelSymbol>,
-    /// What came and is still there, by first address.
+    /// Loaded and still present ranges, by first address.
     live: BTreeMap<u64, usize>,
-    /// What was there from the beginning and left.
+    /// Ranges present from the start that were unloaded.
     gone: Vec<usize>,
 }
 
 impl KernelCode {
-    /// Takes in a `PERF_RECORD_KSYMBOL`.
+    /// Applies a `PERF_RECORD_KSYMBOL`.
     pub fn record(&mut self, start: u64, len: u64, gone: bool, name: &[u8]) {
         if gone && self.live.remove(&start).is_some() {
             return;
@@ -51,7 +51,7 @@ impl KernelCode {
         }
     }
 
-    /// Mapping of a kernel address that lies in code that came while recording.
+    /// Mapping of a kernel address in code that was loaded while recording.
     pub fn mapping(&mut self, address: u64, builder: &mut Builder) -> Option<MappingId> {
         let (_, &index) = self.live.range(..=address).next_back()?;
         let symbol = &mut self.all[index];
@@ -64,7 +64,7 @@ impl KernelCode {
         symbol.mapping
     }
 
-    /// Names what lies in this code. What was there from the beginning is in the mapping
+    /// Names the addresses in this code. Code that was present from the start is in the mapping
     /// `kernel`.
     pub fn name(&self, profile: &mut Profile, kernel: Option<MappingId>) {
         let came = self.all.iter().enumerate().filter_map(|(i, s)| Some((s.mapping?, i)));
@@ -95,7 +95,7 @@ impl KernelCode {
     }
 }
 
-/// The mapping of a piece of code, which may be there already.
+/// The mapping of a code range, which may exist already.
 fn add_mapping(profile: &mut Profile, symbol: &KernelSymbol) -> MappingId {
     if let Some(mapping) = symbol.mapping {
         return mapping;

@@ -33,27 +33,27 @@ impl Keys {
     }
 }
 
-/// Sets of labels of a thread: without a state, and one for each state.
+/// Number of label sets of a thread: one without a state, and one for each state.
 const SETS: usize = 1 + ThreadState::ALL.len();
 
-/// Most threads whose sets of labels are kept. Threads that have ended are not looked for: beyond
-/// this, all are made again as they are needed.
+/// Maximum number of threads whose label sets are cached. Ended threads are not removed: beyond
+/// this, the cache is cleared and filled again on demand.
 const MAX_THREADS: usize = 1 << 16;
 
-/// The labels of threads, once they have been made.
+/// A cache of the label sets of threads.
 #[derive(Default)]
 pub(super) struct LabelCache {
     threads: FxHashMap<i32, Cached>,
 }
 
 struct Cached {
-    /// [`Thread::version`](sys::processes::Thread::version) at that time.
+    /// [`Thread::version`](sys::processes::Thread::version) at the time of caching.
     version: u64,
     sets: [Option<LabelSetId>; SETS],
 }
 
 impl LabelCache {
-    /// The place of one of a thread's sets; empty if the thread has changed since.
+    /// The entry of one of a thread's sets; empty if the thread has changed since.
     fn slot(&mut self, tid: i32, version: u64, set: usize) -> &mut Option<LabelSetId> {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
@@ -80,7 +80,7 @@ impl StackMaker {
         }
     }
 
-    /// The labels of a thread with the state that it was in.
+    /// The labels of a thread, with the state in which it was.
     pub fn labels_in_state(&mut self, thread: ThreadId, state: Option<ThreadState>) -> LabelSetId {
         let ThreadId { pid, tid } = thread;
         let set = state.map_or(0, |s| s as usize + 1);

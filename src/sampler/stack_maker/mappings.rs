@@ -6,7 +6,7 @@ use sys::elf::{build_id_in_notes, hex};
 use sys::image::{Image, State};
 use unwind::Frame;
 
-/// First address of the kernel's half.
+/// First address of the kernel.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
 
 impl StackMaker {
@@ -67,7 +67,7 @@ impl StackMaker {
         Some(id)
     }
 
-    /// Mapping of code that a process made at run time, as long as that stays what it is.
+    /// Mapping of code that a process generated at run time, until it changes.
     fn run_time_mapping(&mut self, image: u32, maker: i32, address: u64) -> MappingId {
         let Moment { pid, time } = self.now;
         let epoch = self.table.jit.sampled(pid, maker, address, time);

@@ -1,9 +1,9 @@
-//! Stacks that are counted later than they are made.
+//! Stacks that are counted later than they are built.
 
 use super::Innermost;
 use profile::LocationId;
 
-/// A stack to be counted when its value is known.
+/// A stack whose value is not known yet.
 #[derive(Default)]
 pub struct PendingStack {
     /// Outermost first.
@@ -12,12 +12,12 @@ pub struct PendingStack {
 }
 
 impl PendingStack {
-    /// A single frame.
+    /// A stack with a single frame.
     pub fn of(location: LocationId) -> PendingStack {
         PendingStack { callers: vec![location], innermost: None }
     }
 
-    /// True before the first stack was set.
+    /// True if no stack was set yet.
     pub fn is_empty(&self) -> bool {
         self.callers.is_empty() && self.innermost.is_none()
     }
@@ -28,7 +28,7 @@ impl Clone for PendingStack {
         PendingStack { callers: self.callers.clone(), innermost: self.innermost }
     }
 
-    /// Keeps the memory of the stack before.
+    /// Reuses the memory of the previous stack.
     fn clone_from(&mut self, other: &PendingStack) {
         self.callers.clone_from(&other.callers);
         self.innermost = other.innermost;

@@ -1,4 +1,4 @@
-//! Stacks of threads that sleep, read from outside.
+//! Stacks of sleeping threads, read from outside.
 
 use std::io;
 
@@ -7,19 +7,20 @@ use sys::record::{AllRegs, Regs, Rest, Sample, UserStack};
 use sys::{ThreadId, os, procfs};
 use unwind::StackEnd;
 
-/// Bytes that are copied of the stack of a thread that sleeps: more, if they turn out to be too few.
+/// Number of bytes that are copied of the stack of a sleeping thread: the next one if the stack is
+/// larger.
 const COPIES: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
 /// In place of a stack.
 const RUNS_AGAIN: &str = "[stack not known: it went on as the recording ended]";
 
 impl StackMaker {
-    /// Makes the stack of a thread that sleeps in the kernel, which is read without disturbing it;
-    /// false: it does not sleep there, or it may have run while its stack was read.
+    /// Builds the stack of a thread that sleeps in the kernel, without disturbing it; false if it
+    /// does not sleep there, or may have run while its stack was read.
     ///
     /// # Errors
     ///
-    /// The thread has ended, or this user may not read it.
+    /// The thread has exited, or this user may not read it.
     pub fn make_stack_of_sleeper(&mut self, thread: ThreadId) -> io::Result<bool> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let made = self.try_copies(thread, &mut scratch);
@@ -27,7 +28,7 @@ impl StackMaker {
         made
     }
 
-    /// The stack of a thread that waited as the recording ended; it may run again by now.
+    /// The stack of a thread that waited when the recording ended, and may run again now.
     pub fn stack_of_waiting(&mut self, thread: ThreadId) -> PendingStack {
         match self.make_stack_of_sleeper(thread) {
             Ok(true) => self.last.clone(),
@@ -52,7 +53,7 @@ impl StackMaker {
         Ok(false)
     }
 
-    /// The same with a copy of at most `size` bytes.
+    /// Like [`StackMaker::make_stack_of_sleeper`], with a copy of at most `size` bytes.
     fn try_copy(
         &mut self,
         thread: ThreadId,
@@ -60,13 +61,13 @@ impl StackMaker {
         scratch: &mut Scratch,
     ) -> io::Result<StackCopy> {
         let ThreadId { pid, tid } = thread;
-        // A thread that sleeps before and after and was not switched out in between did not run.
+        // A thread that sleeps before and after, and was not switched out in between, did not run.
         let switches = procfs::switches(pid, tid);
         let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(StackCopy::No) };
         let in_kernel = procfs::kernel_stack(pid, tid);
         let procfs::Asleep { ip, sp, .. } = asleep;
         let mut copy = vec![0; size];
-        // A thread of the kernel has none.
+        // A kernel thread has none.
         let length = if sp == 0 { 0 } else { os::read_memory(pid, sp, &mut copy)? };
         let same = procfs::asleep_at(pid, tid)? == Some(asleep);
         if !same || switches.is_none() || procfs::switches(pid, tid) != switches {
@@ -76,7 +77,8 @@ impl StackMaker {
         let user = match sp {
             0 => UserStack::None,
             _ => UserStack::Native {
-                // No other register is known, nor needed by most functions that enter the kernel.
+                // Other registers are unknown, and most functions that enter the kernel do not need
+                // them.
                 regs: Regs { ip, sp, bp: 0 },
                 all: AllRegs::default(),
                 bytes: &copy[..length],
@@ -93,8 +95,8 @@ impl StackMaker {
         Ok(if full { StackCopy::Full } else { StackCopy::Whole })
     }
 
-    /// Adds the functions of the kernel in which a thread sleeps, innermost first, to its stack in
-    /// user code, if it has one.
+    /// Adds the kernel functions in which a thread sleeps, innermost first, to its user stack, if
+    /// it has one.
     fn put_kernel_functions_below(&mut self, functions: &[String], has_user_stack: bool) {
         let innermost = self.last.innermost.take().filter(|_| has_user_stack);
         if let Some((mapping, address)) = innermost {
@@ -107,12 +109,12 @@ impl StackMaker {
     }
 }
 
-/// What came of a copy of a stack.
+/// The result of copying a stack.
 enum StackCopy {
-    /// The stack is made of as many bytes as were asked for: there may be more.
+    /// A stack from a full copy: there may be more.
     Full,
-    /// The stack is made of all there is.
+    /// A stack from a complete copy.
     Whole,
-    /// The thread does not sleep, or may have run meanwhile.
+    /// None: the thread does not sleep, or may have run in the meantime.
     No,
 }

@@ -1,4 +1,4 @@
-//! From a sample to the locations of its stack.
+//! Converts samples to the locations of their stacks.
 
 use super::{Innermost, Moment, Scratch, StackMaker};
 use crate::sampler::StackMethod;
@@ -7,7 +7,7 @@ use sys::record::{Sample, UserStack};
 use unwind::{self, Frame, StackEnd};
 
 impl Scratch {
-    /// The call chain of a sample.
+    /// Splits the call chain of a sample.
     pub(super) fn split(&mut self, sample: &Sample<'_>) {
         self.kernel.clear();
         self.chain.clear();
@@ -16,7 +16,7 @@ impl Scratch {
 }
 
 impl StackMaker {
-    /// Makes the stack of a sample; it becomes the [last one](StackMaker::last_stack).
+    /// Builds the stack of a sample, which becomes the [last one](StackMaker::last_stack).
     pub fn make_stack(&mut self, sample: &Sample<'_>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
@@ -24,8 +24,8 @@ impl StackMaker {
         self.scratch = scratch;
     }
 
-    /// The same for a sample that one of prof's programs in the kernel took: the program's own
-    /// frames are left out.
+    /// Like [`StackMaker::make_stack`], for a sample that one of prof's BPF programs took: the
+    /// program's own frames are removed.
     pub fn make_stack_below_program(&mut self, sample: &Sample<'_>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
@@ -34,8 +34,9 @@ impl StackMaker {
         self.scratch = scratch;
     }
 
-    /// The same for a sample that has registers and a copy of the stack, but is none of the
-    /// kernel's. The innermost frames that are `skipped` are left out, but for the outermost.
+    /// Like [`StackMaker::make_stack`], for a sample with registers and a copy of the stack that is
+    /// not from the kernel. The innermost `skipped` frames are removed, except for the outermost
+    /// frame.
     pub fn make_stack_without(
         &mut self,
         sample: &Sample<'_>,
@@ -61,7 +62,7 @@ impl StackMaker {
         self.now = Moment { pid: sample.pid, time: sample.time };
     }
 
-    /// Makes the stack of a sample whose call chain is in `scratch`.
+    /// Builds the stack of a sample whose call chain is in `scratch`.
     pub(super) fn make_from_chain(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) {
         self.begin_stack(sample);
         if self.stacks == StackMethod::None {
@@ -75,7 +76,7 @@ impl StackMaker {
         self.last.innermost = innermost.or(nothing);
     }
 
-    /// Puts together the callers of the innermost frame, and returns that.
+    /// Assembles the callers of the innermost frame, and returns that frame.
     fn put_together(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
         let Scratch { kernel, frames, trail, .. } = scratch;
         let mut callers = std::mem::take(&mut self.last.callers);
@@ -102,8 +103,8 @@ impl StackMaker {
         innermost
     }
 
-    /// Adds the locations of `frames`, innermost first, to `callers`. Those that the stack before
-    /// has, too, are known.
+    /// Adds the locations of `frames`, innermost first, to `callers`. Those shared with the
+    /// previous stack are reused.
     fn extend_trail(
         &mut self,
         frames: &[Frame],
@@ -128,7 +129,7 @@ impl StackMaker {
         }
     }
 
-    /// The frames in user code. The kernel's walk has `in_kernel` frames in addition to `chain`.
+    /// The user frames. The kernel's walk has `in_kernel` frames in addition to `chain`.
     fn user_frames(
         &mut self,
         sample: &Sample<'_>,
@@ -194,7 +195,7 @@ impl StackMaker {
     }
 }
 
-/// Why a stack with this end is truncated, if it is.
+/// The reason why a stack with this end is truncated, if it is.
 pub fn truncation(end: StackEnd) -> Option<Truncation> {
     Some(match end {
         StackEnd::Complete => return None,
