@@ -70,7 +70,7 @@ fn blocks_beyond_the_table_are_counted_in_full() {
     assert_near(&p, "keeps", "alloc_space", 64_000_000);
     assert_near(&p, "keeps", "inuse_space", 64_000_000);
     assert_near(&p, "keeps", "inuse_objects", 1_000_000);
-    out.says(&["not each allocation was recorded", "each is scaled by its own"]);
+    out.says(&["not every allocation was recorded", "each is scaled by its own"]);
 }
 
 /// Each is sampled with the default interval.

@@ -67,7 +67,7 @@ fn memory_without_a_pointer_to_it_is_leaked() {
         assert_leaks(&p, "lost", &LEFT);
         let bytes = i64::from(size);
         assert_eq!(p.sum_below("lost_chain", "leaked_space"), 6 * bytes);
-        out.says(&["left out of the leaks", "in 12 objects"]);
+        out.says(&["not counted as leaks", "in 12 objects"]);
         let kinds: Vec<_> = p.sample_types.iter().map(|(k, u)| (k.as_str(), u.as_str())).collect();
         assert_eq!(kinds[4..], [("leaked_objects", "count"), ("leaked_space", "bytes")]);
         let file = dir.path().join("profile.pb.gz");
@@ -170,7 +170,7 @@ fn an_exiting_program_waits_for_prof_a_limited_time() {
     let waited: u64 = out.text().trim().parse().unwrap();
     assert!((900..60_000).contains(&waited), "{waited} ms");
     assert_eq!(leaked(&p, "lost_alone", "unchecked"), 10);
-    out.says(&["or before prof came"]);
+    out.says(&["or before its check"]);
 }
 
 /// Threads that another process traces cannot be held.
@@ -183,7 +183,7 @@ fn threads_traced_by_others_are_unchecked() {
     let args = "-- strace -f -qq -e trace=none -o /dev/null";
     let prof = Prof::new(&dir, ALL).args(args).arg(program(4096)).arg("threads");
     let out = prof.run().ok();
-    out.says(&["could not be looked at on exit", "the kernel denies access to its memory"]);
+    out.says(&["could not be checked on exit", "the kernel denies access to its memory"]);
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(leaked(&p, "kept_by_thread", "unchecked"), 3);
 }
@@ -210,7 +210,7 @@ fn blocks_known_only_to_other_allocators_are_possibly_lost() {
             assert_eq!(leaked, known, "{library}: {function}, {kept} kept\n{}", out.stderr);
         }
         assert_eq!(leaked(&p, "kept_by_mapping", "perhaps"), 1, "{library}");
-        out.says(&["may not be lost", "left out of the leaks"]);
+        out.says(&["may not be lost", "not counted as leaks"]);
     }
 }
 

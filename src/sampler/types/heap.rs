@@ -1,5 +1,5 @@
-//! Allocations, and the memory in use: sampled by a library inside the program, which writes to
-//! memory that it shares with prof. The library is preloaded into a COMMAND, or put into a process.
+//! Allocations and the memory in use, sampled by a library inside the program, which writes to
+//! memory shared with prof. The library is preloaded into a COMMAND, or injected into a process.
 
 mod exits;
 mod injected;
@@ -33,7 +33,7 @@ pub const REGISTERED: Registered = Registered {
     new: |settings| settings.has("heap").then(|| Allocations::boxed(settings, true)),
 };
 
-/// `-T alloc`, a part of the other.
+/// `-T alloc`, a part of `-T heap`.
 pub const ALLOCATIONS: Registered = Registered {
     name: "alloc",
     help: "Allocations",
@@ -47,7 +47,7 @@ struct Allocations {
     spec: HeapSpec,
     library: Option<InProgram>,
     stacks: HeapStacks,
-    /// Sentences about the end of the library.
+    /// Notes for the user from the removal of the library.
     notes: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Allocations {
     }
 }
 
-/// Removes what recordings of allocations that were killed have left behind.
+/// Removes the files of killed recordings of allocations.
 pub fn remove_leftovers() {
     ::heap::remove_leftovers();
 }
@@ -81,15 +81,17 @@ impl ProfileType for Allocations {
         " -T heap --inject"
     }
 
-    /// Without leave to put the library into a process, the kernel reports where its memory grows.
+    /// Without permission to inject the library into a process, page faults show where its memory
+    /// grows.
     fn prepare(&mut self, setup: &Setup<'_>) -> Result<Prepared, Error> {
         if let Target::Processes { .. } = setup.target
             && !self.spec.settings.inject
         {
-            let note = "of a process that runs, page faults tell where its memory grows; to see \
-                        what it allocates, add --inject (which puts a library of prof's into it), \
+            let note =
+                "recording page faults instead: they show where the process's memory grows; \
+                        to record its allocations, add --inject (which injects prof's library), \
                         or start it with prof record -T heap -- COMMAND"
-                .to_owned();
+                    .to_owned();
             return Ok(Prepared::Replaced { by: EventSpec::parse("page-faults")?, note });
         }
         let library = put(self.spec.settings, setup.target)?;
@@ -166,7 +168,7 @@ impl ProfileType for Allocations {
     fn own_samples(&self) -> OwnSamples {
         let counts = self.stacks.model.counts;
         let lost = self.library.as_ref().map_or(0, InProgram::lost);
-        OwnSamples { taken: counts.sampled, lost: lost + counts.unheard }
+        OwnSamples { taken: counts.sampled, lost: lost + counts.late_frees }
     }
 
     fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {

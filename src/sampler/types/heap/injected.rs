@@ -1,4 +1,4 @@
-//! The library in a process that ran already, over the length of a recording.
+//! The library in a process that was already running, during a recording.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use heap::inject::{Injection, Inside, Library};
 use heap::{BYTES, Ring};
 use sys::{Error, procfs};
 
-/// How often it is looked whether the process has loaded something.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval at which the process is checked for newly loaded binaries.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a thread is sought for that, before prof goes on with other things.
+/// Maximum time to search for a thread for that, before prof continues.
 const SHORTLY: Duration = Duration::from_millis(50);
 
-/// What the target knows the files as.
+/// Names of the files in the target.
 const LIBRARY: Library<'static> = Library { name: "prof-heap", bytes: BYTES };
 const RING: &str = "prof-heap-ring";
 
@@ -24,27 +24,27 @@ const RING: &str = "prof-heap-ring";
 pub struct Injected {
     pid: i32,
     injection: Injection<'static>,
-    /// What it writes.
+    /// The ring buffer to which the library writes.
     pub ring: Ring,
-    /// Slots that point to the library.
+    /// Number of slots that point to the library.
     slots: u64,
-    /// The process's mappings were of this version, and these binaries were among them.
+    /// Version of the process's mappings, and the binaries among them.
     version: u64,
     binaries: Vec<u64>,
-    looked: Instant,
-    /// It could not be looked for more.
+    last_check: Instant,
+    /// True if newly loaded binaries could not be hooked.
     missed: bool,
 }
 
 impl Injected {
-    /// Puts the library into a process; nothing is sampled yet.
+    /// Injects the library into a process; nothing is sampled yet.
     ///
-    /// Errors: one line that says what is in the way; the process goes on as it was.
+    /// Errors: one line that states the obstacle; the process continues unchanged.
     pub fn load(pid: i32, settings: HeapSettings) -> Result<Injected, Error> {
         let HeapSettings { interval, mappings, .. } = settings;
         let failed = |e: Error| {
             Error::failed(format!(
-                "prof's library cannot be put into process {pid}, which goes on as it was: {e}"
+                "prof's library cannot be injected into process {pid}, which goes on as it was: {e}"
             ))
         };
         let mut shared = None;
@@ -72,16 +72,16 @@ impl Injected {
             slots: 0,
             version: 0,
             binaries: binaries(pid),
-            looked: Instant::now(),
+            last_check: Instant::now(),
             missed: false,
         })
     }
 
-    /// Sampling begins.
+    /// Starts sampling.
     ///
-    /// Errors: one line that says what is in the way; the process goes on as it was.
+    /// Errors: one line that states the obstacle; the process continues unchanged.
     pub fn begin(&mut self) -> Result<(), Error> {
-        // Before the first allocation comes: a thread that finds nothing to do looks again late.
+        // Before the first allocation: a thread that finds sampling off checks again late.
         self.ring.set_active(true);
         let slots = &mut self.slots;
         let begun = self.injection.again(None, |inside| {
@@ -93,12 +93,12 @@ impl Injected {
         })
     }
 
-    /// The hooks are put into what the process has loaded meanwhile.
+    /// Hooks the binaries that the process has loaded since.
     pub fn look(&mut self, maker: &mut StackMaker) {
-        if self.looked.elapsed() < LOOK {
+        if self.last_check.elapsed() < CHECK_INTERVAL {
             return;
         }
-        self.looked = Instant::now();
+        self.last_check = Instant::now();
         let version = maker.table.process(self.pid).regions.version();
         if version == self.version {
             return;
@@ -112,22 +112,22 @@ impl Injected {
             });
             self.missed = again.is_err();
             if self.missed {
-                // Soon again: what it allocates until then is not seen.
-                self.looked = Instant::now() - (LOOK - SHORTLY);
+                // Check again soon: allocations until then are not sampled.
+                self.last_check = Instant::now() - (CHECK_INTERVAL - SHORTLY);
                 return;
             }
         }
         (self.version, self.binaries) = (version, now);
     }
 
-    /// Takes the hooks out. Returns what the user should know.
+    /// Removes the hooks. Returns notes for the user.
     pub fn end(&mut self) -> Vec<String> {
         let out = self.injection.again(None, |inside: &mut Inside<'_, '_>| {
             inside.call("prof_heap_unpatch", &[])?;
             inside.call("prof_heap_stop", &[]).map(|_| ())
         });
         let mut notes = Vec::new();
-        // What a prof that was killed has redirected is not counted again.
+        // Slots that a killed prof has redirected are not counted again.
         if self.slots == 0 && !self.injection.was_there {
             notes.push(format!(
                 "nothing in process {} calls malloc in a way that could be redirected",
@@ -136,8 +136,8 @@ impl Injected {
         }
         if self.missed {
             notes.push(
-                "what the process has loaded last is not among what was sampled: no thread came to \
-                 a point where that could be looked for"
+                "the binaries that the process loaded last were not sampled: no thread came to a \
+                 point where they could be hooked"
                     .to_owned(),
             );
         }
@@ -163,7 +163,7 @@ impl Injected {
     }
 }
 
-/// What tells binaries that are mapped executable from others: device, inode, and where they are.
+/// Identities of the executable mapped binaries: device, inode and address.
 fn binaries(pid: i32) -> Vec<u64> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let lines = maps.lines().filter_map(sys::maps::parse_line);

@@ -1,5 +1,5 @@
-//! What was never freed, when its process ends: leaked, unless pointers led to it when the process
-//! exited.
+//! Leaks: memory that was never freed when its process ended, unless pointers led to it when the
+//! process exited.
 
 use rustc_hash::FxHashMap;
 
@@ -8,17 +8,17 @@ use super::model::{AllocationSite, HeapSum, Live};
 use heap::leaks::Verdict;
 use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
-/// The label of what is listed.
+/// The label of listed memory.
 const LABEL: &str = profile::label::LEAK;
 
-/// What is listed.
+/// The kinds of listed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Leak {
     /// No pointer led to it.
     Lost,
-    /// Pointers led to it from memory of which nobody knows whether it was in use.
+    /// Pointers led to it only from memory that may not be in use.
     Perhaps,
-    /// Nobody looked.
+    /// It was not checked.
     Unchecked,
 }
 
@@ -33,48 +33,48 @@ impl Leak {
     }
 }
 
-/// Why nobody looked.
+/// The reason why a process was not checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Why {
-    /// It went on when the recording ended.
+    /// It still ran when the recording ended.
     Running,
-    /// It ended otherwise than by its exit handlers.
+    /// It ended without running its exit handlers.
     Ended,
-    /// Something was in the way.
+    /// The check failed.
     Failed(String),
 }
 
-/// What was never freed.
+/// The leaks of a recording.
 #[derive(Default)]
 pub struct Leaks {
-    /// Processes that have exited and have not ended yet.
-    looked: FxHashMap<i32, ExitFindings>,
+    /// Results of processes that have called `exit` and still exist.
+    results: FxHashMap<i32, ExitFindings>,
     by_row: FxHashMap<(u32, Leak), HeapSum>,
     reachable: HeapSum,
     perhaps: HeapSum,
-    /// Of how many processes.
+    /// Number of unchecked processes and their memory, by reason.
     unchecked: FxHashMap<Why, (u64, HeapSum)>,
 }
 
 impl Leaks {
-    /// A process exits.
-    pub fn exits(&mut self, pid: i32, looked: ExitFindings) {
-        self.looked.insert(pid, looked);
+    /// Stores the result of a process that exits.
+    pub fn exits(&mut self, pid: i32, results: ExitFindings) {
+        self.results.insert(pid, results);
     }
 
-    /// A process has ended, or the recording has and the process is `running`; `left` is what it had
-    /// in use, by name, each with how many it stands for.
+    /// Adds the memory that a process had in use (`left`, by ID, each with the number of
+    /// allocations it represents) when it ended, or when the recording did and it was `running`.
     pub fn ended(&mut self, pid: i32, running: bool, left: &[(u64, Live, f64)]) {
-        let looked = self.looked.remove(&pid);
-        let why = match &looked {
+        let results = self.results.remove(&pid);
+        let why = match &results {
             Some(Err(why)) => Why::Failed(why.clone()),
             None if running => Why::Running,
-            // What was allocated after it was looked at.
+            // Allocated after the check.
             _ => Why::Ended,
         };
         let mut unchecked = HeapSum::default();
         for &(id, Live { row, size, .. }, weight) in left {
-            let verdict = looked.as_ref().and_then(|looked| looked.as_ref().ok()?.get(&id));
+            let verdict = results.as_ref().and_then(|results| results.as_ref().ok()?.get(&id));
             let leak = match verdict {
                 Some(Verdict::Reachable) => {
                     self.reachable.add(size, weight);
@@ -98,8 +98,8 @@ impl Leaks {
         }
     }
 
-    /// Puts all into the profile, into this column and the one behind it; returns what the user
-    /// should know.
+    /// Writes all leaks to the profile, to this column and the next one; returns notes for the
+    /// user.
     pub fn finish(
         &mut self,
         first: Column,
@@ -124,7 +124,7 @@ impl Leaks {
         let mut notes = Vec::new();
         if self.reachable.objects > 0.0 {
             notes.push(format!(
-                "left out of the leaks, as pointers still led there on exit: {}",
+                "not counted as leaks, because pointers still led there on exit: {}",
                 amount(self.reachable)
             ));
         }
@@ -145,13 +145,13 @@ impl Leaks {
             let did = match why {
                 Why::Running => "still ran at the end".to_owned(),
                 Why::Ended => {
-                    "ended without exit handlers (killed, _exit, exec) or before prof came"
+                    "ended without exit handlers (killed, _exit, exec) or before its check"
                         .to_owned()
                 }
-                Why::Failed(why) => format!("could not be looked at on exit, as {why}"),
+                Why::Failed(why) => format!("could not be checked on exit, as {why}"),
             };
             notes.push(format!(
-                "the leaks hold what was in use by {who} {did}, leaked or not: {} (label {LABEL}: \
+                "the leaks include all that was in use by {who} {did}: {} (label {LABEL}: \
                  unchecked)",
                 amount(sum)
             ));
@@ -160,7 +160,7 @@ impl Leaks {
     }
 }
 
-/// These labels, and which kind of leak it is.
+/// These labels, with the kind of leak.
 fn labelled(builder: &mut Builder, labels: LabelSetId, leak: Leak) -> LabelSetId {
     let profile = &mut builder.profile;
     let mut set = profile.labels.get(labels).to_vec();
@@ -169,7 +169,7 @@ fn labelled(builder: &mut Builder, labels: LabelSetId, leak: Leak) -> LabelSetId
     profile.labels.intern(&set)
 }
 
-/// In words.
+/// The amount as text.
 fn amount(HeapSum { objects, bytes }: HeapSum) -> String {
     let objects = objects.round();
     let noun = if objects == 1.0 { "object" } else { "objects" };

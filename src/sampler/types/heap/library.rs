@@ -1,4 +1,4 @@
-//! The library in a program, over the length of a recording.
+//! The library in a program, during a recording.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use crate::sampler::stack_maker::StackMaker;
 use heap::{HeapStats, Library, Ring, why_not_preloaded};
 use sys::Error;
 
-/// Milliseconds between two looks at the shared memory: the first, the least and the most.
+/// Milliseconds between two reads of the shared memory: initial, minimum and maximum.
 const FIRST_MS: i64 = 2;
 const LEAST_MS: i64 = 2;
 const MOST_MS: i64 = 50;
 
-/// How full it should be at most when it is looked at.
+/// Targeted fill level of the shared memory at each read.
 const FULL_ENOUGH: f64 = 0.125;
 
-/// How the library came into the program.
+/// The method that brought the library into the program.
 enum LibraryWay {
     Preloaded(Box<Library>),
     Injected(Box<Injected>),
@@ -43,14 +43,14 @@ impl LibraryWay {
     }
 }
 
-/// The library in a program, and what it writes.
+/// The library in a program, and its output.
 pub struct InProgram {
-    /// `None` when it was removed.
+    /// `None` after removal.
     way: Option<LibraryWay>,
-    /// Reads processes that exit, if their leaks are recorded.
+    /// Checks processes that exit, if their leaks are recorded.
     exits: Option<Watcher>,
     interval: u64,
-    /// Milliseconds between the last two looks at the shared memory.
+    /// Milliseconds between the last two reads of the shared memory.
     tick_ms: i64,
 }
 
@@ -63,7 +63,7 @@ impl InProgram {
         self.way.as_ref().map(LibraryWay::ring)
     }
 
-    /// Files that are to be removed when prof ends at once.
+    /// Files to remove if prof aborts.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.way {
             Some(LibraryWay::Preloaded(library)) => library.files().collect(),
@@ -71,7 +71,7 @@ impl InProgram {
         }
     }
 
-    /// What the command finds in its environment.
+    /// Environment variables for the command.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         match &self.way {
             Some(LibraryWay::Preloaded(library)) => library.environment(),
@@ -79,11 +79,11 @@ impl InProgram {
         }
     }
 
-    /// Sampling begins.
+    /// Starts sampling.
     ///
     /// # Errors
     ///
-    /// One line that says what is in the way; the process goes on as it was.
+    /// One line that states the obstacle; the process continues unchanged.
     pub fn begin(&mut self, settings: HeapSettings) -> Result<(), Error> {
         match &mut self.way {
             Some(LibraryWay::Preloaded(library)) => {
@@ -91,7 +91,7 @@ impl InProgram {
                 if settings.leaks {
                     let start = |file: &_| Watcher::start(file, settings.mappings);
                     let watcher = library.ring.watch_exits(start).map_err(|e| {
-                        Error::failed(format!("nobody can look for leaks on exit: {e}"))
+                        Error::failed(format!("leaks cannot be checked on exit: {e}"))
                     })?;
                     self.exits = Some(watcher);
                 }
@@ -103,12 +103,12 @@ impl InProgram {
         }
     }
 
-    /// Allocations are sampled, or not any more.
+    /// Starts or stops sampling allocations.
     pub fn set_active(&self, active: bool) {
         self.ring().into_iter().for_each(|ring| ring.set_active(active));
     }
 
-    /// Takes the library out of a process that it was put into. Returns sentences for the user.
+    /// Removes the library from a process into which it was injected. Returns notes for the user.
     pub fn take_out(&mut self) -> Vec<String> {
         self.exits.iter_mut().for_each(Watcher::end);
         match &mut self.way {
@@ -117,14 +117,14 @@ impl InProgram {
         }
     }
 
-    /// Lets the library hook what the process has loaded since.
+    /// Hooks the binaries that the process has loaded since.
     pub fn poll(&mut self, maker: &mut StackMaker) {
         if let Some(LibraryWay::Injected(injected)) = &mut self.way {
             injected.look(maker);
         }
     }
 
-    /// Takes in what happened before `until`; when it is `over`, nobody is waited for.
+    /// Adds the records from before `until`; when it is `over`, does not wait for incomplete ones.
     pub fn take_in(
         &mut self,
         stacks: &mut HeapStacks,
@@ -141,14 +141,14 @@ impl InProgram {
         }
     }
 
-    /// Sampled allocations, and ends of them, that are missing.
+    /// Number of lost sampled allocations and frees.
     pub fn lost(&self) -> u64 {
         let stats = self.ring().map(Ring::stats);
         stats.map_or(0, |stats| stats.lost.saturating_add(stats.lost_frees))
     }
 
-    /// Milliseconds until the next look, as fast as the shared memory fills; to be called before
-    /// each.
+    /// Milliseconds until the next read, depending on the rate at which the shared memory fills; to
+    /// be called before each read.
     pub fn idle_ms(&mut self) -> i64 {
         let Some(filled) = self.ring().map(Ring::filled) else { return i64::MAX };
         let next = self.tick_ms as f64 * FULL_ENOUGH / filled.max(f64::MIN_POSITIVE);
@@ -156,8 +156,8 @@ impl InProgram {
         self.tick_ms
     }
 
-    /// Removes the library; returns sentences for the user. `programs` were started; `outlived`: some
-    /// of them go on although the command has ended, which the user was told.
+    /// Removes the library; returns notes for the user. `programs`: number of started programs;
+    /// `outlived`: some of them still run after the command has ended, which was reported.
     pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<String> {
         let Some(library) = self.way.take() else { return Vec::new() };
         let (stats, mut notes) = (library.ring().stats(), Vec::new());
@@ -189,7 +189,7 @@ impl InProgram {
         notes.extend(counted(&stats, counts, self.interval));
         if let Some(path) = stays {
             notes.push(format!(
-                "the library for allocations stays in {} because a program still has it",
+                "the library for allocations stays in {} because a program still uses it",
                 path.display()
             ));
         }
@@ -197,12 +197,12 @@ impl InProgram {
     }
 }
 
-/// Why the library is not in a program.
+/// The reason why the library is not in a program.
 const NOT_LOADED: &str = "prof's library was not loaded into them (linked statically, setuid, \
                           started without the command's environment, or in a root directory of \
                           their own)";
 
-/// Why nothing was sampled.
+/// The reason why nothing was sampled.
 fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> String {
     if stats.loaded == 0 {
         return "no dynamic linker preloaded prof's library into the command".to_owned();
@@ -215,17 +215,17 @@ fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> S
         return format!("the command started {n}, but {NOT_LOADED}");
     }
     format!(
-        "less was allocated by malloc and similar functions than the interval of {interval} bytes; \
+        "malloc and similar functions allocated less than the interval of {interval} bytes; \
          lower --heap-interval"
     )
 }
 
-/// What was counted that the user should know.
+/// Notes for the user about the counts.
 fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<String> {
     let mut notes = Vec::new();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     if counts.paced > 0 {
-        let each = if interval == 1 { "not each allocation was recorded: " } else { "" };
+        let each = if interval == 1 { "not every allocation was recorded: " } else { "" };
         notes.push(format!(
             "{each}the program allocated faster than prof could follow, so {} of {} samples were \
              taken at a longer interval (up to {} bytes); each is scaled by its own",
@@ -241,10 +241,10 @@ fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<String>
             mib(stats.lost_bytes)
         ));
     }
-    let unseen = stats.lost_frees.saturating_add(counts.unheard);
-    if unseen > 0 {
+    let lost = stats.lost_frees.saturating_add(counts.late_frees);
+    if lost > 0 {
         notes.push(format!(
-            "{unseen} sampled allocations were freed unseen and seem to be in use: raise \
+            "{lost} sampled allocations count as in use because their end was lost: raise \
              --heap-interval"
         ));
     }
@@ -268,11 +268,11 @@ fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<String>
     notes
 }
 
-/// Makes the library ready for a COMMAND, or puts it into a process.
+/// Prepares the library for a COMMAND, or injects it into a process.
 ///
 /// # Errors
 ///
-/// One line that says what is in the way.
+/// One line that states the obstacle.
 pub fn put(settings: HeapSettings, target: &Target) -> Result<InProgram, Error> {
     let interval = settings.interval;
     let words = match target {
@@ -288,15 +288,15 @@ pub fn put(settings: HeapSettings, target: &Target) -> Result<InProgram, Error> 
         }
         _ => {
             return Err(Error::usage(
-                "allocations are sampled of a program or a process: record -T heap -- COMMAND, or \
-                 record -T heap --inject -p PID; where the memory of others grows, -e page-faults \
-                 tells by stack",
+                "allocations of a command or a process only can be sampled: record -T heap -- \
+                 COMMAND, or record -T heap --inject -p PID; -e page-faults shows where the \
+                 memory of other targets grows",
             ));
         }
     };
     if let Some(why) = words.first().and_then(|name| why_not_preloaded(name)) {
         return Err(Error::failed(format!(
-            "allocations cannot be sampled: {why}; -e page-faults tells where memory grows"
+            "allocations cannot be sampled: {why}; -e page-faults shows where memory grows"
         )));
     }
     let library = Library::unpack(interval, settings.mappings)?;

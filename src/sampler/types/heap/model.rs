@@ -1,10 +1,8 @@
-//! What is allocated and what of it is in use, by stack: from sampled allocations to what they
-//! stand for.
+//! Allocated memory and memory in use, by stack, extrapolated from sampled allocations.
 //!
-//! An allocation of `n` bytes is sampled with the chance 1 - exp(-n / interval), so a sampled one
-//! stands for the reciprocal of that; sums of these are right on average, whatever the sizes. The
-//! interval is the one that was in force when the sample was taken: the library raises it when prof
-//! cannot keep up.
+//! An allocation of `n` bytes is sampled with the probability 1 - exp(-n / interval), so a sampled
+//! one represents the reciprocal of that; sums of these are unbiased for any sizes. The interval is
+//! the one at the time of the sample: the library raises it when prof cannot keep up.
 
 use std::hash::{Hash, Hasher};
 
@@ -19,23 +17,22 @@ use ::heap::layout::LIVE;
 use ::heap::weight;
 use profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
 
-/// Sampled allocations whose end is waited for at most (48 bytes each); the library does not track
-/// more.
+/// Maximum number of live sampled allocations (48 bytes each); the library does not track more.
 const MAX_LIVE: usize = LIVE as usize;
 
-/// Distinct stacks, and frames of these in all, at most (180 and 4 bytes each).
+/// Maximum number of distinct stacks, and of their frames in total (180 and 4 bytes each).
 const MAX_STACKS: usize = 7 << 13;
 const MAX_FRAMES: usize = 4 << 20;
 
-/// Where the value of stacks goes that are beyond.
+/// The frame that gets the values of stacks beyond the limit.
 const BEYOND: &str = "[beyond prof's memory limit]";
 
-/// What is recorded of allocations.
+/// The values to record of allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapSpec {
-    /// The memory in use at the end, in addition to all allocations.
+    /// True to record the memory in use at the end, in addition to all allocations.
     pub in_use: bool,
-    /// As it was asked for.
+    /// The requested settings.
     pub settings: HeapSettings,
 }
 
@@ -53,7 +50,7 @@ const TEMPORARY: Pair = pair("temporary_objects", "temporary_space");
 const LEAKED: Pair = pair("leaked_objects", "leaked_space");
 
 impl HeapSpec {
-    /// The sample types, the first four as pprof and Go name them.
+    /// The sample types, the first four with the names of pprof and Go.
     pub fn sample_types(&self) -> impl Iterator<Item = SampleType> {
         let HeapSettings { peak, temporary, leaks, .. } = self.settings;
         let wanted = [true, self.in_use, peak, temporary, leaks];
@@ -61,19 +58,19 @@ impl HeapSpec {
         types.filter(|(_, wanted)| *wanted).flat_map(|(types, _)| types)
     }
 
-    /// The sample type that is shown unless another is asked for.
+    /// The default sample type.
     pub fn default_type(&self) -> &'static str {
         if self.in_use { "inuse_space" } else { "alloc_space" }
     }
 
-    /// What becomes of allocations must be known.
+    /// True if the lifetime of allocations is needed.
     fn follows(&self) -> bool {
         let HeapSettings { peak, temporary, leaks, .. } = self.settings;
         self.in_use || peak || temporary || leaks
     }
 }
 
-/// Objects and bytes.
+/// Number of objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeapSum {
     /// Objects.
@@ -83,114 +80,115 @@ pub struct HeapSum {
 }
 
 impl HeapSum {
-    /// Adds so many times `weight` allocations of a size, or takes them away.
+    /// Adds `weight` allocations of a size; a negative weight subtracts them.
     pub fn add(&mut self, size: u64, weight: f64) {
         self.objects += weight;
         self.bytes += weight * size as f64;
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: HeapSum) -> HeapSum {
         HeapSum { objects: self.objects + other.objects, bytes: self.bytes + other.bytes }
     }
 }
 
-/// What is known of a stack with its labels.
+/// The values of a stack with its labels.
 #[derive(Default)]
 pub struct AllocationSite {
     /// Its labels.
     pub labels: LabelSetId,
     allocated: HeapSum,
-    /// In use by processes that live.
+    /// In use by live processes.
     now: HeapSum,
     /// In use by processes when they ended.
     left: HeapSum,
     temporary: HeapSum,
-    /// What was in use at the peak.
+    /// In use at the peak.
     at_peak: peak::Part,
 }
 
 /// A sampled allocation.
 pub struct Allocated {
-    /// Its name.
+    /// Its ID.
     pub id: u64,
-    /// The process.
+    /// The process ID.
     pub pid: i32,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// The interval that it was sampled with.
+    /// The interval with which it was sampled.
     pub interval: u64,
-    /// Its end will be told.
+    /// True if its end will be recorded.
     pub tracked: bool,
 }
 
-/// One that has not come to its end.
+/// A sampled allocation that is in use.
 #[derive(Clone, Copy)]
 pub struct Live {
-    /// Of its stack.
+    /// Index of its stack.
     pub row: u32,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// The interval that it was sampled with.
+    /// The interval with which it was sampled.
     pub interval: u64,
 }
 
 impl Live {
-    /// How many allocations it stands for.
+    /// Number of allocations that it represents.
     pub fn weight(&self) -> f64 {
         weight(self.size, self.interval)
     }
 }
 
-/// What was counted.
+/// Statistics of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapCounts {
-    /// Sampled allocations.
+    /// Number of sampled allocations.
     pub sampled: u64,
-    /// Those that were sampled with a longer interval than was asked for, and the longest.
+    /// Number of those sampled with a longer interval than requested, and the longest.
     pub paced: u64,
     /// See [`HeapCounts::paced`].
     pub longest: u64,
-    /// Those of processes that nobody knows.
+    /// Number of those of unknown processes.
     pub unknown: u64,
-    /// Sampled allocations of which nobody knows whether they are in use, for want of space.
+    /// Number of sampled allocations that could not be tracked, for lack of space.
     pub untracked: u64,
-    /// Sampled allocations without a stack of their own, as there were too many.
+    /// Number of sampled allocations without a stack of their own, because there were too many
+    /// stacks.
     pub beyond: u64,
-    /// Ends that came before their beginning and found no space.
-    pub unheard: u64,
+    /// Number of frees that arrived before their allocation and found no space.
+    pub late_frees: u64,
 }
 
-/// What is allocated, by stack.
+/// Allocations by stack.
 pub struct HeapModel {
     spec: HeapSpec,
-    /// Where its sample types begin.
+    /// The first column of its sample types.
     first: Column,
     stacks: StackTable,
     rows: Vec<AllocationSite>,
     index: HashTable<u32>,
-    /// By process and name.
+    /// By process and ID.
     live: FxHashMap<i32, FxHashMap<u64, Live>>,
-    /// How many these are.
+    /// Number of allocations in `live`.
     alive: usize,
-    /// Ends that came before their beginning, and whether they were temporary. With those that are
-    /// alive no more than are tracked.
+    /// Frees that arrived before their allocation, with true for temporary ones. Together with the
+    /// live ones, no more than are tracked.
     early: FxHashMap<u64, bool>,
-    /// Those that are not tracked any more since [`HeapModel::take_ended`].
+    /// Number of allocations that are no longer tracked since [`HeapModel::take_ended`].
     ended: u64,
     peak: Peak,
     leaks: Leaks,
-    /// What was counted.
+    /// The statistics.
     pub counts: HeapCounts,
 }
 
 impl HeapModel {
-    /// The values go to the columns from `first` on.
+    /// Sets the first column of the values.
     pub fn set_columns(&mut self, first: Column) {
         self.first = first;
     }
 
-    /// Nothing is allocated yet.
+    /// A model without allocations.
     pub fn new(spec: HeapSpec) -> HeapModel {
         HeapModel {
             spec,
@@ -208,7 +206,7 @@ impl HeapModel {
         }
     }
 
-    /// Takes in a sampled allocation; `stack` is outermost first.
+    /// Adds a sampled allocation; `stack` is outermost first.
     pub fn allocated(
         &mut self,
         allocation: &Allocated,
@@ -246,23 +244,23 @@ impl HeapModel {
         self.change(id, live, 1.0);
     }
 
-    /// How many that were tracked have ended, or will not be heard of, since this was asked last.
+    /// Number of tracked allocations that have ended, or whose end will not be recorded, since the
+    /// last call.
     pub fn take_ended(&mut self) -> u64 {
         std::mem::take(&mut self.ended)
     }
 
-    /// Takes in the end of a process's allocation; `temporary`: before its thread allocated
-    /// anything else.
+    /// Handles a free; `temporary`: before the thread allocated anything else.
     pub fn freed(&mut self, id: u64, pid: i32, temporary: bool) {
         if !self.spec.follows() {
             return;
         }
         let Some(live) = self.live.get_mut(&pid).and_then(|live| live.remove(&id)) else {
-            // A writer that was slow may tell the beginning of one after its end.
+            // A slow writer may write an allocation after its free.
             if self.alive + self.early.len() < MAX_LIVE {
                 self.early.insert(id, temporary);
             } else {
-                self.counts.unheard += 1;
+                self.counts.late_frees += 1;
             }
             return;
         };
@@ -274,7 +272,7 @@ impl HeapModel {
         }
     }
 
-    /// A process has ended, or become another program: what it had is gone, and counts as in use.
+    /// Handles the end of a process or its `execve`: its memory is gone, and counts as in use.
     pub fn ended(&mut self, pid: i32) {
         let live = self.live.remove(&pid).unwrap_or_default();
         self.leaks_of(pid, &live, false);
@@ -286,12 +284,13 @@ impl HeapModel {
         }
     }
 
-    /// A process exits, and was looked at.
-    pub fn exits(&mut self, pid: i32, looked: ExitFindings) {
-        self.leaks.exits(pid, looked);
+    /// Stores the leak check of a process that exits.
+    pub fn exits(&mut self, pid: i32, result: ExitFindings) {
+        self.leaks.exits(pid, result);
     }
 
-    /// What a process had in use when it ended, or when the recording did and it was `running`.
+    /// Adds the memory in use of a process when it ended, or when the recording did and it was
+    /// `running`.
     fn leaks_of(&mut self, pid: i32, live: &FxHashMap<u64, Live>, running: bool) {
         if self.spec.settings.leaks {
             let left = live.iter().map(|(&id, &live)| (id, live, live.weight()));
@@ -299,7 +298,7 @@ impl HeapModel {
         }
     }
 
-    /// An allocation came into use, or went out of it (`sign` -1).
+    /// Adds an allocation to the memory in use, or removes it (`sign` -1).
     fn change(&mut self, id: u64, live: Live, sign: f64) {
         let row = &mut self.rows[live.row as usize];
         row.now.add(live.size, sign * live.weight());
@@ -332,7 +331,7 @@ impl HeapModel {
         row
     }
 
-    /// Puts all into the profile; returns what the user should know.
+    /// Writes all values to the profile; returns notes for the user.
     pub fn finish(&mut self, builder: &mut Builder) -> Vec<String> {
         let HeapSpec { in_use, settings } = self.spec;
         let HeapSettings { peak, temporary, .. } = settings;
@@ -348,7 +347,7 @@ impl HeapModel {
             let at = |i: usize| Column(self.first.0 + i);
             let values = values.enumerate().map(|(i, value)| (at(i), value.round() as i64));
             let mut values: Vec<(Column, i64)> = values.collect();
-            // They are not samples of anything else that is recorded.
+            // These are not samples of another recorded type.
             if self.first.0 > 0 {
                 values.push((Column(0), 0));
             }
@@ -384,7 +383,7 @@ mod tests {
             Recorded { heap: HeapModel::new(spec), builder: Builder::new(&types) }
         }
 
-        /// Stack `at` allocates.
+        /// Allocates from stack `at`.
         fn allocate(&mut self, id: u64, pid: i32, size: u64, at: u64) {
             let leaf = [self.builder.location(None, at)];
             let interval = self.heap.spec.settings.interval;
@@ -422,7 +421,7 @@ mod tests {
         r.heap.freed(1, 1, false);
         r.allocate(3, 1, 90, 3);
         r.allocate(4, 1, 20, 2);
-        // The most: 10 + 90 + 20.
+        // The peak: 10 + 90 + 20.
         r.heap.freed(2, 1, false);
         r.heap.freed(3, 1, false);
         r.allocate(5, 1, 50, 1);
@@ -444,7 +443,7 @@ mod tests {
     fn samples_stand_for_what_was_not_sampled() {
         let mut r = Recorded::new(512 << 10);
         let of = |size: u64| weight(size, 512 << 10);
-        // Small ones stand for as many as fit into the interval, large ones for themselves.
+        // Small ones represent as many as fit into the interval, large ones only themselves.
         assert!((of(16) * 16.0 / f64::from(512 << 10) - 1.0).abs() < 1e-4);
         assert!((of(1 << 30) - 1.0).abs() < 1e-9);
         assert!((of(512 << 10) - 1.0 / (1.0 - (-1.0f64).exp())).abs() < 1e-9);
@@ -454,7 +453,7 @@ mod tests {
         assert_eq!((&values[0][..4], &values[0][6..]), (&[2, whole, 2, whole][..], &[0, 0][..]));
     }
 
-    /// Each sample stands for what the interval says that it was taken with.
+    /// Each sample is weighted by the interval with which it was taken.
     #[test]
     fn samples_of_several_intervals_are_added_up() {
         let mut r = Recorded::new(1);
@@ -478,15 +477,16 @@ mod tests {
         assert_eq!(r.values(), [[2, 16, 0, 0, 0, 0, 0, 0]]);
     }
 
-    /// As many as are tracked, and not one of them seems to be in use. What is beyond is counted.
+    /// The maximum number of tracked frees, none of which may appear to be in use. Those beyond are
+    /// counted.
     #[test]
     fn all_ends_may_come_before_their_beginning() {
         let mut r = Recorded::new(1);
         let (first, all) = (1001, MAX_LIVE as u64);
         (first..first + all).for_each(|id| r.heap.freed(id, 1, id % 2 == 0));
-        assert_eq!(r.heap.counts.unheard, 0);
+        assert_eq!(r.heap.counts.late_frees, 0);
         r.heap.freed(1, 1, false);
-        assert_eq!(r.heap.counts.unheard, 1);
+        assert_eq!(r.heap.counts.late_frees, 1);
         let leaf = [r.builder.location(None, 7)];
         for id in first..first + all {
             let allocation = Allocated { id, pid: 1, size: 8, interval: 1, tracked: true };

@@ -1,23 +1,23 @@
-//! What was in use when that was most.
+//! The memory in use at its peak.
 //!
-//! What is in use at a moment is an estimate from samples, and the largest of many estimates is too
-//! large: it is taken where chance has added most. So the samples are dealt to two halves that know
-//! nothing of each other: one says *when* the most was in use, and the other *how much* that was,
-//! and the other way round; the result is the mean of both. Chance that moves the moment has no
-//! part in the value.
+//! The memory in use at a moment is an estimate from samples, and the maximum of many estimates is
+//! biased upwards: it is taken where chance has added most. Therefore the samples are divided into
+//! two independent halves: one determines *when* the peak was, and the other *how high* it was, and
+//! vice versa; the result is the mean of both. Chance that shifts the moment does not affect the
+//! value.
 //!
-//! The samples are the points of a Poisson process along the bytes that are allocated. Each point
-//! goes to one half or the other, so each half is what a recording with twice the interval would
-//! have seen, and an allocation of many intervals, which is certain to be sampled, is in both. Where
+//! The samples are the points of a Poisson process along the allocated bytes. Each point goes to
+//! one half or the other, so each half is what a recording with twice the interval would have
+//! sampled, and an allocation of many intervals, which is certain to be sampled, is in both. If
 //! each allocation is recorded, both halves are the whole, and the peak is exact.
 
 use super::model::{HeapSum, Live};
 use ::heap::weight;
 
-/// A half, by number.
+/// Indices of the halves.
 const HALVES: [usize; 2] = [0, 1];
 
-/// The peaks so far.
+/// The peaks of both halves.
 #[derive(Default)]
 pub struct Peak {
     halves: [Half; 2],
@@ -25,14 +25,14 @@ pub struct Peak {
 
 #[derive(Default)]
 struct Half {
-    /// Bytes in use, and the most so far.
+    /// Bytes in use, and their maximum so far.
     bytes: f64,
     most: f64,
-    /// Number of that peak.
+    /// Number of peaks so far.
     number: u64,
 }
 
-/// What a stack has in use: now, and at the peak.
+/// The memory of a stack in use: now, and at the peak.
 #[derive(Default)]
 pub struct Part {
     halves: [HalfPart; 2],
@@ -41,19 +41,19 @@ pub struct Part {
 #[derive(Default)]
 struct HalfPart {
     now: HeapSum,
-    /// What `now` was at the last peak of the other half but those that came after it changed last.
-    /// So a peak costs the same however many stacks there are.
+    /// The value of `now` at the last peak of the other half before its last change. So the cost of
+    /// a peak does not depend on the number of stacks.
     then: HeapSum,
-    /// Number of that peak; if it is smaller than the last one's, `now` has not changed since.
+    /// Number of that peak; if it is less than the last one's, `now` has not changed since.
     number: u64,
 }
 
 impl Peak {
-    /// An allocation of a stack came into use, or went out of it (`sign` -1).
+    /// Adds an allocation of a stack to the memory in use, or removes it (`sign` -1).
     pub fn change(&mut self, id: u64, live: Live, sign: f64, part: &mut Part) {
         let Live { size, interval, .. } = live;
         let weight = sign * weight(size, interval.saturating_mul(2 - u64::from(interval <= 1)));
-        // What it had at the last peaks, before this may be another.
+        // Save the values at the last peaks, before this may be another.
         for half in HALVES {
             let (mine, other) = (&mut part.halves[half], self.halves[1 - half].number);
             if mine.number < other {
@@ -71,7 +71,7 @@ impl Peak {
         }
     }
 
-    /// What a stack had in use at the peak.
+    /// The memory of a stack in use at the peak.
     pub fn of(&self, part: &Part) -> HeapSum {
         let then = HALVES.map(|half| {
             let part = &part.halves[half];
@@ -82,7 +82,7 @@ impl Peak {
     }
 }
 
-/// A sampled allocation is in a half, given that it is in one or both.
+/// True if a sampled allocation is in this half, given that it is in one or both.
 fn is_in(id: u64, size: u64, interval: u64, half: usize) -> bool {
     if interval <= 1 {
         return true;
@@ -95,7 +95,7 @@ fn is_in(id: u64, size: u64, interval: u64, half: usize) -> bool {
     chance < both || (chance < both + only) == (half == 0)
 }
 
-/// Spreads the bits of a number over all of it (the finalizer of splitmix64).
+/// Distributes the bits of a number over all of it (the finalizer of splitmix64).
 fn spread(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -107,9 +107,9 @@ fn spread(mut x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A program that holds about the same for a long time, in blocks of 256 bytes to 64 KiB, and
-    /// recordings of it with an interval that samples about 25 blocks of what is in use: their peaks
-    /// are what the true one is, on average. The largest of all estimates is a tenth more.
+    /// A program with about constant memory in use, in blocks of 256 bytes to 64 KiB, and
+    /// recordings of it with an interval that samples about 25 blocks of it: the mean of their
+    /// peaks is the true one. The maximum of all estimates is a tenth higher.
     #[test]
     fn chance_has_no_part_in_the_peak() {
         const INTERVAL: u64 = 64 << 10;
@@ -154,7 +154,7 @@ mod tests {
         let count = RECORDINGS as f64;
         let mean = sum / count;
         let error = ((squares / count - mean * mean) / count).sqrt();
-        // The moment that a half chooses is not quite that of the peak.
+        // The moment that a half selects is not exactly that of the peak.
         assert!(mean < most + 4.0 * error && mean > 0.7 * most, "{mean} ± {error} of {most}");
         assert!(largest / count > 1.05 * most, "{} of {most}", largest / count);
     }

@@ -1,4 +1,4 @@
-//! From what the library writes to the stacks of allocations.
+//! Builds the stacks of allocations from the library's records.
 
 use rustc_hash::FxHashMap;
 
@@ -11,21 +11,21 @@ use sys::record::{Sample, UserStack};
 use sys::{ThreadId, record};
 use unwind::Frame;
 
-/// Most processes whose functions that call the allocator are known.
+/// Maximum number of processes whose allocator wrappers are cached.
 const MAX_PROCESSES: usize = 4096;
 
-/// Addresses of a function in a process, from its first to behind its last.
+/// Addresses of a function in a process, end exclusive.
 type FunctionRange = std::ops::Range<u64>;
 
-/// Makes the stacks of allocations.
+/// Builds the stacks of allocations.
 pub struct HeapStacks {
-    /// What is counted by these stacks.
+    /// The model to which the stacks are added.
     pub model: HeapModel,
-    /// Who writes to the shared memory.
+    /// Identifies the writers of the shared memory.
     pub writers: Writers,
-    /// Functions that call the allocator for others, by process.
+    /// Functions that call the allocator on behalf of others, by process.
     wrappers: FxHashMap<i32, Vec<FunctionRange>>,
-    /// The whole stack, outermost first.
+    /// The complete stack, outermost first.
     stack: Vec<LocationId>,
 }
 
@@ -40,7 +40,7 @@ impl HeapStacks {
         }
     }
 
-    /// Takes in that a process has ended or become another program.
+    /// Handles the end of a process or its `execve`.
     pub fn record(&mut self, record: &record::Record<'_>) {
         let ended = match *record {
             record::Record::Exit { pid, tid, .. } if pid == tid => pid,
@@ -54,7 +54,7 @@ impl HeapStacks {
         self.model.ended(ended);
     }
 
-    /// Takes in what the library has written.
+    /// Adds a record of the library.
     pub fn take_in(&mut self, maker: &mut StackMaker, record: &Record<'_>) {
         match record {
             Record::Allocation(allocation) => self.allocation(maker, allocation),
@@ -86,7 +86,7 @@ impl HeapStacks {
         self.model.allocated(&allocated, &self.stack, labels, &mut maker.builder);
     }
 
-    /// Functions that call the allocator for others are left out.
+    /// Removes the frames of allocator wrappers.
     fn make_stack(
         &mut self,
         maker: &mut StackMaker,

@@ -1,8 +1,8 @@
-//! Which process wrote a record into the memory that it shares with prof.
+//! Identifies the process that wrote a record to the memory shared with prof.
 //!
-//! A process can write any number there, and sees another one than prof does if it is in a PID
-//! namespace of its own. So a record carries a number under which the kernel has told prof of the
-//! process; without that, only a process that has the memory mapped is believed.
+//! A process can write any PID there, and sees another one than prof if it is in a PID namespace of
+//! its own. So a record carries a number under which the kernel has reported the process to prof;
+//! without that, only a process that has mapped the memory is accepted.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,32 +10,32 @@ use heap::{Shared, Writer};
 use sys::procfs;
 use sys::record::Record;
 
-/// Processes and threads that are known at most.
+/// Maximum number of cached processes and threads.
 const MAX: usize = 1 << 16;
 
 /// The processes that write.
 #[derive(Default)]
 pub struct Writers {
     shared: Option<Shared>,
-    /// Who has shown a page last.
+    /// The process that last mapped each identifying page.
     shown: FxHashMap<u32, i32>,
-    /// Those whose records were taken in; `None`: nobody knows who it is.
+    /// The process of each writer; `None`: unknown.
     known: FxHashMap<Writer, Option<i32>>,
-    /// Processes that the kernel's records have named: the target and its descendants.
+    /// Processes in the kernel's records: the target and its descendants.
     named: FxHashSet<i32>,
-    /// Threads by the numbers that they have in a namespace of their own.
+    /// Threads by their IDs in a PID namespace of their own.
     threads: FxHashMap<(i32, i32), i32>,
-    /// Programs that were started.
+    /// Number of programs started.
     pub programs: u64,
 }
 
 impl Writers {
-    /// The memory is this.
+    /// Sets the shared memory.
     pub fn share(&mut self, shared: Shared) {
         self.shared = Some(shared);
     }
 
-    /// Takes in a record of the kernel's; true if it only told who a process is.
+    /// Handles a record of the kernel; true if it only identified a process.
     pub fn record(&mut self, record: &Record<'_>) -> bool {
         match *record {
             Record::Mmap(ref mmap) => {
@@ -61,7 +61,7 @@ impl Writers {
         }
     }
 
-    /// The process as prof sees it.
+    /// The process in prof's PID namespace.
     pub fn process(&mut self, by: Writer) -> Option<i32> {
         if let Some(&known) = self.known.get(&by) {
             return known;
@@ -81,7 +81,7 @@ impl Writers {
         process
     }
 
-    /// The thread of a process as prof sees it; 0: nobody knows.
+    /// The thread of a process in prof's PID namespace; 0: unknown.
     pub fn thread(&mut self, by: Writer, pid: i32, tid: i32) -> i32 {
         if by.pid == pid {
             return tid;
@@ -99,7 +99,7 @@ impl Writers {
         known
     }
 
-    /// A process has ended, or become another program.
+    /// Handles the end of a process or its `execve`.
     pub fn ended(&mut self, pid: i32) {
         self.named.remove(&pid);
         self.threads.retain(|thread, _| thread.0 != pid);
