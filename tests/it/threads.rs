@@ -206,7 +206,7 @@ fn lasting_threads_are_attributed_to_their_creator() {
     let running = Running::start(&mut Command::new(program)).wait_for("ready").0;
     let args = format!("record -T threads --snapshots 5 -d 1s -p {}", running.pid());
     let out = Prof::new(&dir, &args).run().ok();
-    assert!(out.stderr.contains("looked at 5 times"), "{}", out.stderr);
+    assert!(out.stderr.contains("5 snapshots of threads"), "{}", out.stderr);
     let file = dir.path().join("profile.pb.gz");
     let p = read(&file);
     let of = |kind: &str, function: &str| p.sum_below(function, kind);

@@ -58,11 +58,8 @@ fn types_that_need_tracefs_are_left_out_and_the_others_recorded() {
     let types = "-F 499 -T cpu,lock,io,syscalls,alloc,threads --heap-interval 1K -e page-faults";
     let Some((out, profile)) = record(&format!("{types} --holders")) else { return };
     let programs = has_kernel_programs();
-    let mut left_out = vec![
-        "lock contention is left out",
-        "block I/O is left out",
-        "who starts threads is left out",
-    ];
+    let mut left_out =
+        vec!["lock contention is left out", "block I/O is left out", "thread creation is left out"];
     left_out.extend((!programs).then_some("system calls are left out"));
     let out = out.says(&left_out);
     assert_eq!(out.stderr.matches("left out").count(), left_out.len(), "{}", out.stderr);

@@ -2,36 +2,36 @@
 
 use super::{ALL, NeededClock, ProfileType, Settings};
 
-/// Which profile type an event belongs to.
+/// The profile type that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventOwner {
     /// Its index in [`ProfileTypes`].
     pub of: usize,
-    /// The number of the event among those of the type.
+    /// The index of the event among those of the type.
     pub event: usize,
 }
 
-/// Profile types that are recorded together. Each keeps its index when others are left out.
+/// The profile types of a recording. Each keeps its index when others are left out.
 #[derive(Default)]
 pub struct ProfileTypes(Vec<Option<Box<dyn ProfileType>>>);
 
 impl ProfileTypes {
-    /// Those that the settings ask for.
+    /// The types that the settings select.
     pub fn new(settings: &Settings) -> ProfileTypes {
         ProfileTypes(ALL.iter().filter_map(|known| (known.new)(settings)).map(Some).collect())
     }
 
-    /// These.
+    /// These types.
     pub fn of(types: Vec<Box<dyn ProfileType>>) -> ProfileTypes {
         ProfileTypes(types.into_iter().map(Some).collect())
     }
 
-    /// Those that are not left out, with their indexes.
+    /// The types that are not left out, with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &dyn ProfileType)> {
         self.0.iter().enumerate().filter_map(|(of, one)| Some((of, one.as_deref()?)))
     }
 
-    /// The same, to be changed.
+    /// Like [`ProfileTypes::iter`], mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Box<dyn ProfileType>)> {
         self.0.iter_mut().enumerate().filter_map(|(of, one)| Some((of, one.as_mut()?)))
     }
@@ -51,34 +51,34 @@ impl ProfileTypes {
         self.iter().count()
     }
 
-    /// Nothing is recorded but events.
+    /// True if only events are recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The clock that serves all of them.
+    /// The clock that all of them can use.
     pub fn clock(&self) -> NeededClock {
         self.iter().map(|(_, one)| one.clock()).max().unwrap_or_default()
     }
 
-    /// Whether one of them records CPU time.
+    /// True if one of them records CPU time.
     pub fn has_cpu_time(&self) -> bool {
         self.iter().any(|(_, one)| one.clock() == NeededClock::CpuTime)
     }
 
-    /// Whether one of them needs what the target's processes do even if no event is sampled.
+    /// True if one of them needs records about the target's processes even if no event is sampled.
     pub fn need_processes(&self) -> bool {
         self.iter().any(|(_, one)| one.needs_processes())
     }
 
-    /// Whether the stacks of one of them are samples of the sample type `samples`; nothing else is
-    /// recorded if they are `alone`.
+    /// True if the stacks of one of them are samples of the sample type `samples`; `alone`: nothing
+    /// else is recorded.
     pub fn count_samples(&self, alone: bool) -> bool {
         let alone = alone && self.len() == 1;
         self.iter().any(|(_, one)| one.counts_samples(alone))
     }
 
-    /// The arguments of `prof record` with which they record a process that runs.
+    /// The arguments of `prof record` that record these types of a running process.
     pub fn arguments_for_process(&self) -> String {
         self.iter().map(|(_, one)| one.arguments_for_process()).collect()
     }

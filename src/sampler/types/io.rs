@@ -1,8 +1,8 @@
-//! Requests to block devices, from when the driver got them to when the device was done.
+//! Requests to block devices, from issue to the driver until completion by the device.
 //!
-//! The stack is that of whoever handed the request to the driver: a thread that reads, syncs or
-//! writes past the cache itself; a worker of the kernel for what is written back later, and for
-//! requests that had to queue.
+//! The stack is that of the thread that issued the request to the driver: a thread that reads,
+//! syncs or bypasses the page cache itself; a kernel worker for write-back, and for requests that
+//! were queued.
 
 use super::paired::{
     PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, beginning, ending,
@@ -39,13 +39,14 @@ impl PairedType for BlockIo {
         true
     }
 
-    /// A worker of the kernel may end before the device is done.
+    /// A kernel worker may exit before the device has completed the request.
     fn ends_with_thread(&self) -> bool {
         false
     }
 }
 
-/// The events. A request completes wherever the device's interrupt comes, whoever runs there.
+/// The events. A request completes on the CPU of the device's interrupt, in the context of any
+/// thread.
 fn events() -> Result<Vec<PairedEvent>, Error> {
     let issue = beginning(("block", "block_rq_issue"), None, |found| {
         let [device, sector] = [found.field("dev")?, found.field("sector")?];
@@ -74,8 +75,8 @@ fn events() -> Result<Vec<PairedEvent>, Error> {
     Ok(vec![issue, complete])
 }
 
-/// What a request does, from the kernel's letters (`blk_fill_rwbs` in kernel/trace/blktrace.c):
-/// an F in front is a flush before it.
+/// The kind of a request, from the kernel's letters (`blk_fill_rwbs` in kernel/trace/blktrace.c):
+/// an F in front is a preceding flush.
 fn direction(rwbs: &[u8]) -> &'static str {
     let letter = match rwbs {
         [b'F', next @ (b'R' | b'W' | b'D' | b'F'), ..] => Some(next),
@@ -97,8 +98,8 @@ mod tests {
     #[test]
     fn what_a_request_does() {
         let all = ["R", "RA", "WS", "WSM", "FWFS", "DS", "FF", "N", ""];
-        let told = all.map(|rwbs| direction(rwbs.as_bytes()));
-        assert_eq!(told[..5], ["read", "read", "write", "write", "write"]);
-        assert_eq!(told[5..], ["discard", "flush", "other", "other"]);
+        let kinds = all.map(|rwbs| direction(rwbs.as_bytes()));
+        assert_eq!(kinds[..5], ["read", "read", "write", "write", "write"]);
+        assert_eq!(kinds[5..], ["discard", "flush", "other", "other"]);
     }
 }

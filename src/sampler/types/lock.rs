@@ -1,10 +1,10 @@
 //! Waits for locks: those of programs, which are system calls, and with whole CPUs also those of
 //! the kernel.
 //!
-//! A program's lock is a word in memory until somebody has to wait, and then asks the kernel to
-//! wait for a change of it (`futex(2)`). So do condition variables, idle thread pools and joins:
-//! which of them it is stands in the stack, and is told when that has names
-//! (`symbolize::waits`). A label says what is known until then.
+//! An uncontended lock of a program is a word in memory; under contention, the program has the
+//! kernel wait for a change of the word (`futex(2)`). So do condition variables, idle thread pools
+//! and joins: the stack distinguishes them, after symbolization (`symbolize::waits`). Until then, a
+//! label has what is known.
 
 use super::paired::{
     ExtrapolatedWords, PairKey, PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue,
@@ -29,20 +29,20 @@ const FUTEX_WAIT_BITSET: u64 = 9;
 const FUTEX_WAKE_BITSET: u64 = 10;
 const FUTEX_LOCK_PI2: u64 = 13;
 
-/// Leaves out all that does not wait for a lock, the most frequent first: a call costs the target
-/// 0.1 µs then, not 1. (A condition variable waits by the same call as a mutex.)
+/// Drops all operations that do not wait for a lock, the most frequent first: a call then costs the
+/// target 0.1 µs instead of 1. (A condition variable waits by the same call as a mutex.)
 const WAITS: &str = "op != 129 && op != 1 && op != 138 && op != 10 && op != 135 && op != 7 && \
                      op != 131 && op != 3 && op != 132 && op != 4 && op != 133 && op != 5 && \
                      op != 136 && op != 8 && op != 139 && op != 395 && op != 140 && op != 12";
 
-/// Those that wake somebody return how many: they end no wait.
+/// Calls that wake threads return their number: they do not end a wait.
 const ENDED: &str = "ret <= 0";
 
-/// A signal came, and the kernel begins the call again (`ERESTARTSYS` to `ERESTART_RESTARTBLOCK`
-/// of `linux/errno.h`).
+/// A signal arrived, and the kernel restarts the call (`ERESTARTSYS` to `ERESTART_RESTARTBLOCK` of
+/// `linux/errno.h`).
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 
-/// Mutexes of glibc, Rust and Go have this value when there are several who want them.
+/// The value of a contended mutex of glibc, Rust and Go.
 const CONTENDED: u64 = 2;
 
 /// `-T lock`.
@@ -55,14 +55,14 @@ pub const REGISTERED: Registered = Registered {
 };
 
 struct Contention {
-    /// Also who released the lock.
+    /// True to attribute waits also to the stack that released the lock.
     holders: bool,
 }
 
 impl PairedType for Contention {
     const SUBJECT: &'static str = "lock contention is";
 
-    /// The first two as in Go's profiles of mutexes.
+    /// The first two as in Go's mutex profiles.
     fn sample_types(&self) -> Vec<SampleType> {
         let mut types = vec![SampleType::count("contentions"), SampleType::nanoseconds("delay")];
         if self.holders {
@@ -76,7 +76,7 @@ impl PairedType for Contention {
         events(scope, self.holders)
     }
 
-    /// The programs do not know who released a lock.
+    /// The BPF programs do not record who released a lock.
     fn timed_calls(&self) -> Option<Which> {
         (!self.holders).then_some(Which::Waits)
     }
@@ -162,7 +162,7 @@ fn labels(object: u64, kind: &'static str) -> Tags {
     [lock, Tag::some(label::KIND, TagValue::Word(kind)), None]
 }
 
-/// The labels of a wait that is over.
+/// The labels of a wait that has ended.
 fn tags(call: &TimedCall) -> Tags {
     let kind = match call.kind & !MARKED {
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => "pi",
@@ -173,7 +173,7 @@ fn tags(call: &TimedCall) -> Tags {
 }
 
 /// The call that waits for one word since Linux 6.7; C libraries do not use it yet. (The one that
-/// waits for the first of several words waits for no lock.)
+/// waits for the first of several words does not wait for a lock.)
 const NEW: &str = "syscalls:sys_enter_futex_wait";
 
 fn new_futex() -> Result<Option<PairedEvent>, Error> {
@@ -194,7 +194,7 @@ fn new_futex() -> Result<Option<PairedEvent>, Error> {
 
 const KERNEL: &str = "lock:contention_begin";
 
-/// Locks of the kernel (Linux 5.19); `None`: this one does not tell of them.
+/// Locks of the kernel (Linux 5.19); `None`: this kernel does not report them.
 fn kernel() -> Option<PairedEvent> {
     let begin = beginning(("lock", "contention_begin"), None, |found| {
         let [address, flags] = [found.field("lock_addr")?, found.field("flags")?];
@@ -222,13 +222,13 @@ fn kernel_end() -> Result<PairedEvent, Error> {
     })
 }
 
-/// While a thread waits for one lock, an interrupt may wait for another. No lock lies at 0, which
-/// is what the thread's own wait has.
+/// While a thread waits for one lock, an interrupt may wait for another. No lock has address 0,
+/// which is the key of the thread's own wait.
 fn kernel_key(sample: &Sample<'_>, lock: u64) -> PairKey {
     (key_of_thread(sample.tid).0, lock)
 }
 
-/// `LCB_F_*` of the kernel's `include/trace/events/lock.h`, and what they mean together.
+/// `LCB_F_*` of the kernel's `include/trace/events/lock.h`, and the meaning of their combinations.
 fn kernel_kind(flags: u32) -> &'static str {
     const SPIN: u32 = 1;
     const RT: u32 = 8;

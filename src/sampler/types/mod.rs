@@ -1,9 +1,9 @@
-//! Profile types: what `-T` takes. Each is one file behind one trait, and one line in [`ALL`].
+//! Profile types: the values of `-T`. Each is one file behind one trait, and one line in [`ALL`].
 //!
-//! A recording asks its types, in this order: what they need ([`ProfileType::prepare`],
-//! [`ProfileType::load_program`], [`ProfileType::events`]); then, for each sample of theirs and each
-//! record about processes, what to add to the profile; and at the end for what is still missing.
-//! It knows none of them by name.
+//! A recording calls its types in this order: first for their requirements
+//! ([`ProfileType::prepare`], [`ProfileType::load_program`], [`ProfileType::events`]); then for
+//! each of their samples and each record about processes, to add values to the profile; and at the
+//! end for the remaining values. It does not depend on any type by name.
 
 mod collection;
 mod cpu;
@@ -34,7 +34,7 @@ use sys::Error;
 use sys::record::{Record, Sample};
 pub use threads::snapshot;
 
-/// All profile types, in the order in which their sample types stand in a file.
+/// All profile types, in the order of their sample types in a file.
 pub static ALL: [Registered; 8] = [
     cpu::REGISTERED,
     lock::REGISTERED,
@@ -46,18 +46,18 @@ pub static ALL: [Registered; 8] = [
     threads::REGISTERED,
 ];
 
-/// Removes what killed recordings have left behind.
+/// Removes the leftovers of killed recordings.
 pub fn remove_leftovers() {
     heap::remove_leftovers();
 }
 
-/// A profile type as it can be asked for.
+/// A profile type that can be selected.
 pub struct Registered {
     /// The value of `-T`.
     pub name: &'static str,
-    /// What it records, in a few words for `--help`.
+    /// A short description for `--help`.
     pub help: &'static str,
-    /// The type with these settings, or `None` if they do not ask for it.
+    /// The type with these settings, or `None` if they do not select it.
     pub new: fn(&Settings) -> Option<Box<dyn ProfileType>>,
 }
 
@@ -71,7 +71,7 @@ pub struct SampleType {
 }
 
 impl SampleType {
-    /// A number of something.
+    /// A number of events or objects.
     pub const fn count(kind: &'static str) -> SampleType {
         SampleType { kind, unit: "count" }
     }
@@ -81,7 +81,7 @@ impl SampleType {
         SampleType { kind, unit: "nanoseconds" }
     }
 
-    /// Memory, or what is read and written.
+    /// An amount of memory or data.
     pub const fn bytes(kind: &'static str) -> SampleType {
         SampleType { kind, unit: "bytes" }
     }
@@ -93,29 +93,29 @@ pub enum NeededClock {
     /// None.
     #[default]
     None,
-    /// The event that samples CPU time best: `cycles`, or `cpu-clock` where there is no PMU.
+    /// The best event to sample CPU time: `cycles`, or `cpu-clock` without a PMU.
     CpuTime,
-    /// `cpu-clock`, scope samples [`ProfileType::sample`] gets as event 0, before the events of the
+    /// `cpu-clock`, whose samples [`ProfileType::sample`] gets as event 0, before the events of the
     /// type.
     Nanoseconds,
 }
 
-/// What became of a profile type's preparations.
+/// The result of a profile type's preparation.
 pub enum Prepared {
     /// It is ready.
     Ready,
-    /// These events are recorded in its place, and the user is told why.
+    /// These events are recorded instead, with a note for the user.
     Replaced {
         /// The events.
         by: EventSpec,
-        /// A sentence.
+        /// The note.
         note: String,
     },
 }
 
-/// What [`ProfileType::prepare`] may need.
+/// The arguments of [`ProfileType::prepare`].
 pub struct Setup<'a> {
-    /// What is recorded.
+    /// The recorded target.
     pub target: &'a Target,
     /// Length of the recording; `None`: until the target ends.
     pub duration: Option<Duration>,
@@ -127,50 +127,50 @@ pub struct Setup<'a> {
 pub struct TypeEvent {
     /// The event.
     pub spec: EventSpec,
-    /// It is sampled every `period` times.
+    /// Its sampling period: one sample every N events.
     pub period: u64,
 }
 
 impl TypeEvent {
-    /// An event that is sampled each time.
+    /// An event that is sampled at each occurrence.
     pub fn each_time(spec: EventSpec) -> TypeEvent {
         TypeEvent { spec, period: 1 }
     }
 }
 
-/// What [`ProfileType::start`] may need.
+/// The arguments of [`ProfileType::start`].
 pub struct TypeStart<'a> {
     /// The first of its sample types.
     pub first: Column,
     /// The column of CPU time with the weight of a sample of the clock, if CPU time is recorded.
     pub cpu_time: Option<(Column, i64)>,
-    /// What is recorded.
+    /// The recorded target.
     pub target: &'a Target,
-    /// The processes that were there.
+    /// The processes found at the start.
     pub pids: &'a [i32],
 }
 
-/// What [`ProfileType::poll`] may need.
+/// The arguments of [`ProfileType::poll`].
 pub struct Poll<'a> {
-    /// Since sampling began.
+    /// Time since sampling started.
     pub elapsed: Duration,
-    /// The processes that were there at the beginning.
+    /// The processes found at the start.
     pub pids: &'a [i32],
-    /// Events were thinned: see [`Overload`](super::events::Overload).
+    /// True if events were thinned: see [`Overload`](super::events::Overload).
     pub thinned: bool,
 }
 
-/// What [`ProfileType::end`] may need.
+/// The arguments of [`ProfileType::end`].
 pub struct End {
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time: u64,
-    /// Events were thinned: see [`Overload`](super::events::Overload).
+    /// True if events were thinned: see [`Overload`](super::events::Overload).
     pub thinned: bool,
-    /// Processes that the COMMAND started go on after it.
+    /// True if processes that the COMMAND started still run after it.
     pub outlived: bool,
 }
 
-/// Samples that are none of an event's.
+/// Numbers of samples that do not belong to an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnSamples {
     /// Taken.
@@ -181,59 +181,60 @@ pub struct OwnSamples {
 
 /// A profile type of a recording.
 pub trait ProfileType {
-    /// As the subject of a sentence, with its verb: `block I/O is`.
+    /// The type as the subject of a sentence, with its verb: `block I/O is`.
     fn subject(&self) -> &'static str;
 
-    /// Its name in sentences: `block I/O`.
+    /// The name in messages: `block I/O`.
     fn noun(&self) -> &'static str {
         let subject = self.subject();
         subject.rsplit_once(' ').map_or(subject, |(noun, _)| noun)
     }
 
-    /// Its sample types. Before [`ProfileType::events`] those that it has if nothing is refused.
+    /// Its sample types. Before [`ProfileType::events`], those without any failure.
     fn sample_types(&self) -> Vec<SampleType>;
 
-    /// The clock that it needs.
+    /// The required clock.
     fn clock(&self) -> NeededClock {
         NeededClock::None
     }
 
-    /// Its stacks count in the sample type `samples`, too. `alone`: nothing else is recorded.
+    /// True if its stacks count in the sample type `samples`, too. `alone`: nothing else is
+    /// recorded.
     fn counts_samples(&self, _alone: bool) -> bool {
         false
     }
 
-    /// It needs what the target's processes do even if no event is sampled.
+    /// True if it needs records about the target's processes even if no event is sampled.
     fn needs_processes(&self) -> bool {
         false
     }
 
-    /// It records everything that happens, whatever `-F` says.
+    /// True if it records every event, regardless of `-F`.
     fn is_each_time(&self) -> bool {
         false
     }
 
-    /// The arguments of `prof record` with which it records a process that runs.
+    /// The arguments of `prof record` that record it of a running process.
     fn arguments_for_process(&self) -> &'static str {
         ""
     }
 
-    /// Makes ready what it needs before a COMMAND starts.
+    /// Prepares the type before a COMMAND starts.
     ///
     /// # Errors
     ///
-    /// One line that says what is in the way: the type is left out, if others are recorded.
+    /// One line that states the obstacle: the type is left out, if others are recorded.
     fn prepare(&mut self, _setup: &Setup<'_>) -> Result<Prepared, Error> {
         Ok(Prepared::Ready)
     }
 
-    /// What a COMMAND finds in its environment.
+    /// Environment variables for a COMMAND.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         Vec::new()
     }
 
-    /// Loads its programs into the kernel, for the threads of `scope`; `None`: it has none, or
-    /// this kernel or user does not allow them.
+    /// Loads its BPF programs, for the threads of `scope`; `None`: it has none, or this kernel or
+    /// user does not allow them.
     fn load_program(
         &mut self,
         _kernel: &Btf,
@@ -242,42 +243,42 @@ pub trait ProfileType {
         None
     }
 
-    /// After [`ProfileType::load_program`]: it needs events on the target's own threads, since they
-    /// happen too often for those of whole CPUs.
+    /// After [`ProfileType::load_program`]: true if it needs events on the target's own threads,
+    /// because they are too frequent on whole CPUs.
     fn needs_thread_events(&self) -> bool {
         false
     }
 
-    /// After [`ProfileType::load_program`]: it needs the kernel's records of context switches.
+    /// After [`ProfileType::load_program`]: true if it needs records of context switches.
     fn needs_switch_records(&self) -> bool {
         false
     }
 
-    /// Its events; it may be asked more than once, and the last answer counts.
+    /// Its events; it may be called more than once, and the last result counts.
     ///
     /// # Errors
     ///
-    /// One line that says what is in the way: the type is left out, if others are recorded.
+    /// One line that states the obstacle: the type is left out, if others are recorded.
     fn events(&mut self, _trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
         Ok(Vec::new())
     }
 
-    /// Sampling is about to begin.
+    /// Called just before sampling starts.
     ///
     /// # Errors
     ///
-    /// One line that says what is in the way: the type is left out, if others are recorded.
+    /// One line that states the obstacle: the type is left out, if others are recorded.
     fn begin(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Describes it in the profile, if its sample types are the `first` ones or not.
+    /// Adds its description to the profile; `_first`: its sample types are the first ones.
     fn describe(&self, _profile: &mut Profile, _first: bool) {}
 
-    /// Sampling has begun, and its sample types have their columns.
+    /// Called after sampling has started, when its sample types have columns.
     fn start(&mut self, maker: &mut StackMaker, start: &TypeStart<'_>);
 
-    /// Takes in a sample of its event number `event`; `weight`: what it counts, in units of the event.
+    /// Handles a sample of its event number `event`; `weight`: the value in units of the event.
     fn sample(
         &mut self,
         _maker: &mut StackMaker,
@@ -287,40 +288,40 @@ pub trait ProfileType {
     ) {
     }
 
-    /// True if a record about processes is for this type alone.
+    /// True if a record about processes is for this type only.
     fn claims(&mut self, _record: &Record<'_>) -> bool {
         false
     }
 
-    /// Takes in a record about processes, which `maker` has taken in already.
+    /// Handles a record about processes, after `maker`.
     fn record(&mut self, _maker: &mut StackMaker, _record: &Record<'_>) {}
 
-    /// It has samples that are none of an event's, for [`ProfileType::take_in`].
+    /// True if it has samples that do not belong to an event, for [`ProfileType::take_in`].
     fn has_own_samples(&self) -> bool {
         false
     }
 
-    /// Takes in its own samples from before `until` (`CLOCK_MONOTONIC`, nanoseconds); `over`: there
-    /// will be no more.
+    /// Adds its own samples from before `until` (`CLOCK_MONOTONIC`, nanoseconds); `over`: these are
+    /// the last.
     fn take_in(&mut self, _maker: &mut StackMaker, _until: u64, _over: bool) {}
 
-    /// Milliseconds until [`ProfileType::poll`] is due, asked before each wait.
+    /// Milliseconds until [`ProfileType::poll`] is due; called before each wait.
     fn idle_ms(&mut self, _elapsed: Duration) -> i64 {
         i64::MAX
     }
 
-    /// The window must not close yet.
+    /// True if the window must not close yet.
     fn is_busy(&self, _elapsed: Duration) -> bool {
         false
     }
 
-    /// Does what is to be done now and then.
+    /// Does periodic work.
     fn poll(&mut self, _maker: &mut StackMaker, _now: &Poll<'_>) {}
 
-    /// The window closes: its own samples end.
+    /// The window closes: stops its own samples.
     fn stop(&mut self) {}
 
-    /// All events are stopped: lets go of the target.
+    /// All events are stopped: releases the target.
     fn release(&mut self) {}
 
     /// Counts of [`ProfileType::take_in`] and [`ProfileType::poll`] so far.
@@ -328,7 +329,7 @@ pub trait ProfileType {
         OwnSamples::default()
     }
 
-    /// Everything was taken in: adds what is still missing. Returns sentences for the user.
+    /// Adds the remaining values after the last event. Returns notes for the user.
     fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String>;
 }
 

@@ -1,13 +1,13 @@
-//! Profile types made of paired events: one begins something, with a stack; another ends it a while
-//! later. It is counted by the stack of its beginning, with its number and its time.
+//! Profile types made of paired events: one begins an operation, with a stack; another ends it. The
+//! operation is attributed to the stack of its beginning, with its count and duration.
 //!
-//! A type says in a file of its own which events begin and end, what ties the two together, and what
-//! their fields mean: [`PairedType`]. Each beginning is recorded, whatever `-F` says: from some of the
-//! beginnings and some of the ends, no time can be known.
+//! The file of a type defines the events that begin and end, the key that connects them, and the
+//! meaning of their fields: [`PairedType`]. Each beginning is recorded, regardless of `-F`: samples
+//! of beginnings and ends would not give durations.
 //!
-//! What lasts until the end of the recording counts until then; what had begun before the recording
-//! is not known. A pair during which records were lost may be two of which the end of the one and the
-//! beginning of the other are missing: it is left out, and counted.
+//! An operation that is open at the end of the recording counts until then; one that began before
+//! the recording is not recorded. If records were lost during a pair, the end of one and the
+//! beginning of another may be missing: it is left out, and counted.
 
 mod open_pairs;
 mod timed_calls;
@@ -33,46 +33,46 @@ use timed_calls::TimedCalls;
 
 /// A profile type made of paired events.
 pub trait PairedType {
-    /// As [`ProfileType::subject`].
+    /// See [`ProfileType::subject`].
     const SUBJECT: &'static str;
 
-    /// The sample types: number, nanoseconds, and then what else there is.
+    /// The sample types: count, nanoseconds, and then others.
     fn sample_types(&self) -> Vec<SampleType>;
 
     /// Its events, those that begin first.
     ///
     /// # Errors
     ///
-    /// One line that says which of them cannot be had here, and why.
+    /// One line that states which of them is not available here, and why.
     fn events(&self, scope: &Scope) -> Result<Vec<PairedEvent>, Error>;
 
-    /// The calls that programs in the kernel time for it, if they can.
+    /// The calls that BPF programs time for it, if they can.
     fn timed_calls(&self) -> Option<Which> {
         None
     }
 
-    /// The labels of a call that was timed in the kernel.
+    /// The labels of a call that was timed by BPF programs.
     fn tags_of_call(&self, _call: &TimedCall) -> Tags {
         Tags::default()
     }
 
-    /// What is open ends with its thread.
+    /// True if open operations end with their thread.
     fn ends_with_thread(&self) -> bool {
         true
     }
 
-    /// The third sample type is [`PairMark::Begin::amount`].
+    /// True if the third sample type is [`PairMark::Begin::amount`].
     fn has_amount(&self) -> bool {
         false
     }
 
-    /// Of calls that are extrapolated: what they are, and what is known of all.
+    /// Words for a message about extrapolated calls.
     fn extrapolated(&self) -> ExtrapolatedWords {
         ExtrapolatedWords { what: "calls", known: "the number and time of each thread's calls" }
     }
 }
 
-/// Words for a sentence about extrapolated calls.
+/// Words for a message about extrapolated calls.
 pub struct ExtrapolatedWords {
     /// `waits`
     pub what: &'static str,
@@ -80,16 +80,16 @@ pub struct ExtrapolatedWords {
     pub known: &'static str,
 }
 
-/// What is recorded.
+/// The scope of the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Everything on a CPU (or all of a cgroup), not some threads.
+    /// True if whole CPUs (or a cgroup) are recorded instead of threads.
     pub cpu_wide: bool,
-    /// Programs in the kernel time the calls.
+    /// True if BPF programs time the calls.
     pub timed: bool,
 }
 
-/// What ties the end to its beginning.
+/// The key that connects an end to its beginning.
 pub type PairKey = (u64, u64);
 
 /// Labels in addition to those of the thread.
@@ -118,52 +118,52 @@ pub enum TagValue {
     Word(&'static str),
     /// An address.
     Address(u64),
-    /// A block device, as the kernel numbers them (20 bits of minor number).
+    /// A block device, in the kernel's encoding (20 bits of minor number).
     Device(u32),
     /// `LCB_F_*` of the kernel's `include/trace/events/lock.h`.
     LockFlags(u32),
-    /// A system call that has no name, by its number.
+    /// A system call without a name, by its number.
     Number(u32),
     /// A system call of a 32-bit program, by its number.
     Compat(u32),
 }
 
-/// What a sample of a paired event means.
+/// The meaning of a sample of a paired event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairMark {
-    /// Something begins.
+    /// An operation begins.
     Begin {
-        /// What ties it to its end.
+        /// The key that connects it to its end.
         key: PairKey,
         /// Its labels.
         tags: Tags,
         /// Its value of the third sample type.
         amount: i64,
-        /// The object that it waits for, as [`PairMark::Release`] names it.
+        /// The object for which it waits, as in [`PairMark::Release`].
         object: u64,
     },
-    /// A call is over, as programs in the kernel report.
+    /// A call has ended, as reported by BPF programs.
     Call(TimedCall),
-    /// It ends.
+    /// An operation ends.
     End {
-        /// What ties it to its beginning.
+        /// The key that connects it to its beginning.
         key: PairKey,
-        /// It will be continued, so this is not one more.
+        /// True if it will be continued and is not counted again.
         again: bool,
-        /// Another thread ended it.
+        /// True if another thread ended it.
         released: bool,
     },
     /// A thread is about to wake others.
     Release {
-        /// The object that they wait for.
+        /// The object for which they wait.
         object: u64,
     },
 }
 
-/// Decodes a sample of an event; `None`: it neither begins nor ends anything.
+/// Decodes a sample of an event; `None`: it neither begins nor ends an operation.
 pub type PairReader = Box<dyn Fn(&Sample<'_>) -> Option<PairMark>>;
 
-/// An event that begins or ends something.
+/// An event that begins or ends an operation.
 pub struct PairedEvent {
     /// The event.
     pub spec: EventSpec,
@@ -171,7 +171,7 @@ pub struct PairedEvent {
     pub read: PairReader,
 }
 
-/// [`ProfileType`] of a [`PairedType`].
+/// The [`ProfileType`] of a [`PairedType`].
 pub struct Paired<P> {
     paired: P,
     program: Option<Rc<Calls>>,
@@ -181,7 +181,7 @@ pub struct Paired<P> {
 }
 
 impl<P: PairedType + 'static> Paired<P> {
-    /// Records a type.
+    /// Boxes a type for a recording.
     pub fn boxed(paired: P) -> Box<dyn ProfileType> {
         let (pairs, calls) = (OpenPairs::default(), TimedCalls::default());
         Box::new(Paired { paired, program: None, readers: Vec::new(), pairs, calls })
@@ -258,17 +258,17 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
     }
 }
 
-/// Bytes of stack that are copied at a beginning: there may be 100,000 a second, and the ring holds
-/// the whole length even if the stack is shorter.
+/// Bytes of stack that are copied at a beginning: there may be 100,000 per second, and the ring
+/// stores the whole length even if the stack is shorter.
 const COPY_EACH_TIME: u32 = 8 << 10;
 
-/// The same where programs in the kernel choose which of them are sampled.
+/// Bytes of stack that are copied if BPF programs select the samples.
 const COPY_OF_CHOSEN: u32 = 32 << 10;
 
 /// A tracepoint: its system and its name.
 pub type TracepointName = (&'static str, &'static str);
 
-/// An event on a tracepoint, and how its samples are decoded.
+/// An event on a tracepoint, with the decoder of its samples.
 pub fn beginning(
     name: TracepointName,
     filter: Option<&str>,
@@ -290,7 +290,7 @@ pub fn beginning(
     })
 }
 
-/// The same for an event that only ends something, which needs no stack.
+/// Like [`beginning`], for an event that only ends an operation, which needs no stack.
 pub fn ending(
     name: TracepointName,
     filter: Option<&str>,
@@ -300,7 +300,7 @@ pub fn ending(
     Ok(PairedEvent { spec: EventSpec { stack: false, ..event.spec }, ..event })
 }
 
-/// The event to which programs in the kernel write the calls that are over.
+/// The event to which BPF programs write the calls that have ended.
 pub fn timed(name: &str) -> PairedEvent {
     let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
     let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_SOFTWARE, config);
@@ -308,7 +308,7 @@ pub fn timed(name: &str) -> PairedEvent {
     PairedEvent { spec, read: Box::new(|sample| TimedCall::parse(sample.raw).map(PairMark::Call)) }
 }
 
-/// The key of what a thread does one at a time.
+/// The key of operations of which a thread has only one at a time.
 pub fn key_of_thread(tid: i32) -> PairKey {
     (tid as u32 as u64, 0)
 }

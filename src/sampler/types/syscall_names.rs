@@ -1,9 +1,9 @@
 //! The names of system calls by their numbers (x86-64).
 //!
-//! From the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (Linux 6.17). Numbers are never used
-//! again, so a newer kernel has more of them, but no others.
+//! From the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (Linux 6.17). Numbers are never
+//! reused, so a newer kernel only adds some.
 
-/// From number 0 on.
+/// Names from number 0 on.
 const FIRST: &str = "\
     read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction \
     rt_sigprocmask rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select \
@@ -44,7 +44,7 @@ const FIRST: &str = "\
     userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc \
     pkey_free statx io_pgetevents rseq";
 
-/// From [`NEW`] on; there are none between.
+/// Names from [`NEW`] on; there are none between.
 const MORE: &str = "\
     pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount \
     fsopen fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 \
@@ -55,7 +55,7 @@ const MORE: &str = "\
     setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr";
 const NEW: usize = 424;
 
-/// The names of all system calls by their numbers; those that are not known are empty.
+/// The names of all system calls by number; unknown ones are empty.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = FIRST.split(' ').collect();
     names.resize(NEW, "");

@@ -1,4 +1,4 @@
-//! System calls, from when a thread enters the kernel to when it leaves.
+//! System calls, from the entry of a thread into the kernel to its return.
 
 use std::sync::OnceLock;
 

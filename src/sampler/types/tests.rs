@@ -1,4 +1,4 @@
-//! An example of a profile type, recorded in a test: page faults, by the stack that caused them.
+//! An example profile type, recorded in a test: page faults, by the stack that caused them.
 //!
 //! A new type is a file like this one, and a line in [`ALL`](super::ALL).
 

@@ -1,4 +1,4 @@
-//! Threads: all of them with their stacks and states at some moments, and which stacks start threads.
+//! Threads: snapshots of all with their stacks and states, and the stacks that start threads.
 
 mod creation;
 mod now;
@@ -29,13 +29,13 @@ pub const REGISTERED: Registered = Registered {
     },
 };
 
-/// The column `threads`, without a number of its own: nothing else is counted then.
+/// The column `threads`, without a separate count: nothing else is counted then.
 const THREADS: SampleType = SampleType::count("threads");
 
 struct Threads {
-    /// How many are wanted.
+    /// The number of snapshots.
     snapshots: u32,
-    /// Threads can be started while it is recorded.
+    /// True if threads can be started during the recording.
     lasts: bool,
     creation: Option<Creation>,
     taken: Option<Snapshots>,
@@ -60,7 +60,7 @@ impl ProfileType for Threads {
         types
     }
 
-    /// How often a thread was seen is not the number of threads, if all were looked at several times.
+    /// With several snapshots, the number of observations is not the number of threads.
     fn counts_samples(&self, alone: bool) -> bool {
         self.snapshots > 1 || !alone
     }
@@ -86,7 +86,7 @@ impl ProfileType for Threads {
                 Ok(vec![event])
             }
             Err(why) => {
-                trial.note(format!("who starts threads is left out: {why}"));
+                trial.note(format!("thread creation is left out: {why}"));
                 Ok(Vec::new())
             }
         }

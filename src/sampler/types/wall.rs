@@ -1,9 +1,7 @@
-//! Where the time of each thread goes: on a CPU, by the stacks that were sampled there; off it, by
-//! the stack that it stopped with.
+//! Wall time of each thread: on a CPU, by the sampled stacks; off-CPU, by the blocking stack.
 //!
-//! Programs in the kernel add up each thread's time in each state, where they are permitted
-//! ([`from_bpf`]). Else the kernel records each switch ([`from_switches`]), so the time in each state
-//! is exact, too.
+//! If permitted, BPF programs aggregate each thread's time in each state ([`from_bpf`]). Otherwise,
+//! the kernel records each switch ([`from_switches`]), so the time in each state is exact, too.
 
 mod from_bpf;
 mod from_switches;
@@ -34,15 +32,15 @@ pub const REGISTERED: Registered = Registered {
     new: |settings| settings.has("wall").then(|| Wall::boxed(settings)),
 };
 
-/// In place of stacks.
+/// The frame in place of a stack.
 const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 const SHORT: &str = "[waits shorter than --min-block]";
 
-/// What is recorded of wall time, and where it goes.
+/// The options and columns of wall time.
 struct Spec {
     /// The column of wall time.
     column: Column,
-    /// Also time on a CPU.
+    /// True to record time on a CPU, too.
     running: bool,
     /// Shorter waits are not counted by stack, in nanoseconds.
     min_block: u64,
@@ -50,18 +48,18 @@ struct Spec {
     cpu_time: Option<(Column, i64)>,
 }
 
-/// Wall time: what both ways of recording it share.
+/// Wall time, with the parts that both sources share.
 struct Wall {
     spec: Spec,
     program: Option<Rc<Waits>>,
     way: WallSource,
 }
 
-/// Who says when threads run and wait.
+/// The source of threads' running and waiting times.
 enum WallSource {
-    /// Programs in the kernel.
+    /// BPF programs.
     Bpf(FromBpf),
-    /// The kernel's records of switches.
+    /// The kernel's records of context switches.
     Switches(FromSwitches),
 }
 
@@ -76,7 +74,8 @@ impl Wall {
         Box::new(Wall { spec, program: None, way: WallSource::Switches(FromSwitches::default()) })
     }
 
-    /// A sample of the clock: a thread runs, which `time` of it stands for, if the thread counts.
+    /// Handles a sample of the clock: a thread runs, and the sample represents `time` of it, if the
+    /// thread counts.
     fn add_running(
         &self,
         maker: &mut StackMaker,
@@ -187,7 +186,7 @@ impl ProfileType for Wall {
         if let WallSource::Switches(switches) = &mut self.way
             && now.thinned
         {
-            switches.look_at_waits(maker);
+            switches.read_long_waits(maker);
         }
     }
 
@@ -211,13 +210,13 @@ impl ProfileType for Wall {
     }
 }
 
-/// An event that is a pair of a software event's number and a name.
+/// A software event by its name and number.
 fn software_event(name: &str, config: u32) -> crate::sampler::EventSpec {
     let kind = crate::sampler::events::EventKind::OfType;
     crate::sampler::EventSpec::plain(name, kind, abi::PERF_TYPE_SOFTWARE, u64::from(config))
 }
 
-/// Sums of waits by labels, that is, by thread and state: what the samples are scaled to.
+/// Sums of waits by labels, that is, by thread and state, to which the samples are scaled.
 #[derive(Default)]
 struct StateSums {
     sums: FxHashMap<LabelSetId, ColumnSums>,
@@ -225,14 +224,14 @@ struct StateSums {
 }
 
 impl StateSums {
-    /// Adds nanoseconds to what the samples have to add up to, and to what they do.
+    /// Adds nanoseconds to the known sum and to the sum of the samples.
     fn add(&mut self, labels: LabelSetId, all: i64, sampled: i64) {
         let known = self.sums.entry(labels).or_default();
         known.all += all;
         known.exact = known.exact.saturating_add(sampled);
     }
 
-    /// Adds an estimate; returns the labels for its sample.
+    /// Adds an extrapolated value; returns the labels for its sample.
     fn add_estimate(
         &mut self,
         maker: &mut StackMaker,
@@ -244,7 +243,7 @@ impl StateSums {
         self.extrapolated.labels(maker, labels)
     }
 
-    /// Scales the samples of waits of which only some were taken to the time that all took.
+    /// Scales the samples of waits, of which only some were taken, to the total time.
     fn scale(&mut self, maker: &mut StackMaker, column: Column) {
         let mut sums = std::mem::take(&mut self.sums);
         sums.retain(|_, known| known.all != known.exact);
@@ -259,15 +258,15 @@ impl StateSums {
     }
 }
 
-/// It is a thread: samples of what is just ending have the process -1, and 0 is the idle thread.
+/// True for a thread: samples of one that is exiting have process ID -1, and 0 is the idle thread.
 fn is_thread(thread: ThreadId) -> bool {
     thread.pid >= 0 && thread.tid > 0
 }
 
-/// A stack, or why there is none.
+/// A stack, or the reason why there is none.
 type StackOr<'a> = Result<&'a PendingStack, &'static str>;
 
-/// Adds time with a stack, or without.
+/// Adds time with or without a stack.
 fn add(maker: &mut StackMaker, stack: StackOr<'_>, labels: LabelSetId, column: Column, nanos: i64) {
     match stack {
         Ok(stack) => maker.add_pending(stack, labels, &[(column, nanos)]),

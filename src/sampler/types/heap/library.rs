@@ -288,7 +288,7 @@ pub fn put(settings: HeapSettings, target: &Target) -> Result<InProgram, Error> 
         }
         _ => {
             return Err(Error::usage(
-                "allocations of a command or a process only can be sampled: record -T heap -- \
+                "only allocations of a command or a process can be sampled: record -T heap -- \
                  COMMAND, or record -T heap --inject -p PID; -e page-faults shows where the \
                  memory of other targets grows",
             ));

@@ -1,4 +1,4 @@
-//! What has begun and not ended yet.
+//! Operations that have begun and not ended yet.
 
 use std::collections::hash_map::Entry;
 
@@ -10,29 +10,29 @@ use profile::{Column, Label, LabelSetId, LabelValue};
 use sys::record::Sample;
 use sys::{ThreadId, procfs};
 
-/// Most of a type that is open at once, and most objects whose last release is remembered.
+/// Maximum number of open operations of a type, and of objects whose last release is stored.
 const MAX_OPEN: usize = 1 << 16;
 const MAX_RELEASED: usize = 1 << 12;
 
-/// Most sets of labels with an address in them; the rest has none.
+/// Maximum number of label sets with an address; further ones have none.
 const MAX_ADDRESSES: usize = 1 << 14;
 
-/// Most stacks whose memory is used again.
+/// Maximum number of stacks whose memory is reused.
 const MAX_SPARE: usize = 1 << 10;
 
 struct OpenPair {
-    /// `CLOCK_MONOTONIC`, nanoseconds.
+    /// Start time (`CLOCK_MONOTONIC`, nanoseconds).
     began: u64,
     thread: ThreadId,
     tags: Tags,
     amount: i64,
     object: u64,
     stack: PendingStack,
-    /// Records were lost since.
+    /// True if records were lost since.
     doubtful: bool,
 }
 
-/// Which thread woke others that waited for an object, and where.
+/// The thread that woke others waiting for an object, and its stack.
 struct Release {
     time: u64,
     tid: i32,
@@ -46,13 +46,13 @@ struct Object {
     address: u64,
 }
 
-/// How something ended.
+/// The end of an operation.
 #[derive(Clone, Copy)]
 struct PairEnd {
     time: u64,
-    /// 0 if it will be continued.
+    /// 1, or 0 if it will be continued.
     count: i64,
-    /// Another thread ended it.
+    /// True if another thread ended it.
     released: bool,
 }
 
@@ -62,20 +62,20 @@ impl PairEnd {
     }
 }
 
-/// What was not counted as it should be.
+/// Numbers of operations that are not counted completely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Missed {
-    /// Left out because records were lost while it lasted, or its end was.
+    /// Left out because records were lost during the operation, or its end was.
     doubtful: u64,
     /// Left out because too many were open.
     beyond: u64,
-    /// Without its address.
+    /// Counted without an address.
     unnamed: u64,
 }
 
-/// What is open of one profile type, and where its values go.
+/// The open operations of one profile type, and the columns of their values.
 pub struct OpenPairs {
-    /// The column of its number; its time and what else there is come behind it.
+    /// The column of the count; those of the time and of other values follow.
     first: Column,
     has_amount: bool,
     open: FxHashMap<PairKey, OpenPair>,
@@ -100,12 +100,12 @@ impl Default for OpenPairs {
 }
 
 impl OpenPairs {
-    /// The values go to the columns from `first` on.
+    /// Sets the first column of the values.
     pub fn set_columns(&mut self, first: Column, has_amount: bool) {
         (self.first, self.has_amount) = (first, has_amount);
     }
 
-    /// Takes in what a sample means.
+    /// Handles a decoded sample.
     pub fn mark(&mut self, maker: &mut StackMaker, sample: &Sample<'_>, mark: &PairMark) {
         match *mark {
             PairMark::Begin { key, tags, amount, object } => {
@@ -131,14 +131,14 @@ impl OpenPairs {
         }
     }
 
-    /// A copy of a stack, in memory that is used again.
+    /// A copy of a stack, in reused memory.
     pub fn keep(&mut self, stack: &PendingStack) -> PendingStack {
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.clone_from(stack);
         kept
     }
 
-    /// Gives back a stack's memory.
+    /// Returns the memory of a stack for reuse.
     pub fn give_back(&mut self, stack: PendingStack) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(stack);
@@ -151,8 +151,8 @@ impl OpenPairs {
             return self.give_back(open.stack);
         }
         match self.open.entry(key) {
-            // A kernel's lock is waited for in two ways, one after the other; a request is handed
-            // out again. That is one pair.
+            // The wait for a kernel lock may have two phases, and a request may be issued again.
+            // That is one pair.
             Entry::Occupied(_) if key.1 != 0 => self.give_back(open.stack),
             Entry::Occupied(mut before) => {
                 self.missed.doubtful += 1;
@@ -167,7 +167,7 @@ impl OpenPairs {
 
     fn release(&mut self, object: Object, release: Release) {
         if self.released.len() >= MAX_RELEASED && !self.released.contains_key(&object) {
-            // Those who wait for them were woken, or will be again.
+            // The waiting threads were woken, or will be again.
             self.released.clear();
         }
         if let Some(before) = self.released.insert(object, release) {
@@ -185,24 +185,30 @@ impl OpenPairs {
         let used = if self.has_amount { 3 } else { 2 };
         self.add(maker, &open.stack, open.thread, &open.tags, &self.columns(0, &values[..used]));
         if ended.released {
-            self.blame(maker, &open, ended.time, lasted);
+            self.attribute_to_releaser(maker, &open, ended.time, lasted);
         }
         self.give_back(open.stack);
     }
 
-    /// Counts what a thread waited for another, by the stack that released it.
-    fn blame(&mut self, maker: &mut StackMaker, open: &OpenPair, time: u64, lasted: i64) {
+    /// Attributes the time that a thread waited for another to the stack that released it.
+    fn attribute_to_releaser(
+        &mut self,
+        maker: &mut StackMaker,
+        open: &OpenPair,
+        time: u64,
+        lasted: i64,
+    ) {
         let object = Object { pid: open.thread.pid, address: open.object };
         let Some(by) = self.released.remove(&object) else { return };
         if (open.began..=time).contains(&by.time) {
             let thread = ThreadId { pid: open.thread.pid, tid: by.tid };
             self.add(maker, &by.stack, thread, &open.tags, &self.columns(2, &[1, lasted]));
         }
-        // It may release several.
+        // It may release several threads.
         self.released.insert(object, by);
     }
 
-    /// Values of the type's sample types, from the one with number `from` on.
+    /// Values for the type's sample types, starting with number `from`.
     pub fn columns(&self, from: usize, values: &[i64]) -> Values {
         let mut columns = [(Column(0), 0); 4];
         for (i, &value) in values.iter().enumerate() {
@@ -255,14 +261,14 @@ impl OpenPairs {
         labels
     }
 
-    /// A thread ends, and with it what it was in.
+    /// A thread exits, which ends its operations.
     pub fn thread_ends(&mut self, maker: &mut StackMaker, tid: i32, time: u64) {
         if let Some(open) = self.open.remove(&key_of_thread(tid)) {
             self.close(maker, open, PairEnd::at(time));
         }
     }
 
-    /// Records were lost: an end may be among them.
+    /// Records were lost, possibly an end.
     pub fn lose_records(&mut self) {
         self.open.values_mut().for_each(|open| open.doubtful = true);
     }
@@ -274,7 +280,7 @@ impl OpenPairs {
         }
     }
 
-    /// Sentences about what was not counted as it should be; `noun` is the type.
+    /// Notes about operations that are not counted completely; `noun` is the type.
     pub fn notes(&self, noun: &str) -> Vec<String> {
         let Missed { doubtful, beyond, unnamed } = self.missed;
         let reasons = [
@@ -289,13 +295,13 @@ impl OpenPairs {
 
 /// Values of one stack.
 pub struct Values {
-    /// The first column counts samples, which these are not.
+    /// The first column counts samples, of which these are none.
     columns: [(Column, i64); 4],
     used: usize,
 }
 
 impl Values {
-    /// As the profile's builder takes them.
+    /// The values, as arguments of the profile's builder.
     pub fn as_slice(&self) -> &[(Column, i64)] {
         &self.columns[..self.used]
     }

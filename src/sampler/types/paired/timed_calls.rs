@@ -1,5 +1,5 @@
-//! Calls that programs in the kernel time (`sampler::bpf::syscalls`): some are sampled with their stacks,
-//! and extrapolated to the sums of all.
+//! Calls that BPF programs time (`sampler::bpf::syscalls`): some are sampled with their stacks, and
+//! extrapolated to the sums of all.
 
 use rustc_hash::FxHashMap;
 
@@ -12,10 +12,10 @@ use profile::LabelSetId;
 use sys::record::Sample;
 use sys::{ThreadId, procfs};
 
-/// In place of a stack.
+/// The frame in place of a stack.
 const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 
-/// What is summed up together: the calls of a thread with the same object and kind.
+/// The key of a sum: the calls of a thread with the same object and kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct CallSort {
     tid: i32,
@@ -23,19 +23,19 @@ struct CallSort {
     kind: u64,
 }
 
-/// Calls that were sampled.
+/// The sampled calls.
 #[derive(Default)]
 pub struct TimedCalls {
     labels: FxHashMap<CallSort, LabelSetId>,
-    /// Their number and nanoseconds, by labels.
+    /// Sums of count and nanoseconds, by labels.
     sums: FxHashMap<LabelSetId, [ColumnSums; 2]>,
     extrapolated: Extrapolated,
-    /// The fraction that is left over where numbers are rounded down.
+    /// The fraction that remains when counts are rounded down.
     rest: f64,
 }
 
 impl TimedCalls {
-    /// Takes in a call that is over.
+    /// Adds a call that has ended.
     pub fn call(
         &mut self,
         maker: &mut StackMaker,
@@ -60,7 +60,7 @@ impl TimedCalls {
         }
     }
 
-    /// Adds a call, and those that it stands for if it is shorter than the interval.
+    /// Adds a call, extrapolated if it is shorter than the interval.
     fn add(
         &mut self,
         maker: &mut StackMaker,
@@ -84,8 +84,8 @@ impl TimedCalls {
         Added { labels, values, is_estimate }
     }
 
-    /// The recording ended at `time`: adds the calls that threads were in then, and scales the others
-    /// to the sums.
+    /// Adds the calls in progress at the end of the recording (`time`), and scales the others to
+    /// the sums.
     pub fn end(
         &mut self,
         maker: &mut StackMaker,
@@ -127,7 +127,7 @@ impl TimedCalls {
         let values = pairs.columns(0, &[0, 0]);
         for (i, &(column, _)) in values.as_slice()[1..].iter().enumerate() {
             let mut shares = Shares::default();
-            // Those that there was no room for have no sum.
+            // Calls for which there was no room have no sum.
             for (&labels, known) in self.sums.iter().filter(|(_, known)| known[1].all > 0) {
                 self.extrapolated.share(&mut shares, labels, known[i]);
             }
@@ -139,7 +139,7 @@ impl TimedCalls {
 /// A call that was added.
 struct Added {
     labels: LabelSetId,
-    /// Number and nanoseconds.
+    /// Count and nanoseconds.
     values: [i64; 2],
     is_estimate: bool,
 }

@@ -1,4 +1,4 @@
-//! Which stacks start threads, and which of those threads are still there at the end.
+//! The stacks that start threads, and the number of those threads that still exist at the end.
 
 use rustc_hash::FxHashMap;
 
@@ -14,11 +14,11 @@ use std::io;
 use sys::Error;
 use sys::record::Sample;
 
-/// Threads that were started, and those of them that stay.
+/// Started threads, and those that still exist.
 pub const SAMPLE_TYPES: [SampleType; 2] =
     [SampleType::count("threads_created"), SampleType::count("threads_grown")];
 
-/// Most threads whose creation is remembered while they live.
+/// Maximum number of live threads whose creation is stored.
 const MAX_ALIVE: usize = 1 << 16;
 
 /// The creation of a thread: the stack that started it.
@@ -31,19 +31,19 @@ struct Created {
 pub struct Creation {
     created: Column,
     grown: Column,
-    /// The new thread, of the fields of `task:task_newtask`.
+    /// The field of `task:task_newtask` with the new thread.
     child: Field,
     alive: FxHashMap<i32, Created>,
-    /// Threads beyond [`MAX_ALIVE`].
+    /// Number of threads beyond [`MAX_ALIVE`].
     missed: u64,
 }
 
 impl Creation {
-    /// The event: each time that a thread starts another of its process.
+    /// The event: a thread starts another of its process.
     ///
     /// # Errors
     ///
-    /// This user may not use tracepoints.
+    /// This user may not open tracepoints.
     pub fn find(trial: &mut EventTrial<'_>) -> Result<(Creation, TypeEvent), Error> {
         let name = "task:task_newtask";
         let denied = |e: io::Error| Error::failed(explain(&e, Wanted::Tracefs(name.to_owned())));
@@ -63,7 +63,7 @@ impl Creation {
         Ok((creation, TypeEvent::each_time(spec)))
     }
 
-    /// The values of [`SAMPLE_TYPES`] go to the columns from `first` on.
+    /// Sets the first column of the values of [`SAMPLE_TYPES`].
     pub fn set_columns(&mut self, first: Column) {
         (self.created, self.grown) = (first, Column(first.0 + 1));
     }
@@ -73,7 +73,7 @@ impl Creation {
         let Some(child) = self.child.number(sample.raw) else { return };
         maker.make_stack(sample);
         let labels = maker.labels(sample.thread());
-        // The first column counts threads that were looked at.
+        // The first column counts observed threads.
         maker.add_last(labels, &[(Column(0), 0), (self.created, 1)]);
         if self.alive.len() < MAX_ALIVE {
             let stack = maker.last_stack().clone();
@@ -83,13 +83,13 @@ impl Creation {
         }
     }
 
-    /// A thread that ends is no growth.
+    /// A thread that exits is no growth.
     pub fn thread_ends(&mut self, tid: i32) {
         self.alive.remove(&tid);
     }
 
-    /// The recording has ended: the threads that live now stay. Returns a sentence for the user, if
-    /// something is missing.
+    /// The recording has ended: counts the threads that still exist. Returns a note for the user,
+    /// if some are missing.
     pub fn end(&mut self, maker: &mut StackMaker) -> Option<String> {
         for Created { stack, labels } in std::mem::take(&mut self.alive).into_values() {
             maker.add_pending(&stack, labels, &[(Column(0), 0), (self.grown, 1)]);

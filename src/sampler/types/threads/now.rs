@@ -1,8 +1,8 @@
-//! All threads of processes as they are now: what each does, with which stack.
+//! A snapshot of all threads of processes: their states and stacks.
 //!
-//! Nobody is stopped. Of a thread that sleeps, `/proc` tells where it entered the kernel; its stack
-//! is copied, and counts if the thread is still there afterwards. One that runs is sampled by the
-//! clock, shortly after it is asked for.
+//! No thread is stopped. For a sleeping thread, `/proc` has the kernel functions and registers; its
+//! stack is copied, and counts if the thread still sleeps afterwards. A running thread is sampled
+//! by the clock shortly afterwards.
 
 use std::time::{Instant, SystemTime};
 
@@ -20,11 +20,11 @@ use sys::{Error, ThreadId, os, procfs};
 
 /// The threads of the target, each once: sample type `threads/count`, with the label `state`.
 ///
-/// Errors: one line that says what is in the way; nothing of any thread could be read.
+/// Errors: one line that states the obstacle; no thread could be read.
 pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let began = (Instant::now(), SystemTime::now());
     let threads = threads(target)?;
-    // Where very many threads want a CPU, it would be prof's turn after all of them.
+    // If very many threads wait for a CPU, prof would run after all of them.
     let precedence = os::Precedence::take();
     let builder = Builder::new(&[(THREADS.kind, THREADS.unit)]);
     let stacks = StackMethod::Auto { dump: MAX_DUMP };
@@ -48,17 +48,17 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     Ok(Recording { aggregated, diagnostics, exit: None, running: None, interrupted: false })
 }
 
-/// Why no thread at all could be looked at.
+/// The reason why no thread could be read.
 fn nothing(seen: &ThreadsSeen, threads: &[ThreadId]) -> Error {
     if seen.refused == 0 {
-        return Error::failed("all threads ended before they could be looked at");
+        return Error::failed("all threads ended before they could be read");
     }
     let denied = std::io::Error::from_raw_os_error(libc::EACCES);
     let pid = threads.first().map_or(0, |thread| thread.pid);
     Error::failed(explain(&denied, Wanted::OtherProcess(pid as u32)))
 }
 
-/// All threads of the target that live, each once.
+/// All live threads of the target, each once.
 fn threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
     let mut known = FxHashSet::default();
     let mut threads = all_threads(target)?;
@@ -73,32 +73,32 @@ fn all_threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
             pids.iter().copied().chain(more).collect()
         }
         Target::Threads(_) => Vec::new(),
-        // prof would only see itself looking.
+        // prof would only observe its own snapshot.
         Target::Everything => {
             let own = std::process::id() as i32;
             procfs::processes().into_iter().filter(|&pid| pid != own).collect()
         }
         Target::Cgroup(_) | Target::Command(_) => {
             return Err(Error::usage(
-                "threads are looked at now: give -p PID, -t TID, or -a for the whole machine",
+                "a snapshot needs a target: give -p PID, -t TID, or -a for the whole machine",
             ));
         }
     };
     Ok(target.threads(&pids))
 }
 
-/// Sentences about threads that are missing.
+/// Notes about threads that are missing.
 pub fn note_missing(seen: &ThreadsSeen) -> Vec<String> {
     let mut notes = Vec::new();
     let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
     if seen.gone > 0 {
         let it = if seen.gone == 1 { "it" } else { "they" };
-        notes.push(format!("{} ended before {it} could be looked at", threads(seen.gone)));
+        notes.push(format!("{} ended before {it} could be read", threads(seen.gone)));
     }
     if seen.refused > 0 {
         let how = if os::uid() == 0 { "" } else { "; run as root" };
         let who = threads(seen.refused);
-        notes.push(format!("the stack of {who} is not for this user to read{how}"));
+        notes.push(format!("this user may not read the stack of {who}{how}"));
     }
     notes
 }

@@ -1,4 +1,4 @@
-//! One look at all threads: those that sleep at once, those that run as soon as they are sampled.
+//! One snapshot of all threads: sleeping ones are read at once, running ones are sampled.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -12,66 +12,67 @@ use profile::{Column, ThreadState};
 use sys::record::{MAX_DUMP, Sample};
 use sys::{Error, ThreadId, procfs};
 
-/// The clock that samples threads that run, in nanoseconds.
+/// Period of the clock that samples running threads, in nanoseconds.
 const PERIOD: u64 = 100_000;
 
-/// Bytes that are copied of a deep stack: it is sampled for a moment only.
+/// Bytes that are copied of a deep stack: the events are open for a short time only.
 const DEEPEST: u32 = 512 << 10;
 
-/// How long threads are waited for that get no CPU, and how often it is looked whether they sleep.
+/// Maximum wait for threads that get no CPU, and the interval of checks whether they sleep.
 const PATIENCE: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Events that are open in one go: each thread needs one for each CPU.
+/// Maximum number of events that are opened together: each thread needs one for each CPU.
 const MAX_EVENTS: usize = 2048;
 
-/// Instead of a stack.
+/// The frame in place of a stack.
 const NOT_PERMITTED: &str = "[stack not known: not permitted]";
 const NO_CPU: &str = "[stack not known: it waits for a CPU]";
 
-/// What became of the threads.
+/// Numbers of threads by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadsSeen {
-    /// They ended before they were looked at.
+    /// They exited before they were read.
     pub gone: usize,
     /// Their stacks may not be read.
     pub refused: usize,
-    /// They count, with a stack or without.
+    /// They count, with or without a stack.
     pub found: usize,
 }
 
-/// A look at all threads that is under way.
+/// A snapshot of all threads in progress.
 pub struct Round {
-    /// What became of those that are done.
+    /// Results so far.
     pub seen: ThreadsSeen,
-    /// Sentences for the user.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Counted there, besides the first column; what else the events say is known then.
+    /// The column that counts threads, in addition to the first; records give their other
+    /// properties then.
     column: Option<Column>,
-    /// They do not sleep, and nobody waits for them yet.
+    /// Threads that do not sleep and are not sampled yet.
     later: Vec<ThreadId>,
     sampled: Option<SampledThreads>,
 }
 
-/// Threads that are sampled as soon as they run.
+/// Threads that are sampled when they run.
 struct SampledThreads {
     threads: Vec<ThreadId>,
     session: Session,
     missing: FxHashSet<i32>,
     began: Instant,
-    looked: Instant,
+    last_check: Instant,
 }
 
 impl Round {
-    /// Takes in all threads that sleep.
+    /// Reads all sleeping threads.
     pub fn begin(maker: &mut StackMaker, threads: Vec<ThreadId>, column: Option<Column>) -> Round {
         let mut seen = ThreadsSeen::default();
         let later = sleepers(maker, threads, &mut seen, column);
         Round { seen, notes: Vec::new(), column, later, sampled: None }
     }
 
-    /// Takes in threads that have run meanwhile, or within so many milliseconds. True: nothing is
-    /// left to do.
+    /// Reads threads that have run, or do within `timeout_ms` milliseconds. True if the snapshot is
+    /// complete.
     pub fn step(&mut self, maker: &mut StackMaker, timeout_ms: i32) -> bool {
         let Some(mut sampled) = self.sampled.take() else { return !self.open(maker) };
         sampled.session.wait(&[], timeout_ms);
@@ -86,13 +87,13 @@ impl Round {
             Event::Other(_) => {}
         });
         let over = sampled.began.elapsed() > PATIENCE;
-        if over || sampled.missing.is_empty() || sampled.looked.elapsed() > AGAIN {
+        if over || sampled.missing.is_empty() || sampled.last_check.elapsed() > AGAIN {
             let all = sampled.threads.len();
             sampled.threads.retain(|thread| sampled.missing.contains(&thread.tid));
             self.seen.found += all - sampled.threads.len();
             sampled.threads = sleepers(maker, sampled.threads, &mut self.seen, column);
             sampled.missing = sampled.threads.iter().map(|thread| thread.tid).collect();
-            sampled.looked = Instant::now();
+            sampled.last_check = Instant::now();
             if over {
                 self.give_up(maker, std::mem::take(&mut sampled.threads), NO_CPU);
             }
@@ -101,7 +102,7 @@ impl Round {
         self.sampled.is_none() && self.later.is_empty()
     }
 
-    /// Samples the next ones; false: there are none.
+    /// Samples the next threads; false if there are none.
     fn open(&mut self, maker: &mut StackMaker) -> bool {
         let at_once = (MAX_EVENTS / procfs::online_cpus().len().max(1)).max(1);
         while !self.later.is_empty() {
@@ -114,9 +115,9 @@ impl Round {
                     }
                     let (missing, began) =
                         (threads.iter().map(|thread| thread.tid).collect(), Instant::now());
-                    let looked = began;
+                    let last_check = began;
                     self.sampled =
-                        Some(SampledThreads { threads, session, missing, began, looked });
+                        Some(SampledThreads { threads, session, missing, began, last_check });
                     return true;
                 }
                 Ok(None) => {}
@@ -137,7 +138,7 @@ impl Round {
         }
     }
 
-    /// The recording ends: those that have not run by now are counted without their stacks.
+    /// The recording ends: threads that have not run are counted without their stacks.
     pub fn end(&mut self, maker: &mut StackMaker) {
         if let Some(mut sampled) = self.sampled.take() {
             self.seen.found += sampled.threads.len() - sampled.missing.len();
@@ -149,31 +150,31 @@ impl Round {
     }
 }
 
-/// What came of looking at a thread that seemed to sleep.
+/// The result of reading a thread that appeared to sleep.
 enum SleeperRead {
     /// Its stack was read.
     Taken,
-    /// It runs by now, or did in between.
+    /// It runs now, or did in between.
     MovedOn,
 }
 
-/// Values of a thread: once in the first column, and in `column`.
+/// Values of a thread: one in the first column, and in `column`.
 fn values(column: Option<Column>) -> Option<(Column, i64)> {
     column.map(|column| (column, 1))
 }
 
-/// Adds a thread that runs and was sampled.
+/// Adds a sampled running thread.
 fn add_running(maker: &mut StackMaker, sample: &Sample<'_>, column: Option<Column>) {
     maker.make_stack(sample);
     let labels = maker.labels_in_state(sample.thread(), Some(ThreadState::Running));
     maker.add_last(labels, values(column).as_slice());
 }
 
-/// Adds a thread that sleeps, without disturbing it.
+/// Adds a sleeping thread, without disturbing it.
 ///
 /// # Errors
 ///
-/// It has ended, or this user may not read its stack.
+/// It has exited, or this user may not read its stack.
 fn add_asleep(
     maker: &mut StackMaker,
     thread: ThreadId,
@@ -188,7 +189,7 @@ fn add_asleep(
     Ok(SleeperRead::Taken)
 }
 
-/// Adds a thread whose stack is not known, for a reason in brackets.
+/// Adds a thread without a stack, for a reason in brackets.
 fn add_without_stack(
     maker: &mut StackMaker,
     thread: ThreadId,
@@ -200,7 +201,7 @@ fn add_without_stack(
     maker.add_without_stack(why, labels, values(column).as_slice());
 }
 
-/// Takes in those of the threads that sleep; returns the others.
+/// Reads those of the threads that sleep; returns the others.
 fn sleepers(
     maker: &mut StackMaker,
     threads: Vec<ThreadId>,
@@ -215,7 +216,7 @@ fn sleepers(
         };
         let state = thread_state::of_letter(stat.state);
         let asleep = match state {
-            // Whether it may be sampled is found out here, too.
+            // The permission to sample it is checked here, too.
             ThreadState::Runnable => {
                 procfs::asleep_at(thread.pid, thread.tid).map(|_| SleeperRead::MovedOn)
             }
@@ -234,7 +235,7 @@ fn sleepers(
     awake
 }
 
-/// Samples those of the threads that still live; `None`: none does.
+/// Samples those of the threads that still exist; `None`: none does.
 fn open(awake: &mut Vec<ThreadId>, seen: &mut ThreadsSeen) -> Result<Option<Session>, Error> {
     loop {
         awake.retain(|thread| {
@@ -258,7 +259,7 @@ fn open(awake: &mut Vec<ThreadId>, seen: &mut ThreadsSeen) -> Result<Option<Sess
                 session.begin();
                 return Ok(Some(session));
             }
-            // One has ended just now: without it, then.
+            // One has just exited: continue without it.
             Err(_) if awake.iter().any(|thread| procfs::stat(thread.tid).is_none()) => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! All threads now and then, while a recording runs.
+//! Periodic snapshots of all threads during a recording.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::sampler::{Target, cgroup_directory, cgroup_processes};
 use profile::Column;
 use sys::{ThreadId, procfs};
 
-/// Time between two snapshots of a recording whose length is not known.
+/// Interval between two snapshots of a recording of unknown length.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Looks at all threads, evenly spread over the window of a recording.
+/// Takes snapshots of all threads, evenly spaced over the window of a recording.
 pub struct Snapshots {
     target: Target,
     column: Column,
-    /// How many are wanted; `None`: until the end.
+    /// The number of snapshots; `None`: until the end.
     wanted: Option<u32>,
     every: Duration,
     begun: u32,
@@ -26,7 +26,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Of the threads of `target`, `snapshots` times in a recording of length `window`.
+    /// Takes `snapshots` snapshots of the threads of `target` in a recording of length `window`.
     pub fn new(snapshots: u32, window: Option<Duration>, target: Target) -> Snapshots {
         Snapshots {
             target,
@@ -40,39 +40,39 @@ impl Snapshots {
         }
     }
 
-    /// Threads are counted in `column`.
+    /// Sets the column that counts threads.
     pub fn set_column(&mut self, column: Column) {
         self.column = column;
     }
 
-    /// The number of threads that were found, added up over all snapshots.
+    /// Number of threads found, summed over all snapshots.
     pub fn found(&self) -> u64 {
         self.seen.found as u64
     }
 
-    /// When the next look is due: in the middle of its part of the window.
+    /// Time of the next snapshot: in the middle of its part of the window.
     fn due(&self) -> Option<Duration> {
         let left = self.wanted.is_none_or(|wanted| self.begun < wanted);
         left.then(|| self.every * self.begun + self.every / 2)
     }
 
-    /// How long there is nothing to do, in milliseconds.
+    /// Milliseconds until the next step is due.
     pub fn idle_ms(&self, elapsed: Duration) -> i64 {
         match (&self.round, self.due()) {
-            // The threads that it waits for are sampled each 100 us.
+            // Threads that are waited for are sampled every 100 µs.
             (Some(_), _) => 1,
             (None, Some(due)) => due.saturating_sub(elapsed).as_micros().div_ceil(1000) as i64,
             (None, None) => i64::MAX,
         }
     }
 
-    /// The window must not close yet.
+    /// True if the window must not close yet.
     pub fn is_busy(&self, elapsed: Duration) -> bool {
         self.wanted.is_some() && self.idle_ms(elapsed) <= 1
     }
 
-    /// Goes on with the look that is under way, or begins one that is due. The target's processes
-    /// are `pids`, and what they have started.
+    /// Continues the snapshot in progress, or starts one that is due. The target's processes are
+    /// `pids`, and those that they started.
     pub fn step(&mut self, maker: &mut StackMaker, pids: &[i32], elapsed: Duration) {
         if let Some(round) = &mut self.round {
             if round.step(maker, 0) {
@@ -86,12 +86,12 @@ impl Snapshots {
         }
     }
 
-    /// Each living thread of the target, with its process.
+    /// All live threads of the target, with their processes.
     fn threads(&self, maker: &StackMaker, pids: &[i32]) -> Vec<ThreadId> {
         let mut pids = pids.to_vec();
         match &self.target {
             Target::Everything => {
-                // prof would only see itself looking.
+                // prof would only observe its own snapshot.
                 let own = std::process::id() as i32;
                 pids = procfs::processes().into_iter().filter(|&pid| pid != own).collect();
             }
@@ -103,7 +103,7 @@ impl Snapshots {
         pids.sort_unstable();
         pids.dedup();
         let target = match &self.target {
-            // It runs by now.
+            // The command runs now.
             Target::Command(_) => &Target::Processes { pids: Vec::new(), tree: false },
             target => target,
         };
@@ -122,8 +122,7 @@ impl Snapshots {
         }
     }
 
-    /// The recording has ended: threads are scaled to their average number. Returns sentences for
-    /// the user.
+    /// The recording has ended: scales threads to their average number. Returns notes for the user.
     pub fn end(&mut self, maker: &mut StackMaker) -> Vec<String> {
         if let Some(round) = &mut self.round {
             round.end(maker);
@@ -140,7 +139,7 @@ impl Snapshots {
             let (all, looks) = (self.seen.found + self.seen.refused, self.begun as usize);
             maker.builder.scale_to(self.column, ((all + looks / 2) / looks) as i64);
             self.notes.push(format!(
-                "threads were looked at {looks} times: sample type threads is their average"
+                "{looks} snapshots of threads were taken: sample type threads is their average"
             ));
         }
         let mut notes = std::mem::take(&mut self.notes);

@@ -1,6 +1,6 @@
-//! Wall time that programs in the kernel add up (`sampler::bpf::sched`): a wait is sampled with its
-//! stack when it is over, and only some where there are many; the sums of a thread's time in each
-//! state come at its end. Samples are scaled to those.
+//! Wall time aggregated by BPF programs (`sampler::bpf::sched`): a wait is sampled with its stack
+//! when it is over, frequent waits only in part; the sums of a thread's time in each state follow
+//! at its exit. Samples are scaled to the sums.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,14 +14,14 @@ use profile::ThreadState;
 use sys::record::{Record, Sample};
 use sys::{ThreadId, procfs};
 
-/// Bytes of stack that are copied at the end of a wait: the thread runs on, so its stack cannot be
-/// read later; but some hundred copies have to fit into a ring.
+/// Bytes of stack that are copied at the end of a wait: the thread continues, so its stack cannot
+/// be read later; but a few hundred copies have to fit into a ring.
 const MAX_COPY: u32 = 32 << 10;
 
-/// Most threads of [`FromBpf::ended`], which are of interest for some microseconds.
+/// Maximum size of [`FromBpf::ended`], whose threads matter for a few microseconds.
 const MAX_ENDED: usize = 4096;
 
-/// The events that the programs write to: waits, which have a stack, and the sums of threads that end.
+/// The events to which the programs write: waits, with a stack, and the sums of threads that exit.
 pub fn events() -> Vec<TypeEvent> {
     let output = abi::PERF_COUNT_SW_BPF_OUTPUT;
     let event = |name| {
@@ -32,10 +32,10 @@ pub fn events() -> Vec<TypeEvent> {
     [event("waits"), ends].map(TypeEvent::each_time).into()
 }
 
-/// What is known of a thread.
+/// The state of a thread.
 #[derive(Default)]
 struct BpfThread {
-    /// It was sampled on a CPU.
+    /// True if it was sampled on a CPU.
     ran: bool,
     /// The stack of its last wait.
     off: PendingStack,
@@ -45,9 +45,9 @@ struct BpfThread {
 #[derive(Default)]
 pub struct FromBpf {
     threads: FxHashMap<i32, BpfThread>,
-    /// Threads that have ended: the clock may sample them a moment later.
+    /// Threads that have exited: the clock may still sample them shortly afterwards.
     ended: FxHashSet<i32>,
-    /// What the samples are scaled to.
+    /// The sums to which the samples are scaled.
     pub sums: StateSums,
 }
 
@@ -61,7 +61,7 @@ impl FromBpf {
         counts
     }
 
-    /// Takes in what a program has written.
+    /// Handles a record of a program.
     pub fn sample(
         &mut self,
         spec: &Spec,
@@ -86,7 +86,7 @@ impl FromBpf {
         }
     }
 
-    /// Takes in the beginning or end of a thread.
+    /// Handles the start or exit of a thread.
     pub fn record(&mut self, record: &Record<'_>) {
         match *record {
             Record::Fork { tid, .. } => {
@@ -103,7 +103,7 @@ impl FromBpf {
         }
     }
 
-    /// The recording ends at `time`: takes in the sums of all threads that have not ended.
+    /// The recording ends at `time`: adds the sums of all threads that have not exited.
     pub fn end(
         &mut self,
         spec: &Spec,
@@ -130,7 +130,7 @@ impl FromBpf {
                     let wait = TimedWait { state, waited: lasted - queued, queued, interval: 0 };
                     times.all[state as usize] += wait.waited;
                     times.all[ThreadState::Runnable as usize] += queued;
-                    // Where it waits beyond the end is read now.
+                    // The stack of a wait that continues is read now.
                     let stack = maker.stack_of_waiting(thread);
                     self.add_wait(spec, maker, thread, &stack, &wait);
                 }
@@ -179,14 +179,14 @@ impl FromBpf {
         add(maker, stack, labels, spec.column, nanos);
     }
 
-    /// Takes in a thread's sums.
+    /// Adds a thread's sums.
     fn settle(&mut self, spec: &Spec, maker: &mut StackMaker, times: &ThreadTimes) {
         let ThreadTimes { thread: id, all } = *times;
         let nanos = all.map(|nanos| i64::try_from(nanos).unwrap_or(i64::MAX));
         let skipped = usize::from(!spec.running);
         let thread = self.threads.remove(&id.tid).unwrap_or_default();
         if spec.running && !thread.ran && nanos[0] > 0 {
-            // It ran for less than a period, and stopped somewhere.
+            // It ran for less than a period, and stopped in an unknown stack.
             let stack = if thread.off.is_empty() { Err(NOT_SAMPLED) } else { Ok(&thread.off) };
             self.add_exact(spec, maker, id, ThreadState::Running, stack, nanos[0]);
         }

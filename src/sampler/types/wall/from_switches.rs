@@ -1,9 +1,9 @@
-//! Wall time from the kernel's records of switches, where no programs in the kernel add it up.
+//! Wall time from the kernel's records of context switches, used without BPF programs.
 //!
-//! A sample on a CPU stands for the time that its thread has run since the sample before it. Where
-//! threads stop so often that only every Nth time is sampled, a sample stands for those since the one
-//! before, and is scaled to the time of its thread in its state; waits that last are looked up
-//! while they do, and stand for themselves.
+//! A sample on a CPU represents the time that its thread has run since the previous sample. If
+//! threads stop so often that only every Nth time is sampled, a sample represents the stops since
+//! the previous one, and is scaled to the time of its thread in its state; the stacks of long waits
+//! are read while they last, and represent only themselves.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,52 +20,52 @@ use std::io;
 use sys::record::{Record, Sample};
 use sys::{Error, ThreadId, os, procfs};
 
-/// When threads stop running too often, every Nth time is sampled. It is no divisor of what
-/// programs do by turns.
+/// If threads stop running too often, every Nth stop is sampled. A prime, so that it does not
+/// coincide with what programs do by turns.
 pub const THINNED: u64 = 61;
 
-/// Most threads of [`FromSwitches::ended`], which are of interest for some microseconds.
+/// Maximum size of [`FromSwitches::ended`], whose threads matter for a few microseconds.
 const MAX_ENDED: usize = 4096;
 
-/// Most threads that are looked up in one go, of those that wait with a stack that is not known; and
-/// how long they have to have waited, in nanoseconds.
+/// Maximum number of threads whose stacks are read together, of those that wait with an unknown
+/// stack; and the minimum length of their wait in nanoseconds.
 const MAX_LOOKS: usize = 64;
 const LASTS: u64 = 20_000_000;
 
-/// In place of a stack.
+/// The frame in place of a stack.
 const DID_NOT_RUN: &str = "[stack not known: it did not run before]";
 
-/// Numbers of the events; 0 is the clock.
+/// Indices of the events; 0 is the clock.
 const SWITCH: usize = 1;
 const THINNED_SWITCH: usize = 2;
 const WAKEUP: usize = 3;
 
-/// What a thread does, and since when.
+/// The state of a thread, and its start.
 struct SwitchThread {
     pid: i32,
-    /// `CLOCK_MONOTONIC`, nanoseconds.
+    /// Start of the state (`CLOCK_MONOTONIC`, nanoseconds).
     since: u64,
     /// `None` before its first record.
     state: Option<ThreadState>,
-    /// What it seemed to do when the recording began.
+    /// Its apparent state when the recording started.
     seemed: ThreadState,
-    /// Nanoseconds that it has run and that no sample stands for yet.
+    /// Nanoseconds for which it has run and which no sample represents yet.
     unsampled: u64,
     /// The last sample on a CPU.
     ran: PendingStack,
-    /// Why it stops, from the sample just before it does.
+    /// The state that it enters, from the sample just before it stops.
     why: Option<ThreadState>,
-    /// When it was woken while it waited: since then it waits for a CPU.
+    /// Time at which it was woken while it waited: since then it waits for a CPU.
     woken: Option<u64>,
-    /// The stack that it has stopped with.
+    /// The stack with which it has stopped.
     off: PendingStack,
-    /// That is the stack of this time that it has stopped.
+    /// True if `off` is the stack of the current stop.
     known: bool,
-    /// It was sampled as it stopped this time.
+    /// True if the current stop was sampled.
     sampled: bool,
-    /// Number of times that it has stopped since it was sampled.
+    /// Number of stops since the last sampled one.
     times: i64,
-    /// When its stack was looked up, if that was not sampled.
+    /// Time at which its stack was read, if it was not sampled.
     seen: Option<u64>,
 }
 
@@ -88,14 +88,14 @@ impl SwitchThread {
         }
     }
 
-    /// Time passes until `now`, in which it has run or not.
+    /// Advances the time to `now`, and returns the nanoseconds passed.
     fn elapse(&mut self, now: u64) -> u64 {
         let elapsed = now.saturating_sub(self.since);
         self.since = self.since.max(now);
         elapsed
     }
 
-    /// It stops running.
+    /// The thread stops running.
     fn stops(&mut self, preempted: bool) {
         self.times = if self.known { 1 } else { self.times + 1 };
         self.known = std::mem::take(&mut self.sampled);
@@ -109,27 +109,27 @@ impl SwitchThread {
 struct StateWait {
     nanos: i64,
     state: ThreadState,
-    /// Why it has no stack of its own.
+    /// The reason why it has no stack of its own.
     without_stack: Option<&'static str>,
-    /// Its stack was looked up.
+    /// True if its stack was read.
     looked_up: bool,
 }
 
 /// The time of all threads.
 #[derive(Default)]
 pub struct FromSwitches {
-    /// What a thread does that stops, of the fields of `sched:sched_switch` (`prev_state`).
+    /// The field of `sched:sched_switch` with the state of a thread that stops (`prev_state`).
     prev_state: Option<Field>,
-    /// Which thread is woken, of the fields of `sched:sched_wakeup`.
+    /// The field of `sched:sched_wakeup` with the woken thread.
     woken: Option<Field>,
-    /// When the recording began (`CLOCK_MONOTONIC`, nanoseconds).
+    /// Start of the recording (`CLOCK_MONOTONIC`, nanoseconds).
     began: u64,
     threads: FxHashMap<i32, SwitchThread>,
-    /// Threads that have ended: where whole CPUs are recorded, they stop running after that.
+    /// Threads that have exited: if whole CPUs are recorded, they stop running after that.
     ended: FxHashSet<i32>,
-    /// When waits that last were looked up.
-    looked: u64,
-    /// What the samples are scaled to.
+    /// Time at which the stacks of long waits were last read.
+    last_read: u64,
+    /// The sums to which the samples are scaled.
     pub sums: StateSums,
 }
 
@@ -141,13 +141,13 @@ impl FromSwitches {
         FromSwitches { prev_state, woken, ..FromSwitches::default() }
     }
 
-    /// Each time that a thread stops running: the tracepoint `sched:sched_switch`, which has the
-    /// reason, where this user may read it, else the software event. The same thinned, for when
-    /// there are too many; and wake-ups, from when on a thread waits for a CPU.
+    /// Stops of threads: the tracepoint `sched:sched_switch`, which has the reason, if this user
+    /// may read it, else the software event; the same thinned, for when there are too many; and
+    /// wake-ups, after which a thread waits for a CPU.
     ///
     /// # Errors
     ///
-    /// The kernel's part may not be sampled, where switches happen.
+    /// Kernel code, where switches happen, may not be sampled.
     pub fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
         if !trial.may_sample_kernel() {
             let denied = io::Error::from_raw_os_error(libc::EACCES);
@@ -177,12 +177,10 @@ impl FromSwitches {
         Ok(events)
     }
 
-    /// A sentence for the user about events that were thinned.
+    /// A note for the user about events that were thinned.
     pub fn note_thinned(&self) -> String {
         let waits = match self.woken {
-            Some(_) => {
-                ", and waiting for a CPU after a wake-up counts as waiting for what was waited for"
-            }
+            Some(_) => ", and waiting for a CPU after a wake-up counts as part of the wait",
             None => "",
         };
         format!(
@@ -191,14 +189,14 @@ impl FromSwitches {
         )
     }
 
-    /// The recording begins with these threads.
+    /// The recording starts with these threads.
     pub fn start(&mut self, maker: &mut StackMaker, threads: Vec<ThreadId>) {
         self.began = os::monotonic_nanos();
         threads.into_iter().for_each(|thread| self.was_there(maker, thread));
     }
 
-    /// A thread was there when the recording began. Where it sleeps is looked up: it may do so
-    /// until the end.
+    /// Adds a thread that existed at the start of the recording. The stack of a sleeping one is
+    /// read, because it may sleep until the end.
     fn was_there(&mut self, maker: &mut StackMaker, id: ThreadId) {
         let Some(stat) = procfs::stat(id.tid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))
         else {
@@ -215,7 +213,7 @@ impl FromSwitches {
         }
     }
 
-    /// It is a thread, and has not ended.
+    /// True for a thread that has not exited.
     fn is_alive(&self, thread: ThreadId) -> bool {
         is_thread(thread) && !self.ended.contains(&thread.tid)
     }
@@ -225,8 +223,8 @@ impl FromSwitches {
         self.threads.entry(id.tid).or_insert_with(|| SwitchThread::new(id.pid, began, None))
     }
 
-    /// A thread was sampled on a CPU: the sample stands for the time since the one before. `None`:
-    /// its time does not count.
+    /// A thread was sampled on a CPU: the sample represents the time since the previous one.
+    /// `None`: its time does not count.
     pub fn runs(&mut self, sample: &Sample<'_>, stack: &PendingStack) -> Option<u64> {
         if !self.is_alive(sample.thread()) {
             return None;
@@ -238,7 +236,7 @@ impl FromSwitches {
         Some(time)
     }
 
-    /// Takes in a sample of an event.
+    /// Handles a sample of an event.
     pub fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>) {
         match event {
             SWITCH | THINNED_SWITCH => self.goes_off(maker, sample),
@@ -261,18 +259,18 @@ impl FromSwitches {
         thread.why = state.map(thread_state::of_bits);
     }
 
-    /// A thread is woken. Where both threads are recorded, the same comes twice.
+    /// A thread is woken. If both threads are recorded, there are two records of it.
     fn is_woken(&mut self, sample: &Sample<'_>) {
         let woken = self.woken.and_then(|field| field.number(sample.raw));
         let thread = woken.and_then(|tid| self.threads.get_mut(&(tid as i32)));
         let Some(thread) = thread else { return };
-        // It may be woken when it has not quite stopped; else what runs needs no waking.
+        // It may be woken before it has stopped; otherwise a running thread is not woken.
         if thread.state != Some(ThreadState::Running) || thread.sampled {
             thread.woken.get_or_insert(sample.time);
         }
     }
 
-    /// Takes in a switch, or the beginning or end of a thread.
+    /// Handles a switch, or the start or exit of a thread.
     pub fn record(&mut self, spec: &Spec, maker: &mut StackMaker, record: &Record<'_>) {
         match *record {
             Record::Fork { pid, tid, time, .. } => {
@@ -289,7 +287,7 @@ impl FromSwitches {
                 self.thread(id);
                 let Some(mut thread) = self.threads.remove(&tid) else { return };
                 if out && thread.state.is_none() {
-                    // It ran when the recording began.
+                    // It ran when the recording started.
                     thread.unsampled += thread.elapse(time);
                     thread.woken = None;
                 } else {
@@ -314,7 +312,7 @@ impl FromSwitches {
         }
     }
 
-    /// Counts what a thread has waited until `time`, by the stack that it stopped with.
+    /// Attributes the wait of a thread until `time` to its blocking stack.
     fn waited(
         &mut self,
         spec: &Spec,
@@ -324,7 +322,7 @@ impl FromSwitches {
         time: u64,
     ) {
         let state = thread.state.unwrap_or(thread.seemed);
-        // It may have moved on when it was looked up.
+        // It may have continued before its stack was read.
         let looked_up = thread.seen.take().is_some_and(|seen| seen < time);
         let waited = thread.elapse(time);
         if state == ThreadState::Running || waited == 0 {
@@ -346,7 +344,7 @@ impl FromSwitches {
         }
     }
 
-    /// Adds a wait in one state by its stack, if that is known.
+    /// Adds a wait in one state by its stack, if known.
     fn add_wait(
         &mut self,
         spec: &Spec,
@@ -369,14 +367,14 @@ impl FromSwitches {
         self.sums.add(labels, nanos, extrapolated);
     }
 
-    /// Looks up some of the threads that have waited for long by now with a stack that is not
-    /// known, unless that has just been done.
-    pub fn look_at_waits(&mut self, maker: &mut StackMaker) {
+    /// Reads the stacks of some of the threads that have waited for long with an unknown stack,
+    /// unless that was just done.
+    pub fn read_long_waits(&mut self, maker: &mut StackMaker) {
         let now = os::monotonic_nanos();
-        if self.looked + LASTS >= now {
+        if self.last_read + LASTS >= now {
             return;
         }
-        self.looked = now;
+        self.last_read = now;
         let waits = |thread: &SwitchThread| {
             let unknown = !thread.known && thread.seen.is_none();
             let off = thread.state.is_some_and(|s| s != ThreadState::Running);
@@ -407,8 +405,8 @@ impl FromSwitches {
         if !spec.running || thread.unsampled == 0 {
             return;
         }
-        // The last sample of it is the nearest to what it did then; a thread that ran for less
-        // than a period has none, and stopped somewhere.
+        // Its last sample is the nearest to that time; a thread that ran for less than a period has
+        // none, and stopped in an unknown stack.
         let stack = if thread.ran.is_empty() { &thread.off } else { &thread.ran };
         let id = ThreadId { pid: thread.pid, tid };
         let labels = maker.labels_in_state(id, Some(ThreadState::Running));

@@ -11,7 +11,7 @@ const CLOCK: usize = 0;
 const SWITCH: usize = 1;
 const WAKEUP: usize = 3;
 
-/// Wall time, and where it goes.
+/// Wall time, and the profile to which it is added.
 struct Recorded {
     wall: Wall,
     maker: StackMaker,
@@ -24,7 +24,7 @@ impl Recorded {
         Recorded::new(WallSource::Switches(FromSwitches::with_fields(prev_state, woken)))
     }
 
-    /// From what programs in the kernel write.
+    /// From records of BPF programs.
     fn from_bpf() -> Recorded {
         Recorded::new(WallSource::Bpf(FromBpf::default()))
     }
@@ -48,8 +48,8 @@ impl Recorded {
         }
     }
 
-    /// Wall time by state and address (0: no stack is known), with the sums of threads that have
-    /// not ended.
+    /// Wall time by state and address (0: unknown stack), with the sums of threads that have not
+    /// exited.
     fn times_with(
         mut self,
         end: u64,
@@ -104,7 +104,7 @@ fn sample(event: usize, time: u64, ip: u64) -> Event<'static> {
     Event::Sample { event, weight: 1, sample }
 }
 
-/// Somebody wakes the thread.
+/// Another thread wakes the thread.
 fn wakeup(time: u64) -> Event<'static> {
     static RAW: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     let raw = RAW.get_or_init(|| [&[0; 24], &TID.to_ne_bytes()[..], &[0; 8]].concat());
@@ -127,7 +127,7 @@ fn running(address: u64, time: i64) -> (String, u64, i64) {
 #[test]
 fn time_is_divided_where_it_changes() {
     let mut a = Recorded::from_switches();
-    // It runs when it is heard of first, at 100, and stops at 130.
+    // It runs at its first record, at 100, and stops at 130.
     for event in [sample(CLOCK, 100, 0xa), sample(SWITCH, 129, 0xb), switch(130, true)] {
         a.event(&event);
     }
@@ -135,7 +135,7 @@ fn time_is_divided_where_it_changes() {
     for event in [switch(1000, false), switch(1010, true), switch(1050, false)] {
         a.event(&event);
     }
-    // Of the time that no sample stands for, the last sample is the nearest.
+    // Time without a sample is attributed to the last sample.
     let want = [running(0xa, 190), sleeping(0xb, 910)];
     assert_eq!(a.times(1100), want);
 }
@@ -143,19 +143,19 @@ fn time_is_divided_where_it_changes() {
 #[test]
 fn after_a_wake_up_it_waits_for_a_cpu() {
     let mut a = Recorded::from_switches();
-    // The second tells of the same wake-up; who runs is not woken.
+    // The second is the same wake-up; a running thread is not woken.
     for event in [wakeup(10), sample(CLOCK, 100, 0xa), wakeup(110), sample(SWITCH, 129, 0xb)] {
         a.event(&event);
     }
     for event in [switch(130, true), wakeup(400), wakeup(420), switch(1000, false)] {
         a.event(&event);
     }
-    // It may be woken before it has quite stopped.
+    // It may be woken before it has stopped.
     for event in [sample(SWITCH, 1005, 0xc), wakeup(1007), switch(1010, true)] {
         a.event(&event);
     }
     let runnable = |address, time| ("runnable".to_owned(), address, time);
-    // What ran after the last sample has that one's stack.
+    // Time after the last sample is attributed to that sample's stack.
     let want = [runnable(0xb, 600), runnable(0xc, 90), running(0xa, 140), sleeping(0xb, 270)];
     assert_eq!(a.times(1100), want);
 }
@@ -186,14 +186,14 @@ fn what_has_ended_waits_no_more() {
     for event in [sample(SWITCH, 95, 0xa), switch(96, true)] {
         a.event(&event);
     }
-    // Until 50 it slept, as it seems; nobody knows where.
+    // Until 50 it appeared to sleep, in an unknown stack.
     let all = a.times(1000);
     assert_eq!(all.iter().map(|t| t.2).sum::<i64>(), 90);
     assert!(all.iter().all(|t| t.1 == 0), "{all:?}");
 }
 
-/// What programs in the kernel write, as words.
-fn told(event: usize, ip: u64, words: &[u64]) -> Event<'static> {
+/// A record of BPF programs, as words.
+fn written(event: usize, ip: u64, words: &[u64]) -> Event<'static> {
     let raw = words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>().leak();
     let Event::Sample { weight, sample, .. } = sample(event, 0, ip) else { unreachable!() };
     Event::Sample { event, weight, sample: Sample { raw, ..sample } }
@@ -209,12 +209,12 @@ fn estimates_are_scaled_to_the_sums_that_programs_tell() {
     let value = [[0, 0, 0, PID as u64].as_slice(), &sums].concat();
     for event in [
         sample(CLOCK, 100, 0xa),
-        // It lasted an interval, and stands for itself.
-        told(WAITED, 0xb, &[SLEEPING, 10_000, 100, 4096]),
+        // It lasted an interval, and represents itself.
+        written(WAITED, 0xb, &[SLEEPING, 10_000, 100, 4096]),
         // One of several.
-        told(WAITED, 0xc, &[SLEEPING, 1000, 0, 4096]),
-        told(WAITED, 0xc, &[SLEEPING, 1000]),
-        told(ENDED, 0, &[[TID as u64].as_slice(), &value].concat()),
+        written(WAITED, 0xc, &[SLEEPING, 1000, 0, 4096]),
+        written(WAITED, 0xc, &[SLEEPING, 1000]),
+        written(ENDED, 0, &[[TID as u64].as_slice(), &value].concat()),
     ] {
         a.event(&event);
     }
@@ -233,7 +233,7 @@ fn estimates_are_scaled_to_the_sums_that_programs_tell() {
 #[test]
 fn a_thread_that_was_not_sampled_ran_where_it_stopped() {
     let mut a = Recorded::from_bpf();
-    a.event(&told(1, 0xb, &[3, 700, 0, 0]));
+    a.event(&written(1, 0xb, &[3, 700, 0, 0]));
     let thread = ThreadId { pid: PID, tid: TID };
     let times = ThreadTimes { thread, all: [50, 0, 0, 700, 0] };
     let last = LastState { state: Some(ThreadState::Running), since: 900, woken: 0 };
