@@ -20,7 +20,7 @@ type Slice = (Instant, f64, f64);
 
 /// What prof says of how long a thread stood still, in milliseconds.
 fn stood_still(said: &str) -> f64 {
-    let before = said.split("stood still for ").nth(1);
+    let before = said.split("was stopped for ").nth(1);
     before.and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("prof says so")
 }
 

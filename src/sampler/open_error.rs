@@ -16,7 +16,7 @@ impl Attacher {
         let invalid = is_invalid(error);
         if let Some(filter) = spec.filter.as_ref().filter(|_| invalid) {
             return Error::usage(format!(
-                "the kernel does not understand the filter '{filter}' of {}; its fields are {}",
+                "the kernel rejects the filter '{filter}' of {}; its fields are {}",
                 spec.name,
                 tracefs::fields(&spec.name).join(", ")
             ));
@@ -24,7 +24,7 @@ impl Attacher {
         if spec.kind == EventKind::Probe && (invalid || is_missing(error)) {
             return Error::failed(format!(
                 "event '{}': the kernel cannot put a probe there ({error}); not every instruction, \
-                 and not every function of the kernel's, can be probed",
+                 and not every kernel function, can be probed",
                 spec.name
             ));
         }

@@ -56,7 +56,8 @@ fn every_allocation_after_the_injection_is_counted() {
     wait_for_library(&prof, target.pid());
     let target = target.says("go");
     prof.signal(libc::SIGINT);
-    let out = prof.finish().ok().says(&["since prof's library was put into it", "stood still for"]);
+    let out =
+        prof.finish().ok().says(&["since the injection of prof's library", "was stopped for"]);
     assert!(!out.stderr.contains("missing"), "{}", out.stderr);
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(p.heap_below("keeps"), [500, 500_000, 500, 500_000]);

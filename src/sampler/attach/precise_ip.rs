@@ -64,7 +64,7 @@ fn precision_note(spec: &EventSpec) -> Option<String> {
         }
         0 => Some(format!(
             "{name} cannot be sampled precisely on this machine: samples may lie some \
-             instructions behind what caused them"
+             instructions behind their cause"
         )),
         precise => Some(format!(
             "{name} is sampled with precision {precise} of {MOST}, the highest that this machine \

@@ -83,8 +83,8 @@ impl Attacher {
                 // Linux 6.12 and older.
                 self.options.inherit = false;
                 self.notes.push(
-                    "this kernel reads groups of events only of threads that are there when \
-                     prof begins: those that are started later are left out"
+                    "this kernel reads groups of events only of threads that exist when prof \
+                     starts: later ones are left out"
                         .to_owned(),
                 );
                 self.try_precisely(i, at).map_err(|e| self.refused(&spec, &e))?;

@@ -69,8 +69,8 @@ impl Losses {
         let mut notes = Vec::new();
         if self.largest_interval > 0 {
             notes.push(format!(
-                "{noun}: there were so many {what} that of those shorter than {} us only some were \
-                 sampled, and are scaled to {known}",
+                "{noun}: only some of the {what} shorter than {} us were sampled, because there were \
+                 too many; they are scaled to {known}",
                 self.largest_interval.div_ceil(1000)
             ));
         }

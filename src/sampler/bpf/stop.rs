@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn the_kernel_accepts_the_programs() {
         if sys::os::uid() != 0 || super::super::btf::Btf::of_kernel().is_err() {
-            eprintln!("skipped: programs are for root, on a kernel that describes its types");
+            eprintln!("skipped: programs need root and a kernel with BTF");
             return;
         }
         let mut stopper = match Stopper::load(libc::SIGURG) {

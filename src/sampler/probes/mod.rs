@@ -133,7 +133,7 @@ impl ProbePlaces {
         let at = instructions::at(&file.open, function.offset, into);
         if at == At::Middle {
             return Err(format!(
-                "{name}+{into:#x} is in the middle of an instruction; a probe there would destroy \
+                "{name}+{into:#x} is in the middle of an instruction; a probe there would corrupt \
                  the program"
             ));
         }
@@ -182,7 +182,7 @@ impl ProbePlaces {
         let known = self.binaries();
         if !known.is_empty() && !known.iter().any(|b| same_file(&b.open, &file.open)) {
             probe.note = Some(format!(
-                "event '{event}': the target has not loaded {}; it counts from when it does",
+                "event '{event}': the target has not loaded {}; it counts from then on",
                 file.path.display()
             ));
         } else if at == At::Stepped {
@@ -318,7 +318,7 @@ fn no_function(file: &Path, name: &str, why: NoFunction) -> String {
         }
         NoFunction::Indirect => format!(
             "{file}: '{name}' is chosen for the CPU when the program starts (an indirect \
-             function): name the one that is chosen"
+             function): give the name of that one"
         ),
     }
 }

@@ -128,13 +128,13 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<St
     let left_out = maker.table.images.left_out();
     if left_out > 0 {
         notes.push(format!(
-            "{left_out} mappings of files were not distinguished, because there were too many different \
-             ones: samples in them have no names"
+            "{left_out} mappings of files were not distinguished, because there were too many: \
+             samples in them have no names"
         ));
     }
     if sys::mmap::cut_pages() > 0 {
         notes.push(
-            "a program's or library's file was cut off while it was read: stacks through it may \
+            "a program's or library's file was truncated while it was read: stacks through it may \
              be truncated, names in it missing"
                 .to_owned(),
         );
@@ -195,13 +195,13 @@ fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<String> {
     }
     if counts.lost > 0 {
         notes.push(format!(
-            "{} deep stacks are cut because prof could not keep up with copies of them: lower -F",
+            "{} deep stacks are truncated because prof could not copy them in time: lower -F",
             counts.lost
         ));
     }
     if counts.differed > 0 {
         notes.push(format!(
-            "{} deep stacks are cut because two copies of the same moment differ",
+            "{} deep stacks are truncated because two copies of the same moment differ",
             counts.differed
         ));
     }

@@ -89,8 +89,8 @@ impl ProfileType for Allocations {
         {
             let note =
                 "recording page faults instead: they show where the process's memory grows; \
-                        to record its allocations, add --inject (which injects prof's library), \
-                        or start it with prof record -T heap -- COMMAND"
+                 to record its allocations, add --inject (which injects prof's library), or start \
+                 it with prof record -T heap -- COMMAND"
                     .to_owned();
             return Ok(Prepared::Replaced { by: EventSpec::parse("page-faults")?, note });
         }

@@ -145,17 +145,17 @@ impl Injected {
         let lives = procfs::stat(pid).is_some_and(|stat| stat.state != 'Z');
         notes.push(match out {
             Ok(()) => format!(
-                "allocations of process {pid} were seen since prof's library was put into it, which \
-                 stays there without effect; one thread stood still for {still:.1} ms at most \
-                 besides waiting for a CPU, the others not at all"
+                "allocations of process {pid} were recorded since the injection of prof's library, \
+                 which stays there without effect; one thread was stopped for {still:.1} ms at \
+                 most, not counting waits for a CPU, the others not at all"
             ),
             Err(_) if !lives => format!(
-                "allocations of process {pid} were seen since prof's library was put into it; one \
-                 thread stood still for {still:.1} ms at most besides waiting for a CPU"
+                "allocations of process {pid} were recorded since the injection of prof's library; \
+                 one thread was stopped for {still:.1} ms at most, not counting waits for a CPU"
             ),
             Err(error) => format!(
                 "prof's library is still called by process {pid}, without recording anything, \
-                 because it could not be taken out: {error}; the next prof record --inject tries \
+                 because it could not be removed: {error}; the next prof record --inject tries \
                  again"
             ),
         });

@@ -131,7 +131,7 @@ impl Leaks {
         if self.perhaps.objects > 0.0 {
             notes.push(format!(
                 "of the leaks, {} (label {LABEL}: perhaps) may not be lost: pointers lead there from \
-                 memory of an allocator other than glibc's, in use or not",
+                 memory of another allocator than glibc's, which may not be in use",
                 amount(self.perhaps)
             ));
         }

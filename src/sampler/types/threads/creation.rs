@@ -96,8 +96,8 @@ impl Creation {
         }
         (self.missed > 0).then(|| {
             format!(
-                "{} new threads are not known to live or not (sample type threads_grown): there \
-                 were too many at a time",
+                "{} new threads are missing in the sample type threads_grown: too many existed at \
+                 the same time",
                 self.missed
             )
         })

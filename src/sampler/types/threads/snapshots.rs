@@ -130,7 +130,7 @@ impl Snapshots {
         self.done();
         if self.begun == 0 {
             self.notes.push(
-                "no look at the threads: the recording ended before it was due; lower -d, or use \
+                "no snapshot of threads: the recording ended before it was due; lower -d, or use \
                  prof threads"
                     .to_owned(),
             );
