@@ -358,7 +358,7 @@ impl Attacher {
 
     /// Starts or stops sampling an event. (The period of an event can be changed, but not that of
     /// events inherited from it.)
-    pub fn turn(&mut self, event: usize, on: bool) {
+    pub fn set_sampling(&mut self, event: usize, on: bool) {
         let ids = &self.ids;
         let is_it = |c: &&mut Counter| {
             ids.get(&c.id()).is_some_and(|opened| usize::from(opened.event) == event)

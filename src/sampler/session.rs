@@ -400,7 +400,7 @@ impl Session {
         for (overload, on) in [(Overload::Start, true), (Overload::Stop, false)] {
             for event in 0..self.events().len() {
                 if self.events()[event].overload == overload {
-                    self.attacher.turn(event, on);
+                    self.attacher.set_sampling(event, on);
                 }
             }
         }

@@ -56,9 +56,9 @@ impl SampleFilter {
     fn with_room(kernel: &Btf, entries: u32) -> io::Result<SampleFilter> {
         let processes = Map::new(MapKind::Hash, (4, 4), entries)?;
         processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
-        let births = is_born(&processes, kernel.field("task_struct", &["tgid"])?);
+        let births = on_fork(&processes, kernel.field("task_struct", &["tgid"])?);
         let mut births = Programs::load(kernel, &[("sched_process_fork", births)])?;
-        let program = syscall::load_for_samples("prof_filter", &alone(&processes))?;
+        let program = syscall::load_for_samples("prof_filter", &filter_only(&processes))?;
         births.attach()?;
         Ok(SampleFilter { processes, _births: births, program })
     }
@@ -97,7 +97,7 @@ impl SampleFilter {
 }
 
 /// The program that only drops the samples of others.
-fn alone(processes: &Map) -> Vec<u64> {
+fn filter_only(processes: &Map) -> Vec<u64> {
     let mut c = BpfCode::default();
     drop_others(&mut c, processes);
     c.exit_with(1);
@@ -128,7 +128,7 @@ pub fn drop_others(c: &mut BpfCode, processes: &Map) {
 
 /// `sched_process_fork(parent, child)`, in the parent. `tgid`: offset of the process ID in a
 /// thread.
-fn is_born(processes: &Map, tgid: i16) -> Vec<u64> {
+fn on_fork(processes: &Map, tgid: i16) -> Vec<u64> {
     let mut c = BpfCode::default();
     let [other, out] = [(); 2].map(|()| c.label());
     c.load(AccessSize::Long, R6, R1, 8);

@@ -94,7 +94,7 @@ impl ThreadSet<'_> {
 
     /// `sched_wakeup_new(thread)`, in the thread that started it: adds it. `R8` has the time, `R1`
     /// its process ID.
-    pub fn is_born(&self, fields: &[Set]) -> Vec<u64> {
+    pub fn on_new_thread(&self, fields: &[Set]) -> Vec<u64> {
         let mut c = BpfCode::default();
         let out = c.label();
         c.load(AccessSize::Long, R6, R1, 0);

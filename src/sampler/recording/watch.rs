@@ -64,7 +64,7 @@ impl Watch {
         match self {
             Watch::Forever => false,
             Watch::Command(fds) => fds.iter().all(has_ended),
-            Watch::Threads(tids) => !tids.iter().any(|&tid| lives(tid)),
+            Watch::Threads(tids) => !tids.iter().any(|&tid| is_alive(tid)),
             Watch::Processes { left, descriptors } => {
                 descriptors.retain(|(pid, fd)| {
                     let ended = has_ended(fd);
@@ -74,8 +74,8 @@ impl Watch {
                     !ended
                 });
                 let watched = |pid: &i32| descriptors.iter().any(|(p, _)| p == pid);
-                left.retain(|pid| watched(pid) || lives(*pid));
-                left.is_empty() && !aggregator.maker.table.born_alive().any(lives)
+                left.retain(|pid| watched(pid) || is_alive(*pid));
+                left.is_empty() && !aggregator.maker.table.born_alive().any(is_alive)
             }
         }
     }
@@ -85,7 +85,7 @@ impl Watch {
 /// recording ended with the command.
 pub fn outlived(aggregator: &Aggregator) -> Option<String> {
     let mut pids: Vec<i32> =
-        aggregator.maker.table.born_alive().filter(|&pid| lives(pid)).collect();
+        aggregator.maker.table.born_alive().filter(|&pid| is_alive(pid)).collect();
     pids.sort_unstable();
     let &pid = pids.first()?;
     let name = procfs::comm(pid, pid).map_or(String::new(), |name| format!(" ({name})"));
@@ -107,6 +107,6 @@ fn has_ended(fd: &OwnedFd) -> bool {
 }
 
 /// True for a process or thread that exists and is no zombie.
-fn lives(tid: i32) -> bool {
+fn is_alive(tid: i32) -> bool {
     procfs::stat(tid).is_some_and(|s| !matches!(s.state, 'Z' | 'X'))
 }

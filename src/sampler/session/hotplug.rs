@@ -40,7 +40,7 @@ impl Hotplug {
     }
 
     /// Stores which CPUs are online; returns the indices of those that have come back.
-    fn look(&mut self, online: &[u32]) -> Vec<usize> {
+    fn update(&mut self, online: &[u32]) -> Vec<usize> {
         let mut back = Vec::new();
         for (at, cpu) in self.cpus.iter().enumerate() {
             let offline = !online.contains(cpu);
@@ -90,7 +90,7 @@ impl Session {
         }
         let list = self.hotplug.list.as_ref();
         let Some(online) = list.and_then(procfs::read_online_cpus) else { return };
-        for at in self.hotplug.look(&online) {
+        for at in self.hotplug.update(&online) {
             if !self.hotplug.returns {
                 continue;
             }
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn a_cpu_that_comes_back_is_noticed_once() {
         let mut hotplug = watched(&[0, 1, 2]);
-        assert!(hotplug.look(&[0, 1, 2]).is_empty() && hotplug.notes().is_empty());
-        assert!(hotplug.look(&[0, 2]).is_empty());
-        assert_eq!(hotplug.look(&[0, 1, 2]), [1]);
-        assert!(hotplug.look(&[0, 1, 2, 5]).is_empty());
+        assert!(hotplug.update(&[0, 1, 2]).is_empty() && hotplug.notes().is_empty());
+        assert!(hotplug.update(&[0, 2]).is_empty());
+        assert_eq!(hotplug.update(&[0, 1, 2]), [1]);
+        assert!(hotplug.update(&[0, 1, 2, 5]).is_empty());
         let notes = hotplug.notes().join("; ");
         assert!(notes.contains("CPU 1 went offline") && notes.contains("CPU 5 came"), "{notes}");
     }

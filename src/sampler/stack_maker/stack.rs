@@ -52,7 +52,7 @@ impl StackMaker {
         if self.stacks == StackMethod::None {
             frames.truncate(1);
         }
-        let innermost = self.put_together(&mut scratch, end);
+        let innermost = self.assemble(&mut scratch, end);
         self.last.innermost = Some(innermost.unwrap_or((None, sample.ip)));
         self.scratch = scratch;
     }
@@ -71,13 +71,13 @@ impl StackMaker {
         }
         let in_kernel = scratch.kernel.len();
         let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
-        let innermost = self.put_together(scratch, end);
+        let innermost = self.assemble(scratch, end);
         let nothing = self.last.callers.is_empty().then_some((None, sample.ip));
         self.last.innermost = innermost.or(nothing);
     }
 
     /// Assembles the callers of the innermost frame, and returns that frame.
-    fn put_together(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
+    fn assemble(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
         let Scratch { kernel, frames, trail, .. } = scratch;
         let mut callers = std::mem::take(&mut self.last.callers);
         callers.clear();

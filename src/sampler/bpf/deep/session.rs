@@ -82,7 +82,7 @@ impl DeepStacks {
 
     /// Delivers an event of a ring: a sample gets all of its stack.
     pub fn complete(&mut self, event: Event<'_>, consume: impl FnOnce(Event<'_>)) {
-        self.look();
+        self.refresh();
         let Some(deep) = &mut self.deep else { return consume(event) };
         match event {
             Event::Sample { event, weight, sample } if deep.has(sample.time) => {
@@ -101,7 +101,7 @@ impl DeepStacks {
     }
 
     /// Reads the positions in the ring, once for each time that the other rings are read.
-    fn look(&mut self) {
+    fn refresh(&mut self) {
         if let Some(deep) = self.deep.as_mut().filter(|_| !self.fresh) {
             deep.refresh();
             self.fresh = true;

@@ -47,17 +47,20 @@ impl WaitPrograms<'_> {
     /// All programs with their tracepoints; the last is only for following new threads.
     pub fn all(&self) -> [(&'static str, Vec<u64>); 6] {
         [
-            ("sched_switch", self.stops()),
-            ("sched_exit_tp", self.continues()),
-            ("sched_wakeup", self.is_woken()),
-            ("sched_process_exec", self.becomes_another()),
-            ("sched_process_exit", self.ends()),
-            ("sched_wakeup_new", self.members.is_born(&born(R8, R1, ThreadState::Runnable, BORN))),
+            ("sched_switch", self.on_switch()),
+            ("sched_exit_tp", self.on_resume()),
+            ("sched_wakeup", self.on_wakeup()),
+            ("sched_process_exec", self.on_exec()),
+            ("sched_process_exit", self.on_thread_exit()),
+            (
+                "sched_wakeup_new",
+                self.members.on_new_thread(&born(R8, R1, ThreadState::Runnable, BORN)),
+            ),
         ]
     }
 
     /// `sched_switch(preempted, thread, next, state)`: the current thread stops running.
-    fn stops(&self) -> Vec<u64> {
+    fn on_switch(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, known, old, sum, state, set, stopped, disk] = [(); 8].map(|()| c.label());
         c.op(AluOp::Mov, R6, R1);
@@ -108,7 +111,7 @@ impl WaitPrograms<'_> {
     }
 
     /// `sched_exit_tp(is_switch)`: the current thread continues, if it was switched out.
-    fn continues(&self) -> Vec<u64> {
+    fn on_resume(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, known, has_state, woken, sum] = [(); 5].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
@@ -158,7 +161,7 @@ impl WaitPrograms<'_> {
     }
 
     /// `sched_wakeup(thread)`: the thread waits for a CPU.
-    fn is_woken(&self) -> Vec<u64> {
+    fn on_wakeup(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let out = c.label();
         c.load(AccessSize::Long, R1, R1, 0);
@@ -181,7 +184,7 @@ impl WaitPrograms<'_> {
     /// `sched_process_exec(thread, old tid, program)`: the time of a COMMAND before that does not
     /// count. A thread that was not the first gets the ID of its process: this is handled as the
     /// exit of one and the start of another.
-    fn becomes_another(&self) -> Vec<u64> {
+    fn on_exec(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, here, gone] = [(); 3].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
@@ -219,7 +222,7 @@ impl WaitPrograms<'_> {
     }
 
     /// `sched_process_exit(thread)`: its sums are reported.
-    fn ends(&self) -> Vec<u64> {
+    fn on_thread_exit(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, reported] = [(); 2].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);

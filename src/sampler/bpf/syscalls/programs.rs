@@ -80,16 +80,16 @@ impl<'a> CallPrograms<'a> {
     /// All programs with their tracepoints; the last is only for following new threads.
     pub fn all(&self) -> [(&'static str, Vec<u64>); 5] {
         [
-            ("sys_enter", self.begins()),
-            ("sys_exit", self.is_over()),
-            ("sched_process_exit", self.ends()),
-            ("sched_process_exec", self.becomes_another()),
-            ("sched_wakeup_new", self.members.is_born(&[])),
+            ("sys_enter", self.on_entry()),
+            ("sys_exit", self.on_return()),
+            ("sched_process_exit", self.on_thread_exit()),
+            ("sched_process_exec", self.on_exec()),
+            ("sched_wakeup_new", self.members.on_new_thread(&[])),
         ]
     }
 
     /// `sys_enter(registers, number)`
-    fn begins(&self) -> Vec<u64> {
+    fn on_entry(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, found] = [(); 2].map(|()| c.label());
         // `R8`: the object, `R9`: the kind.
@@ -171,7 +171,7 @@ impl<'a> CallPrograms<'a> {
     }
 
     /// `sys_exit(registers, result)`
-    fn is_over(&self) -> Vec<u64> {
+    fn on_return(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, ours, once] = [(); 3].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
@@ -259,7 +259,7 @@ impl<'a> CallPrograms<'a> {
     }
 
     /// `sched_process_exit(thread)`: the thread may be in a call.
-    fn ends(&self) -> Vec<u64> {
+    fn on_thread_exit(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, gone] = [(); 2].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
@@ -276,7 +276,7 @@ impl<'a> CallPrograms<'a> {
     }
 
     /// `sched_process_exec(thread, old tid, program)`: its other calls are over.
-    fn becomes_another(&self) -> Vec<u64> {
+    fn on_exec(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let out = c.label();
         c.load(AccessSize::Long, R6, R1, 8);

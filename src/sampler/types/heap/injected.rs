@@ -94,7 +94,7 @@ impl Injected {
     }
 
     /// Hooks the binaries that the process has loaded since.
-    pub fn look(&mut self, maker: &mut StackMaker) {
+    pub fn hook_new_binaries(&mut self, maker: &mut StackMaker) {
         if self.last_check.elapsed() < CHECK_INTERVAL {
             return;
         }

@@ -120,7 +120,7 @@ impl InProgram {
     /// Hooks the binaries that the process has loaded since.
     pub fn poll(&mut self, maker: &mut StackMaker) {
         if let Some(LibraryWay::Injected(injected)) = &mut self.way {
-            injected.look(maker);
+            injected.hook_new_binaries(maker);
         }
     }
 

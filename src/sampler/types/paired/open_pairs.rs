@@ -139,7 +139,7 @@ impl OpenPairs {
     }
 
     /// Returns the memory of a stack for reuse.
-    pub fn give_back(&mut self, stack: PendingStack) {
+    pub fn recycle(&mut self, stack: PendingStack) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(stack);
         }
@@ -148,16 +148,16 @@ impl OpenPairs {
     fn begin(&mut self, key: PairKey, open: OpenPair) {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
             self.missed.beyond += 1;
-            return self.give_back(open.stack);
+            return self.recycle(open.stack);
         }
         match self.open.entry(key) {
             // The wait for a kernel lock may have two phases, and a request may be issued again.
             // That is one pair.
-            Entry::Occupied(_) if key.1 != 0 => self.give_back(open.stack),
+            Entry::Occupied(_) if key.1 != 0 => self.recycle(open.stack),
             Entry::Occupied(mut before) => {
                 self.missed.doubtful += 1;
                 let before = before.insert(open);
-                self.give_back(before.stack);
+                self.recycle(before.stack);
             }
             Entry::Vacant(entry) => {
                 entry.insert(open);
@@ -171,14 +171,14 @@ impl OpenPairs {
             self.released.clear();
         }
         if let Some(before) = self.released.insert(object, release) {
-            self.give_back(before.stack);
+            self.recycle(before.stack);
         }
     }
 
     fn close(&mut self, maker: &mut StackMaker, open: OpenPair, ended: PairEnd) {
         if open.doubtful {
             self.missed.doubtful += 1;
-            return self.give_back(open.stack);
+            return self.recycle(open.stack);
         }
         let lasted = ended.time.saturating_sub(open.began) as i64;
         let values = [ended.count, lasted, open.amount];
@@ -187,7 +187,7 @@ impl OpenPairs {
         if ended.released {
             self.attribute_to_releaser(maker, &open, ended.time, lasted);
         }
-        self.give_back(open.stack);
+        self.recycle(open.stack);
     }
 
     /// Attributes the time that a thread waited for another to the stack that released it.

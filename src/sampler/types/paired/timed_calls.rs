@@ -48,7 +48,7 @@ impl TimedCalls {
         let stack = pairs.keep(maker.last_stack());
         let thread = sample.thread();
         let added = self.add(maker, pairs, &stack, thread, call, tags);
-        pairs.give_back(stack);
+        pairs.recycle(stack);
         if self.labels.len() >= MAX_SUMS as usize {
             return;
         }

@@ -35,7 +35,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let Round { seen, mut notes, .. } = round;
     drop(precedence);
     if seen.found == 0 {
-        return Err(nothing(&seen, &threads));
+        return Err(none_read(&seen, &threads));
     }
     notes.extend(note_missing(&seen));
     let diagnostics = diagnostics(&maker, seen.found, notes);
@@ -49,7 +49,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
 }
 
 /// The reason why no thread could be read.
-fn nothing(seen: &ThreadsSeen, threads: &[ThreadId]) -> Error {
+fn none_read(seen: &ThreadsSeen, threads: &[ThreadId]) -> Error {
     if seen.refused == 0 {
         return Error::failed("all threads ended before they could be read");
     }

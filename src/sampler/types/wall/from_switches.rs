@@ -192,12 +192,12 @@ impl FromSwitches {
     /// The recording starts with these threads.
     pub fn start(&mut self, maker: &mut StackMaker, threads: Vec<ThreadId>) {
         self.began = os::monotonic_nanos();
-        threads.into_iter().for_each(|thread| self.was_there(maker, thread));
+        threads.into_iter().for_each(|thread| self.add_existing(maker, thread));
     }
 
     /// Adds a thread that existed at the start of the recording. The stack of a sleeping one is
     /// read, because it may sleep until the end.
-    fn was_there(&mut self, maker: &mut StackMaker, id: ThreadId) {
+    fn add_existing(&mut self, maker: &mut StackMaker, id: ThreadId) {
         let Some(stat) = procfs::stat(id.tid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))
         else {
             return;
@@ -239,14 +239,14 @@ impl FromSwitches {
     /// Handles a sample of an event.
     pub fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>) {
         match event {
-            SWITCH | THINNED_SWITCH => self.goes_off(maker, sample),
+            SWITCH | THINNED_SWITCH => self.stops_running(maker, sample),
             WAKEUP => self.is_woken(sample),
             _ => {}
         }
     }
 
     /// A thread is about to stop running.
-    fn goes_off(&mut self, maker: &mut StackMaker, sample: &Sample<'_>) {
+    fn stops_running(&mut self, maker: &mut StackMaker, sample: &Sample<'_>) {
         if !self.is_alive(sample.thread()) {
             return;
         }
