@@ -175,7 +175,7 @@ fn frequent_system_calls_are_sampled_and_extrapolated() {
     let dir = temp_dir();
     let program = target("contended", Build::C);
     let out = Prof::new(&dir, "record -T syscalls").target(program, "calls 200000").run().ok();
-    let out = out.says(&["only some of the", "0 lost"]);
+    let out = out.says(&["only some of the", "were sampled", "0 lost"]);
     let p = read(dir.path().join("profile.pb.gz"));
     let calls = |s: &Sample| label(s, "syscall") == "getppid";
     assert_eq!(sum(&p, "syscalls", calls), 200_000, "{}", out.stderr);

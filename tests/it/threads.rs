@@ -188,7 +188,7 @@ fn unreadable_processes_are_refused_in_one_line() {
     }
     // It may have waited for something else on its way.
     std::thread::sleep(Duration::from_millis(100));
-    let all = unprivileged(dir.path(), "threads -a").run().ok().says(&["not for this user"]);
+    let all = unprivileged(dir.path(), "threads -a").run().ok().says(&["may not read the stack"]);
     let all = all.text();
     in_order(&all, &["[stack not known: not permitted]"]);
     let own = block(&all, &format!("1 thread sleeping: sleep {}\n", own.pid()));

@@ -121,7 +121,7 @@ fn frequent_waits_are_sampled_and_extrapolated() {
     // About 700 of the short waits are sampled in this time, so that their sum has a standard error
     // of 4 %, and the clock's samples say precisely enough where the threads ran.
     let out = Prof::new(&dir, "record -T wall -F 997").target(program, "12").run();
-    let out = out.ok().says(&["only some of the", "to the time of each thread"]);
+    let out = out.ok().says(&["only some of the", "were sampled", "to the time of each thread"]);
     let (p, said) = (read(dir.path().join("profile.pb.gz")), said(&out.text()));
     assert_eq!(p.figure("lost"), 0, "{}", out.text());
     for ((thread, function), want) in &said {

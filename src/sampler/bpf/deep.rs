@@ -179,7 +179,8 @@ impl Deep {
     }
 
     /// Attaches the program to an event that copies `dump` bytes of the stack, and to those that
-    /// inherit it; `of`: for samples of these processes only, the same for all events. The event must not be enabled yet.
+    /// inherit it; `of`: for samples of these processes only, the same for all events. The event
+    /// must not be enabled yet.
     ///
     /// # Errors
     ///
