@@ -425,8 +425,8 @@ impl Attacher {
             if attached > 0 && !new.is_empty() {
                 // A FORK record is written just after the thread becomes visible.
                 std::thread::sleep(std::time::Duration::from_millis(1));
-                let born = forked(rings.sideband());
-                known.extend(new.extract_if(.., |tid| born.contains(tid)));
+                let inherited = forked(rings.sideband());
+                known.extend(new.extract_if(.., |tid| inherited.contains(tid)));
             }
             if new.is_empty() {
                 break;
@@ -490,14 +490,14 @@ fn set_filter(event: &impl AsRawFd, spec: &EventSpec) -> io::Result<()> {
 
 /// Threads whose `FORK` record is in the rings, that is: that inherited the events.
 fn forked(rings: &mut [Ring]) -> FxHashSet<i32> {
-    let mut born = FxHashSet::default();
+    let mut inherited = FxHashSet::default();
     for ring in rings {
         ring.refresh();
         ring.scan(|header, bytes| {
             if let Some(Record::Fork { tid, .. }) = record::other(header, bytes) {
-                born.insert(tid);
+                inherited.insert(tid);
             }
         });
     }
-    born
+    inherited
 }

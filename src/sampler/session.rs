@@ -72,7 +72,7 @@ pub struct Session {
     /// Lost samples according to the kernel's counters, read at the end.
     lost_by_events: u64,
     /// Number of threads and processes that the target has started.
-    births: u64,
+    forks: u64,
     /// True if the events count the target's work only; those of whole CPUs count idle time too.
     counts_target: bool,
     /// Count of each event according to the kernel; filled by [`Session::stop`].
@@ -144,7 +144,7 @@ impl Session {
             filter,
             stats,
             lost_by_events: 0,
-            births: 0,
+            forks: 0,
             counts_target,
             counts,
             took_turns,
@@ -205,8 +205,8 @@ impl Session {
     /// Upper bound of the samples that are missing because threads end before their next sample is
     /// due: one for each event of a thread.
     pub fn cut_short(&self) -> u64 {
-        let births = if self.is_cpu_wide() { 0 } else { self.births };
-        self.attacher.descriptors(0).len() as u64 + births * self.cpus().len() as u64
+        let forks = if self.is_cpu_wide() { 0 } else { self.forks };
+        self.attacher.descriptors(0).len() as u64 + forks * self.cpus().len() as u64
     }
 
     /// True if a BPF program is attached to the sampling events. The kernel drops a sample, and
@@ -339,7 +339,7 @@ impl Session {
             self.thin();
         }
         let lost = self.stats.lost;
-        let Session { attacher, rings, layouts, filter, stats, births, .. } = self;
+        let Session { attacher, rings, layouts, filter, stats, forks, .. } = self;
         let mut deep = std::mem::take(&mut attacher.deep);
         deep.begin();
         let sideband = rings.outputs().sideband.len();
@@ -354,7 +354,7 @@ impl Session {
                     };
                     if filter.as_mut().is_none_or(|f| f.admits(&event)) {
                         count(stats, &attacher.events, &event);
-                        *births += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
+                        *forks += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
                         let time = record::time_of(header, bytes).unwrap_or(0);
                         deep.complete(event, |event| consume(time, event));
                     }

@@ -38,7 +38,7 @@ const OWN: i16 = -32;
 pub struct SampleFilter {
     processes: Map,
     /// Follows forks as long as it is not dropped.
-    _births: Programs,
+    _forks: Programs,
     /// The program for sampling events without another program that filters.
     program: OwnedFd,
 }
@@ -56,11 +56,11 @@ impl SampleFilter {
     fn with_room(kernel: &Btf, entries: u32) -> io::Result<SampleFilter> {
         let processes = Map::new(MapKind::Hash, (4, 4), entries)?;
         processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
-        let births = on_fork(&processes, kernel.field("task_struct", &["tgid"])?);
-        let mut births = Programs::load(kernel, &[("sched_process_fork", births)])?;
+        let forks = on_fork(&processes, kernel.field("task_struct", &["tgid"])?);
+        let mut forks = Programs::load(kernel, &[("sched_process_fork", forks)])?;
         let program = syscall::load_for_samples("prof_filter", &filter_only(&processes))?;
-        births.attach()?;
-        Ok(SampleFilter { processes, _births: births, program })
+        forks.attach()?;
+        Ok(SampleFilter { processes, _forks: forks, program })
     }
 
     /// Adds this process, and those that it starts from now on; all processes, if there is no room.

@@ -40,7 +40,7 @@ mod thread {
     pub const WOKEN: i16 = 8;
     /// Number of its [`super::ThreadState`], or [`super::UNKNOWN`].
     pub const DOES: i16 = 16;
-    /// `BORN`, or [`super::snippets::AWAITED`].
+    /// `NEW`, or [`super::snippets::AWAITED`].
     pub const FLAGS: i16 = 20;
     /// Its process ID.
     pub const PROCESS: i16 = 24;

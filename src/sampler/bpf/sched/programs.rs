@@ -17,7 +17,7 @@ const STOPPED: i32 = thread_state::STOPPED as i32;
 const EXITING: i32 = 4;
 
 /// The flag of a thread that has not run yet.
-const BORN: i32 = 1;
+const NEW: i32 = 1;
 
 /// Assembles the programs. In all of them, `R7` is the thread's value, `R8` the time.
 pub struct WaitPrograms<'a> {
@@ -29,7 +29,7 @@ pub struct WaitPrograms<'a> {
 
 /// The value of a thread that starts at the time in register `since`; register `pid` has its
 /// process ID.
-fn born(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
+fn new_value(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
     [
         (thread::SINCE, AccessSize::Long, Ok(since)),
         (thread::DOES, AccessSize::Word, Err(state as i32)),
@@ -54,7 +54,7 @@ impl WaitPrograms<'_> {
             ("sched_process_exit", self.on_thread_exit()),
             (
                 "sched_wakeup_new",
-                self.members.on_new_thread(&born(R8, R1, ThreadState::Runnable, BORN)),
+                self.members.on_new_thread(&new_value(R8, R1, ThreadState::Runnable, NEW)),
             ),
         ]
     }
@@ -207,7 +207,7 @@ impl WaitPrograms<'_> {
         c.store(AccessSize::Word, R10, KEY, R0);
         c.op(AluOp::Mov, R9, R0);
         c.op_value(AluOp::Rsh, R9, 32);
-        self.members.add(&mut c, &born(R8, R9, ThreadState::Running, 0));
+        self.members.add(&mut c, &new_value(R8, R9, ThreadState::Running, 0));
         c.jump(out);
         c.put(here);
         c.load(AccessSize::Word, R1, R7, thread::FLAGS);
@@ -285,7 +285,7 @@ impl WaitPrograms<'_> {
         snippets::look_up(c, &self.maps.threads, out);
         c.load(AccessSize::Long, R8, R0, thread::SINCE);
         c.store(AccessSize::Word, R10, KEY, R7);
-        self.members.add(c, &born(R8, R9, state, 0));
+        self.members.add(c, &new_value(R8, R9, state, 0));
         snippets::look_up(c, &self.maps.threads, out);
         c.put(found);
         c.op(AluOp::Mov, R7, R0);

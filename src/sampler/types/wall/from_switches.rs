@@ -21,7 +21,7 @@ use sys::record::{Record, Sample};
 use sys::{Error, ThreadId, os, procfs};
 
 /// If threads stop running too often, every Nth stop is sampled. A prime, so that it does not
-/// coincide with what programs do by turns.
+/// coincide with periodic work of programs.
 pub const THINNED: u64 = 61;
 
 /// Maximum size of [`FromSwitches::ended`], whose threads matter for a few microseconds.
@@ -274,10 +274,10 @@ impl FromSwitches {
     pub fn record(&mut self, spec: &Spec, maker: &mut StackMaker, record: &Record<'_>) {
         match *record {
             Record::Fork { pid, tid, time, .. } => {
-                let born =
+                let child =
                     SwitchThread::new(pid, time.max(self.began), Some(ThreadState::Runnable));
                 self.ended.remove(&tid);
-                self.threads.insert(tid, born);
+                self.threads.insert(tid, child);
             }
             Record::Switch { pid, tid, time, out, preempted } => {
                 let id = ThreadId { pid, tid };
