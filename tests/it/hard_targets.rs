@@ -89,7 +89,7 @@ fn a_confined_process_has_its_locks_recorded_but_not_its_heap() {
         let args = format!("record -d 500ms -p {} --inject -T {types}", confined.pid());
         Prof::new(&dir, &args).run()
     };
-    of_it("heap").refused(1, &["confined by seccomp", "goes on as it was"]);
+    of_it("heap").refused(1, &["confined by seccomp", "continues unchanged"]);
     let out = of_it("heap,threads,lock").ok();
     assert_eq!(out.stderr.matches("the heap is left out").count(), 1, "{}", out.stderr);
     assert!(out.stderr.contains("confined by seccomp"), "{}", out.stderr);

@@ -115,7 +115,7 @@ fn a_root_without_proc_is_refused() {
     let target = Contained::start(&format!("-p -f chroot {} /program asked", root.display()));
     let args = format!("record -T heap --inject -d 1s -p {}", target.pid);
     let out = Prof::new(&dir, &args).run();
-    out.refused(1, &["goes on as it was", "no /proc"]);
+    out.refused(1, &["continues unchanged", "no /proc"]);
     assert!(!maps(target.pid).contains("prof-heap"));
     until(|| child_of(target.unshare.pid()) == Some(target.pid));
 }

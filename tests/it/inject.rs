@@ -292,7 +292,7 @@ fn a_process_that_sleeps_all_the_time_is_refused() {
     until(|| status(sleeps.pid(), "State").starts_with('S'));
     let args = format!("record -T heap --inject -d 1s -p {}", sleeps.pid());
     let out = Prof::new(&dir, &args).run();
-    out.refused(1, &["goes on as it was", "none of its threads ran within 5s"]);
+    out.refused(1, &["continues unchanged", "none of its threads ran within 5s"]);
 }
 
 /// A static program has no dynamic linker, a stopped one does not run, and so on: one line, and it
@@ -303,7 +303,7 @@ fn impossible_injections_are_refused_in_one_line() {
     let refused = |running: &Running, words: &[&str]| {
         let args = format!("record -T heap --inject -d 1s -p {}", running.pid());
         let out = Prof::new(&dir, &args).run();
-        let about = [&["goes on as it was"], words].concat();
+        let about = [&["continues unchanged"], words].concat();
         out.refused(1, &about);
         assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
     };

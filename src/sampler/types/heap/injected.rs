@@ -44,7 +44,7 @@ impl Injected {
         let HeapSettings { interval, mappings, .. } = settings;
         let failed = |e: Error| {
             Error::failed(format!(
-                "prof's library cannot be injected into process {pid}, which goes on as it was: {e}"
+                "prof's library cannot be injected into process {pid}, which continues unchanged: {e}"
             ))
         };
         let mut shared = None;
