@@ -230,6 +230,18 @@ fn lasting_threads_are_attributed_to_their_creator() {
 
 /// One snapshot, at once, as `prof threads` takes it; or with the CPU time of the window, in one file.
 #[test]
+fn threads_are_no_allocations() {
+    let dir = temp_dir();
+    let prof = Prof::new(&dir, "record -T heap,threads --heap-interval 1 -d 1s");
+    prof.target("/usr/bin/sleep", "0.6").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (objects, threads) = (p.column("alloc_objects"), p.column("threads"));
+    let seen: Vec<_> = p.samples.iter().filter(|s| s.values[threads] > 0).collect();
+    assert!(!seen.is_empty(), "the thread that sleeps is seen");
+    assert!(seen.iter().all(|s| s.values[objects] == 0), "{seen:?}");
+}
+
+#[test]
 fn snapshots_are_recorded_alone_and_with_cpu_time() {
     let dir = temp_dir();
     let running = program(5);
@@ -244,6 +256,8 @@ fn snapshots_are_recorded_alone_and_with_cpu_time() {
     Prof::new(&dir, &format!("record -T threads -d 400ms -p {}", starter.pid())).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total(0) < 40, "{} of them at the half", p.total(0));
+    let out = Prof::new(&dir, "report").run().ok();
+    assert!(out.text().contains("Type: threads [count]"), "{}", out.text());
     let args = format!("record -T threads,cpu --snapshots 3 -d 600ms -p {pid}");
     Prof::new(&dir, &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));

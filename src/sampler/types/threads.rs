@@ -14,7 +14,7 @@ use super::{
 use crate::sampler::stack_maker::StackMaker;
 use creation::Creation;
 pub use now::snapshot;
-use profile::Column;
+use profile::{Column, Profile};
 use snapshots::Snapshots;
 use sys::Error;
 use sys::record::{Record, Sample};
@@ -67,6 +67,13 @@ impl ProfileType for Threads {
 
     fn needs_processes(&self) -> bool {
         true
+    }
+
+    /// The number of threads is what a snapshot is about, and those that were created come behind.
+    fn describe(&self, profile: &mut Profile, first: bool) {
+        if first {
+            profile.default_sample_type = profile.sample_types[0].kind;
+        }
     }
 
     fn prepare(&mut self, setup: &Setup<'_>) -> Result<Prepared, Error> {

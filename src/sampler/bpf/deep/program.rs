@@ -163,9 +163,9 @@ impl DeepProgram<'_> {
     /// `R8` = the end of the stack:
     ///
     /// - C libraries place a thread's control block right above its stack. By the ABI it begins
-    /// with its own address (`%fs:0`), which distinguishes it from other memory.
+    ///   with its own address (`%fs:0`), which distinguishes it from other memory.
     /// - Go stores the current goroutine in the word before (`%fs:-8`), which begins with the
-    /// bounds of its stack. They are used if the stack pointer lies between them.
+    ///   bounds of its stack. They are used if the stack pointer lies between them.
     /// - The first thread's frames end where the kernel set up its stack.
     ///
     /// The end of other stacks (of coroutines) is unknown: copying what lies above would cost each
