@@ -8,7 +8,7 @@ use core::arch::naked_asm;
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::layout::exit::{CONFINED, FREE, REQUESTED, SEARCHED, PATIENCE, STATE, TAKEN};
+use crate::layout::exit::{CONFINED, FREE, PATIENCE, REQUESTED, SEARCHED, STATE, TAKEN};
 use crate::layout::{ExitSlot, Header};
 use crate::queue::{SHARED, recording};
 use crate::table::Process;
