@@ -62,7 +62,7 @@ fn is_match(pattern: &str, line: &str) -> bool {
 
 /// A row begins with a figure, alone or of a share; a folded stack ends with one.
 fn is_row(line: &str) -> bool {
-    is_match(&format!(r"^\s*[\d.,]+( {UNIT}|%)?\s+[\d.]+"), line)
+    is_match(&format!(r"^\s*[\d.,]+( ?{UNIT}|%)?\s+[\d.]+"), line)
         || is_match(r"^\S.*;.* \d+$", line)
 }
 
@@ -79,15 +79,15 @@ fn is_check(line: &str) -> bool {
 
 /// The pattern of a line: figures and addresses are any, spaces as wide as they have to be.
 fn pattern(line: &str) -> String {
-    // `Showing 5 of 264 rows` or `Showing 1 row`, and how many are left out; any month.
-    for begin in ["Showing ", "Time: "] {
+    // `Showing 5 of 264 rows` or `Showing 1 row`, and how many are left out; any month; any states.
+    for begin in ["Showing ", "Time: ", "States: "] {
         if line.starts_with(begin) {
             return format!("^{begin}.*$");
         }
     }
     let parts = [
         r"(?<hex>0x[0-9a-f]+|\b[0-9a-f]{40}\b)",
-        &format!(r"(?<unit>\d[\d.,]* {UNIT}\b)"),
+        &format!(r"(?<unit>\d[\d.,]* ?{UNIT}\b)"),
         r"(?<number>\d[\d.,:]*)",
         r"(?<space>\s+)",
         "(?<any>…)",
@@ -101,7 +101,7 @@ fn pattern(line: &str) -> String {
         let is = |name| found.name(name).is_some();
         pattern += &match () {
             () if is("hex") => "[0-9a-fx]+".to_owned(),
-            () if is("unit") => format!(r"\d[\d.,]* {UNIT}"),
+            () if is("unit") => format!(r"\d[\d.,]* ?{UNIT}"),
             () if is("number") => r"\d[\d.,:]*".to_owned(),
             () if is("space") => r"\s+".to_owned(),
             () => ".*".to_owned(),
