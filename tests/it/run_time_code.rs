@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common;
 use crate::common::run::Running;
@@ -184,6 +185,8 @@ fn a_perf_map_changed_after_its_process_ended_is_not_used() {
     assert!(jitted() > 90.0, "{}", jitted());
     Prof::new(&dir, &record).run().ok();
     drop(running);
+    // A file's times have the resolution of the kernel's tick.
+    std::thread::sleep(Duration::from_millis(30));
     written.write_all(b"20 10 another\n").unwrap();
     Prof::new(&dir, "symbolize").run().ok().says(&["made or changed after the recording"]);
     assert_eq!(jitted(), 0.0);
