@@ -96,14 +96,14 @@ fn for_a_replaced_binary_the_advice_names_the_recorded_build() {
 #[test]
 fn no_server_of_a_distribution_is_built_in() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = vec![root.join("src"), root.join("crates")];
+    let mut directories = vec![root.join("src"), root.join("crates")];
     let hosts = ["deb.debian.", "debuginfod.debian", "ddebs.ubuntu", "debuginfod.ubuntu"];
     let more = ["elfutils.org", "fedoraproject.org", "archlinux.org", "opensuse.org", "centos.org"];
     let mut files = 0;
-    while let Some(folder) = folders.pop() {
-        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+    while let Some(directory) = directories.pop() {
+        for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if let Ok(text) = std::fs::read_to_string(&path) {
                 files += 1;
                 for host in hosts.iter().chain(&more) {
