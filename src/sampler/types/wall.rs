@@ -9,7 +9,7 @@ mod from_switches;
 use std::rc::Rc;
 
 use perf_event_open_sys::bindings as abi;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     End, EventTrial, KernelProgram, NeededClock, Poll, ProfileType, Registered, SampleType,
@@ -258,9 +258,30 @@ impl StateSums {
     }
 }
 
-/// True for a thread: samples of one that is exiting have process ID -1, and 0 is the idle thread.
-fn is_thread(thread: ThreadId) -> bool {
-    thread.pid >= 0 && thread.tid > 0
+/// Threads that have exited: samples and switches of them may still come for a few microseconds.
+#[derive(Default)]
+struct ExitedThreads(FxHashSet<i32>);
+
+impl ExitedThreads {
+    /// Maximum size.
+    const MAX: usize = 4096;
+
+    fn forked(&mut self, tid: i32) {
+        self.0.remove(&tid);
+    }
+
+    fn exited(&mut self, tid: i32) {
+        if self.0.len() >= ExitedThreads::MAX {
+            self.0.clear();
+        }
+        self.0.insert(tid);
+    }
+
+    /// True for a thread that has not exited. Samples of one that is exiting have process ID -1, and
+    /// thread ID 0 is the idle thread.
+    fn is_alive(&self, thread: ThreadId) -> bool {
+        thread.pid >= 0 && thread.tid > 0 && !self.0.contains(&thread.tid)
+    }
 }
 
 /// A stack, or the reason why there is none.

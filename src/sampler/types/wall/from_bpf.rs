@@ -2,9 +2,9 @@
 //! when it is over, frequent waits only in part; the sums of a thread's time in each state follow
 //! at its exit. Samples are scaled to the sums.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::{NOT_SAMPLED, SHORT, Spec, StackOr, StateSums, add, is_thread, software_event};
+use super::{ExitedThreads, NOT_SAMPLED, SHORT, Spec, StackOr, StateSums, add, software_event};
 use crate::sampler::EventSpec;
 use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
@@ -17,9 +17,6 @@ use sys::{ThreadId, procfs};
 /// Bytes of stack that are copied at the end of a wait: the thread continues, so its stack cannot
 /// be read later; but a few hundred copies have to fit into a ring.
 const MAX_COPY: u32 = 32 << 10;
-
-/// Maximum size of [`FromBpf::ended`], whose threads matter for a few microseconds.
-const MAX_ENDED: usize = 4096;
 
 /// The events to which the programs write: waits, with a stack, and the sums of threads that exit.
 pub fn events() -> Vec<TypeEvent> {
@@ -46,7 +43,7 @@ struct BpfThread {
 pub struct FromBpf {
     threads: FxHashMap<i32, BpfThread>,
     /// Threads that have exited: the clock may still sample them shortly afterwards.
-    ended: FxHashSet<i32>,
+    exited: ExitedThreads,
     /// The sums to which the samples are scaled.
     pub sums: StateSums,
 }
@@ -54,7 +51,7 @@ pub struct FromBpf {
 impl FromBpf {
     /// A thread was sampled on a CPU. True if its time counts.
     pub fn runs(&mut self, thread: ThreadId) -> bool {
-        let counts = is_thread(thread) && !self.ended.contains(&thread.tid);
+        let counts = self.exited.is_alive(thread);
         if counts {
             self.threads.entry(thread.tid).or_default().ran = true;
         }
@@ -90,13 +87,10 @@ impl FromBpf {
     pub fn record(&mut self, record: &Record<'_>) {
         match *record {
             Record::Fork { tid, .. } => {
-                self.ended.remove(&tid);
+                self.exited.forked(tid);
             }
             Record::Exit { tid, .. } => {
-                if self.ended.len() >= MAX_ENDED {
-                    self.ended.clear();
-                }
-                self.ended.insert(tid);
+                self.exited.exited(tid);
                 self.threads.remove(&tid);
             }
             _ => {}

@@ -5,9 +5,9 @@
 //! the previous one, and is scaled to the time of its thread in its state; the stacks of long waits
 //! are read while they last, and represent only themselves.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::{NOT_SAMPLED, SHORT, Spec, StateSums, add, is_thread, software_event};
+use super::{ExitedThreads, NOT_SAMPLED, SHORT, Spec, StateSums, add, software_event};
 use crate::sampler::events::{EventKind, Overload};
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
@@ -23,9 +23,6 @@ use sys::{Error, ThreadId, os, procfs};
 /// If threads stop running too often, every Nth stop is sampled. A prime, so that it does not
 /// coincide with periodic work of programs.
 pub const THINNED: u64 = 61;
-
-/// Maximum size of [`FromSwitches::ended`], whose threads matter for a few microseconds.
-const MAX_ENDED: usize = 4096;
 
 /// Maximum number of threads whose stacks are read together, of those that wait with an unknown
 /// stack; and the minimum length of their wait in nanoseconds.
@@ -126,7 +123,7 @@ pub struct FromSwitches {
     began: u64,
     threads: FxHashMap<i32, SwitchThread>,
     /// Threads that have exited: if whole CPUs are recorded, they stop running after that.
-    ended: FxHashSet<i32>,
+    exited: ExitedThreads,
     /// Time at which the stacks of long waits were last read.
     last_read: u64,
     /// The sums to which the samples are scaled.
@@ -213,11 +210,6 @@ impl FromSwitches {
         }
     }
 
-    /// True for a thread that has not exited.
-    fn is_alive(&self, thread: ThreadId) -> bool {
-        is_thread(thread) && !self.ended.contains(&thread.tid)
-    }
-
     fn thread(&mut self, id: ThreadId) -> &mut SwitchThread {
         let began = self.began;
         self.threads.entry(id.tid).or_insert_with(|| SwitchThread::new(id.pid, began, None))
@@ -226,7 +218,7 @@ impl FromSwitches {
     /// A thread was sampled on a CPU: the sample represents the time since the previous one.
     /// `None`: its time does not count.
     pub fn runs(&mut self, sample: &Sample<'_>, stack: &PendingStack) -> Option<u64> {
-        if !self.is_alive(sample.thread()) {
+        if !self.exited.is_alive(sample.thread()) {
             return None;
         }
         let thread = self.thread(sample.thread());
@@ -247,7 +239,7 @@ impl FromSwitches {
 
     /// A thread is about to stop running.
     fn stops_running(&mut self, maker: &mut StackMaker, sample: &Sample<'_>) {
-        if !self.is_alive(sample.thread()) {
+        if !self.exited.is_alive(sample.thread()) {
             return;
         }
         maker.make_stack(sample);
@@ -276,12 +268,12 @@ impl FromSwitches {
             Record::Fork { pid, tid, time, .. } => {
                 let child =
                     SwitchThread::new(pid, time.max(self.began), Some(ThreadState::Runnable));
-                self.ended.remove(&tid);
+                self.exited.forked(tid);
                 self.threads.insert(tid, child);
             }
             Record::Switch { pid, tid, time, out, preempted } => {
                 let id = ThreadId { pid, tid };
-                if !self.is_alive(id) {
+                if !self.exited.is_alive(id) {
                     return;
                 }
                 self.thread(id);
@@ -301,10 +293,7 @@ impl FromSwitches {
                 self.threads.insert(tid, thread);
             }
             Record::Exit { tid, time, .. } => {
-                if self.ended.len() >= MAX_ENDED {
-                    self.ended.clear();
-                }
-                self.ended.insert(tid);
+                self.exited.exited(tid);
                 let Some(mut thread) = self.threads.remove(&tid) else { return };
                 self.ends(spec, maker, &mut thread, tid, time);
             }
