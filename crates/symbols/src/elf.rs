@@ -32,7 +32,7 @@ const BATCH: usize = 512;
 /// once, and much of it only by read-ahead.
 const FORGET: usize = 32;
 
-/// Resolves link-time `addresses` (sorted for speed) in the files of `layers`.
+/// Resolves `addresses` of a file (sorted for speed) in the files of `layers`.
 ///
 /// `done` is called with the number of further addresses processed.
 ///

@@ -13,6 +13,7 @@ use profile::Cause;
 use sys::catch_panic;
 use sys::mmap;
 use sys::suggest;
+use sys::{FileAddress, FileOffset};
 
 /// Most names that are suggested or listed.
 const SHOWN: usize = 5;
@@ -22,8 +23,8 @@ const SHOWN: usize = 5;
 pub struct Function {
     /// Name in the symbol table.
     pub symbol: String,
-    /// File offset of its first byte.
-    pub offset: u64,
+    /// Position of its first byte in the file.
+    pub offset: FileOffset,
     /// Size in bytes; 0 if unknown.
     pub size: u64,
 }
@@ -41,10 +42,10 @@ pub enum NoFunction {
     Indirect,
 }
 
-/// A function symbol, by its link-time address.
+/// A function symbol.
 struct FunctionSymbol {
     name: String,
-    address: u64,
+    address: FileAddress,
     size: u64,
     indirect: bool,
 }
@@ -85,13 +86,13 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
     }
 }
 
-/// File offset of the byte at a link-time address.
-pub fn offset_of(headers: &Headers, address: u64) -> Option<u64> {
+/// Offset in the file of the byte at an address.
+pub fn offset_of(headers: &Headers, FileAddress(address): FileAddress) -> Option<FileOffset> {
     let inside = |s: &&super::headers::LoadSegment| {
         address.checked_sub(s.address).is_some_and(|into| into < s.size)
     };
     let segment = headers.segments.iter().find(inside)?;
-    segment.offset.checked_add(address - segment.address)
+    segment.offset.checked_add(address - segment.address).map(FileOffset)
 }
 
 fn choose<'a>(
@@ -168,7 +169,7 @@ fn read_symbols(file: &File) -> Option<Vec<FunctionSymbol>> {
         if is_code && !symbol.is_undefined() && symbol.address() > 0 && !name.is_empty() {
             symbols.push(FunctionSymbol {
                 name: name.to_owned(),
-                address: symbol.address(),
+                address: FileAddress(symbol.address()),
                 size: symbol.size(),
                 indirect: kind == elf::STT_GNU_IFUNC,
             });

@@ -36,7 +36,7 @@ enum Version {
     Go1_20,
 }
 
-/// Frames of link-time `addresses` in `file`, as far as its Go table contains them; `None` if it
+/// Frames of `addresses` of `file`, as far as its Go table contains them; `None` if it
 /// has none, or an unsupported one.
 pub fn resolve(file: &File, addresses: &[u64]) -> Option<AddressFrames> {
     let map = mmap::map(file).ok()?;

@@ -13,6 +13,7 @@ use super::split;
 use profile::Cause;
 use sys::elf::hex;
 use sys::mmap;
+use sys::{FileAddress, FileOffset};
 
 /// A loaded segment: a file range and its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +111,11 @@ impl SharedLink {
 }
 
 impl Headers {
-    /// Link-time address of the byte at `offset` of the file.
-    pub fn address_of(&self, offset: u64) -> Option<u64> {
+    /// Address of the byte at an offset of the file.
+    pub fn address_of(&self, FileOffset(offset): FileOffset) -> Option<FileAddress> {
         let inside = |s: &&LoadSegment| offset >= s.offset && offset - s.offset < s.size;
         let s = self.segments.iter().find(inside)?;
-        s.address.checked_add(offset - s.offset)
+        s.address.checked_add(offset - s.offset).map(FileAddress)
     }
 
     /// True if it can name functions.

@@ -50,7 +50,7 @@ impl CodeSections {
         CodeSections { map: Some(map), ..code }
     }
 
-    /// Name of the stub at a link-time address, such as `malloc@plt`.
+    /// Name of the stub at an address of the file, such as `malloc@plt`.
     pub fn stub(&self, address: u64) -> Option<&str> {
         let i = self.stubs.partition_point(|s| s.0 <= address).checked_sub(1)?;
         let (_, end, name) = &self.stubs[i];

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
 use super::{Options, mini};
-use profile::Cause;
+use profile::{Cause, Mapping};
 use sys::foreign;
 use sys::jit::FileReader;
+use sys::{FileAddress, FileOffset};
 
 /// A file that provides names.
 #[derive(Clone, Debug)]
@@ -96,16 +97,16 @@ pub struct SymbolFiles {
 }
 
 impl SymbolFiles {
-    /// Link-time address of `address` in the mapping that begins at `start` and maps the file from
-    /// `file_offset` on.
-    pub fn link_address(&self, address: u64, start: u64, file_offset: u64) -> Option<u64> {
-        let inside = address.checked_sub(start)?;
+    /// The address in the file of `address` in a mapping of a profile.
+    pub fn file_address(&self, address: u64, mapping: &Mapping) -> Option<FileAddress> {
+        let inside = address.checked_sub(mapping.start)?;
         if self.binary {
-            return self.headers.address_of(inside.checked_add(file_offset)?);
+            let offset = inside.checked_add(mapping.file_offset)?;
+            return self.headers.address_of(FileOffset(offset));
         }
         // File offsets do not apply to a debug file, but its segments keep their addresses.
         let code = self.headers.segments.iter().find(|s| s.executable)?;
-        (code.address & !(PAGE - 1)).checked_add(inside)
+        (code.address & !(PAGE - 1)).checked_add(inside).map(FileAddress)
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Split<'a> {
     missing: RefCell<BTreeSet<String>>,
 }
 
-/// Frames of link-time `addresses` in a file; `progress` is called with the number of addresses
+/// Frames of `addresses` of a file; `progress` is called with the number of addresses
 /// done.
 ///
 /// # Errors

@@ -73,7 +73,7 @@ fn marks(binary: &Path) -> impl Fn(&str) -> u64 {
     move |name| all.iter().find(|s| s.0 == name).unwrap_or_else(|| panic!("no {name}")).1
 }
 
-/// Mapping of the code segment, loaded `bias` away from its link-time addresses.
+/// Mapping of the code segment, loaded `bias` away from the addresses in the file.
 fn mapping_of(binary: &Path, bias: u64) -> (u64, u64, String) {
     let data = fs::read(binary).unwrap();
     let elf = object::File::parse(&*data).unwrap();

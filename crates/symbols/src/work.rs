@@ -222,7 +222,7 @@ fn source_address(
     span: Span,
 ) -> Option<u64> {
     match source {
-        NameSource::Elf(_) => found?.link_address(address, mapping.start, mapping.file_offset),
+        NameSource::Elf(_) => Some(found?.file_address(address, mapping)?.0),
         NameSource::Vdso(..) => {
             address.checked_sub(mapping.start)?.checked_add(mapping.file_offset)
         }

@@ -7,6 +7,8 @@ use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, PT_NO
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{LittleEndian, SectionIndex};
 
+use crate::{FileAddress, FileOffset};
+
 /// An executable `PT_LOAD` segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -172,12 +174,12 @@ impl Elf {
     }
 
     /// Index of the executable segment that contains a file offset, and the address at that offset.
-    pub fn address_of(&self, file_offset: u64) -> Option<(usize, u64)> {
+    pub fn address_of(&self, FileOffset(offset): FileOffset) -> Option<(usize, FileAddress)> {
         self.segments.iter().enumerate().find_map(|(i, s)| {
             let start = s.offset & !(PAGE - 1);
             let end = s.offset.checked_add(s.size)?.checked_next_multiple_of(PAGE)?;
-            let inside = (start..end).contains(&file_offset);
-            inside.then(|| (i, file_offset.wrapping_sub(s.offset).wrapping_add(s.address)))
+            let address = FileAddress(offset.wrapping_sub(s.offset).wrapping_add(s.address));
+            (start..end).contains(&offset).then_some((i, address))
         })
     }
 
@@ -193,9 +195,9 @@ impl Elf {
 
     /// True if the address is in the first instructions of a program. They have no caller, but not
     /// every unwind information states that (the dynamic loader's does not).
-    pub fn is_entry(&self, address: u64) -> bool {
+    pub fn is_entry(&self, address: FileAddress) -> bool {
         const ENTRY_CODE: u64 = 64;
-        self.entry != 0 && (self.entry..self.entry + ENTRY_CODE).contains(&address)
+        self.entry != 0 && address.0.wrapping_sub(self.entry) < ENTRY_CODE
     }
 
     /// True if it has information to unwind with.
@@ -270,7 +272,8 @@ mod tests {
         assert!(elf.can_unwind() && elf.eh_frame_hdr.is_some());
         assert!(!elf.segments.is_empty());
         let text = elf.text.clone().unwrap();
-        let (segment, address) = elf.address_of(text.range.start as u64).unwrap();
+        let offset = FileOffset(text.range.start as u64);
+        let (segment, FileAddress(address)) = elf.address_of(offset).unwrap();
         assert_eq!(address, text.address);
         let (start, limit, offset) = elf.mapping_of(segment);
         assert!((start..limit).contains(&address));
@@ -308,7 +311,7 @@ mod tests {
             }
             if let Some(elf) = Elf::parse(&data) {
                 for i in 0..elf.segments.len() { let _ = elf.mapping_of(i); }
-                let _ = elf.address_of(4096);
+                let _ = elf.address_of(FileOffset(4096));
             }
         }
 

@@ -6,6 +6,7 @@
 //! bounded, and text is cleaned by [`printed`]. It never opens a perf event, names a function or
 //! depends on a profile, and uses no other crate of prof's.
 
+mod address;
 pub mod binaries;
 mod catch_panic;
 pub mod container;
@@ -26,6 +27,7 @@ pub mod suggest;
 mod thread_id;
 pub mod usdt;
 
+pub use address::{FileAddress, FileOffset, LoadBias, ProcessAddress};
 pub use catch_panic::catch_panic;
 pub use error::{Error, ErrorKind};
 pub use thread_id::ThreadId;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::FileId;
+use crate::{FileOffset, ProcessAddress};
 
 /// An executable region of a process's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,13 @@ pub struct Region {
     pub offset: u64,
     /// Image that is mapped: an index into the table of the owner.
     pub image: u32,
+}
+
+impl Region {
+    /// The offset in the file at which an address of the region is.
+    pub fn offset_of(&self, address: ProcessAddress) -> FileOffset {
+        FileOffset(address.0.wrapping_sub(self.start).wrapping_add(self.offset))
+    }
 }
 
 /// Executable regions, sorted and without overlap.
@@ -56,7 +64,7 @@ impl Regions {
     }
 
     /// The region that contains an address.
-    pub fn find(&self, address: u64) -> Option<&Region> {
+    pub fn find(&self, ProcessAddress(address): ProcessAddress) -> Option<&Region> {
         let i = self.sorted.partition_point(|r| r.end <= address);
         self.sorted.get(i).filter(|r| r.start <= address)
     }
@@ -161,13 +169,13 @@ mod tests {
         let mut r = Regions::default();
         r.insert(region(0, 100, 1));
         r.insert(region(40, 60, 2));
-        assert_eq!(r.find(39).unwrap().image, 1);
-        assert_eq!(r.find(40).unwrap().image, 2);
-        let tail = r.find(60).unwrap();
+        assert_eq!(r.find(ProcessAddress(39)).unwrap().image, 1);
+        assert_eq!(r.find(ProcessAddress(40)).unwrap().image, 2);
+        let tail = r.find(ProcessAddress(60)).unwrap();
         assert_eq!((tail.image, tail.offset), (1, 60));
         r.insert(region(30, 200, 3));
         assert_eq!(r.iter().map(|x| x.image).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(r.find(200), None);
+        assert_eq!(r.find(ProcessAddress(200)), None);
     }
 
     proptest! {
@@ -182,7 +190,7 @@ mod tests {
                 array[start as usize..end as usize].fill(Some(image as u32));
             }
             for address in 0..64 {
-                let found = regions.find(address);
+                let found = regions.find(ProcessAddress(address));
                 prop_assert_eq!(found.map(|r| r.image), array[address as usize]);
                 if let Some(r) = found {
                     prop_assert_eq!(r.offset + (address - r.start), address);

@@ -13,6 +13,7 @@ use super::image::Images;
 use super::jit::Jit;
 use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
+use crate::ProcessAddress;
 use crate::record::{Mmap, Record};
 
 /// Most processes that are kept after they have ended: samples of theirs may still come.
@@ -171,7 +172,7 @@ impl ProcessTable {
     /// false if it is left over from the program before `execve`.
     pub fn is_current(&mut self, pid: i32, ip: u64, kernel: bool) -> bool {
         let process = self.process_mut(pid);
-        if process.replaced && kernel && process.regions.find(ip).is_none() {
+        if process.replaced && kernel && process.regions.find(ProcessAddress(ip)).is_none() {
             return false;
         }
         process.replaced = false;
@@ -403,7 +404,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let mut table = ProcessTable::default();
         let here = an_unknown_process_comes_from_proc as fn() as usize as u64;
-        assert!(table.process(pid).regions.find(here).is_some());
+        assert!(table.process(pid).regions.find(ProcessAddress(here)).is_some());
         assert!(table.process(pid).main_image.is_some());
         assert!(!table.thread_mut(pid, pid).name.is_empty());
     }
@@ -422,10 +423,10 @@ mod tests {
         let here = a_process_is_read_again_when_records_were_lost as fn() as usize as u64;
         let mut table = ProcessTable::default();
         table.apply(&Record::Comm { pid, tid: pid, exec: true, name: b"before" });
-        assert!(table.process(pid).regions.find(here).is_none());
+        assert!(table.process(pid).regions.find(ProcessAddress(here)).is_none());
         assert_eq!(&*table.thread_mut(pid, pid).name, "before");
         table.apply(&Record::Lost(1));
-        assert!(table.process(pid).regions.find(here).is_some());
+        assert!(table.process(pid).regions.find(ProcessAddress(here)).is_some());
         assert_ne!(&*table.thread_mut(pid, pid).name, "before");
         // Of one that has ended, the recorded state stays.
         let gone = i32::MAX;
@@ -462,11 +463,11 @@ mod tests {
         };
         table.apply(&Record::Mmap(mmap));
         table.apply(&Record::Fork { pid: child, parent, tid: child, parent_tid: parent, time: 1 });
-        assert!(table.process(child).regions.find(0x1800).is_some());
+        assert!(table.process(child).regions.find(ProcessAddress(0x1800)).is_some());
         assert_eq!(table.born_alive().collect::<Vec<_>>(), [child]);
         table.apply(&Record::Comm { pid: child, tid: child, exec: true, name: b"ls" });
-        assert!(table.process(child).regions.find(0x1800).is_none());
-        assert!(table.process(parent).regions.find(0x1800).is_some());
+        assert!(table.process(child).regions.find(ProcessAddress(0x1800)).is_none());
+        assert!(table.process(parent).regions.find(ProcessAddress(0x1800)).is_some());
         assert_eq!(&*table.thread_mut(child, child).name, "ls");
         let before = table.thread_mut(child, child).version;
         assert_eq!(table.thread_mut(child, child).version, before);

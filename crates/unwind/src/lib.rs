@@ -25,6 +25,7 @@ use std::cell::Cell;
 use sys::image::{Hit, Images, State};
 use sys::maps::Regions;
 use sys::record::UserStack;
+use sys::{FileAddress, FileOffset, ProcessAddress, ThreadId};
 
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
@@ -99,27 +100,107 @@ impl StackEnd {
     ];
 }
 
-/// Location of an address in an image, in a form that is the same for all processes.
+/// Location of an address, in a form that is the same for all processes if it is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The image; `None` if no executable mapping contains the address.
-    pub image: Option<u32>,
-    /// Index of the image's executable segment, if it is an ELF file that could be opened.
-    pub segment: Option<u16>,
-    /// With a segment: the address in the ELF file. For a file that could not be opened: the file
-    /// offset. Otherwise: the address in the process.
-    pub address: u64,
+pub enum Place {
+    /// In an executable segment of an ELF file.
+    Elf(ElfPlace),
+    /// In a file that could not be opened, or outside of its ELF segments.
+    File {
+        /// Index of the image.
+        image: u32,
+        /// Position in the file.
+        offset: FileOffset,
+    },
+    /// In executable memory without a file.
+    Memory {
+        /// Index of the image.
+        image: u32,
+        /// The address in the process.
+        address: ProcessAddress,
+    },
+    /// In no executable mapping.
+    Unmapped {
+        /// The address in the process.
+        address: ProcessAddress,
+    },
+}
+
+impl Place {
+    /// Index of the image; `None` if no executable mapping contains the address.
+    pub fn image(self) -> Option<u32> {
+        match self {
+            Place::Elf(ElfPlace { image, .. })
+            | Place::File { image, .. }
+            | Place::Memory { image, .. } => Some(image),
+            Place::Unmapped { .. } => None,
+        }
+    }
+
+    /// The place in an ELF file, if it is in one.
+    pub fn in_elf(self) -> Option<ElfPlace> {
+        match self {
+            Place::Elf(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The number by which a profile states the place: an address in the ELF file, an offset in
+    /// another file, or an address in the process.
+    pub fn number(self) -> u64 {
+        match self {
+            Place::Elf(place) => place.address.0,
+            Place::File { offset, .. } => offset.0,
+            Place::Memory { address, .. } | Place::Unmapped { address } => address.0,
+        }
+    }
+
+    /// The place of the next byte.
+    fn next(self) -> Place {
+        match self {
+            Place::Elf(place) => Place::Elf(ElfPlace { address: place.address.plus(1), ..place }),
+            Place::File { image, offset } => {
+                Place::File { image, offset: FileOffset(offset.0.wrapping_add(1)) }
+            }
+            Place::Memory { image, address } => Place::Memory { image, address: address.plus(1) },
+            Place::Unmapped { address } => Place::Unmapped { address: address.plus(1) },
+        }
+    }
+}
+
+/// A place in an executable segment of an ELF file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElfPlace {
+    /// Index of the image.
+    pub image: u32,
+    /// Index of the segment among the executable ones.
+    pub segment: u16,
+    /// The address as the file states it.
+    pub address: FileAddress,
 }
 
 /// A frame of a user stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Instruction pointer or return address, in the process's address space.
-    pub address: u64,
+    /// Instruction pointer or return address.
+    pub address: ProcessAddress,
     /// Kind of the address.
     pub kind: AddressKind,
     /// Location of the instruction (the call, for a return address).
     pub place: Place,
+}
+
+impl Frame {
+    /// Frame of an address outside all mappings.
+    fn unmapped(address: ProcessAddress) -> Frame {
+        let place = Place::Unmapped { address };
+        Frame { address, kind: AddressKind::Instruction, place }
+    }
+
+    /// The instruction itself: for a return address, a byte of the call.
+    pub fn instruction(&self) -> ProcessAddress {
+        self.address.minus(self.kind.offset())
+    }
 }
 
 /// Kind of a code address.
@@ -141,10 +222,21 @@ impl AddressKind {
     pub fn offset(self) -> u64 {
         u64::from(self.is_return())
     }
+}
 
-    /// Address of the instruction itself: for a return address, one within the call.
-    pub fn lookup(self, address: u64) -> u64 {
-        address.wrapping_sub(self.offset())
+/// An instruction pointer or return address in an ELF file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeAddress {
+    /// The address as the file states it.
+    pub address: FileAddress,
+    /// Kind of the address.
+    pub kind: AddressKind,
+}
+
+impl CodeAddress {
+    /// Address of the instruction itself: for a return address, a byte of the call.
+    pub fn lookup(self) -> FileAddress {
+        self.address.minus(self.kind.offset())
     }
 }
 
@@ -155,31 +247,24 @@ pub fn locate(
     pid: i32,
     regions: &Regions,
     images: &mut Images,
-    address: u64,
+    address: ProcessAddress,
     kind: AddressKind,
 ) -> Option<Frame> {
-    let at = kind.lookup(address);
+    let at = address.minus(kind.offset());
     let region = regions.find(at)?;
     let image = images.load(region.image, Hit { pid, start: region.start, end: region.end });
-    let offset = at - region.start + region.offset;
-    let (segment, at) = match &images.get(image).state {
-        State::Elf(loaded) => match loaded.elf.address_of(offset) {
-            Some((segment, at)) => (Some(segment as u16), at),
-            None => (None, offset),
-        },
-        State::Anonymous => (None, at),
-        _ => (None, offset),
+    let offset = region.offset_of(at);
+    let in_file = Place::File { image, offset };
+    let place = match &images.get(image).state {
+        State::Elf(loaded) => {
+            loaded.elf.address_of(offset).map_or(in_file, |(segment, address)| {
+                Place::Elf(ElfPlace { image, segment: segment as u16, address })
+            })
+        }
+        State::Anonymous => Place::Memory { image, address: at },
+        _ => in_file,
     };
-    Some(Frame { address, kind, place: Place { image: Some(image), segment, address: at } })
-}
-
-/// Frame of an address outside all mappings.
-pub fn unmapped(address: u64) -> Frame {
-    Frame {
-        address,
-        kind: AddressKind::Instruction,
-        place: Place { image: None, segment: None, address },
-    }
+    Some(Frame { address, kind, place })
 }
 
 /// Converts the kernel's walk along frame pointers to frames (leaf first; `frames` is cleared). It
@@ -194,9 +279,10 @@ pub fn chain_frames(
     frames.clear();
     for (i, &address) in chain.iter().enumerate() {
         let kind = if i > 0 { AddressKind::Return } else { AddressKind::Instruction };
+        let address = ProcessAddress(address);
         match locate(pid, regions, images, address, kind) {
             Some(frame) => frames.push(frame),
-            None if i == 0 => frames.push(unmapped(address)),
+            None if i == 0 => frames.push(Frame::unmapped(address)),
             None => return,
         }
     }
@@ -225,7 +311,7 @@ impl Unwinder {
     /// the DWARF walk stops before the thread's entry.
     pub fn unwind(
         &mut self,
-        (pid, tid): (i32, i32),
+        thread: ThreadId,
         regions: &Regions,
         images: &mut Images,
         user: UserStack<'_>,
@@ -238,7 +324,7 @@ impl Unwinder {
             UserStack::Native { regs, all, bytes, full, rest } => {
                 let beyond = Cell::new(false);
                 let stack = StackCopy { start: regs.sp, bytes, full, rest, beyond: &beyond };
-                let walk = Walk { regions, pid, tid, stack, all, chain };
+                let walk = Walk { regions, thread, stack, all, chain };
                 let mut end = self.walk(&walk, regs, images, frames);
                 // Frame pointers lead on from the same memory.
                 if !matches!(end, StackEnd::Complete | StackEnd::Delivering)

@@ -9,7 +9,8 @@ use gimli::{BaseAddresses, UnwindContext};
 use super::cfi::{BP, Described, KnownRegisters, Rule, SP, Saved, UnwindTables};
 use super::code::{self, Between, DeliveryContexts, Functions, Leads, Moved, Text};
 use super::go;
-use crate::AddressKind;
+use crate::{AddressKind, CodeAddress};
+use sys::FileAddress;
 use sys::catch_panic;
 use sys::elf::{Section, Segment};
 use sys::image::{Bytes, Loaded};
@@ -98,9 +99,10 @@ impl Default for RuleCache {
 
 impl RuleCache {
     /// The rule of an address in an image, or of the call before it.
-    pub(super) fn rule(&mut self, module: &ModuleUnwinder, next: u64, kind: AddressKind) -> Rule {
+    pub(super) fn rule(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
         // The byte before a return address is no instruction's first: the two never share a rule.
-        let (image, address) = (module.image, kind.lookup(next));
+        let address = at.lookup().0;
+        let image = module.image;
         // Code is dense and aligned; the multiplication spreads its addresses.
         let key = (address ^ u64::from(image) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &mut self.entries[(key >> (64 - ENTRIES.ilog2())) as usize];
@@ -109,7 +111,7 @@ impl RuleCache {
             return entry.rule;
         }
         self.misses += 1;
-        let tables = || module.described(&mut self.context, address, next);
+        let tables = || module.described(&mut self.context, address, at.address.0);
         let rule = module.go_rule(address).unwrap_or_else(tables);
         *entry = CacheEntry { address, image: image + 1, rule };
         rule
@@ -209,34 +211,34 @@ impl ModuleUnwinder {
     }
 
     /// True if the address is the return address of signal handlers.
-    pub fn is_sigreturn(&self, address: u64, kind: AddressKind) -> bool {
+    pub fn is_sigreturn(&self, at: CodeAddress) -> bool {
+        let FileAddress(address) = at.address;
         // The two instructions themselves may be running, too.
         let after = |start: u64| address.wrapping_sub(start) <= SIGRETURN.len() as u64;
-        self.sigreturn.is_some_and(|s| s == address || (!kind.is_return() && after(s)))
+        self.sigreturn.is_some_and(|s| s == address || (!at.kind.is_return() && after(s)))
     }
 
-    /// One step up from `address` (in the image's own address space).
+    /// One step up from the code at an address.
     #[inline]
     pub fn step(
         &self,
         cache: &mut RuleCache,
-        address: u64,
-        kind: AddressKind,
+        at: CodeAddress,
         regs: &mut Regs,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        if self.is_sigreturn(address, kind) {
+        if self.is_sigreturn(at) {
             return interrupted(regs, read);
         }
-        let rule = cache.rule(self, address, kind);
+        let rule = cache.rule(self, at);
         if rule != Rule::Evaluate {
-            return by_rule(rule, kind, regs, read);
+            return by_rule(rule, at.kind, regs, read);
         }
         let mut registers = KnownRegisters::NONE;
         registers.set_ip(regs.ip);
         registers.set(SP, regs.sp);
         registers.set(BP, regs.bp);
-        let step = self.step_with(cache, address, kind, &mut registers, read);
+        let step = self.step_with(cache, at, &mut registers, read);
         if let Step::Caller(ip) = step {
             let sp = registers.get(SP).unwrap_or(regs.sp);
             *regs = Regs { ip, sp, bp: registers.get(BP).unwrap_or(0) };
@@ -248,21 +250,20 @@ impl ModuleUnwinder {
     pub fn step_with(
         &self,
         cache: &mut RuleCache,
-        address: u64,
-        kind: AddressKind,
+        at: CodeAddress,
         registers: &mut KnownRegisters,
         mut read: &mut dyn FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        if self.is_sigreturn(address, kind) {
+        if self.is_sigreturn(at) {
             return restored(registers, &mut read);
         }
         let sp = registers.get(SP);
-        let lookup = kind.lookup(address);
-        match cache.rule(self, address, kind) {
+        let FileAddress(lookup) = at.lookup();
+        match cache.rule(self, at) {
             Rule::Switched => return Step::NoCaller,
             Rule::Delivering(_) => return Step::Delivering,
             Rule::Uncovered => {
-                let frame = self.frame(cache, address, kind);
+                let frame = self.frame(cache, at);
                 return frame.map_or(Step::Uncovered, |f| f.step(registers, |_| true, read));
             }
             _ => {}
@@ -271,7 +272,7 @@ impl ModuleUnwinder {
         // Only the innermost frame may use no stack (`vfork` pops its own return address).
         match step {
             Step::Caller(_) if registers.get(SP) < sp => Step::Failed,
-            Step::Caller(_) if kind.is_return() && registers.get(SP) == sp => Step::Failed,
+            Step::Caller(_) if at.kind.is_return() && registers.get(SP) == sp => Step::Failed,
             step => step,
         }
     }
@@ -290,71 +291,71 @@ impl ModuleUnwinder {
     }
 
     /// The frame of code without unwind information, from its instructions.
-    pub fn frame(
-        &self,
-        cache: &mut RuleCache,
-        address: u64,
-        kind: AddressKind,
-    ) -> Option<code::CodeFrame> {
-        cache.code.frame(self.code(), address, kind)
+    pub fn frame(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<code::CodeFrame> {
+        cache.code.frame(self.code(), at)
     }
 
-    /// Location of the saved stack pointer of the code at `address`, which moves its stack pointer.
-    pub fn moved(&self, cache: &mut RuleCache, address: u64) -> Option<Moved> {
+    /// Location of the saved stack pointer of the code at an address, which moves its stack pointer.
+    pub fn moved(&self, cache: &mut RuleCache, FileAddress(address): FileAddress) -> Option<Moved> {
         let start = self.tables.start(address)?;
         cache.code.moved(self.code(), (start, address))
     }
 
     /// Return address of the call that frame pointers skip.
-    pub fn between(&self, cache: &mut RuleCache, between: Between) -> Option<u64> {
+    pub fn between(&self, cache: &mut RuleCache, between: Between) -> Option<FileAddress> {
         let are_one = |a, b| self.tables.are_one(a, b);
-        cache.code.between(self.code(), between, are_one)
+        cache.code.between(self.code(), between, are_one).map(FileAddress)
     }
 
     /// True if the code is Go's, without a frame or frame pointer: it has switched to another
     /// stack, or only calls on.
-    pub fn is_frameless(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
-        let rule = self.is_go.then(|| cache.rule(self, address, kind));
+    pub fn is_frameless(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
+        let rule = self.is_go.then(|| cache.rule(self, at));
         matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: 8, .. }))
     }
 
     /// Result of following the call before `address` to the function that contains `to`; `None`:
     /// that is in another image.
-    pub fn leads(&self, cache: &mut RuleCache, address: u64, to: Option<u64>) -> Leads {
+    pub fn leads(
+        &self,
+        cache: &mut RuleCache,
+        address: FileAddress,
+        to: Option<FileAddress>,
+    ) -> Leads {
         let are_one = |a, b| self.tables.are_one(a, b);
-        cache.code.leads(self.code(), address, to, are_one)
+        cache.code.leads(self.code(), address.0, to.map(|to| to.0), are_one)
     }
 
-    /// True if a frame pointer leads from the code at `address` to its caller, by its unwind
+    /// True if a frame pointer leads from the code at an address to its caller, by its unwind
     /// information or its instructions.
-    pub fn keeps_pointer(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
-        match cache.rule(self, address, kind) {
+    pub fn keeps_pointer(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
+        match cache.rule(self, at) {
             WITH_POINTER => true,
-            Rule::Uncovered => self.frame(cache, address, kind).is_some_and(|f| f.has_pointer()),
-            _ => self.is_go_code(address, kind),
+            Rule::Uncovered => self.frame(cache, at).is_some_and(|f| f.has_pointer()),
+            _ => self.is_go_code(at),
         }
     }
 
     /// True if the code is Go's own, not C's in a Go program.
-    pub fn is_go_code(&self, address: u64, kind: AddressKind) -> bool {
-        self.is_go && !self.tables.in_eh_frame(kind.lookup(address))
+    pub fn is_go_code(&self, at: CodeAddress) -> bool {
+        self.is_go && !self.tables.in_eh_frame(at.lookup().0)
     }
 
-    /// True if the code at `address` has no caller.
-    pub fn is_outermost(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
-        cache.rule(self, address, kind) == Rule::Outermost
+    /// True if the code at an address has no caller.
+    pub fn is_outermost(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
+        cache.rule(self, at) == Rule::Outermost
     }
 
-    /// True if the unwind information for the code at `address` cannot be read.
-    pub fn is_damaged(&self, cache: &mut RuleCache, address: u64, kind: AddressKind) -> bool {
-        let lookup = kind.lookup(address);
+    /// True if the unwind information for the code at an address cannot be read.
+    pub fn is_damaged(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
+        let FileAddress(lookup) = at.lookup();
         self.tables.is_damaged(&mut cache.context, lookup)
     }
 
     /// True if a function begins at `address` and none ends there: a return address with this value
     /// is not a call's, but was written by a program (as `makecontext` does).
-    pub fn begins_alone(&self, cache: &mut RuleCache, address: u64) -> bool {
-        self.tables.begins_alone(&mut cache.context, address)
+    pub fn begins_alone(&self, cache: &mut RuleCache, address: FileAddress) -> bool {
+        self.tables.begins_alone(&mut cache.context, address.0)
     }
 }
 

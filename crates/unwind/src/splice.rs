@@ -2,11 +2,12 @@
 
 use super::code::{Between, Leads};
 use super::walk::{Walk, is_run_time_code, module_of};
-use super::{Frame, MAX_FRAMES, Place, Unwinder, locate};
+use super::{ElfPlace, Frame, MAX_FRAMES, Place, Unwinder, locate};
 use crate::AddressKind;
 use sys::image::Images;
 use sys::maps::Regions;
 use sys::record::Regs;
+use sys::{FileAddress, ProcessAddress};
 
 /// Number of last frames that are compared: frames of the walk beyond the common frame are dropped,
 /// and only a few may be.
@@ -29,14 +30,14 @@ impl Unwinder {
         let kept = frames.len();
         for i in (kept.saturating_sub(LOOK_BACK)..kept).rev() {
             let Some(j) = self.in_chain(walk, regs, frames, i) else { continue };
-            let of = (walk.pid, walk.regions);
+            let of = (walk.thread.pid, walk.regions);
             let (mut within, mut inner) = (i.checked_sub(1).map(|i| frames[i]), frames[i]);
             for &address in &walk.chain[j + 1..] {
                 // Code without frame pointers leaves any value in the register.
                 if !self.keeps_pointer(inner, images) {
                     break;
                 }
-                let link = self.link(of, (within, inner), address, images);
+                let link = self.link(of, (within, inner), ProcessAddress(address), images);
                 let Some((skipped, next)) = link else { break };
                 frames.extend(skipped);
                 frames.push(next);
@@ -58,7 +59,7 @@ impl Unwinder {
         &mut self,
         (pid, regions): (i32, &Regions),
         (within, inner): (Option<Frame>, Frame),
-        address: u64,
+        address: ProcessAddress,
         images: &mut Images,
     ) -> Option<(Option<Frame>, Frame)> {
         let next = locate(pid, regions, images, address, AddressKind::Return)?;
@@ -85,19 +86,21 @@ impl Unwinder {
     ) -> Option<Frame> {
         let Unwinder { modules, rules, .. } = self;
         let (module, to) = module_of(modules, inner, images)?;
-        if inner.place.image != next.place.image || !module.is_frameless(rules, to, inner.kind) {
+        let (inner, caller) = (inner.place.in_elf()?, next.place.in_elf()?);
+        if inner.image != caller.image || !module.is_frameless(rules, to) {
             return None;
         }
-        let after = next.place.address + next.kind.offset();
-        let argument = within.filter(|f| f.place.image == inner.place.image);
-        let argument = argument.map(|f| f.place.address);
-        let found = module.between(rules, Between { after, to, argument })?;
-        let address = next.address.wrapping_add(found).wrapping_sub(after);
-        let place = Place { address: found.checked_sub(1)?, ..next.place };
-        (place.segment == inner.place.segment).then_some(Frame {
+        let after = caller.address.plus(next.kind.offset());
+        let argument = within.and_then(|f| f.place.in_elf()).filter(|f| f.image == inner.image);
+        let argument = argument.map(|f| f.address.0);
+        let found =
+            module.between(rules, Between { after: after.0, to: to.address.0, argument })?;
+        let address = next.address.plus(found.0.wrapping_sub(after.0));
+        let place = ElfPlace { address: FileAddress(found.0.checked_sub(1)?), ..caller };
+        (place.segment == inner.segment).then_some(Frame {
             address,
             kind: AddressKind::Return,
-            place,
+            place: Place::Elf(place),
         })
     }
 
@@ -112,9 +115,8 @@ impl Unwinder {
         frames: &mut Vec<Frame>,
     ) -> bool {
         let modules = &mut self.modules;
-        let mut in_go = |f: &Frame| {
-            module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(at, f.kind))
-        };
+        let mut in_go =
+            |f: &Frame| module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(at));
         let Some(switch) = frames.iter().position(&mut in_go).filter(|&i| i > 0) else {
             return false;
         };
@@ -122,11 +124,11 @@ impl Unwinder {
         if first.regs.bp != self.memo.steps()[switch].regs.bp {
             return false;
         }
-        let of = (walk.pid, walk.regions);
+        let of = (walk.thread.pid, walk.regions);
         let (mut within, mut inner) = (Some(frames[switch - 1]), frames[switch]);
         let mut callers = Vec::new();
         for &address in walk.chain.iter().skip(1).take(MAX_FRAMES) {
-            let link = self.link(of, (within, inner), address, images);
+            let link = self.link(of, (within, inner), ProcessAddress(address), images);
             let Some((skipped, next)) = link else { return false };
             callers.extend(skipped);
             callers.push(next);
@@ -144,8 +146,8 @@ impl Unwinder {
     fn keeps_pointer(&mut self, frame: Frame, images: &Images) -> bool {
         let Unwinder { modules, rules, .. } = self;
         match module_of(modules, frame, images) {
-            Some((module, at)) => module.keeps_pointer(rules, at, frame.kind),
-            None => is_run_time_code(&frame, images),
+            Some((module, at)) => module.keeps_pointer(rules, at),
+            None => is_run_time_code(&frame),
         }
     }
 
@@ -155,7 +157,7 @@ impl Unwinder {
         let frame = frames[i];
         if i == 0 {
             // If the walk got further, it has more information about the innermost frame's caller.
-            return (frames.len() == 1 && frame.address == regs.ip).then_some(0);
+            return (frames.len() == 1 && frame.address.0 == regs.ip).then_some(0);
         }
         let steps = self.memo.last_steps();
         if !frame.kind.is_return() || steps.len() != frames.len() {
@@ -169,7 +171,7 @@ impl Unwinder {
                 return None;
             }
             if at == slot {
-                return (address == frame.address).then_some(j);
+                return (address == frame.address.0).then_some(j);
             }
             let next = walk.read(pointer).ok().filter(|&next| next > pointer)?;
             pointer = next;

@@ -22,8 +22,9 @@ fn spliced(callers: &[(u8, u8)], copied: usize, chain: &[u64]) -> (StackEnd, Vec
     let (all, full, rest) = (AllRegs::default(), false, Rest::default());
     let user = UserStack::Native { regs, all, bytes: &bytes[..size], full, rest };
     let (mut unwinder, mut frames) = (Unwinder::default(), Vec::new());
-    let end = unwinder.unwind((1, 1), &regions, &mut images, user, chain, &mut frames);
-    (end, frames.iter().map(|f| f.address).collect())
+    let end =
+        unwinder.unwind(ThreadId::main_thread(1), &regions, &mut images, user, chain, &mut frames);
+    (end, frames.iter().map(|f| f.address.0).collect())
 }
 
 /// Outermost first: return addresses and the words of their frames.
@@ -153,9 +154,9 @@ proptest! {
             let (all, full) = (AllRegs::default(), cut % 2 == 0);
             let user = UserStack::Native { regs, all, bytes, full, rest };
             let (mut a, mut b) = (Vec::new(), Vec::new());
-            let of = (1, tid);
-            let x = remembering.unwind(of, &regions, &mut images, user, &[], &mut a);
-            let y = Unwinder::default().unwind(of, &regions, &mut images, user, &[], &mut b);
+            let thread = ThreadId { pid: 1, tid };
+            let x = remembering.unwind(thread, &regions, &mut images, user, &[], &mut a);
+            let y = Unwinder::default().unwind(thread, &regions, &mut images, user, &[], &mut b);
             prop_assert_eq!((x, a), (y, b));
         }
     }

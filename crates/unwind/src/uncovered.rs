@@ -7,10 +7,11 @@ use super::memo::Reads;
 use super::module::{self, Step};
 use super::walk::{Walk, is_run_time_code, loaded, module_of};
 use super::{Frame, Unwinder, locate};
-use crate::AddressKind;
+use crate::{AddressKind, CodeAddress};
 use sys::image::{Images, State};
 use sys::maps::Regions;
 use sys::record::Regs;
+use sys::{FileAddress, ProcessAddress};
 
 impl Unwinder {
     /// One step up from code without unwind information (assembly, stubs, other compilers), by its
@@ -26,7 +27,7 @@ impl Unwinder {
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
             return Step::Uncovered;
         };
-        let Some(found) = module.frame(&mut self.rules, at, frame.kind) else {
+        let Some(found) = module.frame(&mut self.rules, at) else {
             let ends = regs.bp == 0 && frame.kind.is_return() && ends_the_thread(&frame, images);
             return if ends { Step::End } else { Step::Uncovered };
         };
@@ -66,7 +67,7 @@ impl Unwinder {
             code::CodeFrame::Inner { proof, .. } => proof,
             code::CodeFrame::Outermost => return Step::End,
         };
-        match self.leads((walk.pid, walk.regions), frame, address, images) {
+        match self.leads((walk.thread.pid, walk.regions), frame, ProcessAddress(address), images) {
             Leads::There => step,
             Leads::Somewhere if proof != Proof::Call => step,
             _ => Step::Uncovered,
@@ -87,7 +88,7 @@ impl Unwinder {
         let Some((module, at)) = module_of(modules, frame, images) else {
             return Step::Unreadable(slot);
         };
-        let moved = module.moved(rules, at);
+        let moved = module.moved(rules, at.address);
         let Some((place, word)) = moved.and_then(|m| m.word(regs.sp, |a| walk.read(a))) else {
             return Step::Unreadable(slot);
         };
@@ -98,9 +99,12 @@ impl Unwinder {
             word
         };
         let mut caller = *regs;
-        let step = module.step(rules, at, AddressKind::Instruction, &mut caller, &mut read);
+        let at = CodeAddress { kind: AddressKind::Instruction, ..at };
+        let step = module.step(rules, at, &mut caller, &mut read);
         let Step::Caller(address) = step else { return step };
-        if self.leads((walk.pid, walk.regions), frame, address, images) == Leads::Elsewhere {
+        if self.leads((walk.thread.pid, walk.regions), frame, ProcessAddress(address), images)
+            == Leads::Elsewhere
+        {
             return Step::Unreadable(slot);
         }
         *regs = caller;
@@ -120,7 +124,9 @@ impl Unwinder {
         let mut caller = *regs;
         let step = module::frame_pointer_step(&mut caller, read);
         let Step::Caller(address) = step else { return step };
-        if self.leads((walk.pid, walk.regions), frame, address, images) == Leads::Elsewhere {
+        if self.leads((walk.thread.pid, walk.regions), frame, ProcessAddress(address), images)
+            == Leads::Elsewhere
+        {
             return Step::Uncovered;
         }
         *regs = caller;
@@ -133,7 +139,7 @@ impl Unwinder {
         &mut self,
         (pid, regions): (i32, &Regions),
         frame: Frame,
-        address: u64,
+        address: ProcessAddress,
         images: &mut Images,
     ) -> Leads {
         let Unwinder { modules, rules, .. } = self;
@@ -142,27 +148,27 @@ impl Unwinder {
         };
         let Some((module, at)) = module_of(modules, caller, images) else {
             // Code made at run time has no file; an unreadable file confirms nothing.
-            return match is_run_time_code(&caller, images) {
+            return match is_run_time_code(&caller) {
                 true => Leads::Somewhere,
                 false => Leads::Elsewhere,
             };
         };
         // The kernel wrote it: no call leads to a signal handler.
-        if module.is_sigreturn(at, AddressKind::Return) {
+        if module.is_sigreturn(at) {
             return Leads::Somewhere;
         }
-        let same = caller.place.image == frame.place.image && frame.place.segment.is_some();
-        let to = same.then(|| frame.place.address + frame.kind.offset());
-        module.leads(rules, at, to)
+        let to = frame.place.in_elf().filter(|to| caller.place.image() == Some(to.image));
+        let to = to.map(|to| to.address.plus(frame.kind.offset()));
+        module.leads(rules, at.address, to)
     }
 }
 
 /// Offset of a frame's code in its file: for a return address, of the code after the call.
 fn code_at(frame: &Frame, images: &Images) -> Option<usize> {
-    let (image, segment) = (frame.place.image?, frame.place.segment?);
-    let State::Elf(loaded) = &images.get(image).state else { return None };
-    let segment = loaded.elf.segments.get(usize::from(segment))?;
-    let after = frame.place.address + frame.kind.offset();
+    let place = frame.place.in_elf()?;
+    let State::Elf(loaded) = &images.get(place.image).state else { return None };
+    let segment = loaded.elf.segments.get(usize::from(place.segment))?;
+    let FileAddress(after) = place.address.plus(frame.kind.offset());
     let offset = after.checked_sub(segment.address)?.checked_add(segment.offset)?;
     usize::try_from(offset).ok()
 }

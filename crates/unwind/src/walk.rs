@@ -5,12 +5,13 @@ use std::cell::Cell;
 use super::cfi::{BP, KnownRegisters, SP};
 use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Step};
-use super::{Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate, unmapped};
-use crate::AddressKind;
+use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
+use crate::{AddressKind, CodeAddress};
 use sys::image::{Images, Loaded, State};
 use sys::maps::Regions;
 use sys::record::MAX_DUMP;
 use sys::record::{AllRegs, Regs, Rest};
+use sys::{ProcessAddress, ThreadId};
 
 /// Bytes below the stack pointer that functions may use (System V ABI, AMD64 supplement, 3.2.2).
 const RED_ZONE: u64 = 128;
@@ -18,8 +19,7 @@ const RED_ZONE: u64 = 128;
 /// The stack that is walked up.
 pub(super) struct Walk<'a> {
     pub regions: &'a Regions,
-    pub pid: i32,
-    pub tid: i32,
+    pub thread: ThreadId,
     pub stack: StackCopy<'a>,
     /// The innermost frame's registers.
     pub all: AllRegs<'a>,
@@ -88,7 +88,7 @@ impl Unwinder {
         images: &mut Images,
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        self.memo.begin(walk.tid, walk.regions.version());
+        self.memo.begin(walk.thread.tid, walk.regions.version());
         self.blind = false;
         let mut end = self.walk_up(walk, regs, images, frames);
         if self.blind && end != StackEnd::Complete {
@@ -120,13 +120,16 @@ impl Unwinder {
                     regs = there;
                     frame
                 }
-                Lead::None => match locate(walk.pid, walk.regions, images, address, kind) {
-                    Some(frame) => {
-                        frames.push(frame);
-                        frame
+                Lead::None => {
+                    let address = ProcessAddress(address);
+                    match locate(walk.thread.pid, walk.regions, images, address, kind) {
+                        Some(frame) => {
+                            frames.push(frame);
+                            frame
+                        }
+                        None => return at_unmapped(address, images, frames),
                     }
-                    None => return at_unmapped(address, images, frames),
-                },
+                }
             };
             if frames.len() >= MAX_FRAMES {
                 return StackEnd::TooDeep;
@@ -174,12 +177,12 @@ impl Unwinder {
         };
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
             // An unreadable file provides no information.
-            return match is_run_time_code(&frame, images) {
+            return match is_run_time_code(&frame) {
                 true => self.by_pointer(walk, frame, regs, images, &mut read),
                 false => Step::Uncovered,
             };
         };
-        match module.step(&mut self.rules, at, frame.kind, regs, &mut read) {
+        match module.step(&mut self.rules, at, regs, &mut read) {
             Step::Uncovered => {
                 let mut caller = *regs;
                 let step = self.by_code(walk, frame, &mut caller, images, reads);
@@ -238,7 +241,7 @@ impl Unwinder {
                 return Step::Failed;
             }
             let read = &mut |address| walk.read(address);
-            last = module.step_with(rules, address, at.frame.kind, &mut registers, read);
+            last = module.step_with(rules, address, &mut registers, read);
             if !matches!(last, Step::Caller(_) | Step::Interrupted(_)) {
                 return if last == Step::NeedsRegisters { Step::Failed } else { last };
             }
@@ -254,7 +257,7 @@ impl Unwinder {
         let Unwinder { modules, rules, .. } = self;
         is_entry(&frame, images)
             || module_of(modules, frame, images)
-                .is_some_and(|(module, at)| module.is_outermost(rules, at, frame.kind))
+                .is_some_and(|(module, at)| module.is_outermost(rules, at))
     }
 
     /// Cause for which a walk ends at this frame, given the result of its step.
@@ -263,11 +266,11 @@ impl Unwinder {
             return StackEnd::Complete;
         }
         let Unwinder { modules, rules, .. } = self;
-        match frame.place.image.map(|i| &images.get(i).state) {
+        match frame.place.image().map(|i| &images.get(i).state) {
             Some(State::Elf(loaded)) if loaded.elf.can_unwind() => {
                 let by_hand = frame.kind.is_return()
                     && module_of(modules, frame, images)
-                        .is_some_and(|(module, at)| module.begins_alone(rules, at));
+                        .is_some_and(|(module, at)| module.begins_alone(rules, at.address));
                 let handler = frames.iter().skip(1).any(|f| !f.kind.is_return());
                 match (step, frames.last_mut()) {
                     // The stack that a signal handler interrupted was not copied.
@@ -275,13 +278,13 @@ impl Unwinder {
                     // `makecontext` stores a function's address as a return address.
                     (_, Some(last)) if by_hand => {
                         last.kind = AddressKind::Instruction;
-                        last.place.address += 1;
+                        last.place = last.place.next();
                         StackEnd::NoCaller
                     }
                     (Step::NoCaller, _) => StackEnd::NoCaller,
                     (Step::Uncovered, _) => {
                         let damaged = module_of(modules, frame, images)
-                            .is_some_and(|(m, at)| m.is_damaged(rules, at, frame.kind));
+                            .is_some_and(|(m, at)| m.is_damaged(rules, at));
                         match damaged {
                             true => StackEnd::DamagedUnwindInfo,
                             false => StackEnd::Uncovered,
@@ -301,20 +304,20 @@ impl Unwinder {
 fn put_by_the_kernel(frames: &mut [Frame], mut frame: Frame) -> Frame {
     if frame.kind.is_return() {
         frame.kind = AddressKind::Instruction;
-        frame.place.address += 1;
+        frame.place = frame.place.next();
         frames.last_mut().into_iter().for_each(|last| *last = frame);
     }
     frame
 }
 
-/// The unwinder of the image that contains a frame, and the frame's address there; `None` if the
-/// image is not an ELF file that could be opened.
+/// The unwinder of the image that contains a frame, and the frame's address in the image; `None` if
+/// that is not an ELF file that could be opened.
 pub(super) fn module_of<'m>(
     modules: &'m mut Vec<Option<Box<ModuleUnwinder>>>,
     frame: Frame,
     images: &Images,
-) -> Option<(&'m ModuleUnwinder, u64)> {
-    let Place { image: Some(image), segment: Some(_), address } = frame.place else { return None };
+) -> Option<(&'m ModuleUnwinder, CodeAddress)> {
+    let ElfPlace { image, address, .. } = frame.place.in_elf()?;
     let of = images.get(image);
     let State::Elf(loaded) = &of.state else { return None };
     let at = image as usize;
@@ -323,31 +326,32 @@ pub(super) fn module_of<'m>(
     }
     let module =
         modules[at].get_or_insert_with(|| Box::new(ModuleUnwinder::new(image, &of.path, loaded)));
-    Some((module, address + frame.kind.offset()))
+    Some((module, CodeAddress { address: address.plus(frame.kind.offset()), kind: frame.kind }))
 }
 
 pub(super) fn loaded<'i>(frame: &Frame, images: &'i Images) -> Option<&'i Loaded> {
-    match &images.get(frame.place.image?).state {
+    match &images.get(frame.place.image()?).state {
         State::Elf(loaded) => Some(loaded),
         _ => None,
     }
 }
 
 /// Cause for which a walk ends that came to an unmapped address.
-fn at_unmapped(address: u64, images: &Images, frames: &mut Vec<Frame>) -> StackEnd {
+fn at_unmapped(address: ProcessAddress, images: &Images, frames: &mut Vec<Frame>) -> StackEnd {
     match frames.last() {
         // The instruction pointer is a fact, mapped or not.
-        None => frames.push(unmapped(address)),
+        None => frames.push(Frame::unmapped(address)),
         Some(last) if is_entry(last, images) => return StackEnd::Complete,
         Some(_) => {}
     }
     StackEnd::BadReturnAddress
 }
 
-pub(super) fn is_run_time_code(frame: &Frame, images: &Images) -> bool {
-    frame.place.image.is_some_and(|i| matches!(images.get(i).state, State::Anonymous))
+pub(super) fn is_run_time_code(frame: &Frame) -> bool {
+    matches!(frame.place, Place::Memory { .. })
 }
 
 fn is_entry(frame: &Frame, images: &Images) -> bool {
-    loaded(frame, images).is_some_and(|l| l.elf.is_entry(frame.place.address))
+    let address = frame.place.in_elf().map(|place| place.address);
+    loaded(frame, images).zip(address).is_some_and(|(l, address)| l.elf.is_entry(address))
 }

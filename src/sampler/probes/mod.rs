@@ -124,13 +124,13 @@ impl ProbePlaces {
     ) -> Result<EventSpec, String> {
         let (name, size) = (place.function, function.size);
         let into = match place.into {
-            0 => instructions::entry(&file.open, function.offset),
+            0 => instructions::entry(&file.open, function.offset.0),
             into => into,
         };
         if into > 0 && into >= size {
             return Err(format!("{name} has {size:#x} bytes, there is no +{into:#x}"));
         }
-        let at = instructions::at(&file.open, function.offset, into);
+        let at = instructions::at(&file.open, function.offset.0, into);
         if at == At::Middle {
             return Err(format!(
                 "{name}+{into:#x} is in the middle of an instruction; a probe there would corrupt \
@@ -140,7 +140,7 @@ impl ProbePlaces {
         if at == At::Unknown && into > 0 {
             return Err(format!("the instructions of {name} up to +{into:#x} cannot be decoded"));
         }
-        let offset = function.offset + into;
+        let offset = function.offset.0 + into;
         let mut spec = EventSpec::uprobe(event, &file.open, offset, place.returns, None)
             .map_err(|e| e.to_string())?;
         self.note(&mut spec, event, file, at);

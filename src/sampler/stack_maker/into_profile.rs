@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::StackMaker;
 use profile::{MappingId, Profile};
+use sys::FileAddress;
 use sys::image::{Hit, Images, State};
 use sys::jit;
-use unwind::{AddressKind, Frame, Place};
+use unwind::{ElfPlace, Place};
 
 /// The profile of a recording, before symbolization.
 pub struct Aggregated {
@@ -91,8 +92,7 @@ impl StackMaker {
             return Some(*id);
         }
         let State::Elf(loaded) = &self.table.images.get(image).state else { return None };
-        let first = loaded.elf.segments.first()?.address;
-        let place = Place { image: Some(image), segment: Some(0), address: first };
-        self.mapping_of(&Frame { address: first, kind: AddressKind::Instruction, place })
+        let address = FileAddress(loaded.elf.segments.first()?.address);
+        self.mapping_of(Place::Elf(ElfPlace { image, segment: 0, address }))
     }
 }

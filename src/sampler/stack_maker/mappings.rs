@@ -2,9 +2,10 @@
 
 use super::{Moment, StackMaker};
 use profile::{Mapping, MappingId};
+use sys::ProcessAddress;
 use sys::elf::{build_id_in_notes, hex};
-use sys::image::{Image, State};
-use unwind::Frame;
+use sys::image::State;
+use unwind::Place;
 
 /// First address of the kernel.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
@@ -32,12 +33,16 @@ impl StackMaker {
         *self.kernel.insert(self.builder.add_mapping(mapping))
     }
 
-    pub(super) fn mapping_of(&mut self, frame: &Frame) -> Option<MappingId> {
-        let image = frame.place.image?;
-        if let Image { state: State::Anonymous, pid, .. } = *self.table.images.get(image) {
-            return Some(self.run_time_mapping(image, pid, frame.place.address));
-        }
-        let slot = frame.place.segment.map_or(0, |s| usize::from(s) + 1);
+    pub(super) fn mapping_of(&mut self, place: Place) -> Option<MappingId> {
+        let (image, slot) = match place {
+            Place::Elf(place) => (place.image, usize::from(place.segment) + 1),
+            Place::File { image, .. } => (image, 0),
+            Place::Memory { image, address } => {
+                let maker = self.table.images.get(image).pid;
+                return Some(self.run_time_mapping(image, maker, address));
+            }
+            Place::Unmapped { .. } => return None,
+        };
         if let Some(Some(id)) = self.mappings.get(image as usize).and_then(|m| m.get(slot)) {
             return Some(*id);
         }
@@ -68,9 +73,9 @@ impl StackMaker {
     }
 
     /// Mapping of code that a process generated at run time, until it changes.
-    fn run_time_mapping(&mut self, image: u32, maker: i32, address: u64) -> MappingId {
+    fn run_time_mapping(&mut self, image: u32, maker: i32, address: ProcessAddress) -> MappingId {
         let Moment { pid, time } = self.now;
-        let epoch = self.table.jit.sampled(pid, maker, address, time);
+        let epoch = self.table.jit.sampled(pid, maker, address.0, time);
         if let Some(&id) = self.run_time.get(&(image, epoch)) {
             return id;
         }

@@ -3,8 +3,9 @@
 use super::{Innermost, Moment, Scratch, StackMaker};
 use crate::sampler::StackMethod;
 use profile::{LocationId, Truncation};
+use sys::ThreadId;
 use sys::record::{Sample, UserStack};
-use unwind::{self, Frame, StackEnd};
+use unwind::{self, Frame, Place, StackEnd};
 
 impl Scratch {
     /// Splits the call chain of a sample.
@@ -88,7 +89,7 @@ impl StackMaker {
         let user_callers = &frames[usize::from(user_leaf.is_some())..];
         self.extend_trail(user_callers, trail, &mut callers);
         let innermost = match (user_leaf, kernel.split_first()) {
-            (Some(frame), _) => Some((self.mapping_of(frame), frame.place.address)),
+            (Some(frame), _) => Some((self.mapping_of(frame.place), frame.place.number())),
             (None, Some((&leaf, kernel_callers))) => {
                 for &address in kernel_callers.iter().rev() {
                     let call = address.wrapping_sub(1);
@@ -119,8 +120,8 @@ impl StackMaker {
         };
         trail.truncate(kept.map_or(0, |k| k.frames).min(frames.len()));
         for frame in frames.iter().rev().skip(trail.len()) {
-            let mapping = self.mapping_of(frame);
-            trail.push(self.builder.location(mapping, frame.place.address));
+            let mapping = self.mapping_of(frame.place);
+            trail.push(self.builder.location(mapping, frame.place.number()));
         }
         callers.extend_from_slice(&trail);
         match kept {
@@ -153,7 +154,7 @@ impl StackMaker {
         if !dumped && in_kernel + chain.len() >= self.max_chain {
             end = StackEnd::ChainTooDeep;
         }
-        let nowhere = |frame: &Frame| frame.place.image.is_none();
+        let nowhere = |frame: &Frame| matches!(frame.place, Place::Unmapped { .. });
         if end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere) {
             let process = self.table.process(pid);
             if process.unread {
@@ -184,8 +185,8 @@ impl StackMaker {
         let (pid, regions) = (sample.pid, &process.regions);
         match sample.user {
             UserStack::Native { .. } => {
-                let of = (pid, sample.tid);
-                self.unwinder.unwind(of, regions, images, sample.user, chain, frames)
+                let thread = ThreadId { pid, tid: sample.tid };
+                self.unwinder.unwind(thread, regions, images, sample.user, chain, frames)
             }
             UserStack::Compat | UserStack::None => {
                 unwind::chain_frames(pid, regions, images, chain, frames);

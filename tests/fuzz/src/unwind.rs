@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
+use sys::ThreadId;
 use sys::image::{Hit, Images, State};
 use sys::maps::{Region, Regions};
 use sys::record::{AllRegs, Regs, Rest, UserStack};
@@ -45,8 +46,8 @@ fuzz_target!(|data: &[u8]| {
                 let (rest, full) = (Rest::default(), i % 2 == 0);
                 let user = UserStack::Native { regs, all, bytes: &stack, full, rest };
                 let chain = [ip, BASE + 100];
-                let of = (PID, 1);
-                let _ = unwinder.unwind(of, &regions, &mut images, user, &chain, &mut frames);
+                let thread = ThreadId { pid: PID, tid: 1 };
+                let _ = unwinder.unwind(thread, &regions, &mut images, user, &chain, &mut frames);
             }
         }
     }

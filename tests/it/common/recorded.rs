@@ -4,6 +4,7 @@ use std::path::Path;
 
 use linux_perf_data::linux_perf_event_reader::{EventRecord, Mmap2FileId};
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
+use sys::ThreadId;
 use sys::processes::ProcessTable;
 use sys::record::{AllRegs, FileId, Mmap, Record, Regs, Rest, UserStack};
 use unwind::{Frame, StackEnd, Unwinder};
@@ -135,8 +136,8 @@ impl Replay {
             rest: Rest::default(),
         };
         let (process, images) = self.table.split(sample.pid);
-        let of = (sample.pid, tid);
-        self.unwinder.unwind(of, &process.regions, images, user, &[], &mut self.frames)
+        let thread = ThreadId { pid: sample.pid, tid };
+        self.unwinder.unwind(thread, &process.regions, images, user, &[], &mut self.frames)
     }
 
     /// The frames as offsets in the files that they lie in, calls rather than return addresses:
@@ -144,8 +145,8 @@ impl Replay {
     pub fn offsets(&mut self, pid: i32) -> Vec<u64> {
         let regions = self.table.process(pid).regions.clone();
         let offset = |f: &Frame| {
-            let at = f.kind.lookup(f.address);
-            regions.find(at).map_or(at, |r| at - r.start + r.offset)
+            let at = f.instruction();
+            regions.find(at).map_or(at.0, |r| r.offset_of(at).0)
         };
         self.frames.iter().map(offset).collect()
     }

@@ -15,7 +15,7 @@ use super::trace::{Registers, Tracee};
 use sys::Error;
 use sys::os;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
-use sys::{processes::ProcessTable, procfs};
+use sys::{ThreadId, processes::ProcessTable, procfs};
 use unwind::{Frame, Unwinder};
 
 /// Shortest and longest pause between two threads that are stopped and checked, since that takes
@@ -260,11 +260,11 @@ impl Finder {
         let user = UserStack::Native { regs, all, bytes, full, rest };
         let (process, images) = self.table.split(self.pid);
         let mut frames = Vec::new();
-        let thread = (self.pid, tid);
+        let thread = ThreadId { pid: self.pid, tid };
         let end = self.unwinder.unwind(thread, &process.regions, images, user, &[], &mut frames);
         let objects = &self.objects;
         let role =
-            |frame: &Frame| frame.place.image.map_or(ObjectRole::Program, |i| objects.role(i));
+            |frame: &Frame| frame.place.image().map_or(ObjectRole::Program, |i| objects.role(i));
         let called = |caller: &Frame| {
             let by_program = caller.kind.is_return() && role(caller) == ObjectRole::Program;
             by_program.then(|| objects.calls(&self.memory, caller.address)).flatten()

@@ -14,6 +14,7 @@ use super::gadgets::Gadgets;
 use sys::image::{Hit, State};
 use sys::maps::Region;
 use sys::processes::ProcessTable;
+use sys::{FileAddress, LoadBias, ProcessAddress};
 
 /// Role of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +175,10 @@ impl Objects {
             let hit = Hit { pid, start: region.start, end: region.end };
             let image = images.load(region.image, hit);
             let State::Elf(loaded) = &images.get(image).state else { continue };
-            let Some((_, address)) = loaded.elf.address_of(region.offset) else { continue };
-            let bias = region.start.wrapping_sub(address);
+            let start = ProcessAddress(region.start);
+            let address = loaded.elf.address_of(region.offset_of(start));
+            let Some((_, address)) = address else { continue };
+            let bias = LoadBias::between(address, start);
             let path = &images.get(image).path;
             let is_main = main == Some(region.image) || main == Some(image);
             objects.is_go |= is_main && loaded.elf.is_go;
@@ -193,8 +196,15 @@ impl Objects {
         objects
     }
 
-    /// Adds an image that is mapped `bias` above its link-time addresses.
-    fn add(&mut self, image: u32, path: &str, is_main: bool, data: &[u8], bias: u64) -> ObjectRole {
+    /// Adds an image.
+    fn add(
+        &mut self,
+        image: u32,
+        path: &str,
+        is_main: bool,
+        data: &[u8],
+        bias: LoadBias,
+    ) -> ObjectRole {
         if let Some(role) = self.roles.get(&image) {
             return *role;
         }
@@ -211,7 +221,7 @@ impl Objects {
             if role == ObjectRole::Program {
                 return;
             }
-            let at = value.wrapping_add(bias);
+            let ProcessAddress(at) = bias.apply(FileAddress(value));
             if let Some(wanted) = WANTED.iter().find(|w| **w == name) {
                 self.symbols.entry(wanted).or_insert((at, size));
             }
@@ -236,7 +246,7 @@ impl Objects {
     }
 
     /// The function of the C library that contains an address, if it is harmless.
-    pub fn harmless(&self, address: u64) -> Option<Harmless> {
+    pub fn harmless(&self, ProcessAddress(address): ProcessAddress) -> Option<Harmless> {
         let i = self.harmless.partition_point(|range| range.0 <= address);
         // A function may have several names.
         let range = self.harmless.get(i.checked_sub(1)?)?;
@@ -248,8 +258,8 @@ impl Objects {
     ///
     /// A function that ends in a jump to another one (`sem_timedwait` of glibc) is not on the
     /// stack.
-    pub fn calls(&self, memory: &File, return_address: u64) -> Option<Harmless> {
-        let target = call::target(memory, return_address)?;
+    pub fn calls(&self, memory: &File, return_address: ProcessAddress) -> Option<Harmless> {
+        let target = call::target(memory, return_address.0)?;
         let i = self.harmless.binary_search_by_key(&target, |range| range.0).ok()?;
         let harmless = self.harmless[i].2;
         matches!(harmless, Harmless::Sleeps | Harmless::Locks).then_some(harmless)
@@ -350,9 +360,9 @@ mod tests {
         assert!(objects.gadgets.way().is_some());
         assert!(!objects.program_allocates);
         let read = libc::read as unsafe extern "C" fn(_, _, _) -> _ as usize as u64;
-        assert_eq!(objects.harmless(read), Some(Harmless::Sleeps));
+        assert_eq!(objects.harmless(ProcessAddress(read)), Some(Harmless::Sleeps));
         let malloc = libc::malloc as unsafe extern "C" fn(_) -> _ as usize as u64;
-        assert_eq!(objects.harmless(malloc), None);
+        assert_eq!(objects.harmless(ProcessAddress(malloc)), None);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use super::functions::{FunctionStart, Functions};
 use super::graph::{Graph, Text};
 use super::moved::Moved;
 use super::{CallTarget, call_before};
-use crate::AddressKind;
+use crate::CodeAddress;
+use sys::FileAddress;
 
 /// Most instructions of a function that are analysed.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
@@ -62,7 +63,7 @@ struct Analysed {
 
 /// Cached results.
 pub struct CodeCache {
-    frames: FxHashMap<(u32, u64, AddressKind), Option<CodeFrame>>,
+    frames: FxHashMap<(u32, CodeAddress), Option<CodeFrame>>,
     leads: FxHashMap<(u32, u64, Option<u64>), Leads>,
     moved: FxHashMap<(u32, u64), Option<Moved>>,
     between: FxHashMap<(u32, Between), Option<u64>>,
@@ -96,8 +97,8 @@ impl CodeCache {
 
     /// Frame of the code at an address, or of the call before it; `None` if its instructions leave
     /// it open.
-    pub fn frame(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<CodeFrame> {
-        let key = (file.image, address, kind);
+    pub fn frame(&mut self, file: File<'_>, at: CodeAddress) -> Option<CodeFrame> {
+        let key = (file.image, at);
         self.budget = (self.budget + REFILL).min(BUDGET);
         if let Some(cached) = self.frames.get(&key) {
             return *cached;
@@ -105,7 +106,7 @@ impl CodeCache {
         if self.budget < 0 {
             return None;
         }
-        let frame = self.derive(file, address, kind);
+        let frame = self.derive(file, at);
         if self.frames.len() >= MAX_FRAMES {
             self.frames.clear();
         }
@@ -113,8 +114,8 @@ impl CodeCache {
         frame
     }
 
-    fn derive(&mut self, file: File<'_>, address: u64, kind: AddressKind) -> Option<CodeFrame> {
-        let start = file.functions.start(kind.lookup(address));
+    fn derive(&mut self, file: File<'_>, at: CodeAddress) -> Option<CodeFrame> {
+        let start = file.functions.start(at.lookup().0);
         let (begin, is_known) = match start {
             Some(FunctionStart::Known(at)) => (Some(at), true),
             Some(FunctionStart::Likely(at)) => (Some(at), false),
@@ -125,13 +126,13 @@ impl CodeCache {
         let state = function
             .as_mut()
             .filter(|f| holds(f))
-            .and_then(|f| frame::state_at(&f.graph, &mut f.flow, address, kind));
+            .and_then(|f| frame::state_at(&f.graph, &mut f.flow, at));
         let frame = if state.is_some() && begin == Some(file.entry) && file.entry != 0 {
             Some(CodeFrame::Outermost)
         } else {
             {
                 let function = function.as_ref().filter(|f| holds(f));
-                self.both_ways(file, (address, kind), function, state.as_ref(), is_known)
+                self.both_ways(file, at, function, state.as_ref(), is_known)
             }
         };
         if let (Some(at), Some(function)) = (begin, function) {
@@ -207,11 +208,12 @@ impl CodeCache {
     fn both_ways(
         &mut self,
         file: File<'_>,
-        (address, kind): (u64, AddressKind),
+        at: CodeAddress,
         function: Option<&Analysed>,
         state: Option<&FlowState>,
         is_known: bool,
     ) -> Option<CodeFrame> {
+        let FileAddress(address) = at.address;
         let down = state.and_then(frame::from_start);
         if let Some(CodeFrame::Inner { proof: Proof::Maker, .. }) = down {
             return down;
@@ -221,8 +223,8 @@ impl CodeCache {
             let call = f.graph.call_before(address);
             call.is_some_and(|call| f.flow.dead.contains(&call) || f.graph.is_end(call))
         };
-        let is_end =
-            kind.is_return() && (file.functions.is_border(address) || function.is_some_and(ends));
+        let is_end = at.kind.is_return()
+            && (file.functions.is_border(address) || function.is_some_and(ends));
         let mut onward = (!is_end).then(|| self.onward(file, address, function)).flatten();
         let up = match &onward {
             Some(flow) => frame::to_return(flow).ok()?,
@@ -249,7 +251,7 @@ impl CodeCache {
             (None, Some(up)) if is_known || up.is_certain => Some(up.frame),
             (None, Some(up)) => Some(frame::by_call(up.frame)),
             (None, None) => {
-                let begins = kind.is_return() && state.is_some_and(|s| s.cloned);
+                let begins = at.kind.is_return() && state.is_some_and(|s| s.cloned);
                 begins.then_some(CodeFrame::Outermost)
             }
         }

@@ -3,9 +3,10 @@
 use super::effect::AX;
 use super::flow::{Base, Flow, FlowState, Return, SymbolicValue, Words, returned};
 use super::graph::Graph;
-use crate::AddressKind;
 use crate::cfi::{BP, KnownRegisters, SP};
 use crate::module::Step;
+use crate::{AddressKind, CodeAddress};
+use sys::FileAddress;
 
 /// Callee-saved registers: rbx, rbp, r12 to r15.
 const KEPT: [u8; 6] = [3, BP, 12, 13, 14, 15];
@@ -289,8 +290,7 @@ pub fn by_call(frame: CodeFrame) -> CodeFrame {
 pub fn state_at(
     graph: &Graph,
     flow: &mut Flow,
-    address: u64,
-    kind: AddressKind,
+    CodeAddress { address: FileAddress(address), kind }: CodeAddress,
 ) -> Option<FlowState> {
     match kind {
         AddressKind::Instruction => flow.before(graph, graph.at(address)?),

@@ -6,8 +6,10 @@ use super::functions::Functions;
 use super::graph::{Graph, Text};
 use super::{Between, Leads};
 use crate::AddressKind::{self, Instruction, Return};
+use crate::CodeAddress;
 use crate::cfi::{BP, KnownRegisters, SP};
 use crate::module::Step;
+use sys::FileAddress;
 use sys::elf::Segment;
 
 const BASE: u64 = 0x1000;
@@ -50,7 +52,8 @@ impl Fixture {
     }
 
     fn frame(&mut self, at: u64, kind: AddressKind) -> Option<CodeFrame> {
-        self.with(|cache, file| cache.frame(file, BASE + at, kind))
+        let address = FileAddress(BASE + at);
+        self.with(|cache, file| cache.frame(file, CodeAddress { address, kind }))
     }
 
     /// Base, word and number of the frame, which is certain.
@@ -244,11 +247,11 @@ fn frames_from_code_are_those_of_the_unwind_information() {
         let graph = Graph::new(code.text, code.functions, start, 2000, &mut |_| false);
         let inside = |a: &u64| (start..end).contains(a);
         for address in graph.addresses().filter(inside) {
-            let Rule::Offset { register, cfa, .. } = rules.rule(&module, address, Instruction)
-            else {
+            let at = CodeAddress { address: FileAddress(address), kind: Instruction };
+            let Rule::Offset { register, cfa, .. } = rules.rule(&module, at) else {
                 continue;
             };
-            match module.frame(&mut rules, address, Instruction) {
+            match module.frame(&mut rules, at) {
                 Some(CodeFrame::Inner { base, at: None, add, proof: Proof::Code, .. })
                     if base == register =>
                 {

@@ -8,7 +8,7 @@ use crate::sampler::stack_maker::StackMaker;
 use heap::{Allocation, Record};
 use profile::LocationId;
 use sys::record::{Sample, UserStack};
-use sys::{ThreadId, record};
+use sys::{ProcessAddress, ThreadId, record};
 use unwind::Frame;
 
 /// Maximum number of processes whose allocator wrappers are cached.
@@ -97,7 +97,7 @@ impl HeapStacks {
         let ip = if let UserStack::Native { regs, .. } = user { regs.ip } else { 0 };
         let wrappers = self.wrappers.get(&thread.pid).map_or(&[][..], Vec::as_slice);
         let is_wrapper = |frame: &Frame| {
-            let at = frame.kind.lookup(frame.address);
+            let ProcessAddress(at) = frame.instruction();
             wrappers.iter().any(|function| function.contains(&at))
         };
         maker.make_stack_without(&Sample::of_user_stack(thread, time, ip, user), is_wrapper);
