@@ -123,8 +123,7 @@ fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> 
     let to_stdout = output.is_stdout();
     let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
     if !args.verbosity.quiet {
-        let summary = Summary::of(&recorded, Some(&args.target), None);
-        summary.write(&mut Stderr, args.verbosity.verbose)?;
+        Summary::of(&recorded, None).write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
             summary::written(&mut Stderr, path, bytes, None)?;
         }

@@ -10,7 +10,7 @@ use super::output::Output;
 use super::progress::Progress;
 use super::record::{self, Recorded};
 use crate::report::locks::{self, LockWaits};
-use crate::sampler::{Interrupts, Recording};
+use crate::sampler::{Interrupts, Note, Recording};
 use formats::pprof;
 use profile::{Cause, Diagnostics, Profile};
 use symbols::{Options, Outcome};
@@ -37,7 +37,8 @@ pub fn name(
     progress: &Progress,
     output: Option<&mut Output>,
 ) -> anyhow::Result<Recorded> {
-    let Recording { aggregated, mut diagnostics, exit, running, .. } = recording;
+    let Recording { aggregated, mut diagnostics, notes, exit, running, .. } = recording;
+    diagnostics.notes = notes.all().map(Note::to_string).collect();
     let mut profile = aggregated.profile;
     let (files, run_time) = (aggregated.files, aggregated.run_time);
     let (changed, images) = (aggregated.changed, aggregated.images);
@@ -89,17 +90,15 @@ pub fn name(
     interrupts.end_naming();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     set_comments(&mut profile, &diagnostics);
-    let names = named;
-    let (first_notes, printed_notes) = (0, 0);
+    let (names, notes_of_names) = (named, diagnostics.notes[notes.all().count()..].to_vec());
     Ok(Recorded {
         profile,
         diagnostics,
+        notes,
         names,
         names_missed,
         run_time_code,
-        first_notes,
-        printed_notes,
-        each_time: false,
+        notes_of_names,
         exit,
         running,
     })

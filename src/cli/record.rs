@@ -1,6 +1,5 @@
 //! `prof record`.
 
-use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
@@ -11,13 +10,10 @@ use super::progress::Progress;
 use super::summary::{self, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
-use crate::sampler::{self, Interrupts, Rate, Target, permissions};
+use crate::sampler::{self, Importance, Interrupts, Note, Notes, Target};
 use profile::{Cause, Diagnostics, Profile};
 use sys::os;
 use sys::printed::Stderr;
-
-/// Samples per second from which on the kernel's limits may matter.
-const HIGH_RATE: u64 = 999;
 
 /// Arguments of `prof record`.
 #[derive(Debug, clap::Args)]
@@ -59,18 +55,16 @@ pub struct Recorded {
     pub profile: Profile,
     /// The figures.
     pub diagnostics: Diagnostics,
+    /// The notes of the recorder.
+    pub notes: Notes,
     /// Whether all names were looked up.
     pub names: bool,
     /// Why not all were, although they were to be.
     pub names_missed: Option<String>,
     /// How code that was made at run time gets names, if much of it has none.
     pub run_time_code: Option<String>,
-    /// The number of notes that were known when the recording began; they are the first.
-    pub first_notes: usize,
-    /// The number of notes that are printed already, of these.
-    pub printed_notes: usize,
-    /// Nothing but profile types is recorded of which each event is a sample.
-    pub each_time: bool,
+    /// The notes of the lookup of names, with both of these.
+    pub notes_of_names: Vec<String>,
     /// How the COMMAND ended, if it has.
     pub exit: Option<ExitStatus>,
     /// The COMMAND, if it still ran when the window closed.
@@ -109,8 +103,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     if !args.verbosity.quiet {
         let file = (!to_stdout).then_some(args.output.as_path());
-        let summary = Summary::of(&recorded, Some(&args.target), file);
-        summary.write(&mut Stderr, args.verbosity.verbose)?;
+        Summary::of(&recorded, file).write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(file) = file {
             let next = stays && recorded.diagnostics.samples > 0;
             summary::written(&mut Stderr, file, bytes, next.then_some(recorded.names))?;
@@ -137,8 +130,6 @@ pub fn record(
     if let Some(path) = output.temporary() {
         interrupts.remove_when_giving_up(path);
     }
-    let types_alone = options.events.is_empty() && !types.is_empty();
-    let each_time = types_alone && types.iter().all(|(_, one)| one.is_each_time());
     let progress = Progress::new(window.duration, quiet, command);
     if let Some(time) = target.sleep_time().filter(|_| verbose) {
         progress
@@ -150,47 +141,15 @@ pub fn record(
              standard output; use -o FILE to separate them",
         );
     }
-    let shown = verbose || is_chosen(target);
-    let mut first_notes = 0;
-    let mut print_note = |line: &str| {
-        first_notes += 1;
-        if shown {
-            progress.print(line);
-        } else if first_notes == 1
-            && let Some(why) = kernel_left_out()
-        {
-            progress.print(&why);
+    let mut print_note = |note: &Note| {
+        if verbose || note.importance < Importance::Detail {
+            progress.print(&note.to_string());
         }
     };
     let mut tick = |tick| progress.tick(tick);
     let recording =
         sampler::record(&options, types, window, &interrupts, &mut print_note, &mut tick)?;
-    let output = Some(output);
-    let recorded = super::naming::name(recording, names, &interrupts, &progress, output)?;
-    let printed_notes = if shown { first_notes } else { 0 };
-    Ok(Recorded { first_notes, printed_notes, each_time, ..recorded })
-}
-
-/// Whether the user chose what is recorded, so that each change of it is to be reported. The
-/// default, CPU time at a usual rate, is what it is whatever clock takes its samples.
-fn is_chosen(target: &TargetArgs) -> bool {
-    let usual = match target.freq {
-        Some(Rate::Frequency(hz)) => hz <= HIGH_RATE,
-        Some(_) => false,
-        None => target.count.is_none(),
-    };
-    let types = target.types.iter().any(|of| of != "cpu") || target.off_cpu;
-    types || !usual || target.precise || !target.event.is_empty()
-}
-
-/// Why a recording of CPU time lacks the kernel's part, if it does.
-fn kernel_left_out() -> Option<String> {
-    let error = permissions::probe::TriedEvent::cpu_clock().open().err()?;
-    if error.kind() != ErrorKind::PermissionDenied {
-        return None;
-    }
-    let why = permissions::explain(&error, permissions::Wanted::Kernel);
-    Some(format!("kernel frames are left out: {why}"))
+    super::naming::name(recording, names, &interrupts, &progress, Some(output))
 }
 
 /// Sentences about the binaries that most samples without a name are of; without those about

@@ -1,17 +1,16 @@
-//! What a recording prints at its end: five lines at most, and the rest with `-v`. All of it is in
-//! the profile's comments, too.
+//! The end of a recording on standard error: five lines at most, and the rest with `-v`. All of it
+//! is in the profile's comments, too.
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use super::record::Recorded;
-use super::target::{StacksArg, TargetArgs};
 use super::trust;
 use crate::report::advice;
-use crate::sampler::Rate;
+use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
+use crate::sampler::{Importance, Note};
 use profile::Diagnostics;
-use sys::os;
 use view::{Filter, Granularity, View};
 
 /// How much is printed on standard error.
@@ -25,56 +24,54 @@ pub struct Verbosity {
     pub verbose: bool,
 }
 
-/// The share of samples from which on a loss is reported. What is missing could move a share in a
-/// report by as much, and no report is read to less than one percent: the chance of sampling alone
-/// is larger, unless there are 10,000 samples.
-const LOSS_PERCENT: u64 = 1;
-
-/// Fewer lost samples are chance.
-const FEWEST_LOST: u64 = 3;
-
-/// The share of samples without a name from which on it is reported.
+/// The share of samples without a name, in percent, above which it is reported.
 const NAMELESS_PERCENT: u64 = 5;
 
-/// Fewer samples report less than the notes about them.
-const FEW_SAMPLES: u64 = 10;
-
-/// Periods in nanoseconds below which a machine may be too slow for its samples.
-const SHORT_PERIOD: i64 = 200_000;
+/// Kind of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Samples over some time.
+    Recording,
+    /// A snapshot of threads.
+    Snapshot,
+    /// A snapshot of threads, which are printed.
+    PrintedThreads,
+}
 
 /// The end of a recording, in words.
 pub struct Summary<'a> {
     recorded: &'a Recorded,
-    /// The arguments; none of a snapshot of threads.
-    target: Option<&'a TargetArgs>,
+    kind: Kind,
     /// The profile that was written, if one was.
     file: Option<String>,
-    /// The threads of the snapshot are printed.
-    threads: bool,
 }
 
 impl<'a> Summary<'a> {
-    /// Of the recording of a target, or of a snapshot, that was written into `file`.
-    pub fn of(
-        recorded: &'a Recorded,
-        target: Option<&'a TargetArgs>,
-        file: Option<&Path>,
-    ) -> Summary<'a> {
-        let file = file.map(|file| file.to_string_lossy().into_owned());
-        Summary { recorded, target, file, threads: false }
+    /// For the recording of a target, which was written into `file`.
+    pub fn of(recorded: &'a Recorded, file: Option<&Path>) -> Summary<'a> {
+        Summary::new(recorded, Kind::Recording, file)
     }
 
-    /// The same without what the printed threads show.
-    pub fn of_printed_threads(self) -> Summary<'a> {
-        Summary { threads: true, ..self }
+    /// For a snapshot of threads, which was written into `file`.
+    pub fn of_snapshot(recorded: &'a Recorded, file: Option<&Path>) -> Summary<'a> {
+        Summary::new(recorded, Kind::Snapshot, file)
+    }
+
+    /// For a snapshot of threads, without the figures that the printed threads show.
+    pub fn of_printed_threads(recorded: &'a Recorded) -> Summary<'a> {
+        Summary::new(recorded, Kind::PrintedThreads, None)
+    }
+
+    fn new(recorded: &'a Recorded, kind: Kind, file: Option<&Path>) -> Summary<'a> {
+        let file = file.map(|file| file.to_string_lossy().into_owned());
+        Summary { recorded, kind, file }
     }
 
     /// Prints it, and how the COMMAND ended.
     pub fn write(&self, err: &mut impl Write, verbose: bool) -> io::Result<()> {
-        let figures = (!self.threads).then(|| self.figures());
         let lines = match verbose {
-            true => vec![figures],
-            false => vec![figures, self.losses(), self.names(), self.notes()],
+            true => vec![self.figures()],
+            false => vec![self.figures(), self.losses(), self.names(), self.notes()],
         };
         lines.iter().flatten().try_for_each(|line| writeln!(err, "prof: {line}"))?;
         if verbose {
@@ -87,44 +84,42 @@ impl<'a> Summary<'a> {
         self.recorded.profile.duration_nanos as f64 / 1e9
     }
 
-    fn figures(&self) -> String {
+    fn figures(&self) -> Option<String> {
         let Recorded { profile, diagnostics: d, .. } = self.recorded;
-        match self.target {
-            Some(_) => format!(
+        match self.kind {
+            Kind::Recording => Some(format!(
                 "{} in {:.1} s, {}",
                 plural(d.samples, "sample"),
                 self.seconds(),
                 plural(d.distinct, "distinct stack")
-            ),
-            None => {
+            )),
+            Kind::Snapshot => {
                 let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
                 let threads = u64::try_from(view.kept_total).unwrap_or_default();
                 let stacks = plural(profile.samples.len() as u64, "distinct stack");
-                format!("{}, {stacks}", plural(threads, "thread"))
+                Some(format!("{}, {stacks}", plural(threads, "thread")))
             }
+            Kind::PrintedThreads => None,
         }
     }
 
-    /// What is missing or cut, if it matters to the figures, and what helps against the first of it.
+    /// What is missing or cut, if it matters to the figures, and the remedy for the first of it.
     fn losses(&self) -> Option<String> {
-        let d = &self.recorded.diagnostics;
+        let Recorded { diagnostics: d, notes, .. } = self.recorded;
         let (mut lost, mut remedies) = (Vec::new(), Vec::new());
-        if matters(d.lost, d.lost.saturating_add(d.samples)) {
+        if self.loses_samples() {
             let all = d.lost.saturating_add(d.samples);
             lost.push(format!("{} of {all} samples were lost", percent(d.lost, all)));
-            remedies.push(self.fewer_losses().map(str::to_owned));
-        } else if let Some(covered) = self.covered() {
-            lost.push(format!(
-                "the samples cover {covered:.0} % of the CPU time that the target used"
-            ));
-            remedies.push(Some(match self.recorded.profile.period < SHORT_PERIOD {
-                true => "lower -F or raise -c".to_owned(),
-                false => format!("why: {}", self.place_of_notes()),
-            }));
+            let remedy = notes.at_end.iter().find_map(Note::loss_remedy);
+            remedies.push(remedy.map(|remedy| remedy.to_string()));
+        }
+        if let Some(time) = notes.at_end.iter().find_map(uncovered_time) {
+            lost.push(time.to_string());
+            remedies.push(Some(time.explanation()));
         }
         if matters(d.throttled, d.throttled.saturating_add(d.samples)) {
             lost.push(format!("events were throttled {} times", d.throttled));
-            remedies.push(Some("lower -F or raise -c".to_owned()));
+            remedies.push(Some(LossRemedy::LowerRateOrLongerPeriod.to_string()));
         }
         if matters(d.truncated_total(), d.user_stacks) {
             let share = percent(d.truncated_total(), d.user_stacks);
@@ -143,40 +138,9 @@ impl<'a> Summary<'a> {
         (!lost.is_empty()).then(|| format!("{}{how}", lost.join(", ")))
     }
 
-    /// The percentage of the target's CPU time that the samples cover, if it is too low for chance.
-    fn covered(&self) -> Option<f64> {
-        let profile = &self.recorded.profile;
-        let (sampled, used) = self.recorded.diagnostics.covered?;
-        let period = u64::try_from(profile.period).ok().filter(|&period| period > 0)?;
-        if profile.str(profile.period_type.unit) != "nanoseconds" {
-            return None;
-        }
-        let (due, missing) =
-            ((used / period) as f64, (used.saturating_sub(sampled) / period) as f64);
-        let share = 100.0 * sampled as f64 / used.max(1) as f64;
-        // Four times the standard deviation of a number that varies by chance.
-        (share < 80.0 && missing > 4.0 * due.sqrt()).then_some(share)
-    }
-
-    /// What helps most against the loss of samples.
-    fn fewer_losses(&self) -> Option<&'static str> {
-        let target = self.target?;
-        let copies = !matches!(target.call_graph, Some(StacksArg::FramePointer | StacksArg::None));
-        Some(match target.freq {
-            _ if self.recorded.each_time => {
-                "what lasts is recorded each time: record fewer processes"
-            }
-            _ if target.count.is_some() => "raise -c",
-            Some(Rate::Frequency(..=99)) | None
-                if !target.event.is_empty() && self.recorded.profile.period <= 1 =>
-            {
-                "sample every Nth event only with -c N"
-            }
-            Some(Rate::Frequency(100..) | Rate::Max | Rate::Period(_)) => "lower -F",
-            _ if copies => "use -g fp or a smaller -g dwarf,BYTES",
-            _ if os::uid() != 0 => "run prof as root, which lets it go before other processes",
-            _ => return None,
-        })
+    fn loses_samples(&self) -> bool {
+        let d = &self.recorded.diagnostics;
+        matters(d.lost, d.lost.saturating_add(d.samples))
     }
 
     /// The share of samples without a name, if it is large, and the command that helps most.
@@ -209,23 +173,27 @@ impl<'a> Summary<'a> {
         Some(format!("{share} of the samples have no function name ({name} {of_it}){how}"))
     }
 
-    /// The first of the other notes where there are hardly any samples, and the number of the rest.
+    /// The most important of the other notes, if the figures mislead without it, and the number of
+    /// the rest.
     fn notes(&self) -> Option<String> {
-        let Recorded { diagnostics: d, names_missed, run_time_code, first_notes, .. } =
-            self.recorded;
-        let printed = [names_missed, run_time_code];
-        let rest = d.notes.iter().skip(*first_notes);
-        let mut rest = rest.filter(|note| !printed.iter().any(|p| p.as_ref() == Some(note)));
-        let first = if d.samples < FEW_SAMPLES || self.threads { rest.next() } else { None };
-        let more = match (rest.count(), first) {
-            (0, _) => None,
+        let Recorded { notes, notes_of_names, names_missed, run_time_code, .. } = self.recorded;
+        let is_lost = |note: &Note| note.is_loss() && self.loses_samples();
+        let rest = notes.at_end.iter();
+        let rest: Vec<&Note> =
+            rest.filter(|note| !is_lost(note) && uncovered_time(note).is_none()).collect();
+        let first = rest.iter().min_by_key(|note| note.importance);
+        let first = first.filter(|note| note.importance < Importance::Detail);
+        let printed = [names_missed.as_ref(), run_time_code.as_ref()];
+        let of_names = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
+        let more = match (rest.len() + of_names.count(), first) {
+            (0, _) | (1, Some(_)) => None,
             (1, None) => Some("1 note".to_owned()),
             (n, None) => Some(format!("{n} notes")),
-            (n, Some(_)) => Some(format!("{n} more")),
+            (n, Some(_)) => Some(format!("{} more", n - 1)),
         };
         let more = more.map(|more| format!("{more}: {}", self.place_of_notes()));
-        let words: Vec<&str> =
-            first.into_iter().map(String::as_str).chain(more.as_deref()).collect();
+        let words: Vec<String> =
+            first.map(|note| note.to_string()).into_iter().chain(more).collect();
         (!words.is_empty()).then(|| words.join("; "))
     }
 
@@ -239,8 +207,8 @@ impl<'a> Summary<'a> {
 
     /// What `-v` adds.
     fn details(&self, err: &mut impl Write) -> io::Result<()> {
-        let Recorded { profile, diagnostics: d, names, printed_notes, .. } = self.recorded;
-        if self.target.is_some() {
+        let Recorded { profile, diagnostics: d, notes, names, notes_of_names, .. } = self.recorded;
+        if self.kind == Kind::Recording {
             writeln!(err, "prof: {} lost, {} throttled", d.lost, d.throttled)?;
         }
         let whole = truncated(err, d)?;
@@ -251,8 +219,8 @@ impl<'a> Summary<'a> {
             unsymbolized(err, d, symbols::counted(profile))?;
             trust::summary(err, profile, self.file.as_deref(), whole)?;
         }
-        let mut notes = d.notes.iter().skip(*printed_notes);
-        notes.try_for_each(|note| writeln!(err, "prof: {note}"))?;
+        notes.at_end.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;
+        notes_of_names.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;
         // Attaching costs the same however short the window is.
         let seconds = self.seconds();
         let share = match seconds >= 1.0 {
@@ -349,9 +317,9 @@ fn is_running(pid: i32) -> bool {
     sys::procfs::stat(pid).is_some_and(|s| s.state != 'Z')
 }
 
-/// Whether so much of the whole is more than chance, and moves what a report shows.
-fn matters(part: u64, whole: u64) -> bool {
-    part >= FEWEST_LOST && part.saturating_mul(100) > whole.saturating_mul(LOSS_PERCENT)
+/// CPU time without samples that is more than chance, if this note reports it.
+fn uncovered_time(note: &Note) -> Option<&UncoveredTime> {
+    note.uncovered_time().filter(|_| note.importance < Importance::Detail)
 }
 
 /// A share, as it is printed.
@@ -367,7 +335,25 @@ fn plural(n: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::notes::{LossScope, MissedCause, RecordingNote, Scope, TypeNote};
+    use crate::sampler::{CpuCoverage, Notes};
     use profile::{BinaryShare, Builder, Truncation};
+
+    fn with_notes(recorded: Recorded, at_end: Vec<Note>) -> Recorded {
+        let at_start = vec![TypeNote::Snapshots(1).into()];
+        Recorded { notes: Notes { at_start, at_end }, ..recorded }
+    }
+
+    fn lost(lost: u64, taken: u64) -> Note {
+        let (of, remedies) = (LossScope::Target, vec![LossRemedy::LowerRate, LossRemedy::Root]);
+        RecordingNote::Lost { lost, taken, of, covered: None, remedies }.into()
+    }
+
+    fn uncovered(sampled: u64) -> Note {
+        let covered = CpuCoverage { sampled, used: 1_000_000_000 };
+        let (of, cause) = (Scope::Target, MissedCause::TooFrequent);
+        RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, of, cause }).into()
+    }
 
     fn recorded(diagnostics: Diagnostics) -> Recorded {
         let mut profile = Builder::new(&[("samples", "count")]).finish(None);
@@ -376,22 +362,19 @@ mod tests {
         Recorded {
             profile,
             diagnostics,
+            notes: Notes::default(),
             names: true,
             names_missed: None,
             run_time_code: None,
-            first_notes: 0,
-            printed_notes: 0,
-            each_time: false,
+            notes_of_names: Vec::new(),
             exit: None,
             running: None,
         }
     }
 
     fn lines(recorded: &Recorded, file: Option<&str>) -> Vec<String> {
-        let target = TargetArgs { freq: Some(Rate::Frequency(999)), ..TargetArgs::default() };
         let mut out = Vec::new();
-        let summary = Summary::of(recorded, Some(&target), file.map(Path::new));
-        summary.write(&mut out, false).unwrap();
+        Summary::of(recorded, file.map(Path::new)).write(&mut out, false).unwrap();
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
     }
 
@@ -409,7 +392,9 @@ mod tests {
         for small in [of(1000, 10, (10, 1000)), of(20, 2, (2, 20))] {
             assert_eq!(lines(&recorded(small), None).len(), 1);
         }
-        let all = lines(&recorded(of(900, 100, (450, 900))), None);
+        let many = recorded(of(900, 100, (450, 900)));
+        let all = lines(&with_notes(many, vec![lost(100, 900)]), None);
+        assert_eq!(all.len(), 2, "{all:?}");
         assert_eq!(all[0], "prof: 900 samples in 1.5 s, 5 distinct stacks");
         assert_eq!(
             all[1],
@@ -434,39 +419,49 @@ mod tests {
         assert_eq!(all[1], "prof: 50.0 % of the stacks are truncated (no caller on this stack)");
     }
 
+    /// Ten samples of a hundred are chance.
     #[test]
     fn time_that_samples_do_not_cover_is_reported() {
-        let with = |sampled, unit| {
-            let covered = Some((sampled, 1_000_000_000));
-            let samples = 50;
-            let mut recorded = recorded(Diagnostics { samples, covered, ..Diagnostics::default() });
-            recorded.profile.period_type.unit = recorded.profile.strings.intern(unit);
-            lines(&recorded, Some("x.pb.gz"))
+        let with = |sampled| {
+            let d = Diagnostics { samples: 50, ..Diagnostics::default() };
+            lines(&with_notes(recorded(d), vec![uncovered(sampled)]), Some("x.pb.gz"))
         };
-        let said = "prof: the samples cover 50 % of the CPU time that the target used; why: prof \
-                    report --header x.pb.gz";
-        assert_eq!(with(500_000_000, "nanoseconds")[1], said);
-        assert_eq!(with(900_000_000, "nanoseconds").len(), 1);
-        assert_eq!(with(500_000_000, "count").len(), 1);
+        let all = with(500_000_000);
+        assert_eq!(
+            all[1..],
+            ["prof: the samples cover 50 % of the 1.0 s of CPU time that the target used; the \
+              machine cannot take samples that often; lower -F or raise -c"]
+        );
+        assert_eq!(with(900_000_000)[1..], ["prof: 1 note: prof report --header x.pb.gz"]);
     }
 
     #[test]
-    fn notes_are_counted_and_few_samples_explained() {
-        let note = |n: u32| format!("note {n}");
-        let d = Diagnostics {
-            samples: 100,
-            notes: (0..4).map(note).collect(),
-            ..Diagnostics::default()
-        };
-        let mut many = Recorded { first_notes: 1, ..recorded(d) };
-        assert_eq!(lines(&many, Some("profile.pb.gz"))[1], "prof: 3 notes: prof report --header");
-        many.run_time_code = Some("note 3".to_owned());
-        assert_eq!(lines(&many, None)[1..], ["prof: note 3", "prof: 2 notes: -v prints them"]);
-        many.diagnostics.samples = 2;
-        assert_eq!(lines(&many, None)[2], "prof: note 1; 1 more: -v prints them");
-        many.diagnostics.notes.truncate(1);
-        many.run_time_code = None;
-        assert_eq!(lines(&many, None).len(), 1);
+    fn notes_that_matter_are_printed_and_others_counted() {
+        let detail = || Note::from(TypeNote::Snapshots(3));
+        let figures = || Note::from(RecordingNote::HiddenMappings("hidden".to_owned()));
+        let missing = || Note::from(RecordingNote::SpillUnreadable("full".to_owned()));
+        let d = || Diagnostics { samples: 100, ..Diagnostics::default() };
+        let of = |notes| with_notes(recorded(d()), notes);
+        let last = |recorded: &Recorded, file| lines(recorded, file)[1..].join("; ");
+        assert_eq!(last(&of(Vec::new()), None), "", "those of the start are not repeated");
+        let some = of(vec![detail(), detail(), detail()]);
+        assert_eq!(last(&some, Some("profile.pb.gz")), "prof: 3 notes: prof report --header");
+        assert_eq!(last(&of(vec![figures()]), None), "prof: hidden");
+        let all = of(vec![detail(), figures(), missing()]);
+        let spill = "prof: samples are missing: the spill file cannot be read: full";
+        assert_eq!(last(&all, None), format!("{spill}; 2 more: -v prints them"));
+        let hint = || Some("for names: x".to_owned());
+        let names = vec!["for names: x".to_owned(), "another".to_owned()];
+        let all = Recorded { run_time_code: hint(), notes_of_names: names, ..of(vec![detail()]) };
+        assert_eq!(last(&all, None), "prof: for names: x; prof: 2 notes: -v prints them");
+    }
+
+    /// A loss that is too small for a line of its own is a note like others.
+    #[test]
+    fn small_losses_are_counted() {
+        let d = Diagnostics { samples: 999, lost: 1, ..Diagnostics::default() };
+        let all = lines(&with_notes(recorded(d), vec![lost(1, 999)]), None);
+        assert_eq!(all[1..], ["prof: 1 note: -v prints them"]);
     }
 
     /// Whatever happened: with the line about the file there are five.
@@ -478,19 +473,22 @@ mod tests {
             lost: 500,
             throttled: 100,
             folded: 100,
-            covered: Some((1, 1_000_000_000)),
             truncated: vec![(Truncation::RunTimeCode, 50), (Truncation::DumpTooSmall, 300)],
             user_stacks: 500,
             unsymbolized,
-            notes: vec!["a".to_owned(), "b".to_owned()],
             ..Diagnostics::default()
         };
-        let all = lines(&recorded(d.clone()), None);
+        let notes = || {
+            let spill = RecordingNote::SpillUnreadable("full".to_owned());
+            vec![lost(500, 500), uncovered(1), spill.into(), TypeNote::Snapshots(3).into()]
+        };
+        let all = lines(&with_notes(recorded(d.clone()), notes()), None);
         assert_eq!(all.len(), 4, "{all:?}");
         assert!(all[2].contains(" of the samples have no function name (such "), "{all:?}");
         let d = Diagnostics { unsymbolized: Vec::new(), ..d };
         let names_missed = Some("interrupted: names are missing".to_owned());
-        let all = lines(&Recorded { names: false, names_missed, ..recorded(d) }, None);
+        let nameless = Recorded { names: false, names_missed, ..recorded(d) };
+        let all = lines(&with_notes(nameless, notes()), None);
         assert_eq!((all.len(), &*all[2]), (4, "prof: interrupted: names are missing"));
     }
 }

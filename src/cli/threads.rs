@@ -88,7 +88,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let bytes = output.write(&recorded.profile)?;
             let file = args.output.as_deref().filter(|_| !to_stdout);
             if !quiet {
-                Summary::of(&recorded, None, file).write(&mut err, args.verbosity.verbose)?;
+                let summary = Summary::of_snapshot(&recorded, file);
+                summary.write(&mut err, args.verbosity.verbose)?;
             }
             if let Some(file) = file.filter(|_| !quiet) {
                 let next = stays && recorded.diagnostics.samples > 0;
@@ -103,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             threads::write(&mut out, &view, args.each)?;
             out.flush()?;
             if !quiet {
-                let summary = Summary::of(&recorded, None, None).of_printed_threads();
+                let summary = Summary::of_printed_threads(&recorded);
                 summary.write(&mut err, args.verbosity.verbose)?;
             }
         }

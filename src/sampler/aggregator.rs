@@ -6,7 +6,7 @@ mod sample_types;
 
 use super::stack_maker::StackMaker;
 use super::types::{End, EventOwner, OwnSamples, Poll, ProfileTypes, TypeStart};
-use super::{Event, Options, Session};
+use super::{Event, Note, Options, Session};
 use event_groups::EventGroups;
 use profile::{Builder, Column};
 use sample_types::SampleTypes;
@@ -146,7 +146,7 @@ impl Aggregator {
     }
 
     /// Completes the profile after the last event. Returns notes for the user.
-    pub fn end(&mut self, end: &End) -> Vec<String> {
+    pub fn end(&mut self, end: &End) -> Vec<Note> {
         let Aggregator { maker, types, .. } = self;
         types.iter_mut().flat_map(|(_, one)| one.end(maker, end)).collect()
     }

@@ -20,12 +20,13 @@ use super::attr::{self, Features, Shape, StartWhen, Trigger, sampling_event};
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
 use super::events::{EventKind, Overload};
+use super::notes::SystemNote;
 use super::permissions::{Wanted, explain};
 use super::probe_definitions::Definitions;
 use super::ring::Ring;
 use super::rings::{Outputs, Rings};
 use super::types::{EventOwner, NeededClock, ProfileTypes};
-use super::{EventSpec, LeftOut, Options};
+use super::{EventSpec, LeftOut, Note, Options};
 use sys::Error;
 use sys::os;
 use sys::procfs;
@@ -85,7 +86,7 @@ pub struct Attacher {
     /// Copies the parts of stacks that the kernel's copies lack.
     pub deep: DeepStacks,
     /// Notes for the user about fallbacks.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// Requested events and types that are not available.
     refused: Vec<LeftOut>,
     /// Probe definitions, which outlive the events that use them.
@@ -194,9 +195,8 @@ impl Attacher {
         match os::raise_open_files(needed) {
             Ok(None) => Ok(()),
             Ok(Some((old, new))) => {
-                self.notes.push(format!(
-                    "raised the limit of open files from {old} to {new} for {threads} threads"
-                ));
+                let raised = SystemNote::OpenFilesRaised { from: old, to: new, threads };
+                self.notes.push(raised.into());
                 Ok(())
             }
             Err(_) => Err(Error::failed(format!(

@@ -2,7 +2,7 @@
 
 mod coverage;
 mod interrupts;
-mod notes;
+mod outcome;
 mod prepare;
 mod watch;
 mod window;
@@ -11,11 +11,13 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::aggregator::Aggregator;
+use super::notes::RecordingNote;
 use super::stack_maker::{Aggregated, BpfFrames};
 use super::types::{self, End, ProfileTypes};
-use super::{Options, Session, Stats, Target, remove_leftover_probes};
+use super::{Note, Notes, Options, Session, Stats, Target, remove_leftover_probes};
+pub use coverage::CpuCoverage;
 pub use interrupts::Interrupts;
-use notes::UsedBefore;
+use outcome::{EndedRecording, UsedBefore};
 use prepare::Started;
 use profile::{Diagnostics, Profile, ValueType, comment};
 use sys::{Error, os, procfs};
@@ -43,8 +45,10 @@ pub struct Tick {
 pub struct Recording {
     /// The profile and its files.
     pub aggregated: Aggregated,
-    /// The diagnostics, without those of symbolization.
+    /// The diagnostics, without notes and those of symbolization.
     pub diagnostics: Diagnostics,
+    /// Notes for the user.
+    pub notes: Notes,
     /// The COMMAND's exit status, if it has exited.
     pub exit: Option<ExitStatus>,
     /// The PID of the COMMAND, if it still runs.
@@ -55,7 +59,7 @@ pub struct Recording {
 
 /// Records a profile.
 ///
-/// `show` gets notes for the user as soon as they are known; `tick` is called a few times per
+/// `show` gets the notes that are known before sampling starts; `tick` is called a few times per
 /// second.
 ///
 /// Errors: one line that states the obstacle, before anything was sampled.
@@ -64,13 +68,13 @@ pub fn record(
     mut types: ProfileTypes,
     window: Window,
     interrupts: &Interrupts,
-    show: &mut dyn FnMut(&str),
+    show: &mut dyn FnMut(&Note),
     tick: &mut dyn FnMut(Tick),
 ) -> Result<Recording, Error> {
     remove_leftover_probes();
     types::remove_leftovers();
     let mut options = options.clone();
-    let mut notes = prepare::types(&mut types, &mut options, window.duration, interrupts)?;
+    let prepared = prepare::types(&mut types, &mut options, window.duration, interrupts)?;
     let mut started = Started::new(&mut options, &types, window.delay, interrupts)?;
     window::wait_for_delay(window.delay, interrupts, started.child.as_mut())?;
     // After the fork of the command, which must not inherit it.
@@ -79,9 +83,10 @@ pub fn record(
     // Before Session::open attaches programs that aggregate the times of threads.
     let frames = types.iter().any(|(_, one)| one.needs_thread_events()).then(BpfFrames::read);
     let mut session = Session::open(&options, &mut types, started.command())?;
-    session.notes().iter().chain(&notes).for_each(|note| show(note));
-    let shown = session.notes().len();
-    notes.extend(prepare::begin(&mut types, &options)?);
+    let of_session = session.notes().len();
+    let at_start: Vec<Note> = session.notes().iter().chain(&prepared).cloned().collect();
+    at_start.iter().for_each(show);
+    let mut at_end = prepare::begin(&mut types, &options)?;
     // Opening the events may have taken longer than it lasts.
     precedence.renew_at_once();
     // Last of all, because the rings fill from here on.
@@ -108,31 +113,32 @@ pub fn record(
     let settled = aggregator.maker.builder.settle();
     aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
-    // In the order of output.
-    notes.splice(..0, session.notes()[..shown].iter().cloned());
-    notes.extend_from_slice(&session.notes()[shown..]);
-    if let Err(e) = settled {
-        notes.push(format!("samples are missing: the spill file cannot be read: {e}"));
-    }
-    notes.extend(outlived.into_iter().chain(of_types));
+    at_end.extend_from_slice(&session.notes()[of_session..]);
+    let spill = settled.err().map(|e| RecordingNote::SpillUnreadable(e.to_string()));
+    at_end.extend(spill.into_iter().chain(outlived).map(Note::from));
+    at_end.extend(of_types);
     let covered = used.coverage(&options.target, &session, &aggregator.maker);
-    notes.extend(given.notes(&notes::EndedRecording {
+    let at_last = given.notes(&EndedRecording {
         options: &options,
         session: &session,
         aggregator: &aggregator,
         covered,
         lasted,
         interrupted: interrupts.stopped(),
-    }));
-    let mut diagnostics = diagnostics(&session, &aggregator, notes);
+    });
+    at_end.extend(at_last.into_iter().map(Note::from));
+    let notes = Notes { at_start, at_end };
+    let mut diagnostics = diagnostics(&session, &aggregator);
     diagnostics.recording_cpu_seconds = os::own_usage().0 - given.own_cpu_seconds;
     diagnostics.covered = covered.map(|covered| (covered.sampled, covered.used));
     // The rings are the largest part of prof's memory and no longer needed.
     drop(session);
     let aggregated = finish(aggregator, &options, began.1, lasted);
-    Ok(Recording { aggregated, diagnostics, exit, running, interrupted: interrupts.stopped() })
+    let interrupted = interrupts.stopped();
+    Ok(Recording { aggregated, diagnostics, notes, exit, running, interrupted })
 }
-fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -> Diagnostics {
+
+fn diagnostics(session: &Session, aggregator: &Aggregator) -> Diagnostics {
     let (maker, own) = (&aggregator.maker, aggregator.own_samples());
     let counts = &maker.counts;
     Diagnostics {
@@ -146,7 +152,6 @@ fn diagnostics(session: &Session, aggregator: &Aggregator, notes: Vec<String>) -
         deep: counts.deep,
         folded: maker.builder.folded(),
         no_unwind_info: maker.without_unwind_info(),
-        notes,
         ..Diagnostics::default()
     }
 }

@@ -8,6 +8,7 @@ use perf_event::Counter;
 use super::attach::Attacher;
 use super::attr::{self, Trigger};
 use super::events::EventKind;
+use super::notes::{Note, SystemNote};
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::ring_resize::Growing;
@@ -287,14 +288,9 @@ fn ring_owner(cpu: u32, watermark: usize) -> std::io::Result<Counter> {
     attr::ring_owner(watermark as u32).observe_self().one_cpu(cpu as usize).build()
 }
 
-fn small_rings(size: usize, wanted: usize) -> String {
-    format!(
-        "ring buffers are {} KiB a CPU instead of {} KiB, so samples may be lost at high rates: \
-         the locked-memory limit; as root: sysctl kernel.perf_event_mlock_kb={}",
-        size >> 10,
-        wanted >> 10,
-        ((wanted + sideband_size(wanted)) >> 10) + 8
-    )
+fn small_rings(size: usize, wanted: usize) -> Note {
+    let mlock_kb = ((wanted + sideband_size(wanted)) >> 10) + 8;
+    SystemNote::SmallRings { size, wanted, mlock_kb }.into()
 }
 
 fn is_memory(error: &std::io::Error) -> bool {

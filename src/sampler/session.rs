@@ -15,6 +15,7 @@ use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
 use super::events::{EventKind, Overload};
 use super::filter::ProcessFilter;
+use super::notes::{Note, SystemNote};
 use super::permissions::{Wanted, explain};
 use super::ring::{self, Ring};
 use super::rings::Rings;
@@ -259,7 +260,7 @@ impl Session {
     }
 
     /// Notes for the user: fallbacks taken and limits of the system.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[Note] {
         &self.attacher.notes
     }
 
@@ -422,7 +423,7 @@ impl Session {
         // The sums of a thread that exits are needed until the last program is removed.
         self.attacher.disable_samples();
         self.programs.end();
-        self.attacher.notes.extend(self.hotplug.notes());
+        self.attacher.notes.extend(self.hotplug.notes().into_iter().map(Note::from));
         self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {
             // An event whose thread has exited cannot be stopped and need not be.
@@ -436,11 +437,8 @@ impl Session {
             self.took_turns.push(scaled.is_some());
             if scaled.is_some() {
                 let share = 100.0 * counted.running as f64 / counted.enabled as f64;
-                self.attacher.notes.push(format!(
-                    "{} was counted {share:.0} % of the time, since there are more events than \
-                     counters: its values are scaled",
-                    spec.name
-                ));
+                let (event, percent) = (spec.name.clone(), share.round() as u64);
+                self.attacher.notes.push(SystemNote::TookTurns { event, percent }.into());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a recording prints at its end, unless `-v` or `-q` changes it.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common::machine::MachineLock;
 use crate::common::run::{self, Output};
@@ -75,6 +76,7 @@ fn a_stripped_program_is_named_with_what_gives_it_names() {
     assert!(lines[1].contains("for names: ") && lines[2].starts_with("prof: wrote out.svg ("));
 }
 
+/// One line has the reason, and nothing else is reported.
 #[test]
 fn an_empty_recording_says_why() {
     let dir = temp_dir();
@@ -84,7 +86,41 @@ fn an_empty_recording_says_why() {
     let lines = lines(&out);
     assert!(lines[0].starts_with("prof: 0 samples in 0.3 s, 0 distinct stacks"), "{}", out.stderr);
     assert!(lines[1].contains("no samples in 0.3 s: "), "{}", out.stderr);
+    assert!(lines[1].ends_with("used no CPU in that time (it slept or waited)"), "{}", out.stderr);
     assert!(lines[2].starts_with("prof: wrote ") && !lines[2].contains("next"), "{}", out.stderr);
+    assert_eq!(lines.len(), 3, "{}", out.stderr);
+}
+
+/// The figures are those of a process that waits for others, which were busy.
+#[test]
+fn an_idle_parent_with_busy_children_is_reported() {
+    let dir = temp_dir();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg("\"$0\" 5 & wait").arg(target("known", Build::C));
+    let parent = Running::start(&mut shell);
+    let pid = parent.pid();
+    let children = || std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    while children().unwrap().trim().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let out = Prof::plain(&dir, &format!("record -d 1s -p {pid}")).run().ok();
+    let idle = format!("prof: process {pid} was idle while its children used ");
+    let line = lines(&out).into_iter().find(|line| line.starts_with(&idle));
+    assert!(line.is_some_and(|line| line.contains("--tree records them too")), "{}", out.stderr);
+}
+
+/// What the processes do that outlive the COMMAND is not in the figures.
+#[test]
+fn processes_that_outlive_the_command_are_reported() {
+    let dir = temp_dir();
+    let script = "sleep 3 > /dev/null 2>&1 & exec \"$0\" 0.3";
+    let prof = Prof::plain(&dir, "record").target("sh", "-c").arg(script);
+    let out = prof.arg(target("known", Build::C)).run().ok();
+    let lines = lines(&out);
+    has_figures(lines[0]);
+    let ended = "prof: the recording ended with the command, but process ";
+    assert!(lines[1].starts_with(ended) && lines[1].contains("still runs"), "{}", out.stderr);
+    assert!(lines.last().unwrap().ends_with(NEXT), "{}", out.stderr);
 }
 
 /// How the COMMAND ended is one line more.

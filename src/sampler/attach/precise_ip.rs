@@ -3,10 +3,11 @@
 use std::io;
 
 use super::Attacher;
-use crate::sampler::EventSpec;
 use crate::sampler::attr::Trigger;
 use crate::sampler::events::EventKind;
+use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::is_denied;
+use crate::sampler::{EventSpec, Note};
 
 /// The highest `precise_ip`: samples have no skid (`perf_event_open(2)`).
 const MOST: u8 = 3;
@@ -31,7 +32,7 @@ impl Attacher {
             spec.precise = precise;
             self.or_restore(|attacher| attacher.try_event(&spec, trigger))
         })?;
-        self.notes.extend(precision_note(&spec));
+        self.notes.extend(precision_note(&spec).map(Note::from));
         self.events[event] = spec;
         Ok(())
     }
@@ -55,21 +56,13 @@ fn highest(most: u8, mut open: impl FnMut(u8) -> io::Result<()>) -> io::Result<u
 }
 
 /// The note about a precision below the highest.
-fn precision_note(spec: &EventSpec) -> Option<String> {
-    let name = &spec.name;
+fn precision_note(spec: &EventSpec) -> Option<EventNote> {
+    let event = spec.name.clone();
     match spec.precise {
         MOST => None,
-        0 if spec.kind != EventKind::Hardware => {
-            Some(format!("{name} is no hardware event and has no precision"))
-        }
-        0 => Some(format!(
-            "{name} cannot be sampled precisely on this machine: samples may lie some \
-             instructions behind their cause"
-        )),
-        precise => Some(format!(
-            "{name} is sampled with precision {precise} of {MOST}, the highest that this machine \
-             has for it"
-        )),
+        0 if spec.kind != EventKind::Hardware => Some(EventNote::NeverPrecise(event)),
+        0 => Some(EventNote::NotPrecise(event)),
+        precision => Some(EventNote::LessPrecise { event, precision, highest: MOST }),
     }
 }
 
@@ -106,10 +99,10 @@ mod tests {
             precision_note(&EventSpec { precise, ..EventSpec::parse(event).unwrap() })
         };
         assert_eq!(of("cycles:P", 3), None);
-        assert!(
-            of("cycles:P", 2).unwrap().starts_with("cycles:P is sampled with precision 2 of 3")
-        );
-        assert!(of("instructions", 0).unwrap().contains("cannot be sampled precisely"));
-        assert!(of("cpu-clock:P", 0).unwrap().contains("no hardware event"));
+        let event = "cycles:P".to_owned();
+        let lower = EventNote::LessPrecise { event, precision: 2, highest: 3 };
+        assert_eq!(of("cycles:P", 2), Some(lower));
+        assert_eq!(of("instructions", 0), Some(EventNote::NotPrecise("instructions".to_owned())));
+        assert_eq!(of("cpu-clock:P", 0), Some(EventNote::NeverPrecise("cpu-clock:P".to_owned())));
     }
 }

@@ -9,10 +9,11 @@ use crate::sampler::attr::{
     SHORTEST_CLOCK, StartWhen, Trigger, sampling_event, sideband_event, trigger,
 };
 use crate::sampler::events::EventKind;
+use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::types::{EventOwner, NeededClock, ProfileType, ProfileTypes, TypeEvent};
-use crate::sampler::{EventSpec, LeftOut, Rate};
+use crate::sampler::{EventSpec, LeftOut, Note, Rate};
 use sys::procfs;
 use sys::{Error, ErrorKind};
 
@@ -23,16 +24,11 @@ impl Attacher {
         if let Rate::Frequency(hz) = self.options.rate
             && hz > max_rate
         {
-            self.notes.push(format!(
-                "{hz} Hz is beyond the kernel's limit; sampling at {max_rate} Hz \
-                 (sysctl kernel.perf_event_max_sample_rate)"
-            ));
+            let limited = EventNote::RateLimited { requested: hz, limit: max_rate };
+            self.notes.push(limited.into());
         }
         if self.options.rate == Rate::Max {
-            self.notes.push(format!(
-                "-F max: {max_rate} samples a second and CPU (sysctl \
-                 kernel.perf_event_max_sample_rate)"
-            ));
+            self.notes.push(EventNote::HighestRate(max_rate).into());
         }
         match self.clock {
             NeededClock::None => {}
@@ -82,19 +78,13 @@ impl Attacher {
             Err(e) if spec.leader && self.options.inherit && is_invalid(&e) => {
                 // Linux 6.12 and older.
                 self.options.inherit = false;
-                self.notes.push(
-                    "this kernel reads groups of events only of threads that exist when prof \
-                     starts: later ones are left out"
-                        .to_owned(),
-                );
+                self.notes.push(EventNote::GroupsOfExistingThreads.into());
                 self.try_precisely(i, at).map_err(|e| self.refused(&spec, &e))?;
             }
             Err(e) if default && is_missing(&e) => {
                 self.events[i] = EventSpec::cpu_clock();
-                self.notes.push(format!(
-                    "no hardware counters on this machine: sampling cpu-clock instead of cycles{}",
-                    if spec.most_precise { ", which has no precision" } else { "" }
-                ));
+                let clock = EventNote::ClockInsteadOfCycles { precise: spec.most_precise };
+                self.notes.push(clock.into());
                 let spec = self.events[i].clone();
                 let at = trigger(&spec, self.options.rate, max_rate);
                 self.try_event(&spec, at).map_err(|e| self.refused(&spec, &e))?;
@@ -152,7 +142,7 @@ impl Attacher {
         match self.refused.first() {
             Some(first) if !others => Err(first.why.clone()),
             _ => {
-                self.notes.extend(self.refused.iter().map(LeftOut::to_string));
+                self.notes.extend(self.refused.iter().cloned().map(Note::from));
                 Ok(())
             }
         }
@@ -195,9 +185,9 @@ impl Attacher {
     /// Adds the notes of probes.
     fn note_probes(&mut self) {
         let notes = self.events.iter().filter_map(|spec| spec.probe.as_ref()?.note.clone());
-        let mut notes: Vec<String> = notes.collect();
+        let mut notes: Vec<EventNote> = notes.collect();
         notes.dedup();
-        self.notes.extend(notes);
+        self.notes.extend(notes.into_iter().map(Note::from));
     }
 
     /// Inherited probes have to be defined in tracefs.
@@ -233,10 +223,7 @@ impl Attacher {
         if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
             && self.events.iter().any(|e| e.kind == EventKind::Clock)
         {
-            self.notes.push(format!(
-                "the kernel's clocks have no period of {period} ns; sampling each \
-                 {SHORTEST_CLOCK} ns, the shortest"
-            ));
+            self.notes.push(EventNote::PeriodTooShort(period).into());
         }
     }
 
@@ -258,7 +245,7 @@ impl Attacher {
             if is_denied(&error) && self.features.kernel && spec.user && !shape.cpu_wide {
                 self.features.kernel = false;
                 let why = explain(&error, Wanted::Kernel);
-                self.notes.push(format!("kernel frames are left out: {why}"));
+                self.notes.push(EventNote::NoKernelFrames(why).into());
             } else {
                 return Err(error);
             }

@@ -1,7 +1,7 @@
 //! Trial opening of events, with which a profile type chooses its events.
 
 use super::{Attacher, Trigger};
-use crate::sampler::{EventSpec, Target};
+use crate::sampler::{EventSpec, Note, Target};
 use sys::Error;
 
 /// Tries whether the kernel has an event and the user may open it.
@@ -51,7 +51,7 @@ impl EventTrial<'_> {
     }
 
     /// Adds a note for the user.
-    pub fn note(&mut self, note: String) {
-        self.0.notes.push(note);
+    pub fn note(&mut self, note: impl Into<Note>) {
+        self.0.notes.push(note.into());
     }
 }

@@ -62,29 +62,6 @@ pub struct Losses {
     pub largest_interval: u64,
 }
 
-impl Losses {
-    /// Notes for the user: `noun` is the profile type, `what` is sampled, and `known` is exact
-    /// nevertheless.
-    pub fn notes(&self, noun: &str, what: &str, known: &str) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.largest_interval > 0 {
-            notes.push(format!(
-                "{noun}: only some of the {what} shorter than {} us were sampled, because there were \
-                 too many; they are scaled to {known}",
-                self.largest_interval.div_ceil(1000)
-            ));
-        }
-        if self.threads > 0 {
-            notes.push(format!(
-                "{noun}: {} threads are missing: there were too many at once; record fewer \
-                 processes",
-                self.threads
-            ));
-        }
-        notes
-    }
-}
-
 /// The extrapolated value of a `part` of an event that lasted `lasted` nanoseconds, if events
 /// shorter than an interval are sampled with the probability lasted / interval.
 pub fn extrapolate(part: u64, lasted: u64, interval: u64) -> u64 {

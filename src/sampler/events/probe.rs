@@ -14,6 +14,7 @@ use std::sync::Arc;
 use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::{EventKind, EventSpec};
+use crate::sampler::notes::EventNote;
 use crate::sampler::probe_definitions::{Definition, Definitions};
 use sys::Error;
 
@@ -33,7 +34,7 @@ pub struct Probe {
     offset: u64,
     in_kernel: bool,
     /// A note for the user.
-    pub note: Option<String>,
+    pub note: Option<EventNote>,
 }
 
 impl Probe {

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::EventSpec;
+use super::notes::EventNote;
 use instructions::At;
 use symbols::functions::{Function, NoFunction, functions};
 use sys::Error;
@@ -181,15 +182,10 @@ impl ProbePlaces {
         let Some(probe) = &mut spec.probe else { return };
         let known = self.binaries();
         if !known.is_empty() && !known.iter().any(|b| same_file(&b.open, &file.open)) {
-            probe.note = Some(format!(
-                "event '{event}': the target has not loaded {}; it counts from then on",
-                file.path.display()
-            ));
+            let (event, file) = (event.to_owned(), file.path.clone());
+            probe.note = Some(EventNote::NotLoaded { event, file });
         } else if at == At::Stepped {
-            probe.note = Some(format!(
-                "event '{event}' costs the target some 12 µs each time instead of 2: the kernel has \
-                 to let the processor step over the instruction there"
-            ));
+            probe.note = Some(EventNote::Stepped(event.to_owned()));
         }
     }
 

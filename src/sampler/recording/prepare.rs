@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Interrupts;
 use crate::sampler::types::{Prepared, ProfileTypes, Setup};
-use crate::sampler::{LeftOut, Options, StoppedCommand, Target};
+use crate::sampler::{LeftOut, Note, Options, StoppedCommand, Target};
 use sys::Error;
 
-/// Prepares the profile types: one that cannot be recorded is left out, with a note.
+/// Prepares the profile types: one that cannot be recorded is left out. Returns notes for the user.
 ///
 /// # Errors
 ///
@@ -18,7 +18,7 @@ pub fn types(
     options: &mut Options,
     duration: Option<Duration>,
     interrupts: &Interrupts,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<Note>, Error> {
     let alone = is_alone(types, options);
     let (mut notes, mut left_out, mut more) = (Vec::new(), Vec::new(), Vec::new());
     for (of, one) in types.iter_mut() {
@@ -28,12 +28,12 @@ pub fn types(
             Ok(Prepared::Replaced { by, note }) => {
                 left_out.push(of);
                 notes.push(note);
-                more.push(by);
+                more.push(*by);
             }
             Err(error) if alone => return Err(error),
             Err(error) => {
                 left_out.push(of);
-                notes.push(LeftOut::profile_type(one.subject(), error).to_string());
+                notes.push(LeftOut::profile_type(one.subject(), error).into());
             }
         }
     }
@@ -46,12 +46,13 @@ pub fn types(
     Ok(notes)
 }
 
-/// Starts the profile types just before sampling; one that fails is left out, with a note.
+/// Starts the profile types just before sampling; one that fails is left out. Returns notes for the
+/// user.
 ///
 /// # Errors
 ///
 /// One line, if nothing else is recorded.
-pub fn begin(types: &mut ProfileTypes, options: &Options) -> Result<Vec<String>, Error> {
+pub fn begin(types: &mut ProfileTypes, options: &Options) -> Result<Vec<Note>, Error> {
     let alone = is_alone(types, options);
     let (mut notes, mut left_out) = (Vec::new(), Vec::new());
     for (of, one) in types.iter_mut() {
@@ -60,7 +61,7 @@ pub fn begin(types: &mut ProfileTypes, options: &Options) -> Result<Vec<String>,
             Err(error) if alone => return Err(error),
             Err(error) => {
                 left_out.push(of);
-                notes.push(LeftOut::profile_type(one.subject(), error).to_string());
+                notes.push(LeftOut::profile_type(one.subject(), error).into());
             }
         }
     }

@@ -5,6 +5,7 @@ use std::process::Child;
 
 use crate::sampler::Target;
 use crate::sampler::aggregator::Aggregator;
+use crate::sampler::notes::RecordingNote;
 use sys::os;
 use sys::procfs;
 
@@ -83,21 +84,14 @@ impl Watch {
 
 /// A note about processes that the command has started and that still run, like daemons: the
 /// recording ended with the command.
-pub fn outlived(aggregator: &Aggregator) -> Option<String> {
+pub fn outlived(aggregator: &Aggregator) -> Option<RecordingNote> {
     let mut pids: Vec<i32> =
         aggregator.maker.table.born_alive().filter(|&pid| is_alive(pid)).collect();
     pids.sort_unstable();
     let &pid = pids.first()?;
-    let name = procfs::comm(pid, pid).map_or(String::new(), |name| format!(" ({name})"));
-    let survivors = match pids.len() {
-        1 => format!("process {pid}{name}, which it started, still runs"),
-        n => format!("{n} processes that it started still run (one is {pid}{name})"),
-    };
     let arguments = aggregator.types.arguments_for_process();
-    Some(format!(
-        "the recording ended with the command, but {survivors}: start it in the foreground, or record \
-         it with prof record{arguments} -p {pid}"
-    ))
+    let (name, processes) = (procfs::comm(pid, pid), pids.len());
+    Some(RecordingNote::Outlived { pid, name, processes, arguments })
 }
 
 fn has_ended(fd: &OwnedFd) -> bool {

@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use super::Session;
+use crate::sampler::notes::SystemNote;
 use crate::sampler::{Options, Target};
 use sys::procfs;
 
@@ -59,23 +60,15 @@ impl Hotplug {
     }
 
     /// Notes for the user about CPUs that were not online all the time.
-    pub fn notes(&self) -> Vec<String> {
-        let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-        let left: Vec<u32> =
+    pub fn notes(&self) -> Vec<SystemNote> {
+        let cpus: Vec<u32> =
             self.cpus.iter().zip(&self.left).filter(|(_, left)| **left).map(|(&c, _)| c).collect();
         let mut notes = Vec::new();
-        if !left.is_empty() {
-            let then = match self.returns {
-                true => "was sampled again within about 0.2 s after it came back, if it did",
-                false => "was not sampled after that",
-            };
-            notes.push(format!("CPU {} went offline during the recording: it {then}", list(&left)));
+        if !cpus.is_empty() {
+            notes.push(SystemNote::CpusLeft { cpus, returns: self.returns });
         }
         if !self.others.is_empty() {
-            notes.push(format!(
-                "CPU {} came online during the recording and was not sampled",
-                list(&self.others)
-            ));
+            notes.push(SystemNote::CpusCame(self.others.clone()));
         }
         notes
     }
@@ -126,8 +119,8 @@ mod tests {
         assert!(hotplug.update(&[0, 2]).is_empty());
         assert_eq!(hotplug.update(&[0, 1, 2]), [1]);
         assert!(hotplug.update(&[0, 1, 2, 5]).is_empty());
-        let notes = hotplug.notes().join("; ");
-        assert!(notes.contains("CPU 1 went offline") && notes.contains("CPU 5 came"), "{notes}");
+        let left = SystemNote::CpusLeft { cpus: vec![1], returns: true };
+        assert_eq!(hotplug.notes(), [left, SystemNote::CpusCame(vec![5])]);
     }
 
     /// Mimics the kernel, which removes the events of a CPU that goes offline.

@@ -1,6 +1,7 @@
 //! CPU time: samples of `cycles` or `cpu-clock`, which are counted like those of any event.
 
 use super::{End, NeededClock, ProfileType, Registered, SampleType, TypeStart};
+use crate::sampler::Note;
 use crate::sampler::stack_maker::StackMaker;
 
 /// `-T cpu`.
@@ -32,7 +33,7 @@ impl ProfileType for CpuTime {
 
     fn start(&mut self, _maker: &mut StackMaker, _start: &TypeStart<'_>) {}
 
-    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<String> {
+    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {
         Vec::new()
     }
 }

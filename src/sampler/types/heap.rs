@@ -17,8 +17,9 @@ use super::{
     End, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Settings, Setup,
     TypeStart,
 };
+use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{EventSpec, Target};
+use crate::sampler::{EventSpec, Note, Target};
 use library::{InProgram, put};
 use model::{HeapModel, HeapSpec};
 use profile::{Profile, ValueType, comment};
@@ -48,7 +49,7 @@ struct Allocations {
     library: Option<InProgram>,
     stacks: HeapStacks,
     /// Notes for the user from the removal of the library.
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 impl Allocations {
@@ -87,12 +88,8 @@ impl ProfileType for Allocations {
         if let Target::Processes { .. } = setup.target
             && !self.spec.settings.inject
         {
-            let note =
-                "recording page faults instead: they show where the process's memory grows; \
-                 to record its allocations, add --inject (which injects prof's library), or start \
-                 it with prof record -T heap -- COMMAND"
-                    .to_owned();
-            return Ok(Prepared::Replaced { by: EventSpec::parse("page-faults")?, note });
+            let by = Box::new(EventSpec::parse("page-faults")?);
+            return Ok(Prepared::Replaced { by, note: HeapNote::PageFaultsInstead.into() });
         }
         let library = put(self.spec.settings, setup.target)?;
         for file in library.files() {
@@ -162,7 +159,8 @@ impl ProfileType for Allocations {
     }
 
     fn release(&mut self) {
-        self.notes = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
+        let taken_out = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
+        self.notes = taken_out.into_iter().map(Note::from).collect();
     }
 
     fn own_samples(&self) -> OwnSamples {
@@ -171,14 +169,15 @@ impl ProfileType for Allocations {
         OwnSamples { taken: counts.sampled, lost: lost + counts.late_frees }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
         let leaks = self.stacks.model.finish(&mut maker.builder);
         let mut notes = std::mem::take(&mut self.notes);
         if let Some(library) = &mut self.library {
             let programs = self.stacks.writers.programs;
-            notes.extend(library.end(&self.stacks.model.counts, programs, end.outlived));
+            let ended = library.end(&self.stacks.model.counts, programs, end.outlived);
+            notes.extend(ended.into_iter().map(Note::from));
         }
-        notes.extend(leaks);
+        notes.extend(leaks.into_iter().map(Note::from));
         notes
     }
 }

@@ -26,7 +26,7 @@ use super::bpf::btf::Btf;
 use super::bpf::{KernelProgram, ThreadScope};
 use super::recording::Interrupts;
 use super::stack_maker::StackMaker;
-use super::{EventSpec, Target};
+use super::{EventSpec, Note, Target};
 pub use collection::{EventOwner, ProfileTypes};
 use profile::{Column, Profile};
 pub use settings::{HeapSettings, Settings};
@@ -107,9 +107,9 @@ pub enum Prepared {
     /// These events are recorded instead, with a note for the user.
     Replaced {
         /// The events.
-        by: EventSpec,
+        by: Box<EventSpec>,
         /// The note.
-        note: String,
+        note: Note,
     },
 }
 
@@ -330,7 +330,7 @@ pub trait ProfileType {
     }
 
     /// Adds the remaining values after the last event. Returns notes for the user.
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String>;
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note>;
 }
 
 #[cfg(test)]

@@ -18,14 +18,15 @@ use std::rc::Rc;
 use perf_event_open_sys::bindings as abi;
 
 use super::{End, EventTrial, KernelProgram, ProfileType, SampleType, TypeEvent, TypeStart};
-use crate::sampler::EventSpec;
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::syscalls::{Calls, TimedCall, Which};
 use crate::sampler::events::EventKind;
+use crate::sampler::notes::notes_of_program;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::tracepoint::Tracepoint;
+use crate::sampler::{EventSpec, Note};
 use open_pairs::OpenPairs;
 use sys::Error;
 use sys::record::{Record, Sample};
@@ -244,16 +245,16 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
         let mut notes = Vec::new();
         self.pairs.end(maker, end.time);
         if let Some(program) = &self.program {
             let tags = |call: &TimedCall| self.paired.tags_of_call(call);
             self.calls.end(maker, &mut self.pairs, program, end.time, tags);
             let ExtrapolatedWords { what, known } = self.paired.extrapolated();
-            notes.extend(program.losses().notes(self.noun(), what, known));
+            notes.extend(notes_of_program(self.noun(), program.losses(), what, known));
         }
-        notes.extend(self.pairs.notes(self.noun()));
+        notes.extend(self.pairs.notes(self.noun()).into_iter().map(Note::from));
         notes
     }
 }

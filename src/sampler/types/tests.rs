@@ -11,7 +11,9 @@ use super::{
 };
 use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{EventSpec, Interrupts, Options, Rate, StackMethod, Target, Window, record};
+use crate::sampler::{
+    EventSpec, Interrupts, Note, Options, Rate, StackMethod, Target, Window, record,
+};
 use profile::Column;
 use sys::Error;
 use sys::record::Sample;
@@ -52,7 +54,7 @@ impl ProfileType for Faults {
         maker.add_sample(sample, &[(Column(0), 0), (self.column, weight as i64)]);
     }
 
-    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<String> {
+    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {
         Vec::new()
     }
 }

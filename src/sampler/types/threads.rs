@@ -11,6 +11,8 @@ use super::{
     End, EventTrial, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Setup,
     TypeEvent, TypeStart,
 };
+use crate::sampler::Note;
+use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
 use creation::Creation;
 pub use now::snapshot;
@@ -93,7 +95,7 @@ impl ProfileType for Threads {
                 Ok(vec![event])
             }
             Err(why) => {
-                trial.note(format!("thread creation is left out: {why}"));
+                trial.note(TypeNote::NoCreation(why));
                 Ok(Vec::new())
             }
         }
@@ -139,9 +141,10 @@ impl ProfileType for Threads {
         OwnSamples { taken, lost: 0 }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, _end: &End) -> Vec<String> {
+    fn end(&mut self, maker: &mut StackMaker, _end: &End) -> Vec<Note> {
         let mut notes = self.taken.as_mut().map_or_else(Vec::new, |taken| taken.end(maker));
-        notes.extend(self.creation.as_mut().and_then(|creation| creation.end(maker)));
+        let missing = self.creation.as_mut().and_then(|creation| creation.end(maker));
+        notes.extend(missing.map(Note::from));
         notes
     }
 }

@@ -15,9 +15,11 @@ use super::{
     End, EventTrial, KernelProgram, NeededClock, Poll, ProfileType, Registered, SampleType,
     Settings, TypeEvent, TypeStart,
 };
+use crate::sampler::Note;
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::sched::Waits;
+use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
 use from_bpf::FromBpf;
 use from_switches::FromSwitches;
@@ -190,19 +192,19 @@ impl ProfileType for Wall {
         }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<String> {
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
         let mut notes = Vec::new();
         match (&mut self.way, &self.program) {
             (WallSource::Bpf(bpf), Some(program)) => {
                 bpf.end(&self.spec, maker, end.time, program.threads());
                 bpf.sums.scale(maker, self.spec.column);
                 let known = "the time of each thread in each state";
-                notes.extend(program.losses().notes("wall time", "waits", known));
+                notes.extend(notes_of_program("wall time", program.losses(), "waits", known));
             }
             (WallSource::Switches(switches), _) => {
                 switches.end(&self.spec, maker, end.time);
                 switches.sums.scale(maker, self.spec.column);
-                notes.extend(end.thinned.then(|| switches.note_thinned()));
+                notes.extend(end.thinned.then(|| switches.note_thinned().into()));
             }
             _ => {}
         }

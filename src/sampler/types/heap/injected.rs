@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::super::HeapSettings;
+use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::stops::KernelEvents;
 use heap::inject::{Injection, Inside, Library};
@@ -121,7 +122,7 @@ impl Injected {
     }
 
     /// Removes the hooks. Returns notes for the user.
-    pub fn end(&mut self) -> Vec<String> {
+    pub fn end(&mut self) -> Vec<HeapNote> {
         let out = self.injection.again(None, |inside: &mut Inside<'_, '_>| {
             inside.call("prof_heap_unpatch", &[])?;
             inside.call("prof_heap_stop", &[]).map(|_| ())
@@ -129,35 +130,16 @@ impl Injected {
         let mut notes = Vec::new();
         // Slots that a killed prof has redirected are not counted again.
         if self.slots == 0 && !self.injection.was_there {
-            notes.push(format!(
-                "nothing in process {} calls malloc in a way that could be redirected",
-                self.pid
-            ));
+            notes.push(HeapNote::NothingRedirected(self.pid));
         }
         if self.missed {
-            notes.push(
-                "the binaries that the process loaded last were not sampled: no thread came to a \
-                 point where they could be hooked"
-                    .to_owned(),
-            );
+            notes.push(HeapNote::BinariesMissed);
         }
-        let (pid, still) = (self.pid, 1e3 * self.injection.stood_still.as_secs_f64());
+        let (pid, stopped_ms) = (self.pid, 1e3 * self.injection.stood_still.as_secs_f64());
         let lives = procfs::stat(pid).is_some_and(|stat| stat.state != 'Z');
         notes.push(match out {
-            Ok(()) => format!(
-                "allocations of process {pid} were recorded since the injection of prof's library, \
-                 which stays there without effect; one thread was stopped for {still:.1} ms at \
-                 most, not counting waits for a CPU, the others not at all"
-            ),
-            Err(_) if !lives => format!(
-                "allocations of process {pid} were recorded since the injection of prof's library; \
-                 one thread was stopped for {still:.1} ms at most, not counting waits for a CPU"
-            ),
-            Err(error) => format!(
-                "prof's library is still called by process {pid}, without recording anything, \
-                 because it could not be removed: {error}; the next prof record --inject tries \
-                 again"
-            ),
+            Err(error) if lives => HeapNote::StillCalled { pid, why: error.to_string() },
+            out => HeapNote::Injected { pid, stopped_ms, lives: out.is_ok() },
         });
         notes
     }

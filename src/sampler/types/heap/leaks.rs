@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::exits::ExitFindings;
 use super::model::{AllocationSite, HeapSum, Live};
+use crate::sampler::notes::{Amount, HeapNote, UncheckedLeaks};
 use heap::leaks::Verdict;
 use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
@@ -33,17 +34,6 @@ impl Leak {
     }
 }
 
-/// The reason why a process was not checked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Why {
-    /// It still ran when the recording ended.
-    Running,
-    /// It ended without running its exit handlers.
-    Ended,
-    /// The check failed.
-    Failed(String),
-}
-
 /// The leaks of a recording.
 #[derive(Default)]
 pub struct Leaks {
@@ -53,7 +43,7 @@ pub struct Leaks {
     reachable: HeapSum,
     perhaps: HeapSum,
     /// Number of unchecked processes and their memory, by reason.
-    unchecked: FxHashMap<Why, (u64, HeapSum)>,
+    unchecked: FxHashMap<UncheckedLeaks, (u64, HeapSum)>,
 }
 
 impl Leaks {
@@ -67,10 +57,10 @@ impl Leaks {
     pub fn ended(&mut self, pid: i32, running: bool, left: &[(u64, Live, f64)]) {
         let results = self.results.remove(&pid);
         let why = match &results {
-            Some(Err(why)) => Why::Failed(why.clone()),
-            None if running => Why::Running,
+            Some(Err(why)) => UncheckedLeaks::Failed(why.clone()),
+            None if running => UncheckedLeaks::Running,
             // Allocated after the check.
-            _ => Why::Ended,
+            _ => UncheckedLeaks::Ended,
         };
         let mut unchecked = HeapSum::default();
         for &(id, Live { row, size, .. }, weight) in left {
@@ -106,7 +96,7 @@ impl Leaks {
         rows: &[AllocationSite],
         stacks: &StackTable,
         builder: &mut Builder,
-    ) -> Vec<String> {
+    ) -> Vec<HeapNote> {
         let notes = self.notes();
         let mut all: Vec<((u32, Leak), HeapSum)> =
             std::mem::take(&mut self.by_row).into_iter().collect();
@@ -120,42 +110,21 @@ impl Leaks {
         notes
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self) -> Vec<HeapNote> {
         let mut notes = Vec::new();
         if self.reachable.objects > 0.0 {
-            notes.push(format!(
-                "not counted as leaks, because pointers still led there on exit: {}",
-                amount(self.reachable)
-            ));
+            notes.push(HeapNote::Reachable(amount(self.reachable)));
         }
         if self.perhaps.objects > 0.0 {
-            notes.push(format!(
-                "of the leaks, {} (label {LABEL}: perhaps) may not be lost: pointers lead there from \
-                 memory of another allocator than glibc's, which may not be in use",
-                amount(self.perhaps)
-            ));
+            notes.push(HeapNote::PossiblyLost(amount(self.perhaps)));
         }
         let mut unchecked: Vec<_> = self.unchecked.iter().collect();
         unchecked.sort_unstable_by_key(|(why, _)| *why);
-        for (why, &(processes, sum)) in unchecked {
-            let who = match processes {
-                1 => "a process that".to_owned(),
-                n => format!("{n} processes that"),
-            };
-            let did = match why {
-                Why::Running => "still ran at the end".to_owned(),
-                Why::Ended => {
-                    "ended without exit handlers (killed, _exit, exec) or before its check"
-                        .to_owned()
-                }
-                Why::Failed(why) => format!("could not be checked on exit, as {why}"),
-            };
-            notes.push(format!(
-                "the leaks include all that was in use by {who} {did}: {} (label {LABEL}: \
-                 unchecked)",
-                amount(sum)
-            ));
-        }
+        notes.extend(unchecked.into_iter().map(|(why, &(processes, sum))| HeapNote::Unchecked {
+            why: why.clone(),
+            processes,
+            amount: amount(sum),
+        }));
         notes
     }
 }
@@ -170,11 +139,6 @@ fn labelled(builder: &mut Builder, labels: LabelSetId, leak: Leak) -> LabelSetId
 }
 
 /// The amount as text.
-fn amount(HeapSum { objects, bytes }: HeapSum) -> String {
-    let objects = objects.round();
-    let noun = if objects == 1.0 { "object" } else { "objects" };
-    match bytes / f64::from(1 << 20) {
-        mib if mib < 0.1 => format!("{bytes:.0} bytes in {objects} {noun}"),
-        mib => format!("{mib:.1} MiB in {objects} {noun}"),
-    }
+fn amount(HeapSum { objects, bytes }: HeapSum) -> Amount {
+    Amount { objects, bytes }
 }

@@ -9,6 +9,7 @@ use super::injected::Injected;
 use super::model::HeapCounts;
 use super::stacks::HeapStacks;
 use crate::sampler::Target;
+use crate::sampler::notes::{HeapNote, NothingSampled};
 use crate::sampler::stack_maker::StackMaker;
 use heap::{HeapStats, Library, Ring, why_not_preloaded};
 use sys::Error;
@@ -109,7 +110,7 @@ impl InProgram {
     }
 
     /// Removes the library from a process into which it was injected. Returns notes for the user.
-    pub fn take_out(&mut self) -> Vec<String> {
+    pub fn take_out(&mut self) -> Vec<HeapNote> {
         self.exits.iter_mut().for_each(Watcher::end);
         match &mut self.way {
             Some(LibraryWay::Injected(injected)) => injected.end(),
@@ -158,7 +159,7 @@ impl InProgram {
 
     /// Removes the library; returns notes for the user. `programs`: number of started programs;
     /// `outlived`: some of them still run after the command has ended, which was reported.
-    pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<String> {
+    pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<HeapNote> {
         let Some(library) = self.way.take() else { return Vec::new() };
         let (stats, mut notes) = (library.ring().stats(), Vec::new());
         let damaged = library.ring().damaged();
@@ -170,102 +171,42 @@ impl InProgram {
         };
         let without = if preloaded { programs.saturating_sub(stats.loaded) } else { 0 };
         if counts.sampled == 0 {
-            notes.push(format!(
-                "no allocation was sampled: {}",
-                why_none(&stats, without, outlived, self.interval)
-            ));
+            let why = why_none(&stats, without, outlived, self.interval);
+            notes.push(HeapNote::NothingSampled(why));
         } else if without > 0 {
-            notes.push(format!(
-                "{without} of {programs} programs that the command started are not in the heap's \
-                 profile: {NOT_LOADED}"
-            ));
+            notes.push(HeapNote::ProgramsWithout { without, programs });
         }
-        if let Some(reason) = damaged {
-            notes.push(format!(
-                "the heap's profile ends early: the memory that the program shares with prof was \
-                 damaged ({reason})"
-            ));
-        }
+        notes.extend(damaged.map(HeapNote::Damaged));
         notes.extend(counted(&stats, counts, self.interval));
-        if let Some(path) = stays {
-            notes.push(format!(
-                "the library for allocations stays in {} because a program still uses it",
-                path.display()
-            ));
-        }
+        notes.extend(stays.map(HeapNote::LibraryStays));
         notes
     }
 }
 
-/// The reason why the library is not in a program.
-const NOT_LOADED: &str = "prof's library was not loaded into them (linked statically, setuid, \
-                          started without the command's environment, or in a root directory of \
-                          their own)";
-
 /// The reason why nothing was sampled.
-fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> String {
-    if stats.loaded == 0 {
-        return "no dynamic linker preloaded prof's library into the command".to_owned();
+fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> NothingSampled {
+    match stats.loaded {
+        0 => NothingSampled::NotPreloaded,
+        _ if outlived => NothingSampled::CommandEnded,
+        _ if without > 0 => NothingSampled::NotLoaded(without),
+        _ => NothingSampled::BelowInterval(interval),
     }
-    if outlived {
-        return "the command ended before".to_owned();
-    }
-    if without > 0 {
-        let n = if without == 1 { "a program".to_owned() } else { format!("{without} programs") };
-        return format!("the command started {n}, but {NOT_LOADED}");
-    }
-    format!(
-        "malloc and similar functions allocated less than the interval of {interval} bytes; \
-         lower --heap-interval"
-    )
 }
 
 /// Notes for the user about the counts.
-fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    if counts.paced > 0 {
-        let each = if interval == 1 { "not every allocation was recorded: " } else { "" };
-        notes.push(format!(
-            "{each}the program allocated faster than prof could follow, so {} of {} samples were \
-             taken at a longer interval (up to {} bytes); each is scaled by its own",
-            counts.paced, counts.sampled, counts.longest
-        ));
-    }
-    if stats.lost > 0 {
-        notes.push(format!(
-            "{} of {} sampled allocations ({:.1} MiB) are missing because prof could not keep up: \
-             raise --heap-interval",
-            stats.lost,
-            stats.lost + counts.sampled,
-            mib(stats.lost_bytes)
-        ));
-    }
-    let lost = stats.lost_frees.saturating_add(counts.late_frees);
-    if lost > 0 {
-        notes.push(format!(
-            "{lost} sampled allocations count as in use because their end was lost: raise \
-             --heap-interval"
-        ));
-    }
-    if counts.untracked > 0 {
-        notes.push(format!(
-            "{} sampled allocations are not counted as in use, as there were too many: raise \
-             --heap-interval",
-            counts.untracked
-        ));
-    }
-    if counts.unknown > 0 {
-        notes.push(format!(
-            "{} sampled allocations are of processes that the kernel did not name: they have no \
-             stacks",
-            counts.unknown
-        ));
-    }
-    if counts.beyond > 0 {
-        notes.push(format!("{} allocations have no stack: too many distinct ones", counts.beyond));
-    }
-    notes
+fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<HeapNote> {
+    let HeapCounts { sampled, paced, longest, unknown, untracked, beyond, late_frees } = *counts;
+    let frees = stats.lost_frees.saturating_add(late_frees);
+    let (lost, bytes) = (stats.lost, stats.lost_bytes);
+    let notes = [
+        (paced, HeapNote::Paced { paced, sampled, longest, every: interval == 1 }),
+        (lost, HeapNote::SamplesLost { lost, sampled, bytes }),
+        (frees, HeapNote::FreesLost { lost: frees, sampled }),
+        (untracked, HeapNote::Untracked { untracked, sampled }),
+        (unknown, HeapNote::UnknownProcesses(unknown)),
+        (beyond, HeapNote::WithoutStack(beyond)),
+    ];
+    notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect()
 }
 
 /// Prepares the library for a COMMAND, or injects it into a process.

@@ -13,6 +13,7 @@ use super::super::{HeapSettings, SampleType};
 use super::exits::ExitFindings;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};
+use crate::sampler::notes::HeapNote;
 use ::heap::layout::LIVE;
 use ::heap::weight;
 use profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
@@ -332,7 +333,7 @@ impl HeapModel {
     }
 
     /// Writes all values to the profile; returns notes for the user.
-    pub fn finish(&mut self, builder: &mut Builder) -> Vec<String> {
+    pub fn finish(&mut self, builder: &mut Builder) -> Vec<HeapNote> {
         let HeapSpec { in_use, settings } = self.spec;
         let HeapSettings { peak, temporary, .. } = settings;
         let wanted = [true, in_use, peak, temporary];

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::{PairKey, PairMark, Tag, TagValue, Tags, key_of_thread};
+use crate::sampler::notes::{PairFault, TypeNote};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use profile::{Column, Label, LabelSetId, LabelValue};
 use sys::record::Sample;
@@ -281,15 +282,15 @@ impl OpenPairs {
     }
 
     /// Notes about operations that are not counted completely; `noun` is the type.
-    pub fn notes(&self, noun: &str) -> Vec<String> {
+    pub fn notes(&self, noun: &'static str) -> Vec<TypeNote> {
         let Missed { doubtful, beyond, unnamed } = self.missed;
-        let reasons = [
-            (doubtful, "are left out: records were lost while they lasted, or their end was"),
-            (beyond, "are left out: too many lasted at the same time"),
-            (unnamed, "have no address in their label 'lock': there were too many"),
+        let faults = [
+            (doubtful, PairFault::RecordsLost),
+            (beyond, PairFault::TooMany),
+            (unnamed, PairFault::NoAddress),
         ];
-        let reasons = reasons.into_iter().filter(|(n, _)| *n > 0);
-        reasons.map(|(n, what)| format!("{noun}: {n} {what}")).collect()
+        let faults = faults.into_iter().filter(|(count, _)| *count > 0);
+        faults.map(|(count, fault)| TypeNote::Pairs { noun, count, fault }).collect()
     }
 }
 

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::sampler::EventSpec;
 use crate::sampler::events::EventKind;
+use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
@@ -90,16 +91,10 @@ impl Creation {
 
     /// The recording has ended: counts the threads that still exist. Returns a note for the user,
     /// if some are missing.
-    pub fn end(&mut self, maker: &mut StackMaker) -> Option<String> {
+    pub fn end(&mut self, maker: &mut StackMaker) -> Option<TypeNote> {
         for Created { stack, labels } in std::mem::take(&mut self.alive).into_values() {
             maker.add_pending(&stack, labels, &[(Column(0), 0), (self.grown, 1)]);
         }
-        (self.missed > 0).then(|| {
-            format!(
-                "{} new threads are missing in the sample type threads_grown: too many existed at \
-                 the same time",
-                self.missed
-            )
-        })
+        (self.missed > 0).then_some(TypeNote::CreatedThreadsMissing(self.missed))
     }
 }

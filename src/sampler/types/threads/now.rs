@@ -10,10 +10,11 @@ use rustc_hash::FxHashSet;
 
 use super::THREADS;
 use super::round::{Round, ThreadsSeen};
+use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::recording::{Recording, set_time};
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{StackMethod, Target};
+use crate::sampler::{Note, Notes, StackMethod, Target};
 use profile::{Builder, Diagnostics};
 use sys::record::MAX_DUMP;
 use sys::{Error, ThreadId, os, procfs};
@@ -38,14 +39,15 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
         return Err(none_read(&seen, &threads));
     }
     notes.extend(note_missing(&seen));
-    let diagnostics = diagnostics(&maker, seen.found, notes);
+    let diagnostics = diagnostics(&maker, seen.found);
+    let notes = Notes { at_start: Vec::new(), at_end: notes };
     let lasted = began.0.elapsed();
     let mut aggregated = maker.into_profile(threads.first().map(|thread| thread.pid));
     let profile = &mut aggregated.profile;
     profile.period_type = profile.sample_types[0];
     profile.period = 1;
     set_time(profile, began.1, lasted);
-    Ok(Recording { aggregated, diagnostics, exit: None, running: None, interrupted: false })
+    Ok(Recording { aggregated, diagnostics, notes, exit: None, running: None, interrupted: false })
 }
 
 /// The reason why no thread could be read.
@@ -88,22 +90,15 @@ fn all_threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
 }
 
 /// Notes about threads that are missing.
-pub fn note_missing(seen: &ThreadsSeen) -> Vec<String> {
-    let mut notes = Vec::new();
-    let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
-    if seen.gone > 0 {
-        let it = if seen.gone == 1 { "it" } else { "they" };
-        notes.push(format!("{} ended before {it} could be read", threads(seen.gone)));
-    }
-    if seen.refused > 0 {
-        let how = if os::uid() == 0 { "" } else { "; run as root" };
-        let who = threads(seen.refused);
-        notes.push(format!("this user may not read the stack of {who}{how}"));
-    }
-    notes
+pub fn note_missing(seen: &ThreadsSeen) -> Vec<Note> {
+    let ended = (seen.gone > 0).then_some(TypeNote::ThreadsEnded(seen.gone));
+    let root_may = os::uid() != 0;
+    let refused = TypeNote::ThreadsRefused { threads: seen.refused, root_may };
+    let refused = (seen.refused > 0).then_some(refused);
+    ended.into_iter().chain(refused).map(Note::from).collect()
 }
 
-fn diagnostics(maker: &StackMaker, found: usize, notes: Vec<String>) -> Diagnostics {
+fn diagnostics(maker: &StackMaker, found: usize) -> Diagnostics {
     let counts = &maker.counts;
     Diagnostics {
         samples: found as u64,
@@ -112,7 +107,6 @@ fn diagnostics(maker: &StackMaker, found: usize, notes: Vec<String>) -> Diagnost
         truncated: counts.truncated(),
         deep: counts.deep,
         no_unwind_info: maker.without_unwind_info(),
-        notes,
         ..Diagnostics::default()
     }
 }

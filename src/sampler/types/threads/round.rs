@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
+use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::types::ProfileTypes;
-use crate::sampler::{Event, EventSpec, Options, Rate, Session, StackMethod, Target, thread_state};
+use crate::sampler::{
+    Event, EventSpec, Note, Options, Rate, Session, StackMethod, Target, thread_state,
+};
 use profile::{Column, ThreadState};
 use sys::record::{MAX_DUMP, Sample};
 use sys::{Error, ThreadId, procfs};
@@ -45,7 +48,7 @@ pub struct Round {
     /// Results so far.
     pub seen: ThreadsSeen,
     /// Notes for the user.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// The column that counts threads, in addition to the first; records give their other
     /// properties then.
     column: Option<Column>,
@@ -122,7 +125,7 @@ impl Round {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.notes.push(error.to_string());
+                    self.notes.push(TypeNote::ThreadsNotSampled(error).into());
                     self.give_up(maker, threads, NOT_PERMITTED);
                 }
             }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::now::note_missing;
 use super::round::{Round, ThreadsSeen};
+use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{Target, cgroup_directory, cgroup_processes};
+use crate::sampler::{Note, Target, cgroup_directory, cgroup_processes};
 use profile::Column;
 use sys::{ThreadId, procfs};
 
@@ -22,7 +23,7 @@ pub struct Snapshots {
     begun: u32,
     round: Option<Round>,
     seen: ThreadsSeen,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 impl Snapshots {
@@ -116,31 +117,26 @@ impl Snapshots {
         self.seen.refused += round.seen.refused;
         self.seen.found += round.seen.found;
         for note in round.notes {
-            if !self.notes.contains(&note) {
+            let sentence = note.to_string();
+            if !self.notes.iter().any(|known| known.to_string() == sentence) {
                 self.notes.push(note);
             }
         }
     }
 
     /// The recording has ended: scales threads to their average number. Returns notes for the user.
-    pub fn end(&mut self, maker: &mut StackMaker) -> Vec<String> {
+    pub fn end(&mut self, maker: &mut StackMaker) -> Vec<Note> {
         if let Some(round) = &mut self.round {
             round.end(maker);
         }
         self.done();
         if self.begun == 0 {
-            self.notes.push(
-                "no snapshot of threads: the recording ended before it was due; lower -d, or use \
-                 prof threads"
-                    .to_owned(),
-            );
+            self.notes.push(TypeNote::NoSnapshot.into());
         }
         if self.begun > 1 {
-            let (all, looks) = (self.seen.found + self.seen.refused, self.begun as usize);
-            maker.builder.scale_to(self.column, ((all + looks / 2) / looks) as i64);
-            self.notes.push(format!(
-                "{looks} snapshots of threads were taken: sample type threads is their average"
-            ));
+            let (all, snapshots) = (self.seen.found + self.seen.refused, self.begun as usize);
+            maker.builder.scale_to(self.column, ((all + snapshots / 2) / snapshots) as i64);
+            self.notes.push(TypeNote::Snapshots(snapshots).into());
         }
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(note_missing(&self.seen));

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::{ExitedThreads, NOT_SAMPLED, SHORT, Spec, StateSums, add, software_event};
 use crate::sampler::events::{EventKind, Overload};
+use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, explain};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
@@ -175,15 +176,8 @@ impl FromSwitches {
     }
 
     /// A note for the user about events that were thinned.
-    pub fn note_thinned(&self) -> String {
-        let waits = match self.woken {
-            Some(_) => ", and waiting for a CPU after a wake-up counts as part of the wait",
-            None => "",
-        };
-        format!(
-            "threads stopped running so often that only every {THINNED}th time was sampled from \
-             then on; the samples are scaled to the time of each thread in each state{waits}"
-        )
+    pub fn note_thinned(&self) -> TypeNote {
+        TypeNote::SwitchesThinned { every: THINNED, without_wakeups: self.woken.is_some() }
     }
 
     /// The recording starts with these threads.

@@ -1,0 +1,234 @@
+//! Notes for the user about a recording: what is missing from it, and how its figures differ from
+//! what was requested.
+//!
+//! A note is an enum with the facts. The [`Display`](fmt::Display) of its group words it, here and
+//! nowhere else.
+
+mod events;
+mod heap;
+mod recording;
+mod system;
+mod types;
+
+use std::fmt;
+
+pub use events::EventNote;
+pub use heap::{Amount, HeapNote, NothingSampled, UncheckedLeaks};
+pub use recording::{
+    EmptyCause, LossRemedy, LossScope, MissedCause, RecordingNote, SampledPlace, Scope,
+    ShortThreadRemedy, UncoveredTime,
+};
+pub use system::SystemNote;
+pub use types::{PairFault, TypeNote, notes_of_program};
+
+use super::LeftOut;
+
+/// The share of samples, in percent, above which a loss is reported: what is missing could move a
+/// share in a report by as much, and reports show tenths of a percent.
+const LOSS_PERCENT: u64 = 1;
+
+/// Fewer lost samples are chance.
+const FEWEST_LOST: u64 = 3;
+
+/// True if this part of the whole is more than chance, and changes what a report shows.
+pub fn matters(part: u64, whole: u64) -> bool {
+    part >= FEWEST_LOST && part.saturating_mul(100) > whole.saturating_mul(LOSS_PERCENT)
+}
+
+/// The importance of a note to the reader of the figures, highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Importance {
+    /// A part of what was to be recorded is missing, or all of it.
+    Missing,
+    /// The figures differ from what was requested, or from what happened.
+    Figures,
+    /// The figures are as expected.
+    Detail,
+}
+
+/// The cause of a note, with its facts.
+#[derive(Clone, Debug)]
+pub enum NoteCause {
+    /// An event or a profile type is not recorded.
+    LeftOut(LeftOut),
+    /// About the events.
+    Events(EventNote),
+    /// About limits of the system.
+    System(SystemNote),
+    /// About the target and its samples as a whole.
+    Recording(RecordingNote),
+    /// About the samples of a profile type.
+    Types(TypeNote),
+    /// About the samples of the heap.
+    Heap(HeapNote),
+}
+
+impl NoteCause {
+    fn importance(&self) -> Importance {
+        match self {
+            NoteCause::LeftOut(_) => Importance::Missing,
+            NoteCause::Events(note) => note.importance(),
+            NoteCause::System(note) => note.importance(),
+            NoteCause::Recording(note) => note.importance(),
+            NoteCause::Types(note) => note.importance(),
+            NoteCause::Heap(note) => note.importance(),
+        }
+    }
+}
+
+impl fmt::Display for NoteCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoteCause::LeftOut(left_out) => left_out.fmt(f),
+            NoteCause::Events(note) => note.fmt(f),
+            NoteCause::System(note) => note.fmt(f),
+            NoteCause::Recording(note) => note.fmt(f),
+            NoteCause::Types(note) => note.fmt(f),
+            NoteCause::Heap(note) => note.fmt(f),
+        }
+    }
+}
+
+/// A note for the user about a recording; [`Display`](fmt::Display) is its sentence.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Its cause.
+    pub cause: NoteCause,
+    /// Its importance.
+    pub importance: Importance,
+}
+
+impl Note {
+    /// The remedy against the loss of samples, if this note reports one.
+    pub fn loss_remedy(&self) -> Option<LossRemedy> {
+        match &self.cause {
+            NoteCause::Recording(RecordingNote::Lost { remedies, .. }) => remedies.first().copied(),
+            NoteCause::Heap(HeapNote::SamplesLost { .. } | HeapNote::FreesLost { .. }) => {
+                Some(LossRemedy::LongerHeapInterval)
+            }
+            _ => None,
+        }
+    }
+
+    /// True if it reports samples that were lost.
+    pub fn is_loss(&self) -> bool {
+        matches!(
+            self.cause,
+            NoteCause::Recording(RecordingNote::Lost { .. })
+                | NoteCause::Heap(HeapNote::SamplesLost { .. } | HeapNote::FreesLost { .. })
+        )
+    }
+
+    /// The CPU time that the samples do not cover, if this note reports that.
+    pub fn uncovered_time(&self) -> Option<&UncoveredTime> {
+        match &self.cause {
+            NoteCause::Recording(RecordingNote::Uncovered(time)) => Some(time),
+            _ => None,
+        }
+    }
+}
+
+impl<C: Into<NoteCause>> From<C> for Note {
+    fn from(cause: C) -> Note {
+        let cause = cause.into();
+        let importance = cause.importance();
+        Note { cause, importance }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl From<LeftOut> for NoteCause {
+    fn from(left_out: LeftOut) -> NoteCause {
+        NoteCause::LeftOut(left_out)
+    }
+}
+
+impl From<EventNote> for NoteCause {
+    fn from(note: EventNote) -> NoteCause {
+        NoteCause::Events(note)
+    }
+}
+
+impl From<SystemNote> for NoteCause {
+    fn from(note: SystemNote) -> NoteCause {
+        NoteCause::System(note)
+    }
+}
+
+impl From<RecordingNote> for NoteCause {
+    fn from(note: RecordingNote) -> NoteCause {
+        NoteCause::Recording(note)
+    }
+}
+
+impl From<TypeNote> for NoteCause {
+    fn from(note: TypeNote) -> NoteCause {
+        NoteCause::Types(note)
+    }
+}
+
+impl From<HeapNote> for NoteCause {
+    fn from(note: HeapNote) -> NoteCause {
+        NoteCause::Heap(note)
+    }
+}
+
+/// The notes of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// Those that were known before sampling started.
+    pub at_start: Vec<Note>,
+    /// Those about what happened afterwards.
+    pub at_end: Vec<Note>,
+}
+
+impl Notes {
+    /// All of them, in order of time.
+    pub fn all(&self) -> impl Iterator<Item = &Note> {
+        self.at_start.iter().chain(&self.at_end)
+    }
+}
+
+/// Fails unless each note has this importance and sentence.
+#[cfg(test)]
+#[track_caller]
+fn assert_notes<N: Into<NoteCause>>(cases: Vec<(N, Importance, &str)>) {
+    for (note, importance, sentence) in cases {
+        let note = Note::from(note);
+        assert_eq!(note.to_string(), sentence);
+        assert_eq!(note.importance, importance, "{sentence}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::Error;
+
+    /// One percent is of no account, nor are two samples.
+    #[test]
+    fn a_loss_matters_from_one_percent_on() {
+        assert!(!matters(10, 1000) && matters(11, 1000));
+        assert!(!matters(2, 20) && matters(3, 20));
+    }
+
+    #[test]
+    fn what_is_left_out_is_missing() {
+        let why = || Error::failed("why");
+        assert_notes(vec![
+            (LeftOut::event("x", why()), Importance::Missing, "'x' is left out: why"),
+            (
+                LeftOut::profile_type("waits are", why()),
+                Importance::Missing,
+                "waits are left out: why",
+            ),
+        ]);
+        assert!(Importance::Missing < Importance::Figures);
+        assert!(Importance::Figures < Importance::Detail);
+    }
+}
