@@ -336,6 +336,7 @@ fn plural(n: u64, what: &str) -> String {
 mod tests {
     use super::*;
     use crate::sampler::notes::{LossScope, MissedCause, RecordingNote, Scope, TypeNote};
+    use crate::sampler::permissions::{Obstacle, Reason};
     use crate::sampler::{CpuCoverage, Notes};
     use profile::{BinaryShare, Builder, Truncation};
 
@@ -437,8 +438,10 @@ mod tests {
 
     #[test]
     fn notes_that_matter_are_printed_and_others_counted() {
+        let reason = Reason::HiddenMappings { pid: None };
+        let hidden = Obstacle { reason, unlock: None };
         let detail = || Note::from(TypeNote::Snapshots(3));
-        let figures = || Note::from(RecordingNote::HiddenMappings("hidden".to_owned()));
+        let figures = || Note::from(RecordingNote::HiddenMappings(hidden.clone()));
         let missing = || Note::from(RecordingNote::SpillUnreadable("full".to_owned()));
         let d = || Diagnostics { samples: 100, ..Diagnostics::default() };
         let of = |notes| with_notes(recorded(d()), notes);
@@ -446,7 +449,9 @@ mod tests {
         assert_eq!(last(&of(Vec::new()), None), "", "those of the start are not repeated");
         let some = of(vec![detail(), detail(), detail()]);
         assert_eq!(last(&some, Some("profile.pb.gz")), "prof: 3 notes: prof report --header");
-        assert_eq!(last(&of(vec![figures()]), None), "prof: hidden");
+        let end =
+            "prof: stacks of other users' processes end at once: /proc/PID/maps cannot be read";
+        assert_eq!(last(&of(vec![figures()]), None), end);
         let all = of(vec![detail(), figures(), missing()]);
         let spill = "prof: samples are missing: the spill file cannot be read: full";
         assert_eq!(last(&all, None), format!("{spill}; 2 more: -v prints them"));

@@ -21,7 +21,7 @@ use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
 use super::events::{EventKind, Overload};
 use super::notes::SystemNote;
-use super::permissions::{Wanted, explain};
+use super::permissions::{Wanted, refusal};
 use super::probe_definitions::Definitions;
 use super::ring::Ring;
 use super::rings::{Outputs, Rings};
@@ -239,7 +239,7 @@ impl Attacher {
             if self.events[event].anywhere {
                 // None of these is a member of a group.
                 let opened = self.open_event(event, Who::Cpu, outputs, 0);
-                opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
+                opened.map_err(|e| Error::from(refusal(&e, Wanted::WholeMachine)))?;
             }
         }
         Ok(())
@@ -446,7 +446,7 @@ impl Attacher {
 
     fn not_attached(&self, tid: i32, error: &io::Error) -> Error {
         let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
-        Error::failed(explain(error, Wanted::OtherProcess(pid as u32)))
+        Error::from(refusal(error, Wanted::OtherProcess(pid as u32)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use super::EventSpec;
 use super::attr::{Features, Shape, StartWhen, Trigger, sampling_event};
 use super::events::names::{self, Generic};
-use super::permissions::{Wanted, explain};
+use super::permissions::{Wanted, refusal};
 use super::{StackMethod, tracefs};
 
 /// Events of one kind.
@@ -207,8 +207,8 @@ fn tracepoints() -> Group {
             (first.and_then(|spec| why_not(&spec)), names)
         }
         Err(e) => {
-            let why = explain(&e, Wanted::Tracefs("SYSTEM:NAME".into()));
-            (Some(without_subject(&why)), Vec::new())
+            let refusal = refusal(&e, Wanted::Tracefs("SYSTEM:NAME".into()));
+            (Some(refusal.obstacle.to_string()), Vec::new())
         }
     };
     Group::new("tracepoint", "Tracepoints", why, names)
@@ -236,12 +236,8 @@ fn why_not(spec: &EventSpec) -> Option<String> {
             false => "no hardware counters, as in most virtual machines".to_owned(),
         },
         Some(libc::EINVAL) => "its PMU counts without interrupts".to_owned(),
-        _ => without_subject(&explain(&error, Wanted::Tracepoint(spec.name.clone()))),
+        _ => refusal(&error, Wanted::Tracepoint(spec.name.clone())).obstacle.to_string(),
     })
-}
-
-fn without_subject(line: &str) -> String {
-    line.split_once(": ").map_or(line, |(_, why)| why).to_owned()
 }
 
 fn has_counters() -> bool {

@@ -6,7 +6,7 @@ use perf_event_open_sys::bindings as abi;
 
 use super::attach::Attacher;
 use super::events::EventKind;
-use super::permissions::{Wanted, explain};
+use super::permissions::{Wanted, refusal};
 use super::{EventSpec, tracefs};
 use sys::Error;
 
@@ -60,7 +60,7 @@ impl Attacher {
             _ if !spec.user => Wanted::Kernel,
             _ => Wanted::OwnProcess,
         };
-        Error::failed(explain(error, wanted))
+        Error::from(refusal(error, wanted))
     }
 }
 

@@ -1,14 +1,19 @@
 //! What this user may record on this machine, the reasons why not the rest, and the commands that
 //! unlock it.
 //!
-//! [`checks`] tries each feature; [`explain`] describes a refusal in one line.
+//! [`checks`] tries each feature, and [`refusal`] finds the reason of an error. They are enums,
+//! which `explain.rs` words.
 
 mod explain;
 mod facts;
+mod obstacle;
 pub mod probe;
 
-pub use explain::{Wanted, explain, explain_deep_stacks, explain_hidden_mappings};
 pub use facts::{Facts, tracefs_is_mounted, tracepoint_id};
+pub use obstacle::{
+    Capabilities, Change, FileLimit, Obstacle, Reason, Refusal, Unlock, Wanted, deep_stacks,
+    hidden_mappings, refusal,
+};
 
 use std::fs;
 use std::io;
@@ -25,31 +30,79 @@ use super::bpf::syscalls::{Calls, Which};
 use super::ring;
 use super::rings::largest_ring;
 
-/// One feature of a recording, and whether it works.
+/// A feature of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Feature {
+    /// Processes of this user, without which no recording is possible.
+    OwnProcesses,
+    /// The kernel's part of stacks.
+    KernelFrames,
+    /// Processes of other users.
+    OtherProcesses,
+    /// Everything on the machine.
+    WholeMachine,
+    /// Counters of the CPU.
+    HardwareEvents,
+    /// Tracepoints.
+    Tracepoints,
+    /// BPF programs that aggregate in the kernel.
+    KernelPrograms,
+    /// Stacks of more than 64 KiB.
+    DeepStacks,
+    /// Ring buffers that do not lose samples at usual rates.
+    RingBuffers,
+    /// Open files for the events of many threads.
+    OpenFiles,
+    /// Names of kernel functions.
+    KernelSymbols,
+    /// Names of functions in the system's libraries.
+    DebugSymbols,
+}
+
+/// A feature that works, with the facts of the trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Works {
+    /// [`Feature::OwnProcesses`].
+    OwnProcesses,
+    /// [`Feature::KernelFrames`].
+    KernelFrames,
+    /// [`Feature::OtherProcesses`]: this one was tried.
+    OtherProcess(u32),
+    /// [`Feature::OtherProcesses`]: the capability is held.
+    AnyProcess,
+    /// [`Feature::WholeMachine`].
+    WholeMachine,
+    /// [`Feature::HardwareEvents`].
+    HardwareEvents,
+    /// [`Feature::Tracepoints`]: this one was tried.
+    Tracepoint(&'static str),
+    /// [`Feature::KernelPrograms`].
+    KernelPrograms,
+    /// [`Feature::DeepStacks`].
+    DeepStacks,
+    /// [`Feature::RingBuffers`].
+    RingBuffers {
+        /// The size of each in MiB.
+        mib: u64,
+        /// Their number.
+        cpus: u64,
+    },
+    /// [`Feature::OpenFiles`].
+    OpenFiles(FileLimit),
+    /// [`Feature::KernelSymbols`].
+    KernelSymbols,
+    /// [`Feature::DebugSymbols`].
+    DebugSymbols,
+}
+
+/// A feature, and whether it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The name of the feature, for example `whole machine`.
-    pub name: &'static str,
-    /// True if it works.
-    pub ok: bool,
-    /// The trial and its result.
-    pub why: String,
-    /// The exact command that unlocks it; `None` if it works, or if no command helps.
-    pub unlock: Option<String>,
+    /// The feature.
+    pub feature: Feature,
+    /// The facts of the trial, or the obstacle.
+    pub result: Result<Works, Obstacle>,
 }
-
-impl Check {
-    fn yes(name: &'static str, why: impl Into<String>) -> Check {
-        Check { name, ok: true, why: why.into(), unlock: None }
-    }
-
-    fn no(name: &'static str, why: impl Into<String>, unlock: Option<String>) -> Check {
-        Check { name, ok: false, why: why.into(), unlock }
-    }
-}
-
-/// Name of the check without which no recording is possible.
-pub const MAIN_CHECK: &str = "own processes";
 
 /// Size in bytes of a ring buffer that does not lose samples at usual rates.
 fn ring_bytes(facts: &Facts) -> u64 {
@@ -58,250 +111,174 @@ fn ring_bytes(facts: &Facts) -> u64 {
 
 /// True if this user may sample whole CPUs.
 pub fn may_sample_cpus() -> bool {
-    whole_machine(&Facts::read()).ok
+    whole_machine(&Facts::read()).is_ok()
 }
 
 /// All checks, the most important first. Takes some milliseconds.
 pub fn checks() -> Vec<Check> {
-    let facts = Facts::read();
-    vec![
-        own_processes(&facts),
-        kernel_frames(&facts),
-        other_processes(&facts),
-        whole_machine(&facts),
-        hardware_events(&facts),
-        tracepoints(&facts),
-        kernel_programs(),
-        deep_stacks(&facts),
-        ring_buffers(&facts),
-        file_descriptors(&facts),
-        kernel_symbols(&facts),
-        debug_symbols(),
-    ]
+    let facts = &Facts::read();
+    let checks = [
+        (Feature::OwnProcesses, own_processes(facts)),
+        (Feature::KernelFrames, kernel_frames(facts)),
+        (Feature::OtherProcesses, other_processes(facts)),
+        (Feature::WholeMachine, whole_machine(facts)),
+        (Feature::HardwareEvents, hardware_events(facts)),
+        (Feature::Tracepoints, tracepoints(facts)),
+        (Feature::KernelPrograms, kernel_programs(facts)),
+        (Feature::DeepStacks, deep_stacks_work(facts)),
+        (Feature::RingBuffers, ring_buffers(facts)),
+        (Feature::OpenFiles, file_descriptors(facts)),
+        (Feature::KernelSymbols, kernel_symbols(facts)),
+        (Feature::DebugSymbols, debug_symbols(facts)),
+    ];
+    checks.into_iter().map(|(feature, result)| Check { feature, result }).collect()
 }
 
 /// Checks an event by opening it.
 fn opened(
     facts: &Facts,
-    name: &'static str,
     event: TriedEvent,
-    works: &str,
+    works: Works,
     wanted: &Wanted,
-) -> Check {
-    match event.open() {
-        Ok(_) => Check::yes(name, works),
-        Err(error) => {
-            let (why, unlock) = explain::parts(&error, wanted, facts);
-            Check::no(name, why, unlock)
-        }
-    }
+) -> Result<Works, Obstacle> {
+    event.open().map(|_| works).map_err(|error| Obstacle::of_error(&error, wanted, facts))
 }
 
-fn own_processes(facts: &Facts) -> Check {
+fn own_processes(facts: &Facts) -> Result<Works, Obstacle> {
     let event = TriedEvent { exclude_kernel: true, ..TriedEvent::cpu_clock() };
-    let works = "prof record -p PID, -- COMMAND";
-    let check = opened(facts, MAIN_CHECK, event, works, &Wanted::OwnProcess);
-    if check.ok
-        && rings(ring::LEAST as u64, facts).is_err()
-        && let Err((why, unlock)) = rings(ring_bytes(facts), facts)
-    {
-        return Check::no(MAIN_CHECK, why, unlock);
+    let works = opened(facts, event, Works::OwnProcesses, &Wanted::OwnProcess)?;
+    if rings(ring::LEAST as u64, facts).is_err() {
+        rings(ring_bytes(facts), facts)?;
     }
-    check
+    Ok(works)
 }
 
-fn kernel_frames(facts: &Facts) -> Check {
-    let works = "stacks include the kernel's part";
-    opened(facts, "kernel frames", TriedEvent::cpu_clock(), works, &Wanted::Kernel)
+fn kernel_frames(facts: &Facts) -> Result<Works, Obstacle> {
+    opened(facts, TriedEvent::cpu_clock(), Works::KernelFrames, &Wanted::Kernel)
 }
 
-fn other_processes(facts: &Facts) -> Check {
-    let name = "others' processes";
+fn other_processes(facts: &Facts) -> Result<Works, Obstacle> {
     let Some(pid) = facts::process_of_another(facts.uid) else {
-        return if facts.may_trace() {
-            Check::yes(name, "there are none now, but CAP_SYS_PTRACE is held")
-        } else {
-            Check::no(name, "there are none to try, and CAP_SYS_PTRACE is not held", None)
+        return match facts.may_trace() {
+            true => Ok(Works::AnyProcess),
+            false => Err(Obstacle::new(Reason::NoOtherProcess, facts)),
         };
     };
     let event = TriedEvent { pid: pid as i32, exclude_kernel: true, ..TriedEvent::cpu_clock() };
-    let wanted = Wanted::OtherProcess(pid);
-    let check = opened(facts, name, event, &format!("process {pid} was tried"), &wanted);
+    let works = opened(facts, event, Works::OtherProcess(pid), &Wanted::OtherProcess(pid))?;
     // Samples alone are useless: the binaries are named in a file that needs another privilege.
     match fs::File::open(format!("/proc/{pid}/maps")) {
-        Err(error) if check.ok && error.kind() == io::ErrorKind::PermissionDenied => {
-            let (why, unlock) = explain::hidden_mappings(&pid.to_string(), facts);
-            Check::no(name, format!("samples are possible, but {why}"), unlock)
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Obstacle::new(Reason::HiddenMappings { pid: Some(pid) }, facts))
         }
-        _ => check,
+        _ => Ok(works),
     }
 }
 
-fn whole_machine(facts: &Facts) -> Check {
+fn whole_machine(facts: &Facts) -> Result<Works, Obstacle> {
     let event = TriedEvent { pid: -1, cpu: 0, exclude_kernel: true, ..TriedEvent::cpu_clock() };
-    opened(facts, "whole machine", event, "prof record -a", &Wanted::WholeMachine)
+    opened(facts, event, Works::WholeMachine, &Wanted::WholeMachine)
 }
 
-fn hardware_events(facts: &Facts) -> Check {
-    let name = "hardware events";
-    let cycles = u64::from(abi::PERF_COUNT_HW_CPU_CYCLES);
+fn hardware_events(facts: &Facts) -> Result<Works, Obstacle> {
     let event = TriedEvent {
         kind: abi::PERF_TYPE_HARDWARE,
-        config: cycles,
+        config: u64::from(abi::PERF_COUNT_HW_CPU_CYCLES),
         exclude_kernel: true,
         ..TriedEvent::cpu_clock()
     };
+    let missing = [Some(libc::ENOENT), Some(libc::EOPNOTSUPP), Some(libc::ENODEV)];
     match event.open() {
-        Err(e)
-            if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV)) =>
-        {
-            let why = "no performance counters here (as in most virtual machines): \
-                       the event cpu-clock takes the place of cycles";
-            Check::no(name, why, None)
+        Err(error) if missing.contains(&error.raw_os_error()) => {
+            Err(Obstacle::new(Reason::NoCounters, facts))
         }
-        _ => {
-            opened(facts, name, event, "cycles, instructions, cache-misses, …", &Wanted::OwnProcess)
-        }
+        _ => opened(facts, event, Works::HardwareEvents, &Wanted::OwnProcess),
     }
 }
 
-fn tracepoints(facts: &Facts) -> Check {
-    let name = "tracepoints";
+fn tracepoints(facts: &Facts) -> Result<Works, Obstacle> {
     let tried = "sched:sched_switch";
-    match tracepoint_id("sched", "sched_switch") {
-        Ok(id) => {
-            let kind = abi::PERF_TYPE_TRACEPOINT;
-            let event = TriedEvent { kind, config: id, period: 1, ..TriedEvent::cpu_clock() };
-            let wanted = Wanted::Tracepoint(tried.into());
-            opened(facts, name, event, &format!("{tried} was tried"), &wanted)
-        }
-        Err(error) => {
-            let (why, unlock) = explain::parts(&error, &Wanted::Tracefs(tried.into()), facts);
-            Check::no(name, why, unlock)
-        }
-    }
+    let id = tracepoint_id("sched", "sched_switch")
+        .map_err(|error| Obstacle::of_error(&error, &Wanted::Tracefs(tried.into()), facts))?;
+    let kind = abi::PERF_TYPE_TRACEPOINT;
+    let event = TriedEvent { kind, config: id, period: 1, ..TriedEvent::cpu_clock() };
+    opened(facts, event, Works::Tracepoint(tried), &Wanted::Tracepoint(tried.into()))
 }
 
 /// Every feature works without them, so no command is shown.
-fn kernel_programs() -> Check {
-    let name = "kernel programs";
+fn kernel_programs(facts: &Facts) -> Result<Works, Obstacle> {
     let (wall, calls) = match Btf::of_kernel() {
         Ok(kernel) => (
             Waits::load(&kernel, ThreadScope::Alone).map(drop),
             Calls::load(&kernel, Which::Waits, ThreadScope::Alone).map(drop),
         ),
-        Err(why) => (Ok(()), Err(why)),
+        Err(error) => (Ok(()), Err(error)),
     };
-    let instead = "events report each of them instead, which costs more";
-    match (wall, calls) {
-        (Ok(()), Ok(())) => {
-            Check::yes(name, "wall time, waits for locks and system calls are timed in the kernel")
-        }
-        (Err(wall), Ok(())) => {
-            let why = format!("wall time is not aggregated in the kernel ({wall}): {instead}");
-            Check::no(name, why, None)
-        }
-        (_, Err(why)) => {
-            let what = "wall time, waits for locks and system calls are not timed in the kernel";
-            Check::no(name, format!("{what} ({why}): {instead}"), None)
-        }
-    }
+    let reason = match (wall, calls) {
+        (Ok(()), Ok(())) => return Ok(Works::KernelPrograms),
+        (Err(wall), Ok(())) => Reason::NoWallTime(wall.to_string()),
+        (_, Err(error)) => Reason::NoTimedCalls(error.to_string()),
+    };
+    Err(Obstacle::new(reason, facts))
 }
 
-/// Stacks of more than 64 KiB.
-fn deep_stacks(facts: &Facts) -> Check {
-    let name = "deep stacks";
-    match deep::check() {
-        Ok(()) => Check::yes(name, "up to 2 MiB of each stack are copied at 99 Hz, 256 KiB at 999"),
-        Err(error) => {
-            let (why, unlock) = explain::deep_stacks(&error, facts);
-            Check::no(name, format!("stacks end after 64 KiB: {why}"), unlock)
-        }
-    }
+fn deep_stacks_work(facts: &Facts) -> Result<Works, Obstacle> {
+    deep::check()
+        .map(|()| Works::DeepStacks)
+        .map_err(|error| Obstacle::of_deep_stacks(&error, facts))
 }
 
-fn ring_buffers(facts: &Facts) -> Check {
-    let name = "ring buffers";
-    let cpus = facts.cpus;
-    match rings(ring_bytes(facts), facts) {
-        Ok(()) => Check::yes(
-            name,
-            format!(
-                "{} MiB on each of {cpus} CPUs can be locked in memory",
-                ring_bytes(facts) >> 20
-            ),
-        ),
-        Err((why, unlock)) => Check::no(name, why, unlock),
-    }
+fn ring_buffers(facts: &Facts) -> Result<Works, Obstacle> {
+    let bytes = ring_bytes(facts);
+    rings(bytes, facts).map(|()| Works::RingBuffers { mib: bytes >> 20, cpus: facts.cpus })
 }
 
-/// Checks whether every CPU can have a ring of this size; else the reason, and the command that
-/// helps.
-fn rings(bytes: u64, facts: &Facts) -> Result<(), (String, Option<String>)> {
+/// Checks whether every CPU can have a ring of this size.
+fn rings(bytes: u64, facts: &Facts) -> Result<(), Obstacle> {
     let enough = facts.ring_limit().is_none_or(|limit| limit >= bytes);
     match probe::map_ring(bytes) {
         Ok(()) if enough => Ok(()),
-        Err(error) if !is_refusal(&error) => {
-            Err(explain::parts(&error, &Wanted::OwnProcess, facts))
+        Err(error) if !obstacle::is_denied(&error) => {
+            Err(Obstacle::of_error(&error, &Wanted::OwnProcess, facts))
         }
-        _ => Err(explain::ring(bytes, facts)),
+        _ => Err(Obstacle::of_rings(bytes, facts)),
     }
 }
 
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-}
-
-fn file_descriptors(facts: &Facts) -> Check {
-    let name = "open files";
-    let (soft, hard) = facts.open_files;
-    // One event for each thread on each CPU.
-    let threads = hard.saturating_sub(64) / facts.cpus.max(1);
-    let shown = |n: u64| if n == u64::MAX { "unlimited".to_owned() } else { n.to_string() };
-    let why = format!(
-        "limit {} (now {}): enough for processes of {} threads",
-        shown(hard),
-        shown(soft),
-        shown(if hard == u64::MAX { hard } else { threads }),
-    );
-    if threads >= 1000 {
-        Check::yes(name, why)
-    } else {
-        let wanted = 1000 * facts.cpus + 64;
-        let unlock = format!("{}prlimit --pid $$ --nofile={wanted}", facts.sudo());
-        Check::no(name, why, Some(unlock))
+fn file_descriptors(facts: &Facts) -> Result<Works, Obstacle> {
+    let limit = FileLimit::of(facts);
+    match limit.threads >= FileLimit::ENOUGH {
+        true => Ok(Works::OpenFiles(limit)),
+        false => Err(Obstacle::new(Reason::FewFiles(limit), facts)),
     }
 }
 
-fn kernel_symbols(facts: &Facts) -> Check {
-    let name = "kernel symbols";
+fn kernel_symbols(facts: &Facts) -> Result<Works, Obstacle> {
     let line = fs::File::open("/proc/kallsyms").and_then(|f| {
         let mut line = String::new();
         io::BufRead::read_line(&mut io::BufReader::new(f), &mut line)?;
         Ok(line)
     });
-    match line {
+    let reason = match line {
         Ok(line) if line.starts_with("0000000000000000 ") || line.starts_with("00000000 ") => {
-            let (why, unlock) = explain::hidden_symbols(facts);
-            Check::no(name, why, Some(unlock))
+            let kptr = facts.kptr_restrict.unwrap_or(0);
+            Reason::HiddenSymbols { kptr, paranoid: facts.paranoid.unwrap_or(2) }
         }
-        Ok(line) if !line.is_empty() => Check::yes(name, "/proc/kallsyms has them"),
-        Ok(_) => Check::no(name, "/proc/kallsyms is empty", None),
-        Err(error) => Check::no(name, format!("/proc/kallsyms: {error}"), None),
-    }
+        Ok(line) if !line.is_empty() => return Ok(Works::KernelSymbols),
+        Ok(_) => Reason::NoSymbols,
+        Err(error) => Reason::SymbolsUnreadable(error.to_string()),
+    };
+    Err(Obstacle::new(reason, facts))
 }
 
-fn debug_symbols() -> Check {
-    let name = "debug symbols";
+fn debug_symbols(facts: &Facts) -> Result<Works, Obstacle> {
     let dir = Path::new("/usr/lib/debug/.build-id");
     if fs::read_dir(dir).is_ok_and(|mut d| d.next().is_some()) {
-        return Check::yes(name, "/usr/lib/debug has some of the system's libraries");
+        return Ok(Works::DebugSymbols);
     }
-    let why = "none of the system's libraries in /usr/lib/debug (programs that carry \
-               their own need none)";
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let sudo = Facts::read().sudo();
-    Check::no(name, why, facts::debug_package(&release).map(|c| format!("{sudo}{c}")))
+    let package = facts::debug_package(&release);
+    Err(Obstacle::new(Reason::NoDebugSymbols(package), facts))
 }
 
 #[cfg(test)]
@@ -309,15 +286,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_check_says_why() {
+    fn every_check_has_a_reason_and_a_code() {
         let all = checks();
-        assert_eq!(all[0].name, MAIN_CHECK);
+        assert_eq!(all[0].feature, Feature::OwnProcesses);
         for check in &all {
-            assert!(!check.why.is_empty(), "{check:?}");
-            assert!(!(check.ok && check.unlock.is_some()), "{check:?}");
-            assert!(!check.why.contains('\n'), "{check:?}");
+            assert!(!check.why().is_empty() && !check.why().contains('\n'), "{check:?}");
         }
-        let names: std::collections::HashSet<_> = all.iter().map(|c| c.name).collect();
-        assert_eq!(names.len(), all.len());
+        let codes: std::collections::HashSet<_> = all.iter().map(|c| c.feature.code()).collect();
+        assert_eq!(codes.len(), all.len());
+    }
+
+    #[test]
+    fn checks_say_what_a_reason_means_for_their_feature() {
+        let check = |feature, reason| {
+            Check { feature, result: Err(Obstacle { reason, unlock: None }) }.why()
+        };
+        assert_eq!(
+            check(Feature::OtherProcesses, Reason::HiddenMappings { pid: Some(7) }),
+            "samples are possible, but /proc/7/maps cannot be read"
+        );
+        let failed = Reason::ProgramsFail("no memory".to_owned());
+        assert_eq!(
+            check(Feature::DeepStacks, failed),
+            "stacks end after 64 KiB: no BPF program can copy more (no memory)"
+        );
+        assert_eq!(Feature::OtherProcesses.to_string(), "others' processes");
+        assert_eq!(Feature::OwnProcesses.to_string(), "own processes");
     }
 }

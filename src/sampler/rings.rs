@@ -9,7 +9,7 @@ use super::attach::Attacher;
 use super::attr::{self, Trigger};
 use super::events::EventKind;
 use super::notes::{Note, SystemNote};
-use super::permissions::{Wanted, explain};
+use super::permissions::{Wanted, refusal};
 use super::ring::{self, Ring};
 use super::ring_resize::Growing;
 use super::{EventSpec, Options, Rate, StackMethod};
@@ -255,9 +255,9 @@ fn open_rings(
             }
             Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
             Err((e, Wanted::Ring(_))) => {
-                return Err(Error::failed(explain(&e, Wanted::Ring(wanted as u64))));
+                return Err(Error::from(refusal(&e, Wanted::Ring(wanted as u64))));
             }
-            Err((e, refused)) => return Err(Error::failed(explain(&e, refused))),
+            Err((e, refused)) => return Err(Error::from(refusal(&e, refused))),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::bpf::filter::SampleFilter;
 use super::events::{EventKind, Overload};
 use super::filter::ProcessFilter;
 use super::notes::{Note, SystemNote};
-use super::permissions::{Wanted, explain};
+use super::permissions::{Wanted, refusal};
 use super::ring::{self, Ring};
 use super::rings::Rings;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
@@ -121,7 +121,7 @@ impl Session {
             // Without the filter, samples of other processes fill the rings too.
             attacher.filter = Btf::of_kernel().and_then(|kernel| SampleFilter::load(&kernel)).ok();
             let opened = attacher.open(Who::Cpu, rings.outputs());
-            opened.map_err(|e| Error::failed(explain(&e, Wanted::WholeMachine)))?;
+            opened.map_err(|e| Error::from(refusal(&e, Wanted::WholeMachine)))?;
             filter(options, command, attacher.filter.as_ref())?
         } else {
             (None, attach(&mut attacher, options, command, &mut rings)?)

@@ -15,6 +15,7 @@ fn checks(json: &str) -> Vec<serde_json::Value> {
 fn assert_honest(out: &common::Output) -> Vec<serde_json::Value> {
     let checks = checks(&out.text());
     assert_eq!(checks[0]["name"], "own processes");
+    assert_eq!(checks[0]["code"], "own-processes");
     assert_eq!(out.code() == 0, checks[0]["ok"] == true, "{}", out.text());
     for check in &checks {
         assert!(!check["why"].as_str().unwrap().is_empty(), "{check}");

@@ -11,7 +11,7 @@ use crate::sampler::attr::{
 use crate::sampler::events::EventKind;
 use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
-use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::types::{EventOwner, NeededClock, ProfileType, ProfileTypes, TypeEvent};
 use crate::sampler::{EventSpec, LeftOut, Note, Rate};
 use sys::procfs;
@@ -198,8 +198,8 @@ impl Attacher {
         let mut spec = self.events[event].clone();
         spec.define(&mut self.definitions).map_err(|e| match e.raw_os_error() {
             Some(libc::EINVAL | libc::ENOENT) => self.refused(&spec, &e),
-            Some(_) => Error::failed(explain(&e, Wanted::Probe(spec.name.clone()))),
-            None => Error::failed(explain(&e, Wanted::Tracefs(spec.name.clone()))),
+            Some(_) => Error::from(refusal(&e, Wanted::Probe(spec.name.clone()))),
+            None => Error::from(refusal(&e, Wanted::Tracefs(spec.name.clone()))),
         })?;
         self.events[event] = spec;
         Ok(())
@@ -244,7 +244,7 @@ impl Attacher {
             };
             if is_denied(&error) && self.features.kernel && spec.user && !shape.cpu_wide {
                 self.features.kernel = false;
-                let why = explain(&error, Wanted::Kernel);
+                let why = refusal(&error, Wanted::Kernel);
                 self.notes.push(EventNote::NoKernelFrames(why).into());
             } else {
                 return Err(error);

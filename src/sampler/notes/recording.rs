@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Importance, matters};
 use crate::sampler::CpuCoverage;
+use crate::sampler::permissions::Obstacle;
 
 /// A note about a recording as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,8 +47,8 @@ pub enum RecordingNote {
         /// The arguments of `prof record` for the recorded profile types.
         arguments: String,
     },
-    /// The mappings of other users' processes cannot be read; the reason and the remedy.
-    HiddenMappings(String),
+    /// The mappings of other users' processes cannot be read.
+    HiddenMappings(Obstacle),
     /// Number of threads without a label of their own.
     UnlabelledThreads(u64),
     /// Number of mappings that were not distinguished.
@@ -55,7 +56,7 @@ pub enum RecordingNote {
     /// A binary was truncated while it was read.
     BinaryTruncated,
     /// Deep stacks are not copied completely; the reason.
-    NoDeepStacks(String),
+    NoDeepStacks(Obstacle),
     /// Number of deep stacks that were not copied in time.
     DeepStacksLate(u64),
     /// Number of deep stacks of which two copies differ.

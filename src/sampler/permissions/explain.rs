@@ -1,32 +1,11 @@
-//! Explains in one line why the kernel refused, and which command helps.
+//! The words for obstacles and features, and the commands that help.
 
 use std::fmt;
-use std::io;
+use std::path::Path;
 
-use super::facts::{self, Facts};
-
-/// The target or feature that the kernel refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// A process of this user, user code only.
-    OwnProcess,
-    /// The process with this PID.
-    OtherProcess(u32),
-    /// Everything on the machine, or on some CPUs.
-    WholeMachine,
-    /// Kernel code.
-    Kernel,
-    /// The tracepoint `SYSTEM:NAME`.
-    Tracepoint(String),
-    /// The description of the tracepoint `SYSTEM:NAME` in tracefs, which is needed to open it.
-    Tracefs(String),
-    /// The probe of this name.
-    Probe(String),
-    /// The cgroup at this path.
-    Cgroup(String),
-    /// A ring buffer of this size in bytes on every CPU.
-    Ring(u64),
-}
+use super::obstacle::{Capabilities, Change, FileLimit, Obstacle, Reason, Refusal, Unlock, Wanted};
+use super::{Check, Feature, Works};
+use sys::Error;
 
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,154 +24,140 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Explains an error of `perf_event_open` (or of its ring buffer) in one line that ends with the
-/// command that helps, if one does.
-pub fn explain(error: &io::Error, what: Wanted) -> String {
-    let (why, unlock) = parts(error, &what, &Facts::read());
-    match what {
-        // These are not targets, and the reason names them.
-        Wanted::Ring(_) => line("cannot record", &why, unlock),
-        _ => line(&format!("cannot record {what}"), &why, unlock),
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.wanted {
+            // These are not targets, and the reason names them.
+            Wanted::Ring(_) => write!(f, "cannot record: {}", self.obstacle),
+            wanted => write!(f, "cannot record {wanted}: {}", self.obstacle),
+        }
     }
 }
 
-fn line(what: &str, why: &str, unlock: Option<String>) -> String {
-    match unlock {
-        Some(command) => format!("{what}: {why}; try: {command}"),
-        None => format!("{what}: {why}"),
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error::failed(refusal.to_string())
     }
 }
 
-/// Explains why the stacks of other users' processes end after one frame although they are sampled,
-/// in one line like [`explain`].
-pub fn explain_hidden_mappings() -> String {
-    let (why, unlock) = hidden_mappings("PID", &Facts::read());
-    line("stacks of other users' processes end at once", &why, unlock)
-}
-
-/// The reason and the command.
-pub(super) fn parts(error: &io::Error, what: &Wanted, facts: &Facts) -> (String, Option<String>) {
-    let sudo = facts.sudo();
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => refused(what, facts),
-        Some(libc::ENOSYS) if facts.paranoid.is_some() => {
-            ("the sandbox or container forbids perf_event_open".into(), None)
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.unlock {
+            Some(command) => write!(f, "{}; try: {command}", self.reason),
+            None => self.reason.fmt(f),
         }
-        Some(libc::ENOSYS) => ("the kernel was built without perf events".into(), None),
-        Some(libc::EMFILE) => {
-            let why = format!("too many open files (limit {})", facts.open_files.0);
-            (why, Some(format!("{sudo}prlimit --pid $$ --nofile=1048576")))
-        }
-        Some(libc::ENFILE) => {
-            let why = "too many open files on the whole machine".into();
-            (why, Some(format!("{sudo}sysctl fs.file-max=2097152")))
-        }
-        Some(libc::EBUSY) => {
-            let why = "another program holds the performance counters".into();
-            (why, Some(format!("{sudo}sysctl kernel.nmi_watchdog=0")))
-        }
-        Some(libc::ESRCH) => ("it has ended".into(), None),
-        Some(libc::ENOMEM) => ("the kernel has no memory for it".into(), None),
-        Some(libc::ENOSPC) => ("all of the hardware's counters are in use".into(), None),
-        Some(libc::ENODEV | libc::EOPNOTSUPP) => {
-            ("this machine's hardware cannot sample the event".into(), None)
-        }
-        Some(libc::EINVAL | libc::E2BIG) => {
-            ("the kernel does not support an option of the event".into(), None)
-        }
-        Some(libc::EBADF) => ("it is not a cgroup".into(), None),
-        _ if error.kind() == io::ErrorKind::NotFound => not_found(what, facts),
-        _ => (error.to_string(), None),
     }
 }
 
-fn not_found(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
-    match what {
-        Wanted::Tracefs(_) if !facts::tracefs_is_mounted() => {
-            let command = format!("{}mount -t tracefs nodev /sys/kernel/tracing", facts.sudo());
-            ("tracefs is not mounted".into(), Some(command))
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Paranoid { level, .. } => {
+                write!(f, "kernel.perf_event_paranoid is {level}, {}", meaning(*level))
+            }
+            Reason::OpenFiles(limit) => write!(f, "too many open files (limit {limit})"),
+            Reason::RingMemory { limit, mlock_kb, memlock_kb, .. } => write!(
+                f,
+                "ring buffers of {} KiB a CPU at most: the limit is {mlock_kb} KiB a CPU \
+                 (kernel.perf_event_mlock_kb), then {memlock_kb} KiB (ulimit -l)",
+                limit >> 10
+            ),
+            Reason::ProgramsFail(error) => write!(f, "no BPF program can copy more ({error})"),
+            Reason::HiddenMappings { pid: Some(pid) } => {
+                write!(f, "/proc/{pid}/maps cannot be read")
+            }
+            Reason::HiddenMappings { pid: None } => f.write_str("/proc/PID/maps cannot be read"),
+            Reason::HiddenSymbols { kptr, paranoid } => write!(
+                f,
+                "/proc/kallsyms hides the addresses (kernel.kptr_restrict is {kptr}, \
+                 kernel.perf_event_paranoid {paranoid})"
+            ),
+            Reason::SymbolsUnreadable(error) => write!(f, "/proc/kallsyms: {error}"),
+            Reason::NoWallTime(error) => {
+                write!(f, "wall time is not aggregated in the kernel ({error}): {EVENTS_INSTEAD}")
+            }
+            Reason::NoTimedCalls(error) => write!(
+                f,
+                "wall time, waits for locks and system calls are not timed in the kernel \
+                 ({error}): {EVENTS_INSTEAD}"
+            ),
+            Reason::FewFiles(limit) => limit.fmt(f),
+            Reason::System(error) => f.write_str(error),
+            fixed => f.write_str(sentence(fixed)),
         }
-        Wanted::Tracefs(_) => ("the kernel has no such tracepoint".into(), None),
-        Wanted::Cgroup(_) => ("there is no such cgroup".into(), None),
-        _ => ("this machine does not have the event".into(), None),
     }
 }
 
-/// Highest `perf_event_paranoid` that lets anyone record this; `None`: no level does.
-fn level(what: &Wanted) -> Option<i32> {
-    match what {
-        Wanted::OwnProcess | Wanted::OtherProcess(_) => Some(2),
-        Wanted::Kernel => Some(1),
-        Wanted::WholeMachine | Wanted::Cgroup(_) => Some(0),
-        Wanted::Tracepoint(_) => Some(-1),
-        Wanted::Ring(_) | Wanted::Tracefs(_) | Wanted::Probe(_) => None,
+const EVENTS_INSTEAD: &str = "events report each of them instead, which costs more";
+
+/// The sentence of a reason without facts.
+fn sentence(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::TracefsOfRoot => "tracefs is readable by root only",
+        Reason::BreakpointsOfRoot => {
+            "only root may put breakpoints into code, whatever perf_event_paranoid says"
+        }
+        Reason::Container => {
+            "the container forbids it: start it with --cap-add PERFMON --cap-add SYS_PTRACE, or \
+             run prof outside of it"
+        }
+        Reason::Seccomp => {
+            "a seccomp filter (of the container or sandbox) forbids it, whatever the user's \
+             privileges"
+        }
+        Reason::PolicyForAll => {
+            "the kernel's security policy forbids it, whatever the user's privileges"
+        }
+        Reason::Policy => "the kernel's security policy forbids it",
+        Reason::OtherUser => "it belongs to another user",
+        Reason::OtherPrivileges => {
+            "it has other privileges than its user (set-user-ID, or protected)"
+        }
+        Reason::NoSystemCall => "the sandbox or container forbids perf_event_open",
+        Reason::NoPerfEvents => "the kernel was built without perf events",
+        Reason::OpenFilesOfMachine => "too many open files on the whole machine",
+        Reason::CountersHeld => "another program holds the performance counters",
+        Reason::CountersUsedUp => "all of the hardware's counters are in use",
+        Reason::Hardware => "this machine's hardware cannot sample the event",
+        Reason::Option => "the kernel does not support an option of the event",
+        Reason::Ended => "it has ended",
+        Reason::NoMemory => "the kernel has no memory for it",
+        Reason::NotCgroup => "it is not a cgroup",
+        Reason::TracefsNotMounted => "tracefs is not mounted",
+        Reason::NoTracepoint => "the kernel has no such tracepoint",
+        Reason::NoCgroup => "there is no such cgroup",
+        Reason::NoEvent => "this machine does not have the event",
+        Reason::NoPrograms => "BPF programs are forbidden here (a container, or kernel lockdown)",
+        Reason::ProgramsNeedCapabilities => {
+            "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON"
+        }
+        Reason::NoSymbols => "/proc/kallsyms is empty",
+        Reason::NoOtherProcess => "there are none to try, and CAP_SYS_PTRACE is not held",
+        Reason::NoCounters => {
+            "no performance counters here (as in most virtual machines): the event cpu-clock takes \
+             the place of cycles"
+        }
+        Reason::NoDebugSymbols(_) => {
+            "none of the system's libraries in /usr/lib/debug (programs that carry their own need \
+             none)"
+        }
+        // These have facts.
+        Reason::Paranoid { .. }
+        | Reason::OpenFiles(_)
+        | Reason::RingMemory { .. }
+        | Reason::ProgramsFail(_)
+        | Reason::HiddenMappings { .. }
+        | Reason::HiddenSymbols { .. }
+        | Reason::SymbolsUnreadable(_)
+        | Reason::NoWallTime(_)
+        | Reason::NoTimedCalls(_)
+        | Reason::FewFiles(_)
+        | Reason::System(_) => "",
     }
 }
 
-fn refused(what: &Wanted, facts: &Facts) -> (String, Option<String>) {
-    let has_the_right = match what {
-        Wanted::Ring(_) => facts.ring_limit().is_none(),
-        Wanted::Tracefs(_) => facts.may_read_all(),
-        _ => facts.may_perf(),
-    };
-    if has_the_right {
-        return (policy(facts).into(), None);
-    }
-    if let Wanted::Ring(bytes) = what {
-        return ring(*bytes, facts);
-    }
-    let sudo = facts.sudo();
-    let paranoid = facts.paranoid.unwrap_or(2);
-    let is_foreign = match what {
-        Wanted::OtherProcess(pid) => facts::owner(*pid).is_some_and(|uid| uid != facts.uid),
-        _ => false,
-    };
-    match level(what).filter(|_| !is_foreign) {
-        Some(level) if paranoid > level => {
-            let why = format!("kernel.perf_event_paranoid is {paranoid}, {}", meaning(paranoid));
-            // Below 0, every user can read the raw data of all others: a capability for one program
-            // is better.
-            let unlock = match what {
-                Wanted::Tracepoint(_) => setcap_tracepoints(facts),
-                _ if level >= 0 && !facts.user_namespace => {
-                    format!("{sudo}sysctl kernel.perf_event_paranoid={level}")
-                }
-                _ => setcap(facts),
-            };
-            (why, Some(unlock))
-        }
-        _ if matches!(what, Wanted::Tracefs(_)) && !facts.user_namespace => {
-            ("tracefs is readable by root only".into(), Some(setcap_tracepoints(facts)))
-        }
-        _ if matches!(what, Wanted::Probe(_)) && !facts.user_namespace => {
-            let why = "only root may put breakpoints into code, whatever perf_event_paranoid says";
-            (why.into(), Some(setcap(facts)))
-        }
-        _ if facts.seccomp || facts.user_namespace => {
-            let why = "the container forbids it: start it with --cap-add PERFMON \
-                       --cap-add SYS_PTRACE, or run prof outside of it";
-            (why.into(), None)
-        }
-        _ if is_foreign => ("it belongs to another user".into(), Some(setcap(facts))),
-        _ if matches!(what, Wanted::OtherProcess(_)) => (
-            "it has other privileges than its user (set-user-ID, or protected)".into(),
-            Some(setcap(facts)),
-        ),
-        _ => ("the kernel's security policy forbids it".into(), None),
-    }
-}
-
-/// The policy that refuses what the user's privileges allow.
-fn policy(facts: &Facts) -> &'static str {
-    if facts.seccomp {
-        "a seccomp filter (of the container or sandbox) forbids it, whatever the user's privileges"
-    } else {
-        "the kernel's security policy forbids it, whatever the user's privileges"
-    }
-}
-
-/// What a level of `perf_event_paranoid` allows to users without privileges.
-pub(super) fn meaning(paranoid: i32) -> &'static str {
+/// The meaning of a level of `perf_event_paranoid` for users without privileges.
+fn meaning(paranoid: i32) -> &'static str {
     match paranoid {
         ..=-1 => "which allows everything",
         0 => "which allows all but raw tracepoints",
@@ -203,93 +168,137 @@ pub(super) fn meaning(paranoid: i32) -> &'static str {
     }
 }
 
-/// The command that gives this program the capabilities that a profiler needs.
-pub(super) fn setcap(facts: &Facts) -> String {
-    give(facts, "cap_perfmon,cap_sys_ptrace")
+impl fmt::Display for FileLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |n: u64| if n == u64::MAX { "unlimited".to_owned() } else { n.to_string() };
+        let [hard, soft, threads] = [self.hard, self.soft, self.threads].map(shown);
+        write!(f, "limit {hard} (now {soft}): enough for processes of {threads} threads")
+    }
 }
 
-/// Like [`setcap`], with the capability that tracepoints need: the files of tracefs are readable by
-/// root only, whatever `perf_event_paranoid` is.
-fn setcap_tracepoints(facts: &Facts) -> String {
-    give(facts, "cap_perfmon,cap_sys_ptrace,cap_dac_read_search")
+impl fmt::Display for Unlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sudo {
+            f.write_str("sudo ")?;
+        }
+        match &self.change {
+            Change::Paranoid(level) => write!(f, "sysctl kernel.perf_event_paranoid={level}"),
+            Change::Symbols { kptr, paranoid } => {
+                f.write_str("sysctl")?;
+                f.write_str(if *kptr { " kernel.kptr_restrict=0" } else { "" })?;
+                f.write_str(if *paranoid { " kernel.perf_event_paranoid=1" } else { "" })
+            }
+            Change::RingMemory(kib) => write!(f, "sysctl kernel.perf_event_mlock_kb={kib}"),
+            Change::NoWatchdog => f.write_str("sysctl kernel.nmi_watchdog=0"),
+            Change::OpenFiles(files) => write!(f, "prlimit --pid $$ --nofile={files}"),
+            Change::OpenFilesOfMachine => f.write_str("sysctl fs.file-max=2097152"),
+            Change::MountTracefs => f.write_str("mount -t tracefs nodev /sys/kernel/tracing"),
+            Change::Capabilities { capabilities, program } => {
+                write!(f, "setcap {capabilities}=ep {}", shell_word(program))
+            }
+            Change::DebugSymbols(command) => f.write_str(command),
+        }
+    }
 }
 
-fn give(facts: &Facts, capabilities: &str) -> String {
-    let program = facts.program.to_string_lossy();
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Capabilities::Profiler => "cap_perfmon,cap_sys_ptrace",
+            Capabilities::Tracepoints => "cap_perfmon,cap_sys_ptrace,cap_dac_read_search",
+            Capabilities::Programs => "cap_bpf,cap_perfmon,cap_sys_ptrace",
+        })
+    }
+}
+
+/// A path, quoted for a shell if necessary.
+fn shell_word(path: &Path) -> String {
+    let path = path.to_string_lossy();
     let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    let program = if program.chars().all(safe) {
-        program.into_owned()
-    } else {
-        format!("'{}'", program.replace('\'', r"'\''"))
-    };
-    format!("{}setcap {capabilities}=ep {program}", facts.sudo())
+    match path.chars().all(safe) {
+        true => path.into_owned(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
 }
 
-/// The reason why stacks end with the kernel's copy, and the command that helps.
-pub(super) fn deep_stacks(error: &io::Error, facts: &Facts) -> (String, Option<String>) {
-    let denied = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
-    match denied {
-        true if facts.may_load_programs() => {
-            ("BPF programs are forbidden here (a container, or kernel lockdown)".into(), None)
+impl Feature {
+    /// Its code, which never changes.
+    pub fn code(self) -> &'static str {
+        match self {
+            Feature::OwnProcesses => "own-processes",
+            Feature::KernelFrames => "kernel-frames",
+            Feature::OtherProcesses => "other-processes",
+            Feature::WholeMachine => "whole-machine",
+            Feature::HardwareEvents => "hardware-events",
+            Feature::Tracepoints => "tracepoints",
+            Feature::KernelPrograms => "kernel-programs",
+            Feature::DeepStacks => "deep-stacks",
+            Feature::RingBuffers => "ring-buffers",
+            Feature::OpenFiles => "open-files",
+            Feature::KernelSymbols => "kernel-symbols",
+            Feature::DebugSymbols => "debug-symbols",
         }
-        true => {
-            let why = "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON";
-            (why.into(), Some(give(facts, "cap_bpf,cap_perfmon,cap_sys_ptrace")))
+    }
+}
+
+/// Its name.
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Feature::OtherProcesses => f.pad("others' processes"),
+            other => f.pad(&other.code().replace('-', " ")),
         }
-        false => (format!("no BPF program can copy more ({error})"), None),
     }
 }
 
-/// The reason why stacks end with the kernel's copy, and what helps, in one sentence.
-pub fn explain_deep_stacks(error: &io::Error) -> String {
-    match deep_stacks(error, &Facts::read()) {
-        (why, Some(unlock)) => format!("{why}; {unlock}"),
-        (why, None) => why,
+impl fmt::Display for Works {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Works::OwnProcesses => f.write_str("prof record -p PID, -- COMMAND"),
+            Works::KernelFrames => f.write_str("stacks include the kernel's part"),
+            Works::OtherProcess(pid) => write!(f, "process {pid} was tried"),
+            Works::AnyProcess => f.write_str("there are none now, but CAP_SYS_PTRACE is held"),
+            Works::WholeMachine => f.write_str("prof record -a"),
+            Works::HardwareEvents => f.write_str("cycles, instructions, cache-misses, …"),
+            Works::Tracepoint(tried) => write!(f, "{tried} was tried"),
+            Works::KernelPrograms => {
+                f.write_str("wall time, waits for locks and system calls are timed in the kernel")
+            }
+            Works::DeepStacks => {
+                f.write_str("up to 2 MiB of each stack are copied at 99 Hz, 256 KiB at 999")
+            }
+            Works::RingBuffers { mib, cpus } => {
+                write!(f, "{mib} MiB on each of {cpus} CPUs can be locked in memory")
+            }
+            Works::OpenFiles(limit) => limit.fmt(f),
+            Works::KernelSymbols => f.write_str("/proc/kallsyms has them"),
+            Works::DebugSymbols => f.write_str("/usr/lib/debug has some of the system's libraries"),
+        }
     }
 }
 
-/// The reason why the mappings of process `pid` cannot be read, and the command that helps.
-pub(super) fn hidden_mappings(pid: &str, facts: &Facts) -> (String, Option<String>) {
-    let why = format!("/proc/{pid}/maps cannot be read");
-    (why, (!facts.may_trace()).then(|| setcap(facts)))
-}
-
-/// The reason why `/proc/kallsyms` has no addresses, and the command that makes it show them.
-pub(super) fn hidden_symbols(facts: &Facts) -> (String, String) {
-    let (kptr, paranoid) = (facts.kptr_restrict.unwrap_or(0), facts.paranoid.unwrap_or(2));
-    let why = format!(
-        "/proc/kallsyms hides the addresses (kernel.kptr_restrict is {kptr}, \
-         kernel.perf_event_paranoid {paranoid})"
-    );
-    // The kernel shows them to all users when both settings allow it; else to CAP_SYSLOG unless
-    // restrict is 2.
-    let mut command = format!("{}sysctl", facts.sudo());
-    if kptr > 0 {
-        command += " kernel.kptr_restrict=0";
+impl Check {
+    /// The trial and its result.
+    pub fn why(&self) -> String {
+        match (&self.result, self.feature) {
+            (Ok(works), _) => works.to_string(),
+            (Err(Obstacle { reason, .. }), Feature::DeepStacks) => {
+                format!("stacks end after 64 KiB: {reason}")
+            }
+            (Err(Obstacle { reason: reason @ Reason::HiddenMappings { .. }, .. }), _) => {
+                format!("samples are possible, but {reason}")
+            }
+            (Err(Obstacle { reason, .. }), _) => reason.to_string(),
+        }
     }
-    if paranoid > 1 {
-        command += " kernel.perf_event_paranoid=1";
-    }
-    (why, command)
-}
-
-/// The reason why rings of `bytes` are not available, and the command that helps.
-pub(super) fn ring(bytes: u64, facts: &Facts) -> (String, Option<String>) {
-    let limit = facts.ring_limit().unwrap_or(0);
-    let why = format!(
-        "ring buffers of {} KiB a CPU at most: the limit is {} KiB a CPU \
-         (kernel.perf_event_mlock_kb), then {} KiB (ulimit -l)",
-        limit >> 10,
-        facts.mlock_kb,
-        if facts.memlock == u64::MAX { 0 } else { facts.memlock >> 10 },
-    );
-    // One page more, for the ring's header.
-    let wanted = (bytes >> 10) + 4;
-    (why, Some(format!("{}sysctl kernel.perf_event_mlock_kb={wanted}", facts.sudo())))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use super::super::facts::{self, Facts};
+    use super::super::obstacle::refusal;
     use super::*;
 
     fn user(paranoid: i32) -> Facts {
@@ -306,8 +315,9 @@ mod tests {
     }
 
     fn parts_of(errno: i32, what: Wanted, facts: &Facts) -> (String, String) {
-        let (why, unlock) = parts(&io::Error::from_raw_os_error(errno), &what, facts);
-        (why, unlock.unwrap_or_default())
+        let error = io::Error::from_raw_os_error(errno);
+        let Obstacle { reason, unlock } = Obstacle::of_error(&error, &what, facts);
+        (reason.to_string(), unlock.map_or(String::new(), |unlock| unlock.to_string()))
     }
 
     #[test]
@@ -418,14 +428,15 @@ mod tests {
     #[test]
     fn the_line_names_what_was_wanted() {
         let error = io::Error::from_raw_os_error(libc::ESRCH);
-        let line = explain(&error, Wanted::OtherProcess(42));
+        let line = refusal(&error, Wanted::OtherProcess(42)).to_string();
         assert_eq!(line, "cannot record process 42: it has ended");
     }
 
     #[test]
     fn hidden_symbols_name_the_settings_in_the_way() {
         let command = |kptr, paranoid| {
-            hidden_symbols(&Facts { kptr_restrict: Some(kptr), ..user(paranoid) }).1
+            let reason = Reason::HiddenSymbols { kptr, paranoid };
+            Obstacle::new(reason, &user(paranoid)).unlock.unwrap().to_string()
         };
         assert_eq!(command(0, 2), "sudo sysctl kernel.perf_event_paranoid=1");
         assert_eq!(command(1, 1), "sudo sysctl kernel.kptr_restrict=0");
@@ -434,8 +445,24 @@ mod tests {
     }
 
     #[test]
+    fn an_obstacle_ends_with_its_command() {
+        let bare = Obstacle { reason: Reason::Ended, unlock: None };
+        assert_eq!(bare.to_string(), "it has ended");
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(
+            Obstacle::of_deep_stacks(&error, &user(2)).to_string(),
+            "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON; try: sudo \
+             setcap cap_bpf,cap_perfmon,cap_sys_ptrace=ep /usr/bin/prof"
+        );
+        let root = Facts { uid: 0, capabilities: u64::MAX, ..user(2) };
+        assert_eq!(Obstacle::of_deep_stacks(&error, &root).reason, Reason::NoPrograms);
+    }
+
+    #[test]
     fn the_command_survives_a_shell() {
         let facts = Facts { uid: 0, program: "/a b/it's/prof".into(), ..Facts::default() };
-        assert_eq!(setcap(&facts), r"setcap cap_perfmon,cap_sys_ptrace=ep '/a b/it'\''s/prof'");
+        let obstacle = Obstacle::new(Reason::OtherUser, &facts);
+        let command = obstacle.unlock.unwrap().to_string();
+        assert_eq!(command, r"setcap cap_perfmon,cap_sys_ptrace=ep '/a b/it'\''s/prof'");
     }
 }

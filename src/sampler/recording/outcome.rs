@@ -79,7 +79,7 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<Re
     }
     notes.extend(missed.map(RecordingNote::Uncovered));
     if counts.hidden_mappings {
-        notes.push(RecordingNote::HiddenMappings(permissions::explain_hidden_mappings()));
+        notes.push(RecordingNote::HiddenMappings(permissions::hidden_mappings()));
     }
     if counts.unlabelled > 0 {
         notes.push(RecordingNote::UnlabelledThreads(counts.unlabelled));
@@ -171,7 +171,7 @@ fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<RecordingNote>
     let counts = session.deep().counts();
     let mut notes = Vec::new();
     if let Some(why) = session.deep().why_not().filter(|_| cut > 0) {
-        notes.push(RecordingNote::NoDeepStacks(permissions::explain_deep_stacks(why)));
+        notes.push(RecordingNote::NoDeepStacks(permissions::deep_stacks(why)));
     }
     if counts.lost > 0 {
         notes.push(RecordingNote::DeepStacksLate(counts.lost));

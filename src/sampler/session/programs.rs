@@ -6,11 +6,10 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
 
-use super::explain;
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::{KernelProgram, ThreadScope};
-use crate::sampler::permissions::Wanted;
+use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::ring::Ring;
 use crate::sampler::types::ProfileTypes;
 use crate::sampler::{Options, Target, thread_state};
@@ -70,7 +69,7 @@ impl KernelPrograms {
         if self.is_empty() {
             return Ok(());
         }
-        let refused = |e| Error::failed(explain(&e, Wanted::WholeMachine));
+        let refused = |e| Error::from(refusal(&e, Wanted::WholeMachine));
         self.connect(attacher, rings).map_err(refused)?;
         let mut known = FxHashSet::default();
         self.insert(options, pids, command, &mut known);

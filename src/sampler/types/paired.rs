@@ -23,7 +23,7 @@ use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::syscalls::{Calls, TimedCall, Which};
 use crate::sampler::events::EventKind;
 use crate::sampler::notes::notes_of_program;
-use crate::sampler::permissions::{Wanted, explain};
+use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::tracepoint::Tracepoint;
 use crate::sampler::{EventSpec, Note};
@@ -279,7 +279,7 @@ pub fn beginning(
     let full = format!("{system}:{name}");
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::InvalidData => Error::failed(format!("{full}: {e}")),
-        _ => Error::failed(explain(&e, Wanted::Tracefs(full.clone()))),
+        _ => Error::from(refusal(&e, Wanted::Tracefs(full.clone()))),
     };
     let found = Tracepoint::find(system, name).map_err(refused)?;
     let read = reader(&found).map_err(refused)?;

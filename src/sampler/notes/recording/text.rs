@@ -48,7 +48,9 @@ impl fmt::Display for RecordingNote {
                      {pid}"
                 )
             }
-            RecordingNote::HiddenMappings(why) => f.write_str(why),
+            RecordingNote::HiddenMappings(why) => {
+                write!(f, "stacks of other users' processes end at once: {why}")
+            }
             RecordingNote::UnlabelledThreads(threads) => write!(
                 f,
                 "{threads} threads are labelled by name and process only (no label tid): there \
