@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::{examples, usage};
 use crate::sampler;
-use crate::sampler::catalogue::{self, Group};
+use crate::sampler::catalogue::{self, Group, Unavailable};
 use crate::sampler::probes::{ProbePlaces, markers_of};
 use sys::binaries::{self, Binary};
 use sys::printed;
@@ -120,7 +120,7 @@ fn markers(binary: &Binary) -> Group {
         .collect();
     names.sort();
     names.dedup();
-    let why = names.is_empty().then(|| "no section .note.stapsdt".to_owned());
+    let why = names.is_empty().then_some(Unavailable::NoMarkers);
     Group::new("sdt", &format!("Markers of {path}"), why, names)
 }
 

@@ -1,12 +1,13 @@
 //! The events of this machine; each is tried, and the reason is given if it does not work.
 
+use std::fmt;
 use std::fs;
 use std::io;
 
 use super::EventSpec;
 use super::attr::{Features, Shape, StartWhen, Trigger, sampling_event};
 use super::events::names::{self, Generic};
-use super::permissions::{Wanted, refusal};
+use super::permissions::{Obstacle, Wanted, refusal};
 use super::{StackMethod, tracefs};
 
 /// Events of one kind.
@@ -17,7 +18,7 @@ pub struct Group {
     /// Headline.
     pub title: String,
     /// The reason why none of them works here.
-    pub why: Option<String>,
+    pub why: Option<Unavailable>,
     /// The events, in a stable order.
     pub events: Vec<Listed>,
 }
@@ -30,12 +31,54 @@ pub struct Listed {
     /// Other names, or a description.
     pub about: String,
     /// The reason why it does not work here.
-    pub why: Option<String>,
+    pub why: Option<Unavailable>,
+}
+
+/// The reason why events cannot be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The CPU has counters, but none for them.
+    NotCounted,
+    /// The machine has no counters.
+    NoCounters,
+    /// Their PMU counts without interrupts.
+    NoInterrupts,
+    /// The file has no markers.
+    NoMarkers,
+    /// The kernel was built without this PMU.
+    NotBuilt(&'static str),
+    /// The name is none of an event here; the parser's message.
+    Unparsed(String),
+    /// The kernel refuses.
+    Refused(Obstacle),
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unavailable::NotCounted => f.write_str("this CPU does not count it"),
+            Unavailable::NoCounters => {
+                f.write_str("no hardware counters, as in most virtual machines")
+            }
+            Unavailable::NoInterrupts => f.write_str("its PMU counts without interrupts"),
+            Unavailable::NoMarkers => f.write_str("no section .note.stapsdt"),
+            Unavailable::NotBuilt(pmu) => {
+                write!(f, "the kernel was built without CONFIG_{}_EVENTS", pmu.to_uppercase())
+            }
+            Unavailable::Unparsed(message) => f.write_str(message),
+            Unavailable::Refused(obstacle) => obstacle.fmt(f),
+        }
+    }
 }
 
 impl Group {
     /// A group of events that are not tried one by one.
-    pub fn new(kind: &'static str, title: &str, why: Option<String>, names: Vec<String>) -> Group {
+    pub fn new(
+        kind: &'static str,
+        title: &str,
+        why: Option<Unavailable>,
+        names: Vec<String>,
+    ) -> Group {
         let listed = |name| Listed { name, about: String::new(), why: None };
         let events = names.into_iter().map(listed).collect();
         Group { kind, title: title.to_owned(), why, events }
@@ -105,7 +148,7 @@ pub fn groups() -> Vec<Group> {
 fn tried(name: &str, about: String) -> Listed {
     let why = match EventSpec::parse(name) {
         Ok(spec) => why_not(&spec),
-        Err(e) => Some(e.to_string()),
+        Err(e) => Some(Unavailable::Unparsed(e.to_string())),
     };
     Listed { name: name.to_owned(), about, why }
 }
@@ -177,12 +220,11 @@ fn pmus() -> Vec<Group> {
 }
 
 fn probes() -> Group {
-    let of = |pmu: &str| {
+    let of = |pmu: &'static str| {
         let there = fs::exists(format!("/sys/bus/event_source/devices/{pmu}/type"));
-        (!there.unwrap_or(false))
-            .then(|| format!("the kernel was built without CONFIG_{}_EVENTS", pmu.to_uppercase()))
+        (!there.unwrap_or(false)).then_some(Unavailable::NotBuilt(pmu))
     };
-    let listed = |name: &str, about: &str, pmu| Listed {
+    let listed = |name: &str, about: &str, pmu: &'static str| Listed {
         name: name.to_owned(),
         about: about.to_owned(),
         why: of(pmu),
@@ -208,14 +250,14 @@ fn tracepoints() -> Group {
         }
         Err(e) => {
             let refusal = refusal(&e, Wanted::Tracefs("SYSTEM:NAME".into()));
-            (Some(refusal.obstacle.to_string()), Vec::new())
+            (Some(Unavailable::Refused(refusal.obstacle)), Vec::new())
         }
     };
     Group::new("tracepoint", "Tracepoints", why, names)
 }
 
 /// The reason why an event cannot be opened, tried on prof itself.
-fn why_not(spec: &EventSpec) -> Option<String> {
+fn why_not(spec: &EventSpec) -> Option<Unavailable> {
     let shape = Shape {
         trigger: Trigger::Period(1_000_000),
         stacks: StackMethod::None,
@@ -232,11 +274,14 @@ fn why_not(spec: &EventSpec) -> Option<String> {
     let error = open(true).or_else(|_| open(false)).err()?;
     Some(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => match has_counters() {
-            true => "this CPU does not count it".to_owned(),
-            false => "no hardware counters, as in most virtual machines".to_owned(),
+            true => Unavailable::NotCounted,
+            false => Unavailable::NoCounters,
         },
-        Some(libc::EINVAL) => "its PMU counts without interrupts".to_owned(),
-        _ => refusal(&error, Wanted::Tracepoint(spec.name.clone())).obstacle.to_string(),
+        Some(libc::EINVAL) => Unavailable::NoInterrupts,
+        _ => {
+            let wanted = Wanted::Tracepoint(spec.name.clone());
+            Unavailable::Refused(refusal(&error, wanted).obstacle)
+        }
     })
 }
 
@@ -275,16 +320,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_reason_is_told_once() {
-        let listed =
-            |why: &str| Listed { name: "x".into(), about: String::new(), why: Some(why.into()) };
-        let of = |whys: &[&str]| {
-            let events = whys.iter().map(|why| listed(why)).collect();
+    fn the_same_reason_is_given_once() {
+        use Unavailable::{NoCounters, NotCounted};
+        let listed = |why| Listed { name: "x".into(), about: String::new(), why };
+        let of = |whys: [Unavailable; 2]| {
+            let events = whys.into_iter().map(|why| listed(Some(why))).collect();
             Group { events, ..Group::new("pmu", "", None, Vec::new()) }.summed_up()
         };
-        assert_eq!(of(&["a", "a"]).why.as_deref(), Some("a"));
-        assert!(of(&["a", "a"]).events.iter().all(|e| e.why.is_none()));
-        assert_eq!(of(&["a", "b"]).why, None);
+        let same = of([NoCounters, NoCounters]);
+        assert_eq!(same.why, Some(NoCounters));
+        assert!(same.events.iter().all(|e| e.why.is_none()));
+        assert_eq!(of([NoCounters, NotCounted]).why, None);
     }
 
     #[test]

@@ -1,66 +1,125 @@
-//! Explains in one line why the kernel does not open an event.
+//! The reason why the kernel does not open an event.
 
+use std::fmt;
 use std::io;
 
 use perf_event_open_sys::bindings as abi;
 
 use super::attach::Attacher;
 use super::events::EventKind;
-use super::permissions::{Wanted, refusal};
+use super::permissions::{Refusal, Wanted, refusal};
 use super::{EventSpec, tracefs};
 use sys::Error;
+
+/// The reason why an event cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum OpenError {
+    /// The filter is invalid for the tracepoint.
+    Filter {
+        /// The filter.
+        filter: String,
+        /// The tracepoint.
+        event: String,
+        /// Its fields.
+        fields: Vec<String>,
+    },
+    /// The instruction or function cannot be probed.
+    Probe {
+        /// The event.
+        event: String,
+        /// The system's error.
+        error: String,
+    },
+    /// The machine lacks the event.
+    Missing {
+        /// The event.
+        event: String,
+        /// It is a hardware event.
+        hardware: bool,
+        /// The nearest event that works.
+        nearest: &'static str,
+    },
+    /// The PMU counts the event, but does not sample it.
+    NotSampled {
+        /// The event.
+        event: String,
+        /// The nearest event that works.
+        nearest: &'static str,
+    },
+    /// Anything else.
+    Refused(Refusal),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Filter { filter, event, fields } => write!(
+                f,
+                "the kernel rejects the filter '{filter}' of {event}; its fields are {}",
+                fields.join(", ")
+            ),
+            OpenError::Probe { event, error } => write!(
+                f,
+                "event '{event}': the kernel cannot put a probe there ({error}); not every \
+                 instruction, and not every kernel function, can be probed"
+            ),
+            OpenError::Missing { event, hardware, nearest } => write!(
+                f,
+                "event '{event}' does not exist on this machine{}; nearest that works: {nearest}",
+                if *hardware { " (no hardware counters, or not this one)" } else { "" }
+            ),
+            OpenError::NotSampled { event, nearest } => write!(
+                f,
+                "event '{event}' cannot be sampled (its PMU counts without interrupts, or has no \
+                 such event); it may be possible to count it with another: -e \
+                 '{{cpu-clock,{event}}}'; nearest that works: {nearest}"
+            ),
+            OpenError::Refused(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        match error {
+            OpenError::Filter { .. } => Error::usage(error.to_string()),
+            _ => Error::failed(error.to_string()),
+        }
+    }
+}
 
 impl Attacher {
     /// The meaning of an error that the kernel returned for an event.
     pub(super) fn refused(&self, spec: &EventSpec, error: &io::Error) -> Error {
-        let invalid = is_invalid(error);
-        if let Some(filter) = spec.filter.as_ref().filter(|_| invalid) {
-            return Error::usage(format!(
-                "the kernel rejects the filter '{filter}' of {}; its fields are {}",
-                spec.name,
-                tracefs::fields(&spec.name).join(", ")
-            ));
+        self.open_error(spec, error).into()
+    }
+
+    fn open_error(&self, spec: &EventSpec, error: &io::Error) -> OpenError {
+        let (event, invalid) = (spec.name.clone(), is_invalid(error));
+        if let Some(filter) = spec.filter.clone().filter(|_| invalid) {
+            return OpenError::Filter { filter, fields: tracefs::fields(&event), event };
         }
         if spec.kind == EventKind::Probe && (invalid || is_missing(error)) {
-            return Error::failed(format!(
-                "event '{}': the kernel cannot put a probe there ({error}); not every instruction, \
-                 and not every kernel function, can be probed",
-                spec.name
-            ));
+            return OpenError::Probe { event, error: error.to_string() };
         }
+        let (hardware, nearest) = (spec.kind == EventKind::Hardware, spec.nearest_software());
         if is_missing(error) {
-            return Error::failed(format!(
-                "event '{}' does not exist on this machine{}; nearest that works: {}",
-                spec.name,
-                if spec.kind == EventKind::Hardware {
-                    " (no hardware counters, or not this one)"
-                } else {
-                    ""
-                },
-                spec.nearest_software()
-            ));
+            return OpenError::Missing { event, hardware, nearest };
         }
-        if spec.kind == EventKind::Hardware && invalid {
-            return Error::failed(format!(
-                "event '{}' cannot be sampled (its PMU counts without interrupts, or has no such \
-                 event); perhaps it can be counted with another: -e '{{cpu-clock,{}}}'; nearest \
-                 that works: {}",
-                spec.name,
-                spec.name,
-                spec.nearest_software()
-            ));
+        if hardware && invalid {
+            return OpenError::NotSampled { event, nearest };
         }
         let wanted = match spec.kind {
-            EventKind::Tracepoint => Wanted::Tracepoint(spec.name.clone()),
+            EventKind::Tracepoint => Wanted::Tracepoint(event),
             EventKind::OfType if spec.type_ == abi::PERF_TYPE_TRACEPOINT => {
-                Wanted::Tracepoint(spec.name.clone())
+                Wanted::Tracepoint(event)
             }
-            EventKind::Probe => Wanted::Probe(spec.name.clone()),
+            EventKind::Probe => Wanted::Probe(event),
             _ if self.cpu_wide => Wanted::WholeMachine,
             _ if !spec.user => Wanted::Kernel,
             _ => Wanted::OwnProcess,
         };
-        Error::from(refusal(error, wanted))
+        OpenError::Refused(refusal(error, wanted))
     }
 }
 
@@ -77,4 +136,35 @@ pub fn is_denied(error: &io::Error) -> bool {
 /// True if the kernel or the machine lacks the event (rather than refusing it).
 pub fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::ErrorKind;
+
+    #[test]
+    fn an_invalid_filter_is_wrong_usage() {
+        let (filter, event) = ("x > 1".to_owned(), "sched:sched_switch".to_owned());
+        let fields = vec!["prev_pid".to_owned(), "next_pid".to_owned()];
+        let error = Error::from(OpenError::Filter { filter, event, fields });
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert_eq!(
+            error.to_string(),
+            "the kernel rejects the filter 'x > 1' of sched:sched_switch; its fields are prev_pid, \
+             next_pid"
+        );
+    }
+
+    #[test]
+    fn a_missing_event_has_a_substitute() {
+        let (event, nearest) = ("cycles".to_owned(), "cpu-clock");
+        let error = Error::from(OpenError::Missing { event, hardware: true, nearest });
+        assert_eq!(error.kind(), ErrorKind::Failed);
+        assert_eq!(
+            error.to_string(),
+            "event 'cycles' does not exist on this machine (no hardware counters, or not this \
+             one); nearest that works: cpu-clock"
+        );
+    }
 }
