@@ -1,29 +1,33 @@
-//! What an event costs the target and the machine with prof, beside `perf record -g` and, as the
-//! least that a count costs, `perf stat`: tracepoints with and without a filter, probes, markers,
-//! page faults, context switches, and requests to a block device.
+//! Cost of an event for the target and the machine with prof, compared with `perf record -g` and,
+//! as the lower bound, the counts of `perf stat`: tracepoints with and without a filter, probes,
+//! USDT markers, page faults, context switches, and requests to a block device.
 //!
 //! cargo bench --bench events [-- --rounds 5 --times 100000]
 //!
 //! The target works about 10 us before each event. It runs alone and recorded by turns; each figure
-//! is the median of the pairs. What an event costs the target is told by its CPU time, so that other
-//! programs do not matter, the slow-down by the wall's clock, where they do.
+//! is the median of the pairs. The cost of an event is CPU time, to which other programs do not
+//! matter; the slowdown is of wall-clock time, to which they do.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{PROF, children_cpu, claim, has, median, option, settle, target, temp_dir};
+use support::units::{NOT_MEASURED, time};
+use support::{
+    Figures, NOT_INSTALLED, PROF, children_cpu, claim, median, option, settle, target, temp_dir,
+};
 
 /// Rounds of a loop before each event: about 10 us.
 const ROUNDS: &str = "40000";
 
-/// A kind of event, and how it is recorded.
+/// A kind of event, and the options that record it.
 struct Kind {
+    /// The name of its row.
     name: &'static str,
-    /// Of the target.
+    /// The target's argument.
     kind: &'static str,
-    /// Part of so many times that the target does it.
+    /// Divisor of the number of events.
     share: usize,
     prof: &'static [&'static str],
     perf: &'static [&'static str],
@@ -35,14 +39,14 @@ const ISSUE_COMPLETE: &str = "block:block_rq_issue,block:block_rq_complete";
 const KINDS: &[Kind] = &[
     Kind { name: "tracepoint", kind: "calls", share: 1, prof: &["-e", CALL], perf: &["-e", CALL] },
     Kind {
-        name: "  filter keeps",
+        name: "tracepoint, kept by a filter",
         kind: "calls",
         share: 1,
         prof: &["-e", CALL, "--filter", "__syscall_nr > 0"],
         perf: &["-e", CALL, "--filter", "__syscall_nr > 0"],
     },
     Kind {
-        name: "  filter drops",
+        name: "tracepoint, dropped by a filter",
         kind: "calls",
         share: 1,
         prof: &["-e", CALL, "--filter", "__syscall_nr == 0"],
@@ -56,14 +60,14 @@ const KINDS: &[Kind] = &[
         perf: &["-e", "probe_events:emulated"],
     },
     Kind {
-        name: "probe, stepped",
+        name: "probe on an instruction that is stepped over",
         kind: "stepped",
         share: 2,
         prof: &["-e", "probe:stepped"],
         perf: &["-e", "probe_events:stepped"],
     },
     Kind {
-        name: "marker",
+        name: "USDT marker",
         kind: "markers",
         share: 1,
         prof: &["-e", "sdt:app:step"],
@@ -92,7 +96,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// What a run of the target cost, in seconds, and what its recorder says of losses.
+/// The cost of a run of the target, in seconds, and the losses that its recorder reports.
 struct Run {
     wall: f64,
     /// The target's CPU time.
@@ -131,28 +135,67 @@ impl Bench {
         assert!(out.status.success(), "{words:?}: {err}");
         let text = String::from_utf8_lossy(&out.stdout);
         let mut seconds = text.split_whitespace().map(|w| w.parse::<f64>().expect("seconds"));
-        let (wall, cpu) = (seconds.next().expect("wall"), seconds.next().expect("CPU"));
+        let wall = seconds.next().expect("wall-clock time");
+        let cpu = seconds.next().expect("CPU time");
         let lost = err.lines().find(|l| l.contains(" lost") && !l.contains(" 0 lost"));
         Run { wall, cpu, all, lost: lost.unwrap_or_default().trim().to_owned() }
     }
 
-    /// What an event costs more when it is recorded, in nanoseconds of CPU time, prints it for the
-    /// target, and returns it for all together.
-    fn compare(&self, kind: &Kind, (name, recorder): (&str, Vec<String>), rounds: usize) -> f64 {
+    /// Prints the cost of a recorded event for the target; returns that for all programs, in
+    /// nanoseconds of CPU time.
+    fn compare(&self, kind: &Kind, tool: &Tool, rounds: usize) -> f64 {
         let events = (self.times / kind.share) as f64;
-        let (mut slower, mut costs, mut all, mut lost) = (vec![], vec![], vec![], String::new());
+        let mut slower = Vec::new();
+        let mut costs = Vec::new();
+        let mut all = Vec::new();
+        let mut lost = String::new();
         for _ in 0..rounds {
             let alone = self.run(kind, &[]);
-            let recorded = self.run(kind, &recorder);
+            let recorded = self.run(kind, &tool.command);
             slower.push(100.0 * (recorded.wall / alone.wall - 1.0));
             costs.push(1e9 * (recorded.cpu - alone.cpu) / events);
             all.push(1e9 * (recorded.all - alone.all) / events);
             lost = recorded.lost;
         }
-        let (cost, all, slower) = (median(costs), median(all), median(slower));
-        println!("{:<16} {name:<16} {cost:>9.0} {slower:>9.1} % {all:>12.0}  {lost}", kind.name);
+        let cost = median(costs);
+        let all = median(all);
+        let slower = median(slower);
+        println!(
+            "{:<45} {:<15} {cost:>9.0} {slower:>9.1} % {all:>12.0}  {lost}",
+            kind.name, tool.name
+        );
         all
     }
+}
+
+/// A recorder before the command that it starts.
+struct Tool {
+    name: &'static str,
+    command: Vec<String>,
+}
+
+impl Tool {
+    fn new(name: &'static str, command: &[&str], options: &[&str]) -> Tool {
+        let command = [command, options, &["--"]].concat().into_iter().map(str::to_owned).collect();
+        Tool { name, command }
+    }
+}
+
+/// The recorders of a kind of event: prof with copies of stacks and with frame pointers, then
+/// perf's.
+fn tools(kind: &Kind, with_perf: bool) -> Vec<Tool> {
+    let prof = &[PROF, "record", "-v", "--no-symbolize"];
+    let pointers = [&prof[..], &["-g", "fp"]].concat();
+    let mut tools =
+        vec![Tool::new("prof", prof, kind.prof), Tool::new("prof -g fp", &pointers, kind.prof)];
+    if with_perf {
+        let record = &["perf", "record", "-g", "-o", "perf.data"];
+        tools.push(Tool::new("perf record -g", record, kind.perf));
+        let counted: Vec<&str> =
+            kind.perf.iter().copied().filter(|w| !["-c", "1"].contains(w)).collect();
+        tools.push(Tool::new("perf stat", &["perf", "stat"], &counted));
+    }
+    tools
 }
 
 /// A block device in memory, gone when dropped.
@@ -202,46 +245,45 @@ impl Drop for PerfProbes {
 }
 
 fn main() {
-    let (rounds, times): (usize, usize) = (option("rounds", 5), option("times", 100_000));
-    let perf = has("perf");
-    if !perf {
-        println!("perf is not installed; on Debian: apt-get install linux-perf");
-    }
+    let rounds: usize = option("rounds", 5);
+    let times: usize = option("times", 100_000);
+    let perf = support::has_or_advise("perf", "linux-perf");
     let program = target("events.c", "gcc", &["-O2", "-pthread"]);
     let memory = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| temp_dir());
     let disk = Loop::new(memory.path());
     let bench = Bench { program, dir: temp_dir(), disk, times };
     let _probes = perf.then(|| PerfProbes::new(&bench.program, bench.dir.path()));
-    let words = |words: &[&str], args: &[&str]| -> Vec<String> {
-        [words, args, &["--"]].concat().into_iter().map(str::to_owned).collect()
-    };
-    println!("{:<16} {:<16} {:>9} {:>11} {:>12}", "", "", "ns CPU", "slow-down", "ns CPU, all");
+    println!("{:<45} {:<15} {:>9} {:>11} {:>12}", "", "", "ns CPU", "slowdown", "ns CPU, all");
+    let mut figures = Figures::new(&[
+        "Event",
+        "prof, frame pointers",
+        "`perf record -g`",
+        "prof, copies of stacks",
+        "`perf stat`, counts alone",
+    ]);
+    figures.conditions(&format!("Medians of {rounds} pairs of runs."));
     for kind in KINDS {
         if kind.kind == "reads" && bench.disk.is_none() {
-            println!("{:<16} no loop device can be made here", kind.name);
+            println!("{:<45} no loop device can be made here", kind.name);
+            figures.row(kind.name, std::iter::repeat_n(NOT_MEASURED.to_owned(), 4));
             continue;
         }
-        let prof = &[PROF, "record", "--no-symbolize"];
-        let mut tools = vec![("prof", words(prof, kind.prof))];
-        tools.push(("prof -g fp", words(&[prof, &["-g", "fp"][..]].concat(), kind.prof)));
-        if perf {
-            tools.push((
-                "perf record -g",
-                words(&["perf", "record", "-g", "-o", "perf.data"], kind.perf),
-            ));
-            let count: Vec<&str> =
-                kind.perf.iter().copied().filter(|w| !["-c", "1"].contains(w)).collect();
-            tools.push(("perf stat", words(&["perf", "stat"], &count)));
-        }
-        let costs: Vec<f64> =
-            tools.into_iter().map(|tool| bench.compare(kind, tool, rounds)).collect();
-        if perf {
-            let (prof, perf) = (costs[1], costs[2]);
-            let what = format!(
-                "{}: {prof:.0} ns of CPU time with frame pointers, perf {perf:.0}",
-                kind.name
+        let tools = tools(kind, perf);
+        let costs: Vec<f64> = tools.iter().map(|tool| bench.compare(kind, tool, rounds)).collect();
+        // In the order of the columns.
+        let cell = |i: usize| {
+            costs.get(i).map_or(NOT_INSTALLED.to_owned(), |nanoseconds| time(nanoseconds * 1e-9))
+        };
+        figures.row(kind.name, [cell(1), cell(2), cell(0), cell(3)]);
+        if let [_, pointers, perf, _] = costs[..] {
+            claim(
+                pointers <= perf,
+                &format!(
+                    "{}: {pointers:.0} ns of CPU time with frame pointers, perf {perf:.0}",
+                    kind.name
+                ),
             );
-            claim(prof <= perf, what.trim());
         }
     }
+    figures.publish();
 }

@@ -1,6 +1,6 @@
-//! From the end of a recording to the flame graph on disk: 60,000 samples of a Rust program with
-//! 160 MB of debug information, inlined functions included, against `perf script` and
-//! `perf report`.
+//! Time from the end of a recording to the flame graph on disk: 60,000 samples of a Rust program
+//! with 160 MB of debug information, with inlined functions, compared with `perf script` and `perf
+//! report`.
 //!
 //! cargo bench --bench flame [-- --seconds 6 --functions 2200 --limit 120]
 //!
@@ -12,9 +12,10 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Busy, claim, measure, option};
+use support::units::time;
+use support::{Busy, Figures, NOT_INSTALLED, claim, measure, option};
 
-/// Rounds of the generated program that are timed to find how many make a second.
+/// Rounds of the generated program that are timed, to calculate those of a recording.
 const PROBE: u64 = 20_000;
 
 /// Records the program with a profiler that attaches by `-p`.
@@ -24,8 +25,8 @@ fn record(command: &mut Command, program: &Path, rounds: u64) {
     let profiler = support::start(command.stderr(Stdio::piped()));
     support::settle(1500);
     busy.work();
-    let (usage, said) = profiler.finish();
-    print!("{}", said.lines().map(|l| format!("  {l}\n")).collect::<String>());
+    let (usage, stderr) = profiler.finish();
+    print!("{}", stderr.lines().map(|l| format!("  {l}\n")).collect::<String>());
     assert!(usage.ok, "{command:?}");
 }
 
@@ -53,7 +54,7 @@ fn prof(dir: &Path, program: &Path, rounds: u64) -> f64 {
     symbols + flame
 }
 
-/// How a perf command ended.
+/// The end of a perf command.
 enum End {
     /// With all its work done.
     Done,
@@ -63,7 +64,7 @@ enum End {
     Failed(Option<i32>),
 }
 
-/// CPU time of one perf command and of the addr2line processes that it asks.
+/// CPU time of one perf command and of the addr2line processes that it starts.
 fn perf(dir: &Path, limit: u64, args: &[&str]) -> (f64, End) {
     let mut command = Command::new("timeout");
     command.arg(limit.to_string()).arg("perf").args(args).arg("-i").arg(dir.join("perf.data"));
@@ -73,7 +74,7 @@ fn perf(dir: &Path, limit: u64, args: &[&str]) -> (f64, End) {
     println!("{name:<32} {:>8.2} s CPU {:>8.2} s", usage.cpu, usage.wall);
     let end = match code {
         Some(0) => End::Done,
-        // What timeout(1) exits with.
+        // The exit code of timeout(1) when it stopped the command.
         Some(124) => End::Stopped,
         other => End::Failed(other),
     };
@@ -92,21 +93,41 @@ fn main() {
     let dir = support::temp_dir();
     let ours = prof(dir.path(), &program, rounds);
     claim(ours < 2.0, &format!("{ours:.2} s of CPU from the recording to the picture (2 s)"));
-    if !support::has("perf") {
-        println!("perf is not installed; on Debian: apt-get install linux-perf");
-        return;
+    let mut figures = Figures::new(&["Measurement", "prof", "`perf script`", "`perf report`"]);
+    figures.conditions(&format!(
+        "A Rust program of {:.0} MB, recorded for {seconds} s at 9,999 Hz.",
+        size as f64 / 1e6
+    ));
+    let mut cells = vec![time(ours)];
+    if support::has_or_advise("perf", "linux-perf") {
+        let mut command = Command::new("perf");
+        command.args(["record", "-e", "cpu-clock", "-F", "9999", "--call-graph", "dwarf,8192"]);
+        record(command.arg("-o").arg(dir.path().join("perf.data")), &program, rounds);
+        for args in [["script", "--inline"].as_slice(), &["report", "--stdio", "--inline"]] {
+            cells.push(against(dir.path(), limit, args, ours));
+        }
+    } else {
+        cells.extend([NOT_INSTALLED, NOT_INSTALLED].map(str::to_owned));
     }
-    let mut command = Command::new("perf");
-    command.args(["record", "-e", "cpu-clock", "-F", "9999", "--call-graph", "dwarf,8192"]);
-    record(command.arg("-o").arg(dir.path().join("perf.data")), &program, rounds);
-    for args in [["script", "--inline"].as_slice(), &["report", "--stdio", "--inline"]] {
-        // CPU time against CPU time, never against the limit, which is wall-clock time.
-        match perf(dir.path(), limit, args) {
-            (cpu, End::Done) => println!("ratio {:.1}x", cpu / ours),
-            (cpu, End::Stopped) => {
-                println!("ratio more than {:.1}x (stopped after {limit} s)", cpu / ours);
-            }
-            (_, End::Failed(code)) => println!("no ratio: perf failed ({code:?})"),
+    figures.row("CPU time", cells);
+    figures.publish();
+}
+
+/// Prints the ratio of a perf command to prof; returns the text of its CPU time. CPU time is
+/// compared with CPU time, never with the limit, which is wall-clock time.
+fn against(dir: &Path, limit: u64, args: &[&str], ours: f64) -> String {
+    match perf(dir, limit, args) {
+        (cpu, End::Done) => {
+            println!("ratio {:.1}x", cpu / ours);
+            time(cpu)
+        }
+        (cpu, End::Stopped) => {
+            println!("ratio more than {:.1}x (stopped after {limit} s)", cpu / ours);
+            format!("not finished after {}", time(cpu))
+        }
+        (_, End::Failed(code)) => {
+            println!("no ratio: perf failed ({code:?})");
+            "failed".to_owned()
         }
     }
 }

@@ -1,17 +1,19 @@
-//! What it costs to record waits for locks and system calls, in the target and in prof, beside
-//! `perf record` and `perf trace`; and how near the delay is to what the target measured itself.
+//! Cost of recording waits for locks and system calls, in the target and in prof, compared with
+//! `perf record` and `perf trace`; and the difference between the recorded delay and what the
+//! target measured itself.
 //!
-//! cargo bench --bench lock [-- --rounds 5 --seconds 2]
+//! cargo bench --bench lock [-- --rounds 5]
 //!
-//! The targets do a fixed piece of work, alone and recorded by turns; the slow-down is the median
-//! of the pairs.
+//! The targets do a fixed piece of work, alone and recorded by turns; the slowdown is the median of
+//! the pairs.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{PROF, claim, has, median, option, target, temp_dir};
+use support::units::{NOT_MEASURED, added, percent};
+use support::{Figures, NOT_INSTALLED, PROF, claim, median, option, target, temp_dir};
 
 /// A program that measures its own work.
 struct Work {
@@ -20,11 +22,12 @@ struct Work {
     args: Vec<String>,
 }
 
-/// What a run of it said: seconds, and what else it says of itself.
+/// One run of it.
 struct Run {
     seconds: f64,
-    said: Vec<f64>,
-    err: String,
+    /// All figures that it prints: the seconds, and the number of waits or calls.
+    printed: Vec<f64>,
+    stderr: String,
 }
 
 impl Work {
@@ -36,81 +39,154 @@ impl Work {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(dir).env("PROF_CACHE_SIZE", "0");
         let out = command.stderr(Stdio::piped()).output().expect("it runs");
-        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{words:?}: {stderr}");
         let text = String::from_utf8_lossy(&out.stdout);
-        let said: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-        let err = String::from_utf8_lossy(&out.stderr).into_owned();
-        Run { seconds: said[0], said, err }
+        let printed: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+        Run { seconds: printed[0], printed, stderr }
     }
 }
 
 /// A recorder before the command that it starts.
-type Recorder<'a> = (&'a str, Vec<&'a str>);
+struct Recorder {
+    /// The heading of its column.
+    name: &'static str,
+    command: Vec<&'static str>,
+}
 
-/// The slow-downs of a piece of work, in percent, by recorder; and what a system call or a wait
-/// costs more, in nanoseconds of a CPU, when there are so many a run.
-fn slow_down(work: &Work, recorders: &[Recorder<'_>], rounds: usize) -> Vec<f64> {
+impl Recorder {
+    fn prof(name: &'static str, options: &[&'static str]) -> Recorder {
+        let command = [&[PROF, "record", "-v"], options, &["--no-symbolize", "--"]].concat();
+        Recorder { name, command }
+    }
+
+    fn perf(name: &'static str, options: &[&'static str]) -> Recorder {
+        Recorder { name, command: [&["perf"], options, &["--"]].concat() }
+    }
+}
+
+/// The cost of recording a piece of work.
+struct Cost {
+    recorder: &'static str,
+    /// In percent of its time.
+    slowdown: f64,
+    /// Of a call, in seconds.
+    call: f64,
+}
+
+/// The costs of a piece of work by recorder.
+fn costs(work: &Work, recorders: &[&Recorder], rounds: usize) -> Vec<Cost> {
     let dir = temp_dir();
-    let mut slower = Vec::new();
-    for (name, words) in recorders {
-        let (mut pairs, mut costs, mut lost) = (Vec::new(), Vec::new(), String::new());
+    let cost = |recorder: &&Recorder| {
+        let mut slowdowns = Vec::new();
+        let mut calls = Vec::new();
+        let mut lost = String::new();
         for _ in 0..rounds {
             let alone = work.run(dir.path(), &[]);
-            let recorded = work.run(dir.path(), words);
-            pairs.push(100.0 * (recorded.seconds / alone.seconds - 1.0));
-            costs.push(1e9 * (recorded.seconds - alone.seconds) / recorded.said[1]);
-            let line = recorded.err.lines().find(|l| l.contains("lost") || l.contains("LOST"));
+            let recorded = work.run(dir.path(), &recorder.command);
+            slowdowns.push(100.0 * (recorded.seconds / alone.seconds - 1.0));
+            calls.push((recorded.seconds - alone.seconds) / recorded.printed[1]);
+            let line = recorded.stderr.lines().find(|l| l.contains("lost") || l.contains("LOST"));
             lost = line.unwrap_or_default().trim().to_owned();
         }
-        let (slow, cost) = (median(pairs), median(costs));
-        // How often a thread had to wait for the mutex it does not know.
-        let cost = match work.name {
+        let cost =
+            Cost { recorder: recorder.name, slowdown: median(slowdowns), call: median(calls) };
+        // The target does not measure how many times a thread waited for the mutex.
+        let call = match work.name {
             "mutex" => String::new(),
-            _ => format!("{cost:.0} ns a call"),
+            _ => format!("{:.0} ns a call", 1e9 * cost.call),
         };
-        println!("{:<10} {name:<28} {slow:>8.1} % {cost:>16}  {lost}", work.name);
-        slower.push(slow);
+        let name = cost.recorder;
+        let slowdown = cost.slowdown;
+        println!("{:<10} {name:<28} {slowdown:>8.1} % {call:>16}  {lost}", work.name);
+        cost
+    };
+    recorders.iter().map(cost).collect()
+}
+
+const FUTEX: &str = "syscalls:sys_enter_futex,syscalls:sys_exit_futex";
+
+/// The recorders of locks, and those of system calls.
+struct Recorders {
+    locks: Vec<Recorder>,
+    calls: Vec<Recorder>,
+}
+
+impl Recorders {
+    fn all() -> Recorders {
+        Recorders {
+            locks: vec![
+                Recorder::prof("prof", &["-T", "lock"]),
+                Recorder::prof("prof `-g fp`", &["-T", "lock", "-g", "fp"]),
+                Recorder::perf(
+                    "`perf record -g` (futex)",
+                    &["record", "-qg", "-o", "perf.data", "-e", FUTEX],
+                ),
+                // It records the kernel's locks only, unless it is built with BPF; Debian's is not.
+                Recorder::perf("`perf lock record`", &["lock", "record", "-o", "lock.data"]),
+            ],
+            calls: vec![
+                Recorder::prof("prof", &["-T", "syscalls"]),
+                Recorder::prof("prof `-g fp`", &["-T", "syscalls", "-g", "fp"]),
+                Recorder::perf("`perf trace -s`", &["trace", "-s", "-o", "trace.txt"]),
+            ],
+        }
     }
-    slower
+}
+
+const COLUMNS: [&str; 6] = [
+    "Measurement",
+    "prof",
+    "prof `-g fp`",
+    "`perf record -g` (futex)",
+    "`perf lock record`",
+    "`perf trace -s`",
+];
+
+/// The cells of a row: the costs of those that were measured, in the order of the columns.
+fn cells(recorders: &[Recorder], costs: &[Cost], text: impl Fn(&Cost) -> String) -> Vec<String> {
+    let cell = |column: &&str| {
+        let measured = costs.iter().find(|cost| cost.recorder == *column);
+        let missing = match recorders.iter().any(|r| r.name == *column) {
+            true => NOT_INSTALLED,
+            false => NOT_MEASURED,
+        };
+        measured.map_or_else(|| missing.to_owned(), &text)
+    };
+    COLUMNS[1..].iter().map(cell).collect()
 }
 
 fn main() {
     let rounds: usize = option("rounds", 5);
-    let perf = has("perf");
-    if !perf {
-        println!("perf is not installed; on Debian: apt-get install linux-perf");
-    }
+    let perf = support::has_or_advise("perf", "linux-perf");
     let program = target("contended.c", "gcc", &["-O2", "-pthread"]);
     let work = |name, words: &str| {
         let args = words.split(' ').map(str::to_owned).collect();
         Work { name, program: program.clone(), args }
     };
-    let mutex = work("mutex", "mutex 1000000");
-    let wakes = work("wakes", "wakes 2000000");
-    let calls = work("calls", "calls 1000000");
-    let prof = |kind| vec![PROF, "record", "-T", kind, "-g", "fp", "--no-symbolize", "--"];
-    let dwarf = |kind| vec![PROF, "record", "-T", kind, "--no-symbolize", "--"];
-    let futex = "syscalls:sys_enter_futex,syscalls:sys_exit_futex";
-    let mut locks = vec![("prof -T lock", dwarf("lock")), ("prof -T lock -g fp", prof("lock"))];
-    let mut trace = vec![("prof -T syscalls", dwarf("syscalls"))];
-    trace.push(("prof -T syscalls -g fp", prof("syscalls")));
-    if perf {
-        locks.push((
-            "perf record -g (futex)",
-            vec!["perf", "record", "-qg", "-o", "perf.data", "-e", futex, "--"],
-        ));
-        // It sees the kernel's locks only, unless it is built with BPF, which Debian's is not.
-        locks.push(("perf lock record", vec!["perf", "lock", "record", "-o", "lock.data", "--"]));
-        trace.push(("perf trace -s", vec!["perf", "trace", "-s", "-o", "trace.txt", "--"]));
-    }
-    let slower = slow_down(&mutex, &locks, rounds);
-    claim(slower[0] < 7.0, &format!("a contended mutex is {:.1} % slower, < 7 %", slower[0]));
-    slow_down(&wakes, &locks[..1], rounds);
-    slow_down(&calls, &trace, rounds);
+    let Recorders { locks, calls } = Recorders::all();
+    let installed = |recorder: &&Recorder| perf || recorder.command[0] == PROF;
+    let lock_tools: Vec<&Recorder> = locks.iter().filter(installed).collect();
+    let call_tools: Vec<&Recorder> = calls.iter().filter(installed).collect();
+    let mutex = costs(&work("mutex", "mutex 1000000"), &lock_tools, rounds);
+    let slower = mutex[0].slowdown;
+    claim(slower < 7.0, &format!("a contended mutex is {slower:.1} % slower, < 7 %"));
+    let wakes = costs(&work("wakes", "wakes 2000000"), &lock_tools[..1], rounds);
+    let syscalls = costs(&work("calls", "calls 1000000"), &call_tools, rounds);
     agreement();
+    let mut figures = Figures::new(&COLUMNS);
+    figures.conditions(&format!("Medians of {rounds} pairs of runs."));
+    let slowdown = |cost: &Cost| percent(cost.slowdown);
+    let call = |cost: &Cost| added(cost.call);
+    let name = "`-T lock`, four threads that contend for a mutex: slowdown";
+    figures.row(name, cells(&locks, &mutex, slowdown));
+    let name = "`-T lock`, wake-ups of a futex without waiters: a call";
+    figures.row(name, cells(&locks[..1], &wakes, call));
+    figures.row("`-T syscalls`: a system call", cells(&calls, &syscalls, call));
+    figures.publish();
 }
 
-/// The delay beside what the program measured.
+/// Compares the delay with what the program measured.
 fn agreement() {
     let dir = temp_dir();
     let program = target("locks.c", "gcc", &["-O2", "-pthread"]);

@@ -1,5 +1,5 @@
-//! prof's memory while it records the whole machine: how much beyond the ring buffers, and
-//! whether it grows.
+//! prof's memory while it records the whole machine: its size beyond the ring buffers, and whether
+//! it grows.
 //!
 //! cargo bench --bench memory [-- --seconds 600 --hz 999]
 
@@ -8,7 +8,8 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Busy, claim, median, option};
+use support::units::size;
+use support::{Busy, Figures, claim, median, option};
 
 /// Resident bytes of a process, and those of them that are ring buffers.
 fn resident(pid: i32) -> Option<(u64, u64)> {
@@ -16,7 +17,8 @@ fn resident(pid: i32) -> Option<(u64, u64)> {
     let kib = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
     let total = kib(status.lines().find(|l| l.starts_with("VmRSS:"))?)?;
     let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
-    let (mut inside, mut rings) = (false, 0);
+    let mut inside = false;
+    let mut rings = 0;
     for line in smaps.lines() {
         if line.contains("perf_event") {
             inside = true;
@@ -28,7 +30,7 @@ fn resident(pid: i32) -> Option<(u64, u64)> {
     Some((total * 1024, rings * 1024))
 }
 
-/// Something to record: a C++ program, short-lived processes, threads that come and go.
+/// The recorded load: a C++ program, short-lived processes, threads that come and go.
 fn load() -> (Busy, Vec<support::Started>) {
     let mut busy = Busy::start(0);
     busy.go();
@@ -46,15 +48,15 @@ fn main() {
     let dir = support::temp_dir();
     let (busy, others) = load();
     let mut command = support::prof();
-    command.args(["record", "-a", "-F", &hz.to_string(), "-d", &format!("{seconds}s")]);
+    command.args(["record", "-v", "-a", "-F", &hz.to_string(), "-d", &format!("{seconds}s")]);
     command.current_dir(&dir).stdin(Stdio::null()).stderr(Stdio::piped());
     println!("prof record -a -F {hz} for {seconds} s");
     let since = Instant::now();
     let prof = support::start(&mut command);
     let mut sizes = Vec::new();
     let mut rings = 0;
-    // What is behind the window is symbolization, which is not meant here: the last look is
-    // before its end also when the second of sleep takes longer.
+    // Symbolization follows the window and is not measured here: the last poll is before the end of
+    // the window also when the second of sleep takes longer.
     while since.elapsed() + Duration::from_millis(1500) < Duration::from_secs(seconds) {
         std::thread::sleep(Duration::from_secs(1));
         let Some((total, ring)) = resident(prof.pid()) else { break };
@@ -64,27 +66,37 @@ fn main() {
             println!("{:>5} s {:>8.1} MiB", sizes.len(), sizes[sizes.len() - 1]);
         }
     }
-    let (usage, said) = prof.finish();
+    let (usage, stderr) = prof.finish();
     for started in others {
         started.signal(libc::SIGKILL);
         started.finish();
     }
     drop(busy);
-    print!("{said}");
-    report(&sizes, rings, usage);
+    print!("{stderr}");
+    let mut figures = Figures::new(&["Measurement", "prof"]);
+    let lost = support::lost(&stderr).map_or("?".to_owned(), support::units::count);
+    figures.conditions(&format!("`prof record -a -F {hz}` for {seconds} s; {lost} samples lost."));
+    report(&mut figures, &sizes, rings, usage);
+    figures.publish();
 }
 
-fn report(sizes: &[f64], rings: u64, usage: support::Usage) {
+fn report(figures: &mut Figures, sizes: &[f64], rings: u64, usage: support::Usage) {
+    let mib = f64::from(1 << 20);
     let peak = sizes.iter().copied().fold(0.0, f64::max);
     let quarter = sizes.len() / 4;
     let second = median(sizes[quarter..2 * quarter].to_vec());
     let last = median(sizes[sizes.len() - quarter..].to_vec());
-    println!("ring buffers (resident): {:.1} MiB", rings as f64 / f64::from(1 << 20));
+    println!("ring buffers (resident): {:.1} MiB", rings as f64 / mib);
     println!("beyond them: peak {peak:.1} MiB; second quarter {second:.1}, last {last:.1} MiB");
-    println!(
-        "at the end, with symbolization: peak {:.1} MiB",
-        usage.peak as f64 / f64::from(1 << 20)
-    );
+    println!("at the end, with symbolization: peak {:.1} MiB", usage.peak as f64 / mib);
+    for (name, bytes) in [
+        ("beyond the ring buffers, peak", peak * mib),
+        ("beyond the ring buffers, median of the second quarter", second * mib),
+        ("beyond the ring buffers, median of the last quarter", last * mib),
+        ("peak of all, with symbolization at the end", usage.peak as f64),
+    ] {
+        figures.row(name, [size(bytes)]);
+    }
     claim(usage.ok, "the recording is good");
     claim(peak <= 64.0, "at most 64 MiB beyond the ring buffers");
     claim(last <= second * 1.1 + 1.0, "flat: the last quarter is within 10 % of the second");

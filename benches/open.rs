@@ -1,35 +1,31 @@
-//! Opening a large profile: `prof report` against `go tool pprof -top`, and reading alone.
+//! Opening a large profile: `prof report` compared with `go tool pprof -top`, and reading alone.
 //!
-//! `cargo bench --bench open` makes a pprof file of 100 MB (uncompressed), always the same one,
-//! and runs both tools on it in turn. `-- --runs N` says how often, `-- --mb N` how large,
-//! `-- --locations N` of how many places in code (half as many functions). Go takes more than a
-//! minute a run. Without Go only prof's own figures are printed.
+//! cargo bench --bench open [-- --runs 3 --mb 100 --locations 300000]
+//!
+//! Makes a pprof file of MB megabytes (uncompressed), always the same one, of LOCATIONS places in
+//! code (half as many functions), and runs both tools on it by turns. Go takes more than a minute a
+//! run. Without Go only prof's own figures are measured.
 
 #![allow(unsafe_code)]
 
+mod support;
+
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Limits, Line, LocationId,
     Mapping, MappingId, Profile, StrId,
 };
+use support::units::{size, time};
+use support::{Figures, PROF, Usage, median, option, peer};
 
 const DEPTH: usize = 40;
 /// Bytes of a sample, and of a location with its share of names, uncompressed, about.
 const SAMPLE: u64 = 167;
 const LOCATION: u64 = 90;
-
-/// What one run of a tool took.
-#[derive(Clone, Copy)]
-struct Cost {
-    wall: Duration,
-    cpu: Duration,
-    peak_kib: i64,
-}
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -41,21 +37,15 @@ fn main() {
         }
         _ => {}
     }
-    let option = |name: &str, default: u64| {
-        let value = args.iter().skip_while(|a| *a != name).nth(1);
-        value.map_or(default, |v| v.parse().unwrap_or_else(|_| panic!("{name}: {v}: no number")))
-    };
-    let dir = tempfile::tempdir().expect("a temporary folder");
+    let mb: u64 = option("mb", 100);
+    let locations: u64 = option("locations", 300_000);
+    let dir = support::temp_dir();
     let file = dir.path().join("large.pb.gz");
-    // By a process of its own: the kernel counts a parent's memory into its children's peak.
-    let made = Command::new(&args[0])
-        .arg("make")
-        .arg(&file)
-        .arg(option("--mb", 100).to_string())
-        .arg(option("--locations", 300_000).to_string())
-        .status();
-    assert!(made.is_ok_and(|status| status.success()), "the file could not be made");
-    compare(&file, option("--runs", 3) as usize);
+    // In a process of its own: the kernel counts a parent's memory into its children's peak.
+    let mut maker = Command::new(&args[0]);
+    maker.arg("make").arg(&file).args([mb.to_string(), locations.to_string()]);
+    assert!(support::measure(&mut maker).ok, "the file could not be made");
+    compare(&file, option("runs", 3));
 }
 
 fn read_alone(file: &str) {
@@ -63,63 +53,104 @@ fn read_alone(file: &str) {
     println!("{} samples, total {}", profile.samples.len(), profile.total(1));
 }
 
+/// A command on the file, and its costs.
+struct Tool {
+    name: &'static str,
+    command: Command,
+    costs: Vec<Usage>,
+}
+
+impl Tool {
+    fn new(name: &'static str, program: &Path, args: &[&str], file: &Path) -> Tool {
+        let mut command = Command::new(program);
+        command.args(args).arg(file).stdout(Stdio::null()).stderr(Stdio::null());
+        Tool { name, command, costs: Vec::new() }
+    }
+
+    fn run(&mut self) {
+        let usage = support::measure(&mut self.command);
+        if usage.ok {
+            self.costs.push(usage);
+        } else {
+            println!("{} failed: {:?}", self.name, self.command);
+        }
+    }
+
+    fn median(&self, of: fn(&Usage) -> f64) -> f64 {
+        median(self.costs.iter().map(of).collect())
+    }
+}
+
+fn wall(usage: &Usage) -> f64 {
+    usage.wall
+}
+
+fn cpu(usage: &Usage) -> f64 {
+    usage.cpu
+}
+
+fn peak(usage: &Usage) -> f64 {
+    usage.peak as f64
+}
+
 fn compare(file: &Path, runs: usize) {
-    let file = file.to_str().expect("a path in UTF-8");
     let this = std::env::current_exe().expect("this binary's path");
-    let prof = env!("CARGO_BIN_EXE_prof");
-    let mut tools: Vec<(&str, Vec<String>)> = vec![
-        ("read alone", vec![this.display().to_string(), "read-alone".into(), file.into()]),
-        ("prof report", [prof, "report", "-n", "20", file].map(String::from).into()),
+    let mut tools = vec![
+        Tool::new("read alone", &this, &["read-alone"], file),
+        Tool::new("prof report", Path::new(PROF), &["report", "-n", "20"], file),
     ];
     match go_pprof() {
-        Some(pprof) => tools.push((
+        Some(pprof) => tools.push(Tool::new(
             "go tool pprof -top",
-            [&pprof, "-top", "-nodecount=20", file].map(String::from).into(),
+            Path::new(&pprof),
+            &["-top", "-nodecount=20"],
+            file,
         )),
-        None => println!("SKIPPED: go tool pprof (not installed)"),
+        None => println!("go tool pprof is not installed; on Debian: apt-get install golang-go"),
     }
-    let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); tools.len()];
     for _ in 0..runs {
-        // In turn, so that a slow phase of the machine meets all of them.
-        for ((name, command), costs) in tools.iter().zip(&mut costs) {
-            costs.extend(run(name, command));
-        }
+        // By turns, so that a slow phase of the machine meets all of them.
+        tools.iter_mut().for_each(Tool::run);
     }
     println!("{:<20} {:>17} {:>17} {:>9}", "", "wall min/median", "cpu min/median", "peak RSS");
-    for ((name, _), costs) in tools.iter().zip(&costs) {
-        if !costs.is_empty() {
-            row(name, costs);
-        }
-    }
-    if let [_, ours, theirs] = &costs[..]
-        && !ours.is_empty()
-        && !theirs.is_empty()
-    {
-        let ratio = |of: fn(&Cost) -> f64| median(theirs, of) / median(ours, of);
+    tools.iter().for_each(print);
+    if let [_, ours, theirs] = &tools[..] {
+        let ratio = |of| theirs.median(of) / ours.median(of);
         println!(
             "prof report: {:.1} times faster by wall, {:.1} times by CPU, {:.2} of the memory",
-            ratio(|c| c.wall.as_secs_f64()),
-            ratio(|c| c.cpu.as_secs_f64()),
-            1.0 / ratio(|c| c.peak_kib as f64)
+            ratio(wall),
+            ratio(cpu),
+            1.0 / ratio(peak)
         );
     }
+    publish(file, &tools);
 }
 
-fn row(name: &str, costs: &[Cost]) {
-    let both = |of: fn(&Cost) -> f64| {
-        let min = costs.iter().map(of).fold(f64::INFINITY, f64::min);
-        format!("{min:.3} / {:.3} s", median(costs, of))
+fn print(tool: &Tool) {
+    let both = |of: fn(&Usage) -> f64| {
+        let min = tool.costs.iter().map(of).fold(f64::INFINITY, f64::min);
+        format!("{min:.3} / {:.3} s", tool.median(of))
     };
-    let wall = both(|c| c.wall.as_secs_f64());
-    let cpu = both(|c| c.cpu.as_secs_f64());
-    let peak = median(costs, |c| c.peak_kib as f64) / 1024.0;
-    println!("{name:<20} {wall:>17} {cpu:>17} {peak:>5.0} MiB");
+    let peak = tool.median(peak) / f64::from(1 << 20);
+    println!("{:<20} {:>17} {:>17} {peak:>5.0} MiB", tool.name, both(wall), both(cpu));
 }
 
-fn median(costs: &[Cost], of: fn(&Cost) -> f64) -> f64 {
-    let mut all: Vec<f64> = costs.iter().map(of).collect();
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+fn publish(file: &Path, tools: &[Tool]) {
+    let mut figures =
+        Figures::new(&["Measurement", "prof", "prof, reading alone", "`go tool pprof`"]);
+    figures.conditions(&format!(
+        "A pprof file of {}, medians of {} runs.",
+        size(uncompressed_size(file) as f64),
+        tools[0].costs.len()
+    ));
+    let mut add = |name, of: fn(&Usage) -> f64, text: fn(f64) -> String| {
+        let go = tools.get(2).map(|tool| tool.median(of));
+        figures.row(name, [text(tools[1].median(of)), text(tools[0].median(of)), peer(go, text)]);
+    };
+    add("time", wall, time);
+    add("CPU time", cpu, time);
+    add("memory", peak, size);
+    figures.publish();
 }
 
 /// Path of Go's pprof itself; `go tool` in front of it would be counted too.
@@ -127,36 +158,6 @@ fn go_pprof() -> Option<String> {
     let out = Command::new("go").args(["tool", "-n", "pprof"]).output().ok()?;
     let path = String::from_utf8(out.stdout).ok()?.trim().to_string();
     (out.status.success() && Path::new(&path).exists()).then_some(path)
-}
-
-/// Runs a command; `None` when it fails, which is printed.
-fn run(name: &str, command: &[String]) -> Option<Cost> {
-    let start = Instant::now();
-    // wait4 below waits for it.
-    #[allow(clippy::zombie_processes)]
-    let child = Command::new(&command[0])
-        .args(&command[1..])
-        .arg0(&command[0])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the command starts");
-    let mut status = 0;
-    // SAFETY: an all-zero rusage is a valid one.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: waits for our own child, which nobody else waits for; both pointers are live.
-    let waited = unsafe { libc::wait4(child.id() as i32, &mut status, 0, &mut usage) };
-    assert_eq!(waited, child.id() as i32, "wait4: {}", io::Error::last_os_error());
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    if status != 0 {
-        println!("SKIPPED: {name} ended with status {status:#x}");
-        return None;
-    }
-    Some(Cost {
-        wall: start.elapsed(),
-        cpu: time(usage.ru_utime) + time(usage.ru_stime),
-        peak_kib: usage.ru_maxrss,
-    })
 }
 
 /// A small generator of numbers, the same on every machine (splitmix64).
@@ -228,8 +229,8 @@ fn large_profile(samples: usize, locations: u32) -> Profile {
     let locations = add_locations(&mut b, &mut random, &mappings, locations);
     let labels = labels(&mut b, &mut random);
 
-    // Stacks as a program makes them: callees of a function are a few, and neighbours share
-    // their callers.
+    // Stacks like those of a program: a function has few callees, and neighbours share their
+    // callers.
     let mut stack: Vec<LocationId> = Vec::new();
     let mut seen = 0;
     while seen < samples {
@@ -300,7 +301,8 @@ fn functions(b: &mut Builder, random: &mut Random, count: u32) {
         let name = format!("{}::{}::<{}::{}>::{}_{i}", part(), part(), part(), part(), part());
         let file = format!("/src/{}/{}/{}_{}.rs", part(), part(), part(), i / 40);
         let strings = &mut b.profile.strings;
-        let (name, filename) = (strings.intern(&name), strings.intern(&file));
+        let name = strings.intern(&name);
+        let filename = strings.intern(&file);
         let start_line = i64::from(random.below(3000));
         b.profile.functions.push(Function { name, system_name: name, filename, start_line });
     }

@@ -2,15 +2,16 @@
 //!
 //! cargo bench --bench pairs -- --before PROF [--pairs 10 --seconds 4 --hz 999]
 //!
-//! Both attach to the same program in turns. What they cost is taken from the scheduler between the
-//! 2nd and the last second but one, so that neither their start nor their end is in it.
+//! Both attach to the same program by turns. Their CPU time is the scheduler's, without that of
+//! their start and their end. The bench has no section in `docs/benchmarks.md`: with `--update` it
+//! does nothing.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{PROF, claim, has, median, option, settle, start, target, temp_dir};
+use support::{PROF, claim, flag, has, median, option, settle, start, target, temp_dir};
 
 /// Nanoseconds that the threads of a process have run (`/proc/PID/task/TID/schedstat`).
 fn nanos(pid: i32) -> u64 {
@@ -33,14 +34,18 @@ fn cost(prof: &Path, pid: i32, hz: u64, seconds: u64, dir: &Path) -> f64 {
     let before = nanos(prof.pid());
     settle(seconds * 1000);
     let used = nanos(prof.pid()) - before;
-    let (usage, said) = prof.finish();
-    assert!(usage.ok, "{command:?}\n{said}");
+    let (usage, stderr) = prof.finish();
+    assert!(usage.ok, "{command:?}\n{stderr}");
     used as f64 / 1e3 / (seconds * hz) as f64
 }
 
 fn main() {
     let before: PathBuf = option("before", PathBuf::from(PROF));
-    let (pairs, hz): (usize, u64) = (option("pairs", 10), option("hz", 999));
+    if flag("update") {
+        return println!("pairs has no section in docs/benchmarks.md");
+    }
+    let pairs: usize = option("pairs", 10);
+    let hz: u64 = option("hz", 999);
     let seconds: u64 = option("seconds", 4);
     let dir = temp_dir();
     let known = target("known.c", "gcc", &["-O2", "-fomit-frame-pointer", "-pthread"]);
@@ -60,13 +65,15 @@ fn main() {
         command.args(&words[1..]).stdin(Stdio::null());
         let target = start(command.stdout(Stdio::null()).stderr(Stdio::null()));
         settle(500);
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let mut old = Vec::new();
+        let mut new = Vec::new();
         for _ in 0..pairs {
             old.push(cost(&before, target.pid(), hz, seconds, dir.path()));
             new.push(cost(Path::new(PROF), target.pid(), hz, seconds, dir.path()));
         }
         target.signal(libc::SIGKILL);
-        let (old, new) = (median(old), median(new));
+        let old = median(old);
+        let new = median(new);
         println!("{name:8} before {old:.2} us, now {new:.2} us");
         claim(new <= 1.1 * old, &format!("{name}: at most 10 % more"));
     }

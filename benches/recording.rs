@@ -1,5 +1,5 @@
-//! What a recording costs, against `perf record` in the same run: the profiler's own CPU time,
-//! the bytes that it writes, the slow-down of the target, the samples lost.
+//! Cost of a recording, compared with `perf record` in the same run: the profiler's own CPU time,
+//! the bytes that it writes, the slowdown of the target, the samples lost.
 //!
 //! cargo bench --bench recording [-- --seconds 10 --rounds 3 --hz 99,999,9999 --dump 16384,32768,65528]
 //!
@@ -13,7 +13,8 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Busy, Usage, claim, median, option};
+use support::units::{count, percent, size};
+use support::{Busy, Figures, Usage, claim, median, option, peer};
 
 /// A profiler on the target: one recording.
 struct Run {
@@ -23,12 +24,12 @@ struct Run {
     work: support::Work,
     /// Size of its file.
     bytes: u64,
-    /// What it said.
-    said: String,
+    /// Its standard error.
+    stderr: String,
 }
 
-/// Runs `command` on something short first: what is measured is the recording, not how its
-/// program and libraries get from the disk into the page cache.
+/// Records the target. Runs `command` on a short program first: measured is the recording, not the
+/// way of its program and libraries from the disk into the page cache.
 fn record(command: &mut Command, file: &Path, rounds: u64) -> Run {
     let mut first = Command::new(command.get_program());
     first.args(command.get_args().filter(|a| *a != "-d" && *a != "1h")).args(["--", "true"]);
@@ -38,35 +39,29 @@ fn record(command: &mut Command, file: &Path, rounds: u64) -> Run {
     let profiler = support::start(command.stderr(Stdio::piped()));
     support::settle(700);
     let work = busy.work();
-    let (usage, said) = profiler.finish();
+    let (usage, stderr) = profiler.finish();
     let bytes = file.metadata().map_or(0, |m| m.len());
     std::fs::remove_file(file).ok();
     if !usage.ok {
-        println!("failed: {command:?}\n{said}");
+        println!("failed: {command:?}\n{stderr}");
     }
-    Run { usage, work, bytes, said }
+    Run { usage, work, bytes, stderr }
 }
 
-fn prof(dir: &Path, hz: u32, stacks: &str, rounds: u64) -> Run {
+fn prof(dir: &Path, setting: &Setting, rounds: u64) -> Run {
     let file = dir.join("prof.pb.gz");
     let mut command = support::prof();
-    command.args(["record", "--no-symbolize", "-e", "cpu-clock", "-d", "1h", "-g", stacks]);
-    command.arg("-F").arg(hz.to_string()).arg("-o").arg(&file);
+    command.args(["record", "-v", "--no-symbolize", "-e", "cpu-clock", "-d", "1h"]);
+    command.args(["-g", &setting.stacks, "-F", &setting.hz.to_string(), "-o"]).arg(&file);
     record(&mut command, &file, rounds)
 }
 
-fn perf(dir: &Path, hz: u32, stacks: &str, rounds: u64) -> Run {
+fn perf(dir: &Path, setting: &Setting, rounds: u64) -> Run {
     let file = dir.join("perf.data");
     let mut command = Command::new("perf");
-    command.args(["record", "-e", "cpu-clock", "--call-graph", stacks]);
-    command.arg("-F").arg(hz.to_string()).arg("-o").arg(&file);
+    command.args(["record", "-e", "cpu-clock", "--call-graph", &setting.stacks]);
+    command.args(["-F", &setting.hz.to_string(), "-o"]).arg(&file);
     record(&mut command, &file, rounds)
-}
-
-/// `N lost` in prof's summary.
-fn lost(run: &Run) -> Option<u64> {
-    let (before, _) = run.said.split_once(" lost")?;
-    before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Medians over the rounds.
@@ -84,10 +79,10 @@ fn row(runs: &[Run], alone: &[f64]) -> Row {
     Row {
         cpu: of(&|r| 100.0 * r.usage.cpu / r.work.wall),
         bytes: of(&|r| r.bytes as f64),
-        // The least of each: what else happens on the machine only adds to the work.
+        // The least of each: other programs on the machine only add to the work.
         slowdown: 100.0
             * (least(runs.iter().map(|r| r.work.cpu)) / least(alone.iter().copied()) - 1.0),
-        lost: runs.iter().map(lost).sum(),
+        lost: runs.iter().map(|r| support::lost(&r.stderr)).sum(),
     }
 }
 
@@ -95,28 +90,62 @@ fn least(times: impl Iterator<Item = f64>) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// Runs prof, perf and the target alone in turns; prints the row of each.
-fn compare(dir: &Path, hz: u32, stacks: &str, rounds: u64, times: usize) -> (Row, Row) {
-    let (mut ours, mut theirs, mut alone) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..times {
-        alone.push(Busy::start(rounds).work().cpu);
-        ours.push(prof(dir, hz, stacks, rounds));
-        theirs.push(perf(dir, hz, stacks, rounds));
+/// Stacks of a recording, and the rate of samples.
+struct Setting {
+    hz: u32,
+    /// The value of `-g` and `--call-graph`.
+    stacks: String,
+}
+
+impl Setting {
+    /// The name of its row.
+    fn name(&self) -> String {
+        let rate = count(u64::from(self.hz));
+        match self.stacks.strip_prefix("dwarf,").and_then(|bytes| bytes.parse::<f64>().ok()) {
+            Some(bytes) => format!("{rate} Hz, copies of {}", size(bytes)),
+            None => format!("{rate} Hz, frame pointers"),
+        }
     }
-    let (ours, theirs) = (row(&ours, &alone), row(&theirs, &alone));
-    let lost = ours.lost.map_or("?".to_string(), |n| n.to_string());
-    println!(
-        "{hz:>5} {stacks:<12} {:>7.3} {:>7.3} {:>7.1}x {:>9.1} {:>11.1} {:>8.0}x {:>7.2} {:>7.2} {lost:>6}",
-        ours.cpu,
-        theirs.cpu,
-        theirs.cpu / ours.cpu,
-        ours.bytes / 1024.0,
-        theirs.bytes / 1024.0,
-        theirs.bytes / ours.bytes,
-        ours.slowdown,
-        theirs.slowdown,
-    );
-    (ours, theirs)
+}
+
+/// The runs of one setting.
+struct Bench {
+    dir: tempfile::TempDir,
+    /// Rounds of the target's work.
+    work: u64,
+    rounds: usize,
+    with_perf: bool,
+}
+
+impl Bench {
+    /// Runs prof, perf and the target alone in turns; prints and returns the row of each.
+    fn compare(&self, setting: &Setting) -> (Row, Option<Row>) {
+        let dir = self.dir.path();
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        let mut alone = Vec::new();
+        for _ in 0..self.rounds {
+            alone.push(Busy::start(self.work).work().cpu);
+            ours.push(prof(dir, setting, self.work));
+            if self.with_perf {
+                theirs.push(perf(dir, setting, self.work));
+            }
+        }
+        let ours = row(&ours, &alone);
+        let theirs = self.with_perf.then(|| row(&theirs, &alone));
+        for (tool, row) in [("prof", Some(&ours)), ("perf", theirs.as_ref())] {
+            let Some(row) = row else { continue };
+            println!(
+                "{:<28} {tool}: CPU {:.3} %, {:.1} KiB, slowdown {:.2} %, lost {:?}",
+                setting.name(),
+                row.cpu,
+                row.bytes / 1024.0,
+                row.slowdown,
+                row.lost
+            );
+        }
+        (ours, theirs)
+    }
 }
 
 fn numbers(text: String) -> Vec<u32> {
@@ -124,61 +153,74 @@ fn numbers(text: String) -> Vec<u32> {
 }
 
 fn main() {
-    if !support::has("perf") {
-        println!("perf is not installed; on Debian: apt-get install linux-perf");
-        return;
-    }
     let seconds: f64 = option("seconds", 10.0);
-    let times: usize = option("rounds", 3);
+    let rounds: usize = option("rounds", 3);
     let rates = numbers(option("hz", "99,999,9999".to_string()));
     let dumps = numbers(option("dump", "16384,32768,65528".to_string()));
-    let dir = support::temp_dir();
-    let rounds = support::rounds_for(seconds);
-    println!("C++ -O2 without frame pointers, {seconds} s of work, median of {times}");
-    println!(
-        "{:>5} {:<12} {:>7} {:>7} {:>8} {:>9} {:>11} {:>9} {:>7} {:>7} {:>6}",
-        "Hz",
-        "stacks",
-        "prof %",
-        "perf %",
-        "ratio",
-        "prof KiB",
-        "perf KiB",
-        "ratio",
-        "slow %",
-        "perf %",
-        "lost"
-    );
+    let with_perf = support::has_or_advise("perf", "linux-perf");
+    let work = support::rounds_for(seconds);
+    let bench = Bench { dir: support::temp_dir(), work, rounds, with_perf };
+    let mut figures = Figures::new(&[
+        "Rate and stacks",
+        "CPU time of prof",
+        "of perf",
+        "slowdown by prof",
+        "by perf",
+        "written by prof",
+        "written by perf",
+        "lost by prof",
+    ]);
+    figures.conditions(&format!("{seconds} s of work, {rounds} runs of each."));
     let mut claims = Vec::new();
     for &hz in &rates {
-        for &dump in &dumps {
-            let (ours, theirs) = compare(dir.path(), hz, &format!("dwarf,{dump}"), rounds, times);
-            judge(&mut claims, hz, dump, &ours, &theirs);
+        let copies = dumps.iter().map(|bytes| format!("dwarf,{bytes}"));
+        for stacks in copies.chain(["fp".to_owned()]) {
+            let setting = Setting { hz, stacks };
+            let (ours, theirs) = bench.compare(&setting);
+            add(&mut figures, &setting, &ours, theirs.as_ref());
+            judge(&mut claims, &setting, &ours, theirs.as_ref());
         }
-        let (ours, theirs) = compare(dir.path(), hz, "fp", rounds, times);
-        claims.push((ours.cpu <= theirs.cpu, format!("{hz} Hz fp: CPU no more than perf's")));
     }
-    for (holds, what) in claims {
-        claim(holds, &what);
+    for (holds, text) in claims {
+        claim(holds, &text);
     }
+    figures.publish();
 }
 
-fn judge(claims: &mut Vec<(bool, String)>, hz: u32, dump: u32, ours: &Row, theirs: &Row) {
-    let at = format!("{hz} Hz, {dump} bytes");
+fn add(figures: &mut Figures, setting: &Setting, ours: &Row, theirs: Option<&Row>) {
+    let cells = [
+        percent(ours.cpu),
+        peer(theirs.map(|r| r.cpu), percent),
+        percent(ours.slowdown),
+        peer(theirs.map(|r| r.slowdown), percent),
+        size(ours.bytes),
+        peer(theirs.map(|r| r.bytes), size),
+        ours.lost.map_or(support::units::NOT_MEASURED.to_owned(), count),
+    ];
+    figures.row(&setting.name(), cells);
+}
+
+fn judge(claims: &mut Vec<(bool, String)>, setting: &Setting, ours: &Row, theirs: Option<&Row>) {
+    let hz = setting.hz;
+    let at = format!("{hz} Hz, {}", setting.stacks);
+    if setting.stacks == "fp" {
+        let Some(theirs) = theirs else { return };
+        claims.push((ours.cpu <= theirs.cpu, format!("{hz} Hz fp: CPU no more than perf's")));
+        return;
+    }
     if hz == 999 {
         claims.push((ours.cpu <= 0.4, format!("{at}: CPU {:.3} % of a core (0.4)", ours.cpu)));
     }
+    if hz >= 9999 {
+        claims.push((ours.lost == Some(0), format!("{at}: no sample lost ({:?})", ours.lost)));
+    }
+    let Some(theirs) = theirs else { return };
     let ratio = theirs.cpu / ours.cpu;
     claims.push((ratio >= 8.0, format!("{at}: an eighth of perf's CPU time ({ratio:.1}x)")));
     let ratio = theirs.bytes / ours.bytes;
     claims.push((ratio >= 200.0, format!("{at}: 200 times fewer bytes ({ratio:.0}x)")));
-    // Half a percent is what two equal runs differ by.
+    // Half a percent is the difference of two equal runs.
     let fair = ours.slowdown <= theirs.slowdown + 0.5;
-    claims.push((
-        fair,
-        format!("{at}: slow-down {:.2} %, perf {:.2} %", ours.slowdown, theirs.slowdown),
-    ));
-    if hz >= 9999 {
-        claims.push((ours.lost == Some(0), format!("{at}: no sample lost ({:?})", ours.lost)));
-    }
+    let slower = format!("{at}: slowdown {:.2} %, perf {:.2} %", ours.slowdown, theirs.slowdown);
+    claims.push((fair, slower));
 }

@@ -1,11 +1,11 @@
 //! Names, lines and inlined functions of 100,000 distinct addresses in a Rust binary of 160 MB,
-//! without and with prof's cache, against `llvm-symbolizer`,
-//! `addr2line -i` and `perf report`.
+//! without and with prof's cache, compared with `llvm-symbolizer`, `addr2line -i` and `perf
+//! report`.
 //!
 //! cargo bench --bench symbols [-- --addresses 100000 --functions 2050 --limit 60 --runs 3]
 //!
-//! The first run compiles the program, which takes one to three minutes. The other tools are
-//! stopped after LIMIT seconds, and it is said.
+//! The first run compiles the program, which takes one to three minutes. `addr2line` and
+//! `perf report` are stopped after LIMIT seconds, which is printed.
 
 #![allow(unsafe_code)]
 
@@ -19,18 +19,19 @@ use std::process::{Command, Stdio};
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use profile::{Builder, Column, LabelSetId, Mapping, Profile};
-use support::{Busy, PROF, Usage, claim, measure, median, option};
+use support::units::{NOT_MEASURED, size, time};
+use support::{Busy, Figures, NOT_INSTALLED, PROF, Usage, claim, measure, median, option};
 use symbols::Options;
 
-/// Rounds of the program that are timed to find how many make a second, and seconds that perf
+/// Rounds of the program that are timed, to calculate those of a recording, and seconds that perf
 /// records it: thousands of distinct addresses.
 const PROBE: u64 = 20_000;
 const SECONDS: f64 = 5.0;
 
-/// What this bench is called with by itself, to measure the library without files.
+/// The argument with which this bench starts itself, to measure the library without files.
 const LIBRARY: &str = "--symbolize-only";
 
-/// Addresses in the functions of a binary, and what a mapping of its code is made of.
+/// Addresses in the functions of a binary, and the fields of a mapping of its code.
 struct Code {
     addresses: Vec<u64>,
     start: u64,
@@ -41,7 +42,7 @@ struct Code {
 
 /// Picks `count` distinct addresses in functions, evenly over their bytes; always the same.
 fn pick(program: &Path, count: usize) -> Code {
-    // Not read whole: the kernel takes this process's memory for that of its children.
+    // Not read whole: the kernel counts this process's memory into the peak of its children.
     let data = ReadCache::new(File::open(program).expect("the program can be read"));
     let elf = object::File::parse(&data).expect("an ELF file");
     let text = elf.symbols().filter(|s| s.kind() == SymbolKind::Text && s.size() > 0);
@@ -79,8 +80,14 @@ fn recording(program: &Path, code: &Code) -> Profile {
     let mut b = Builder::new(&[("samples", "count")]);
     let file = b.profile.strings.intern(program.to_str().expect("a path in UTF-8"));
     let build_id = b.profile.strings.intern(&code.build_id);
-    let (start, limit, file_offset) = (code.start, code.limit, code.file_offset);
-    let mapping = Mapping { start, limit, file_offset, file, build_id, ..Mapping::default() };
+    let mapping = Mapping {
+        start: code.start,
+        limit: code.limit,
+        file_offset: code.file_offset,
+        file,
+        build_id,
+        ..Mapping::default()
+    };
     let id = b.add_mapping(mapping);
     for &address in &code.addresses {
         let location = b.location(Some(id), address);
@@ -116,7 +123,7 @@ impl Bench<'_> {
         self.run(&mut command)
     }
 
-    /// The library's part of it alone, as it says.
+    /// The library's part of it alone, as it measures it.
     fn library(&self, args: &[&str]) -> Usage {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.arg(LIBRARY).arg(self.dir.join("raw.pb.gz")).args(args);
@@ -137,8 +144,8 @@ impl Bench<'_> {
         std::fs::remove_dir_all(self.dir.join("cache")).ok();
     }
 
-    /// CPU seconds without the cache.
-    fn ours(&self) -> f64 {
+    /// The costs of prof, which are printed.
+    fn ours(&self) -> Ours {
         let cold = middle(self.runs, || self.prof("raw.pb.gz", &["--no-cache"]));
         row("prof symbolize --no-cache", cold);
         let one = middle(self.runs, || self.prof("raw.pb.gz", &["--no-cache", "-j", "1"]));
@@ -154,7 +161,7 @@ impl Bench<'_> {
         println!("{:<44} {:>7} KiB", "  the cache", size / 1024);
         let warm = middle(self.runs, || self.prof("raw.pb.gz", &[]));
         row("prof symbolize, from the cache", warm);
-        // Of its own: the cache tells one prof from another.
+        // Its own entries: each build of prof has its own part of the cache.
         self.library(&[]);
         let cached = middle(self.runs, || self.library(&[]));
         row("  the symbolization alone", cached);
@@ -168,11 +175,25 @@ impl Bench<'_> {
             &format!("from the cache in 1/{:.0} of the CPU (1/10)", proper.cpu / cached.cpu),
         );
         println!("the whole command from the cache: 1/{:.1} of the CPU", cold.cpu / warm.cpu);
-        cold.cpu
+        Ours { cold, warm, proper, cached, peak }
     }
 }
 
-/// Bytes in the files of a folder and its folders.
+/// The costs of prof.
+struct Ours {
+    /// `prof symbolize` without the cache.
+    cold: Usage,
+    /// The same from the cache.
+    warm: Usage,
+    /// The symbolization alone, without the cache.
+    proper: Usage,
+    /// The same from the cache.
+    cached: Usage,
+    /// Largest memory of all runs of `prof symbolize`, in MiB.
+    peak: u64,
+}
+
+/// Bytes in the files below a directory.
 fn walk(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let size = |e: std::fs::DirEntry| match e.file_type() {
@@ -187,11 +208,11 @@ fn peer(
     bench: &Bench<'_>,
     command: &[&str],
     program: &Path,
-    asked: &[u64],
+    addresses: &[u64],
 ) -> (Usage, Option<i32>) {
     let input = bench.dir.join("addresses");
     let mut file = File::create(&input).expect("a file");
-    let text: String = asked.iter().map(|a| format!("{a:#x}\n")).collect();
+    let text: String = addresses.iter().map(|a| format!("{a:#x}\n")).collect();
     file.write_all(text.as_bytes()).expect("the disk takes it");
     let mut run = Command::new(command[0]);
     run.args(&command[1..]).arg(program).stdin(File::open(&input).expect("a file"));
@@ -200,24 +221,66 @@ fn peer(
     (usage, code)
 }
 
-/// CPU seconds of `addr2line` for all addresses; `None`: it was stopped after `limit` seconds.
-fn addr2line(bench: &Bench<'_>, program: &Path, code: &Code, limit: u64) -> Option<f64> {
+/// The CPU time of another tool, in seconds.
+enum Cost {
+    Whole(f64),
+    /// It was stopped after that time.
+    Over(f64),
+    /// Scaled from fewer addresses.
+    Scaled(f64),
+    Failed,
+}
+
+impl Cost {
+    /// The text of its cell.
+    fn text(&self) -> String {
+        match self {
+            Cost::Whole(seconds) => time(*seconds),
+            Cost::Over(seconds) => format!("over {}", time(*seconds)),
+            Cost::Scaled(seconds) => format!("{}, scaled", time(*seconds)),
+            Cost::Failed => "failed".to_owned(),
+        }
+    }
+
+    /// Prints its ratio to prof.
+    fn compare(&self, name: &str, ours: f64) {
+        match self {
+            Cost::Whole(seconds) => println!("ratio to {name} {:.1}x", seconds / ours),
+            Cost::Over(seconds) => println!("ratio to {name} over {:.0}x", seconds / ours),
+            Cost::Scaled(seconds) => {
+                println!("ratio to {name}, scaled by addresses, {:.1}x", seconds / ours);
+            }
+            Cost::Failed => println!("no ratio to {name}: it failed"),
+        }
+    }
+}
+
+fn llvm_symbolizer(bench: &Bench<'_>, program: &Path, code: &Code) -> Cost {
+    let command = ["llvm-symbolizer", "--inlines", "--obj"];
+    let run = |_| {
+        let (usage, code) = peer(bench, &command, program, &code.addresses);
+        assert_eq!(code, Some(0), "llvm-symbolizer");
+        usage.cpu
+    };
+    Cost::Whole(median((0..bench.runs.max(1)).map(run).collect()))
+}
+
+fn addr2line(bench: &Bench<'_>, program: &Path, code: &Code, limit: u64) -> Cost {
     let limit = limit.to_string();
     let command = ["timeout", &limit, "addr2line", "-a", "-i", "-f", "-C", "-e"];
     let (usage, code) = peer(bench, &command, program, &code.addresses);
     match code {
-        Some(0) => Some(usage.cpu),
+        Some(0) => Cost::Whole(usage.cpu),
         Some(124) => {
             println!("addr2line was stopped after {limit} s: it needs more than that");
-            None
+            Cost::Over(usage.cpu)
         }
         other => panic!("addr2line: {other:?}"),
     }
 }
 
-/// CPU seconds of `perf report` with source lines, for as many addresses as we have; `None` when
-/// it cannot be told.
-fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Option<f64> {
+/// `perf report` with source lines, scaled to `all` addresses.
+fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Cost {
     let data = bench.dir.join("perf.data");
     let probe = Busy::program(program, PROBE).work();
     let busy = Busy::program(program, (PROBE as f64 * SECONDS / probe.wall) as u64);
@@ -227,12 +290,12 @@ fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Option<f64
     support::settle(1000);
     busy.work();
     if !perf.finish().0.ok {
-        return None;
+        return Cost::Failed;
     }
     let mut script = Command::new("perf");
     script.args(["script", "-F", "ip", "-i"]).arg(&data).stderr(Stdio::null());
-    let text = script.output().ok()?.stdout;
-    let text = String::from_utf8_lossy(&text);
+    let output = script.output().expect("perf script starts");
+    let text = String::from_utf8_lossy(&output.stdout);
     let distinct = text.lines().collect::<std::collections::HashSet<_>>().len();
     let mut command = Command::new("timeout");
     command.arg(limit.to_string()).args(["perf", "report", "--stdio", "-s", "sym,srcline", "-i"]);
@@ -244,12 +307,15 @@ fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Option<f64
         usage.cpu,
         usage.wall
     );
+    let scaled = usage.cpu * all as f64 / distinct as f64;
     match code {
-        Some(0) => {}
-        Some(124) => println!("perf report was stopped after {limit} s: it needs more than that"),
-        _ => return None,
+        Some(0) => Cost::Scaled(scaled),
+        Some(124) => {
+            println!("perf report was stopped after {limit} s: it needs more than that");
+            Cost::Over(scaled)
+        }
+        _ => Cost::Failed,
     }
-    Some(usage.cpu * all as f64 / distinct as f64)
 }
 
 /// Prints CPU and wall-clock seconds of the symbolization in this process.
@@ -265,7 +331,8 @@ fn symbolize_only(input: &Path, cached: bool) {
         let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
         seconds(usage.ru_utime) + seconds(usage.ru_stime)
     };
-    let (before, since) = (cpu(), std::time::Instant::now());
+    let before = cpu();
+    let since = std::time::Instant::now();
     let outcome = symbols::symbolize(&mut profile, &options, &|_, _| {});
     println!("{} {}", cpu() - before, since.elapsed().as_secs_f64());
     assert!(outcome.named() * 100 > outcome.asked() * 99, "{outcome:?}");
@@ -287,32 +354,46 @@ fn main() {
     let output = std::fs::File::create(dir.path().join("raw.pb.gz")).expect("a file");
     formats::pprof::write(&recording(&program, &code), output).expect("the disk takes it");
     let ours = bench.ours();
-    let ratio = |name: &str, theirs: f64| println!("ratio to {name} {:.1}x", theirs / ours);
-    if support::has("llvm-symbolizer") {
-        let command = ["llvm-symbolizer", "--inlines", "--obj"];
-        let run = |_| {
-            let (usage, code) = peer(&bench, &command, &program, &code.addresses);
-            assert_eq!(code, Some(0), "llvm-symbolizer");
-            usage.cpu
-        };
-        ratio("llvm-symbolizer", median((0..bench.runs.max(1)).map(run).collect()));
-    } else {
-        println!("llvm-symbolizer is not installed; on Debian: apt-get install llvm");
-    }
-    if support::has("addr2line") {
-        match addr2line(&bench, &program, &code, limit) {
-            Some(theirs) => ratio("addr2line", theirs),
-            None => println!("ratio to addr2line over {:.0}x", limit as f64 / ours),
+    let others: [(&str, &str, &dyn Fn() -> Cost); 3] = [
+        ("llvm-symbolizer", "llvm", &|| llvm_symbolizer(&bench, &program, &code)),
+        ("addr2line", "binutils", &|| addr2line(&bench, &program, &code, limit)),
+        ("perf", "linux-perf", &|| perf(&bench, &program, count, limit)),
+    ];
+    let mut times = Vec::new();
+    for (name, package, run) in others {
+        if !support::has_or_advise(name, package) {
+            times.push(NOT_INSTALLED.to_owned());
+            continue;
         }
-    } else {
-        println!("addr2line is not installed; on Debian: apt-get install binutils");
+        let cost = run();
+        cost.compare(name, ours.cold.cpu);
+        times.push(cost.text());
     }
-    if !support::has("perf") {
-        println!("perf is not installed; on Debian: apt-get install linux-perf");
-        return;
+    let mut figures =
+        Figures::new(&["Measurement", "prof", "llvm-symbolizer", "addr2line", "`perf report`"]);
+    figures.conditions(&format!(
+        "{} addresses of a Rust program of {size:.0} MB.",
+        support::units::count(code.addresses.len() as u64)
+    ));
+    add(&mut figures, &ours, times);
+    figures.publish();
+}
+
+fn add(figures: &mut Figures, ours: &Ours, times: Vec<String>) {
+    let mut cells = vec![time(ours.cold.cpu)];
+    cells.extend(times);
+    figures.row("CPU time of the command", cells);
+    for (name, usage) in [
+        ("CPU time of the command, from the cache", ours.warm),
+        ("CPU time of the symbolization alone", ours.proper),
+        ("CPU time of the symbolization alone, from the cache", ours.cached),
+    ] {
+        figures.row(name, alone(time(usage.cpu)));
     }
-    match perf(&bench, &program, count, limit) {
-        Some(theirs) => ratio("perf report, scaled by addresses,", theirs),
-        None => println!("no ratio to perf report: it failed"),
-    }
+    figures.row("memory", alone(size((ours.peak << 20) as f64)));
+}
+
+/// The cells of a row that is measured of prof alone.
+fn alone(cell: String) -> [String; 4] {
+    [cell, NOT_MEASURED.into(), NOT_MEASURED.into(), NOT_MEASURED.into()]
 }

@@ -1,17 +1,18 @@
-//! What a look at all threads costs, and how long the target stands still for it: `prof threads`
-//! against `gdb` (what `pstack` is made of).
+//! Cost of a snapshot of all threads, and the time for which the target stands still for it:
+//! `prof threads` compared with `gdb` (on which `pstack` is based).
 //!
 //! cargo bench --bench threads [-- --threads 10,100,1000 --rounds 5]
 //!
-//! The target's threads sleep, but for one that looks at the clock all the time; its longest gap is
-//! how long it did not run. Without a tool, that is what the machine does to it anyway.
+//! The target's threads sleep, but for one that reads the clock all the time; its longest gap is
+//! the longest time for which it did not run. Without a tool, the gap is the scheduler's.
 
 mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use support::{PROF, Usage, claim, measure, median, option, target};
+use support::units::{count, time};
+use support::{Figures, PROF, Usage, claim, measure, median, option, peer, target};
 
 /// A running target.
 struct Gaps {
@@ -39,11 +40,21 @@ impl Gaps {
     }
 }
 
-/// A look at the target: its cost, and the target's longest gap in milliseconds.
-fn look(threads: usize, command: impl Fn(&str) -> Option<Command>) -> (Usage, f64) {
+/// A snapshot of the target.
+struct Snapshot {
+    /// The cost of the tool.
+    usage: Usage,
+    /// The target's longest gap in milliseconds.
+    gap: f64,
+}
+
+/// The command that takes a snapshot of the process with this number; `None`: no tool.
+type Tool = fn(&str) -> Option<Command>;
+
+fn snapshot(threads: usize, tool: Tool) -> Snapshot {
     let target = Gaps::start(threads, 3.0);
     support::settle(300);
-    let usage = match command(&target.child.id().to_string()) {
+    let usage = match tool(&target.child.id().to_string()) {
         Some(mut command) => {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             measure(&mut command)
@@ -51,11 +62,8 @@ fn look(threads: usize, command: impl Fn(&str) -> Option<Command>) -> (Usage, f6
         None => Usage { ok: true, ..Usage::default() },
     };
     assert!(usage.ok, "the tool failed");
-    (usage, target.longest())
+    Snapshot { usage, gap: target.longest() }
 }
-
-/// Looks at the process with this number; `None`: it is left alone.
-type Tool = fn(&str) -> Option<Command>;
 
 fn prof(pid: &str) -> Option<Command> {
     let mut command = Command::new(PROF);
@@ -69,32 +77,58 @@ fn gdb(pid: &str) -> Option<Command> {
     Some(command)
 }
 
+/// Medians of the snapshots of one tool, in seconds.
+struct Cost {
+    wall: f64,
+    gap: f64,
+}
+
+/// Takes snapshots with a tool; prints and returns their medians.
+fn cost(threads: usize, name: &str, tool: Tool, rounds: usize) -> Cost {
+    let all: Vec<Snapshot> = (0..rounds).map(|_| snapshot(threads, tool)).collect();
+    let of = |f: fn(&Snapshot) -> f64| median(all.iter().map(f).collect());
+    let cost = Cost { wall: of(|s| s.usage.wall), gap: 1e-3 * of(|s| s.gap) };
+    println!(
+        "{threads:>7} {name:<8} {:>9.1} {:>9.1} {:>9.3} ms",
+        1e3 * cost.wall,
+        1e3 * of(|s| s.usage.cpu),
+        1e3 * cost.gap,
+    );
+    cost
+}
+
 fn main() {
     let rounds: usize = option("rounds", 5);
     let counts: String = option("threads", "10,100,1000".to_owned());
-    let with_gdb = support::has("gdb");
-    if !with_gdb {
-        println!("gdb is not installed; on Debian: apt-get install gdb");
-    }
+    let with_gdb = support::has_or_advise("gdb", "gdb");
     println!("{:>7} {:<8} {:>9} {:>9} {:>12}", "threads", "tool", "ms", "CPU ms", "longest gap");
-    for count in counts.split(',').map(|n| n.parse::<usize>().expect("a number")) {
-        let mut gaps = Vec::new();
-        let tools: [(&str, Tool); 3] = [("none", |_| None), ("prof", prof), ("gdb", gdb)];
-        for (name, tool) in tools.into_iter().filter(|(name, _)| *name != "gdb" || with_gdb) {
-            let looks: Vec<(Usage, f64)> = (0..rounds).map(|_| look(count, tool)).collect();
-            let of = |f: fn(&(Usage, f64)) -> f64| median(looks.iter().map(f).collect());
-            let gap = of(|l| l.1);
-            println!(
-                "{count:>7} {name:<8} {:>9.1} {:>9.1} {gap:>9.3} ms",
-                1e3 * of(|l| l.0.wall),
-                1e3 * of(|l| l.0.cpu),
-            );
-            gaps.push(gap);
-        }
-        let (none, prof) = (gaps[0], gaps[1]);
+    let mut figures = Figures::new(&[
+        "Threads",
+        "`prof threads`",
+        "gdb",
+        "longest gap of the target alone",
+        "with prof",
+        "with gdb",
+    ]);
+    figures.conditions(&format!("Medians of {rounds} snapshots."));
+    for threads in counts.split(',').map(|n| n.parse::<usize>().expect("a number")) {
+        let none = cost(threads, "none", |_| None, rounds);
+        let prof = cost(threads, "prof", prof, rounds);
+        let gdb = with_gdb.then(|| cost(threads, "gdb", gdb, rounds));
+        let gdb = gdb.as_ref();
+        let cells = [
+            time(prof.wall),
+            peer(gdb.map(|c| c.wall), time),
+            time(none.gap),
+            time(prof.gap),
+            peer(gdb.map(|c| c.gap), time),
+        ];
+        figures.row(&count(threads as u64), cells);
+        let [prof, none] = [prof.gap, none.gap].map(|seconds| 1e3 * seconds);
         claim(
             prof < none + 1.0,
-            &format!("{count} threads: {prof:.3} ms still, {none:.3} without"),
+            &format!("{threads} threads: {prof:.3} ms still, {none:.3} without"),
         );
     }
+    figures.publish();
 }

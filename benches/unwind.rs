@@ -1,11 +1,11 @@
-//! What unwinding costs: a frame, a sample, the first stack through a very large binary.
+//! Cost of unwinding: of a frame, of a sample, of the first stack through a very large binary.
 //!
 //! cargo bench --bench unwind [-- --seconds 3 --rounds 7]
 //!
 //! perf records C++, Rust, python3 and rustc with stack dumps; prof's own unwinder walks the same
-//! registers and dumps, in the order in which they were taken. "alone" is without what the walks
-//! have from each other: each stack is walked to its end. Beside it: what `perf script` takes for
-//! the same file, beyond reading it.
+//! registers and dumps, in the order in which they were taken. "alone" is without what a walk takes
+//! over from the one before: each stack is walked to its end. The column of perf is the time of
+//! `perf script` for the same file, beyond reading it.
 
 mod support;
 
@@ -18,7 +18,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use recorded::{Item, Replay, Sample};
-use support::{claim, measure, option, target};
+use support::units::time;
+use support::{Figures, claim, measure, option, target};
 
 /// Times and counts over one recording.
 #[derive(Default)]
@@ -27,7 +28,7 @@ struct Row {
     frames: u64,
     /// The first pass, which opens the files.
     first: Duration,
-    /// The longest single stack of that, with the files' opening.
+    /// The longest single stack of that, with the opening of files.
     longest: Duration,
     /// The least of the other passes.
     warm: Duration,
@@ -47,51 +48,52 @@ impl Row {
     }
 }
 
-/// Records a command with perf; `None` when that does not work.
-fn record(data: &Path, command: &[String]) -> Option<()> {
-    // It aborts while another profiler records build ids on all CPUs.
-    for _ in 0..10 {
-        let mut perf = Command::new("perf");
-        perf.args(["record", "-q", "-e", "cpu-clock:u", "-F", "997", "--call-graph"]);
-        perf.args(["dwarf,32768", "-o"]).arg(data).arg("--").args(command);
-        perf.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if perf.status().ok()?.success() {
-            return Some(());
-        }
-        support::settle(2000);
-    }
-    None
+/// Records a command with perf; returns whether that has succeeded.
+fn record(data: &Path, command: &[String]) -> bool {
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "cpu-clock:u", "-F", "997", "--call-graph"]);
+    support::perf_record(perf.args(["dwarf,32768", "-o"]).arg(data).arg("--").args(command))
 }
 
-/// Samples that a look at the rings finds.
-const LOOK: usize = 100;
+/// Samples that a poll of the rings finds.
+const POLL: usize = 100;
 
-/// One pass over all samples: the whole time, the longest, the frames. The kernel has just written
-/// what a look finds, so what has been copied here just before is what is walked; from where it
-/// waits for its turn, it would come as slowly as memory is.
-fn pass(replay: &mut Replay, items: &[Item], alone: bool) -> (Duration, Duration, u64) {
-    let (mut all, mut longest, mut frames) = (Duration::ZERO, Duration::ZERO, 0);
+/// One pass over all samples.
+#[derive(Default)]
+struct Pass {
+    /// The whole time.
+    all: Duration,
+    /// That of the longest stack.
+    longest: Duration,
+    frames: u64,
+}
+
+/// Walks all samples. While recording, the kernel has just written the samples that a poll finds,
+/// so they are in the caches of the CPU: here they are copied just before they are walked.
+fn pass(replay: &mut Replay, items: &[Item], alone: bool) -> Pass {
+    let mut pass = Pass::default();
     let samples = items.iter().filter_map(|item| match item {
         Item::Sample(sample) => Some(sample),
         _ => None,
     });
     let samples: Vec<&Sample> = samples.collect();
-    let mut ring: Vec<Sample> = samples.iter().take(LOOK).map(|&s| s.clone()).collect();
-    // No thread has the last one's number, so nothing is known of its last stack.
-    let mut nobody = 1 << 24;
-    for look in samples.chunks(LOOK) {
-        look.iter().zip(&mut ring).for_each(|(sample, slot)| slot.clone_from(sample));
-        for sample in &ring[..look.len()] {
-            nobody += 1;
-            let tid = if alone { nobody } else { sample.tid };
+    let mut ring: Vec<Sample> = samples.iter().take(POLL).map(|&s| s.clone()).collect();
+    // A number of no thread, of which no earlier stack is known.
+    let mut unused = 1 << 24;
+    for poll in samples.chunks(POLL) {
+        poll.iter().zip(&mut ring).for_each(|(sample, slot)| slot.clone_from(sample));
+        for sample in &ring[..poll.len()] {
+            unused += 1;
+            let tid = if alone { unused } else { sample.tid };
             let start = Instant::now();
             replay.unwind_as(tid, sample);
             let took = start.elapsed();
-            (all, longest) = (all + took, longest.max(took));
-            frames += replay.frames.len() as u64;
+            pass.all += took;
+            pass.longest = pass.longest.max(took);
+            pass.frames += replay.frames.len() as u64;
         }
     }
-    (all, longest, frames)
+    pass
 }
 
 fn row(items: &[Item], rounds: usize) -> Row {
@@ -99,15 +101,17 @@ fn row(items: &[Item], rounds: usize) -> Row {
     for item in items.iter().filter(|i| !matches!(i, Item::Sample(_))) {
         replay.take(item);
     }
-    let (first, longest, frames) = pass(&mut replay, items, false);
+    let first = pass(&mut replay, items, false);
     let (hits, misses) = replay.unwinder.rule_lookups();
     let mut best = |alone| {
-        let passes = (0..rounds).map(|_| pass(&mut replay, items, alone).0);
+        let passes = (0..rounds).map(|_| pass(&mut replay, items, alone).all);
         passes.min().unwrap_or_default()
     };
     let samples = items.iter().filter(|i| matches!(i, Item::Sample(_))).count() as u32;
-    let (warm, alone) = (best(false), best(true));
-    Row { samples, frames, first, longest, warm, alone, hits, misses }
+    let warm = best(false);
+    let alone = best(true);
+    let Pass { all, longest, frames } = first;
+    Row { samples, frames, first: all, longest, warm, alone, hits, misses }
 }
 
 /// CPU seconds of `perf script` with these options.
@@ -118,8 +122,16 @@ fn perf_script(data: &Path, options: &[&str]) -> f64 {
     measure(&mut perf).cpu
 }
 
-/// A large shared library that everyone who builds prof has, and a command that runs in it.
-fn rustc(dir: &Path) -> Option<(u64, Vec<String>)> {
+/// A recorded program.
+struct Program {
+    name: &'static str,
+    command: Vec<String>,
+    /// Size in bytes of the large library in which it runs, if it does.
+    library: Option<u64>,
+}
+
+/// The Rust compiler: a large shared library that is on every machine that builds prof.
+fn rustc(dir: &Path) -> Option<Program> {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?.stdout;
     let lib = PathBuf::from(String::from_utf8(sysroot).ok()?.trim()).join("lib");
     let driver = std::fs::read_dir(lib)
@@ -129,20 +141,14 @@ fn rustc(dir: &Path) -> Option<(u64, Vec<String>)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/stacks.rs");
     let out = dir.join("stacks").display().to_string();
     let command = ["rustc", "-O", "--edition=2024", "-o", &out, source.to_str()?];
-    Some((driver.metadata().ok()?.len(), command.map(String::from).to_vec()))
+    let library = Some(driver.metadata().ok()?.len());
+    Some(Program { name: "rustc", command: command.map(String::from).to_vec(), library })
 }
 
-fn main() {
-    if !support::has("perf") {
-        println!("perf is not installed; on Debian: apt-get install linux-perf");
-        return;
-    }
-    let seconds: f64 = option("seconds", 3.0);
-    let rounds: usize = option("rounds", 7);
-    let dir = support::temp_dir();
+fn programs(dir: &Path, seconds: f64) -> Vec<Program> {
     let cpp = target("stacks.cpp", "g++", &["-O2", "-fomit-frame-pointer", "-pthread"]);
     let cpp = vec![cpp.display().to_string(), "inlined".into(), seconds.to_string()];
-    let rust = dir.path().join("rust").display().to_string();
+    let rust = dir.join("rust").display().to_string();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let built = Command::new("rustc")
         .args(["-O", "-Cdebuginfo=1", "--edition=2024", "-o", &rust])
@@ -151,13 +157,23 @@ fn main() {
     assert!(built.is_ok_and(|s| s.success()), "rustc");
     let script = source.join("extensions.py").display().to_string();
     let python = ["/usr/bin/python3".into(), script, (2.0 * seconds).to_string()].to_vec();
-    let large = rustc(dir.path());
     let mut programs = vec![
-        ("C++", cpp, true),
-        ("Rust", vec![rust, seconds.to_string()], true),
-        ("python3", python, true),
+        Program { name: "C++", command: cpp, library: None },
+        Program { name: "Rust", command: vec![rust, seconds.to_string()], library: None },
+        Program { name: "python3", command: python, library: None },
     ];
-    programs.extend(large.iter().map(|(_, command)| ("rustc", command.clone(), false)));
+    programs.extend(rustc(dir));
+    programs
+}
+
+fn main() {
+    // It records the samples; without it there is nothing to measure.
+    if !support::has_or_advise("perf", "linux-perf") {
+        return;
+    }
+    let seconds: f64 = option("seconds", 3.0);
+    let rounds: usize = option("rounds", 7);
+    let dir = support::temp_dir();
     println!(
         "{:<8} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>7} {:>11} {:>10}",
         "program",
@@ -171,59 +187,76 @@ fn main() {
         "perf µs",
         "first ms"
     );
+    let mut figures =
+        Figures::new(&["Program", "prof, a sample", "prof, a frame", "`perf script`, a sample"]);
+    figures.conditions(&format!("{seconds} s of each program; the least of {rounds} passes."));
     let mut claims = Vec::new();
-    for (name, command, judged) in programs {
-        let data = dir.path().join("perf.data");
-        if record(&data, &command).is_none() {
-            println!("{name:<8} perf record failed");
-            continue;
-        }
-        let items = recorded::read(&data);
-        let row = row(&items, rounds);
-        let walked = perf_script(&data, &["--no-inline", "-F", "tid,time,ip"]);
-        let only_read = perf_script(&data, &["-G", "-F", "tid,time"]);
-        let perf = 1e6 * (walked - only_read) / f64::from(row.samples.max(1));
-        println!(
-            "{name:<8} {:>7} {:>7} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7.2} {perf:>11.1} {:>10.2}",
-            row.samples,
-            row.frames,
-            row.per_sample(row.warm),
-            row.per_frame(row.warm),
-            row.per_sample(row.alone),
-            row.per_frame(row.alone),
-            100.0 * row.hits as f64 / (row.hits + row.misses).max(1) as f64,
-            row.longest.as_secs_f64() * 1e3,
-        );
-        if judged {
-            let (frame, sample) = (row.per_frame(row.alone), row.per_sample(row.warm));
-            claims.push((frame <= 200.0, format!("{name}: {frame:.0} ns a frame (200)")));
-            claims.push((sample <= 3000.0, format!("{name}: {sample:.0} ns a sample (3000)")));
-        } else {
-            large_binary(&large, &row, &command, &mut claims);
-        }
+    for program in programs(dir.path(), seconds) {
+        compare(dir.path(), &program, rounds, &mut figures, &mut claims);
     }
-    for (holds, what) in claims {
-        claim(holds, &what);
+    for (holds, text) in claims {
+        claim(holds, &text);
+    }
+    figures.publish();
+}
+
+/// Records a program and walks its stacks; prints its row and adds it to the figures.
+fn compare(
+    dir: &Path,
+    program: &Program,
+    rounds: usize,
+    figures: &mut Figures,
+    claims: &mut Vec<(bool, String)>,
+) {
+    let name = program.name;
+    let data = dir.join("perf.data");
+    if !record(&data, &program.command) {
+        println!("{name:<8} perf record failed");
+        return figures.row(name, ["n/a"; 3].map(str::to_owned));
+    }
+    let items = recorded::read(&data);
+    let row = row(&items, rounds);
+    let walked = perf_script(&data, &["--no-inline", "-F", "tid,time,ip"]);
+    let only_read = perf_script(&data, &["-G", "-F", "tid,time"]);
+    let perf = (walked - only_read) / f64::from(row.samples.max(1));
+    println!(
+        "{name:<8} {:>7} {:>7} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7.2} {:>11.1} {:>10.2}",
+        row.samples,
+        row.frames,
+        row.per_sample(row.warm),
+        row.per_frame(row.warm),
+        row.per_sample(row.alone),
+        row.per_frame(row.alone),
+        100.0 * row.hits as f64 / (row.hits + row.misses).max(1) as f64,
+        perf * 1e6,
+        row.longest.as_secs_f64() * 1e3,
+    );
+    let ours = [row.per_sample(row.warm), row.per_frame(row.warm)];
+    let [sample, frame] = ours.map(|nanoseconds| time(nanoseconds * 1e-9));
+    figures.row(name, [sample, frame, time(perf)]);
+    match program.library {
+        Some(bytes) => large_binary(bytes >> 20, &row, &program.command, claims),
+        None => {
+            let frame = row.per_frame(row.alone);
+            claims.push((frame <= 200.0, format!("{name}: {frame:.0} ns a frame (200)")));
+            let sample = row.per_sample(row.warm);
+            claims.push((sample <= 3000.0, format!("{name}: {sample:.0} ns a sample (3000)")));
+        }
     }
 }
 
-/// What the first stacks through a very large library cost, and that no sample is lost meanwhile.
-fn large_binary(
-    large: &Option<(u64, Vec<String>)>,
-    row: &Row,
-    command: &[String],
-    claims: &mut Vec<(bool, String)>,
-) {
-    let megabytes = large.as_ref().map_or(0, |l| l.0 >> 20);
+/// The cost of the first stacks through a very large library, and that no sample is lost in the
+/// meantime.
+fn large_binary(megabytes: u64, row: &Row, command: &[String], claims: &mut Vec<(bool, String)>) {
     let once = (row.first.saturating_sub(row.warm)).as_secs_f64() * 1e3;
     println!("a library of {megabytes} MiB: {once:.1} ms once, over all of its first stacks");
     // The rings hold 256 samples.
     claims.push((once < 200.0, format!("{megabytes} MiB: {once:.1} ms once (a ring's 250)")));
     let dir = support::temp_dir();
     let mut prof = Command::new(support::PROF);
-    prof.args(["record", "-F", "999", "--no-symbolize", "-o"]).arg(dir.path().join("p"));
+    prof.args(["record", "-v", "-F", "999", "--no-symbolize", "-o"]).arg(dir.path().join("p"));
     prof.arg("--").args(command).stdin(Stdio::null()).stdout(Stdio::null());
-    let (_, said) = support::start(prof.stderr(Stdio::piped())).finish();
-    let none = said.contains("; 0 lost");
+    let (_, stderr) = support::start(prof.stderr(Stdio::piped())).finish();
+    let none = support::lost(&stderr) == Some(0);
     claims.push((none, format!("{megabytes} MiB: no sample lost while rustc is recorded")));
 }

@@ -1,17 +1,18 @@
-//! What wall time costs a target whose threads stop running 200,000 times a second, against
+//! Cost of wall time for a target whose threads stop running 200,000 times a second, compared with
 //! `perf record -e sched:sched_switch -g` and `perf sched record` in the same run.
 //!
 //! cargo bench --bench wall [-- --seconds 4 --rounds 3]
 //!
-//! Two threads on one CPU wake each other; what a turn takes more with a profiler than without is
-//! what a switch costs.
+//! Two threads on one CPU wake each other. The cost of a switch is the time that a turn takes more
+//! with a profiler than without.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{PROF, claim, median, option, target};
+use support::units::{count, number, percent, size, time};
+use support::{Figures, NOT_INSTALLED, PROF, claim, median, option, target};
 
 /// Turns a second without a profiler.
 const TURNS: f64 = 200_000.0;
@@ -20,7 +21,7 @@ const TURNS: f64 = 200_000.0;
 struct Run {
     /// Nanoseconds that a turn took.
     turn: f64,
-    /// What the profiler lost, as it says.
+    /// Records that the profiler lost, as it reports.
     lost: u64,
     /// Bytes written.
     bytes: u64,
@@ -47,16 +48,17 @@ impl Bench {
         };
         command.arg(&self.seconds).arg(self.work.to_string()).stdin(Stdio::null());
         let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-        let (told, said) = (text(&out.stdout), text(&out.stderr));
-        let turn = told.split_whitespace().nth(1).and_then(|n| n.parse().ok());
-        let turn = turn.unwrap_or_else(|| panic!("{command:?}: {told}{said}"));
-        let lost = profiler.map_or(0, |words| lost(words[0], &said, &file));
+        let stdout = text(&out.stdout);
+        let stderr = text(&out.stderr);
+        let turn = stdout.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+        let turn = turn.unwrap_or_else(|| panic!("{command:?}: {stdout}{stderr}"));
+        let lost = profiler.map_or(0, |words| lost(words[0], &stderr, &file));
         let bytes = file.metadata().map_or(0, |m| m.len());
         std::fs::remove_file(&file).ok();
         Run { turn, lost, bytes }
     }
 
-    /// So much work that there are [`TURNS`] a second.
+    /// Sets the work of a turn, for [`TURNS`] a second.
     fn calibrate(&mut self) {
         let alone = |bench: &Bench| median((0..3).map(|_| bench.run(None).turn).collect());
         let bare = alone(self);
@@ -70,11 +72,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Records that the profiler lost, as it says itself.
-fn lost(profiler: &str, said: &str, file: &Path) -> u64 {
+/// Records that the profiler lost, as it reports itself.
+fn lost(profiler: &str, stderr: &str, file: &Path) -> u64 {
     if profiler == PROF {
-        let before = said.split(" lost,").next().unwrap_or_default();
-        return before.rsplit(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+        return support::lost(stderr).expect("prof -v reports it");
     }
     let mut stats = Command::new("perf");
     let out = stats.args(["report", "--stats", "-i"]).arg(file).output().expect("perf runs");
@@ -86,40 +87,95 @@ fn lost(profiler: &str, said: &str, file: &Path) -> u64 {
     count("LOST events") + count("LOST_SAMPLES events")
 }
 
+/// A profiler before the command that it starts.
+struct Tool {
+    /// The heading of its column.
+    name: &'static str,
+    command: &'static [&'static str],
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "prof `-T wall`",
+        command: &[PROF, "record", "-v", "--no-cache", "--no-symbolize", "-T", "wall"],
+    },
+    Tool {
+        name: "prof `--off-cpu`",
+        command: &[PROF, "record", "-v", "--no-cache", "--no-symbolize", "--off-cpu"],
+    },
+    Tool {
+        name: "`perf record -e sched:sched_switch -g`",
+        command: &["perf", "record", "-q", "-g", "-e", "sched:sched_switch"],
+    },
+    Tool { name: "`perf sched record`", command: &["perf", "sched", "record"] },
+];
+
+/// The figures of one tool.
+struct Cost {
+    /// Nanoseconds of a switch.
+    switch: f64,
+    /// In percent of a turn.
+    slowdown: f64,
+    lost: u64,
+    bytes: u64,
+}
+
 fn main() {
-    let (rounds, seconds): (usize, String) = (option("rounds", 3), option("seconds", "4".into()));
+    let rounds: usize = option("rounds", 3);
+    let seconds: String = option("seconds", "4".into());
     let program = target("pingpong.c", "gcc", &["-O2", "-pthread"]);
     let mut bench = Bench { program, seconds, work: 0, dir: support::temp_dir() };
     bench.calibrate();
-    const PROF_WALL: &[&str] = &[PROF, "record", "--no-cache", "--no-symbolize", "-T", "wall"];
-    const PROF_OFF: &[&str] = &[PROF, "record", "--no-cache", "--no-symbolize", "--off-cpu"];
-    const TOOLS: &[(&str, &[&str])] = &[
-        ("prof -T wall", PROF_WALL),
-        ("prof --off-cpu", PROF_OFF),
-        ("perf sched_switch -g", &["perf", "record", "-q", "-g", "-e", "sched:sched_switch"]),
-        ("perf sched", &["perf", "sched", "record"]),
-    ];
+    let with_perf = support::has_or_advise("perf", "linux-perf");
+    let tools = if with_perf { TOOLS } else { &TOOLS[..2] };
     let mut alone = Vec::new();
-    let mut runs: Vec<Vec<Run>> = TOOLS.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<Run>> = tools.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
-        for (tool, runs) in TOOLS.iter().zip(&mut runs) {
+        for (tool, runs) in tools.iter().zip(&mut runs) {
             let bare = bench.run(None).turn;
-            let run = bench.run(Some(tool.1));
+            let run = bench.run(Some(tool.command));
             alone.push(bare);
             runs.push(Run { turn: run.turn - bare, ..run });
         }
     }
     let bare = median(alone);
     println!("{:.0} switches a second alone ({bare:.0} ns each)", 1e9 / bare);
-    println!("{:<22} {:>12} {:>10} {:>8} {:>10}", "", "ns a switch", "slow-down", "lost", "KiB");
+    println!("{:<40} {:>12} {:>10} {:>8} {:>10}", "", "ns a switch", "slowdown", "lost", "KiB");
     let mut costs = Vec::new();
-    for ((name, _), runs) in TOOLS.iter().zip(&runs) {
-        let cost = median(runs.iter().map(|r| r.turn).collect());
-        let (lost, kib) = (runs.iter().map(|r| r.lost).sum::<u64>(), runs[0].bytes >> 10);
-        println!("{name:<22} {cost:>12.0} {:>9.0}% {lost:>8} {kib:>10}", 100.0 * cost / bare);
-        costs.push((cost, lost));
+    for (tool, runs) in tools.iter().zip(&runs) {
+        let switch = median(runs.iter().map(|r| r.turn).collect());
+        let slowdown = 100.0 * switch / bare;
+        let lost = runs.iter().map(|r| r.lost).sum();
+        let bytes = runs[0].bytes;
+        let name = tool.name;
+        let kib = bytes >> 10;
+        println!("{name:<40} {switch:>12.0} {slowdown:>9.0}% {lost:>8} {kib:>10}");
+        costs.push(Cost { switch, slowdown, lost, bytes });
     }
-    claim(costs[0].0 <= 1300.0, "prof -T wall: at most 1.3 us a switch");
-    claim(costs[0].1 == 0 && costs[1].1 == 0, "prof -T wall: nothing lost");
-    claim(costs[0].0 < costs[2].0, "prof costs less than perf with stacks");
+    claim(costs[0].switch <= 1300.0, "prof -T wall: at most 1.3 us a switch");
+    claim(costs[0].lost == 0 && costs[1].lost == 0, "prof -T wall: nothing lost");
+    if let Some(perf) = costs.get(2) {
+        claim(costs[0].switch < perf.switch, "prof costs less than perf with stacks");
+    }
+    publish(&bench, bare, &costs);
+}
+
+fn publish(bench: &Bench, bare: f64, costs: &[Cost]) {
+    let names = TOOLS.iter().map(|tool| tool.name);
+    let columns: Vec<&str> = std::iter::once("Measurement").chain(names).collect();
+    let mut figures = Figures::new(&columns);
+    figures.conditions(&format!(
+        "{} switches a second without a profiler, for {} s.",
+        number(1e9 / bare),
+        bench.seconds
+    ));
+    let mut add = |name, text: &dyn Fn(&Cost) -> String| {
+        let cell = |i| costs.get(i).map_or(NOT_INSTALLED.to_owned(), text);
+        figures.row(name, (0..TOOLS.len()).map(cell));
+    };
+    add("cost of a switch", &|c| time(c.switch * 1e-9));
+    add("slowdown of the target", &|c| percent(c.slowdown));
+    add("records lost in all runs", &|c| count(c.lost));
+    add("written", &|c| size(c.bytes as f64));
+    figures.publish();
 }

@@ -1,13 +1,23 @@
-//! What the benches share: targets, children with their CPU time and memory, medians, verdicts.
+//! Shared code of the benches: targets, children with their CPU time and memory, medians, claims,
+//! and the section of each in `docs/benchmarks.md`.
 
 #![allow(unsafe_code)]
-// Each bench is a crate of its own and uses its part of this.
-#![allow(dead_code)]
+// Each bench is a crate of its own and uses a part of this.
+#![allow(dead_code, unused_imports)]
+
+pub mod document;
+pub mod figures;
+pub mod machine;
+pub mod options;
+pub mod units;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+
+pub use figures::{Figures, NOT_INSTALLED, peer};
+pub use options::{flag, option};
 
 /// The built prof.
 pub const PROF: &str = env!("CARGO_BIN_EXE_prof");
@@ -19,22 +29,9 @@ pub fn prof() -> Command {
     command
 }
 
-/// A fresh folder under target/ for what a bench writes, removed when dropped.
+/// A new directory below target/ for the files of a bench, removed when dropped.
 pub fn temp_dir() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder under target/")
-}
-
-/// The value behind `--NAME` on the command line, else `default`.
-pub fn option<T: std::str::FromStr>(name: &str, default: T) -> T {
-    let args: Vec<String> = std::env::args().collect();
-    let at = args.iter().position(|a| *a == format!("--{name}"));
-    match at.and_then(|i| args.get(i + 1)) {
-        Some(text) => text.parse().unwrap_or_else(|_| {
-            eprintln!("--{name} {text}: not a value of this option");
-            std::process::exit(2)
-        }),
-        None => default,
-    }
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory below target/")
 }
 
 /// True when the program is installed.
@@ -51,9 +48,15 @@ pub fn target(source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
 
 /// Compiles a source file into target/tmp/bench-targets unless that has been done.
 pub fn compile(source: &Path, compiler: &str, flags: &[&str]) -> PathBuf {
+    let name = source.file_stem().expect("a source file").to_string_lossy();
+    compile_as(&name, source, compiler, flags)
+}
+
+/// The same with a name for the program, for sources that are compiled in several ways.
+pub fn compile_as(name: &str, source: &Path, compiler: &str, flags: &[&str]) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-targets");
     std::fs::create_dir_all(&dir).expect("target/tmp can be written");
-    let program = dir.join(source.file_stem().expect("a source file"));
+    let program = dir.join(name);
     let changed = |p: &Path| p.metadata().and_then(|m| m.modified()).ok();
     if changed(&program) < changed(source) || !program.exists() {
         let mut command = Command::new(compiler);
@@ -64,8 +67,8 @@ pub fn compile(source: &Path, compiler: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// A Rust program of so many generic functions, with debug information: 2,200 make 160 MB of it.
-/// It is compiled unless that has been done.
+/// A Rust program of N generic functions, with debug information: 2,200 make 160 MB of it. It is
+/// compiled unless that has been done.
 pub fn generic_program(functions: usize) -> PathBuf {
     let mut text = include_str!("generic.rs").to_string();
     text.push_str("\nstatic STEPS: &[&(dyn Step + Sync)] = &[\n");
@@ -80,7 +83,7 @@ pub fn generic_program(functions: usize) -> PathBuf {
     compile(&source, "rustc", &["--edition=2024", "-O", "-g", "-Ccodegen-units=32"])
 }
 
-/// What a child cost.
+/// The cost of a child.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     /// User and system CPU time in seconds.
@@ -93,13 +96,13 @@ pub struct Usage {
     pub ok: bool,
 }
 
-/// A started child whose cost is asked for at its end.
+/// A started child, of which the cost is measured at its end.
 pub struct Started {
     child: Child,
     since: Instant,
 }
 
-/// Starts a command; its standard streams are as the command says.
+/// Starts a command with the standard streams that it has.
 pub fn start(command: &mut Command) -> Started {
     let since = Instant::now();
     let child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -118,11 +121,11 @@ impl Started {
         unsafe { libc::kill(self.pid(), number) };
     }
 
-    /// Waits for its end; what it wrote to standard error comes along when that is a pipe.
+    /// Waits for its end. Returns its cost, and its standard error if that is a pipe.
     pub fn finish(mut self) -> (Usage, String) {
-        let mut said = String::new();
+        let mut text = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
-            stderr.read_to_string(&mut said).ok();
+            stderr.read_to_string(&mut text).ok();
         }
         let mut status = 0;
         // SAFETY: rusage is plain numbers, for which zero is a valid value.
@@ -137,7 +140,7 @@ impl Started {
             peak: usage.ru_maxrss as u64 * 1024,
             ok: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
         };
-        (usage, said)
+        (usage, text)
     }
 }
 
@@ -146,7 +149,7 @@ pub fn measure(command: &mut Command) -> Usage {
     start(command).finish().0
 }
 
-/// Runs a command to its end, and counts also what its helpers used that outlived it.
+/// Runs a command to its end, and counts also the CPU time of its helpers that outlived it.
 ///
 /// Returns the usage and the exit code (`None`: a signal ended it). No other child may run.
 pub fn measure_family(command: &mut Command) -> (Usage, Option<i32>) {
@@ -172,13 +175,13 @@ pub fn children_cpu() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// The busy program, ready and waiting for the word.
+/// The busy program, which waits for a line before it works.
 pub struct Busy {
     child: Child,
     stdout: BufReader<ChildStdout>,
 }
 
-/// What the busy program says of its work, in seconds.
+/// The work of the busy program as it measures it, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     pub cpu: f64,
@@ -199,7 +202,7 @@ impl Busy {
         let mut child = command.spawn().expect("the busy program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
-        stdout.read_line(&mut line).expect("the busy program speaks");
+        stdout.read_line(&mut line).expect("the busy program prints a line");
         assert_eq!(line, "ready\n");
         Busy { child, stdout }
     }
@@ -209,20 +212,20 @@ impl Busy {
         self.child.id().to_string()
     }
 
-    /// Gives the word, and waits until it is done.
+    /// Lets it work, and waits for its end.
     pub fn work(mut self) -> Work {
         self.go();
         let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("the busy program speaks");
+        self.stdout.read_line(&mut line).expect("the busy program prints a line");
         let numbers: Vec<f64> = line.split(' ').filter_map(|w| w.trim().parse().ok()).collect();
         self.child.wait().expect("the busy program ends");
         Work { cpu: numbers[0] * 1e-9, wall: numbers[1] * 1e-9 }
     }
 
-    /// Gives the word.
+    /// Lets it work.
     pub fn go(&mut self) {
         let mut stdin = self.child.stdin.take().expect("a pipe");
-        stdin.write_all(b"\n").expect("the busy program listens");
+        stdin.write_all(b"\n").expect("the busy program reads a line");
     }
 }
 
@@ -233,7 +236,7 @@ impl Drop for Busy {
     }
 }
 
-/// Rounds of work that take about so many seconds here.
+/// Rounds of work that take about that time here.
 pub fn rounds_for(seconds: f64) -> u64 {
     let probe = Busy::start(100).work();
     (100.0 * seconds / probe.cpu).max(1.0) as u64
@@ -249,12 +252,41 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Prints whether a claim holds here.
-pub fn claim(holds: bool, what: &str) {
-    println!("{}  {what}", if holds { "PASS" } else { "FAIL" });
+/// Runs `perf record` until it succeeds, a few times: it aborts while another profiler records build
+/// IDs on all CPUs. Returns whether it has succeeded.
+pub fn perf_record(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    for _ in 0..10 {
+        if command.status().is_ok_and(|status| status.success()) {
+            return true;
+        }
+        settle(2000);
+    }
+    false
 }
 
-/// A moment for a child to attach.
+/// The number of lost samples that prof prints with `-v`: `prof: 12 lost, 0 throttled`.
+pub fn lost(stderr: &str) -> Option<u64> {
+    let (before, _) = stderr.split_once(" lost, ")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+/// Prints that a tool is not installed, and the command that installs it; returns whether it is
+/// installed.
+pub fn has_or_advise(program: &str, package: &str) -> bool {
+    let installed = has(program);
+    if !installed {
+        println!("{program} is not installed; on Debian: apt-get install {package}");
+    }
+    installed
+}
+
+/// Prints whether a claim holds here.
+pub fn claim(holds: bool, text: &str) {
+    println!("{}  {text}", if holds { "PASS" } else { "FAIL" });
+}
+
+/// Sleeps, for a child to attach.
 pub fn settle(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }

@@ -7,6 +7,7 @@ mod common;
 mod against_perf;
 mod agreement;
 mod bad_files;
+mod benchmarks;
 mod cli;
 mod coverage;
 mod damaged_binaries;
