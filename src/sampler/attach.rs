@@ -106,7 +106,9 @@ pub struct Attacher {
 impl Attacher {
     /// Resolves the defaults and tries each event once, on prof itself or on the first CPU.
     ///
-    /// Errors: an event does not exist here, or recording is not permitted.
+    /// # Errors
+    ///
+    /// An event does not exist here, or recording is not permitted.
     pub fn new(
         options: &Options,
         types: &mut ProfileTypes,
@@ -188,7 +190,9 @@ impl Attacher {
 
     /// Raises the limit of open files, so that this number of threads can be opened.
     ///
-    /// Errors: the hard limit of open files is too low; the line states the required one.
+    /// # Errors
+    ///
+    /// The hard limit of open files is too low; the line states the required one.
     pub fn reserve_files(&mut self, threads: usize) -> Result<(), Error> {
         let events = threads * self.cpus.len() * (self.events.len() + 1);
         let needed = (self.counters.len() + self.sideband.len() + events) as u64 + OTHER_FILES;
@@ -336,7 +340,9 @@ impl Attacher {
     /// Opens the events of a CPU (by index) again, if all events are those of whole CPUs: the
     /// kernel removes the events of a CPU that goes offline and does not restore them.
     ///
-    /// Errors: the CPU is offline again.
+    /// # Errors
+    ///
+    /// The CPU is offline again.
     pub fn reopen(&mut self, at: usize, outputs: Outputs<'_>) -> io::Result<()> {
         assert!(self.cpu_wide, "the events of threads follow them to any CPU");
         let ring = |rings: &'_ [Ring]| at..(at + 1).min(rings.len());
@@ -454,7 +460,9 @@ impl Attacher {
 /// may still be written to the previous ring. The kernel waits for an RCU grace period, a few ticks
 /// long (`ring_buffer_attach` in kernel/events/core.c).
 ///
-/// Errors: some of the events may still use the previous ring.
+/// # Errors
+///
+/// Some of the events may still use the previous ring.
 pub fn redirect(events: &[OwnedFd], ring: &OwnedFd) -> io::Result<()> {
     events.iter().try_for_each(|event| set_output(event, ring.as_raw_fd()))
 }
@@ -477,7 +485,9 @@ fn set_output(event: &impl AsRawFd, ring: RawFd) -> io::Result<()> {
 
 /// Sets the filter of a tracepoint, in the kernel; inherited events have the same.
 ///
-/// Errors: the filter is invalid for this tracepoint (`EINVAL`).
+/// # Errors
+///
+/// The filter is invalid for this tracepoint (`EINVAL`).
 fn set_filter(event: &impl AsRawFd, spec: &EventSpec) -> io::Result<()> {
     let Some(filter) = &spec.filter else { return Ok(()) };
     let filter = CString::new(filter.as_str())?;

@@ -72,7 +72,9 @@ impl StoppedCommand {
 
     /// Continues the child with `execve`.
     ///
-    /// Errors: it does not exist (exit code 127) or cannot be executed (126).
+    /// # Errors
+    ///
+    /// It does not exist (exit code 127) or cannot be executed (126).
     pub fn go(mut self) -> Result<Child, Error> {
         let sent = self.go.write_all(&[1]);
         drop(self.go);

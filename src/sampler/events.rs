@@ -167,7 +167,9 @@ impl EventSpec {
 
     /// Parses one event with its modifiers.
     ///
-    /// Errors: an unknown name or modifier, a tracepoint that this kernel lacks or that this
+    /// # Errors
+    ///
+    /// An unknown name or modifier, a tracepoint that this kernel lacks or that this
     /// user may not read.
     pub fn parse(text: &str) -> Result<EventSpec, Error> {
         let (name, modifiers) = split_modifiers(text);

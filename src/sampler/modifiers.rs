@@ -18,7 +18,9 @@ pub fn is_known(modifier: char) -> bool {
 /// `I` (not idle) and `H` (not in guests) have no effect, because that is the default, and neither
 /// does `h` (hypervisor) next to `u` or `k`: a hypervisor hides its own code.
 ///
-/// Errors: the reason why a modifier is unknown or not supported.
+/// # Errors
+///
+/// The reason why a modifier is unknown or not supported.
 pub fn apply(spec: &mut EventSpec, modifiers: &str) -> Result<(), String> {
     const USE: &str = "use u (user), k (kernel), I (not idle), H (not in guests), p, pp, ppp or P \
                        (precise)";

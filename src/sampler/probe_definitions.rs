@@ -46,7 +46,9 @@ pub struct Definitions {
 impl Definitions {
     /// Defines a probe; returns the ID of its tracepoint.
     ///
-    /// Errors: tracefs is missing, or the kernel cannot put a probe there.
+    /// # Errors
+    ///
+    /// Tracefs is missing, or the kernel cannot put a probe there.
     pub fn add(&mut self, what: &Definition<'_>) -> io::Result<u64> {
         let root = tracefs::root()?;
         let list = root.join(LISTS[usize::from(what.in_kernel)]);

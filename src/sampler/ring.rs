@@ -40,7 +40,9 @@ pub struct Ring {
 impl Ring {
     /// Maps a ring of `data_size` bytes (a power of two) onto `owner`.
     ///
-    /// Errors: `EPERM` if the size exceeds the memory that this user may lock.
+    /// # Errors
+    ///
+    /// `EPERM` if the size exceeds the memory that this user may lock.
     pub fn new(owner: Counter, cpu: u32, data_size: usize) -> io::Result<Ring> {
         assert!(data_size.is_power_of_two() && data_size >= PAGE);
         let map = MmapOptions::new().len(PAGE + data_size).map_raw(owner.as_raw_fd())?;
@@ -58,7 +60,9 @@ impl Ring {
 
     /// A duplicate of the descriptor of [`Ring::fd`].
     ///
-    /// Errors: too many open files.
+    /// # Errors
+    ///
+    /// Too many open files.
     pub fn event(&self) -> io::Result<OwnedFd> {
         // SAFETY: the owner keeps its descriptor open, and it is borrowed for long enough.
         unsafe { BorrowedFd::borrow_raw(self.owner.as_raw_fd()) }.try_clone_to_owned()

@@ -64,7 +64,9 @@ pub struct Redirecting(Work<io::Result<()>>);
 impl Growing {
     /// Starts mapping a ring of `size` bytes on `owner`, an event of `cpu`, which has index `at`.
     ///
-    /// Errors: no thread can be started.
+    /// # Errors
+    ///
+    /// No thread can be started.
     pub fn start(at: usize, owner: Counter, cpu: u32, size: usize) -> io::Result<Growing> {
         let work = Work::start(move || Ring::new(owner, cpu, size))?;
         Ok(Growing::Mapping(at, Mapping(work)))
@@ -72,7 +74,9 @@ impl Growing {
 
     /// Starts redirecting `events` to the mapped ring.
     ///
-    /// Errors: no thread can be started; nothing has changed then.
+    /// # Errors
+    ///
+    /// No thread can be started; nothing has changed then.
     pub fn redirect(at: usize, events: Vec<OwnedFd>, ring: &Ring) -> io::Result<Growing> {
         let ring = ring.event()?;
         let work = Work::start(move || attach::redirect(&events, &ring))?;
@@ -106,7 +110,9 @@ impl Mapping {
 impl Redirecting {
     /// Waits until the events write to the ring.
     ///
-    /// Errors: some of them may still write to the previous ring.
+    /// # Errors
+    ///
+    /// Some of them may still write to the previous ring.
     pub fn end(self) -> io::Result<()> {
         self.0.result()?
     }

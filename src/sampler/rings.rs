@@ -67,7 +67,9 @@ impl Rings {
     /// Opens the rings of each CPU; smaller ones, with a note, if the user may not lock enough
     /// memory.
     ///
-    /// Errors: one line that states the obstacle.
+    /// # Errors
+    ///
+    /// One line that states the obstacle.
     pub fn open(cpus: &[u32], options: &Options, attacher: &mut Attacher) -> Result<Rings, Error> {
         let pace = pace(options, attacher);
         let wanted = ring_size(options.stacks, pace, attacher.events.len(), cpus.len());

@@ -96,7 +96,9 @@ impl Session {
     ///
     /// Profile types whose events are not available are removed from `types`, with a note.
     ///
-    /// Errors: one line that states the obstacle.
+    /// # Errors
+    ///
+    /// One line that states the obstacle.
     pub fn open(
         options: &Options,
         types: &mut ProfileTypes,

@@ -49,7 +49,9 @@ impl Target {
 
 /// Checks the processes before anything is opened.
 ///
-/// Errors: a process has exited, or the ID is that of a thread.
+/// # Errors
+///
+/// A process has exited, or the ID is that of a thread.
 pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
     for &pid in pids {
         match procfs::owner(pid) {
@@ -73,7 +75,9 @@ pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
 
 /// Checks the threads, which must be of one of the processes `of`, if any are given.
 ///
-/// Errors: a thread has exited or belongs to another process.
+/// # Errors
+///
+/// A thread has exited or belongs to another process.
 pub fn check_threads(tids: &[i32], of: &[i32]) -> Result<(), Error> {
     for &tid in tids {
         match procfs::owner(tid) {
@@ -103,7 +107,9 @@ pub fn gone(what: &str, id: i32) -> Error {
 
 /// The directory of a cgroup (v2), from a path as in `/proc/PID/cgroup` or an absolute one.
 ///
-/// Errors: there is no such cgroup, or no cgroup v2 at all.
+/// # Errors
+///
+/// There is no such cgroup, or no cgroup v2 at all.
 pub fn cgroup_directory(path: &Path) -> Result<PathBuf, Error> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let roots: Vec<&str> = mounts
@@ -132,7 +138,9 @@ pub fn cgroup_directory(path: &Path) -> Result<PathBuf, Error> {
 
 /// Opens a cgroup's directory, for `PERF_FLAG_PID_CGROUP`, and checks that it has a process.
 ///
-/// Errors: those of [`cgroup_directory`], or the cgroup has no process.
+/// # Errors
+///
+/// Those of [`cgroup_directory`], or the cgroup has no process.
 pub fn open_cgroup(path: &Path) -> Result<File, Error> {
     let directory = cgroup_directory(path)?;
     if !populated(&directory) {

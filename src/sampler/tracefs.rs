@@ -9,7 +9,9 @@ const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The mount point of tracefs.
 ///
-/// Errors: it is not mounted, or this user may not read it.
+/// # Errors
+///
+/// It is not mounted, or this user may not read it.
 pub fn root() -> io::Result<PathBuf> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     for root in ROOTS.map(PathBuf::from) {
@@ -45,7 +47,9 @@ fn fields_in(format: &str) -> impl Iterator<Item = &str> {
 
 /// All tracepoints, `SYSTEM:NAME`, sorted by name.
 ///
-/// Errors: tracefs is not mounted, or this user may not read it.
+/// # Errors
+///
+/// Tracefs is not mounted, or this user may not read it.
 pub fn tracepoints() -> io::Result<Vec<String>> {
     let text = fs::read_to_string(root()?.join("available_events"))?;
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -53,7 +53,9 @@ impl Probe {
 impl EventSpec {
     /// Makes a probe inheritable, by a definition in tracefs; does not change other events.
     ///
-    /// Errors: tracefs is missing, or the kernel cannot put a probe there.
+    /// # Errors
+    ///
+    /// Tracefs is missing, or the kernel cannot put a probe there.
     pub fn define(&mut self, definitions: &mut Definitions) -> io::Result<()> {
         let Some(probe) = &self.probe else { return Ok(()) };
         let config = definitions.add(&Definition {
@@ -71,7 +73,9 @@ impl EventSpec {
     /// each return of the function that begins there. `counter`: offset of the two-byte semaphore
     /// of a USDT marker, which has to be above 0 for the program to reach it.
     ///
-    /// Errors: the kernel has no uprobes; the counter is beyond 4 GiB.
+    /// # Errors
+    ///
+    /// The kernel has no uprobes; the counter is beyond 4 GiB.
     pub fn uprobe(
         name: &str,
         file: &Path,
@@ -92,7 +96,9 @@ impl EventSpec {
     /// An event for each time that the kernel is at `offset` of its `function`; with `returns`, for
     /// each return of the function.
     ///
-    /// Errors: the kernel has no kprobes.
+    /// # Errors
+    ///
+    /// The kernel has no kprobes.
     pub fn kprobe(
         name: &str,
         function: &str,

@@ -83,7 +83,9 @@ impl ProbePlaces {
 
     /// The events of a probe: one for each location that its name matches.
     ///
-    /// Errors: there is no such location; the line lists similar names.
+    /// # Errors
+    ///
+    /// There is no such location; the line lists similar names.
     pub fn events(&self, event: &str) -> Result<Vec<EventSpec>, Error> {
         let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
         match kind(event) {

@@ -57,7 +57,9 @@ impl KernelPrograms {
     /// Attaches the programs, with the threads of the target. `command`: pid of a command that is
     /// not started yet.
     ///
-    /// Errors: one line that states the obstacle.
+    /// # Errors
+    ///
+    /// One line that states the obstacle.
     pub fn begin(
         &mut self,
         attacher: &Attacher,

@@ -40,7 +40,9 @@ pub struct Injected {
 impl Injected {
     /// Injects the library into a process; nothing is sampled yet.
     ///
-    /// Errors: one line that states the obstacle; the process continues unchanged.
+    /// # Errors
+    ///
+    /// One line that states the obstacle; the process continues unchanged.
     pub fn load(pid: i32, settings: HeapSettings) -> Result<Injected, Error> {
         let HeapSettings { interval, mappings, .. } = settings;
         let failed = |e: Error| {
@@ -80,7 +82,9 @@ impl Injected {
 
     /// Starts sampling.
     ///
-    /// Errors: one line that states the obstacle; the process continues unchanged.
+    /// # Errors
+    ///
+    /// One line that states the obstacle; the process continues unchanged.
     pub fn begin(&mut self) -> Result<(), Error> {
         // Before the first allocation: a thread that finds sampling off checks again late.
         self.ring.set_active(true);

@@ -21,7 +21,9 @@ use sys::{Error, ThreadId, os, procfs};
 
 /// The threads of the target, each once: sample type `threads/count`, with the label `state`.
 ///
-/// Errors: one line that states the obstacle; no thread could be read.
+/// # Errors
+///
+/// One line that states the obstacle; no thread could be read.
 pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let began = (Instant::now(), SystemTime::now());
     let threads = threads(target)?;
