@@ -3,8 +3,9 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::usage;
+use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::probes::{ProbePlaces, is_probe};
-use crate::sampler::{EventSpec, LeftOut, events::EventKind};
+use crate::sampler::{EventSpec, LeftOut};
 use sys::{Error, ErrorKind};
 
 /// An option and its value.
@@ -92,11 +93,11 @@ fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
             false => format!("{member}:{modifiers}"),
         };
         let spec = EventSpec::parse(&of_all)?;
-        let first = specs.is_empty();
-        specs.push(EventSpec { leader: first, member: !first, ..spec });
+        let group = if specs.is_empty() { GroupRole::Leader } else { GroupRole::Member };
+        specs.push(EventSpec { group, ..spec });
     }
     if let [only] = specs.as_mut_slice() {
-        only.leader = false;
+        only.group = GroupRole::None;
     }
     Ok(specs)
 }
@@ -240,16 +241,16 @@ mod tests {
     fn groups_have_a_leader_and_members() {
         let places = ProbePlaces::default();
         let of = |text: &str| parse(text, &places).map_err(|e| e.to_string());
-        let names = |text: &str| -> Vec<(String, bool, bool)> {
-            of(text).unwrap().into_iter().map(|e| (e.name, e.leader, e.member)).collect()
+        let names = |text: &str| -> Vec<(String, GroupRole)> {
+            of(text).unwrap().into_iter().map(|e| (e.name, e.group)).collect()
         };
         assert_eq!(
             names("{cycles,instructions}"),
-            [("cycles".into(), true, false), ("instructions".into(), false, true)]
+            [("cycles".into(), GroupRole::Leader), ("instructions".into(), GroupRole::Member)]
         );
         let user = names("{cycles,instructions:k}:uS");
         assert_eq!((user[0].0.as_str(), user[1].0.as_str()), ("cycles:u", "instructions:k"));
-        assert_eq!(names("{cs}"), [("cs".into(), false, false)]);
+        assert_eq!(names("{cs}"), [("cs".into(), GroupRole::None)]);
         for bad in ["{cycles,instructions", "{}", "{cycles,nosuch}", "{cycles,probe:f}", "{a,{b}}"]
         {
             assert!(of(bad).is_err(), "{bad}");

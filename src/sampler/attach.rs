@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::attr::{self, Features, Shape, StartWhen, Trigger, sampling_event};
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
-use super::events::{EventKind, Overload};
+use super::events::{EventKind, GroupRole, Overload};
 use super::notes::SystemNote;
 use super::permissions::{Wanted, refusal};
 use super::probe_definitions::Definitions;
@@ -277,7 +277,7 @@ impl Attacher {
         outputs: Outputs<'_>,
         first: usize,
     ) -> io::Result<()> {
-        let leader = self.events[event].member.then(|| self.leader_of(event));
+        let leader = (self.events[event].group == GroupRole::Member).then(|| self.leader_of(event));
         let (spec, trigger) = (&self.events[event], self.triggers[event]);
         let shape = self.shape(spec, trigger, event == 0, self.start(event));
         let rings = if spec.with_records { outputs.sideband } else { outputs.samples };

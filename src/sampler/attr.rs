@@ -4,7 +4,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag};
 use perf_event_open_sys::bindings as abi;
 
-use super::events::{EventKind, EventSpec};
+use super::events::{EventKind, EventSpec, GroupRole};
 use super::{Rate, StackMethod};
 use sys::record::Layout;
 use sys::record::MAX_DUMP;
@@ -66,7 +66,7 @@ pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: StackMethod) -> Layout
     let stacks = stacks_of(spec, stacks);
     Layout {
         raw: spec.raw,
-        group: spec.leader,
+        group: spec.group == GroupRole::Leader,
         period: matches!(trigger, Trigger::Frequency(_)),
         callchain: stacks != StackMethod::None,
         user_stack: matches!(stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. }),
@@ -133,7 +133,7 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     // Times enabled and running, because there may be more events than counters.
     let mut format =
         ReadFormat::LOST | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
-    if spec.leader {
+    if spec.group == GroupRole::Leader {
         // Each sample of a leader then has these fields.
         format |= ReadFormat::GROUP | ReadFormat::ID;
     }
@@ -142,7 +142,7 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     common(attr);
     attr.sample_type |= SampleFlag::IP.bits();
     match shape.trigger {
-        _ if spec.member => {}
+        _ if spec.group == GroupRole::Member => {}
         Trigger::Period(period) => attr.__bindgen_anon_1.sample_period = period,
         Trigger::Frequency(hz) => {
             attr.set_freq(1);
@@ -165,12 +165,12 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
         attr.set_exclude_guest(0);
         attr.set_exclude_idle(0);
     }
-    if spec.leader {
+    if spec.group == GroupRole::Leader {
         attr.sample_type |= SampleFlag::READ.bits();
     }
     attr.set_inherit(u64::from(shape.inherit));
     attr.set_enable_on_exec(u64::from(shape.start == StartWhen::OnExec));
-    if !spec.member {
+    if spec.group != GroupRole::Member {
         set_stacks(attr, stacks_of(spec, shape.stacks), features);
     }
     if spec.raw {

@@ -45,6 +45,18 @@ pub enum Overload {
     Start,
 }
 
+/// The role of an event in a group of events, which are counted together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupRole {
+    /// It is counted alone.
+    #[default]
+    None,
+    /// The members that follow are counted with it; each of its samples has the counts of all.
+    Leader,
+    /// It is counted with the last leader before it.
+    Member,
+}
+
 /// An event, ready to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSpec {
@@ -77,11 +89,8 @@ pub struct EventSpec {
     /// The kernel's filter of a tracepoint: a condition on its fields, in the syntax of the
     /// kernel's `Documentation/trace/events.rst`.
     pub filter: Option<String>,
-    /// The [`EventSpec::member`]s that follow are counted together with it.
-    pub leader: bool,
-    /// It is counted together with its leader, the last event before it that is not a member; each
-    /// sample of the leader contains the counts of all.
-    pub member: bool,
+    /// Its role in a group of events, which are counted together.
+    pub group: GroupRole,
     /// Its PMU cannot distinguish user code from kernel code.
     pub unscoped: bool,
     /// The location of an [`EventKind::Probe`].
@@ -146,8 +155,7 @@ impl EventSpec {
             stack: true,
             most_dump: u32::MAX,
             filter: None,
-            leader: false,
-            member: false,
+            group: GroupRole::None,
             unscoped: false,
             probe: None,
             anywhere: false,

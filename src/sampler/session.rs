@@ -13,7 +13,7 @@ use super::attr::{self, Trigger};
 use super::bpf::btf::Btf;
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
-use super::events::{EventKind, Overload};
+use super::events::{EventKind, GroupRole, Overload};
 use super::filter::ProcessFilter;
 use super::notes::{Note, SystemNote};
 use super::permissions::{Wanted, refusal};
@@ -236,7 +236,7 @@ impl Session {
             let chosen = matches!(self.attacher.triggers[i], Trigger::Frequency(_));
             let spec = &self.attacher.events[i];
             // The events of a thread after its last sample cannot be attributed.
-            let together = spec.leader || spec.member;
+            let together = spec.group != GroupRole::None;
             (chosen || together || self.took_turns[i] || self.scales_for_losses(i))
                 && self.filter.is_none()
         };
@@ -247,7 +247,7 @@ impl Session {
     pub fn grouped(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let ids = self.attacher.ids.iter().map(|(&id, opened)| (id, usize::from(opened.event)));
         let events = &self.attacher.events;
-        ids.filter(|&(_, event)| events[event].leader || events[event].member)
+        ids.filter(|&(_, event)| events[event].group != GroupRole::None)
     }
 
     /// True if the events are opened on whole CPUs.

@@ -8,7 +8,7 @@ use super::{Attacher, EventTrial, set_filter};
 use crate::sampler::attr::{
     SHORTEST_CLOCK, StartWhen, Trigger, sampling_event, sideband_event, trigger,
 };
-use crate::sampler::events::EventKind;
+use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
 use crate::sampler::permissions::{Wanted, refusal};
@@ -69,13 +69,13 @@ impl Attacher {
         let default = i == 0 && self.clock == NeededClock::CpuTime;
         let spec = self.events[i].clone();
         let at = trigger(&spec, self.options.rate, max_rate);
-        let tried = match spec.member {
+        let tried = match spec.group == GroupRole::Member {
             true => self.try_member(i),
             false => self.try_precisely(i, at),
         };
         match tried {
             Ok(()) => {}
-            Err(e) if spec.leader && self.options.inherit && is_invalid(&e) => {
+            Err(e) if spec.group == GroupRole::Leader && self.options.inherit && is_invalid(&e) => {
                 // Linux 6.12 and older.
                 self.options.inherit = false;
                 self.notes.push(EventNote::GroupsOfExistingThreads.into());
@@ -98,7 +98,8 @@ impl Attacher {
     /// Removes an event, with the others of its group and the other locations of the same name;
     /// returns the index of the next event.
     fn leave_out(&mut self, event: usize, why: Error) -> usize {
-        let belongs = |a: &EventSpec, b: &EventSpec| b.member || a.name == b.name;
+        let belongs =
+            |a: &EventSpec, b: &EventSpec| b.group == GroupRole::Member || a.name == b.name;
         let events = &self.events;
         let (mut from, mut to) = (event, event + 1);
         while from > 0 && belongs(&events[from - 1], &events[from]) {
@@ -279,7 +280,7 @@ impl Attacher {
     }
 
     pub(super) fn leader_of(&self, event: usize) -> usize {
-        let leader = self.events[..event].iter().rposition(|spec| spec.leader);
+        let leader = self.events[..event].iter().rposition(|spec| spec.group == GroupRole::Leader);
         leader.expect("a member has a leader before it")
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::sampler::attach::{Attacher, Who};
 use crate::sampler::bpf::filter::SampleFilter;
-use crate::sampler::events::EventKind;
+use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::rings::Rings;
@@ -43,7 +43,7 @@ pub(super) fn new_attacher(
         Rate::Period(period) => period >= CPU_WIDE_PERIOD && !options.events.is_empty(),
         Rate::Max => false,
     };
-    let grouped = options.events.iter().any(|e| e.leader);
+    let grouped = options.events.iter().any(|e| e.group == GroupRole::Leader);
     let each_time = types.iter().any(|(_, one)| one.needs_thread_events());
     let clock_alone = cpu_time && !grouped && !each_time;
     if processes && options.inherit && clock_alone && seldom {

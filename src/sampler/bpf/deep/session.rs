@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use super::{Deep, DeepStackCounts, MAX_CHUNKS, cap};
 use crate::sampler::attr::Trigger;
 use crate::sampler::bpf::filter::SampleFilter;
-use crate::sampler::events::EventKind;
+use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::{Event, EventSpec, Options, StackMethod};
 use sys::record::{Chunk, Sample, UserStack};
 
@@ -149,5 +149,5 @@ impl DeepStacks {
 /// True if the kernel runs programs at the samples of such an event: not at those of tracepoints
 /// and probes, nor at those that other programs write.
 fn runs_programs(spec: &EventSpec) -> bool {
-    spec.deep_stacks && !spec.member
+    spec.deep_stacks && spec.group != GroupRole::Member
 }
