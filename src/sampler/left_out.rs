@@ -9,8 +9,34 @@ use sys::Error;
 pub enum Subject {
     /// An event, by its name.
     Event(String),
-    /// A profile type, as the subject of a sentence with its verb: `system calls are`.
-    ProfileType(&'static str),
+    /// A profile type.
+    ProfileType(TypeName),
+}
+
+/// The name of a profile type in sentences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeName {
+    /// One thing: `block I/O`.
+    Singular(&'static str),
+    /// Several: `system calls`.
+    Plural(&'static str),
+}
+
+impl TypeName {
+    /// The name alone.
+    pub fn noun(self) -> &'static str {
+        match self {
+            TypeName::Singular(noun) | TypeName::Plural(noun) => noun,
+        }
+    }
+
+    /// Its verb.
+    fn is_or_are(self) -> &'static str {
+        match self {
+            TypeName::Singular(_) => "is",
+            TypeName::Plural(_) => "are",
+        }
+    }
 }
 
 /// A requested event or profile type that cannot be recorded: it is left out if there is something
@@ -29,9 +55,9 @@ impl LeftOut {
         LeftOut { what: Subject::Event(name.into()), why }
     }
 
-    /// For a profile type: see [`Subject::ProfileType`].
-    pub fn profile_type(words: &'static str, why: Error) -> LeftOut {
-        LeftOut { what: Subject::ProfileType(words), why }
+    /// For a profile type.
+    pub fn profile_type(name: TypeName, why: Error) -> LeftOut {
+        LeftOut { what: Subject::ProfileType(name), why }
     }
 
     /// True for the event of this name.
@@ -44,7 +70,9 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
             Subject::Event(name) => write!(f, "'{name}' is left out: {}", self.why),
-            Subject::ProfileType(words) => write!(f, "{words} left out: {}", self.why),
+            Subject::ProfileType(name) => {
+                write!(f, "{} {} left out: {}", name.noun(), name.is_or_are(), self.why)
+            }
         }
     }
 }

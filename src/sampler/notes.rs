@@ -208,6 +208,7 @@ fn assert_notes<N: Into<NoteCause>>(cases: Vec<(N, Importance, &str)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::TypeName;
     use sys::Error;
 
     /// One percent is of no account, nor are two samples.
@@ -223,7 +224,7 @@ mod tests {
         assert_notes(vec![
             (LeftOut::event("x", why()), Importance::Missing, "'x' is left out: why"),
             (
-                LeftOut::profile_type("waits are", why()),
+                LeftOut::profile_type(TypeName::Plural("waits"), why()),
                 Importance::Missing,
                 "waits are left out: why",
             ),

@@ -132,7 +132,7 @@ impl Attacher {
             match self.resolve_type(of, one.as_mut()) {
                 Ok(()) => others = true,
                 Err(why) => {
-                    self.refused.push(LeftOut::profile_type(one.subject(), why));
+                    self.refused.push(LeftOut::profile_type(one.name(), why));
                     self.types_left_out.push(of);
                 }
             }

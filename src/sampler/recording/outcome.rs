@@ -261,7 +261,7 @@ fn why_empty(ended: &EndedRecording<'_>) -> EmptyCause {
         let types = aggregator.types.iter().filter(|(_, one)| one.is_each_time());
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.clone());
-        let types = types.map(|(_, one)| one.noun().to_owned());
+        let types = types.map(|(_, one)| one.name().noun().to_owned());
         return EmptyCause::NoEvents(others.chain(types).collect());
     }
     let place = match (&options.cpus, events[0].user, events[0].kernel) {

@@ -33,7 +33,7 @@ pub fn types(
             Err(error) if alone => return Err(error),
             Err(error) => {
                 left_out.push(of);
-                notes.push(LeftOut::profile_type(one.subject(), error).into());
+                notes.push(LeftOut::profile_type(one.name(), error).into());
             }
         }
     }
@@ -61,7 +61,7 @@ pub fn begin(types: &mut ProfileTypes, options: &Options) -> Result<Vec<Note>, E
             Err(error) if alone => return Err(error),
             Err(error) => {
                 left_out.push(of);
-                notes.push(LeftOut::profile_type(one.subject(), error).into());
+                notes.push(LeftOut::profile_type(one.name(), error).into());
             }
         }
     }

@@ -1,8 +1,8 @@
 //! CPU time: samples of `cycles` or `cpu-clock`, which are counted like those of any event.
 
 use super::{End, NeededClock, ProfileType, Registered, SampleType, TypeStart};
-use crate::sampler::Note;
 use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{Note, TypeName};
 
 /// `-T cpu`.
 pub const REGISTERED: Registered = Registered {
@@ -14,8 +14,8 @@ pub const REGISTERED: Registered = Registered {
 struct CpuTime;
 
 impl ProfileType for CpuTime {
-    fn subject(&self) -> &'static str {
-        "CPU time is"
+    fn name(&self) -> TypeName {
+        TypeName::Singular("CPU time")
     }
 
     /// The sample type is the event's.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{EventSpec, Note, Target};
+use crate::sampler::{EventSpec, Note, Target, TypeName};
 use library::{InProgram, put};
 use model::{HeapModel, HeapSpec};
 use profile::{Profile, ValueType, comment};
@@ -66,8 +66,8 @@ pub fn remove_leftovers() {
 }
 
 impl ProfileType for Allocations {
-    fn subject(&self) -> &'static str {
-        "the heap is"
+    fn name(&self) -> TypeName {
+        TypeName::Singular("the heap")
     }
 
     fn sample_types(&self) -> Vec<SampleType> {

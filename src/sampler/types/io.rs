@@ -9,6 +9,7 @@ use super::paired::{
 };
 use super::{Registered, SampleType};
 use crate::sampler::EventSpec;
+use crate::sampler::TypeName;
 use sys::Error;
 
 /// `-T io`.
@@ -21,7 +22,7 @@ pub const REGISTERED: Registered = Registered {
 struct BlockIo;
 
 impl PairedType for BlockIo {
-    const SUBJECT: &'static str = "block I/O is";
+    const NAME: TypeName = TypeName::Singular("block I/O");
 
     fn sample_types(&self) -> Vec<SampleType> {
         vec![

@@ -11,6 +11,7 @@ use super::paired::{
     Tags, beginning, ending, key_of_thread, timed,
 };
 use super::{Registered, SampleType};
+use crate::sampler::TypeName;
 use crate::sampler::bpf::syscalls::{MARKED, TimedCall, Which};
 use crate::sampler::tracepoint::Tracepoint;
 use profile::label::{self, LIKELY_MUTEX, UNKNOWN_WAIT};
@@ -60,7 +61,7 @@ struct Contention {
 }
 
 impl PairedType for Contention {
-    const SUBJECT: &'static str = "lock contention is";
+    const NAME: TypeName = TypeName::Singular("lock contention");
 
     /// The first two as in Go's mutex profiles.
     fn sample_types(&self) -> Vec<SampleType> {

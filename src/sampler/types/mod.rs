@@ -26,7 +26,7 @@ use super::bpf::btf::Btf;
 use super::bpf::{KernelProgram, ThreadScope};
 use super::recording::Interrupts;
 use super::stack_maker::StackMaker;
-use super::{EventSpec, Note, Target};
+use super::{EventSpec, Note, Target, TypeName};
 pub use collection::{EventOwner, ProfileTypes};
 use profile::{Column, Profile};
 pub use settings::{HeapSettings, Settings};
@@ -181,14 +181,8 @@ pub struct OwnSamples {
 
 /// A profile type of a recording.
 pub trait ProfileType {
-    /// The type as the subject of a sentence, with its verb: `block I/O is`.
-    fn subject(&self) -> &'static str;
-
-    /// The name in messages: `block I/O`.
-    fn noun(&self) -> &'static str {
-        let subject = self.subject();
-        subject.rsplit_once(' ').map_or(subject, |(noun, _)| noun)
-    }
+    /// Its name in messages: `block I/O`.
+    fn name(&self) -> TypeName;
 
     /// Its sample types. Before [`ProfileType::events`], those without any failure.
     fn sample_types(&self) -> Vec<SampleType>;

@@ -26,7 +26,7 @@ use crate::sampler::notes::notes_of_program;
 use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::tracepoint::Tracepoint;
-use crate::sampler::{EventSpec, Note};
+use crate::sampler::{EventSpec, Note, TypeName};
 use open_pairs::OpenPairs;
 use sys::Error;
 use sys::record::{Record, Sample};
@@ -35,7 +35,7 @@ use timed_calls::TimedCalls;
 /// A profile type made of paired events.
 pub trait PairedType {
     /// See [`ProfileType::subject`].
-    const SUBJECT: &'static str;
+    const NAME: TypeName;
 
     /// The sample types: count, nanoseconds, and then others.
     fn sample_types(&self) -> Vec<SampleType>;
@@ -190,8 +190,8 @@ impl<P: PairedType + 'static> Paired<P> {
 }
 
 impl<P: PairedType + 'static> ProfileType for Paired<P> {
-    fn subject(&self) -> &'static str {
-        P::SUBJECT
+    fn name(&self) -> TypeName {
+        P::NAME
     }
 
     fn sample_types(&self) -> Vec<SampleType> {
@@ -252,9 +252,9 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
             let tags = |call: &TimedCall| self.paired.tags_of_call(call);
             self.calls.end(maker, &mut self.pairs, program, end.time, tags);
             let ExtrapolatedWords { what, known } = self.paired.extrapolated();
-            notes.extend(notes_of_program(self.noun(), program.losses(), what, known));
+            notes.extend(notes_of_program(self.name().noun(), program.losses(), what, known));
         }
-        notes.extend(self.pairs.notes(self.noun()).into_iter().map(Note::from));
+        notes.extend(self.pairs.notes(self.name().noun()).into_iter().map(Note::from));
         notes
     }
 }

@@ -8,6 +8,7 @@ use super::paired::{
 };
 use super::syscall_names::names;
 use super::{Registered, SampleType};
+use crate::sampler::TypeName;
 use crate::sampler::bpf::syscalls::{MARKED, TimedCall, Which};
 use sys::Error;
 use sys::record::UserStack;
@@ -22,7 +23,7 @@ pub const REGISTERED: Registered = Registered {
 struct Syscalls;
 
 impl PairedType for Syscalls {
-    const SUBJECT: &'static str = "system calls are";
+    const NAME: TypeName = TypeName::Plural("system calls");
 
     fn sample_types(&self) -> Vec<SampleType> {
         vec![SampleType::count("syscalls"), SampleType::nanoseconds("syscall_time")]

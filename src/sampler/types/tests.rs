@@ -12,7 +12,7 @@ use super::{
 use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{
-    EventSpec, Interrupts, Note, Options, Rate, StackMethod, Target, Window, record,
+    EventSpec, Interrupts, Note, Options, Rate, StackMethod, Target, TypeName, Window, record,
 };
 use profile::Column;
 use sys::Error;
@@ -32,8 +32,8 @@ struct Faults {
 }
 
 impl ProfileType for Faults {
-    fn subject(&self) -> &'static str {
-        "page faults are"
+    fn name(&self) -> TypeName {
+        TypeName::Plural("page faults")
     }
 
     fn sample_types(&self) -> Vec<SampleType> {

@@ -11,9 +11,9 @@ use super::{
     End, EventTrial, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Setup,
     TypeEvent, TypeStart,
 };
-use crate::sampler::Note;
 use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::{Note, TypeName};
 use creation::Creation;
 pub use now::snapshot;
 use profile::{Column, Profile};
@@ -50,8 +50,8 @@ impl Threads {
 }
 
 impl ProfileType for Threads {
-    fn subject(&self) -> &'static str {
-        "threads are"
+    fn name(&self) -> TypeName {
+        TypeName::Plural("threads")
     }
 
     fn sample_types(&self) -> Vec<SampleType> {

@@ -15,12 +15,12 @@ use super::{
     End, EventTrial, KernelProgram, NeededClock, Poll, ProfileType, Registered, SampleType,
     Settings, TypeEvent, TypeStart,
 };
-use crate::sampler::Note;
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::sched::Waits;
 use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
+use crate::sampler::{Note, TypeName};
 use from_bpf::FromBpf;
 use from_switches::FromSwitches;
 use profile::{Column, LabelSetId, ThreadState};
@@ -111,8 +111,8 @@ struct Ran {
 }
 
 impl ProfileType for Wall {
-    fn subject(&self) -> &'static str {
-        "wall time is"
+    fn name(&self) -> TypeName {
+        TypeName::Singular("wall time")
     }
 
     fn sample_types(&self) -> Vec<SampleType> {
