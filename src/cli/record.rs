@@ -43,7 +43,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What is recorded.
+    /// The target and the events.
     pub fn target(&self) -> &TargetArgs {
         &self.target
     }
@@ -57,15 +57,15 @@ pub struct Recorded {
     pub diagnostics: Diagnostics,
     /// The notes of the recorder.
     pub notes: Notes,
-    /// Whether all names were looked up.
+    /// True if all names were looked up.
     pub names: bool,
-    /// Why not all were, although they were to be.
+    /// The reason why not all were, although they were to be.
     pub names_missed: Option<String>,
-    /// How code that was made at run time gets names, if much of it has none.
+    /// Advice for names of code that was made at run time, if much of it has none.
     pub run_time_code: Option<String>,
     /// The notes of the lookup of names, with both of these.
     pub notes_of_names: Vec<String>,
-    /// How the COMMAND ended, if it has.
+    /// The exit status of the COMMAND, if it has ended.
     pub exit: Option<ExitStatus>,
     /// The COMMAND, if it still ran when the window closed.
     pub running: Option<i32>,
@@ -174,7 +174,7 @@ pub fn reasons(
         .collect()
 }
 
-/// How the process with most of it gives names to code that it makes at run time, when more
+/// Advice for names of code that is made at run time, for the process with most of it, when more
 /// than 5 % of the samples go through such code.
 pub fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
     let (process, pid, share) = symbols::run_time_code(profile).into_iter().next()?;

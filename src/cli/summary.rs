@@ -13,7 +13,7 @@ use crate::sampler::{Importance, Note};
 use profile::Diagnostics;
 use view::{Filter, Granularity, View};
 
-/// How much is printed on standard error.
+/// The amount of output on standard error.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Verbosity {
     /// Print errors only
@@ -103,7 +103,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// What is missing or cut, if it matters to the figures, and the remedy for the first of it.
+    /// Losses and cuts that matter to the figures, and the remedy for the first.
     fn losses(&self) -> Option<String> {
         let Recorded { diagnostics: d, notes, .. } = self.recorded;
         let (mut lost, mut remedies) = (Vec::new(), Vec::new());
@@ -197,7 +197,7 @@ impl<'a> Summary<'a> {
         (!words.is_empty()).then(|| words.join("; "))
     }
 
-    /// Where all notes are.
+    /// The place of all notes.
     fn place_of_notes(&self) -> String {
         match &self.file {
             Some(file) => format!("prof report --header{}", super::file_arg(file)),
@@ -205,7 +205,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// What `-v` adds.
+    /// The additional lines of `-v`.
     fn details(&self, err: &mut impl Write) -> io::Result<()> {
         let Recorded { profile, diagnostics: d, notes, names, notes_of_names, .. } = self.recorded;
         if self.kind == Kind::Recording {
@@ -237,7 +237,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Which profile was written, with how many bytes, and what can be done `next` with one that has
+/// Prints the profile that was written, its size, and the `next` command for one that has
 /// names, or has not.
 pub fn written(
     err: &mut impl Write,
@@ -257,7 +257,7 @@ pub fn written(
     writeln!(err, "prof: wrote {name} ({size} KiB){without}{next}")
 }
 
-/// How many stacks are truncated, and why; returns what would help most of them.
+/// The number of truncated stacks, by reason; returns what would help most of them.
 fn truncated(err: &mut impl Write, d: &Diagnostics) -> io::Result<Option<String>> {
     if d.truncated_total() == 0 {
         return Ok(None);
@@ -296,7 +296,7 @@ fn unsymbolized(err: &mut impl Write, d: &Diagnostics, all: u64) -> io::Result<(
     writeln!(err, "prof: {nameless} of the samples have no function name: {}", binaries.join(", "))
 }
 
-/// How the COMMAND ended, in words.
+/// The end of the COMMAND, in words.
 fn command_end(err: &mut impl Write, recorded: &Recorded) -> io::Result<()> {
     if let Some(status) = recorded.exit.filter(|s| !s.success()) {
         match (status.code(), status.signal()) {

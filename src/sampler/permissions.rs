@@ -1,5 +1,5 @@
-//! What this user may record on this machine, the reasons why not the rest, and the commands that
-//! unlock it.
+//! Recordings that this user can make on this machine, the obstacles to others, and the commands
+//! that remove them.
 //!
 //! [`checks`] tries each feature, and [`refusal`] finds the reason of an error. They are enums,
 //! which `explain.rs` words.

@@ -181,7 +181,7 @@ mod tests {
         ]);
     }
 
-    /// Which clock takes the samples of CPU time does not change the figures.
+    /// The clock that takes the samples of CPU time does not change the figures.
     #[test]
     fn another_clock_matters_only_to_precision() {
         let instead = "no hardware counters on this machine: sampling cpu-clock instead of cycles";

@@ -71,7 +71,7 @@ pub enum RecordingNote {
         of: LossScope,
         /// The CPU time that the other samples cover, if known.
         covered: Option<CpuCoverage>,
-        /// What helps, the best first.
+        /// The remedies, the best first.
         remedies: Vec<LossRemedy>,
     },
     /// The values of these events include those of lost samples.
@@ -159,7 +159,7 @@ pub enum MissedCause {
         /// `-g fp` records without the programs.
         frame_pointers_help: bool,
     },
-    /// Threads end before their first sample is due; what helps.
+    /// Threads end before their first sample is due; the remedy.
     ShortThreads(ShortThreadRemedy),
 }
 

@@ -1,5 +1,5 @@
 //! Reasons why the kernel refuses to record, found from its error, its settings and the user's
-//! privileges, and what removes them.
+//! privileges, and the changes that remove them.
 
 use std::io;
 use std::path::PathBuf;
