@@ -110,7 +110,9 @@ impl<'a> Summary<'a> {
         if self.loses_samples() {
             let all = d.lost.saturating_add(d.samples);
             lost.push(format!("{} of {all} samples were lost", percent(d.lost, all)));
-            let remedy = notes.at_end.iter().find_map(Note::loss_remedy);
+            let of_losses = notes.at_end.iter().filter(|note| note.is_loss());
+            let worst = of_losses.min_by_key(|note| note.importance);
+            let remedy = worst.and_then(Note::loss_remedy);
             remedies.push(remedy.map(|remedy| remedy.to_string()));
         }
         if let Some(time) = notes.at_end.iter().find_map(uncovered_time) {
@@ -335,7 +337,7 @@ fn plural(n: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::notes::{LossScope, MissedCause, RecordingNote, Scope, TypeNote};
+    use crate::sampler::notes::{HeapNote, LossScope, MissedCause, RecordingNote, Scope, TypeNote};
     use crate::sampler::permissions::{Obstacle, Reason};
     use crate::sampler::{CpuCoverage, Notes};
     use profile::{BinaryShare, Builder, Truncation};
@@ -459,6 +461,16 @@ mod tests {
         let names = vec!["for names: x".to_owned(), "another".to_owned()];
         let all = Recorded { run_time_code: hint(), notes_of_names: names, ..of(vec![detail()]) };
         assert_eq!(last(&all, None), "prof: for names: x; prof: 2 notes: -v prints them");
+    }
+
+    /// One allocation that was lost says nothing about the samples of a clock.
+    #[test]
+    fn the_remedy_is_that_of_the_largest_loss() {
+        let d = Diagnostics { samples: 900, lost: 101, ..Diagnostics::default() };
+        let heap = HeapNote::SamplesLost { lost: 1, sampled: 400, bytes: 64 };
+        let all = lines(&with_notes(recorded(d), vec![heap.into(), lost(100, 500)]), None);
+        assert_eq!(all[1], "prof: 10.1 % of 1001 samples were lost; lower -F");
+        assert_eq!(all.len(), 2, "{all:?}");
     }
 
     /// A loss that is too small for a line of its own is a note like others.
