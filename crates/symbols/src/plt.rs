@@ -235,7 +235,7 @@ mod tests {
         for file in ["bin/python3", "bin/as", "lib/x86_64-linux-gnu/libstdc++.so.6"] {
             let path = format!("/usr/{file}");
             let Some(theirs) = stubs_by_objdump(&path) else {
-                println!("SKIPPED: stubs_are_named_as_objdump_names_them: no objdump or {path}");
+                sys::testing::skip(&format!("objdump or {path} is not installed"));
                 continue;
             };
             let addresses: Vec<u64> = theirs.iter().map(|t| t.0).collect();

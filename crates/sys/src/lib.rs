@@ -24,6 +24,8 @@ pub mod procfs;
 pub mod record;
 mod room;
 pub mod suggest;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod thread_id;
 pub mod usdt;
 

@@ -436,11 +436,7 @@ mod tests {
     fn a_real_time_thread_that_never_waits_loses_its_priority() {
         let mut precedence = Precedence::take_real_time();
         if policy() != libc::SCHED_RR {
-            println!(
-                "SKIPPED: a_real_time_thread_that_never_waits_loses_its_priority: this user has no \
-                 real-time priority"
-            );
-            return;
+            return crate::testing::skip("this user has no real-time priority");
         }
         let inherited = std::thread::spawn(policy).join().unwrap();
         assert_eq!(inherited, libc::SCHED_OTHER);

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 use profile::Builder;
+use sys::testing::{skip, skip_hardware};
 
 fn profile() -> Profile {
     Builder::new(&[("cpu", "nanoseconds")]).finish(None)
@@ -86,7 +87,12 @@ fn an_unfinished_file_has_no_name() {
     let output = Output::create(&dir.path().join("p.pb.gz")).unwrap();
     match output.temporary() {
         None => assert!(entries(dir.path()).is_empty()),
-        Some(path) => println!("SKIPPED: files without a name: {} has none", path.display()),
+        Some(path) => {
+            skip_hardware(&format!(
+                "no files without a name on the file system of {}",
+                path.display()
+            ));
+        }
     }
 }
 
@@ -158,7 +164,7 @@ fn files_of_others_in_a_shared_directory_are_not_used() {
     }
     let given = [&theirs, &dangling, &file].map(|path| give_away(path));
     if given != [true; 3] {
-        return println!("SKIPPED: what_others_put_into_a_shared_directory: not root");
+        return skip("only root can give files away");
     }
     assert!(error(&theirs).contains("it is a symbolic link of another user"), "{}", error(&theirs));
     assert!(error(&dangling).contains("a symbolic link of another user"), "{}", error(&dangling));
@@ -181,7 +187,7 @@ fn the_permissions_of_another_users_file_are_not_roots() {
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
     if !give_away(&path) {
-        return println!("SKIPPED: the_permissions_of_another_users_file: not root");
+        return skip("only root can give files away");
     }
     Output::create(&path).unwrap().write(&profile()).unwrap();
     let about = fs::metadata(&path).unwrap();

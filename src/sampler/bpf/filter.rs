@@ -159,14 +159,15 @@ fn on_fork(processes: &Map, tgid: i16) -> Vec<u64> {
 mod tests {
     use std::process::Command;
 
+    use super::super::testing::skip_programs;
     use super::*;
 
-    fn loaded(test: &str, entries: u32) -> Option<SampleFilter> {
+    fn loaded(entries: u32) -> Option<SampleFilter> {
         let loaded = Btf::of_kernel().and_then(|kernel| SampleFilter::with_room(&kernel, entries));
         match loaded {
             Ok(filter) => Some(filter),
             Err(why) => {
-                println!("SKIPPED: {test}: {why}");
+                skip_programs(&why.to_string());
                 None
             }
         }
@@ -180,9 +181,7 @@ mod tests {
 
     #[test]
     fn what_a_process_starts_is_known_before_it_runs() {
-        let Some(filter) = loaded("what_a_process_starts_is_known_before_it_runs", 1 << 16) else {
-            return;
-        };
+        let Some(filter) = loaded(1 << 16) else { return };
         let ended = |mut command: Command| {
             let mut child = command.spawn().unwrap();
             child.wait().unwrap();
@@ -201,7 +200,7 @@ mod tests {
 
     #[test]
     fn all_are_sampled_when_there_is_no_room() {
-        let Some(filter) = loaded("all_are_sampled_when_there_is_no_room", 2) else { return };
+        let Some(filter) = loaded(2) else { return };
         filter.insert(std::process::id() as i32);
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();

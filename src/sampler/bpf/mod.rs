@@ -23,6 +23,22 @@ use profile::ThreadState;
 use sys::ThreadId;
 pub use thread_set::ThreadScope;
 
+/// Tests that need BPF programs.
+#[cfg(test)]
+pub mod testing {
+    use sys::testing::{skip, skip_hardware};
+
+    /// Reports that this test does not run here because programs cannot be loaded. That is a
+    /// failure with `CI=true`, but on a kernel without BTF.
+    #[track_caller]
+    pub fn skip_programs(reason: &str) {
+        match super::btf::Btf::of_kernel() {
+            Ok(_) => skip(reason),
+            Err(_) => skip_hardware("the kernel has no BTF"),
+        }
+    }
+}
+
 /// BPF programs that do a part of a profile type's work: they write to its events, in their order.
 pub trait KernelProgram {
     /// Directs the output of the programs to the type's events of a CPU, given by their

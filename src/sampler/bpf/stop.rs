@@ -260,18 +260,18 @@ impl<'a> StopProgram<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::skip_programs;
     use super::*;
 
     /// The kernel accepts the programs, if this user may load any.
     #[test]
     fn the_kernel_accepts_the_programs() {
-        if sys::os::uid() != 0 || super::super::btf::Btf::of_kernel().is_err() {
-            eprintln!("skipped: programs need root and a kernel with BTF");
-            return;
+        if sys::os::uid() != 0 || Btf::of_kernel().is_err() {
+            return skip_programs("programs need root");
         }
         let mut stopper = match Stopper::load(libc::SIGURG) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return eprintln!("skipped: {e}");
+                return skip_programs(&e.to_string());
             }
             stopper => stopper.unwrap(),
         };

@@ -132,7 +132,10 @@ mod tests {
     #[test]
     fn the_kernel_is_told_the_place() {
         let file = Path::new("/bin/x");
-        let Ok(spec) = EventSpec::uprobe("p", file, 0x1234, true, Some(0x2000)) else { return };
+        let spec = match EventSpec::uprobe("p", file, 0x1234, true, Some(0x2000)) {
+            Ok(spec) => spec,
+            Err(why) => return sys::testing::skip_hardware(&why.to_string()),
+        };
         let mut attr = perf_event_attr::default();
         (&spec).update_attrs(&mut attr);
         assert_eq!(attr.config, (0x2000 << 32) | 1);

@@ -133,12 +133,7 @@ mod tests {
         };
         let mut session = match Session::open(&options, &mut ProfileTypes::default(), None) {
             Ok(session) if session.is_cpu_wide() => session,
-            _ => {
-                println!(
-                    "SKIPPED: a_cpu_that_comes_back_is_sampled_again: this user may not sample CPUs"
-                );
-                return;
-            }
+            _ => return sys::testing::skip("this user may not sample CPUs"),
         };
         session.begin();
         for counter in &mut session.attacher.counters {

@@ -2,9 +2,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::sampler::bpf::testing::skip_programs;
 use crate::sampler::types::Settings;
 use crate::sampler::{Rate, StackMethod};
 use sys::procfs;
+use sys::testing::skip;
 
 /// Killed at the end of a test.
 struct Busy(Child);
@@ -61,9 +63,9 @@ fn filled(session: &Session) -> u64 {
 #[test]
 fn nothing_is_sampled_before_all_is_open() {
     let busy = Busy::sh("while :; do :; done");
-    let Ok(mut session) = open(busy.pid(), Rate::Frequency(999)) else {
-        println!("SKIPPED: nothing_is_sampled_before_all_is_open: not permitted");
-        return;
+    let mut session = match open(busy.pid(), Rate::Frequency(999)) {
+        Ok(session) => session,
+        Err(why) => return skip(&why.to_string()),
     };
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(filled(&session), 0);
@@ -73,11 +75,11 @@ fn nothing_is_sampled_before_all_is_open() {
 
 #[test]
 fn samples_of_other_processes_are_not_written() {
-    let test = "samples_of_other_processes_are_not_written";
     let idle = Busy::sh("exec sleep 600");
     let mut session = match open(idle.pid(), Rate::Frequency(999)) {
         Ok(session) if session.attacher.filter.is_some() => session,
-        _ => return println!("SKIPPED: {test}: no programs in the kernel here"),
+        Ok(_) => return skip_programs("the filter cannot be loaded"),
+        Err(why) => return skip_programs(&why.to_string()),
     };
     // The process runs until it sleeps.
     waits_for(&mut session, "it sleeps", |_| {
@@ -99,9 +101,9 @@ fn samples_of_other_processes_are_not_written() {
 #[test]
 fn samples_push_out_no_records_about_processes() {
     let busy = Busy::sh("while :; do /bin/true; sleep 0.02; done");
-    let Ok(mut session) = open(busy.pid(), Rate::Period(20_000)) else {
-        println!("SKIPPED: samples_push_out_no_records_about_processes: not permitted");
-        return;
+    let mut session = match open(busy.pid(), Rate::Period(20_000)) {
+        Ok(session) => session,
+        Err(why) => return skip(&why.to_string()),
     };
     session.begin();
     waits_for(&mut session, "a full ring", |session| {
@@ -129,9 +131,9 @@ fn samples_push_out_no_records_about_processes() {
 #[test]
 fn lost_samples_are_counted_once() {
     let busy = Busy::sh("while :; do :; done");
-    let Ok(mut session) = open(busy.pid(), Rate::Period(20_000)) else {
-        println!("SKIPPED: lost_samples_are_counted_once: not permitted");
-        return;
+    let mut session = match open(busy.pid(), Rate::Period(20_000)) {
+        Ok(session) => session,
+        Err(why) => return skip(&why.to_string()),
     };
     session.begin();
     let filled = |session: &Session| {
@@ -157,11 +159,11 @@ fn lost_samples_are_counted_once() {
 /// Adding and removing programs takes the kernel some time, during which the rings are not read.
 #[test]
 fn programs_write_nothing_outside_of_the_window() {
-    let test = "nothing_is_told_outside_of_the_window";
     let sleepy = Busy::sh("while :; do read -t 0.002 line < /dev/zero; /bin/true; done");
     let mut session = match open_wall(sleepy.pid()) {
         Ok(session) if session.has_programs() => session,
-        _ => return println!("SKIPPED: {test}: no programs in the kernel here"),
+        Ok(_) => return skip_programs("the filter cannot be loaded"),
+        Err(why) => return skip_programs(&why.to_string()),
     };
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(filled(&session), 0, "before");

@@ -1,35 +1,11 @@
 //! What the machine has and allows.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
+pub use sys::testing::{skip, skip_hardware};
+
 use super::run;
-
-/// Reports that this test does not run here, for want of a program, a right or a setting; with
-/// `CI=true` that is a failure.
-#[track_caller]
-pub fn skip(why: &str) {
-    let line = skipped(why);
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}");
-    print(&line);
-}
-
-/// Reports that this machine does not have what the test is about: hardware, or a feature of its
-/// kernel that no package provides. That is no failure, with `CI=true` neither.
-pub fn skip_hardware(why: &str) {
-    print(&skipped(why));
-}
-
-fn skipped(why: &str) -> String {
-    let thread = std::thread::current();
-    format!("SKIPPED: {}: {why}\n", thread.name().unwrap_or("?"))
-}
-
-fn print(line: &str) {
-    // Not eprintln: the test harness would swallow that.
-    std::io::stderr().write_all(line.as_bytes()).ok();
-}
 
 /// True when all these programs are installed; else says which is missing.
 #[track_caller]

@@ -1,4 +1,6 @@
+use super::super::testing::skip_programs;
 use super::*;
+use sys::testing::skip_hardware;
 
 #[test]
 fn what_is_copied_costs_no_more_than_its_share() {
@@ -19,9 +21,9 @@ fn may_load() -> bool {
     match check() {
         Ok(()) => return true,
         Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
-            eprintln!("skipped: this user may not load programs into the kernel");
+            skip_programs("this user may not load programs into the kernel");
         }
-        Err(why) if why.kind() == io::ErrorKind::NotFound => eprintln!("skipped: {why}"),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => skip_programs(&why.to_string()),
         Err(why) => panic!("{why}"),
     }
     false
@@ -45,6 +47,6 @@ fn the_kernel_accepts_the_program_with_each_end_of_the_loop() {
         let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap());
         let version = (numbers.next().unwrap(), numbers.next().unwrap());
         assert!(version < (6, 9), "{why}");
-        eprintln!("skipped: this kernel has no may_goto");
+        skip_hardware("the kernel has no may_goto");
     }
 }

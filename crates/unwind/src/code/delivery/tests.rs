@@ -61,7 +61,9 @@ fn instructions(text: Text<'_>, from: u64) -> Vec<Instruction> {
 #[test]
 fn libgcc_s_last_steps_are_recognized() {
     const FILE: &str = "/lib/x86_64-linux-gnu/libgcc_s.so.1";
-    let Ok(data) = std::fs::read(FILE) else { return eprintln!("skipped: no {FILE}") };
+    let Ok(data) = std::fs::read(FILE) else {
+        return sys::testing::skip(&format!("there is no {FILE}"));
+    };
     let elf = Elf::parse(&data).unwrap();
     let text = Text { segments: &elf.segments, bytes: &data };
     let section = elf.eh_frame.as_ref().unwrap();
