@@ -13,8 +13,8 @@ use super::image::Images;
 use super::jit::Jit;
 use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
-use crate::ProcessAddress;
 use crate::record::{Mmap, Record};
+use crate::{ProcessAddress, ThreadId};
 
 /// Most processes that are kept after they have ended: samples of theirs may still come.
 const MAX_ENDED: usize = 512;
@@ -115,11 +115,12 @@ impl ProcessTable {
     pub fn apply(&mut self, record: &Record<'_>) {
         match *record {
             Record::Mmap(ref mmap) => self.mmap(mmap),
-            Record::Comm { pid, tid, exec, name } => self.comm(pid, tid, exec, name),
+            Record::Comm { pid, tid, exec, name } => self.comm(ThreadId { pid, tid }, exec, name),
             Record::Fork { pid, parent, tid, parent_tid, .. } => {
-                self.fork(pid, parent, tid, parent_tid)
+                let by = ThreadId { pid: parent, tid: parent_tid };
+                self.fork(ThreadId { pid, tid }, by)
             }
-            Record::Exit { pid, tid, .. } => self.exit(pid, tid),
+            Record::Exit { pid, tid, .. } => self.exit(ThreadId { pid, tid }),
             Record::Lost(_) => self.lost = true,
             Record::Sample(_)
             | Record::Ksymbol { .. }
@@ -156,12 +157,13 @@ impl ProcessTable {
     }
 
     /// A thread; read from `/proc` when no record has named it before.
-    pub fn thread_mut(&mut self, pid: i32, tid: i32) -> &mut Thread {
+    pub fn thread_mut(&mut self, thread: ThreadId) -> &mut Thread {
+        let ThreadId { pid, tid } = thread;
         let (processes, last_version) = (&self.processes, &mut self.last_version);
         self.threads.entry(tid).or_insert_with(|| {
             // A thread that ended before any record named it: threads have this name unless they
             // choose another.
-            let name = procfs::comm(pid, tid).map(Arc::from);
+            let name = procfs::comm(thread).map(Arc::from);
             let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
             *last_version += 1;
             Thread { pid, name: name.unwrap_or_default(), version: *last_version }
@@ -291,7 +293,8 @@ impl ProcessTable {
         self.many = (self.threads.len() + self.processes.len()) * 2;
     }
 
-    fn comm(&mut self, pid: i32, tid: i32, exec: bool, name: &[u8]) {
+    fn comm(&mut self, thread: ThreadId, exec: bool, name: &[u8]) {
+        let ThreadId { pid, tid } = thread;
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         if exec {
             self.jit.forget(pid);
@@ -314,7 +317,7 @@ impl ProcessTable {
         if tid == pid {
             self.renew_versions(pid);
         }
-        self.insert(tid, pid, name);
+        self.insert(thread, name);
     }
 
     fn renew_versions(&mut self, pid: i32) {
@@ -324,12 +327,16 @@ impl ProcessTable {
         }
     }
 
-    fn insert(&mut self, tid: i32, pid: i32, name: Arc<str>) {
+    fn insert(&mut self, thread: ThreadId, name: Arc<str>) {
+        let ThreadId { pid, tid } = thread;
         self.last_version += 1;
         self.threads.insert(tid, Thread { pid, name, version: self.last_version });
     }
 
-    fn fork(&mut self, pid: i32, parent: i32, tid: i32, parent_tid: i32) {
+    /// Handles the start of a thread, which `by` has cloned.
+    fn fork(&mut self, thread: ThreadId, by: ThreadId) {
+        let ThreadId { pid, .. } = thread;
+        let parent = by.pid;
         if pid != parent {
             self.jit.forked(pid, parent);
             self.images.set_parent(pid, parent);
@@ -341,11 +348,12 @@ impl ProcessTable {
             *alive += 1;
         }
         // Until it is named, a thread has the name of the thread that cloned it.
-        let name = self.thread_mut(parent, parent_tid).name.clone();
-        self.insert(tid, pid, name);
+        let name = self.thread_mut(by).name.clone();
+        self.insert(thread, name);
     }
 
-    fn exit(&mut self, pid: i32, tid: i32) {
+    fn exit(&mut self, thread: ThreadId) {
+        let ThreadId { pid, tid } = thread;
         if let Some(alive) = self.alive.get_mut(&pid) {
             *alive -= 1;
             if *alive <= 0 {
@@ -368,7 +376,7 @@ impl ProcessTable {
 
 fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
     let mut process = Process {
-        name: procfs::comm(pid, pid).unwrap_or_default().into(),
+        name: procfs::comm(ThreadId::main_thread(pid)).unwrap_or_default().into(),
         cgroup: Arc::new(procfs::cgroup(pid).unwrap_or_default()),
         ..Process::default()
     };
@@ -406,7 +414,7 @@ mod tests {
         let here = an_unknown_process_comes_from_proc as fn() as usize as u64;
         assert!(table.process(pid).regions.find(ProcessAddress(here)).is_some());
         assert!(table.process(pid).main_image.is_some());
-        assert!(!table.thread_mut(pid, pid).name.is_empty());
+        assert!(!table.thread_mut(ThreadId::main_thread(pid)).name.is_empty());
     }
 
     #[test]
@@ -424,10 +432,10 @@ mod tests {
         let mut table = ProcessTable::default();
         table.apply(&Record::Comm { pid, tid: pid, exec: true, name: b"before" });
         assert!(table.process(pid).regions.find(ProcessAddress(here)).is_none());
-        assert_eq!(&*table.thread_mut(pid, pid).name, "before");
+        assert_eq!(&*table.thread_mut(ThreadId::main_thread(pid)).name, "before");
         table.apply(&Record::Lost(1));
         assert!(table.process(pid).regions.find(ProcessAddress(here)).is_some());
-        assert_ne!(&*table.thread_mut(pid, pid).name, "before");
+        assert_ne!(&*table.thread_mut(ThreadId::main_thread(pid)).name, "before");
         // Of one that has ended, the recorded state stays.
         let gone = i32::MAX;
         table.apply(&Record::Comm { pid: gone, tid: gone, exec: true, name: b"gone" });
@@ -468,11 +476,11 @@ mod tests {
         table.apply(&Record::Comm { pid: child, tid: child, exec: true, name: b"ls" });
         assert!(table.process(child).regions.find(ProcessAddress(0x1800)).is_none());
         assert!(table.process(parent).regions.find(ProcessAddress(0x1800)).is_some());
-        assert_eq!(&*table.thread_mut(child, child).name, "ls");
-        let before = table.thread_mut(child, child).version;
-        assert_eq!(table.thread_mut(child, child).version, before);
+        assert_eq!(&*table.thread_mut(ThreadId::main_thread(child)).name, "ls");
+        let before = table.thread_mut(ThreadId::main_thread(child)).version;
+        assert_eq!(table.thread_mut(ThreadId::main_thread(child)).version, before);
         table.apply(&Record::Comm { pid: child, tid: child, exec: false, name: b"renamed" });
-        assert_ne!(table.thread_mut(child, child).version, before);
+        assert_ne!(table.thread_mut(ThreadId::main_thread(child)).version, before);
         table.apply(&Record::Exit { pid: child, tid: child, time: 2 });
         assert_eq!(table.born_alive().count(), 0);
     }

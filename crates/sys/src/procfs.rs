@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::container::{self, Container};
-use crate::os;
+use crate::{ThreadId, os};
 
 /// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,8 @@ pub fn start_time(pid: i32) -> Option<std::time::SystemTime> {
 
 /// Number of context switches of a thread, voluntary or not: if it is unchanged, and the thread
 /// sleeps now as before, it has not run in between. `None` if the thread has ended.
-pub fn switches(pid: i32, tid: i32) -> Option<u64> {
+pub fn switches(thread: ThreadId) -> Option<u64> {
+    let ThreadId { pid, tid } = thread;
     let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     parse_switches(&status)
 }
@@ -83,7 +84,8 @@ pub struct Asleep {
 /// `/proc/PID/syscall`).
 ///
 /// Errors: it has ended, or this user may not trace the process.
-pub fn asleep_at(pid: i32, tid: i32) -> io::Result<Option<Asleep>> {
+pub fn asleep_at(thread: ThreadId) -> io::Result<Option<Asleep>> {
+    let ThreadId { pid, tid } = thread;
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"))?;
     Ok(parse_syscall(&text))
 }
@@ -98,7 +100,8 @@ fn parse_syscall(text: &str) -> Option<Asleep> {
 
 /// Kernel functions that a thread sleeps in, innermost first (`/proc/PID/stack`); empty without
 /// permission.
-pub fn kernel_stack(pid: i32, tid: i32) -> Vec<String> {
+pub fn kernel_stack(thread: ThreadId) -> Vec<String> {
+    let ThreadId { pid, tid } = thread;
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stack"));
     parse_kernel_stack(&text.unwrap_or_default())
 }
@@ -114,7 +117,8 @@ fn parse_kernel_stack(text: &str) -> Vec<String> {
 }
 
 /// Name of a thread, if it exists.
-pub fn comm(pid: i32, tid: i32) -> Option<String> {
+pub fn comm(thread: ThreadId) -> Option<String> {
+    let ThreadId { pid, tid } = thread;
     let bytes = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
 }
@@ -186,7 +190,7 @@ pub fn descendants(roots: &[i32]) -> Vec<i32> {
                     let new: Vec<i32> = children.filter(|pid| !found.contains(pid)).collect();
                     found.extend(new);
                 }
-                Err(_) if lives(pid, tid) => return descendants_of_all(roots),
+                Err(_) if lives(ThreadId { pid, tid }) => return descendants_of_all(roots),
                 Err(_) => {}
             }
         }
@@ -195,7 +199,8 @@ pub fn descendants(roots: &[i32]) -> Vec<i32> {
     found.split_off(roots.len())
 }
 
-fn lives(pid: i32, tid: i32) -> bool {
+fn lives(thread: ThreadId) -> bool {
+    let ThreadId { pid, tid } = thread;
     std::path::Path::new(&format!("/proc/{pid}/task/{tid}/stat")).exists()
 }
 
@@ -385,7 +390,7 @@ mod tests {
         let pid = std::process::id() as i32;
         assert!(threads(pid).unwrap().contains(&pid));
         assert_eq!(owner(pid).unwrap().0, pid);
-        assert!(stat(pid).is_some() && comm(pid, pid).is_some());
+        assert!(stat(pid).is_some() && comm(ThreadId::main_thread(pid)).is_some());
         let age = start_time(pid).unwrap().elapsed().unwrap_or_default();
         assert!(age < std::time::Duration::from_secs(3600), "{age:?}");
         assert!(descendants(&[stat(pid).unwrap().parent]).contains(&pid));

@@ -1,4 +1,4 @@
-//! Which thread it is.
+//! The identity of a thread.
 
 /// A thread and its process, by their numbers in prof's PID namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

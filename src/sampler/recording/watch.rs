@@ -6,8 +6,8 @@ use std::process::Child;
 use crate::sampler::Target;
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::notes::RecordingNote;
-use sys::os;
 use sys::procfs;
+use sys::{ThreadId, os};
 
 /// Number of processes whose end is polled by descriptor; others are checked one by one.
 const MAX_DESCRIPTORS: usize = 256;
@@ -90,7 +90,8 @@ pub fn outlived(aggregator: &Aggregator) -> Option<RecordingNote> {
     pids.sort_unstable();
     let &pid = pids.first()?;
     let arguments = aggregator.types.arguments_for_process();
-    let (name, processes) = (procfs::comm(pid, pid), pids.len());
+    let name = procfs::comm(ThreadId::main_thread(pid));
+    let processes = pids.len();
     Some(RecordingNote::Outlived { pid, name, processes, arguments })
 }
 

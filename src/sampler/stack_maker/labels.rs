@@ -84,7 +84,7 @@ impl StackMaker {
     pub fn labels_in_state(&mut self, thread: ThreadId, state: Option<ThreadState>) -> LabelSetId {
         let ThreadId { pid, tid } = thread;
         let set = state.map_or(0, |s| s as usize + 1);
-        let thread = self.table.thread_mut(pid, tid);
+        let thread = self.table.thread_mut(thread);
         let slot = self.label_cache.slot(tid, thread.version, set);
         if let Some(labels) = *slot {
             return labels;

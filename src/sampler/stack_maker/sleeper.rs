@@ -60,17 +60,16 @@ impl StackMaker {
         size: usize,
         scratch: &mut Scratch,
     ) -> io::Result<StackCopy> {
-        let ThreadId { pid, tid } = thread;
         // A thread that sleeps before and after, and was not switched out in between, did not run.
-        let switches = procfs::switches(pid, tid);
-        let Some(asleep) = procfs::asleep_at(pid, tid)? else { return Ok(StackCopy::No) };
-        let in_kernel = procfs::kernel_stack(pid, tid);
+        let switches = procfs::switches(thread);
+        let Some(asleep) = procfs::asleep_at(thread)? else { return Ok(StackCopy::No) };
+        let in_kernel = procfs::kernel_stack(thread);
         let procfs::Asleep { ip, sp, .. } = asleep;
         let mut copy = vec![0; size];
         // A kernel thread has none.
-        let length = if sp == 0 { 0 } else { os::read_memory(pid, sp, &mut copy)? };
-        let same = procfs::asleep_at(pid, tid)? == Some(asleep);
-        if !same || switches.is_none() || procfs::switches(pid, tid) != switches {
+        let length = if sp == 0 { 0 } else { os::read_memory(thread.pid, sp, &mut copy)? };
+        let same = procfs::asleep_at(thread)? == Some(asleep);
+        if !same || switches.is_none() || procfs::switches(thread) != switches {
             return Ok(StackCopy::No);
         }
         let full = length == copy.len();

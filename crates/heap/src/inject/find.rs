@@ -175,7 +175,7 @@ impl Finder {
     /// thread before one has to be stopped.
     fn unwind_sleepers(&mut self) {
         for tid in procfs::threads(self.pid).unwrap_or_default().into_iter().take(SLEEPERS) {
-            let asleep = procfs::asleep_at(self.pid, tid);
+            let asleep = procfs::asleep_at(ThreadId { pid: self.pid, tid });
             if let Ok(Some(procfs::Asleep { ip, sp, .. })) = asleep
                 && sp != 0
             {

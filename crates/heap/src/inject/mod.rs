@@ -27,8 +27,8 @@ use stops::StoppedThread;
 pub use stops::{Near, StopEvents, StopPrograms};
 pub use visit::Visit;
 
-use sys::Error;
 use sys::maps::parse_line;
+use sys::{Error, ThreadId};
 
 /// Time limit of the search for a thread.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -143,9 +143,10 @@ impl<'a> Injection<'a> {
         let signal = self.finder.signal();
         let Some(stopped) = self.finder.stop_one(until)? else { return Ok(false) };
         let StoppedThread { tracee, since, waited } = stopped;
-        let (pid, tid) = (self.pid, tracee.tid);
+        let pid = self.pid;
+        let thread = ThreadId { pid, tid: tracee.tid };
         let stands = || {
-            let waits = stops::schedstat(pid, tid).map_or(0, |now| now.1.saturating_sub(waited));
+            let waits = stops::schedstat(thread).map_or(0, |now| now.waited.saturating_sub(waited));
             since.elapsed().saturating_sub(Duration::from_nanos(waits))
         };
         let (memory, objects) = (&self.finder.memory, &self.finder.objects);

@@ -3,9 +3,7 @@
 use std::io;
 
 use super::objects::Objects;
-use sys::Error;
-use sys::os;
-use sys::procfs;
+use sys::{Error, ThreadId, os, procfs};
 
 /// A field of a `status` file in `/proc`.
 pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -33,7 +31,8 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
     // A thread of prof's that has just ended may still be listed.
     let own = std::process::id().to_string();
     if let Some(tracer) = field(&status, "TracerPid").filter(|t| *t != "0" && *t != own) {
-        let name = tracer.parse().ok().and_then(|tracer| procfs::comm(tracer, tracer));
+        let name =
+            tracer.parse().ok().and_then(|tracer| procfs::comm(ThreadId::main_thread(tracer)));
         let name = name.map_or(String::new(), |name| format!(" ({name})"));
         return Err(Error::failed(format!(
             "process {tracer}{name} traces it already; end that first"

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::refuse::field;
 use super::restart;
 use super::trace::{Stop, Tracee};
-use sys::{Error, procfs};
+use sys::{Error, ThreadId, procfs};
 
 /// Sampling interval in nanoseconds of a thread's CPU time, for finding it in user code: of a busy
 /// thread, and of one that runs briefly.
@@ -25,12 +25,28 @@ const WATCHED: usize = 8;
 /// Polling interval for a thread that can be traced.
 const POLL: Duration = Duration::from_micros(40);
 
-/// Time for which a thread is traced without stopping: a sleeping one, and one that waits for a
-/// CPU.
+/// Time for which a thread is traced without stopping.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// While it sleeps.
+    asleep: Duration,
+    /// While it waits for a CPU, or runs.
+    runnable: Duration,
+}
+
+/// Interval between two checks whether a traced thread sleeps.
 const ASLEEP: Duration = Duration::from_millis(1);
+
+/// Longest time for which a traced thread may wait for a CPU.
 const RUNNABLE: Duration = Duration::from_millis(300);
 
-/// The same if a signal is sent blindly, for threads that are busy or not.
+/// For a thread that programs have seen run.
+const NEAR: Patience = Patience { asleep: ASLEEP, runnable: RUNNABLE };
+
+/// For a thread that has blocked the signal.
+const BLOCKED: Patience = Patience { asleep: RUNNABLE, runnable: RUNNABLE };
+
+/// Time limits if a signal is sent blindly, for threads that are busy or not.
 const BLIND_BUSY: Duration = Duration::from_millis(20);
 const BLIND_RARE: Duration = Duration::from_millis(100);
 
@@ -199,7 +215,7 @@ impl Stops {
         self.turn = self.turn.wrapping_add(1);
         let mut threads = Vec::with_capacity(tids.len());
         for tid in tids {
-            let Some((ran, _)) = schedstat(self.pid, tid) else { continue };
+            let Some(SchedTimes { ran, .. }) = schedstat(self.thread(tid)) else { continue };
             let earlier = before.binary_search_by_key(&tid, |t| t.0).ok().map(|i| before[i].1);
             let busy = earlier.is_some_and(|earlier| earlier != ran);
             self.any_ran |= busy;
@@ -209,6 +225,11 @@ impl Stops {
         self.ran.sort_unstable();
         threads.sort_by_key(|&(_, busy)| !busy);
         Ok(threads)
+    }
+
+    /// A thread of the process.
+    fn thread(&self, tid: i32) -> ThreadId {
+        ThreadId { pid: self.pid, tid }
     }
 
     /// Waits for a thread that can be traced, and traces it.
@@ -236,8 +257,8 @@ impl Stops {
             Ok(tracee) => tracee,
             Err(e) => return self.not_seized(near.tid, e),
         };
-        let waited = schedstat(self.pid, near.tid).map_or(0, |s| s.1);
-        let stopped = self.wait(&mut tracee, (ASLEEP, RUNNABLE));
+        let waited = schedstat(self.thread(near.tid)).map_or(0, |s| s.waited);
+        let stopped = self.wait(&mut tracee, NEAR);
         programs.want(0);
         drop(watched);
         Ok(stopped.then_some(StoppedThread { tracee, since, waited }))
@@ -245,7 +266,7 @@ impl Stops {
 
     /// Traces a thread, and has the kernel send it a signal when it runs.
     fn stop_blindly(&self, threads: &[(i32, bool)]) -> io::Result<Option<StoppedThread>> {
-        let used = |tid| Signals::of(self.pid, tid).unwrap_or_default().uses(self.signal);
+        let used = |tid| Signals::of(self.thread(tid)).unwrap_or_default().uses(self.signal);
         let fit = |tid| !used(tid) && self.may_trace(tid, threads);
         let Some(&(tid, busy)) = threads.iter().find(|&&(tid, _)| fit(tid)) else {
             return Ok(None);
@@ -255,15 +276,16 @@ impl Stops {
             Ok(tracee) => tracee,
             Err(e) => return self.not_seized(tid, e),
         };
-        let waited = schedstat(self.pid, tid).map_or(0, |s| s.1);
+        let waited = schedstat(self.thread(tid)).map_or(0, |s| s.waited);
         let event = self.events.signal(tid, if busy { BUSY } else { RARE }, self.signal)?;
-        let patience = if busy { BLIND_BUSY } else { BLIND_RARE };
-        let mut stopped = self.wait(&mut tracee, (patience, patience));
+        let limit = if busy { BLIND_BUSY } else { BLIND_RARE };
+        let patience = Patience { asleep: limit, runnable: limit };
+        let mut stopped = self.wait(&mut tracee, patience);
         drop(event);
         if !stopped && is_pending(tid, self.signal) {
             // It has blocked the signal since. It is traced until it has received it, or it would
             // see the signal.
-            stopped = self.wait(&mut tracee, (RUNNABLE, RUNNABLE));
+            stopped = self.wait(&mut tracee, BLOCKED);
         }
         Ok(stopped.then_some(StoppedThread { tracee, since, waited }))
     }
@@ -295,9 +317,8 @@ impl Stops {
         Err(error)
     }
 
-    /// Waits until the thread has stopped by prof's signal; with time limits for a sleeping thread,
-    /// and for others.
-    fn wait(&self, tracee: &mut Tracee, patience: (Duration, Duration)) -> bool {
+    /// Waits until the thread has stopped by prof's signal.
+    fn wait(&self, tracee: &mut Tracee, patience: Patience) -> bool {
         let began = Instant::now();
         loop {
             let gone_on = match tracee.wait(Instant::now() + ASLEEP) {
@@ -316,22 +337,33 @@ impl Stops {
                 Ok(None) => true,
             };
             let waited = began.elapsed();
-            let asleep = || waited > patience.0 && sleeps(self.pid, tracee.tid);
-            if !gone_on || waited > patience.1 || asleep() {
+            let asleep = || waited > patience.asleep && sleeps(self.thread(tracee.tid));
+            if !gone_on || waited > patience.runnable || asleep() {
                 return false;
             }
         }
     }
 }
 
-/// Nanoseconds for which a thread has run, and has waited for a CPU.
-pub fn schedstat(pid: i32, tid: i32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
-    Some((words.next()??, words.next()??))
+/// Times of a thread since it started, in nanoseconds (`/proc/PID/task/TID/schedstat`).
+#[derive(Clone, Copy, Debug)]
+pub struct SchedTimes {
+    /// Time for which it has run.
+    pub ran: u64,
+    /// Time for which it has waited for a CPU.
+    pub waited: u64,
 }
 
-fn sleeps(pid: i32, tid: i32) -> bool {
+/// The times of a thread; `None` if it has ended.
+pub fn schedstat(thread: ThreadId) -> Option<SchedTimes> {
+    let ThreadId { pid, tid } = thread;
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    Some(SchedTimes { ran: words.next()??, waited: words.next()?? })
+}
+
+fn sleeps(thread: ThreadId) -> bool {
+    let ThreadId { pid, tid } = thread;
     let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
     procfs::parse_stat(&stat).is_none_or(|stat| stat.state != 'R')
 }
@@ -346,7 +378,8 @@ struct Signals {
 }
 
 impl Signals {
-    fn of(pid: i32, tid: i32) -> Option<Signals> {
+    fn of(thread: ThreadId) -> Option<Signals> {
+        let ThreadId { pid, tid } = thread;
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
         Some(Signals { blocked: set(&status, "SigBlk"), handled: set(&status, "SigCgt") })
     }
@@ -360,7 +393,7 @@ impl Signals {
 /// Masks of each thread.
 fn used(pid: i32) -> Vec<Signals> {
     let tids = procfs::threads(pid).unwrap_or_default();
-    tids.into_iter().filter_map(|tid| Signals::of(pid, tid)).collect()
+    tids.into_iter().filter_map(|tid| Signals::of(ThreadId { pid, tid })).collect()
 }
 
 /// The signal that the fewest threads block, of those that are not handled. PostgreSQL, for one,

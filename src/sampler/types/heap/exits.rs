@@ -18,8 +18,7 @@ use heap::layout::exit::PATIENCE;
 use heap::leaks::{self, Failure, Verdict};
 use heap::{Asked, Exits};
 use sys::maps::parse_line;
-use sys::os;
-use sys::procfs;
+use sys::{ThreadId, os, procfs};
 
 /// Maximum time until prof sees the request of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -106,7 +105,10 @@ impl ExitReader {
         // Any process can write a request.
         let found = self.find(&request);
         let is_known = found.is_some();
-        (request.pid, request.tid) = found.unwrap_or((request.pid, request.tid));
+        if let Some(found) = found {
+            request.pid = found.pid;
+            request.tid = found.tid;
+        }
         let confined = !is_known || request.tid == 0 || !is_unconfined(request.pid, request.tid);
         if !self.exits.look(&mut request, confined) {
             return;
@@ -134,15 +136,16 @@ impl ExitReader {
 
     /// The process and the thread in prof's PID namespace: the process has mapped the shared memory
     /// at the address in the request, and has the requested PID there or in a namespace of its own.
-    fn find(&self, request: &Asked) -> Option<(i32, i32)> {
+    /// TID 0: unknown.
+    fn find(&self, request: &Asked) -> Option<ThreadId> {
         if self.has_mapped(request, request.pid) {
-            return Some((request.pid, request.tid));
+            return Some(ThreadId { pid: request.pid, tid: request.tid });
         }
         let mut others = procfs::processes().into_iter();
         let pid = others.find(|&pid| {
             procfs::inner_pid(pid) == Some(request.pid) && self.has_mapped(request, pid)
         })?;
-        Some((pid, procfs::outer_tid(pid, request.tid).unwrap_or(0)))
+        Some(ThreadId { pid, tid: procfs::outer_tid(pid, request.tid).unwrap_or(0) })
     }
 
     fn has_mapped(&self, request: &Asked, pid: i32) -> bool {

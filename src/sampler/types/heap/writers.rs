@@ -13,6 +13,15 @@ use sys::record::Record;
 /// Maximum number of cached processes and threads.
 const MAX: usize = 1 << 16;
 
+/// A thread whose process has a PID namespace of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct InnerThread {
+    /// The process in prof's PID namespace.
+    pid: i32,
+    /// The thread in the PID namespace of the process.
+    inner_tid: i32,
+}
+
 /// The processes that write.
 #[derive(Default)]
 pub struct Writers {
@@ -23,8 +32,8 @@ pub struct Writers {
     known: FxHashMap<Writer, Option<i32>>,
     /// Processes in the kernel's records: the target and its descendants.
     named: FxHashSet<i32>,
-    /// Threads by their IDs in a PID namespace of their own.
-    threads: FxHashMap<(i32, i32), i32>,
+    /// Threads in PID namespaces of their own, with their TIDs in prof's.
+    threads: FxHashMap<InnerThread, i32>,
     /// Number of programs started.
     pub programs: u64,
 }
@@ -81,20 +90,22 @@ impl Writers {
         process
     }
 
-    /// The thread of a process in prof's PID namespace; 0: unknown.
-    pub fn thread(&mut self, by: Writer, pid: i32, tid: i32) -> i32 {
+    /// The thread of process `pid` that has this TID in the writer's PID namespace, in prof's PID
+    /// namespace; 0: unknown.
+    pub fn thread(&mut self, by: Writer, pid: i32, inner_tid: i32) -> i32 {
         if by.pid == pid {
-            return tid;
+            return inner_tid;
         }
-        if by.pid == tid {
+        if by.pid == inner_tid {
             return pid;
         }
-        if let Some(&known) = self.threads.get(&(pid, tid)) {
+        let thread = InnerThread { pid, inner_tid };
+        if let Some(&known) = self.threads.get(&thread) {
             return known;
         }
-        let known = procfs::outer_tid(pid, tid).unwrap_or(0);
+        let known = procfs::outer_tid(pid, inner_tid).unwrap_or(0);
         if self.threads.len() < MAX {
-            self.threads.insert((pid, tid), known);
+            self.threads.insert(thread, known);
         }
         known
     }
@@ -102,6 +113,6 @@ impl Writers {
     /// Handles the end of a process or its `execve`.
     pub fn ended(&mut self, pid: i32) {
         self.named.remove(&pid);
-        self.threads.retain(|thread, _| thread.0 != pid);
+        self.threads.retain(|thread, _| thread.pid != pid);
     }
 }

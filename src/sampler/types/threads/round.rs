@@ -220,9 +220,7 @@ fn sleepers(
         let state = thread_state::of_letter(stat.state);
         let asleep = match state {
             // The permission to sample it is checked here, too.
-            ThreadState::Runnable => {
-                procfs::asleep_at(thread.pid, thread.tid).map(|_| SleeperRead::MovedOn)
-            }
+            ThreadState::Runnable => procfs::asleep_at(thread).map(|_| SleeperRead::MovedOn),
             _ => add_asleep(maker, thread, state, column),
         };
         match asleep {
