@@ -335,7 +335,7 @@ fn symbolize_only(input: &Path, cached: bool) {
     let since = std::time::Instant::now();
     let outcome = symbols::symbolize(&mut profile, &options, &|_, _| {});
     println!("{} {}", cpu() - before, since.elapsed().as_secs_f64());
-    assert!(outcome.named() * 100 > outcome.asked() * 99, "{outcome:?}");
+    assert!(outcome.named() * 100 > outcome.requested() * 99, "{outcome:?}");
 }
 
 fn main() {

@@ -122,7 +122,7 @@ const UNSAFE: &[&str] = &[
     "crates/sys/src/image.rs",
     "crates/sys/src/mmap.rs",
     "crates/sys/src/os.rs",
-    "crates/sys/src/os/apart.rs",
+    "crates/sys/src/os/helper_process.rs",
     "crates/sys/src/os/files.rs",
     "src/sampler/attach.rs",
     "src/sampler/bpf/deep.rs",

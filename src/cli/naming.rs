@@ -80,7 +80,7 @@ pub fn name(
         }
         diagnostics.notes.extend(names_missed.clone());
         if fetches && let Some(found) = &found {
-            names_missed = names_missed.or_else(|| found.outcome.troubles.first().cloned());
+            names_missed = names_missed.or_else(|| found.outcome.errors.first().cloned());
         }
         run_time_code = add_outcome(found, &profile, &mut diagnostics);
     } else {
@@ -223,8 +223,7 @@ fn add_outcome(
     let hint = record::run_time_code(profile, all);
     let why = record::reasons(&outcome, diagnostics, all, hint.is_some());
     diagnostics.reasons = outcome.reasons();
-    let notes =
-        why.into_iter().chain(hint.clone()).chain(waits.sentences()).chain(outcome.troubles);
+    let notes = why.into_iter().chain(hint.clone()).chain(waits.sentences()).chain(outcome.errors);
     diagnostics.notes.extend(notes);
     hint
 }

@@ -72,7 +72,7 @@ impl SymbolArgs {
             debuginfod: self.debuginfod()?.map(Arc::new),
             inlines: !self.no_inlines,
             demangle: !self.no_demangle,
-            apart: true,
+            separate_process: true,
             cache: self.cache()?.map(Arc::new),
             ..Options::default()
         })

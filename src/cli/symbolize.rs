@@ -65,27 +65,27 @@ pub const BAR: &str = "symbolizing {wide_bar} {pos}/{len}";
 /// The number of names found, and for each binary the number of missing ones, with the reason.
 fn summary(named: &LookupResult) -> Vec<String> {
     let outcome = &named.outcome;
-    if outcome.asked() == 0 {
+    if outcome.requested() == 0 {
         return vec!["nothing to do: all addresses have names".into()];
     }
     let waits = named.waits.sentences();
     let mut out = vec![format!(
         "{} of {} addresses have names now, {} of them with source lines",
         outcome.named(),
-        outcome.asked(),
+        outcome.requested(),
         outcome.with_line(),
     )];
     for binary in &outcome.binaries {
         let file = if binary.file.is_empty() { "[unknown]" } else { &binary.file };
         if let Some(why) = &binary.why {
-            let missing = binary.asked - binary.named;
-            out.push(format!("  {file}: {missing} of {} without a name: {why}", binary.asked));
+            let missing = binary.requested - binary.named;
+            out.push(format!("  {file}: {missing} of {} without a name: {why}", binary.requested));
         }
         if let Some(damage) = &binary.damage {
-            let without = binary.asked - binary.with_line;
+            let without = binary.requested - binary.with_line;
             out.push(format!(
                 "  {file}: {without} of {} without source lines: {damage}",
-                binary.asked
+                binary.requested
             ));
         }
         if binary.bad_lines > 0 && !matches!(binary.why, Some(Cause::NoPerfMap(_))) {
@@ -95,10 +95,11 @@ fn summary(named: &LookupResult) -> Vec<String> {
             ));
         }
     }
-    out.extend(waits.iter().chain(&outcome.troubles).map(|trouble| format!("  {trouble}")));
-    if outcome.homeless > 0 {
-        let belong = if outcome.homeless == 1 { "address belongs" } else { "addresses belong" };
-        out.push(format!("  {} {belong} to no binary", outcome.homeless));
+    out.extend(waits.iter().chain(&outcome.errors).map(|error| format!("  {error}")));
+    if outcome.without_mapping > 0 {
+        let belong =
+            if outcome.without_mapping == 1 { "address belongs" } else { "addresses belong" };
+        out.push(format!("  {} {belong} to no binary", outcome.without_mapping));
     }
     out
 }
@@ -111,10 +112,10 @@ mod tests {
 
     #[test]
     fn the_summary_says_why_names_are_missing() {
-        let binary = |file: &str, asked, named, why| Binary {
+        let binary = |file: &str, requested, named, why| Binary {
             mapping: MappingId(0),
             file: file.into(),
-            asked,
+            requested,
             named,
             with_line: named,
             why,
@@ -126,8 +127,8 @@ mod tests {
                 binary("/bin/good", 5, 5, None),
                 binary("/bin/gone", 4, 0, Some(Cause::FileMissing)),
             ],
-            homeless: 1,
-            troubles: vec!["http://x: timed out".into()],
+            without_mapping: 1,
+            errors: vec!["http://x: timed out".into()],
         };
         assert_eq!(
             summary(&LookupResult { outcome, ..LookupResult::default() }).join("\n"),

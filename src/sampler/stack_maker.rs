@@ -153,7 +153,7 @@ impl StackMaker {
     /// Reads the files of JIT compilers. To be called before the rings are read, so that they are
     /// not newer than the samples that follow.
     pub fn read_jit_files(&mut self) {
-        self.table.jit.look();
+        self.table.jit.read_changes();
     }
 
     /// Applies a record about processes or the kernel's code.

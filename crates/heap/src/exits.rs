@@ -18,7 +18,7 @@ pub struct Exits {
 
 /// An exiting process that waits. Its fields are not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ExitRequest {
     slot: usize,
     state: u64,
     /// The process.
@@ -53,12 +53,12 @@ impl Exits {
     }
 
     /// The next process that waits.
-    pub fn next(&self) -> Option<Asked> {
+    pub fn next(&self) -> Option<ExitRequest> {
         let mut slots = self.slots().iter().enumerate();
         slots.find_map(|(i, slot)| {
             let state = slot.state.load(Acquire);
             let shared = slot.shared.load(Relaxed);
-            (state & STATE == REQUESTED).then(|| Asked {
+            (state & STATE == REQUESTED).then(|| ExitRequest {
                 slot: i,
                 state,
                 pid: slot.pid.load(Relaxed),
@@ -74,7 +74,7 @@ impl Exits {
 
     /// Marks a process as being searched; false if it no longer waits. `confined`: it must not make
     /// system calls.
-    pub fn look(&self, process: &mut Asked, confined: bool) -> bool {
+    pub fn begin_search(&self, process: &mut ExitRequest, confined: bool) -> bool {
         let searched = process.state & !STATE | if confined { CONFINED } else { SEARCHED };
         let slot = &self.slots()[process.slot].state;
         let waiting = slot.compare_exchange(process.state, searched, AcqRel, Relaxed).is_ok();
@@ -83,12 +83,12 @@ impl Exits {
     }
 
     /// True if it still waits, so the data read from its memory is valid.
-    pub fn waits(&self, process: &Asked) -> bool {
+    pub fn waits(&self, process: &ExitRequest) -> bool {
         self.slots()[process.slot].state.load(Acquire) == process.state
     }
 
     /// Lets the process continue, or frees its slot if it was killed.
-    pub fn let_go(&self, process: &Asked) {
+    pub fn release(&self, process: &ExitRequest) {
         let slot = &self.slots()[process.slot].state;
         // If that fails it has continued already.
         let _ = slot.compare_exchange(process.state, FREE, AcqRel, Relaxed);

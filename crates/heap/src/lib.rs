@@ -27,7 +27,7 @@ mod ring;
 #[path = "../preload/table.rs"]
 pub mod table;
 
-pub use exits::{Asked, Exits};
+pub use exits::{ExitRequest, Exits};
 pub use library::{BYTES, Library, remove_leftovers};
 pub use program::{privileged, why_not_preloaded};
 pub use ring::{Allocation, HeapStats, Record, Ring, Shared, Writer};

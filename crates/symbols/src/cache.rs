@@ -40,7 +40,7 @@ pub struct Cache {
     max_size: u64,
     /// The user set its size, so failures are reported.
     is_explicit: bool,
-    troubles: Mutex<Vec<String>>,
+    errors: Mutex<Vec<String>>,
 }
 
 impl Cache {
@@ -70,16 +70,16 @@ impl Cache {
 
     /// A cache of at most `max_size` bytes in the directory `dir`, which is created on first use.
     pub fn at(dir: PathBuf, max_size: u64) -> Cache {
-        Cache { dir, max_size, is_explicit: false, troubles: Mutex::default() }
+        Cache { dir, max_size, is_explicit: false, errors: Mutex::default() }
     }
 
     /// Its errors so far, one sentence each.
-    pub fn troubles(&self) -> Vec<String> {
-        self.troubles.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    pub fn errors(&self) -> Vec<String> {
+        self.errors.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     fn trouble(&self, what: String) {
-        self.troubles.lock().unwrap_or_else(|e| e.into_inner()).push(what);
+        self.errors.lock().unwrap_or_else(|e| e.into_inner()).push(what);
     }
 
     /// Loads the frames that are stored under `key`.
@@ -115,10 +115,10 @@ impl Cache {
         if let Err(error) = result
             && (self.is_explicit || is_blocked(&self.dir))
         {
-            let mut troubles = self.troubles.lock().unwrap_or_else(|e| e.into_inner());
+            let mut errors = self.errors.lock().unwrap_or_else(|e| e.into_inner());
             let what = format!("cannot cache symbols in {}: {error}", self.dir.display());
-            if !troubles.contains(&what) {
-                troubles.push(what);
+            if !errors.contains(&what) {
+                errors.push(what);
             }
         }
     }

@@ -176,7 +176,7 @@ impl Debuginfod {
     }
 
     /// Errors so far, one sentence each.
-    pub fn troubles(&self) -> Vec<String> {
+    pub fn errors(&self) -> Vec<String> {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
         let trouble =
             |(url, why): &(String, Option<String>)| Some(format!("{url}: {}", why.as_ref()?));

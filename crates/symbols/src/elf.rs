@@ -21,7 +21,7 @@ use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle::{self, Demangler};
 use super::plt::CodeSections;
 use super::source::Layer;
-use super::{Options, go, intact, split};
+use super::{Options, diagnose_dwarf, go, split};
 use profile::Cause;
 use sys::mmap;
 
@@ -119,7 +119,7 @@ fn flaw(layers: &[Layer], addresses: &[u64], resolved: &AddressFrames) -> Option
     let bare: Vec<u64> =
         (0..resolved.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
     let mut with_debug_info = layers.iter().filter(|layer| layer.debug_info);
-    with_debug_info.find_map(|layer| intact::flaw(layer, &bare, addresses.len()))
+    with_debug_info.find_map(|layer| diagnose_dwarf::damage(layer, &bare, addresses.len()))
 }
 
 struct ElfResolver<'a> {

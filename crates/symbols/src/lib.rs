@@ -10,28 +10,28 @@
 //! at run time (`run_time`). Results from ELF files are kept for the next recording (`cache`).
 
 mod address_frames;
+mod batch;
 mod cache;
 pub mod debuginfod;
 mod demangle;
+mod diagnose_dwarf;
 mod elf;
 pub mod functions;
 mod go;
 mod headers;
-mod intact;
 mod itanium;
 mod kernel;
-mod mini;
+mod mini_debug_info;
 mod outcome;
+mod partition;
 mod plt;
 mod private;
 mod run_time;
-mod shares;
 mod source;
 mod split;
 #[cfg(test)]
 mod tests;
 mod vdso;
-mod work;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -79,7 +79,7 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// Parse files in separate processes, with limits (see [`worker`]). This program has to call
     /// [`run_if_worker`] first of all.
-    pub apart: bool,
+    pub separate_process: bool,
 }
 
 impl Default for Options {
@@ -97,7 +97,7 @@ impl Default for Options {
             debuginfod: None,
             cache: None,
             stop: Arc::default(),
-            apart: false,
+            separate_process: false,
         }
     }
 }
@@ -111,5 +111,5 @@ pub fn symbolize(
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
-    work::symbolize(profile, options, progress)
+    batch::symbolize(profile, options, progress)
 }

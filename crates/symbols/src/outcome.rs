@@ -14,7 +14,7 @@ pub struct Binary {
     /// Its file or name.
     pub file: String,
     /// Number of locations to resolve.
-    pub asked: usize,
+    pub requested: usize,
     /// Of those, with a function name now.
     pub named: usize,
     /// Of those, with a source line now.
@@ -33,15 +33,15 @@ pub struct Outcome {
     /// One for each mapping, in their order.
     pub binaries: Vec<Binary>,
     /// Number of locations without names that belong to no mapping.
-    pub homeless: usize,
+    pub without_mapping: usize,
     /// Errors of debuginfod servers and of the cache, one sentence each.
-    pub troubles: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 impl Outcome {
     /// Number of locations to resolve.
-    pub fn asked(&self) -> usize {
-        self.binaries.iter().map(|b| b.asked).sum::<usize>() + self.homeless
+    pub fn requested(&self) -> usize {
+        self.binaries.iter().map(|b| b.requested).sum::<usize>() + self.without_mapping
     }
 
     /// Gaps of the binaries and their causes: names, source lines and bad input, each once.
@@ -51,20 +51,20 @@ impl Outcome {
         for binary in &self.binaries {
             let mut add = |lack, lacking: Option<usize>, cause: &Cause| {
                 if seen.insert((lack, &binary.file)) {
-                    let addresses = lacking.map(|n| (n as u64, binary.asked as u64));
+                    let addresses = lacking.map(|n| (n as u64, binary.requested as u64));
                     let gap = Gap { addresses, cause: cause.clone() };
                     all.push(Reason { lack, binary: binary.file.clone(), gap });
                 }
             };
             if let Some(why) = &binary.why {
-                add(Lack::Names, Some(binary.asked - binary.named), why);
+                add(Lack::Names, Some(binary.requested - binary.named), why);
             }
             match &binary.damage {
                 // The cause is listed for the names.
                 Some(why)
                     if binary.named == binary.with_line && binary.why.as_ref() == Some(why) => {}
-                Some(why) if binary.with_line < binary.asked => {
-                    add(Lack::Lines, Some(binary.asked - binary.with_line), why);
+                Some(why) if binary.with_line < binary.requested => {
+                    add(Lack::Lines, Some(binary.requested - binary.with_line), why);
                 }
                 Some(why) => add(Lack::Input, None, why),
                 None => {}

@@ -79,7 +79,7 @@ impl RunTime {
             io::ErrorKind::NotFound => Cause::PerfMapMissing,
             _ => Cause::Unreadable(e.to_string()),
         };
-        let found = foreign::look(path).map_err(unreadable)?;
+        let found = foreign::resolve(path).map_err(unreadable)?;
         let file = found.open().map_err(unreadable)?;
         if end > 0 && !is_as_recorded(path, &found.metadata, end) {
             return Err(Cause::PerfMapNewer);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
-use super::{Options, mini};
+use super::{Options, mini_debug_info};
 use profile::{Cause, Mapping};
 use sys::foreign;
 use sys::jit::FileReader;
@@ -68,7 +68,7 @@ impl Candidate {
 
     /// Opens a file that a recording kept open, or that prof itself has found.
     fn through(link: &Path) -> Result<Candidate, Cause> {
-        let found = foreign::look_through(link).and_then(|found| found.open());
+        let found = foreign::resolve_link(link).and_then(|found| found.open());
         let file = found.map_err(|e| unreadable(&e))?;
         // A path such as /proc/self/fd/7 has no neighbours.
         let path = link.canonicalize().unwrap_or_else(|_| link.to_owned());
@@ -187,7 +187,7 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
         .or_else(|| named(fetched(&headers.build_id, places)));
     // It has the functions that are not exported; the binary keeps the others.
     let mini = match debug {
-        None if !headers.has_symtab => mini::unpack(&binary),
+        None if !headers.has_symtab => mini_debug_info::unpack(&binary),
         _ => None,
     };
     let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();

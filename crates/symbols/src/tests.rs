@@ -135,7 +135,7 @@ fn inlined_functions_come_innermost_first_with_their_own_lines() {
         assert_eq!(frames(&p, 0), [f("inner", 4), f("middle", 7), f("outer", 11)]);
         assert_eq!(frames(&p, 1), [f("outer", 10)]);
         assert_eq!(names(&p, 2), ["main"]);
-        assert_eq!((outcome.asked(), outcome.named(), outcome.with_line()), (3, 3, 3));
+        assert_eq!((outcome.requested(), outcome.named(), outcome.with_line()), (3, 3, 3));
         assert_eq!(outcome.binaries[0].why, None);
         let m = &p.mappings[0];
         assert!(m.has_functions && m.has_filenames && m.has_line_numbers && m.has_inline_frames);
@@ -261,7 +261,7 @@ fn a_symbol_table_alone_names_functions() {
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
     assert_eq!(names(&p, 0), ["main"]);
     let found = &outcome.binaries[0];
-    assert_eq!((found.asked, found.named, found.with_line), (2, 1, 0));
+    assert_eq!((found.requested, found.named, found.with_line), (2, 1, 0));
     assert_eq!(found.why, Some(Cause::NoSymbol));
     assert!(p.mappings[0].has_functions && !p.mappings[0].has_line_numbers);
 }
@@ -305,7 +305,7 @@ fn existing_lines_stay_unless_forced() {
     let line = profile::Line { function: profile::FunctionId(0), line: 1, column: 0 };
     p.set_lines(LocationId(0), &[line]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
-    assert_eq!((names(&p, 0), outcome.asked()), (vec!["mine".to_owned()], 0));
+    assert_eq!((names(&p, 0), outcome.requested()), (vec!["mine".to_owned()], 0));
     symbolize(&mut p, &Options { force: true, ..lab.options() }, &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
 }
@@ -357,7 +357,7 @@ fn no_damage_to_a_file_is_fatal() {
         let addresses = [mark("mark_inner"), mark("main")];
         let mut p = profile(&damaged, mapping.clone(), 0, &addresses);
         let outcome = symbolize(&mut p, &lab.options(), &quiet);
-        assert_eq!(outcome.asked(), 2);
+        assert_eq!(outcome.requested(), 2);
         assert_eq!(outcome.binaries[0].why.is_none(), outcome.named() == 2);
         named += outcome.named();
     }

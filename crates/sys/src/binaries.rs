@@ -44,7 +44,7 @@ pub fn of_process(pid: i32) -> Vec<Binary> {
         let path = PathBuf::from(map.path);
         if binaries.iter().all(|b| b.path != path) {
             let root = format!("/proc/{pid}/root{}", map.path);
-            let open = if map.deleted || foreign::look(Path::new(&root)).is_err() {
+            let open = if map.deleted || foreign::resolve(Path::new(&root)).is_err() {
                 format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)
             } else if same_root(pid) {
                 map.path.to_owned()

@@ -128,7 +128,7 @@ impl Root {
     /// # Errors
     ///
     /// Those of `openat2(2)`.
-    pub fn look(&self, path: &Path, links: Links) -> io::Result<Resolved> {
+    pub fn resolve(&self, path: &Path, links: Links) -> io::Result<Resolved> {
         let name = CString::new(path.as_os_str().as_bytes())?;
         let flags = match links {
             Links::Follow => libc::O_PATH | libc::O_CLOEXEC,
@@ -150,7 +150,7 @@ impl Root {
     ///
     /// It does not exist, or is refused ([`is_refused`]).
     pub fn open(&self, path: &Path, links: Links) -> io::Result<File> {
-        self.look(path, links)?.open()
+        self.resolve(path, links)?.open()
     }
 
     /// Reads a file of at most `limit` bytes.
@@ -168,15 +168,15 @@ impl Root {
 /// # Errors
 ///
 /// It does not exist.
-pub fn look(path: &Path) -> io::Result<Resolved> {
+pub fn resolve(path: &Path) -> io::Result<Resolved> {
     if path.as_os_str().is_empty() {
         return Err(io::ErrorKind::NotFound.into());
     }
     let whole = std::path::absolute(path)?;
     match of_process(&whole) {
-        Some((pid, OfProcess::Root(rest))) => Root::of(pid)?.look(rest, Links::Follow),
-        Some((_, OfProcess::Mapped)) => look_through(&whole),
-        None => Root::at(Path::new("/"))?.look(&whole, Links::Follow),
+        Some((pid, OfProcess::Root(rest))) => Root::of(pid)?.resolve(rest, Links::Follow),
+        Some((_, OfProcess::Mapped)) => resolve_link(&whole),
+        None => Root::at(Path::new("/"))?.resolve(&whole, Links::Follow),
     }
 }
 
@@ -206,7 +206,7 @@ fn of_process(path: &Path) -> Option<(i32, OfProcess<'_>)> {
 ///
 /// It does not exist, or is refused ([`is_refused`]).
 pub fn open(path: &Path) -> io::Result<File> {
-    look(path)?.open()
+    resolve(path)?.open()
 }
 
 /// Reads a file of at most `limit` bytes by its name in prof's own mount namespace.
@@ -224,7 +224,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// The link no longer exists, or this user may not follow it.
-pub fn look_through(link: &Path) -> io::Result<Resolved> {
+pub fn resolve_link(link: &Path) -> io::Result<Resolved> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(link)?;
     Resolved::new(file.into())
 }

@@ -17,8 +17,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::elf::Elf;
 use super::foreign::{self, Links, Resolved, Root};
+use super::image_limits::{ANONYMOUS, Room};
 use super::mmap;
-use super::room::{ANONYMOUS, Room};
 use crate::record::FileId;
 
 /// Bytes of an image.
@@ -324,7 +324,7 @@ impl Image {
     pub fn path_now(&self) -> Option<PathBuf> {
         let State::Elf(loaded) = &self.state else { return None };
         let file = loaded.file.as_ref()?;
-        let named = foreign::look(Path::new(&self.path));
+        let named = foreign::resolve(Path::new(&self.path));
         if named.is_ok_and(|named| id_of(&named.metadata) == loaded.stamp.id) {
             return None;
         }
@@ -353,14 +353,14 @@ fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32>) -
     let Hit { pid, start, end } = hit;
     let path = &image.path;
     let exact = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    let exact = || foreign::look_through(Path::new(&exact));
-    let in_root = |pid: i32| Root::of(pid)?.look(Path::new(path), Links::Follow);
+    let exact = || foreign::resolve_link(Path::new(&exact));
+    let in_root = |pid: i32| Root::of(pid)?.resolve(Path::new(path), Links::Follow);
     let of = |found: io::Result<Resolved>, match_by| open_file(found.ok()?, image, match_by);
     let mut ancestors = ancestors.map(|&pid| of(in_root(pid), MatchBy::Device));
     of(exact(), MatchBy::Exact)
         .or_else(|| of(in_root(pid), MatchBy::Inode))
         .or_else(|| ancestors.find_map(|state| state))
-        .or_else(|| of(foreign::look(Path::new(path)), MatchBy::Device))
+        .or_else(|| of(foreign::resolve(Path::new(path)), MatchBy::Device))
         .unwrap_or(State::Unreadable)
 }
 

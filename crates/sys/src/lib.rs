@@ -14,6 +14,7 @@ pub mod elf;
 mod error;
 pub mod foreign;
 pub mod image;
+mod image_limits;
 pub mod jit;
 pub mod maps;
 pub mod mmap;
@@ -22,7 +23,6 @@ pub mod printed;
 pub mod processes;
 pub mod procfs;
 pub mod record;
-mod room;
 pub mod suggest;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

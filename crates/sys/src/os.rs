@@ -2,16 +2,16 @@
 
 #![allow(unsafe_code)]
 
-mod apart;
 mod files;
+mod helper_process;
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-pub use apart::{confine, count_as_own, cpu_time_of, receive_files, send_files};
 pub use files::{file_system, link, openat2};
+pub use helper_process::{confine, count_as_own, cpu_time_of, receive_files, send_files};
 
 /// Text of an I/O error, without Rust's ` (os error N)`.
 pub fn describe(error: &io::Error) -> String {
@@ -242,7 +242,7 @@ pub fn monotonic_nanos() -> u64 {
 /// CPU time (seconds) and peak resident memory (bytes) of prof itself.
 pub fn own_usage() -> (f64, u64) {
     let usage = usage_of(libc::RUSAGE_SELF);
-    (cpu_of(&usage) + apart::counted(), usage.ru_maxrss as u64 * 1024)
+    (cpu_of(&usage) + helper_process::counted(), usage.ru_maxrss as u64 * 1024)
 }
 
 /// CPU time in seconds of children that have been waited for, and of theirs.

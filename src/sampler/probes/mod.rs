@@ -358,7 +358,7 @@ pub fn markers_of(path: &Path) -> Vec<Marker> {
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
-    let id = |path| foreign::look(path).ok().map(|m| (m.metadata.dev(), m.metadata.ino()));
+    let id = |path| foreign::resolve(path).ok().map(|m| (m.metadata.dev(), m.metadata.ino()));
     a == b || id(a).is_some_and(|id_a| Some(id_a) == id(b))
 }
 

@@ -24,7 +24,7 @@ use blocks::Blocks;
 use memory::ProcessMemory;
 use threads::{StoppedThreads, ThreadMemory};
 
-use crate::Asked;
+use crate::ExitRequest;
 use crate::table::copy::{FEW_AT, MANY_AT, OVERFLOWN_AT, entries};
 
 /// Range of addresses that a program can have.
@@ -37,7 +37,7 @@ pub enum Verdict {
     /// Pointers lead to it.
     Reachable,
     /// Pointers lead to it only from memory that may not be in use.
-    Perhaps,
+    PossiblyLost,
     /// No pointer leads to it.
     Lost,
 }
@@ -86,8 +86,8 @@ pub struct SampledBlock {
 /// # Errors
 ///
 /// The process may not be inspected, or not in time.
-pub fn look(
-    process: &Asked,
+pub fn analyze(
+    process: &ExitRequest,
     mappings: bool,
     until: Instant,
 ) -> Result<Vec<(u64, Verdict)>, Failure> {
@@ -105,7 +105,7 @@ pub fn look(
     search.scan_areas(AreaKind::Root)?;
     let reachable = search.verdicts(&sampled, Verdict::Reachable);
     search.scan_areas(AreaKind::Unknown)?;
-    let possible = search.verdicts(&sampled, Verdict::Perhaps);
+    let possible = search.verdicts(&sampled, Verdict::PossiblyLost);
     drop(held);
     let better = |a: Verdict, b: Verdict| if a == Verdict::Lost { b } else { a };
     let both = reachable.into_iter().zip(possible);

@@ -201,7 +201,7 @@ fn only_files_of_the_user_are_read() {
     cache.store(&key, &merged(&[7, 8]));
     assert_eq!(cache.load(&key).unwrap().len(), 2);
     assert_eq!(fs::read(&elsewhere).unwrap(), before);
-    assert!(cache.troubles().is_empty());
+    assert!(cache.errors().is_empty());
     // A FIFO does not block.
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -220,8 +220,8 @@ fn a_directory_of_another_user_gets_nothing() {
         cache.store(&key("abcd1234"), &merged(&[7]));
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    let troubles = cache.troubles();
-    assert!(troubles.len() == 1 && troubles[0].contains("another user"), "{troubles:?}");
+    let errors = cache.errors();
+    assert!(errors.len() == 1 && errors[0].contains("another user"), "{errors:?}");
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn a_damaged_file_is_reported_and_rewritten() {
     cache.store(&key, &merged(&[7]));
     fs::write(cache.path(&key), "prof").unwrap();
     assert!(cache.load(&key).is_none());
-    let troubles = cache.troubles();
-    assert!(troubles.len() == 1 && troubles[0].contains("damaged"), "{troubles:?}");
+    let errors = cache.errors();
+    assert!(errors.len() == 1 && errors[0].contains("damaged"), "{errors:?}");
     cache.store(&key, &merged(&[7]));
     assert_eq!(cache.load(&key).unwrap().len(), 1);
 }

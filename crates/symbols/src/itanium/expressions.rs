@@ -78,7 +78,7 @@ const OPERATORS: [(&str, &str, Operands); 58] = [
 
 impl<'a> Parser<'a> {
     fn operator(&mut self) -> Option<(&'static str, &'static str, Operands)> {
-        let code = [self.look(0), self.look(1)];
+        let code = [self.peek(0), self.peek(1)];
         let found =
             OPERATORS.binary_search_by(|(operator, ..)| operator.as_bytes().cmp(&code)).ok()?;
         self.at += 2;
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
             let name = self.source_name()?;
             return Some(self.add(NameNode::Literal(name)));
         }
-        if self.look(0) == b'v' && self.look(1).is_ascii_digit() {
+        if self.peek(0) == b'v' && self.peek(1).is_ascii_digit() {
             self.at += 2;
             let name = self.source_name()?;
             return Some(self.add(NameNode::Conversion(name)));
@@ -123,8 +123,8 @@ impl<'a> Parser<'a> {
         }
         let of = self.type_()?;
         let start = self.at;
-        while self.look(0) != b'E' {
-            if self.look(0) == 0 {
+        while self.peek(0) != b'E' {
+            if self.peek(0) == 0 {
                 return None;
             }
             self.at += 1;
@@ -139,11 +139,11 @@ impl<'a> Parser<'a> {
     }
 
     fn any_expression(&mut self) -> Option<Id> {
-        match (self.look(0), self.look(1)) {
+        match (self.peek(0), self.peek(1)) {
             (b'L', _) => return self.primary(),
             (b'T', _) => return self.template_parameter(),
             (b'f', b'p') => return self.function_parameter(),
-            (b'f', b'L') if self.look(2).is_ascii_digit() => return self.function_parameter(),
+            (b'f', b'L') if self.peek(2).is_ascii_digit() => return self.function_parameter(),
             (b'f', _) => return self.fold(),
             (b'0'..=b'9', _) | (b's', b'r') | (b'o', b'n') | (b'd', b'n') => {
                 return self.unresolved_name();
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
             _ => {}
         }
         if self.eat("gs") {
-            let of = match (self.look(0), self.look(1)) {
+            let of = match (self.peek(0), self.peek(1)) {
                 (b'n', b'w' | b'a') | (b'd', b'l' | b'a') => self.expression()?,
                 _ => self.unresolved_name()?,
             };
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
 
     /// Expressions that are not operators.
     fn word_of_code(&mut self) -> Option<Option<Id>> {
-        let code = [self.look(0), self.look(1)];
+        let code = [self.peek(0), self.peek(1)];
         Some(match &code {
             b"cv" => {
                 self.at += 2;
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
             }
             b"sZ" => {
                 self.at += 2;
-                let pack = match self.look(0) {
+                let pack = match self.peek(0) {
                     b'T' => self.template_parameter(),
                     _ => self.function_parameter(),
                 };
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
                 let of = self.type_()?;
                 let arguments = if self.eat("pi") {
                     Some(self.until_end(Self::expression)?)
-                } else if self.look(0) == b'i' {
+                } else if self.peek(0) == b'i' {
                     Some(vec![self.expression()?])
                 } else {
                     self.expect("E")?;
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
 
     fn fold(&mut self) -> Option<Id> {
         self.at += 1;
-        let kind = self.look(0);
+        let kind = self.peek(0);
         self.at += 1;
         let (_, name, _) = self.operator()?;
         let first = self.expression()?;
@@ -344,7 +344,7 @@ impl<'a> Parser<'a> {
         if !self.eat("sr") {
             return self.base_name();
         }
-        let scope = if self.look(0).is_ascii_digit() {
+        let scope = if self.peek(0).is_ascii_digit() {
             let mut whole = self.simple_name()?;
             while !self.eat("E") {
                 let next = self.simple_name()?;
@@ -360,7 +360,7 @@ impl<'a> Parser<'a> {
     }
 
     fn with_arguments(&mut self, name: Id) -> Option<Id> {
-        if self.look(0) != b'I' {
+        if self.peek(0) != b'I' {
             return Some(name);
         }
         let arguments = self.template_arguments(false)?;
@@ -368,7 +368,7 @@ impl<'a> Parser<'a> {
     }
 
     fn unresolved_type(&mut self) -> Option<Id> {
-        match self.look(0) {
+        match self.peek(0) {
             b'T' => {
                 let parameter = self.template_parameter()?;
                 self.substitutions.push(parameter);
@@ -379,7 +379,7 @@ impl<'a> Parser<'a> {
                 self.substitutions.push(decltype);
                 Some(decltype)
             }
-            b'S' if self.look(1) == b't' => {
+            b'S' if self.peek(1) == b't' => {
                 let name = self.name(None)?;
                 self.substitutions.push(name);
                 Some(name)
@@ -394,11 +394,11 @@ impl<'a> Parser<'a> {
     }
 
     fn base_name(&mut self) -> Option<Id> {
-        if self.look(0).is_ascii_digit() {
+        if self.peek(0).is_ascii_digit() {
             return self.simple_name();
         }
         if self.eat("dn") {
-            let of = match self.look(0) {
+            let of = match self.peek(0) {
                 b'0'..=b'9' => self.simple_name()?,
                 _ => self.unresolved_type()?,
             };

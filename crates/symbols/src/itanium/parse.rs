@@ -70,7 +70,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The byte at this distance; 0 at the end.
-    pub fn look(&self, ahead: usize) -> u8 {
+    pub fn peek(&self, ahead: usize) -> u8 {
         self.text.get(self.at + ahead).copied().unwrap_or(0)
     }
 
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
             self.eat("n");
         }
         let digits = self.at;
-        while self.look(0).is_ascii_digit() {
+        while self.peek(0).is_ascii_digit() {
             self.at += 1;
         }
         let text = self.text;
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
         self.deeper(|p| {
             let outer = std::mem::take(&mut p.parameters);
             let in_lambda = std::mem::take(&mut p.in_lambda);
-            let encoding = if matches!(p.look(0), b'G' | b'T') {
+            let encoding = if matches!(p.peek(0), b'G' | b'T') {
                 p.special()
             } else {
                 p.function_or_variable(encloses)
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
     }
 
     fn is_end(&self) -> bool {
-        matches!(self.look(0), 0 | b'E' | b'.' | b'_' | b'@')
+        matches!(self.peek(0), 0 | b'E' | b'.' | b'_' | b'@')
     }
 
     fn resolve_forward(&mut self, from: usize) -> Option<()> {
@@ -252,7 +252,7 @@ impl<'a> Parser<'a> {
             "covariant return thunk to "
         } else {
             self.expect("T")?;
-            let what = if self.look(0) == b'v' { "virtual" } else { "non-virtual" };
+            let what = if self.peek(0) == b'v' { "virtual" } else { "non-virtual" };
             self.call_offset()?;
             if what == "virtual" { "virtual thunk to " } else { "non-virtual thunk to " }
         };
@@ -279,9 +279,9 @@ impl<'a> Parser<'a> {
         }
         let mut n: usize = 0;
         while !self.eat("_") {
-            let digit = (self.look(0) as char)
+            let digit = (self.peek(0) as char)
                 .to_digit(36)
-                .filter(|_| !self.look(0).is_ascii_lowercase())?;
+                .filter(|_| !self.peek(0).is_ascii_lowercase())?;
             n = n.checked_mul(36)?.checked_add(digit as usize)?;
             self.at += 1;
         }
@@ -290,15 +290,15 @@ impl<'a> Parser<'a> {
 
     pub fn name(&mut self, mut seen: Option<&mut NameTraits>) -> Option<Id> {
         self.deeper(|p| {
-            match p.look(0) {
+            match p.peek(0) {
                 b'N' => return p.nested(seen),
                 b'Z' => return p.local(seen),
                 _ => {}
             }
-            let substituted = p.look(0) == b'S' && p.look(1) != b't';
+            let substituted = p.peek(0) == b'S' && p.peek(1) != b't';
             let name =
                 if substituted { p.substitution()? } else { p.unscoped(seen.as_deref_mut())? };
-            if p.look(0) != b'I' {
+            if p.peek(0) != b'I' {
                 return (!substituted).then_some(name);
             }
             if !substituted {
@@ -350,7 +350,7 @@ impl<'a> Parser<'a> {
         let long = self.eat("_");
         let good = match long {
             true => self.number(false).is_some() && self.eat("_"),
-            false => self.look(0).is_ascii_digit(),
+            false => self.peek(0).is_ascii_digit(),
         };
         match (good, long) {
             (true, false) => self.at += 1,
@@ -385,7 +385,7 @@ impl<'a> Parser<'a> {
             if let Some(seen) = &mut seen {
                 seen.ends_with_arguments = false;
             }
-            let next = match (self.look(0), self.look(1)) {
+            let next = match (self.peek(0), self.peek(1)) {
                 (b'T', _) if whole.is_none() => self.template_parameter()?,
                 (b'I', _) => {
                     let name = whole?;
@@ -436,7 +436,7 @@ impl<'a> Parser<'a> {
 
     fn unqualified(&mut self, seen: Option<&mut NameTraits>, scope: Option<Id>) -> Option<Id> {
         self.eat("L");
-        let name = match (self.look(0), self.look(1)) {
+        let name = match (self.peek(0), self.peek(1)) {
             (b'0'..=b'9', _) => self.source_name()?,
             (b'U', _) => self.unnamed()?,
             (b'D', b'C') => {
@@ -461,11 +461,11 @@ impl<'a> Parser<'a> {
     }
 
     fn constructor(&mut self, seen: Option<&mut NameTraits>, class: Id) -> Option<Id> {
-        let kind = self.look(0);
+        let kind = self.peek(0);
         self.at += 1;
         let inherited = kind == b'C' && self.eat("I");
         // Kind: complete, base, deleting.
-        self.look(0).is_ascii_digit().then(|| self.at += 1)?;
+        self.peek(0).is_ascii_digit().then(|| self.at += 1)?;
         if let Some(seen) = seen {
             seen.no_result = true;
         }

@@ -9,7 +9,7 @@ impl<'a> Parser<'a> {
             if let Some(builtin) = p.builtin() {
                 return Some(builtin);
             }
-            let parsed = match (p.look(0), p.look(1)) {
+            let parsed = match (p.peek(0), p.peek(1)) {
                 (b'r' | b'V' | b'K', _) if !p.qualifies_a_function() => p.qualified()?,
                 (b'U', b'l' | b't') => p.name(None)?,
                 (b'U', _) => p.qualified()?,
@@ -61,7 +61,7 @@ impl<'a> Parser<'a> {
     }
 
     fn builtin(&mut self) -> Option<Id> {
-        let (name, length) = match (self.look(0), self.look(1)) {
+        let (name, length) = match (self.peek(0), self.peek(1)) {
             (b'v', _) => ("void", 1),
             (b'w', _) => ("wchar_t", 1),
             (b'b', _) => ("bool", 1),
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
     fn sized_float(&mut self) -> Option<Id> {
         self.at += 2;
         let bits = self.number(false)?;
-        let name = match self.look(0) {
+        let name = match self.peek(0) {
             b'_' => format!("_Float{bits}"),
             b'x' => format!("_Float{bits}x"),
             b'b' => "std::bfloat16_t".to_owned(),
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
 
     /// `DB8_`, `DU8_`
     fn sized_integer(&mut self) -> Option<Id> {
-        let unsigned = if self.look(1) == b'U' { "unsigned " } else { "" };
+        let unsigned = if self.peek(1) == b'U' { "unsigned " } else { "" };
         self.at += 2;
         let bits = self.number(false)?;
         self.expect("_")?;
@@ -126,11 +126,11 @@ impl<'a> Parser<'a> {
     fn qualifies_a_function(&self) -> bool {
         let mut ahead = 0;
         for code in [b'r', b'V', b'K'] {
-            ahead += usize::from(self.look(ahead) == code);
+            ahead += usize::from(self.peek(ahead) == code);
         }
-        match self.look(ahead) {
+        match self.peek(ahead) {
             b'F' => true,
-            b'D' => matches!(self.look(ahead + 1), b'o' | b'O' | b'w' | b'x'),
+            b'D' => matches!(self.peek(ahead + 1), b'o' | b'O' | b'w' | b'x'),
             _ => false,
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         self.deeper(|p| {
             if p.eat("U") {
                 let mut qualifier = p.source_name()?;
-                if p.look(0) == b'I' {
+                if p.peek(0) == b'I' {
                     let arguments = p.template_arguments(false)?;
                     qualifier = p.add(NameNode::Template(qualifier, arguments));
                 }
@@ -193,10 +193,10 @@ impl<'a> Parser<'a> {
 
     fn array(&mut self) -> Option<Id> {
         self.at += 1;
-        let length = if self.look(0).is_ascii_digit() {
+        let length = if self.peek(0).is_ascii_digit() {
             let number = self.number(false)?;
             Some(self.add(NameNode::Number(number)))
-        } else if self.look(0) == b'_' {
+        } else if self.peek(0) == b'_' {
             None
         } else {
             Some(self.expression()?)
@@ -228,7 +228,7 @@ impl<'a> Parser<'a> {
 
     fn parameter_type(&mut self) -> Option<Id> {
         let mut parsed = self.template_parameter()?;
-        if self.arguments_follow && self.look(0) == b'I' {
+        if self.arguments_follow && self.peek(0) == b'I' {
             self.substitutions.push(parsed);
             let arguments = self.template_arguments(false)?;
             parsed = self.add(NameNode::Template(parsed, arguments));
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
 
     fn substituted_type(&mut self) -> Option<Id> {
         let substituted = self.substitution()?;
-        if self.look(0) != b'I' {
+        if self.peek(0) != b'I' {
             return Some(substituted);
         }
         let arguments = self.template_arguments(false)?;

@@ -46,7 +46,7 @@ impl Stripped {
         let options = Options { debuginfod, ..self.lab.options() };
         let mut p = profile(&self.binary, self.mapping.clone(), 0, &[self.address]);
         let outcome = symbolize(&mut p, &options, &quiet);
-        (names(&p, 0), outcome.troubles)
+        (names(&p, 0), outcome.errors)
     }
 
     fn cached(&self) -> PathBuf {
@@ -139,16 +139,16 @@ fn faulty_servers_cost_no_more_than_names() {
     for (n, (word, result)) in cases.into_iter().enumerate() {
         let (url, _) = server(result);
         let since = Instant::now();
-        let (names, troubles) = case.resolve(&[url]);
+        let (names, errors) = case.resolve(&[url]);
         assert!(names.is_empty(), "{n}: {names:?}");
-        assert_eq!(troubles.len(), 1, "{n}: {troubles:?}");
-        assert!(troubles[0].contains(word), "{n}: {troubles:?}");
+        assert_eq!(errors.len(), 1, "{n}: {errors:?}");
+        assert!(errors[0].contains(word), "{n}: {errors:?}");
         assert!(since.elapsed() < Duration::from_secs(8), "{n}");
         assert!(!case.cached().exists(), "{n}");
     }
     // No server listens.
-    let (_, troubles) = case.resolve(&["http://127.0.0.1:9".to_owned()]);
-    assert_eq!(troubles.len(), 1, "{troubles:?}");
+    let (_, errors) = case.resolve(&["http://127.0.0.1:9".to_owned()]);
+    assert_eq!(errors.len(), 1, "{errors:?}");
 }
 
 /// Sends one byte at a time, without end.
@@ -197,9 +197,9 @@ fn a_cache_that_others_can_change_is_not_used() {
     let cache = case.lab.path("cache");
     fs::create_dir(&cache).unwrap();
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
-    let (names, troubles) = case.resolve(&[url]);
+    let (names, errors) = case.resolve(&[url]);
     assert_eq!(names, ALL, "the file is used, but not cached");
-    assert!(troubles[0].contains("not cached"), "{troubles:?}");
+    assert!(errors[0].contains("not cached"), "{errors:?}");
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
 }
 
@@ -216,7 +216,7 @@ fn odd_build_ids_are_no_paths() {
     for id in ["", "../../etc/passwd", "abc", "ABCDEF0123", &"a".repeat(200)] {
         assert!(client.debug_file(id).is_none(), "{id}");
     }
-    assert!(client.troubles().is_empty());
+    assert!(client.errors().is_empty());
 }
 
 struct Killed(Child);

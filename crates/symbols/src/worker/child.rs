@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock};
 
 use super::wire::{self, BodyWriter, Inbox, MessageKind};
+use crate::batch::STACK;
 use crate::elf;
-use crate::work::STACK;
 use sys::os;
 use sys::{foreign, mmap};
 

@@ -24,7 +24,7 @@ fn only_regular_files_of_ordinary_file_systems_are_opened() {
     for name in ["fifo", "zero", "socket", "huge", "."] {
         assert!(is_refused(&open(&path(name)).unwrap_err()), "{name}");
     }
-    assert!(look(&path("fifo")).unwrap().metadata.file_type().is_fifo());
+    assert!(resolve(&path("fifo")).unwrap().metadata.file_type().is_fifo());
     for name in ["/proc/self/status", "/proc/kmsg", "/sys/kernel/notes"] {
         assert!(open(Path::new(name)).is_err(), "{name}");
     }
@@ -37,7 +37,7 @@ fn no_name_leads_through_a_magic_link() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let through = path_of(file.as_file());
     assert!(open(&through).is_err());
-    assert!(look_through(&through).unwrap().open().is_ok());
+    assert!(resolve_link(&through).unwrap().open().is_ok());
     let dir = tempfile::tempdir().unwrap();
     symlink("/proc/self/exe", dir.path().join("exe")).unwrap();
     assert!(open(&dir.path().join("exe")).is_err());
@@ -73,6 +73,6 @@ fn names_below_a_process_are_resolved_in_its_root() {
     let exe = std::env::current_exe().unwrap();
     let id = |m: &Metadata| (m.dev(), m.ino());
     let path = format!("/proc/{}/root{}", std::process::id(), exe.display());
-    let found = look(Path::new(&path)).unwrap();
+    let found = resolve(Path::new(&path)).unwrap();
     assert_eq!(id(&found.metadata), id(&std::fs::metadata(exe).unwrap()));
 }

@@ -254,7 +254,7 @@ pub(super) enum PerfMapFile {
 pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<File> {
     // This leads to the mapped file itself; no other user can place links there.
     let exact = Path::new("/proc").join(format!("{pid}/map_files/{start:x}-{end:x}"));
-    let exact = foreign::look_through(&exact).and_then(|found| found.open());
+    let exact = foreign::resolve_link(&exact).and_then(|found| found.open());
     let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
     let named = |root: io::Result<Root>| root?.open(path, Links::Refuse);
     exact.or_else(|_| named(Root::of(pid))).or_else(|_| named(Root::at(Path::new("/")))).ok()
@@ -270,7 +270,7 @@ pub(super) fn open_perf_map(pid: i32, clock: Clock) -> PerfMapFile {
     let mut refused = false;
     for (of, number, same_files) in places {
         let path = format!("/tmp/perf-{number}.map");
-        let found = Root::of(of).and_then(|root| root.look(Path::new(&path), Links::Refuse));
+        let found = Root::of(of).and_then(|root| root.resolve(Path::new(&path), Links::Refuse));
         let Ok(found) = found else { continue };
         if is_of(&found.metadata, pid, same_files, clock)
             && let Ok(map) = found.open()
@@ -317,7 +317,7 @@ fn writer(path: &Path, metadata: &Metadata) -> Option<SystemTime> {
     let path = path.to_str()?;
     let pid = number_of_map(path).or_else(|| number_of_dump(path.as_bytes()))?;
     let pid = i32::try_from(pid).ok()?;
-    let seen = Root::of(pid).and_then(|root| root.look(Path::new(path), Links::Refuse));
+    let seen = Root::of(pid).and_then(|root| root.resolve(Path::new(path), Links::Refuse));
     let seen = seen.ok()?.metadata;
     let same = (seen.dev(), seen.ino()) == (metadata.dev(), metadata.ino());
     procfs::start_time(pid).filter(|_| same)

@@ -189,7 +189,7 @@ impl Jit {
 
     /// Reads a bounded part of the additions to the files. Call it before the samples of the same
     /// period are added.
-    pub fn look(&mut self) {
+    pub fn read_changes(&mut self) {
         let mut left = MAX_OF_ALL;
         for index in 0..self.programs.len() as u32 {
             let program = &mut self.programs[index as usize];

@@ -16,7 +16,7 @@ use super::model::HeapModel;
 use heap::inject::is_unconfined;
 use heap::layout::exit::PATIENCE;
 use heap::leaks::{self, Failure, Verdict};
-use heap::{Asked, Exits};
+use heap::{ExitRequest, Exits};
 use sys::maps::parse_line;
 use sys::{ThreadId, os, procfs};
 
@@ -97,7 +97,7 @@ struct ExitReader {
 }
 
 impl ExitReader {
-    fn check(&self, mut request: Asked) {
+    fn check(&self, mut request: ExitRequest) {
         let now = os::monotonic_nanos();
         let waited = Duration::from_nanos(now.saturating_sub(request.time));
         let left = Duration::from_nanos(PATIENCE).saturating_sub(waited + MARGIN);
@@ -110,13 +110,13 @@ impl ExitReader {
             request.tid = found.tid;
         }
         let confined = !is_known || request.tid == 0 || !is_unconfined(request.pid, request.tid);
-        if !self.exits.look(&mut request, confined) {
+        if !self.exits.begin_search(&mut request, confined) {
             return;
         }
         // The default result, if the check is late: the process does not wait longer.
         self.send(now, request.pid, Err(Failure::TooLong));
         let result = match is_known {
-            true => leaks::look(&request, self.mappings, until),
+            true => leaks::analyze(&request, self.mappings, until),
             false => Err(Failure::System(io::Error::from_raw_os_error(libc::ESRCH))),
         };
         // If the process has continued in the meantime, its memory may have changed.
@@ -125,7 +125,7 @@ impl ExitReader {
             result => result,
         };
         self.send(now, request.pid, result);
-        self.exits.let_go(&request);
+        self.exits.release(&request);
     }
 
     fn send(&self, time: u64, pid: i32, result: Result<Vec<(u64, Verdict)>, Failure>) {
@@ -137,7 +137,7 @@ impl ExitReader {
     /// The process and the thread in prof's PID namespace: the process has mapped the shared memory
     /// at the address in the request, and has the requested PID there or in a namespace of its own.
     /// TID 0: unknown.
-    fn find(&self, request: &Asked) -> Option<ThreadId> {
+    fn find(&self, request: &ExitRequest) -> Option<ThreadId> {
         if self.has_mapped(request, request.pid) {
             return Some(ThreadId { pid: request.pid, tid: request.tid });
         }
@@ -148,7 +148,7 @@ impl ExitReader {
         Some(ThreadId { pid, tid: procfs::outer_tid(pid, request.tid).unwrap_or(0) })
     }
 
-    fn has_mapped(&self, request: &Asked, pid: i32) -> bool {
+    fn has_mapped(&self, request: &ExitRequest, pid: i32) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
         let maps = maps.unwrap_or_default();
         let mut lines = maps.lines().filter_map(parse_line);

@@ -18,7 +18,7 @@ enum Leak {
     /// No pointer led to it.
     Lost,
     /// Pointers led to it only from memory that may not be in use.
-    Perhaps,
+    PossiblyLost,
     /// It was not checked.
     Unchecked,
 }
@@ -28,7 +28,7 @@ impl Leak {
     fn name(self) -> &'static str {
         match self {
             Leak::Lost => "lost",
-            Leak::Perhaps => "perhaps",
+            Leak::PossiblyLost => "perhaps",
             Leak::Unchecked => "unchecked",
         }
     }
@@ -41,7 +41,7 @@ pub struct Leaks {
     results: FxHashMap<i32, ExitFindings>,
     by_row: FxHashMap<(u32, Leak), HeapSum>,
     reachable: HeapSum,
-    perhaps: HeapSum,
+    possibly_lost: HeapSum,
     /// Number of unchecked processes and their memory, by reason.
     unchecked: FxHashMap<UncheckedLeaks, (u64, HeapSum)>,
 }
@@ -70,9 +70,9 @@ impl Leaks {
                     self.reachable.add(size, weight);
                     continue;
                 }
-                Some(Verdict::Perhaps) => {
-                    self.perhaps.add(size, weight);
-                    Leak::Perhaps
+                Some(Verdict::PossiblyLost) => {
+                    self.possibly_lost.add(size, weight);
+                    Leak::PossiblyLost
                 }
                 Some(Verdict::Lost) => Leak::Lost,
                 None => {
@@ -115,8 +115,8 @@ impl Leaks {
         if self.reachable.objects > 0.0 {
             notes.push(HeapNote::Reachable(amount(self.reachable)));
         }
-        if self.perhaps.objects > 0.0 {
-            notes.push(HeapNote::PossiblyLost(amount(self.perhaps)));
+        if self.possibly_lost.objects > 0.0 {
+            notes.push(HeapNote::PossiblyLost(amount(self.possibly_lost)));
         }
         let mut unchecked: Vec<_> = self.unchecked.iter().collect();
         unchecked.sort_unstable_by_key(|(why, _)| *why);

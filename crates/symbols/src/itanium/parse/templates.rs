@@ -6,7 +6,7 @@ use super::Parser;
 impl<'a> Parser<'a> {
     pub fn substitution(&mut self) -> Option<Id> {
         self.expect("S")?;
-        if !self.look(0).is_ascii_lowercase() {
+        if !self.peek(0).is_ascii_lowercase() {
             let n = self.sequence_number()?;
             let id = *self.substitutions.get(n)?;
             // A parameter refers to the argument of the function that it is used in.
@@ -15,7 +15,7 @@ impl<'a> Parser<'a> {
                 _ => id,
             });
         }
-        let (short, full) = match self.look(0) {
+        let (short, full) = match self.peek(0) {
             b'a' => ("std::allocator", "std::allocator"),
             b'b' => ("std::basic_string", "std::basic_string"),
             b's' => (
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
     }
 
     pub fn template_argument(&mut self) -> Option<Id> {
-        match self.look(0) {
+        match self.peek(0) {
             b'X' => {
                 self.at += 1;
                 let expression = self.expression()?;
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
                 let elements = self.until_end(Self::template_argument)?;
                 Some(self.add(NameNode::Pack(elements)))
             }
-            b'L' if self.look(1) == b'Z' => {
+            b'L' if self.peek(1) == b'Z' => {
                 self.at += 2;
                 let encoding = self.encoding(false)?;
                 self.expect("E")?;

@@ -18,7 +18,7 @@ const TOO_LARGE: u64 = 64 << 20;
 type DwarfReader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// Damage in the debug information of a file that had no lines for `bare` of `requested` addresses.
-pub fn flaw(layer: &Layer, bare: &[u64], requested: usize) -> Option<Cause> {
+pub fn damage(layer: &Layer, bare: &[u64], requested: usize) -> Option<Cause> {
     let memory = SectionMemory::default();
     let object = memory.parse(&layer.file)?;
     if let Ok(Some((name, _))) = object.gnu_debugaltlink()
@@ -37,7 +37,7 @@ pub fn flaw(layer: &Layer, bare: &[u64], requested: usize) -> Option<Cause> {
     let damaged = match dwarf {
         Ok(mut dwarf) => {
             dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
-            look_through(&dwarf, bare).err()
+            check_lines(&dwarf, bare).err()
         }
         Err(error) => Some(("its debug sections", error)),
     };
@@ -48,7 +48,7 @@ pub fn flaw(layer: &Layer, bare: &[u64], requested: usize) -> Option<Cause> {
 type Flaw = (&'static str, gimli::Error);
 
 /// Reads the headers of all units, and the units that contain one of the `addresses`.
-fn look_through(dwarf: &gimli::Dwarf<DwarfReader<'_>>, addresses: &[u64]) -> Result<(), Flaw> {
+fn check_lines(dwarf: &gimli::Dwarf<DwarfReader<'_>>, addresses: &[u64]) -> Result<(), Flaw> {
     let in_info = |e| (".debug_info", e);
     let mut units = dwarf.units();
     while let Some(header) = units.next().map_err(in_info)? {

@@ -19,7 +19,7 @@ use super::run_time::{MAX_OF_ALL, Report, RunTime};
 use super::source::{self, Layer, SymbolFiles};
 use super::vdso::Vdso;
 use super::worker::{Worker, WorkerLimits};
-use super::{Binary, Options, Outcome, demangle, elf, shares};
+use super::{Binary, Options, Outcome, demangle, elf, partition};
 use profile::Cause;
 use sys::foreign;
 use sys::jit::{Epoch, Span};
@@ -78,7 +78,7 @@ pub fn symbolize(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
     let until = Instant::now() + TIME;
-    let (requested, homeless) = requested_by_mapping(profile, options);
+    let (requested, without_mapping) = requested_by_mapping(profile, options);
     let (mut groups, sources) = groups(profile, options, &requested, until);
     let tasks = tasks(&groups, &sources, options.jobs.max(1));
     let resolved = run(&sources, &tasks, options, until, progress);
@@ -91,36 +91,36 @@ pub fn symbolize(
         keep(group, &all[first..end], options);
     }
     set_flags(profile, options, &groups);
-    let outcome = outcome(profile, &groups, &sources, &requested, homeless);
+    let outcome = outcome(profile, &groups, &sources, &requested, without_mapping);
     for (group, source) in groups.iter().zip(&sources) {
         if let NameSource::Kernel(kallsyms) = source {
             split_modules(profile, kallsyms, &group.requested);
         }
     }
-    let mut troubles = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.troubles());
-    troubles.extend(options.cache.iter().flat_map(|cache| cache.troubles()));
+    let mut errors = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.errors());
+    errors.extend(options.cache.iter().flat_map(|cache| cache.errors()));
     let refused = if options.demangle { demangle::refused(profile) } else { 0 };
     if refused > 0 {
         let s = if refused == 1 { " is" } else { "s are" };
-        troubles.push(format!("{refused} name{s} left mangled: demangled, they would be too long"));
+        errors.push(format!("{refused} name{s} left mangled: demangled, they would be too long"));
     }
-    Outcome { troubles, ..outcome }
+    Outcome { errors, ..outcome }
 }
 
 /// Locations to resolve, by mapping, and the number of those without any.
 fn requested_by_mapping(profile: &Profile, options: &Options) -> (Vec<Vec<LocationId>>, usize) {
     let mut requested = vec![Vec::new(); profile.mappings.len()];
-    let mut homeless = 0;
+    let mut without_mapping = 0;
     for (id, location) in (0..).map(LocationId).zip(&profile.locations) {
         if location.line_count > 0 && !options.force {
             continue;
         }
         match location.mapping {
             Some(mapping) => requested[mapping.0 as usize].push(id),
-            None => homeless += usize::from(location.line_count == 0),
+            None => without_mapping += usize::from(location.line_count == 0),
         }
     }
-    (requested, homeless)
+    (requested, without_mapping)
 }
 
 /// Groups mappings of the same file: its symbols are parsed once.
@@ -265,7 +265,7 @@ fn open(
 /// be older.
 fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool {
     let end = profile.time_nanos.saturating_add(profile.duration_nanos);
-    let now = instead.map_or_else(|| foreign::look(Path::new(file)), foreign::look_through);
+    let now = instead.map_or_else(|| foreign::resolve(Path::new(file)), foreign::resolve_link);
     let Ok(now) = now.map(|found| found.metadata) else { return false };
     let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
     let written = nanos(now.mtime(), now.mtime_nsec());
@@ -304,7 +304,7 @@ fn tasks(groups: &[AddressGroup], sources: &[NameSource], jobs: usize) -> Vec<Ta
         }
         let shares = match &sources[group] {
             _ if addresses.is_empty() => Vec::new(),
-            NameSource::Elf(layers) => shares::of(layers, addresses, jobs),
+            NameSource::Elf(layers) => partition::of(layers, addresses, jobs),
             _ => vec![addresses],
         };
         tasks.extend(shares.into_iter().map(|addresses| Task { group, addresses }));
@@ -330,7 +330,7 @@ fn run(
     order.sort_by_key(|&i| std::cmp::Reverse(tasks[i].addresses.len()));
     let next = AtomicUsize::new(0);
     let resolved: Vec<Mutex<Option<TaskResult>>> = tasks.iter().map(|_| Mutex::default()).collect();
-    let limits = options.apart.then(|| WorkerLimits::of_this_machine(until));
+    let limits = options.separate_process.then(|| WorkerLimits::of_this_machine(until));
     let jobs = limits.map_or(options.jobs, |limits| options.jobs.min(limits.count));
     let run_time = AtomicU64::new(MAX_OF_ALL);
     let work = || {
@@ -489,7 +489,7 @@ fn outcome(
     groups: &[AddressGroup],
     sources: &[NameSource],
     requested: &[Vec<LocationId>],
-    homeless: usize,
+    without_mapping: usize,
 ) -> Outcome {
     let mut binaries = Vec::new();
     for (group, source) in groups.iter().zip(sources) {
@@ -516,7 +516,7 @@ fn outcome(
             binaries.push(Binary {
                 mapping,
                 file: profile.str(profile.mappings[mapping.0 as usize].file).to_owned(),
-                asked: requested.len(),
+                requested: requested.len(),
                 named,
                 with_line: requested.iter().filter(line).count(),
                 why: (named < requested.len()).then(|| missing_cause.clone()),
@@ -526,5 +526,5 @@ fn outcome(
         }
     }
     binaries.sort_by_key(|b| b.mapping);
-    Outcome { binaries, homeless, ..Outcome::default() }
+    Outcome { binaries, without_mapping, ..Outcome::default() }
 }
