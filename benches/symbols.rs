@@ -21,7 +21,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use profile::{Builder, Column, LabelSetId, Mapping, Profile};
 use support::units::{NOT_MEASURED, size, time};
 use support::{Busy, Figures, NOT_INSTALLED, PROF, Usage, claim, measure, median, option};
-use symbols::Options;
+use symbols::SymbolOptions;
 
 /// Rounds of the program that are timed, to calculate those of a recording, and seconds that perf
 /// records it: thousands of distinct addresses.
@@ -322,7 +322,7 @@ fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Cost {
 fn symbolize_only(input: &Path, cached: bool) {
     let mut profile = formats::read_file(input).expect("a recording");
     let cache = symbols::Cache::of_user().expect("a size").filter(|_| cached).map(Into::into);
-    let options = Options { cache, ..Options::default() };
+    let options = SymbolOptions { cache, ..SymbolOptions::default() };
     let cpu = || {
         // SAFETY: rusage is plain numbers, for which zero is a valid value.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

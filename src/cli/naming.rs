@@ -13,7 +13,7 @@ use crate::report::locks::{self, LockWaits};
 use crate::sampler::{Interrupts, Note, Recording};
 use formats::pprof;
 use profile::{Cause, Diagnostics, Profile};
-use symbols::{Options, Outcome};
+use symbols::{Outcome, SymbolOptions};
 use sys::os;
 
 /// Interval between checks whether the user ended the lookup.
@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// When it cannot be written there.
 pub fn name(
     recording: Recording,
-    names: Option<Options>,
+    names: Option<SymbolOptions>,
     interrupts: &Interrupts,
     progress: &Progress,
     output: Option<&mut Output>,
@@ -52,7 +52,7 @@ pub fn name(
         }
         let stop = interrupts.skip_names();
         let fetches = names.debuginfod.is_some();
-        let options = Options { files, run_time, changed, stop: stop.clone(), ..names };
+        let options = SymbolOptions { files, run_time, changed, stop: stop.clone(), ..names };
         let bar = progress.symbols();
         let look_up = move |profile: &mut Profile| {
             LookupResult::look_up(profile, &options, &|done, all| bar.set(done, all))
@@ -150,7 +150,7 @@ impl LookupResult {
     /// Looks up the names of `profile`, and classifies its waits by them.
     pub fn look_up(
         profile: &mut Profile,
-        options: &Options,
+        options: &SymbolOptions,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> LookupResult {
         let outcome = symbols::symbolize(profile, options, progress);

@@ -14,7 +14,7 @@ use sys::os;
 use sys::printed::Clean;
 
 use formats::pprof;
-use place::{Found, Place, Refused};
+use place::{Found, OutputPlace, Refused};
 use temporary::Temporary;
 
 /// A destination for a profile that was checked to be writable.
@@ -37,7 +37,7 @@ enum Sink {
     /// A device or a FIFO, written to directly.
     Direct(File),
     /// The new file, and its place.
-    Replace(Temporary, Place),
+    Replace(Temporary, OutputPlace),
 }
 
 impl Output {
@@ -164,7 +164,7 @@ fn name(path: &Path) -> String {
 
 impl Sink {
     fn open(path: &Path, mode: u32) -> Result<Sink, Refused> {
-        match Place::find(path, mode)? {
+        match OutputPlace::find(path, mode)? {
             Found::Device(file) => Ok(Sink::Direct(file)),
             Found::Place(place) => match place.temporary() {
                 Ok(file) => Ok(Sink::Replace(file, place)),

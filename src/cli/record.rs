@@ -119,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Errors: what prevents the recording, in one line.
 pub fn record(
     target: &TargetArgs,
-    names: Option<symbols::Options>,
+    names: Option<symbols::SymbolOptions>,
     Verbosity { quiet, verbose }: Verbosity,
     output: &mut Output,
 ) -> anyhow::Result<Recorded> {

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use super::filter::FilterArgs;
 use super::{examples, usage};
 use crate::report::text;
-use crate::report::views::{self, Format, Registered, Request};
+use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::{Profile, label};
 use sys::printed;
 use view::{Direction, Filter, Granularity, Quotient, Sort, View};
@@ -304,7 +304,7 @@ impl Args {
             _ => None,
         };
         Request {
-            format: if self.json { Format::Json } else { Format::Text },
+            format: if self.json { OutputFormat::Json } else { OutputFormat::Text },
             direction: plan.direction,
             granularity: plan.granularity,
             labels: &plan.labels,

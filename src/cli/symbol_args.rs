@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::progress::Bar;
 use symbols::debuginfod::{self, Debuginfod, Download, Environment};
-use symbols::{Cache, Options};
+use symbols::{Cache, SymbolOptions};
 
 /// The heading of these options in help.
 const HEADING: &str = "Symbols";
@@ -58,7 +58,7 @@ impl SymbolArgs {
     /// The options of symbolization.
     ///
     /// Errors: not a directory, not a URL, not a size.
-    pub fn options(&self) -> anyhow::Result<Options> {
+    pub fn options(&self) -> anyhow::Result<SymbolOptions> {
         for dir in &self.symbol_path {
             if !dir.is_dir() {
                 return Err(super::usage(format!(
@@ -67,14 +67,14 @@ impl SymbolArgs {
                 )));
             }
         }
-        Ok(Options {
+        Ok(SymbolOptions {
             symbol_path: self.symbol_path.clone(),
             debuginfod: self.debuginfod()?.map(Arc::new),
             inlines: !self.no_inlines,
             demangle: !self.no_demangle,
             separate_process: true,
             cache: self.cache()?.map(Arc::new),
-            ..Options::default()
+            ..SymbolOptions::default()
         })
     }
 

@@ -9,7 +9,7 @@ use super::output::Output;
 use super::progress::Bar;
 use super::symbol_args::SymbolArgs;
 use profile::{Cause, set_unsymbolized};
-use symbols::Options;
+use symbols::SymbolOptions;
 use sys::printed::Stderr;
 
 /// Arguments of `prof symbolize`.
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut profile = formats::read_file(&args.file)?;
     // First, so that an unwritable path is reported before the work.
     let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
-    let mut options = Options { force: args.force, ..args.symbols.options()? };
+    let mut options = SymbolOptions { force: args.force, ..args.symbols.options()? };
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();
     }
@@ -108,11 +108,11 @@ fn summary(named: &LookupResult) -> Vec<String> {
 mod tests {
     use super::*;
     use profile::MappingId;
-    use symbols::{Binary, Outcome};
+    use symbols::{BinaryOutcome, Outcome};
 
     #[test]
     fn the_summary_says_why_names_are_missing() {
-        let binary = |file: &str, requested, named, why| Binary {
+        let binary = |file: &str, requested, named, why| BinaryOutcome {
             mapping: MappingId(0),
             file: file.into(),
             requested,

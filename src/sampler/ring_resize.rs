@@ -50,13 +50,13 @@ impl<T: Send + 'static> Work<T> {
 /// The state of a replacement.
 pub enum Growing {
     /// The new ring is being mapped, for the CPU with this index.
-    Mapping(usize, Mapping),
+    Mapping(usize, RingMapping),
     /// The new ring is read, and the events of the CPU with this index are being redirected to it.
     Redirecting(usize, Redirecting),
 }
 
 /// See [`Growing::Mapping`].
-pub struct Mapping(Work<io::Result<Ring>>);
+pub struct RingMapping(Work<io::Result<Ring>>);
 
 /// See [`Growing::Redirecting`].
 pub struct Redirecting(Work<io::Result<()>>);
@@ -69,7 +69,7 @@ impl Growing {
     /// No thread can be started.
     pub fn start(at: usize, owner: Counter, cpu: u32, size: usize) -> io::Result<Growing> {
         let work = Work::start(move || Ring::new(owner, cpu, size))?;
-        Ok(Growing::Mapping(at, Mapping(work)))
+        Ok(Growing::Mapping(at, RingMapping(work)))
     }
 
     /// Starts redirecting `events` to the mapped ring.
@@ -86,7 +86,7 @@ impl Growing {
     /// Becomes readable when the step has ended.
     pub fn fd(&self) -> RawFd {
         match self {
-            Growing::Mapping(_, Mapping(work)) => work.end.as_raw_fd(),
+            Growing::Mapping(_, RingMapping(work)) => work.end.as_raw_fd(),
             Growing::Redirecting(_, Redirecting(work)) => work.end.as_raw_fd(),
         }
     }
@@ -94,13 +94,13 @@ impl Growing {
     /// True if the step has ended.
     pub fn is_over(&self) -> bool {
         match self {
-            Growing::Mapping(_, Mapping(work)) => work.is_over(),
+            Growing::Mapping(_, RingMapping(work)) => work.is_over(),
             Growing::Redirecting(_, Redirecting(work)) => work.is_over(),
         }
     }
 }
 
-impl Mapping {
+impl RingMapping {
     /// Waits for the ring.
     pub fn ring(self) -> io::Result<Ring> {
         self.0.result()?

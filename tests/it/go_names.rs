@@ -7,7 +7,7 @@ use crate::common;
 use crate::common::{Prof, needs, targets, temp_dir, unnamed};
 use object::{Object, ObjectSymbol, SymbolKind};
 use profile::LocationId;
-use symbols::Options;
+use symbols::SymbolOptions;
 
 fn program(flags: &[&str]) -> PathBuf {
     let flags: Vec<&str> = ["build"].into_iter().chain(flags.iter().copied()).collect();
@@ -17,7 +17,7 @@ fn program(flags: &[&str]) -> PathBuf {
 /// Name of the outermost function, and the line where nothing is inlined, at each address.
 fn names(program: &Path, addresses: &[u64]) -> Vec<(String, i64)> {
     let mut p = unnamed(program, addresses);
-    symbols::symbolize(&mut p, &Options::default(), &|_, _| {});
+    symbols::symbolize(&mut p, &SymbolOptions::default(), &|_, _| {});
     let name = |i| {
         let lines = p.lines_of(LocationId(i));
         let name = lines.last().map_or("", |l| p.str(p.functions[l.function.0 as usize].name));

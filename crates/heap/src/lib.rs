@@ -1,7 +1,7 @@
 //! The part of heap profiling inside the target: the library that samples a program's allocations
 //! (`preload/`, compiled by `build.rs` and embedded), the memory that it shares with prof
-//! ([`Ring`]), injection into a running program ([`inject`]), and the search for unreachable
-//! allocations when it exits ([`leaks`]).
+//! ([`AllocationRing`]), injection into a running program ([`inject`]), and the search for
+//! unreachable allocations when it exits ([`leaks`]).
 //!
 //! It does not trust data from the target, changes no code of the target, opens no perf events
 //! itself (see [`inject::StopEvents`]), does not depend on a profile, and prints nothing.
@@ -30,7 +30,7 @@ pub mod table;
 pub use exits::{ExitRequest, Exits};
 pub use library::{BYTES, Library, remove_leftovers};
 pub use program::{privileged, why_not_preloaded};
-pub use ring::{Allocation, HeapStats, Record, Ring, Shared, Writer};
+pub use ring::{Allocation, AllocationRecord, AllocationRing, HeapStats, Shared, Writer};
 
 /// Number of allocations of `size` bytes that one represents, sampled with this interval in bytes.
 pub fn weight(size: u64, interval: u64) -> f64 {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::Ring;
+use super::AllocationRing;
 use super::layout::VARIABLE;
 use sys::Error;
 use sys::os;
@@ -41,7 +41,7 @@ pub struct Library {
     /// Locked until this is dropped, or prof ends in any way.
     _file: File,
     /// The ring that it writes to.
-    pub ring: Ring,
+    pub ring: AllocationRing,
     /// The ring's file for programs that cannot access its path, because of another root or
     /// `/proc`; until the command has inherited it.
     inherited: Option<OwnedFd>,
@@ -76,7 +76,7 @@ impl Library {
             let permissions = fs::Permissions::from_mode(mode);
             fs::set_permissions(path, permissions).map_err(failed)?;
         }
-        let ring = Ring::create(interval, mappings).map_err(|e| {
+        let ring = AllocationRing::create(interval, mappings).map_err(|e| {
             Error::failed(format!("there is no memory to share with the command: {e}"))
         })?;
         let inherited = ring.inherited();

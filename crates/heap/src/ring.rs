@@ -25,7 +25,7 @@ use memmap2::MmapRaw;
 use self::copied::Copied;
 use self::frees::{FreeQueue, freed_by};
 use self::memory::{Damaged, free_slots, header, memory_file};
-pub use self::records::{Allocation, Record, Shared, Writer};
+pub use self::records::{Allocation, AllocationRecord, Shared, Writer};
 use self::stacks::{StackQueue, time_at};
 use self::times::{QueueMark, ReadBounds, RecordTimes};
 use super::layout::granule;
@@ -53,7 +53,7 @@ pub struct HeapStats {
 }
 
 /// Memory that is shared with the sampled program.
-pub struct Ring {
+pub struct AllocationRing {
     memory: MmapRaw,
     path: PathBuf,
     /// Keeps the path valid while it is open.
@@ -68,21 +68,21 @@ pub struct Ring {
     damaged: Option<&'static str>,
 }
 
-impl Ring {
+impl AllocationRing {
     /// Memory for samples of this mean interval in bytes, with anonymous `mappings` or without;
     /// nothing is sampled yet.
     ///
     /// # Errors
     ///
     /// There is no memory.
-    pub fn create(interval: u64, mappings: bool) -> io::Result<Ring> {
+    pub fn create(interval: u64, mappings: bool) -> io::Result<AllocationRing> {
         let file = memory_file()?;
         // If prof was given privileges by its file, other processes may not access its descriptors.
         let path = match os::is_dumpable() {
             true => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
             false => String::new(),
         };
-        Ring::on(file, PathBuf::from(path), interval, mappings)
+        AllocationRing::on(file, PathBuf::from(path), interval, mappings)
     }
 
     /// The same on an empty memory file with this path in the program.
@@ -90,7 +90,12 @@ impl Ring {
     /// # Errors
     ///
     /// There is no memory, or the file is another one.
-    pub fn on(file: File, path: PathBuf, interval: u64, mappings: bool) -> io::Result<Ring> {
+    pub fn on(
+        file: File,
+        path: PathBuf,
+        interval: u64,
+        mappings: bool,
+    ) -> io::Result<AllocationRing> {
         file.set_len(FILE_SIZE as u64)?;
         // A process could truncate it, and prof would end by SIGBUS. Only memory files can be
         // sealed.
@@ -123,7 +128,7 @@ impl Ring {
         }
         let (stacks, copy) = (StackQueue::new(granules), Copied::new());
         let (frees, inode) = (FreeQueue::default(), about.ino());
-        Ok(Ring {
+        Ok(AllocationRing {
             memory,
             path,
             file,
@@ -207,7 +212,7 @@ impl Ring {
     /// as far as it is known, and an allocation always before its end.
     ///
     /// `over`: all writers have ended, so none is waited for.
-    pub fn take(&mut self, until: u64, over: bool, consume: impl FnMut(Record<'_>)) {
+    pub fn take(&mut self, until: u64, over: bool, consume: impl FnMut(AllocationRecord<'_>)) {
         if self.damaged.is_none()
             && let Err(damaged) = self.take_all(until, over, consume)
         {
@@ -220,10 +225,10 @@ impl Ring {
         &mut self,
         until: u64,
         over: bool,
-        mut consume: impl FnMut(Record<'_>),
+        mut consume: impl FnMut(AllocationRecord<'_>),
     ) -> Result<(), Damaged> {
         let before = os::monotonic_nanos();
-        let Ring { memory, stacks, frees, .. } = &*self;
+        let AllocationRing { memory, stacks, frees, .. } = &*self;
         let head = header(memory);
         // An allocation that has ended by now began before. Later records are left for the next
         // read.
@@ -263,9 +268,9 @@ impl Ring {
         &mut self,
         (begun, ended): (u64, u64),
         times: ReadBounds,
-        consume: &mut impl FnMut(Record<'_>),
+        consume: &mut impl FnMut(AllocationRecord<'_>),
     ) -> Result<(), Damaged> {
-        let Ring { memory, stacks, frees, copy, .. } = self;
+        let AllocationRing { memory, stacks, frees, copy, .. } = self;
         loop {
             let allocation = stacks.next(memory, begun)?;
             if allocation.is_none() && stacks.is_blocked() {

@@ -10,7 +10,7 @@ use super::spill::{OpenSpill, Spill};
 use super::tables::{Leaf, NO_NODE, PATHS, StackNode, StackRow, StackTables, hash2};
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
-    MappingId, Profile, Sample, StackTable, StrId, Truncation, ValueType,
+    MappingId, Profile, SampleRow, StackTable, StrId, Truncation, ValueType,
 };
 
 /// Index of a sample type: position of a value in a sample.
@@ -292,7 +292,7 @@ impl Builder {
             let stack = *stack_of_node
                 .entry(row.node)
                 .or_insert_with(|| stacks.push_iter(frames(&nodes, row.node)));
-            profile.samples.push(Sample { stack, labels: row.labels });
+            profile.samples.push(SampleRow { stack, labels: row.labels });
         }
         profile.stacks = stacks;
         profile.values = values;

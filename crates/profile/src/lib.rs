@@ -122,7 +122,7 @@ pub struct Location {
 
 /// A stack with its labels; its values are [`Profile::values_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct SampleRow {
     /// The stack, leaf first.
     pub stack: StackId,
     /// The labels.
@@ -173,7 +173,7 @@ pub struct Profile {
     /// Label sets.
     pub labels: LabelTable,
     /// Samples.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SampleRow>,
     /// Values of all samples, row by row.
     pub values: Vec<i64>,
 }

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
-    MappingId, Profile, Sample, StackId, StrId, ValueType,
+    MappingId, Profile, SampleRow, StackId, StrId, ValueType,
 };
 
 /// Error of merging profiles.
@@ -330,7 +330,7 @@ impl Merger {
             let stack = stacks[sample.stack.0 as usize];
             let labels = labels[sample.labels.0 as usize];
             let row = *samples.entry((stack, labels)).or_insert_with(|| {
-                out.samples.push(Sample { stack, labels });
+                out.samples.push(SampleRow { stack, labels });
                 out.values.resize(out.values.len() + width, 0);
                 out.samples.len() - 1
             });

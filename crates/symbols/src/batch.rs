@@ -19,7 +19,7 @@ use super::run_time::{MAX_OF_ALL, Report, RunTime};
 use super::source::{self, Layer, SymbolFiles};
 use super::vdso::Vdso;
 use super::worker::{Worker, WorkerLimits};
-use super::{Binary, Options, Outcome, demangle, elf, partition};
+use super::{BinaryOutcome, Outcome, SymbolOptions, demangle, elf, partition};
 use profile::Cause;
 use sys::foreign;
 use sys::jit::{Epoch, Span};
@@ -74,7 +74,7 @@ struct Task {
 /// See [`super::symbolize`].
 pub fn symbolize(
     profile: &mut Profile,
-    options: &Options,
+    options: &SymbolOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
     let until = Instant::now() + TIME;
@@ -108,7 +108,10 @@ pub fn symbolize(
 }
 
 /// Locations to resolve, by mapping, and the number of those without any.
-fn requested_by_mapping(profile: &Profile, options: &Options) -> (Vec<Vec<LocationId>>, usize) {
+fn requested_by_mapping(
+    profile: &Profile,
+    options: &SymbolOptions,
+) -> (Vec<Vec<LocationId>>, usize) {
     let mut requested = vec![Vec::new(); profile.mappings.len()];
     let mut without_mapping = 0;
     for (id, location) in (0..).map(LocationId).zip(&profile.locations) {
@@ -126,7 +129,7 @@ fn requested_by_mapping(profile: &Profile, options: &Options) -> (Vec<Vec<Locati
 /// Groups mappings of the same file: its symbols are parsed once.
 fn groups(
     profile: &Profile,
-    options: &Options,
+    options: &SymbolOptions,
     requested: &[Vec<LocationId>],
     until: Instant,
 ) -> (Vec<AddressGroup>, Vec<NameSource>) {
@@ -202,7 +205,7 @@ fn groups(
 fn kept(
     group: &AddressGroup,
     found: Option<&SymbolFiles>,
-    options: &Options,
+    options: &SymbolOptions,
 ) -> Option<CachedGroup> {
     let (cache, found) = (options.cache.as_ref()?, found?);
     if group.requested.is_empty() {
@@ -236,7 +239,7 @@ fn open(
     profile: &Profile,
     mapping: &Mapping,
     instead: Option<&Path>,
-    options: &Options,
+    options: &SymbolOptions,
 ) -> (NameSource, Option<SymbolFiles>) {
     let (file, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
     let simple =
@@ -318,7 +321,7 @@ type TaskResult = Result<AddressFrames, Cause>;
 fn run(
     sources: &[NameSource],
     tasks: &[Task],
-    options: &Options,
+    options: &SymbolOptions,
     until: Instant,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<TaskResult> {
@@ -366,7 +369,7 @@ fn run(
 fn resolve(
     source: &NameSource,
     addresses: &[u64],
-    options: &Options,
+    options: &SymbolOptions,
     worker: &mut Option<Worker>,
     run_time: &AtomicU64,
     done: &dyn Fn(usize),
@@ -421,7 +424,7 @@ fn write(
 }
 
 /// Caches the results of the tasks for the next recording, if their sources were intact.
-fn keep(group: &AddressGroup, tasks: &[(Task, TaskResult)], options: &Options) {
+fn keep(group: &AddressGroup, tasks: &[(Task, TaskResult)], options: &SymbolOptions) {
     let (Some(cache), Some(CachedGroup { key, found, stored })) = (&options.cache, &group.kept)
     else {
         return;
@@ -472,7 +475,7 @@ fn split_modules(profile: &mut Profile, kallsyms: &Kallsyms, requested: &[(u64, 
 }
 
 /// Sets the flags that mark resolved data for other readers.
-fn set_flags(profile: &mut Profile, options: &Options, groups: &[AddressGroup]) {
+fn set_flags(profile: &mut Profile, options: &SymbolOptions, groups: &[AddressGroup]) {
     for group in groups {
         for id in &group.mappings {
             let mapping = &mut profile.mappings[id.0 as usize];
@@ -513,7 +516,7 @@ fn outcome(
             let requested = &requested[mapping.0 as usize];
             let named = requested.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();
             let line = |l: &&LocationId| profile.lines_of(**l).iter().any(|l| l.line > 0);
-            binaries.push(Binary {
+            binaries.push(BinaryOutcome {
                 mapping,
                 file: profile.str(profile.mappings[mapping.0 as usize].file).to_owned(),
                 requested: requested.len(),

@@ -21,7 +21,7 @@ use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle::{self, Demangler};
 use super::plt::CodeSections;
 use super::source::Layer;
-use super::{Options, diagnose_dwarf, go, split};
+use super::{SymbolOptions, diagnose_dwarf, go, split};
 use profile::Cause;
 use sys::mmap;
 
@@ -42,7 +42,7 @@ const FORGET: usize = 32;
 pub fn resolve(
     layers: &[Layer],
     addresses: &[u64],
-    options: &Options,
+    options: &SymbolOptions,
     done: &dyn Fn(usize),
 ) -> Result<AddressFrames, Cause> {
     let reported = Cell::new(0);
@@ -71,7 +71,7 @@ pub fn resolve(
 fn all_layers(
     layers: &[Layer],
     addresses: &[u64],
-    options: &Options,
+    options: &SymbolOptions,
     report: &dyn Fn(usize),
 ) -> Result<AddressFrames, Cause> {
     let mut resolver = ElfResolver::new(options, addresses);
@@ -123,7 +123,7 @@ fn flaw(layers: &[Layer], addresses: &[u64], resolved: &AddressFrames) -> Option
 }
 
 struct ElfResolver<'a> {
-    options: &'a Options,
+    options: &'a SymbolOptions,
     /// Symbolizer of symbol tables, with those parsed so far.
     plain: Option<Symbolizer>,
     error: Option<String>,
@@ -136,7 +136,7 @@ struct ElfResolver<'a> {
 }
 
 impl<'a> ElfResolver<'a> {
-    fn new(options: &'a Options, addresses: &'a [u64]) -> ElfResolver<'a> {
+    fn new(options: &'a SymbolOptions, addresses: &'a [u64]) -> ElfResolver<'a> {
         ElfResolver {
             options,
             plain: None,

@@ -8,7 +8,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolFlags, elf}
 
 use super::headers::Headers;
 use super::source::find;
-use super::{Options, demangle};
+use super::{SymbolOptions, demangle};
 use profile::Cause;
 use sys::catch_panic;
 use sys::mmap;
@@ -20,7 +20,7 @@ const SHOWN: usize = 5;
 
 /// A function of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct FunctionRange {
     /// Name in the symbol table.
     pub symbol: String,
     /// Position of its first byte in the file.
@@ -57,8 +57,8 @@ struct FunctionSymbol {
 /// # Errors
 ///
 /// There is none, or the name is ambiguous.
-pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
-    let found = find(&path.to_string_lossy(), "", None, &Options::default())
+pub fn functions(path: &Path, name: &str) -> Result<Vec<FunctionRange>, NoFunction> {
+    let found = find(&path.to_string_lossy(), "", None, &SymbolOptions::default())
         .map_err(|why| NoFunction::File(why.to_string()))?;
     let mut symbols = Vec::new();
     for layer in &found.layers {
@@ -70,14 +70,18 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<Function>, NoFunction> {
         return Err(NoFunction::File(Cause::Stripped.to_string()));
     }
     let chosen = choose(&symbols, name)?;
-    let mut functions: Vec<Function> = Vec::new();
+    let mut functions: Vec<FunctionRange> = Vec::new();
     for symbol in chosen {
         if symbol.indirect {
             return Err(NoFunction::Indirect);
         }
         let Some(offset) = offset_of(&found.headers, symbol.address) else { continue };
         if functions.iter().all(|f| f.offset != offset) {
-            functions.push(Function { symbol: symbol.name.clone(), offset, size: symbol.size });
+            functions.push(FunctionRange {
+                symbol: symbol.name.clone(),
+                offset,
+                size: symbol.size,
+            });
         }
     }
     match functions.is_empty() {

@@ -43,15 +43,15 @@ pub use cache::Cache;
 #[cfg(fuzzing)]
 pub use cache::fuzz_kept_names;
 pub use demangle::{demangle, full as demangle_full, refused};
-pub use outcome::{Binary, Outcome, counted, run_time_code, unsymbolized};
+pub use outcome::{BinaryOutcome, Outcome, counted, run_time_code, unsymbolized};
 pub use worker::run_if_started as run_if_worker;
 
 use profile::Profile;
 use sys::jit::Epoch;
 
-/// Options of symbolization.
+/// SymbolOptions of symbolization.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SymbolOptions {
     /// Most threads.
     pub jobs: usize,
     /// Resolve inlined functions.
@@ -82,9 +82,9 @@ pub struct Options {
     pub separate_process: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SymbolOptions {
+    fn default() -> SymbolOptions {
+        SymbolOptions {
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             inlines: true,
             demangle: true,
@@ -108,7 +108,7 @@ impl Default for Options {
 /// addresses done and addresses to do, from several threads.
 pub fn symbolize(
     profile: &mut Profile,
-    options: &Options,
+    options: &SymbolOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
     batch::symbolize(profile, options, progress)

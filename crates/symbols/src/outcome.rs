@@ -8,7 +8,7 @@ use profile::{
 
 /// Result for one mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binary {
+pub struct BinaryOutcome {
     /// The mapping.
     pub mapping: MappingId,
     /// Its file or name.
@@ -31,7 +31,7 @@ pub struct Binary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// One for each mapping, in their order.
-    pub binaries: Vec<Binary>,
+    pub binaries: Vec<BinaryOutcome>,
     /// Number of locations without names that belong to no mapping.
     pub without_mapping: usize,
     /// Errors of debuginfod servers and of the cache, one sentence each.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
-use super::{Options, mini_debug_info};
+use super::{SymbolOptions, mini_debug_info};
 use profile::{Cause, Mapping};
 use sys::foreign;
 use sys::jit::FileReader;
@@ -123,7 +123,7 @@ pub fn find(
     name: &str,
     build_id: &str,
     instead: Option<&Path>,
-    options: &Options,
+    options: &SymbolOptions,
 ) -> Result<SymbolFiles, Cause> {
     let places = &SearchPaths::of(name, options);
     // The kernel adds this to the path of an unlinked file; the path may lead to a new one now.
@@ -244,11 +244,11 @@ fn by_name(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
 pub struct SearchPaths<'a> {
     /// The binary's path in the recording.
     name: &'a str,
-    options: &'a Options,
+    options: &'a SymbolOptions,
 }
 
 impl<'a> SearchPaths<'a> {
-    fn of(name: &'a str, options: &'a Options) -> SearchPaths<'a> {
+    fn of(name: &'a str, options: &'a SymbolOptions) -> SearchPaths<'a> {
         SearchPaths { name, options }
     }
 
@@ -332,7 +332,7 @@ fn unreadable(e: &io::Error) -> Cause {
 
 /// The file that a link of the file at `path` refers to: by its build ID in the paths of
 /// debug files, else by its name. Another build is not accepted.
-fn shared(link: &SharedLink, path: &Path, options: &Options) -> Option<Arc<File>> {
+fn shared(link: &SharedLink, path: &Path, options: &SymbolOptions) -> Option<Arc<File>> {
     let dirs = options.debug_dirs.iter();
     let by_id = build_id_path(&link.build_id)?;
     let sibling = path.canonicalize().ok().and_then(|p| Some(p.parent()?.join(&link.name)));

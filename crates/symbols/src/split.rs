@@ -17,7 +17,7 @@ use profile::StrId;
 
 use super::address_frames::{AddressFrames, SymbolFrame};
 use super::source::Layer;
-use super::{Options, worker};
+use super::{SymbolOptions, worker};
 use profile::Cause;
 
 /// Largest file that is read, whose sections are read whole; also the limit of all unpacked bytes
@@ -49,7 +49,7 @@ impl Default for SectionMemory {
 /// Debug information of one file.
 pub struct Split<'a> {
     memory: &'a SectionMemory,
-    options: &'a Options,
+    options: &'a SymbolOptions,
     /// Its path, for finding files next to it.
     path: PathBuf,
     context: Context<DwarfReader<'a>>,
@@ -67,7 +67,7 @@ pub struct Split<'a> {
 pub fn resolve(
     layer: &Layer,
     addresses: &[u64],
-    options: &Options,
+    options: &SymbolOptions,
     report: &dyn Fn(usize),
 ) -> Result<AddressFrames, String> {
     let memory = SectionMemory::default();
@@ -119,7 +119,7 @@ pub fn is_split<'a>(endian: Endianness, read: impl Fn(u64, u64) -> Option<&'a [u
 impl<'a> Split<'a> {
     fn open(
         layer: &Layer,
-        options: &'a Options,
+        options: &'a SymbolOptions,
         memory: &'a SectionMemory,
     ) -> Result<Split<'a>, String> {
         let object = memory.parse(&layer.file).ok_or("it cannot be read")?;

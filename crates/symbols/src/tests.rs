@@ -60,8 +60,8 @@ impl Lab {
         self.path(name)
     }
 
-    fn options(&self) -> Options {
-        Options { jobs: 1, debug_dirs: vec![self.path("debug")], ..Options::default() }
+    fn options(&self) -> SymbolOptions {
+        SymbolOptions { jobs: 1, debug_dirs: vec![self.path("debug")], ..SymbolOptions::default() }
     }
 }
 
@@ -147,7 +147,7 @@ fn without_inlines_only_the_function_itself_is_named() {
     let lab = Lab::new();
     let binary = lab.compile("prog", C, &["-g"]);
     let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("mark_inner")]);
-    symbolize(&mut p, &Options { inlines: false, ..lab.options() }, &quiet);
+    symbolize(&mut p, &SymbolOptions { inlines: false, ..lab.options() }, &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
     assert!(!p.mappings[0].has_inline_frames);
 }
@@ -181,7 +181,7 @@ fn another_path_can_replace_the_recorded_one() {
     let mut p = profile(gone, mapping_of(&binary, 0), 0, &[address]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
     assert_eq!(outcome.binaries[0].why, Some(Cause::FileMissing));
-    let options = Options { files: [(0, binary.clone())].into(), ..lab.options() };
+    let options = SymbolOptions { files: [(0, binary.clone())].into(), ..lab.options() };
     symbolize(&mut p, &options, &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
     // The kernel marks the path of a file that was unlinked while mapped.
@@ -291,7 +291,7 @@ fn local_functions_of_cpp_have_their_full_names() {
     let function = p.functions[p.lines_of(LocationId(0))[0].function.0 as usize];
     assert_eq!(p.str(function.system_name), helper);
     let mut raw = profile(&binary, mapping_of(&binary, 0), 0, &[mark(helper)]);
-    symbolize(&mut raw, &Options { demangle: false, ..lab.options() }, &quiet);
+    symbolize(&mut raw, &SymbolOptions { demangle: false, ..lab.options() }, &quiet);
     assert_eq!(names(&raw, 0), [helper]);
 }
 
@@ -306,7 +306,7 @@ fn existing_lines_stay_unless_forced() {
     p.set_lines(LocationId(0), &[line]);
     let outcome = symbolize(&mut p, &lab.options(), &quiet);
     assert_eq!((names(&p, 0), outcome.requested()), (vec!["mine".to_owned()], 0));
-    symbolize(&mut p, &Options { force: true, ..lab.options() }, &quiet);
+    symbolize(&mut p, &SymbolOptions { force: true, ..lab.options() }, &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
 }
 
@@ -320,10 +320,11 @@ fn threads_do_not_change_the_result() {
     let named = |jobs| {
         let mut p = profile(&binary, mapping_of(&binary, 0), 0, &addresses);
         let last = std::sync::Mutex::new((0, 0));
-        let outcome = symbolize(&mut p, &Options { jobs, ..lab.options() }, &|done, total| {
-            let mut last = last.lock().unwrap();
-            *last = (last.0.max(done), total);
-        });
+        let outcome =
+            symbolize(&mut p, &SymbolOptions { jobs, ..lab.options() }, &|done, total| {
+                let mut last = last.lock().unwrap();
+                *last = (last.0.max(done), total);
+            });
         let (done, total) = *last.lock().unwrap();
         assert_eq!(done, total);
         assert!(outcome.named() > 10);
@@ -395,7 +396,7 @@ fn perf_maps_can_be_elsewhere() {
     fs::write(lab.path("map"), "1000 100 jitted;f <x>\nbad\n").unwrap();
     let name = Path::new("/tmp/perf-123456789.map");
     let mut p = profile(name, (0, 0, String::new()), 0, &[0x1010, 0x2000]);
-    let options = Options { files: [(0, lab.path("map"))].into(), ..lab.options() };
+    let options = SymbolOptions { files: [(0, lab.path("map"))].into(), ..lab.options() };
     let outcome = symbolize(&mut p, &options, &quiet);
     assert_eq!(names(&p, 0), ["jitted;f <x>"]);
     let found = &outcome.binaries[0];

@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Options;
+use super::SymbolOptions;
 use super::address_frames::AddressFrames;
 use super::source::Layer;
 pub use child::{open, run_if_started};
@@ -106,7 +106,7 @@ impl Worker {
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
-        options: &Options,
+        options: &SymbolOptions,
         done: &dyn Fn(usize),
     ) -> Result<AddressFrames, Cause> {
         let size: u64 = layers.iter().filter_map(|l| Some(l.file.metadata().ok()?.len())).sum();
@@ -139,7 +139,7 @@ impl Worker {
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
-        options: &Options,
+        options: &SymbolOptions,
         cpu_time: Duration,
         report: &mut dyn FnMut(usize),
     ) -> Result<AddressFrames, Cause> {
@@ -209,7 +209,7 @@ impl Running {
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
-        options: &Options,
+        options: &SymbolOptions,
         deadline: Deadline,
         report: &mut dyn FnMut(usize),
     ) -> Result<AddressFrames, Ended> {
@@ -274,7 +274,7 @@ impl Running {
 }
 
 impl Deadline {
-    fn check(self, used: Duration, options: &Options) -> Result<(), Cause> {
+    fn check(self, used: Duration, options: &SymbolOptions) -> Result<(), Cause> {
         let now = Instant::now();
         if options.stop.load(Ordering::Relaxed) {
             Err(Cause::Interrupted)

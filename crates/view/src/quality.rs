@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::testing::answers;
     use crate::{Filter, Granularity, Sort};
-    use profile::{LabelSetId, Sample, StackId, ValueType};
+    use profile::{LabelSetId, SampleRow, StackId, ValueType};
 
     #[test]
     fn heap_intervals_follow_the_sampling_probabilities() {
@@ -191,7 +191,7 @@ mod tests {
         profile.period_type = intern("space", "bytes");
         profile.sample_types = types.to_vec();
         let sizes = |profile: &mut Profile, period, objects: i64, space| {
-            profile.samples = vec![Sample { stack: StackId(0), labels: LabelSetId::EMPTY }];
+            profile.samples = vec![SampleRow { stack: StackId(0), labels: LabelSetId::EMPTY }];
             profile.values = vec![objects, space];
             profile.period = period;
             sample_sizes(profile, 1)

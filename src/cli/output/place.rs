@@ -29,7 +29,7 @@ pub enum Found {
     /// A device or a FIFO, open for writing.
     Device(File),
     /// A regular file that exists or can be created.
-    Place(Place),
+    Place(OutputPlace),
 }
 
 /// Why a path cannot be written to.
@@ -43,7 +43,7 @@ pub struct Refused {
 
 /// The place of a regular file.
 #[derive(Debug)]
-pub struct Place {
+pub struct OutputPlace {
     directory: OwnedFd,
     name: OsString,
     shown: PathBuf,
@@ -53,7 +53,7 @@ pub struct Place {
     owner: Option<(Uid, Gid)>,
 }
 
-impl Place {
+impl OutputPlace {
     /// What `path` refers to. A link that is the last part of it is followed as the kernel does
     /// with `fs.protected_symlinks`: not in a directory that all may write to, unless the link is
     /// the user's own or the directory's owner's. A new file has these permissions.
@@ -71,7 +71,7 @@ impl Place {
         Err(Refused { directory: at.shown(), error })
     }
 
-    /// A file without a name, for [`Place::put`].
+    /// A file without a name, for [`OutputPlace::put`].
     pub fn temporary(&self) -> io::Result<Temporary> {
         let file = Temporary::create(&self.directory, self.mode)?;
         if let Some((user, group)) = self.owner {
@@ -201,7 +201,7 @@ fn place(
     };
     // A file of root does not take the permissions that another user gave to a file.
     let kept = existing.filter(|stat| ours(stat)).map(|stat| stat.st_mode & 0o777);
-    Found::Place(Place {
+    Found::Place(OutputPlace {
         directory,
         name: name.to_owned(),
         shown: shown.to_owned(),

@@ -11,8 +11,8 @@ mod rules;
 use rustc_hash::FxHashMap;
 
 use profile::{
-    FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, Sample, StackId, StrId,
-    comment, label,
+    FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, SampleRow, StackId,
+    StrId, comment, label,
 };
 use rules::{LockRole, WaitRule};
 
@@ -37,7 +37,7 @@ pub fn classify(profile: &mut Profile) -> LockWaits {
     let width = classifier.profile.sample_types.len();
     let samples = std::mem::take(&mut classifier.profile.samples);
     let values = std::mem::take(&mut classifier.profile.values);
-    let mut kept: Vec<Sample> = Vec::with_capacity(samples.len());
+    let mut kept: Vec<SampleRow> = Vec::with_capacity(samples.len());
     let mut kept_values: Vec<i64> = Vec::with_capacity(values.len());
     let mut changed: FxHashMap<(StackId, LabelSetId), usize> = FxHashMap::default();
     for (sample, row) in samples.iter().zip(values.chunks_exact(width.max(1))) {
@@ -67,7 +67,7 @@ pub fn classify(profile: &mut Profile) -> LockWaits {
         // Waits of different kinds may be equal now.
         let at = *changed.entry((sample.stack, labels)).or_insert(kept.len());
         if at == kept.len() {
-            kept.push(Sample { stack: sample.stack, labels });
+            kept.push(SampleRow { stack: sample.stack, labels });
             kept_values.extend(row);
         } else {
             let sum = &mut kept_values[at * width..(at + 1) * width];

@@ -62,7 +62,7 @@ fn profile(stacks: &[&[&str]]) -> Profile {
 
 fn kinds(profile: &Profile) -> Vec<&str> {
     let key = profile.strings.find("kind").unwrap();
-    let kind = |sample: &Sample| match profile.labels.value(sample.labels, key) {
+    let kind = |sample: &SampleRow| match profile.labels.value(sample.labels, key) {
         Some(LabelValue::Str(kind)) => profile.str(kind),
         other => panic!("{other:?}"),
     };

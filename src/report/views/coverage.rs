@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Format, Registered, Request, ViewOption, always};
+use super::{OutputFormat, Registered, Request, ViewOption, always};
 use crate::report::advice::binaries;
 use crate::report::{coverage, json};
 use view::{Coverage, View};
@@ -30,7 +30,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
         model.binaries.truncate(rows);
     }
     let advisor = binaries::advisor(view, &model, request.file.clone());
-    if request.format == Format::Json {
+    if request.format == OutputFormat::Json {
         return json::write_coverage(out, view, &model, &mut |b| {
             binaries::remedies(view, b, &advisor)
         });

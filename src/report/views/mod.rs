@@ -38,7 +38,7 @@ pub struct ViewOption {
 
 /// How a view is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// Text for a terminal.
     Text,
     /// JSON, with exact values.
@@ -48,7 +48,7 @@ pub enum Format {
 /// What is asked for.
 pub struct Request<'a> {
     /// Text or JSON.
-    pub format: Format,
+    pub format: OutputFormat,
     /// Of a call tree; `None`: a table.
     pub direction: Option<Direction>,
     /// What counts as the same frame.
@@ -78,8 +78,8 @@ impl Request<'_> {
     /// Most rows of a table; 0: all.
     pub fn rows(&self) -> usize {
         self.rows.unwrap_or(match self.format {
-            Format::Text => Request::DEFAULT_ROWS,
-            Format::Json => 0,
+            OutputFormat::Text => Request::DEFAULT_ROWS,
+            OutputFormat::Json => 0,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Format, Registered, Request, ViewOption};
+use super::{OutputFormat, Registered, Request, ViewOption};
 use crate::report::{json, quality};
 use view::{Granularity, Quality, View};
 
@@ -30,7 +30,7 @@ fn check(request: &Request<'_>) -> Result<(), &'static str> {
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let model = Quality::new(view, &request.top());
     match request.format {
-        Format::Json => json::write_quality(out, view, &model),
-        Format::Text => quality::write_text(out, view, &model),
+        OutputFormat::Json => json::write_quality(out, view, &model),
+        OutputFormat::Text => quality::write_text(out, view, &model),
     }
 }

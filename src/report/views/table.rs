@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Format, Registered, Request, always};
+use super::{OutputFormat, Registered, Request, always};
 use crate::report::text::TableOptions;
 use crate::report::{json, text};
 use view::{Ratio, Top, View};
@@ -20,7 +20,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let labels = request.labels.to_vec();
     let options = TableOptions { granularity, children: request.children, labels, ratio };
     match request.format {
-        Format::Json => json::write_table(out, view, &top, &options),
-        Format::Text => text::write_table(out, view, &top, &options),
+        OutputFormat::Json => json::write_table(out, view, &top, &options),
+        OutputFormat::Text => text::write_table(out, view, &top, &options),
     }
 }

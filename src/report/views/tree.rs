@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Format, Registered, Request, always};
+use super::{OutputFormat, Registered, Request, always};
 use crate::report::text::TreeOptions;
 use crate::report::{json, text};
 use view::{Cut, Direction, Tree, View};
@@ -19,16 +19,16 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let strings = &view.profile.strings;
     let roots: Vec<_> = request.labels.iter().filter_map(|l| strings.find(l)).collect();
     let default_percent = match request.format {
-        Format::Json => 0.0,
-        Format::Text => DEFAULT_PERCENT,
+        OutputFormat::Json => 0.0,
+        OutputFormat::Text => DEFAULT_PERCENT,
     };
     let min_percent = request.min_percent.unwrap_or(default_percent);
     let cut = if min_percent > 0.0 { Cut::Percent(min_percent) } else { Cut::Nothing };
     let direction = request.direction.unwrap_or(Direction::Callees);
     let tree = Tree::new(view, direction, &roots, cut);
     match request.format {
-        Format::Json => json::write_tree(out, view, &tree, request.granularity),
-        Format::Text => {
+        OutputFormat::Json => json::write_tree(out, view, &tree, request.granularity),
+        OutputFormat::Text => {
             let limit = request.rows.unwrap_or(DEFAULT_LINES);
             text::write_tree(out, view, &tree, TreeOptions { limit, min_percent })
         }

@@ -23,7 +23,7 @@ use super::filter::SampleFilter;
 use super::number;
 use super::syscall::{self, Map, MapKind};
 use program::{DeepProgram, Kernel, LoopEnd};
-use ring::{Ring, State};
+use ring::{CopyRing, SlotState};
 pub use session::DeepStacks;
 use sys::procfs;
 use sys::record::{Chunk, Rest, Sample, UserStack};
@@ -129,7 +129,7 @@ pub struct Deep {
     kernel: Kernel,
     map: Map,
     lost: Map,
-    ring: Ring,
+    ring: CopyRing,
     cap: u32,
     /// The program for each size of the kernel's copy.
     programs: Vec<(u32, OwnedFd)>,
@@ -159,7 +159,7 @@ impl Deep {
         let size = (RING_OF_CPU * cpus).clamp(*RINGS.start(), *RINGS.end()).next_power_of_two();
         let map = Map::new(MapKind::Ring, (0, 0), size as u32)?;
         let lost = Map::new(MapKind::PerCpuArray, (4, 8), 1)?;
-        let ring = Ring::map(&map, size)?;
+        let ring = CopyRing::map(&map, size)?;
         let filled = watch(map.fd())?;
         Ok(Deep {
             kernel,
@@ -244,12 +244,12 @@ impl Deep {
         while position < end {
             let (state, at, length, next) = self.ring.record(position);
             let entry = match state {
-                State::Done => DeepEntry::parse(self.ring.bytes(at, length), at),
-                State::Busy | State::Discarded => None,
+                SlotState::Done => DeepEntry::parse(self.ring.bytes(at, length), at),
+                SlotState::Busy | SlotState::Discarded => None,
             };
             self.entries.extend(entry);
             // A record in progress stays, and so do those behind it.
-            let busy = if state == State::Busy { u64::MAX } else { 0 };
+            let busy = if state == SlotState::Busy { u64::MAX } else { 0 };
             self.ends.push((next, entry.map_or(busy, |entry| entry.time)));
             position = next;
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::EventSpec;
 use super::notes::EventNote;
 use instructions::At;
-use symbols::functions::{Function, NoFunction, functions};
+use symbols::functions::{FunctionRange, NoFunction, functions};
 use sys::Error;
 use sys::binaries::{self, Binary};
 use sys::suggest;
@@ -19,21 +19,21 @@ use sys::usdt::{Marker, markers};
 use sys::{foreign, mmap};
 
 /// Prefixes of a probe's name: its kind, and true if it probes returns.
-const KINDS: &[(&str, EventKind, bool)] = &[
-    ("probe", EventKind::User, false),
-    ("uprobe", EventKind::User, false),
-    ("uretprobe", EventKind::User, true),
-    ("kprobe", EventKind::Kernel, false),
-    ("kretprobe", EventKind::Kernel, true),
-    ("sdt", EventKind::Marker, false),
-    ("usdt", EventKind::Marker, false),
+const KINDS: &[(&str, ProbeKind, bool)] = &[
+    ("probe", ProbeKind::User, false),
+    ("uprobe", ProbeKind::User, false),
+    ("uretprobe", ProbeKind::User, true),
+    ("kprobe", ProbeKind::Kernel, false),
+    ("kretprobe", ProbeKind::Kernel, true),
+    ("sdt", ProbeKind::Marker, false),
+    ("usdt", ProbeKind::Marker, false),
 ];
 
 /// Maximum number of names that an error lists.
 const SHOWN: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EventKind {
+enum ProbeKind {
     User,
     Kernel,
     Marker,
@@ -44,7 +44,7 @@ pub fn is_probe(event: &str) -> bool {
     kind(event).is_some()
 }
 
-fn kind(event: &str) -> Option<(EventKind, bool, &str)> {
+fn kind(event: &str) -> Option<(ProbeKind, bool, &str)> {
     let (prefix, rest) = event.split_once(':')?;
     let &(_, kind, returns) = KINDS.iter().find(|(name, ..)| *name == prefix)?;
     Some((kind, returns, rest))
@@ -89,12 +89,12 @@ impl ProbePlaces {
     pub fn events(&self, event: &str) -> Result<Vec<EventSpec>, Error> {
         let failed = |why: String| Error::usage(format!("event '{event}': {why}"));
         match kind(event) {
-            Some((EventKind::Kernel, returns, rest)) => {
+            Some((ProbeKind::Kernel, returns, rest)) => {
                 let place = place(rest, returns).map_err(failed)?;
                 kernel(event, &place)
             }
-            Some((EventKind::Marker, _, rest)) => self.markers(event, rest).map_err(failed),
-            Some((EventKind::User, returns, rest)) => {
+            Some((ProbeKind::Marker, _, rest)) => self.markers(event, rest).map_err(failed),
+            Some((ProbeKind::User, returns, rest)) => {
                 let place = place(rest, returns).map_err(failed)?;
                 self.functions(event, &place).map_err(failed)
             }
@@ -122,7 +122,7 @@ impl ProbePlaces {
         &self,
         event: &str,
         file: &Binary,
-        function: &Function,
+        function: &FunctionRange,
         place: &CodePlace<'_>,
     ) -> Result<EventSpec, String> {
         let (name, size) = (place.function, function.size);

@@ -43,11 +43,11 @@ impl StackMaker {
             let cut = self.counts.ends[StackEnd::DumpTooSmall as usize]
                 > before.1[StackEnd::DumpTooSmall as usize];
             match copied {
-                StackCopy::Full if cut && i + 1 < COPIES.len() => {
+                SleeperCopy::Full if cut && i + 1 < COPIES.len() => {
                     (self.counts.user_stacks, self.counts.ends) = before;
                 }
-                StackCopy::Full | StackCopy::Whole => return Ok(true),
-                StackCopy::No => return Ok(false),
+                SleeperCopy::Full | SleeperCopy::Whole => return Ok(true),
+                SleeperCopy::No => return Ok(false),
             }
         }
         Ok(false)
@@ -59,10 +59,10 @@ impl StackMaker {
         thread: ThreadId,
         size: usize,
         scratch: &mut Scratch,
-    ) -> io::Result<StackCopy> {
+    ) -> io::Result<SleeperCopy> {
         // A thread that sleeps before and after, and was not switched out in between, did not run.
         let switches = procfs::switches(thread);
-        let Some(asleep) = procfs::asleep_at(thread)? else { return Ok(StackCopy::No) };
+        let Some(asleep) = procfs::asleep_at(thread)? else { return Ok(SleeperCopy::No) };
         let in_kernel = procfs::kernel_stack(thread);
         let procfs::Asleep { ip, sp, .. } = asleep;
         let mut copy = vec![0; size];
@@ -70,7 +70,7 @@ impl StackMaker {
         let length = if sp == 0 { 0 } else { os::read_memory(thread.pid, sp, &mut copy)? };
         let same = procfs::asleep_at(thread)? == Some(asleep);
         if !same || switches.is_none() || procfs::switches(thread) != switches {
-            return Ok(StackCopy::No);
+            return Ok(SleeperCopy::No);
         }
         let full = length == copy.len();
         let user = match sp {
@@ -91,7 +91,7 @@ impl StackMaker {
         if !in_kernel.is_empty() {
             self.put_kernel_functions_below(&in_kernel, sp != 0);
         }
-        Ok(if full { StackCopy::Full } else { StackCopy::Whole })
+        Ok(if full { SleeperCopy::Full } else { SleeperCopy::Whole })
     }
 
     /// Adds the kernel functions in which a thread sleeps, innermost first, to its user stack, if
@@ -109,7 +109,7 @@ impl StackMaker {
 }
 
 /// The result of copying a stack.
-enum StackCopy {
+enum SleeperCopy {
     /// A stack from a full copy: there may be more.
     Full,
     /// A stack from a complete copy.

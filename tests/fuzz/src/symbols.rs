@@ -5,7 +5,7 @@ use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
 use profile::{Builder, Mapping};
-use symbols::Options;
+use symbols::SymbolOptions;
 
 fuzz_target!(|data: &[u8]| {
     if data.len() < 64 {
@@ -25,6 +25,6 @@ fuzz_target!(|data: &[u8]| {
         builder.location(Some(mapping), (entry & 0xffff_ffff) + i * 16);
     }
     let mut profile = builder.finish(None);
-    let options = Options { jobs: 1, debug_dirs: Vec::new(), ..Options::default() };
+    let options = SymbolOptions { jobs: 1, debug_dirs: Vec::new(), ..SymbolOptions::default() };
     let _ = symbols::symbolize(&mut profile, &options, &|_, _| {});
 });

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use iced_x86::{Decoder, DecoderOptions};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 use profile::{Line, LocationId, Profile};
-use symbols::Options;
+use symbols::SymbolOptions;
 
 /// A function at an address: its linkage name, file and line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ fn answer(line: &str) -> Vec<Frame> {
 /// The frames that prof finds at each address, innermost first, with mangled names.
 pub fn ours(program: &Path, addresses: &[u64]) -> Vec<Vec<Frame>> {
     let mut profile = super::unnamed(program, addresses);
-    symbols::symbolize(&mut profile, &Options::default(), &|_, _| {});
+    symbols::symbolize(&mut profile, &SymbolOptions::default(), &|_, _| {});
     (0..addresses.len() as u32).map(|i| frames(&profile, LocationId(i))).collect()
 }
 

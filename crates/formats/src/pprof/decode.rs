@@ -4,7 +4,7 @@
 
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelTable, LabelValue, Line, Location, LocationId,
-    Mapping, MappingId, Sample, StackId, StrId, ValueType,
+    Mapping, MappingId, SampleRow, StackId, StrId, ValueType,
 };
 
 use super::error::ReadError;
@@ -26,7 +26,7 @@ pub(super) struct DecodedTables {
     pub frames: Vec<LocationId>,
     /// End of each sample's stack in `frames`.
     pub ends: Vec<usize>,
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SampleRow>,
     pub values: Vec<i64>,
     pub labels: LabelTable,
     /// Number of labels in `labels`, all sets together.
@@ -175,7 +175,7 @@ impl DecodedTables {
             let what = format!("a sample of {have} values behind samples of {width}");
             return Err(ReadError::at(at, what));
         }
-        self.samples.push(Sample { stack: StackId(self.ends.len() as u32), labels });
+        self.samples.push(SampleRow { stack: StackId(self.ends.len() as u32), labels });
         self.ends.push(self.frames.len());
         Ok(())
     }

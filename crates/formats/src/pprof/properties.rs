@@ -152,7 +152,7 @@ fn add_samples(
             })
             .collect();
         let labels = p.labels.intern(&set);
-        p.samples.push(Sample { stack, labels });
+        p.samples.push(SampleRow { stack, labels });
         p.values.extend((0..types as i64).map(|i| value.wrapping_mul(i + 1)));
     }
 }

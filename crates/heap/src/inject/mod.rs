@@ -42,7 +42,7 @@ const LONG: Duration = Duration::from_millis(20);
 
 /// A library to inject.
 #[derive(Clone, Copy, Debug)]
-pub struct Library<'a> {
+pub struct InjectedLibrary<'a> {
     /// Its name, as shown in the target's `/proc/PID/maps` (followed by a number).
     pub name: &'a str,
     /// The file.
@@ -53,7 +53,7 @@ pub struct Library<'a> {
 pub struct Injection<'a> {
     finder: Finder,
     pid: i32,
-    library: Library<'a>,
+    library: InjectedLibrary<'a>,
     /// Its name in the target, different for each build.
     file_name: String,
     /// Address of its mapping.
@@ -72,7 +72,7 @@ impl<'a> Injection<'a> {
     /// One line that states the obstacle; the target continues unchanged.
     pub fn new(
         pid: i32,
-        library: Library<'a>,
+        library: InjectedLibrary<'a>,
         events: &'static dyn StopEvents,
         then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<Injection<'a>, Error> {
@@ -173,7 +173,7 @@ pub struct Inside<'a, 'b> {
     /// The borrowed thread.
     pub visit: Visit<'b>,
     pid: i32,
-    library: Library<'a>,
+    library: InjectedLibrary<'a>,
     file_name: &'a str,
     base: u64,
     dlopen: Option<u64>,

@@ -9,7 +9,7 @@ use memmap2::MmapRaw;
 use super::super::layout::granule;
 use super::super::layout::{GRANULE, Kind, MAX_STACK, StackRecord, register};
 use super::memory::{Damaged, bytes_of, ring};
-use super::records::{Allocation, Record, Writer};
+use super::records::{Allocation, AllocationRecord, Writer};
 use super::stacks::StackQueue;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 
@@ -50,7 +50,7 @@ impl Copied {
         stacks: &mut StackQueue,
         memory: &MmapRaw,
         over: bool,
-        consume: &mut impl FnMut(Record<'_>),
+        consume: &mut impl FnMut(AllocationRecord<'_>),
     ) -> Result<(), Damaged> {
         while let Some((position, word)) = stacks.late(memory, over) {
             self.take(memory, stacks.place(position), granule::count(word))?;
@@ -61,7 +61,7 @@ impl Copied {
     }
 
     /// Passes the record on.
-    pub fn pass_on(&self, consume: &mut impl FnMut(Record<'_>)) -> Result<(), Damaged> {
+    pub fn pass_on(&self, consume: &mut impl FnMut(AllocationRecord<'_>)) -> Result<(), Damaged> {
         const ALLOCATION: u32 = Kind::Allocation as u32;
         const UNTRACKED: u32 = Kind::Untracked as u32;
         const PROCESS: u32 = Kind::Process as u32;
@@ -82,7 +82,7 @@ impl Copied {
                     full,
                     rest: Rest::default(),
                 };
-                consume(Record::Allocation(Allocation {
+                consume(AllocationRecord::Allocation(Allocation {
                     id: record.id,
                     time: record.time,
                     by,
@@ -93,7 +93,7 @@ impl Copied {
                     user,
                 }));
             }
-            PROCESS => consume(Record::Process { by, wrappers: stack }),
+            PROCESS => consume(AllocationRecord::Process { by, wrappers: stack }),
             _ => return Err("a record is of an unknown kind"),
         }
         Ok(())

@@ -8,7 +8,7 @@ use memmap2::MmapRaw;
 
 use super::super::layout::{FREES, FreeSlot, OUT_OF_USE, TEMPORARY};
 use super::memory::{Damaged, free_slots};
-use super::records::{Record, Writer};
+use super::records::{AllocationRecord, Writer};
 use super::times::ReadBounds;
 
 /// Time after which the slot of a slow writer is taken out of use, so that it is no longer waited
@@ -130,8 +130,8 @@ fn give_back(slot: &FreeSlot, position: u64) {
 }
 
 /// The record in a slot.
-pub fn freed_by(slot: &FreeSlot) -> Record<'static> {
+pub fn freed_by(slot: &FreeSlot) -> AllocationRecord<'static> {
     let process = slot.process.load(Relaxed);
     let by = Writer { number: process & !TEMPORARY, pid: slot.pid.load(Relaxed) };
-    Record::Free { id: slot.id.load(Relaxed), by, temporary: process & TEMPORARY != 0 }
+    AllocationRecord::Free { id: slot.id.load(Relaxed), by, temporary: process & TEMPORARY != 0 }
 }

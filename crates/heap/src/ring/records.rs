@@ -6,7 +6,7 @@ use sys::record::{Mmap, UserStack};
 
 /// A record of the library.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Record<'a> {
+pub enum AllocationRecord<'a> {
     /// A sampled allocation.
     Allocation(Allocation<'a>),
     /// The end of one.

@@ -7,14 +7,14 @@ use super::memory::words;
 use super::*;
 use sys::record::UserStack;
 
-fn ring(interval: u64) -> Ring {
-    let ring = Ring::create(interval, false).unwrap();
+fn ring(interval: u64) -> AllocationRing {
+    let ring = AllocationRing::create(interval, false).unwrap();
     ring.set_active(true);
     ring
 }
 
 /// Writers access the memory independently of the reader.
-fn shared(ring: &Ring) -> &'static Header {
+fn shared(ring: &AllocationRing) -> &'static Header {
     // SAFETY: the memory exists as long as the ring, which the tests never outlive.
     unsafe { &*ring.memory.as_ptr().cast() }
 }
@@ -34,31 +34,31 @@ fn write(place: &mut RecordPlace<'_>, id: u64, length: usize) {
     }
 }
 
-fn allocate(ring: &Ring, id: u64, time: u64, length: usize) -> bool {
+fn allocate(ring: &AllocationRing, id: u64, time: u64, length: usize) -> bool {
     let header = shared(ring);
     let Some(mut place) = queue::reserve(header, time, length) else { return false };
     write(&mut place, id, length);
     place.hand_over()
 }
 
-fn free(ring: &Ring, id: u64, time: u64) -> bool {
+fn free(ring: &AllocationRing, id: u64, time: u64) -> bool {
     let Some(slot) = queue::free_slot(header(&ring.memory), time) else { return false };
     slot.get().id.store(id, Relaxed);
     slot.hand_over()
 }
 
 /// Records as read: ids of allocations, negative for ends; stacks are checked.
-fn taken(ring: &mut Ring, until: u64, over: bool) -> Vec<i64> {
+fn taken(ring: &mut AllocationRing, until: u64, over: bool) -> Vec<i64> {
     let mut ids = Vec::new();
     ring.take(until, over, |record| match record {
-        Record::Allocation(Allocation { id, size, interval, user, .. }) => {
+        AllocationRecord::Allocation(Allocation { id, size, interval, user, .. }) => {
             let UserStack::Native { bytes, .. } = user else { panic!("no stack") };
             assert!(bytes.iter().all(|&byte| byte == id as u8), "{id}");
             assert_eq!((size, interval), (id, id));
             ids.push(id as i64);
         }
-        Record::Free { id, .. } => ids.push(-(id as i64)),
-        Record::Process { .. } => panic!("no process"),
+        AllocationRecord::Free { id, .. } => ids.push(-(id as i64)),
+        AllocationRecord::Process { .. } => panic!("no process"),
     });
     ids
 }
@@ -106,7 +106,7 @@ fn prompt_reading_needs_little_memory() {
             taken(&mut ring, u64::MAX, false);
         }
     }
-    let used = |ring: &Ring| ring.file.metadata().unwrap().blocks() * 512;
+    let used = |ring: &AllocationRing| ring.file.metadata().unwrap().blocks() * 512;
     assert!(used(&ring) < 32 << 20, "{} bytes", used(&ring));
     // Much, for once.
     assert!((1..20_000).all(|id| allocate(&ring, id, 1, 4000)));
@@ -140,7 +140,7 @@ fn the_ring_never_becomes_full() {
                 }
             }
             ring.take(u64::MAX, round == 2, |record| {
-                let Record::Allocation(a) = record else { panic!("{record:?}") };
+                let AllocationRecord::Allocation(a) = record else { panic!("{record:?}") };
                 estimate += crate::weight(a.size, a.interval) * a.size as f64;
             });
         }
@@ -386,7 +386,7 @@ fn many_writers_at_once() {
 /// With any contents of the memory, reading ends, and the profile has a reason.
 #[test]
 fn inconsistent_memory_is_not_read() {
-    let hurt = |damage: &dyn Fn(&Ring)| {
+    let hurt = |damage: &dyn Fn(&AllocationRing)| {
         let mut ring = ring(1);
         assert!((1..=100).all(|id| allocate(&ring, id, 1, 100)));
         assert!((1..=100).all(|id| free(&ring, id, 2)));
@@ -397,14 +397,14 @@ fn inconsistent_memory_is_not_read() {
         assert_eq!(header(&ring.memory).active.load(Relaxed), 0);
         assert!(taken(&mut ring, u64::MAX, true).is_empty());
     };
-    let next = |ring: &Ring, next| header(&ring.memory).stacks.next.store(next, Relaxed);
+    let next = |ring: &AllocationRing, next| header(&ring.memory).stacks.next.store(next, Relaxed);
     hurt(&|ring| next(ring, 1 << 62));
     hurt(&|ring| next(ring, u64::MAX));
     hurt(&|ring| next(ring, 0));
     hurt(&|ring| next(ring, header(&ring.memory).stacks.next.load(Relaxed) + 5));
     hurt(&|ring| header(&ring.memory).frees.next.store(1 << 62, Relaxed));
     hurt(&|ring| free_slots(&ring.memory)[10].turn.store(77_777, Relaxed));
-    let word = |ring: &Ring, count, state| {
+    let word = |ring: &AllocationRing, count, state| {
         let position = header(&ring.memory).stacks.next.load(Relaxed);
         let word = granule::word(position, count, state);
         words(&ring.memory)[ring.stacks.place(position)].store(word, Relaxed);
@@ -432,5 +432,5 @@ fn the_size_is_sealed() {
     assert!(ring.file.set_len(0).is_err() && ring.file.set_len(1 << 40).is_err());
     // A file that is not in memory is refused.
     let file = tempfile::tempfile_in(".").unwrap();
-    assert!(Ring::on(file, PathBuf::new(), 1, false).is_err());
+    assert!(AllocationRing::on(file, PathBuf::new(), 1, false).is_err());
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use rustc_hash::FxHasher;
 
-use crate::Options;
+use crate::SymbolOptions;
 use crate::source::{Layer, SymbolFiles};
 
 /// Version of the file format.
@@ -23,7 +23,7 @@ pub struct CacheKey {
 impl CacheKey {
     /// The key of a binary; `None` if its symbols cannot be cached: it has no build ID, or they may
     /// depend on more than the key contains.
-    pub fn of(found: &SymbolFiles, options: &Options) -> Option<CacheKey> {
+    pub fn of(found: &SymbolFiles, options: &SymbolOptions) -> Option<CacheKey> {
         let build_id = &found.headers.build_id;
         // It has to fit into a file name.
         if !(8..=128).contains(&build_id.len()) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Options;
+use crate::SymbolOptions;
 use crate::address_frames::{AddressFrames, SymbolFrame};
 use crate::headers::Headers;
 use crate::source::{Layer, SymbolFiles};
@@ -301,7 +301,7 @@ fn the_key_contains_all_that_frames_depend_on() {
         let layers = vec![Layer { path, file, debug_info, split, shared: None, unpacked: false }];
         SymbolFiles { headers, binary: true, layers, stripped: false, flaw: None }
     };
-    let options = Options { debug_dirs: vec![path("debug")], ..Options::default() };
+    let options = SymbolOptions { debug_dirs: vec![path("debug")], ..SymbolOptions::default() };
     let key = || CacheKey::of(&found("abcd1234", true), &options);
     let first = key().unwrap();
     assert_eq!(Some(&first), key().as_ref());
@@ -309,8 +309,8 @@ fn the_key_contains_all_that_frames_depend_on() {
     assert!(differs(CacheKey::of(&found("abcd1235", true), &options)));
     assert!(differs(CacheKey::of(&found("abcd1234", false), &options)));
     for other in [
-        Options { inlines: false, ..options.clone() },
-        Options { demangle: false, ..options.clone() },
+        SymbolOptions { inlines: false, ..options.clone() },
+        SymbolOptions { demangle: false, ..options.clone() },
     ] {
         assert!(differs(CacheKey::of(&found("abcd1234", true), &other)));
     }

@@ -148,7 +148,7 @@ fn the_user_s_directories_are_searched() {
         let dir = lab.path(&format!("symbols{n}"));
         fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
         fs::copy(lab.path(file), dir.join(name)).unwrap();
-        let options = Options { symbol_path: vec![lab.path("none"), dir], ..lab.options() };
+        let options = SymbolOptions { symbol_path: vec![lab.path("none"), dir], ..lab.options() };
         for binary in [&case.binary, Path::new("/gone/to/prog")] {
             let mut p = profile(binary, case.mapping.clone(), 0, &[case.address]);
             symbolize(&mut p, &options, &quiet);

@@ -43,7 +43,7 @@ impl Stripped {
     /// Names at the address, and the errors.
     fn resolve(&self, urls: &[String]) -> (Vec<String>, Vec<String>) {
         let debuginfod = Some(Arc::new(self.client(urls)));
-        let options = Options { debuginfod, ..self.lab.options() };
+        let options = SymbolOptions { debuginfod, ..self.lab.options() };
         let mut p = profile(&self.binary, self.mapping.clone(), 0, &[self.address]);
         let outcome = symbolize(&mut p, &options, &quiet);
         (names(&p, 0), outcome.errors)

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::Options;
+use crate::SymbolOptions;
 use crate::address_frames::{AddressFrames, SymbolFrame};
 use crate::source::Layer;
 use profile::Cause;
@@ -175,11 +175,15 @@ impl<'a> BodyReader<'a> {
 pub struct WorkerRequest {
     pub layers: Vec<Layer>,
     pub addresses: Vec<u64>,
-    pub options: Options,
+    pub options: SymbolOptions,
 }
 
 /// Body of a request, and its open files.
-pub fn request(layers: &[Layer], addresses: &[u64], options: &Options) -> (Vec<u8>, Vec<RawFd>) {
+pub fn request(
+    layers: &[Layer],
+    addresses: &[u64],
+    options: &SymbolOptions,
+) -> (Vec<u8>, Vec<RawFd>) {
     let (mut out, mut files) = (BodyWriter::default(), Vec::new());
     out.byte(u8::from(options.inlines) | u8::from(options.demangle) << 1);
     out.number(options.symbol_path.len() as u32);
@@ -217,7 +221,7 @@ pub fn parse_request(message: Message) -> Option<WorkerRequest> {
     let count = body.number()?;
     let addresses = (0..count).map(|_| body.long()).collect::<Option<Vec<_>>>()?;
     let (inlines, demangle) = (flags & 1 != 0, flags & 2 != 0);
-    let options = Options { inlines, demangle, symbol_path, ..Options::default() };
+    let options = SymbolOptions { inlines, demangle, symbol_path, ..SymbolOptions::default() };
     Some(WorkerRequest { layers, addresses, options })
 }
 
@@ -345,8 +349,11 @@ mod tests {
         let file = Arc::new(file);
         let (debug_info, split, unpacked) = (true, false, false);
         let layer = Layer { path, file, debug_info, split, shared, unpacked };
-        let options =
-            Options { inlines: false, symbol_path: vec!["/s".into()], ..Options::default() };
+        let options = SymbolOptions {
+            inlines: false,
+            symbol_path: vec!["/s".into()],
+            ..SymbolOptions::default()
+        };
         let (body, files) = request(std::slice::from_ref(&layer), &[1, 1 << 60], &options);
         send(&ours, MessageKind::Request, &body, &files).unwrap();
         drop(ours);

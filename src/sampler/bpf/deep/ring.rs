@@ -22,7 +22,7 @@ const DISCARDED: u32 = 1 << 30;
 
 /// The state of a record in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SlotState {
     /// Complete.
     Done,
     /// In progress.
@@ -33,7 +33,7 @@ pub enum State {
 
 /// The ring, mapped.
 #[derive(Debug)]
-pub struct Ring {
+pub struct CopyRing {
     /// The page with the consumer position.
     read: MmapRaw,
     /// The page with the producer position, and the data behind it.
@@ -41,19 +41,19 @@ pub struct Ring {
     size: usize,
 }
 
-impl Ring {
+impl CopyRing {
     /// Maps a ring of `size` bytes.
     ///
     /// # Errors
     ///
     /// There is not enough memory.
-    pub fn map(map: &Map, size: usize) -> io::Result<Ring> {
+    pub fn map(map: &Map, size: usize) -> io::Result<CopyRing> {
         assert!(size.is_power_of_two() && size >= PAGE);
         let read = MmapOptions::new().len(PAGE).map_raw(map.fd())?;
         let all = PAGE + 2 * size;
         let written =
             MmapOptions::new().offset(PAGE as u64).len(all).map_raw_read_only(map.fd())?;
-        Ok(Ring { read, written, size })
+        Ok(CopyRing { read, written, size })
     }
 
     /// The consumer position.
@@ -81,7 +81,7 @@ impl Ring {
 
     /// The record at a position: its state, the offset and number of its bytes, and the position of
     /// the next one. `position` must lie between the consumer and the producer position.
-    pub fn record(&self, position: u64) -> (State, usize, usize, u64) {
+    pub fn record(&self, position: u64) -> (SlotState, usize, usize, u64) {
         let at = (position as usize & (self.size - 1)) + PAGE;
         // SAFETY: records begin at multiples of eight within the data; the word before each is
         // written by the kernel atomically.
@@ -90,9 +90,9 @@ impl Ring {
         let prefix = prefix.load(Ordering::Acquire);
         let length = (prefix & !(BUSY | DISCARDED)) as usize;
         let state = match prefix {
-            p if p & BUSY != 0 => State::Busy,
-            p if p & DISCARDED != 0 => State::Discarded,
-            _ => State::Done,
+            p if p & BUSY != 0 => SlotState::Busy,
+            p if p & DISCARDED != 0 => SlotState::Discarded,
+            _ => SlotState::Done,
         };
         let next = position + (length + PREFIX).next_multiple_of(8) as u64;
         (state, at - PAGE + PREFIX, length, next)

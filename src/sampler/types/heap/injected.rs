@@ -7,8 +7,8 @@ use super::super::HeapSettings;
 use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::stops::KernelEvents;
-use heap::inject::{Injection, Inside, Library};
-use heap::{BYTES, Ring};
+use heap::inject::{InjectedLibrary, Injection, Inside};
+use heap::{AllocationRing, BYTES};
 use sys::{Error, procfs};
 
 /// Interval at which the process is checked for newly loaded binaries.
@@ -18,7 +18,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const SHORTLY: Duration = Duration::from_millis(50);
 
 /// Names of the files in the target.
-const LIBRARY: Library<'static> = Library { name: "prof-heap", bytes: BYTES };
+const LIBRARY: InjectedLibrary<'static> = InjectedLibrary { name: "prof-heap", bytes: BYTES };
 const RING: &str = "prof-heap-ring";
 
 /// The library in a process.
@@ -26,7 +26,7 @@ pub struct Injected {
     pid: i32,
     injection: Injection<'static>,
     /// The ring buffer to which the library writes.
-    pub ring: Ring,
+    pub ring: AllocationRing,
     /// Number of slots that point to the library.
     slots: u64,
     /// Version of the process's mappings, and the binaries among them.
@@ -54,7 +54,7 @@ impl Injected {
         let load = Injection::new(pid, LIBRARY, &KernelEvents, |inside| {
             let (fd, file) = inside.visit.memory_file(RING, &[])?;
             let path = format!("/proc/self/fd/{fd}");
-            let ring = Ring::on(file, PathBuf::from(&path), interval, mappings);
+            let ring = AllocationRing::on(file, PathBuf::from(&path), interval, mappings);
             let ring = ring.map_err(|e| Error::failed(e.to_string()))?;
             let path = inside.visit.text(&path)?;
             let started = inside.call("prof_heap_start", &[path])? as i32;

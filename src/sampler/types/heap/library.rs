@@ -11,7 +11,7 @@ use super::stacks::HeapStacks;
 use crate::sampler::Target;
 use crate::sampler::notes::{HeapNote, NothingSampled};
 use crate::sampler::stack_maker::StackMaker;
-use heap::{HeapStats, Library, Ring, why_not_preloaded};
+use heap::{AllocationRing, HeapStats, Library, why_not_preloaded};
 use sys::Error;
 
 /// Milliseconds between two reads of the shared memory: initial, minimum and maximum.
@@ -29,14 +29,14 @@ enum LibraryWay {
 }
 
 impl LibraryWay {
-    fn ring(&self) -> &Ring {
+    fn ring(&self) -> &AllocationRing {
         match self {
             LibraryWay::Preloaded(library) => &library.ring,
             LibraryWay::Injected(injected) => &injected.ring,
         }
     }
 
-    fn ring_mut(&mut self) -> &mut Ring {
+    fn ring_mut(&mut self) -> &mut AllocationRing {
         match self {
             LibraryWay::Preloaded(library) => &mut library.ring,
             LibraryWay::Injected(injected) => &mut injected.ring,
@@ -60,7 +60,7 @@ impl InProgram {
         InProgram { way: Some(way), exits: None, interval, tick_ms: FIRST_MS }
     }
 
-    fn ring(&self) -> Option<&Ring> {
+    fn ring(&self) -> Option<&AllocationRing> {
         self.way.as_ref().map(LibraryWay::ring)
     }
 
@@ -144,14 +144,14 @@ impl InProgram {
 
     /// Number of lost sampled allocations and frees.
     pub fn lost(&self) -> u64 {
-        let stats = self.ring().map(Ring::stats);
+        let stats = self.ring().map(AllocationRing::stats);
         stats.map_or(0, |stats| stats.lost.saturating_add(stats.lost_frees))
     }
 
     /// Milliseconds until the next read, depending on the rate at which the shared memory fills; to
     /// be called before each read.
     pub fn idle_ms(&mut self) -> i64 {
-        let Some(filled) = self.ring().map(Ring::filled) else { return i64::MAX };
+        let Some(filled) = self.ring().map(AllocationRing::filled) else { return i64::MAX };
         let next = self.tick_ms as f64 * FULL_ENOUGH / filled.max(f64::MIN_POSITIVE);
         self.tick_ms = (next as i64).clamp(LEAST_MS, (2 * self.tick_ms).min(MOST_MS));
         self.tick_ms

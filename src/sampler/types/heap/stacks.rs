@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::model::{Allocated, HeapModel};
 use super::writers::Writers;
 use crate::sampler::stack_maker::StackMaker;
-use heap::{Allocation, Record};
+use heap::{Allocation, AllocationRecord};
 use profile::LocationId;
 use sys::record::{Sample, UserStack};
 use sys::{ProcessAddress, ThreadId, record};
@@ -55,14 +55,14 @@ impl HeapStacks {
     }
 
     /// Adds a record of the library.
-    pub fn take_in(&mut self, maker: &mut StackMaker, record: &Record<'_>) {
+    pub fn take_in(&mut self, maker: &mut StackMaker, record: &AllocationRecord<'_>) {
         match record {
-            Record::Allocation(allocation) => self.allocation(maker, allocation),
-            Record::Free { id, by, temporary } => {
+            AllocationRecord::Allocation(allocation) => self.allocation(maker, allocation),
+            AllocationRecord::Free { id, by, temporary } => {
                 let pid = self.writers.process(*by).unwrap_or(0);
                 self.model.freed(*id, pid, *temporary);
             }
-            Record::Process { by, wrappers } => {
+            AllocationRecord::Process { by, wrappers } => {
                 let Some(pid) = self.writers.process(*by) else { return };
                 if self.wrappers.len() < MAX_PROCESSES {
                     let words = wrappers.as_chunks::<8>().0.iter().map(|w| u64::from_ne_bytes(*w));
