@@ -83,7 +83,7 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
         }
         // A handler's registers stand where those were that led to the caller: perf goes on with
         // them, prof ends the stack and says so.
-        if end == Some(unwind::StackEnd::Delivering) {
+        if end == Some(unwind::StackEnd::ExceptionDelivery) {
             delivering += 1;
             continue;
         }

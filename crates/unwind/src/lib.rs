@@ -54,17 +54,17 @@ pub enum StackEnd {
     /// The binary's unwind information for this code cannot be read.
     DamagedUnwindInfo,
     /// Code made at run time without frame pointers.
-    RuntimeCode,
+    RunTimeCode,
     /// A return address that lies in no executable mapping.
     BadReturnAddress,
     /// The stack begins here, and its first function is not a thread's entry: it belongs to a
     /// coroutine, for example, or to Go's run-time code.
     NoCaller,
     /// A signal handler runs on an alternate stack, and no copy contains the interrupted one.
-    OtherStack,
+    AlternateStack,
     /// An exception is being delivered to its handler, whose registers have replaced those that
     /// lead to the caller.
-    Delivering,
+    ExceptionDelivery,
     /// This user may not read the process's mappings, or it ended before they were read.
     HiddenMappings,
     /// Records about mappings were lost, and the process ended before `/proc` was read again.
@@ -87,11 +87,11 @@ impl StackEnd {
         StackEnd::NoUnwindInfo,
         StackEnd::Uncovered,
         StackEnd::DamagedUnwindInfo,
-        StackEnd::RuntimeCode,
+        StackEnd::RunTimeCode,
         StackEnd::BadReturnAddress,
         StackEnd::NoCaller,
-        StackEnd::OtherStack,
-        StackEnd::Delivering,
+        StackEnd::AlternateStack,
+        StackEnd::ExceptionDelivery,
         StackEnd::HiddenMappings,
         StackEnd::LostMappings,
         StackEnd::TooDeep,
@@ -327,7 +327,7 @@ impl Unwinder {
                 let walk = Walk { regions, thread, stack, all, chain };
                 let mut end = self.walk(&walk, regs, images, frames);
                 // Frame pointers lead on from the same memory.
-                if !matches!(end, StackEnd::Complete | StackEnd::Delivering)
+                if !matches!(end, StackEnd::Complete | StackEnd::ExceptionDelivery)
                     && self.splice(&walk, regs, frames, images)
                     && frames.last().is_some_and(|&last| self.is_outermost(last, images))
                 {

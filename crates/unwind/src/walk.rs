@@ -92,7 +92,7 @@ impl Unwinder {
         self.blind = false;
         let mut end = self.walk_up(walk, regs, images, frames);
         if self.blind && end != StackEnd::Complete {
-            end = StackEnd::Delivering;
+            end = StackEnd::ExceptionDelivery;
         }
         let go_on = end != StackEnd::Complete && self.through_go(walk, images, frames);
         self.memo.finish(end == StackEnd::Complete);
@@ -152,7 +152,7 @@ impl Unwinder {
                     (address, kind) = (interrupted, AddressKind::Instruction)
                 }
                 Step::End => return StackEnd::Complete,
-                Step::Delivering => return StackEnd::Delivering,
+                Step::Delivering => return StackEnd::ExceptionDelivery,
                 Step::Unreadable(address) if walk.stack.cut_before(address) => {
                     return walk.stack.too_small();
                 }
@@ -274,7 +274,7 @@ impl Unwinder {
                 let handler = frames.iter().skip(1).any(|f| !f.kind.is_return());
                 match (step, frames.last_mut()) {
                     // The stack that a signal handler interrupted was not copied.
-                    (Step::Unreadable(_), _) if handler => StackEnd::OtherStack,
+                    (Step::Unreadable(_), _) if handler => StackEnd::AlternateStack,
                     // `makecontext` stores a function's address as a return address.
                     (_, Some(last)) if by_hand => {
                         last.kind = AddressKind::Instruction;
@@ -293,7 +293,7 @@ impl Unwinder {
                     _ => StackEnd::BadReturnAddress,
                 }
             }
-            Some(State::Anonymous) => StackEnd::RuntimeCode,
+            Some(State::Anonymous) => StackEnd::RunTimeCode,
             _ => StackEnd::NoUnwindInfo,
         }
     }

@@ -196,25 +196,51 @@ impl StackMaker {
     }
 }
 
+/// The [`Truncation`] with the name of an end; `None` for [`StackEnd::Complete`]. It does not
+/// compile unless all ends are listed, and have a truncation of the same name.
+macro_rules! truncation_named_as {
+    ($end:expr, [$($name:ident),* $(,)?]) => {
+        match $end {
+            StackEnd::Complete => None,
+            $(StackEnd::$name => Some(Truncation::$name),)*
+        }
+    };
+}
+
 /// The reason why a stack with this end is truncated, if it is.
 pub fn truncation(end: StackEnd) -> Option<Truncation> {
-    Some(match end {
-        StackEnd::Complete => return None,
-        StackEnd::SmallDump => Truncation::SmallDump,
-        StackEnd::DumpTooSmall => Truncation::DumpTooSmall,
-        StackEnd::Unreadable => Truncation::Unreadable,
-        StackEnd::NoUnwindInfo => Truncation::NoUnwindInfo,
-        StackEnd::Uncovered => Truncation::Uncovered,
-        StackEnd::DamagedUnwindInfo => Truncation::DamagedUnwindInfo,
-        StackEnd::RuntimeCode => Truncation::RunTimeCode,
-        StackEnd::BadReturnAddress => Truncation::BadReturnAddress,
-        StackEnd::NoCaller => Truncation::NoCaller,
-        StackEnd::OtherStack => Truncation::AlternateStack,
-        StackEnd::Delivering => Truncation::ExceptionDelivery,
-        StackEnd::HiddenMappings => Truncation::HiddenMappings,
-        StackEnd::LostMappings => Truncation::LostMappings,
-        StackEnd::TooDeep => Truncation::TooDeep,
-        StackEnd::ChainTooDeep => Truncation::ChainTooDeep,
-        StackEnd::Compat => Truncation::Compat,
-    })
+    truncation_named_as!(
+        end,
+        [
+            SmallDump,
+            DumpTooSmall,
+            Unreadable,
+            NoUnwindInfo,
+            Uncovered,
+            DamagedUnwindInfo,
+            RunTimeCode,
+            BadReturnAddress,
+            NoCaller,
+            AlternateStack,
+            ExceptionDelivery,
+            HiddenMappings,
+            LostMappings,
+            TooDeep,
+            ChainTooDeep,
+            Compat,
+        ]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_but_a_complete_one_is_a_truncation_and_vice_versa() {
+        let truncations: Vec<Truncation> =
+            StackEnd::ALL.into_iter().filter_map(truncation).collect();
+        assert_eq!(truncations, Truncation::ALL);
+        assert_eq!(StackEnd::ALL.len(), truncations.len() + 1);
+    }
 }

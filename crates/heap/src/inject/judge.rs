@@ -78,7 +78,7 @@ const START: usize = 2;
 /// The state that is not safe.
 pub fn judge(stack: &[FrameClass], end: StackEnd, own_malloc: bool) -> Result<(), Unsafe> {
     // The callers of code that was made at run time are never the C library's.
-    let is_whole = matches!(end, StackEnd::Complete | StackEnd::RuntimeCode);
+    let is_whole = matches!(end, StackEnd::Complete | StackEnd::RunTimeCode);
     if !is_whole || stack.is_empty() {
         return Err(Unsafe::UnknownStack);
     }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn incomplete_stacks_are_unsafe() {
-        assert!(judge(&[P, P], StackEnd::RuntimeCode, false).is_ok());
+        assert!(judge(&[P, P], StackEnd::RunTimeCode, false).is_ok());
         for end in [StackEnd::NoUnwindInfo, StackEnd::BadReturnAddress, StackEnd::NoCaller] {
             assert_eq!(judge(&[P, P], end, false), Err(Unsafe::UnknownStack));
         }
