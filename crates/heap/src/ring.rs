@@ -126,8 +126,10 @@ impl AllocationRing {
         for (slot, turn) in free_slots(&memory).iter().zip(0..) {
             slot.turn.store(turn, Relaxed);
         }
-        let (stacks, copy) = (StackQueue::new(granules), Copied::new());
-        let (frees, inode) = (FreeQueue::default(), about.ino());
+        let stacks = StackQueue::new(granules);
+        let copy = Copied::new();
+        let frees = FreeQueue::default();
+        let inode = about.ino();
         Ok(AllocationRing {
             memory,
             path,
@@ -244,7 +246,7 @@ impl AllocationRing {
         let times = self.times.bounds(until, mark.after);
         loop {
             self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
-            self.take_in_order((begun, ended), times, &mut consume)?;
+            self.take_in_order(&mark, times, &mut consume)?;
             let blocked = self.stacks.is_blocked() || self.frees.is_blocked();
             // If it is blocked, ends may belong to allocations that are not read yet.
             if over || !self.stacks.is_blocked() {
@@ -263,23 +265,23 @@ impl AllocationRing {
         Ok(())
     }
 
-    /// Passes on the records before both positions, without waiting.
+    /// Passes on the records before the positions of the mark, without waiting.
     fn take_in_order(
         &mut self,
-        (begun, ended): (u64, u64),
+        mark: &QueueMark,
         times: ReadBounds,
         consume: &mut impl FnMut(AllocationRecord<'_>),
     ) -> Result<(), Damaged> {
         let AllocationRing { memory, stacks, frees, copy, .. } = self;
         loop {
-            let allocation = stacks.next(memory, begun)?;
+            let allocation = stacks.next(memory, mark.begun)?;
             if allocation.is_none() && stacks.is_blocked() {
                 return Ok(());
             }
             let allocated_at = allocation.map(|_| {
                 times.allocated(stacks.position, time_at(memory, stacks.place(stacks.position)))
             });
-            let freed = frees.next(memory, ended)?;
+            let freed = frees.next(memory, mark.ended)?;
             let freed_at = freed.map(|slot| times.freed(frees.position, slot.time.load(Relaxed)));
             let first = allocated_at.is_some_and(|at| freed_at.is_none_or(|freed| at <= freed));
             let time = if first { allocated_at } else { freed_at };

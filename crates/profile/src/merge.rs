@@ -204,7 +204,8 @@ impl Merger {
     }
 
     fn mapping(&mut self, m: &Mapping, strings: &[StrId]) -> Placed {
-        let (file, build_id) = (strings[m.file.0 as usize], strings[m.build_id.0 as usize]);
+        let file = strings[m.file.0 as usize];
+        let build_id = strings[m.build_id.0 as usize];
         let by_build_id = build_id != StrId::EMPTY;
         let key = MappingKey {
             size: m.limit.wrapping_sub(m.start).wrapping_add(0xfff) & !0xfff,

@@ -33,7 +33,8 @@ impl Builder {
         let mut rests: FxHashMap<LabelSetId, i128> = FxHashMap::default();
         for (row, values) in self.tables.rows.iter().zip(self.tables.values.chunks_mut(width)) {
             if let Some(&(numerator, denominator)) = shares.get(&row.labels) {
-                let (value, denominator) = (&mut values[column.0], i128::from(denominator.max(1)));
+                let value = &mut values[column.0];
+                let denominator = i128::from(denominator.max(1));
                 let rest = rests.entry(row.labels).or_default();
                 let scaled = i128::from(*value) * i128::from(numerator) + *rest;
                 *value = scaled.div_euclid(denominator) as i64;

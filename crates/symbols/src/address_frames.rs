@@ -264,7 +264,8 @@ impl<'a> StoredWriter<'a> {
             profile.strings.reserve(stored.strings());
             function_ids.reserve(stored.functions());
         }
-        let (strings, functions) = (vec![None; stored.strings()], vec![None; stored.functions()]);
+        let strings = vec![None; stored.strings()];
+        let functions = vec![None; stored.functions()];
         StoredWriter { stored, strings, functions, place: 0, lines: Vec::new() }
     }
 

@@ -161,16 +161,14 @@ fn groups(
                 (_, Some(found)) if found.stripped => found.flaw.clone().unwrap_or(Cause::Stripped),
                 _ => Cause::NoSymbol,
             };
-            let (mappings, requested) = (Vec::new(), Vec::new());
-            let (has_result, with_lines, kept) = (false, false, None);
             groups.push(AddressGroup {
-                mappings,
-                requested,
+                mappings: Vec::new(),
+                requested: Vec::new(),
                 missing_cause,
-                has_result,
-                with_lines,
+                has_result: false,
+                with_lines: false,
                 incomplete: found.as_ref().and_then(|found: &SymbolFiles| found.flaw.clone()),
-                kept,
+                kept: None,
             });
             sources.push(source);
             found_files.push(found);

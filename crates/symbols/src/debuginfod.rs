@@ -348,7 +348,8 @@ impl Client {
             return Err(too_large());
         }
         let mut from = body.into_with_config().limit(max_size + 1).reader();
-        let (mut buffer, mut bytes) = (vec![0; 1 << 16], 0);
+        let mut buffer = vec![0; 1 << 16];
+        let mut bytes = 0;
         let mut copy = || loop {
             let n = from.read(&mut buffer).map_err(|e| e.to_string())?;
             if n == 0 {

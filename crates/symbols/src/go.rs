@@ -207,7 +207,8 @@ impl<'a> Table<'a> {
 
     /// The function that contains the instruction at `address`.
     fn function(&self, address: u64) -> Option<GoFunction> {
-        let (mut from, mut to) = (0, self.count);
+        let mut from = 0;
+        let mut to = self.count;
         while from < to {
             let middle = (from + to) / 2;
             if self.entry(middle)? <= address { from = middle + 1 } else { to = middle }
@@ -262,8 +263,10 @@ impl<'a> Table<'a> {
     /// File and line of an instruction, unless it was inlined.
     fn line(&self, function: &GoFunction, address: u64) -> Option<(&'a str, u32)> {
         // Name, arguments, deferred return, stack, files, lines, further tables, …
-        let (files, lines, further) = (4, 5, 6);
-        let tables = self.of(function, further)? as usize;
+        const FILES: usize = 4;
+        const LINES: usize = 5;
+        const FURTHER: usize = 6;
+        let tables = self.of(function, FURTHER)? as usize;
         if tables > INLINED {
             let first = match self.version {
                 Version::Go1_2 => 8,
@@ -275,8 +278,8 @@ impl<'a> Table<'a> {
                 return None;
             }
         }
-        let line = self.value(self.of(function, lines)?, function.entry, address)?;
-        let file = self.value(self.of(function, files)?, function.entry, address)?;
+        let line = self.value(self.of(function, LINES)?, function.entry, address)?;
+        let file = self.value(self.of(function, FILES)?, function.entry, address)?;
         let (line, file) = (u32::try_from(line).ok()?, u32::try_from(file).ok()?);
         let name = match self.version {
             Version::Go1_2 => {
@@ -284,7 +287,7 @@ impl<'a> Table<'a> {
                 self.text_at(0, self.number(place)?)?
             }
             _ => {
-                let index = self.of(function, further + 1)?.checked_add(file)?;
+                let index = self.of(function, FURTHER + 1)?.checked_add(file)?;
                 let place = self.units.checked_add(index as usize * 4)?;
                 self.text_at(self.files, self.number(place)?)?
             }
@@ -296,7 +299,8 @@ impl<'a> Table<'a> {
     /// value and of the address up to which it applies.
     fn value(&self, table: u32, entry: u64, address: u64) -> Option<i32> {
         let mut at = self.values.checked_add(table as usize)?;
-        let (mut value, mut end) = (-1_i32, entry);
+        let mut value = -1_i32;
+        let mut end = entry;
         for first in std::iter::successors(Some(true), |_| Some(false)) {
             self.entries.set(self.entries.get().checked_sub(1)?);
             let difference = self.variable(&mut at)?;

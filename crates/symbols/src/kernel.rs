@@ -75,7 +75,8 @@ impl Kallsyms {
             if let Some((address, rank, function)) = std::str::from_utf8(&line).ok().and_then(parse)
             {
                 let module = all.module(function.module);
-                let (start, length) = (all.names.len() as u32, function.name.len() as u16);
+                let start = all.names.len() as u32;
+                let length = function.name.len() as u16;
                 all.names.push_str(function.name);
                 all.symbols.push(KernelSymbol { address, name: start, length, rank, module });
             }
@@ -113,8 +114,13 @@ impl Kallsyms {
             start.checked_add(fields[1].parse().ok()?).filter(|_| start != 0)
         };
         for address in text.lines().filter_map(end) {
-            let (name, length, module) = (0, 0, 0);
-            self.symbols.push(KernelSymbol { address, name, length, rank: NO_FUNCTION, module });
+            self.symbols.push(KernelSymbol {
+                address,
+                name: 0,
+                length: 0,
+                rank: NO_FUNCTION,
+                module: 0,
+            });
         }
         self.sort();
     }

@@ -131,7 +131,8 @@ pub fn run_time_code(profile: &Profile) -> Vec<(String, Option<i64>, u64)> {
         let made = ["//anon", "[anon:", "/memfd:"].iter().any(|start| file.starts_with(start));
         *nameless = made && location.line_count == 0;
     }
-    let (key, pid_key) = (profile.strings.find(label::PROCESS), profile.strings.find(label::PID));
+    let key = profile.strings.find(label::PROCESS);
+    let pid_key = profile.strings.find(label::PID);
     let mut shares: FxHashMap<String, (Option<i64>, u64)> = FxHashMap::default();
     for (i, sample) in profile.samples.iter().enumerate() {
         if !profile.stacks.get(sample.stack).iter().any(|l| nameless[l.0 as usize]) {

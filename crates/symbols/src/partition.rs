@@ -82,7 +82,8 @@ fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
         Ok(EndianSlice::new(data, endian))
     };
     let dwarf = gimli::Dwarf::load(load).ok()?;
-    let (mut units, mut ranges) = (dwarf.units(), Vec::new());
+    let mut units = dwarf.units();
+    let mut ranges = Vec::new();
     let mut number = 0;
     let mut steps = 0;
     // Damage ends it: the units so far suffice for dividing.

@@ -191,7 +191,11 @@ struct FoundCode {
 }
 
 /// Times between which an entry of a file was created.
-type TimeWindow = (u64, u64);
+#[derive(Clone, Copy, Debug)]
+struct TimeWindow {
+    after: u64,
+    by: u64,
+}
 
 /// A requested address, and its entries so far.
 #[derive(Clone, Copy, Debug)]
@@ -213,9 +217,11 @@ impl Lookup {
     }
 
     /// Adds code that exists from some time in the window on.
-    fn take(&mut self, code: CodeEntry, (after, by): TimeWindow) {
+    fn take(&mut self, code: CodeEntry, window: TimeWindow) {
+        let TimeWindow { after, by } = window;
         if by <= self.span.first {
-            (self.code, self.clash) = (Some(code), false);
+            self.code = Some(code);
+            self.clash = false;
         } else if after < self.span.last {
             match self.code {
                 Some(before) => self.clash |= before.name.hash != code.name.hash,
@@ -295,7 +301,8 @@ fn from_map(
     let mut items =
         Lookups::new(open.map(|i| Lookup::new(requested[i].0, requested[i].1, i)).collect());
     let mut fits = true;
-    let (mut at_mark, mut good_lines) = (0, 0);
+    let mut at_mark = 0;
+    let mut good_lines = 0;
     let input = FileReader { file: map, offset: 0 }.take(size);
     let read = perf_map::read(&mut BufReader::with_capacity(1 << 16, input), 0, &mut |entry| {
         good_lines += 1;
@@ -304,9 +311,12 @@ fn from_map(
         }
         let window = match marks.get(at_mark) {
             // The file was not monitored: the time is unknown.
-            _ if marks.is_empty() => (0, 1),
-            Some(mark) => (at_mark.checked_sub(1).map_or(0, |i| marks[i].seen), mark.by.max(1)),
-            None => (marks[marks.len() - 1].seen, u64::MAX),
+            _ if marks.is_empty() => TimeWindow { after: 0, by: 1 },
+            Some(mark) => TimeWindow {
+                after: at_mark.checked_sub(1).map_or(0, |i| marks[i].seen),
+                by: mark.by.max(1),
+            },
+            None => TimeWindow { after: marks[marks.len() - 1].seen, by: u64::MAX },
         };
         fits = items.within(entry.start, entry.end, |_, item| {
             let code = CodeEntry { name: entry.name, lines: None, address: item.address };
@@ -357,10 +367,15 @@ fn from_dump(
     })?;
     let (mut items, before) = with_moved(requested, &moves, header.monotonic);
     let mut lines = None;
-    let (mut number, mut fits) = (0, true);
+    let mut number = 0;
+    let mut fits = true;
     let progress = jitdump::read(dump, range, &mut |time, record| {
         // Without times of our clock, the order is unknown.
-        let window = if header.monotonic { (time, time) } else { (0, u64::MAX) };
+        let window = if header.monotonic {
+            TimeWindow { after: time, by: time }
+        } else {
+            TimeWindow { after: 0, by: u64::MAX }
+        };
         match record {
             JitRecord::Lines { address, lines: at } => lines = Some((at, address)),
             JitRecord::Load { address: start, size, name } => {

@@ -176,8 +176,13 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
     let own = Layer::of(&binary, places);
     let headers = &binary.headers;
     if headers.has_debug_info {
-        let (headers, layers) = (binary.headers, vec![own]);
-        return Ok(SymbolFiles { headers, binary: true, layers, stripped: false, flaw: None });
+        return Ok(SymbolFiles {
+            headers: binary.headers,
+            binary: true,
+            layers: vec![own],
+            stripped: false,
+            flaw: None,
+        });
     }
     let named = |found: Option<Candidate>| found.filter(|debug| debug.headers.has_names());
     let mut other = None;

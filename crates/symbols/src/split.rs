@@ -41,7 +41,8 @@ pub(super) struct SectionMemory {
 
 impl Default for SectionMemory {
     fn default() -> SectionMemory {
-        let (files, unpacked) = (Arena::new(), Arena::new());
+        let files = Arena::new();
+        let unpacked = Arena::new();
         SectionMemory { files, unpacked, left: Cell::new(MAX_BYTES), names: Cell::new(MAX_FILES) }
     }
 }
@@ -214,7 +215,8 @@ impl<'a> Split<'a> {
             resolved.push([]);
             return Ok(());
         };
-        let (mut frames, mut out) = (frames?, Vec::new());
+        let mut frames = frames?;
+        let mut out = Vec::new();
         while let Some(frame) = frames.next()? {
             let Some(function) = frame.function else { continue };
             let name = resolved.strings.intern(&function.raw_name()?);

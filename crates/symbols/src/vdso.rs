@@ -88,7 +88,8 @@ fn unreadable(e: std::io::Error) -> Cause {
 fn range(maps: &str) -> Option<(u64, u64)> {
     let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
     (start < end).then_some((start, end))
 }
 

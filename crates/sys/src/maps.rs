@@ -119,7 +119,9 @@ pub fn parse_line(line: &str) -> Option<MapsLine<'_>> {
         rest = tail;
         (!field.is_empty()).then_some(field)
     };
-    let (range, mode, offset) = (field()?, field()?, field()?);
+    let range = field()?;
+    let mode = field()?;
+    let offset = field()?;
     let (major, minor) = field()?.split_once(':')?;
     let inode = field()?.parse().ok()?;
     let (start, end) = range.split_once('-')?;

@@ -365,7 +365,8 @@ pub fn uid() -> u32 {
 pub fn punch(file: &std::fs::File, part: std::ops::Range<u64>) {
     use std::os::fd::AsRawFd;
     let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let (start, length) = (part.start as libc::off_t, (part.end - part.start) as libc::off_t);
+    let start = part.start as libc::off_t;
+    let length = (part.end - part.start) as libc::off_t;
     // SAFETY: the call takes numbers; the descriptor is open.
     unsafe { libc::fallocate(file.as_raw_fd(), how, start, length) };
 }

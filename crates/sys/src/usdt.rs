@@ -63,7 +63,7 @@ fn marker(
     offset_of: impl Fn(u64) -> Option<u64>,
 ) -> Option<Marker> {
     let mut rest = desc;
-    let mut word = || {
+    let mut word = || -> Option<u64> {
         let (word, tail) = rest.split_first_chunk::<8>()?;
         rest = tail;
         Some(match endian {
@@ -71,7 +71,9 @@ fn marker(
             Endianness::Big => u64::from_be_bytes(*word),
         })
     };
-    let (place, was_at, counter): (u64, u64, u64) = (word()?, word()?, word()?);
+    let place = word()?;
+    let was_at = word()?;
+    let counter = word()?;
     let moved = base.map_or(0, |base| base.wrapping_sub(was_at));
     let mut texts = rest.split(|&b| b == 0).map(|text| String::from_utf8_lossy(text).into_owned());
     let (provider, name) = (texts.next()?, texts.next()?);

@@ -1,17 +1,40 @@
 //! Continues a walk that ended early with the kernel's frame-pointer chain of the same sample.
 
 use super::code::{Between, Leads};
-use super::walk::{Walk, is_run_time_code, module_of};
+use super::walk::{Process, Walk, is_run_time_code, module_of};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, Unwinder, locate};
 use crate::AddressKind;
 use sys::image::Images;
-use sys::maps::Regions;
 use sys::record::Regs;
 use sys::{FileAddress, ProcessAddress};
 
 /// Number of last frames that are compared: frames of the walk beyond the common frame are dropped,
 /// and only a few may be.
 const LOOK_BACK: usize = 4;
+
+/// The frame from which the chain goes on.
+#[derive(Clone, Copy)]
+struct Inner {
+    frame: Frame,
+    /// The frame that it has called; `None` for the innermost frame.
+    callee: Option<Frame>,
+}
+
+impl Inner {
+    /// The outer frame of a link, from which the chain goes on.
+    fn after(self, link: Link) -> Inner {
+        Inner { frame: link.next, callee: link.skipped.or(Some(self.frame)) }
+    }
+}
+
+/// Frames to which a return address of the chain leads.
+#[derive(Clone, Copy)]
+struct Link {
+    /// A frame that the chain skips.
+    skipped: Option<Frame>,
+    /// The frame of the address.
+    next: Frame,
+}
 
 impl Unwinder {
     /// Continues an incomplete stack from a return address that both have at the same position in
@@ -30,18 +53,18 @@ impl Unwinder {
         let kept = frames.len();
         for i in (kept.saturating_sub(LOOK_BACK)..kept).rev() {
             let Some(j) = self.in_chain(walk, regs, frames, i) else { continue };
-            let of = (walk.thread.pid, walk.regions);
-            let (mut within, mut inner) = (i.checked_sub(1).map(|i| frames[i]), frames[i]);
+            let process = walk.process();
+            let mut inner = Inner { frame: frames[i], callee: i.checked_sub(1).map(|i| frames[i]) };
             for &address in &walk.chain[j + 1..] {
                 // Code without frame pointers leaves any value in the register.
-                if !self.keeps_pointer(inner, images) {
+                if !self.keeps_pointer(inner.frame, images) {
                     break;
                 }
-                let link = self.link(of, (within, inner), ProcessAddress(address), images);
-                let Some((skipped, next)) = link else { break };
-                frames.extend(skipped);
-                frames.push(next);
-                (within, inner) = (skipped.or(Some(inner)), next);
+                let link = self.link(process, inner, ProcessAddress(address), images);
+                let Some(link) = link else { break };
+                frames.extend(link.skipped);
+                frames.push(link.next);
+                inner = inner.after(link);
             }
             if i + 1 + (frames.len() - kept) <= kept {
                 frames.truncate(kept);
@@ -53,37 +76,32 @@ impl Unwinder {
         false
     }
 
-    /// Frames after a frame (given with its callee) in the kernel's chain, whose next return
-    /// address is given: a frame that the chain skips, and that of the address.
+    /// Frames after a frame in the kernel's chain, whose next return address is given.
     fn link(
         &mut self,
-        (pid, regions): (i32, &Regions),
-        (within, inner): (Option<Frame>, Frame),
+        process: Process<'_>,
+        inner: Inner,
         address: ProcessAddress,
         images: &mut Images,
-    ) -> Option<(Option<Frame>, Frame)> {
+    ) -> Option<Link> {
+        let Process { pid, regions } = process;
         let next = locate(pid, regions, images, address, AddressKind::Return)?;
         if self.is_outermost(next, images) {
-            return Some((None, next));
+            return Some(Link { skipped: None, next });
         }
-        match self.leads((pid, regions), inner, address, images) {
-            Leads::Elsewhere => {
-                Some((Some(self.skipped_frame((within, inner), next, images)?), next))
-            }
-            _ => Some((None, next)),
-        }
+        let skipped = match self.leads(process, inner.frame, address, images) {
+            Leads::Elsewhere => Some(self.skipped_frame(inner, next, images)?),
+            _ => None,
+        };
+        Some(Link { skipped, next })
     }
 
     /// The frame that frame pointers skip: some of Go's functions have no frame (those that switch
     /// stacks), so frame pointers lead from them to the caller of their caller. The call identifies
     /// it; its position is known if it calls the inner function at one place only, or at one place
     /// only with the argument that the inner one called.
-    fn skipped_frame(
-        &mut self,
-        (within, inner): (Option<Frame>, Frame),
-        next: Frame,
-        images: &Images,
-    ) -> Option<Frame> {
+    fn skipped_frame(&mut self, inner: Inner, next: Frame, images: &Images) -> Option<Frame> {
+        let Inner { frame: inner, callee } = inner;
         let Unwinder { modules, rules, .. } = self;
         let (module, to) = module_of(modules, inner, images)?;
         let (inner, caller) = (inner.place.in_elf()?, next.place.in_elf()?);
@@ -91,7 +109,7 @@ impl Unwinder {
             return None;
         }
         let after = caller.address.plus(next.kind.offset());
-        let argument = within.and_then(|f| f.place.in_elf()).filter(|f| f.image == inner.image);
+        let argument = callee.and_then(|f| f.place.in_elf()).filter(|f| f.image == inner.image);
         let argument = argument.map(|f| f.address.0);
         let found =
             module.between(rules, Between { after: after.0, to: to.address.0, argument })?;
@@ -124,16 +142,16 @@ impl Unwinder {
         if first.regs.bp != self.memo.steps()[switch].regs.bp {
             return false;
         }
-        let of = (walk.thread.pid, walk.regions);
-        let (mut within, mut inner) = (Some(frames[switch - 1]), frames[switch]);
+        let process = walk.process();
+        let mut inner = Inner { frame: frames[switch], callee: Some(frames[switch - 1]) };
         let mut callers = Vec::new();
         for &address in walk.chain.iter().skip(1).take(MAX_FRAMES) {
-            let link = self.link(of, (within, inner), ProcessAddress(address), images);
-            let Some((skipped, next)) = link else { return false };
-            callers.extend(skipped);
-            callers.push(next);
-            (within, inner) = (skipped.or(Some(inner)), next);
-            if self.is_outermost(next, images) {
+            let link = self.link(process, inner, ProcessAddress(address), images);
+            let Some(link) = link else { return false };
+            callers.extend(link.skipped);
+            callers.push(link.next);
+            inner = inner.after(link);
+            if self.is_outermost(link.next, images) {
                 frames.truncate(switch + 1);
                 frames.append(&mut callers);
                 return true;

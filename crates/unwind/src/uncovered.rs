@@ -5,11 +5,10 @@ use super::cfi::{BP, KnownRegisters, SP};
 use super::code::{self, Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Step};
-use super::walk::{Walk, is_run_time_code, loaded, module_of};
+use super::walk::{Process, Walk, is_run_time_code, loaded, module_of};
 use super::{Frame, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::image::{Images, State};
-use sys::maps::Regions;
 use sys::record::Regs;
 use sys::{FileAddress, ProcessAddress};
 
@@ -67,7 +66,7 @@ impl Unwinder {
             code::CodeFrame::Inner { proof, .. } => proof,
             code::CodeFrame::Outermost => return Step::End,
         };
-        match self.leads((walk.thread.pid, walk.regions), frame, ProcessAddress(address), images) {
+        match self.leads(walk.process(), frame, ProcessAddress(address), images) {
             Leads::There => step,
             Leads::Somewhere if proof != Proof::Call => step,
             _ => Step::Uncovered,
@@ -79,7 +78,8 @@ impl Unwinder {
     pub(super) fn by_moved(
         &mut self,
         walk: &Walk<'_>,
-        (frame, slot): (Frame, u64),
+        frame: Frame,
+        slot: u64,
         regs: &mut Regs,
         images: &mut Images,
         reads: &mut Reads,
@@ -102,9 +102,7 @@ impl Unwinder {
         let at = CodeAddress { kind: AddressKind::Instruction, ..at };
         let step = module.step(rules, at, &mut caller, &mut read);
         let Step::Caller(address) = step else { return step };
-        if self.leads((walk.thread.pid, walk.regions), frame, ProcessAddress(address), images)
-            == Leads::Elsewhere
-        {
+        if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
             return Step::Unreadable(slot);
         }
         *regs = caller;
@@ -124,9 +122,7 @@ impl Unwinder {
         let mut caller = *regs;
         let step = module::frame_pointer_step(&mut caller, read);
         let Step::Caller(address) = step else { return step };
-        if self.leads((walk.thread.pid, walk.regions), frame, ProcessAddress(address), images)
-            == Leads::Elsewhere
-        {
+        if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
             return Step::Uncovered;
         }
         *regs = caller;
@@ -137,11 +133,12 @@ impl Unwinder {
     /// the function of this frame.
     pub(super) fn leads(
         &mut self,
-        (pid, regions): (i32, &Regions),
+        process: Process<'_>,
         frame: Frame,
         address: ProcessAddress,
         images: &mut Images,
     ) -> Leads {
+        let Process { pid, regions } = process;
         let Unwinder { modules, rules, .. } = self;
         let Some(caller) = locate(pid, regions, images, address, AddressKind::Return) else {
             return Leads::Elsewhere;

@@ -27,7 +27,18 @@ pub(super) struct Walk<'a> {
     pub chain: &'a [u64],
 }
 
-impl Walk<'_> {
+/// A process whose code is looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Process<'a> {
+    pub pid: i32,
+    pub regions: &'a Regions,
+}
+
+impl<'a> Walk<'a> {
+    pub fn process(&self) -> Process<'a> {
+        Process { pid: self.thread.pid, regions: self.regions }
+    }
+
     pub fn read(&self, address: u64) -> Result<u64, ()> {
         self.stack.read(address)
     }
@@ -199,7 +210,7 @@ impl Unwinder {
             Step::Unreadable(slot)
                 if !frame.kind.is_return() && regs.sp.wrapping_sub(slot) <= RED_ZONE =>
             {
-                self.by_moved(walk, (frame, slot), regs, images, reads)
+                self.by_moved(walk, frame, slot, regs, images, reads)
             }
             step => step,
         }

@@ -124,7 +124,8 @@ impl HeapSampling {
 
     /// Probability with which each allocation of a row was sampled, and number of sampled ones.
     fn sampled(&self, values: &[i64]) -> Option<(f64, f64)> {
-        let (objects, space) = (*values.get(self.objects)? as f64, *values.get(self.space)? as f64);
+        let objects = *values.get(self.objects)? as f64;
+        let space = *values.get(self.space)? as f64;
         if objects <= 0.0 || space <= 0.0 {
             return None;
         }
@@ -137,7 +138,9 @@ impl HeapSampling {
 /// Number of sampled allocations, and of samples of equal weight with the same confidence: the
 /// variance of a row with the value v of n sampled allocations is v²(1 - probability)/n.
 fn heap_sizes(profile: &Profile, type_index: usize, heap: &HeapSampling) -> (f64, f64) {
-    let (mut samples, mut sum, mut variance) = (0.0, 0.0, 0.0);
+    let mut samples = 0.0;
+    let mut sum = 0.0;
+    let mut variance = 0.0;
     for row in 0..profile.samples.len() {
         let values = profile.values_of(row);
         if let Some((chance, sampled)) = heap.sampled(values) {
@@ -156,7 +159,9 @@ fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
         return heap_sizes(profile, type_index, &heap);
     }
     let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
-    let (mut samples, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    let mut samples = 0.0;
+    let mut sum = 0.0;
+    let mut squares = 0.0;
     for row in 0..profile.samples.len() {
         let values = profile.values_of(row);
         let value = values.get(type_index).map_or(0.0, |&v| (v as f64).abs());

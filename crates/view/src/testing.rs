@@ -42,13 +42,12 @@ pub fn mapping(b: &mut Builder, path: &str, start: u64) -> profile::MappingId {
 pub fn answers() -> Profile {
     let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
     let app = mapping(&mut b, "/usr/bin/app", 0x1000);
-    let names = ["main", "foo1", "foo2", "bar"];
-    let ids: Vec<_> = names
-        .iter()
-        .enumerate()
-        .map(|(i, n)| functions(&mut b, Some(app), 0x1000 + i as u64, &[(n, "app.c", 10)]))
-        .collect();
-    let (main, foo1, foo2, bar) = (ids[0], ids[1], ids[2], ids[3]);
+    let mut next = 0x1000;
+    let [main, foo1, foo2, bar] = ["main", "foo1", "foo2", "bar"].map(|name| {
+        let address = next;
+        next += 1;
+        functions(&mut b, Some(app), address, &[(name, "app.c", 10)])
+    });
     let half = 500_000_000;
     let stacks: [(&[LocationId], i64); 5] = [
         (&[main], 4),

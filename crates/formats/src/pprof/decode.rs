@@ -183,7 +183,9 @@ impl DecodedTables {
     /// A `Label`.
     fn label(&mut self, c: &mut Cursor, tag: FieldTag) -> Result<(), ReadError> {
         let mut c = c.message(tag, "sample")?;
-        let (mut key, mut text, mut unit) = (StrId::EMPTY, StrId::EMPTY, StrId::EMPTY);
+        let mut key = StrId::EMPTY;
+        let mut text = StrId::EMPTY;
+        let mut unit = StrId::EMPTY;
         let mut number = 0;
         while let Some(tag) = c.tag()? {
             let at = c.at();
@@ -206,7 +208,8 @@ impl DecodedTables {
     /// A `Mapping`.
     pub(super) fn mapping(&mut self, mut c: Cursor) -> Result<(), ReadError> {
         let start = c.at();
-        let (mut m, mut id) = (Mapping::default(), 0);
+        let mut m = Mapping::default();
+        let mut id = 0;
         while let Some(tag) = c.tag()? {
             let at = c.at();
             if tag.field > 10 {
@@ -265,7 +268,9 @@ impl DecodedTables {
     /// A `Line`; one without a function carries no information and is dropped.
     fn line(&mut self, mut c: Cursor) -> Result<(), ReadError> {
         let start = c.at();
-        let (mut function, mut line, mut column) = (0, 0, 0);
+        let mut function = 0;
+        let mut line = 0;
+        let mut column = 0;
         while let Some(tag) = c.tag()? {
             match tag.field {
                 1 => function = c.number(tag, "line")?,
@@ -284,7 +289,8 @@ impl DecodedTables {
     /// A `Function`.
     pub(super) fn function(&mut self, mut c: Cursor) -> Result<(), ReadError> {
         let start = c.at();
-        let (mut f, mut id) = (Function::default(), 0);
+        let mut f = Function::default();
+        let mut id = 0;
         while let Some(tag) = c.tag()? {
             let at = c.at();
             match tag.field {

@@ -207,7 +207,9 @@ fn apply(bytes: &mut Vec<u8>, change: &Change) {
         Change::Set(..) => {}
         Change::Cut(n) => bytes.truncate(at(n)),
         Change::Splice(from, to, target) => {
-            let (from, to, target) = (at(from), at(to), at(target));
+            let from = at(from);
+            let to = at(to);
+            let target = at(target);
             let part = bytes[from.min(to)..from.max(to)].to_vec();
             bytes.splice(target..target, part);
         }

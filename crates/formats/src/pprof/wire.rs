@@ -28,7 +28,8 @@ pub(super) struct FieldTag {
 
 impl FieldTag {
     pub(super) fn decode(raw: u64, at: u64) -> Result<FieldTag, ReadError> {
-        let (field, wire) = (raw >> 3, (raw & 7) as u8);
+        let field = raw >> 3;
+        let wire = (raw & 7) as u8;
         if field == 0 || field >= 1 << 29 {
             return Err(ReadError::at(at, format!("{field} is no field number")));
         }

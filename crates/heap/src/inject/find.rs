@@ -62,10 +62,11 @@ impl Finder {
         refuse::check_state(pid)?;
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|e| refuse::refused(pid, &e))?;
-        let (mapped, (table, objects)) = (executable(pid), read_mappings(pid)?);
-        let (unwinder, read) = (Unwinder::default(), Instant::now());
-        let (stops, last, pause) = (Stops::new(pid, events)?, None, PAUSE);
-        let warm = false;
+        let mapped = executable(pid);
+        let (table, objects) = read_mappings(pid)?;
+        let unwinder = Unwinder::default();
+        let read = Instant::now();
+        let stops = Stops::new(pid, events)?;
         let mut finder = Finder {
             pid,
             memory,
@@ -74,10 +75,10 @@ impl Finder {
             objects,
             read,
             mapped,
-            warm,
+            warm: false,
             stops,
-            last,
-            pause,
+            last: None,
+            pause: PAUSE,
         };
         finder.unwind_sleepers();
         Ok(finder)
@@ -90,7 +91,8 @@ impl Finder {
 
     /// Begins a search.
     pub fn begin(&mut self) {
-        (self.last, self.pause) = (None, PAUSE);
+        self.last = None;
+        self.pause = PAUSE;
         self.stops.begin();
     }
 
@@ -256,7 +258,8 @@ impl Finder {
         regs: Regs,
         bytes: &[u8],
     ) -> Result<(), Unsafe> {
-        let (full, rest) = (bytes.len() == COPY, Rest::default());
+        let full = bytes.len() == COPY;
+        let rest = Rest::default();
         let user = UserStack::Native { regs, all, bytes, full, rest };
         let (process, images) = self.table.split(self.pid);
         let mut frames = Vec::new();

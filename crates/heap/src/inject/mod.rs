@@ -80,10 +80,16 @@ impl<'a> Injection<'a> {
         let mut hasher = DefaultHasher::new();
         library.bytes.hash(&mut hasher);
         let file_name = format!("{}-{:016x}", library.name, hasher.finish());
-        let (base, stood_still) = (find(pid, &file_name).unwrap_or(0), Duration::ZERO);
-        let was_there = base != 0;
-        let mut injection =
-            Injection { finder, pid, library, file_name, base, was_there, stood_still };
+        let base = find(pid, &file_name).unwrap_or(0);
+        let mut injection = Injection {
+            finder,
+            pid,
+            library,
+            file_name,
+            base,
+            was_there: base != 0,
+            stood_still: Duration::ZERO,
+        };
         injection.borrow(None, |inside| {
             if inside.base == 0 {
                 inside.load()?;
@@ -111,7 +117,8 @@ impl<'a> Injection<'a> {
         patience: Option<Duration>,
         then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
-        let (began, patience) = (Instant::now(), patience.unwrap_or(PATIENCE));
+        let began = Instant::now();
+        let patience = patience.unwrap_or(PATIENCE);
         // Time in which prof itself, or the whole machine, was suspended does not count.
         let mut rounds = patience.as_millis() / ROUND.as_millis() / 5;
         let mut then = Some(then);
@@ -150,8 +157,10 @@ impl<'a> Injection<'a> {
             since.elapsed().saturating_sub(Duration::from_nanos(waits))
         };
         let (memory, objects) = (&self.finder.memory, &self.finder.objects);
-        let visit = Visit::begin(pid, (tracee, signal), memory, objects)?;
-        let (library, base, file_name) = (self.library, self.base, &self.file_name);
+        let visit = Visit::begin(pid, tracee, signal, memory, objects)?;
+        let library = self.library;
+        let base = self.base;
+        let file_name = &self.file_name;
         let dlopen = objects.dlopen();
         let mut inside = Inside { visit, pid, library, file_name, base, dlopen };
         let done = match stands() > LONG {

@@ -73,7 +73,8 @@ impl<'a> Visit<'a> {
     /// It has ended; no memory for a stack; a part of the C library is missing.
     pub fn begin(
         pid: i32,
-        (tracee, signal): (Tracee, i32),
+        tracee: Tracee,
+        signal: i32,
         memory: &'a File,
         objects: &'a Objects,
     ) -> Result<Visit<'a>, Error> {
@@ -84,8 +85,9 @@ impl<'a> Visit<'a> {
             return Err(Error::failed("it has ended"));
         };
         let back = Back { tid, signal };
-        let (registers, xstate) = (tracee.registers().map_err(failed)?, tracee.xstate());
-        let (xstate, blocked) = (xstate.map_err(failed)?, tracee.blocked().map_err(failed)?);
+        let registers = tracee.registers().map_err(failed)?;
+        let xstate = tracee.xstate().map_err(failed)?;
+        let blocked = tracee.blocked().map_err(failed)?;
         let own = SignalFrame::below(
             registers.rsp,
             &Context { registers: &restart::by_itself(&registers), xstate: &xstate, blocked },
@@ -94,7 +96,6 @@ impl<'a> Visit<'a> {
             Undo { call: libc::SYS_munmap, second: STACK },
         );
         memory.write_all_at(&own.bytes, own.entry).map_err(failed)?;
-        let (state, made, open, errno, later) = (VisitState::Home, None, None, None, Vec::new());
         let mut visit = Visit {
             pid,
             tracee,
@@ -106,11 +107,11 @@ impl<'a> Visit<'a> {
             xstate,
             blocked,
             own,
-            made,
-            open,
-            errno,
-            state,
-            later,
+            made: None,
+            open: None,
+            errno: None,
+            state: VisitState::Home,
+            later: Vec::new(),
         };
         visit.make_stack()?;
         Ok(visit)

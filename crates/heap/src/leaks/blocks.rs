@@ -35,6 +35,15 @@ pub struct BlockRange {
     pointers: Vec<u32>,
 }
 
+/// The bit of a grain.
+#[derive(Clone, Copy)]
+struct GrainBit {
+    /// Index of the word of bits.
+    word: usize,
+    /// The word in which only this bit is set.
+    bit: u64,
+}
+
 /// Bytes of a block's header, and of one of its words.
 const HEADER: u64 = 2 * WORD;
 const WORD: u64 = 8;
@@ -44,35 +53,37 @@ impl BlockRange {
     pub fn new(start: u64, end: u64) -> BlockRange {
         let words = ((end - start) / GRAIN).div_ceil(64) as usize;
         let bits = || vec![0; words];
-        let (begins, done, free) = (bits(), bits(), bits());
+        let begins = bits();
+        let done = bits();
+        let free = bits();
         BlockRange { start, end, begins, done, free, first: 0, pointers: Vec::new() }
     }
 
-    fn bit(&self, address: u64) -> (usize, u64) {
+    fn bit(&self, address: u64) -> GrainBit {
         let grain = (address - self.start) / GRAIN;
-        (grain as usize / 64, 1 << (grain % 64))
+        GrainBit { word: grain as usize / 64, bit: 1 << (grain % 64) }
     }
 
     /// Marks the start of a block's header.
     pub fn begin(&mut self, address: u64) {
-        let (word, bit) = self.bit(address);
+        let GrainBit { word, bit } = self.bit(address);
         self.begins[word] |= bit;
     }
 
     /// Marks a block as free.
     pub fn set_free(&mut self, address: u64) {
-        let (word, bit) = self.bit(address);
+        let GrainBit { word, bit } = self.bit(address);
         self.free[word] |= bit;
         self.done[word] |= bit;
     }
 
-    fn is(bits: &[u64], (word, bit): (usize, u64)) -> bool {
-        bits[word] & bit != 0
+    fn is(bits: &[u64], at: GrainBit) -> bool {
+        bits[at.word] & at.bit != 0
     }
 
     /// Start of the block that contains an address.
     fn block_of(&self, address: u64) -> Option<u64> {
-        let (word, bit) = self.bit(address);
+        let GrainBit { word, bit } = self.bit(address);
         let mut bits = self.begins[word] & (bit | (bit - 1));
         let mut at = word;
         while bits == 0 {
@@ -296,7 +307,7 @@ impl Blocks {
             Some((_, begin)) => {
                 let i = self.heaps.partition_point(|heap| heap.first <= name) - 1;
                 let heap = &mut self.heaps[i];
-                let (at, bit) = heap.bit(begin);
+                let GrainBit { word: at, bit } = heap.bit(begin);
                 let was = heap.done[at] & bit != 0;
                 heap.done[at] |= bit;
                 was
@@ -348,7 +359,7 @@ impl Blocks {
             let Single { start, end, .. } = self.singles[(name - self.first_single) as usize];
             return memory.each_word(start, end, |_, word| self.point(word));
         };
-        let word = heap.bit(begin).0;
+        let word = heap.bit(begin).word;
         if let Some(&first) = heap.pointers.get(word) {
             let mut at = first as usize;
             while let Some(&(of, to)) = self.pointers.get(at).filter(|(of, _)| *of <= name) {

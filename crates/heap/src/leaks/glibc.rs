@@ -82,8 +82,10 @@ impl BlockFinder<'_> {
         if start >= end || !self.seems_heap(start, end)? {
             return Ok(None);
         }
-        let (mut heap, mut caches) = (BlockRange::new(start, end), Vec::new());
-        let (mut at, mut before) = (start, None);
+        let mut heap = BlockRange::new(start, end);
+        let mut caches = Vec::new();
+        let mut at = start;
+        let mut before = None;
         loop {
             let word = self.size(at)?;
             let size = word & !FLAGS;
@@ -131,10 +133,12 @@ impl BlockFinder<'_> {
         let mut heaps = Vec::new();
         let mut at = start.next_multiple_of(HEAP);
         while at < end {
-            let mut field = |i: u64| Ok(self.memory.word(at + 8 * i)?.unwrap_or(0));
-            let (arena, before, size): (u64, u64, Result<u64, Failure>) =
-                (field(0)?, field(1)?, field(2));
-            let (size, most) = (size?, field(3)?);
+            let mut field =
+                |i: u64| -> Result<u64, Failure> { Ok(self.memory.word(at + 8 * i)?.unwrap_or(0)) };
+            let arena = field(0)?;
+            let before = field(1)?;
+            let size = field(2)?;
+            let most = field(3)?;
             let whole = size != 0 && size.is_multiple_of(PAGE) && size <= most && most <= HEAP;
             let is_arena = arena > at || before.is_multiple_of(HEAP) && before != 0;
             if whole && is_arena && at + size <= end {

@@ -45,8 +45,14 @@ pub struct StackQueue {
 impl StackQueue {
     /// A reader of an empty ring with this number of granules.
     pub fn new(granules: u64) -> StackQueue {
-        let (waiting, late) = Default::default();
-        StackQueue { granules, position: 0, read: 0, waiting, late, used: 0 }
+        StackQueue {
+            granules,
+            position: 0,
+            read: 0,
+            waiting: Vec::new(),
+            late: Vec::new(),
+            used: 0,
+        }
     }
 
     /// Granule of a position.

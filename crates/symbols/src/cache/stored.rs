@@ -116,7 +116,9 @@ impl StoredFrames {
             (end >= start && arena.is_char_boundary(end)).then_some(())?;
             start = end;
         }
-        let (strings, functions, frames) = (self.strings(), self.functions(), self.frames());
+        let strings = self.strings();
+        let functions = self.functions();
+        let frames = self.frames();
         for i in 0..functions * 3 {
             let id = u32_at(&self.bytes, self.functions.start + 4 * i) as usize;
             (id < strings).then_some(())?;

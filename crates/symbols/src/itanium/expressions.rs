@@ -261,8 +261,9 @@ impl<'a> Parser<'a> {
                 Some(self.add(NameNode::Subscript(of, index)))
             }
             "qu" => {
-                let (if_, then, else_) =
-                    (self.expression()?, self.expression()?, self.expression()?);
+                let if_ = self.expression()?;
+                let then = self.expression()?;
+                let else_ = self.expression()?;
                 Some(self.add(NameNode::Conditional(if_, then, else_)))
             }
             "nw" | "na" => {

@@ -38,9 +38,15 @@ impl<'a, 'p> Printer<'a, 'p> {
         while let &NameNode::Special(_, what) = &parser.nodes[of as usize] {
             of = what;
         }
-        let bare = (!all).then_some(of);
-        let (out, element, elements) = (String::new(), None, None);
-        let mut printer = Printer { parser, bare, out, steps, depth: 0, element, elements };
+        let mut printer = Printer {
+            parser,
+            bare: (!all).then_some(of),
+            out: String::new(),
+            steps,
+            depth: 0,
+            element: None,
+            elements: None,
+        };
         printer.both(whole)?;
         Ok(printer.out)
     }

@@ -99,7 +99,8 @@ impl Inbox {
             self.body.extend_from_slice(&part[..n]);
         }
         self.header.clear();
-        let (body, files) = (std::mem::take(&mut self.body), std::mem::take(&mut self.files));
+        let body = std::mem::take(&mut self.body);
+        let files = std::mem::take(&mut self.files);
         Ok(Some(Message { kind, body, files }))
     }
 }
@@ -184,7 +185,8 @@ pub fn request(
     addresses: &[u64],
     options: &SymbolOptions,
 ) -> (Vec<u8>, Vec<RawFd>) {
-    let (mut out, mut files) = (BodyWriter::default(), Vec::new());
+    let mut out = BodyWriter::default();
+    let mut files = Vec::new();
     out.byte(u8::from(options.inlines) | u8::from(options.demangle) << 1);
     out.number(options.symbol_path.len() as u32);
     options.symbol_path.iter().for_each(|path| out.path(path));
@@ -213,7 +215,10 @@ pub fn parse_request(message: Message) -> Option<WorkerRequest> {
     for _ in 0..count {
         let path = body.path()?;
         let mut flag = || Some(body.byte()? != 0);
-        let (debug_info, split, unpacked, shared) = (flag()?, flag()?, flag()?, flag()?);
+        let debug_info = flag()?;
+        let split = flag()?;
+        let unpacked = flag()?;
+        let shared = flag()?;
         let file = files.next()?;
         let shared = if shared { Some(files.next()?) } else { None };
         layers.push(Layer { path, file, debug_info, split, shared, unpacked });
@@ -259,7 +264,9 @@ pub fn parse_frames(body: &[u8], addresses: usize) -> Option<AddressFrames> {
     for _ in 0..addresses {
         for _ in 0..body.number()? {
             let mut string = || strings.get(body.number()? as usize).copied();
-            let (name, system_name, file) = (string()?, string()?, string()?);
+            let name = string()?;
+            let system_name = string()?;
+            let file = string()?;
             let (line, column) = (body.number()?, body.number()?);
             frames.push(SymbolFrame { name, system_name, file, line, column });
         }

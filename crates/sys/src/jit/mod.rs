@@ -111,18 +111,18 @@ impl Jit {
     pub fn mapped(&mut self, mmap: &Mmap<'_>) {
         if number_of_dump(mmap.path).is_some() {
             let path = String::from_utf8_lossy(mmap.path);
-            self.dump(mmap.pid, (mmap.start, mmap.start.saturating_add(mmap.len)), &path);
+            self.dump(mmap.pid, mmap.start, mmap.start.saturating_add(mmap.len), &path);
         }
     }
 
     /// The same for a mapping that existed before the recording.
     pub fn found(&mut self, pid: i32, line: &MapsLine<'_>) {
         if number_of_dump(line.path.as_bytes()).is_some() {
-            self.dump(pid, (line.start, line.end), line.path);
+            self.dump(pid, line.start, line.end, line.path);
         }
     }
 
-    fn dump(&mut self, pid: i32, (start, end): (u64, u64), path: &str) {
+    fn dump(&mut self, pid: i32, start: u64, end: u64, path: &str) {
         if let Some(file) = open_dump(pid, start, end, path)
             && let Some(program) = self.program(pid)
         {
@@ -175,10 +175,15 @@ impl Jit {
         if self.programs.len() >= MAX_PROGRAMS {
             return None;
         }
-        let (program, epoch) = (self.programs.len() as u32, self.epochs.len() as u32);
-        let epochs = vec![(0, epoch)];
-        let (sources, fresh) = Default::default();
-        let mut new = JitProgram { pid, sources, epochs, sampled: false, fresh };
+        let program = self.programs.len() as u32;
+        let epoch = self.epochs.len() as u32;
+        let mut new = JitProgram {
+            pid,
+            sources: Sources::default(),
+            epochs: vec![(0, epoch)],
+            sampled: false,
+            fresh: Fresh::new(),
+        };
         new.find_map(self.clock);
         self.programs.push(new);
         self.epochs.push((program, FxHashMap::default()));
@@ -386,9 +391,13 @@ mod tests {
 
     #[test]
     fn epochs_are_distinguished_by_time() {
-        let epochs = vec![(0, 4), (10, 7), (20, 9)];
-        let (sources, fresh) = Default::default();
-        let program = JitProgram { pid: 1, sources, epochs, sampled: false, fresh };
+        let program = JitProgram {
+            pid: 1,
+            sources: Sources::default(),
+            epochs: vec![(0, 4), (10, 7), (20, 9)],
+            sampled: false,
+            fresh: Fresh::new(),
+        };
         for (time, epoch) in [(0, 4), (9, 4), (10, 7), (19, 7), (20, 9), (u64::MAX, 9)] {
             assert_eq!(program.epoch_at(time), epoch, "{time}");
         }

@@ -115,7 +115,8 @@ pub fn confine(bytes: u64) {
 
 /// CPU time of a child that has not been waited for.
 pub fn cpu_time_of(pid: i32) -> Option<Duration> {
-    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both calls write to a local of the right type.
     let has_clock = unsafe {
         libc::clock_getcpuclockid(pid, &raw mut clock) == 0

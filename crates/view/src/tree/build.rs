@@ -205,8 +205,13 @@ impl<'v> TreeBuilder<'v, '_> {
             let slot = &mut self.group_of_frame[item.frame as usize];
             if *slot == NO_GROUP {
                 *slot = self.groups.len() as u32;
-                let (frame, by_state) = (item.frame, ByState::default());
-                self.groups.push(FrameGroup { frame, total: 0, by_state, count: 0, at: None });
+                self.groups.push(FrameGroup {
+                    frame: item.frame,
+                    total: 0,
+                    by_state: ByState::default(),
+                    count: 0,
+                    at: None,
+                });
             }
             let group = &mut self.groups[*slot as usize];
             group.total = group.total.saturating_add(item.value);
