@@ -51,7 +51,9 @@ impl Library {
     /// Unpacks the library, for this mean sampling interval in bytes, with anonymous `mappings` or
     /// without.
     ///
-    /// Errors: one line that states the obstacle.
+    /// # Errors
+    ///
+    /// One line that states the obstacle.
     pub fn unpack(interval: u64, mappings: bool) -> Result<Library, Error> {
         let parent = std::env::temp_dir();
         let failed = |e: io::Error| {

@@ -24,7 +24,11 @@ pub fn describe(error: &io::Error) -> String {
 
 /// Raises the soft limit of open files so that `needed` further ones can be opened.
 ///
-/// Returns the old and the new limit if it was raised. Errors: the hard limit is too low.
+/// Returns the old and the new limit if it was raised.
+///
+/// # Errors
+///
+/// The hard limit is too low.
 pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to a local of the right type.
@@ -298,7 +302,9 @@ pub fn leave_cpu(cpu: u32) -> bool {
 
 /// A descriptor that becomes readable when a process ends.
 ///
-/// Errors: `ESRCH` if the process has ended.
+/// # Errors
+///
+/// `ESRCH` if the process has ended.
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two integers; prof owns the descriptor that it returns.
     unsafe {
@@ -311,8 +317,10 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
 
 /// Reads memory of a process into `buffer`; returns the number of bytes read.
 ///
-/// Errors: no byte could be read, usually because it is not mapped (`EFAULT`), the process has
-/// ended (`ESRCH`) or may not be inspected (`EPERM`).
+/// # Errors
+///
+/// No byte could be read, usually because it is not mapped (`EFAULT`), the process has ended
+/// (`ESRCH`) or may not be inspected (`EPERM`).
 pub fn read_memory(pid: i32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let remote = libc::iovec { iov_base: address as *mut _, iov_len: buffer.len() };

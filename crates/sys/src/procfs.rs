@@ -83,7 +83,9 @@ pub struct Asleep {
 /// Point at which a sleeping thread entered the kernel; `None` if it runs (`proc(5)`,
 /// `/proc/PID/syscall`).
 ///
-/// Errors: it has ended, or this user may not trace the process.
+/// # Errors
+///
+/// It has ended, or this user may not trace the process.
 pub fn asleep_at(thread: ThreadId) -> io::Result<Option<Asleep>> {
     let ThreadId { pid, tid } = thread;
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"))?;
@@ -125,7 +127,9 @@ pub fn comm(thread: ThreadId) -> Option<String> {
 
 /// Threads of a process.
 ///
-/// Errors: `NotFound` if the process has ended.
+/// # Errors
+///
+/// `NotFound` if the process has ended.
 pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
     numbers(&format!("/proc/{pid}/task"))
 }
