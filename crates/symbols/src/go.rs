@@ -121,7 +121,8 @@ impl<'a> Table<'a> {
             0xffff_fff1 => Version::Go1_20,
             _ => return None,
         };
-        let (quantum, pointer) = (u64::from(*data.get(6)?), usize::from(*data.get(7)?));
+        let quantum = u64::from(*data.get(6)?);
+        let pointer = usize::from(*data.get(7)?);
         if data.get(4..6)? != [0, 0] || ![1, 2, 4].contains(&quantum) || ![4, 8].contains(&pointer)
         {
             return None;
@@ -141,9 +142,22 @@ impl<'a> Table<'a> {
             values: 0,
             entries: Cell::new(MAX_ENTRIES),
         };
-        let word = |n: usize| usize::try_from(table.address(8 + n * pointer)?).ok();
-        let (count, first) = (word(0)?, if version >= Version::Go1_18 { 3 } else { 2 });
-        let parts: [usize; 5] = match version {
+        table.read_layout()?;
+        if version >= Version::Go1_18 && table.text == 0 {
+            table.text = table.start_of(text?)?;
+        }
+        Some(table)
+    }
+
+    /// Reads the number of functions and the offsets of the parts; `None` if they are inconsistent.
+    fn read_layout(&mut self) -> Option<()> {
+        let pointer = self.pointer;
+        let word = |n: usize| usize::try_from(self.address(8 + n * pointer)?).ok();
+        let has_text = self.version >= Version::Go1_18;
+        let count = word(0)?;
+        let text = if has_text { word(2)? as u64 } else { 0 };
+        let first = if has_text { 3 } else { 2 };
+        let parts: [usize; 5] = match self.version {
             Version::Go1_2 => [0, 0, 0, 0, 8 + pointer],
             _ => [
                 word(first)?,
@@ -153,29 +167,27 @@ impl<'a> Table<'a> {
                 word(first + 4)?,
             ],
         };
-        let text_start = if version >= Version::Go1_18 { word(2)? as u64 } else { 0 };
-        (table.text, table.count) = (text_start, count);
-        [table.names, table.units, table.files, table.values, table.functions] = parts;
+        self.text = text;
+        self.count = count;
+        [self.names, self.units, self.files, self.values, self.functions] = parts;
         // There must be room for the functions and the end of the last one.
-        let size = count.checked_add(1)?.checked_mul(2 * table.field())?;
-        if count == 0 || table.functions.checked_add(size)? > data.len() {
+        let size = count.checked_add(1)?.checked_mul(2 * self.field())?;
+        if count == 0 || self.functions.checked_add(size)? > self.data.len() {
             return None;
         }
-        if version == Version::Go1_2 {
-            let files = table.functions.checked_add((count * 2 + 1) * pointer)?;
-            table.files = table.number(files)? as usize;
+        if self.version == Version::Go1_2 {
+            let files = self.functions.checked_add((count * 2 + 1) * pointer)?;
+            self.files = self.number(files)? as usize;
         }
-        if version >= Version::Go1_18 && table.text == 0 {
-            // The file does not contain the start: it is that of the code if both have the same
-            // size.
-            let (start, size) = text?;
-            let last = table.entry(count)?;
-            table.text = start;
-            if last > size || size - last > 4096 {
-                return None;
-            }
-        }
-        Some(table)
+        Some(())
+    }
+
+    /// Start of the functions of a table that does not contain it: that of the code, given as its
+    /// address and size, if both have the same size.
+    fn start_of(&self, code: (u64, u64)) -> Option<u64> {
+        let (start, size) = code;
+        let last = self.entry(self.count)?;
+        (last <= size && size - last <= 4096).then_some(start)
     }
 
     /// Bytes of a field in the list of functions.

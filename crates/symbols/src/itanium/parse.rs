@@ -1,6 +1,7 @@
 //! Parses mangled names: names and encodings. No text is read twice, so the time is proportional to
 //! its length.
 
+mod special;
 mod templates;
 
 use rustc_hash::FxHashMap;
@@ -191,85 +192,6 @@ impl<'a> Parser<'a> {
             *node = Some(*arguments.get(*index)?);
         }
         Some(())
-    }
-
-    fn special(&mut self) -> Option<Id> {
-        const OF_TYPES: [(&str, &str); 5] = [
-            ("TV", "vtable for "),
-            ("TT", "VTT for "),
-            ("TI", "typeinfo for "),
-            ("TS", "typeinfo name for "),
-            ("TF", "typeinfo fn for "),
-        ];
-        const OF_NAMES: [(&str, &str); 3] = [
-            ("TW", "TLS wrapper function for "),
-            ("TH", "TLS init function for "),
-            ("GV", "guard variable for "),
-        ];
-        const OF_ENCODINGS: [(&str, &str); 3] = [
-            ("GA", "hidden alias for "),
-            ("GTt", "transaction clone for "),
-            ("GTn", "non-transaction clone for "),
-        ];
-        for (code, what) in OF_TYPES {
-            if self.eat(code) {
-                let of = self.type_()?;
-                return Some(self.add(NameNode::Special(what, of)));
-            }
-        }
-        for (code, what) in OF_NAMES {
-            if self.eat(code) {
-                let of = self.name(None)?;
-                return Some(self.add(NameNode::Special(what, of)));
-            }
-        }
-        for (code, what) in OF_ENCODINGS {
-            if self.eat(code) {
-                let of = self.encoding(false)?;
-                return Some(self.add(NameNode::Special(what, of)));
-            }
-        }
-        if self.eat("TA") {
-            let of = self.template_argument()?;
-            return Some(self.add(NameNode::Special("template parameter object for ", of)));
-        }
-        if self.eat("TC") {
-            let derived = self.type_()?;
-            self.number(true)?;
-            self.expect("_")?;
-            let base = self.type_()?;
-            return Some(self.add(NameNode::Construction(base, derived)));
-        }
-        if self.eat("GR") {
-            let of = self.name(None)?;
-            let n = self.sequence_number()?;
-            let what = self.add(NameNode::Made(format!("reference temporary #{n} for ")));
-            return Some(self.add(NameNode::Vendor(what, of)));
-        }
-        let what = if self.eat("Tc") {
-            self.call_offset()?;
-            self.call_offset()?;
-            "covariant return thunk to "
-        } else {
-            self.expect("T")?;
-            let what = if self.peek(0) == b'v' { "virtual" } else { "non-virtual" };
-            self.call_offset()?;
-            if what == "virtual" { "virtual thunk to " } else { "non-virtual thunk to " }
-        };
-        let of = self.encoding(false)?;
-        Some(self.add(NameNode::Special(what, of)))
-    }
-
-    fn call_offset(&mut self) -> Option<()> {
-        if self.eat("h") {
-            self.number(true)?;
-        } else {
-            self.expect("v")?;
-            self.number(true)?;
-            self.expect("_")?;
-            self.number(true)?;
-        }
-        self.expect("_")
     }
 
     /// `_` is 0, `0_` is 1, `A_` is 11, in base 36.

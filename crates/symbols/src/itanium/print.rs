@@ -220,6 +220,37 @@ impl<'a, 'p> Printer<'a, 'p> {
                 None => Err(TooLong),
             },
             NameNode::Auto(n) => self.text(&format!("auto:{n}")),
+            NameNode::Encoding { name, .. } if self.bare == Some(id) => self.both(*name),
+            NameNode::Encoding { .. } => self.encoding(node),
+            _ => self.left_of_entity(node),
+        }
+    }
+
+    /// A function or variable with its type.
+    fn encoding(&mut self, node: &'p NameNode<'a>) -> Printed {
+        let NameNode::Encoding { result, name, parameters, qualifiers, reference } = node else {
+            return Ok(());
+        };
+        if let Some(result) = *result {
+            self.left(result)?;
+            let (array, function) = self.surrounds(result)?;
+            if !array && !function {
+                self.text(" ")?;
+            }
+        }
+        self.both(*name)?;
+        self.text("(")?;
+        self.list(parameters)?;
+        self.text(")")?;
+        if let Some(result) = *result {
+            self.right(result)?;
+        }
+        self.object(*qualifiers, *reference)
+    }
+
+    /// Entities that have no name of their own, or an operator's.
+    fn left_of_entity(&mut self, node: &'p NameNode<'a>) -> Printed {
+        match node {
             &NameNode::Special(what, of) => {
                 self.text(what)?;
                 self.both(of)
@@ -252,26 +283,6 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.text("[")?;
                 self.list(names)?;
                 self.text("]")
-            }
-            NameNode::Encoding { result, name, parameters, qualifiers, reference } => {
-                if self.bare == Some(id) {
-                    return self.both(*name);
-                }
-                if let Some(result) = *result {
-                    self.left(result)?;
-                    let (array, function) = self.surrounds(result)?;
-                    if !array && !function {
-                        self.text(" ")?;
-                    }
-                }
-                self.both(*name)?;
-                self.text("(")?;
-                self.list(parameters)?;
-                self.text(")")?;
-                if let Some(result) = *result {
-                    self.right(result)?;
-                }
-                self.object(*qualifiers, *reference)
             }
             _ => self.left_of_type(node),
         }

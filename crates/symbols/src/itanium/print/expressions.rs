@@ -31,7 +31,29 @@ impl<'a, 'p> Printer<'a, 'p> {
             }
             NameNode::Parameter(n) => self.text(&format!("{{parm#{n}}}")),
             &NameNode::Integer(of, value) => self.literal(of, value),
-            &NameNode::Prefix(sign, of) => {
+            &NameNode::Count(pack) => {
+                let count = self.length(pack);
+                self.text(&count.to_string())
+            }
+            NameNode::CountAll(all) => {
+                let count: usize = all.iter().map(|&id| self.length(id)).sum();
+                self.text(&count.to_string())
+            }
+            &NameNode::Unnamed(of) => {
+                self.text("~")?;
+                self.both(of)
+            }
+            &NameNode::Global(of) => {
+                self.text("::")?;
+                self.both(of)
+            }
+            _ => self.operation(node),
+        }
+    }
+
+    fn operation(&mut self, node: &'p NameNode<'a>) -> Printed {
+        match *node {
+            NameNode::Prefix(sign, of) => {
                 self.text(sign)?;
                 match self.node(of) {
                     // The address of a function has no parameters.
@@ -43,11 +65,11 @@ impl<'a, 'p> Printer<'a, 'p> {
                     _ => self.operand(of),
                 }
             }
-            &NameNode::Postfix(of, sign) => {
+            NameNode::Postfix(of, sign) => {
                 self.operand(of)?;
                 self.text(sign)
             }
-            &NameNode::Binary(left, sign, right) => {
+            NameNode::Binary(left, sign, right) => {
                 // It must not look like the end of template arguments.
                 let closes = sign == ">";
                 self.text(if closes { "(" } else { "" })?;
@@ -56,13 +78,36 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.operand(right)?;
                 self.text(if closes { ")" } else { "" })
             }
-            &NameNode::Conditional(if_, then, else_) => {
+            NameNode::Conditional(if_, then, else_) => {
                 self.operand(if_)?;
                 self.text("?")?;
                 self.operand(then)?;
                 self.text(" : ")?;
                 self.operand(else_)
             }
+            NameNode::Subscript(of, index) => {
+                self.operand(of)?;
+                self.text("[")?;
+                self.both(index)?;
+                self.text("]")
+            }
+            NameNode::Enclosed(before, of, behind) => {
+                self.text(before)?;
+                if behind.is_empty() {
+                    self.operand(of)?
+                } else {
+                    self.both(of)?
+                }
+                self.text(behind)
+            }
+            NameNode::Fold(left, sign, pack, initial) => self.fold(left, sign, pack, initial),
+            _ => self.call(node),
+        }
+    }
+
+    /// Calls, conversions and new objects: what has arguments.
+    fn call(&mut self, node: &'p NameNode<'a>) -> Printed {
+        match node {
             &NameNode::Cast(word, to, of) => {
                 self.text(word)?;
                 self.text("<")?;
@@ -96,30 +141,6 @@ impl<'a, 'p> Printer<'a, 'p> {
                 }
                 self.parenthesized(arguments)
             }
-            &NameNode::Subscript(of, index) => {
-                self.operand(of)?;
-                self.text("[")?;
-                self.both(index)?;
-                self.text("]")
-            }
-            &NameNode::Enclosed(before, of, behind) => {
-                self.text(before)?;
-                if behind.is_empty() {
-                    self.operand(of)?
-                } else {
-                    self.both(of)?
-                }
-                self.text(behind)
-            }
-            &NameNode::Count(pack) => {
-                let count = self.length(pack);
-                self.text(&count.to_string())
-            }
-            NameNode::CountAll(all) => {
-                let count: usize = all.iter().map(|&id| self.length(id)).sum();
-                self.text(&count.to_string())
-            }
-            &NameNode::Fold(left, sign, pack, initial) => self.fold(left, sign, pack, initial),
             NameNode::New(word, placement, of, arguments) => {
                 self.text(word)?;
                 self.text(" ")?;
@@ -129,14 +150,6 @@ impl<'a, 'p> Printer<'a, 'p> {
                 }
                 self.both(*of)?;
                 arguments.as_ref().map_or(Ok(()), |all| self.parenthesized(all))
-            }
-            &NameNode::Unnamed(of) => {
-                self.text("~")?;
-                self.both(of)
-            }
-            &NameNode::Global(of) => {
-                self.text("::")?;
-                self.both(of)
             }
             _ => Ok(()),
         }
