@@ -308,7 +308,7 @@ fn outcome(
             }
             _ => &group.missing_cause,
         };
-        let missing_cause = report.trouble.or(reused).unwrap_or_else(|| missing_cause.clone());
+        let missing_cause = report.error.or(reused).unwrap_or_else(|| missing_cause.clone());
         for &mapping in &group.mappings {
             let requested = &requested[mapping.0 as usize];
             let named = requested.iter().filter(|&&l| !profile.lines_of(l).is_empty()).count();

@@ -78,7 +78,7 @@ impl Cache {
         self.errors.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    fn trouble(&self, what: String) {
+    fn add_error(&self, what: String) {
         self.errors.lock().unwrap_or_else(|e| e.into_inner()).push(what);
     }
 
@@ -98,7 +98,7 @@ impl Cache {
                 stored
             }
             Err(damage) => {
-                self.trouble(format!("{} is damaged ({damage}) and not used", path.display()));
+                self.add_error(format!("{} is damaged ({damage}) and not used", path.display()));
                 None
             }
         }

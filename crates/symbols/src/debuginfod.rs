@@ -178,13 +178,13 @@ impl Debuginfod {
     /// Errors so far, one sentence each.
     pub fn errors(&self) -> Vec<String> {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
-        let trouble =
+        let error =
             |(url, why): &(String, Option<String>)| Some(format!("{url}: {}", why.as_ref()?));
         let refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
-        servers.iter().filter_map(trouble).chain(refused.iter().cloned()).collect()
+        servers.iter().filter_map(error).chain(refused.iter().cloned()).collect()
     }
 
-    fn trouble(&self, what: String) {
+    fn add_error(&self, what: String) {
         let mut refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
         if !refused.contains(&what) {
             refused.push(what);
@@ -196,7 +196,7 @@ impl Debuginfod {
         let directory =
             PrivateDir::open(&self.cache).and_then(|all| all.existing(Path::new(build_id)));
         let _ = directory.and_then(|directory| directory.remove(Path::new(NAME)));
-        self.trouble(format!(
+        self.add_error(format!(
             "debuginfod returned a file of another build for build ID {build_id}"
         ));
     }
@@ -223,7 +223,7 @@ impl Debuginfod {
             }
         }
         if self.began.get_or_init(Instant::now).elapsed() > TIME_OF_ALL {
-            self.trouble(
+            self.add_error(
                 "debuginfod: the time limit of all downloads was reached (10 minutes)".into(),
             );
             return None;
@@ -234,7 +234,7 @@ impl Debuginfod {
             match self.request(server, build_id) {
                 ServerResult::Here(file) => return Some((path, file)),
                 ServerResult::Unknown => {}
-                ServerResult::Trouble => all_replied = false,
+                ServerResult::Failed => all_replied = false,
             }
         }
         if all_replied {
@@ -254,13 +254,13 @@ impl Debuginfod {
     fn check_cached(&self, result: io::Result<()>) {
         if let Err(e) = result {
             let cache = self.cache.display();
-            self.trouble(format!("debug files are not cached in {cache}: {e}"));
+            self.add_error(format!("debug files are not cached in {cache}: {e}"));
         }
     }
 
     fn request(&self, server: usize, build_id: &str) -> ServerResult {
         let lock = || self.servers.lock().unwrap_or_else(|e| e.into_inner());
-        let (base, None) = lock()[server].clone() else { return ServerResult::Trouble };
+        let (base, None) = lock()[server].clone() else { return ServerResult::Failed };
         let url = format!("{base}/buildid/{build_id}/debuginfo");
         let directory = self.directory(build_id);
         // The file has no name until it is complete, so no partial file remains.
@@ -281,7 +281,7 @@ impl Debuginfod {
             Ok(None) => ServerResult::Unknown,
             Err(why) => {
                 lock()[server].1 = Some(why);
-                ServerResult::Trouble
+                ServerResult::Failed
             }
         }
     }
@@ -399,7 +399,7 @@ fn redirected(from: &str, location: &str) -> Option<String> {
 enum ServerResult {
     Here(File),
     Unknown,
-    Trouble,
+    Failed,
 }
 
 #[cfg(test)]

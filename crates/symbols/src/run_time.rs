@@ -59,7 +59,7 @@ pub struct Report {
     /// Requested addresses that represented several pieces of code.
     pub reused: usize,
     /// Error of the files.
-    pub trouble: Option<Cause>,
+    pub error: Option<Cause>,
 }
 
 impl RunTime {
@@ -117,13 +117,13 @@ impl RunTime {
             if file.is_some_and(|file| !take(left, file)) {
                 *file = None;
                 let why = "all perf maps and jitdump files together are larger than 4 GiB";
-                report.trouble = Some(Cause::Unreadable(why.to_owned()));
+                report.error = Some(Cause::Unreadable(why.to_owned()));
             }
         }
         if let Some(dump) = dump {
             let path = self.sources.dump_path.as_bytes();
             let read = from_dump(dump, number_of_dump(path), &requested, &mut found);
-            report.trouble = read.unwrap_or_else(|e| match e.kind() {
+            report.error = read.unwrap_or_else(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => Some(Cause::JitdumpCut),
                 io::ErrorKind::InvalidData => Some(Cause::Damaged(e.to_string())),
                 _ => Some(Cause::Unreadable(e.to_string())),
@@ -140,14 +140,14 @@ impl RunTime {
                     report.bad_lines = read.bad_lines;
                     let none = (read.good_lines == 0 && read.bad_lines > 0)
                         .then_some(Cause::NoPerfMap(read.bad_lines));
-                    report.trouble = report.trouble.or(none);
+                    report.error = report.error.or(none);
                 }
-                Err(why) => report.trouble = Some(why),
+                Err(why) => report.error = Some(why),
             }
         }
         if self.sources.refused && self.sources.is_empty() {
             let why = "not a regular file, so it is not opened";
-            report.trouble = Some(Cause::Unreadable(why.to_owned()));
+            report.error = Some(Cause::Unreadable(why.to_owned()));
         }
         let mut names = NameReader { demangle, names: FxHashMap::default() };
         for (i, code) in found.names.iter().enumerate() {

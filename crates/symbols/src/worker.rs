@@ -218,11 +218,11 @@ impl Running {
         let before = os::cpu_time_of(pid).unwrap_or_default();
         wire::send(&self.socket, MessageKind::Request, &body, &files)?;
         let mut opened = 0;
-        let mut looked = Instant::now();
+        let mut checked = Instant::now();
         loop {
             // Time is checked even if messages keep coming.
-            if looked.elapsed() >= NOTICE {
-                looked = Instant::now();
+            if checked.elapsed() >= NOTICE {
+                checked = Instant::now();
                 let used = os::cpu_time_of(pid).unwrap_or_default().saturating_sub(before);
                 deadline.check(used, options).map_err(Ended::Stopped)?;
             }

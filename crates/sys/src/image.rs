@@ -17,7 +17,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::elf::Elf;
 use super::foreign::{self, Links, Resolved, Root};
-use super::image_limits::{ANONYMOUS, Room};
+use super::image_limits::{ANONYMOUS, ImageLimits};
 use super::mmap;
 use crate::record::FileId;
 
@@ -116,7 +116,7 @@ pub struct Images {
     by_build_id: FxHashMap<(String, Vec<u8>), u32>,
     /// Parent of each process: it mostly sees the same files, and outlives its child.
     parents: FxHashMap<i32, i32>,
-    room: Room,
+    limits: ImageLimits,
 }
 
 /// Most processes whose parents are kept, and most ancestors that are tried for a file.
@@ -141,7 +141,7 @@ impl Images {
     /// Image of a mapping of process `pid`, by what the kernel reported about it.
     ///
     /// Processes choose the names: the number of images without samples is bounded by the number of
-    /// mappings (see [`Images::sweep`]), and beyond the limits of [`Room`] all share one image.
+    /// mappings (see [`Images::sweep`]), and beyond [`ImageLimits`] all share one image.
     pub fn intern(&mut self, pid: i32, path: &str, build_id: &[u8], id: FileId) -> u32 {
         let path = if path.is_empty() { ANONYMOUS } else { path };
         let anonymous = !path.starts_with('/') || path.starts_with(ANONYMOUS);
@@ -171,7 +171,7 @@ impl Images {
             tries: 0,
             tried: 0,
         };
-        let (at, is_own) = self.room.place(&mut self.images, image);
+        let (at, is_own) = self.limits.place(&mut self.images, image);
         if is_own {
             let (images, hasher) = (&self.images, &self.hasher);
             self.by_name.insert_unique(hash, at, |&at| images[at as usize].hash(hasher));
@@ -179,9 +179,9 @@ impl Images {
         at
     }
 
-    /// True if so many images have no samples that [`Images::sweep`] is due.
+    /// True if [`Images::sweep`] is due: many images have no samples.
     pub fn are_many(&self) -> bool {
-        self.room.is_scarce()
+        self.limits.is_scarce()
     }
 
     /// Forgets images without samples, except those that are `mapped`.
@@ -190,21 +190,21 @@ impl Images {
         mapped.for_each(|at| kept[at as usize] = true);
         for (at, image) in self.images.iter_mut().enumerate() {
             let id = at as u32;
-            if kept[at] || self.room.is_free(id, image) || !matches!(image.state, State::Unseen) {
+            if kept[at] || self.limits.is_free(id, image) || !matches!(image.state, State::Unseen) {
                 continue;
             }
             let hash = image.hash(&self.hasher);
             if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == id) {
                 entry.remove();
-                self.room.free(id, image);
+                self.limits.free(id, image);
             }
         }
-        self.room.swept();
+        self.limits.swept();
     }
 
     /// Number of mappings that share one image because there were too many.
     pub fn left_out(&self) -> u64 {
-        self.room.left_out()
+        self.limits.left_out()
     }
 
     /// The image itself, or the one that it is identical to.
@@ -231,7 +231,7 @@ impl Images {
             _ => return self.resolve(id),
         }
         if let State::Unseen = image.state {
-            self.room.is_hit(image);
+            self.limits.is_hit(image);
         }
         (image.tries, image.tried) = (image.tries + 1, hit.pid);
         let image = &self.images[id as usize];

@@ -21,39 +21,39 @@ const MAX_BYTES: usize = 32 << 20;
 
 /// Number of images, and bytes of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct RoomUse {
+struct ImageUse {
     images: usize,
     bytes: usize,
 }
 
-impl RoomUse {
-    fn of(image: &Image) -> RoomUse {
-        RoomUse { images: 1, bytes: image.path.len() }
+impl ImageUse {
+    fn of(image: &Image) -> ImageUse {
+        ImageUse { images: 1, bytes: image.path.len() }
     }
 
-    fn add(&mut self, other: RoomUse) {
+    fn add(&mut self, other: ImageUse) {
         (self.images, self.bytes) = (self.images + other.images, self.bytes + other.bytes);
     }
 
-    fn sub(&mut self, other: RoomUse) {
+    fn sub(&mut self, other: ImageUse) {
         self.images = self.images.saturating_sub(other.images);
         self.bytes = self.bytes.saturating_sub(other.bytes);
     }
 
-    fn is_beyond(self, limit: RoomUse) -> bool {
+    fn is_beyond(self, limit: ImageUse) -> bool {
         self.images >= limit.images || self.bytes >= limit.bytes
     }
 }
 
 /// Space that is used by images.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct ImageLimits {
     /// All images.
-    all: RoomUse,
+    all: ImageUse,
     /// Images without samples.
-    unseen: RoomUse,
+    unseen: ImageUse,
     /// Images without samples after the last sweep.
-    left: RoomUse,
+    left: ImageUse,
     /// Indices of forgotten images.
     free: Vec<u32>,
     /// The image for everything beyond the limits, and the number of times that it was returned.
@@ -61,11 +61,11 @@ pub struct Room {
     left_out: u64,
 }
 
-impl Room {
+impl ImageLimits {
     /// Stores an image, or returns that for images beyond the limits; also returns true if it is
     /// the image itself.
     pub fn place(&mut self, images: &mut Vec<Image>, image: Image) -> (u32, bool) {
-        if self.all.is_beyond(RoomUse { images: MAX_IMAGES, bytes: MAX_BYTES }) {
+        if self.all.is_beyond(ImageUse { images: MAX_IMAGES, bytes: MAX_BYTES }) {
             self.left_out += 1;
             let beyond = self.beyond.get_or_insert_with(|| {
                 images.push(Image::unreadable(BEYOND));
@@ -73,7 +73,7 @@ impl Room {
             });
             return (*beyond, false);
         }
-        let size = RoomUse::of(&image);
+        let size = ImageUse::of(&image);
         self.all.add(size);
         self.unseen.add(size);
         match self.free.pop() {
@@ -90,12 +90,12 @@ impl Room {
 
     /// Counts the first sample of an image.
     pub fn is_hit(&mut self, image: &Image) {
-        self.unseen.sub(RoomUse::of(image));
+        self.unseen.sub(ImageUse::of(image));
     }
 
     /// True if a sweep is due.
     pub fn is_scarce(&self) -> bool {
-        self.unseen.is_beyond(RoomUse {
+        self.unseen.is_beyond(ImageUse {
             images: SWEEP_IMAGES.max(self.left.images * 2),
             bytes: SWEEP_BYTES.max(self.left.bytes * 2),
         })
@@ -108,7 +108,7 @@ impl Room {
 
     /// Forgets an image without samples.
     pub fn free(&mut self, at: u32, image: &mut Image) {
-        let size = RoomUse::of(image);
+        let size = ImageUse::of(image);
         self.all.sub(size);
         self.unseen.sub(size);
         *image = Image::forgotten();

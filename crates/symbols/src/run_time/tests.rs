@@ -99,13 +99,13 @@ fn the_work_for_a_perf_map_is_bounded() {
     let line = "0 7fffffff everything\n";
     let requested: Vec<(u64, Span)> = (0..20_000).map(|a| (a, Span::END)).collect();
     let (_, report) = resolve_map(&line.repeat(10_000), &[], &requested);
-    assert!(matches!(report.trouble, Some(Cause::Damaged(_))), "{report:?}");
+    assert!(matches!(report.error, Some(Cause::Damaged(_))), "{report:?}");
     let sparse = tempfile::tempfile().unwrap();
     sparse.set_len(5 << 30).unwrap();
     let sources = Sources { map: Some(sparse), ..Sources::default() };
     let (names, report) = resolve(sources, &[(1, Span::END)]);
     assert_eq!(names, ["?"]);
-    assert!(report.trouble.unwrap().to_string().contains("1 GiB"));
+    assert!(report.error.unwrap().to_string().contains("1 GiB"));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_jitdump_is_read_by_time() {
     let (names, report) = resolve_dump(&parts, &requested);
     let expected = ["first", "foo::bar", "?", "foo::bar", "third", "third", "first", "last", "?"];
     assert_eq!(names, expected);
-    assert_eq!((report.reused, report.trouble), (1, None));
+    assert_eq!((report.reused, report.error), (1, None));
     let far = [load(5_000_000_000, 0x1000, 0x10, "much later")];
     assert_eq!(resolve_dump(&far, &[(0x1000, span(1, 2))]).0, ["?"]);
 }
@@ -178,14 +178,14 @@ fn errors_of_a_jitdump_are_reported() {
     let whole = [load(1, 0x1000, 0x10, "whole"), load(2, 0x2000, 0x1000, "cut")].concat();
     let requested = [(0x1000, span(5, 6)), (0x2000, span(5, 6))];
     let (names, report) = resolve_dump(&[whole[..200].to_vec()], &requested);
-    assert_eq!((names[0].as_str(), report.trouble), ("whole", Some(Cause::JitdumpCut)));
+    assert_eq!((names[0].as_str(), report.error), ("whole", Some(Cause::JitdumpCut)));
     let (_, report) = resolve_dump(&[whole, vec![0; 40]], &requested);
-    assert!(matches!(report.trouble, Some(Cause::Damaged(_))));
+    assert!(matches!(report.error, Some(Cause::Damaged(_))));
     for (bytes, cut) in [(&b"JiTD"[..], true), (&[7; 100], false)] {
         let file = writer::file(&[bytes.to_vec()]);
         let (_, report) = resolve(Sources { dump: Some(file), ..Sources::default() }, &requested);
-        assert_eq!(report.trouble == Some(Cause::JitdumpCut), cut, "{report:?}");
-        assert!(report.trouble.is_some());
+        assert_eq!(report.error == Some(Cause::JitdumpCut), cut, "{report:?}");
+        assert!(report.error.is_some());
     }
     // A time stamp of the CPU's counter has no known clock: one name is accepted, two are not.
     let parts = [
