@@ -16,7 +16,8 @@ impl Builder {
             return;
         }
         // Rounds the running sum, not each value: then the total is exact.
-        let (mut before, mut given) = (0i128, 0i64);
+        let mut before = 0i128;
+        let mut given = 0i64;
         for i in cells().take_while(|&i| i < all) {
             before += i128::from(self.tables.values[i]);
             let scaled = ((before * i128::from(total) + sum / 2) / sum) as i64;

@@ -136,7 +136,8 @@ fn run(
     let work = || {
         let mut worker = limits.map(Worker::new);
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (source, addresses) = (&sources[tasks[i].group], &tasks[i].addresses);
+            let source = &sources[tasks[i].group];
+            let addresses = &tasks[i].addresses;
             let result = if options.stop.load(Ordering::Relaxed) {
                 Err(Cause::Interrupted)
             } else if Instant::now() > until {

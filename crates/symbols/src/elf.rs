@@ -378,7 +378,8 @@ impl<'s> Interner<'s> {
     }
 
     fn file(&mut self, strings: &mut StringTable, code: &CodeInfo<'s>) -> StrId {
-        let (dir, file) = (code.dir.as_deref().unwrap_or(Path::new("")), &code.file);
+        let dir = code.dir.as_deref().unwrap_or(Path::new(""));
+        let file = &code.file;
         let key = match (&code.dir, &code.file) {
             (Some(Cow::Borrowed(dir)), Cow::Borrowed(file)) => {
                 [ByAddress(dir.as_os_str().as_bytes()), ByAddress(file.as_bytes())]

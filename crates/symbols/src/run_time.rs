@@ -112,7 +112,8 @@ impl RunTime {
         let mut found =
             FoundCode { names: vec![None; requested.len()], reused: vec![false; requested.len()] };
         let mut resolved = AddressFrames::default();
-        let (mut dump, mut map) = (self.sources.dump.as_ref(), self.sources.map.as_ref());
+        let mut dump = self.sources.dump.as_ref();
+        let mut map = self.sources.map.as_ref();
         for file in [&mut dump, &mut map] {
             if file.is_some_and(|file| !take(left, file)) {
                 *file = None;

@@ -35,7 +35,8 @@ impl Layer {
     /// A layer of a file that was found.
     pub fn of(found: &Candidate, places: &SearchPaths<'_>) -> Layer {
         let Candidate { path, file, headers } = found;
-        let (debug_info, split) = (headers.has_debug_info, headers.is_split);
+        let debug_info = headers.has_debug_info;
+        let split = headers.is_split;
         let link = headers.shared.as_ref().filter(|_| debug_info);
         let shared = link.and_then(|link| shared(link, path, places.options));
         let file = file.clone();

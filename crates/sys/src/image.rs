@@ -173,7 +173,8 @@ impl Images {
         };
         let (at, is_own) = self.limits.place(&mut self.images, image);
         if is_own {
-            let (images, hasher) = (&self.images, &self.hasher);
+            let images = &self.images;
+            let hasher = &self.hasher;
             self.by_name.insert_unique(hash, at, |&at| images[at as usize].hash(hasher));
         }
         at
@@ -315,7 +316,8 @@ impl Image {
 
     /// An image that is never opened.
     pub(super) fn unreadable(name: &str) -> Image {
-        let (path, state) = (name.to_owned(), State::Unreadable);
+        let path = name.to_owned();
+        let state = State::Unreadable;
         Image { path, state, tries: MAX_TRIES, ..Image::forgotten() }
     }
 

@@ -159,7 +159,8 @@ impl ProcessTable {
     /// A thread; read from `/proc` when no record has named it before.
     pub fn thread_mut(&mut self, thread: ThreadId) -> &mut Thread {
         let ThreadId { pid, tid } = thread;
-        let (processes, last_version) = (&self.processes, &mut self.last_version);
+        let processes = &self.processes;
+        let last_version = &mut self.last_version;
         self.threads.entry(tid).or_insert_with(|| {
             // A thread that ended before any record named it: threads have this name unless they
             // choose another.

@@ -74,13 +74,14 @@ impl Ratio {
             let all = Top::new(&view, &all);
             all.rows.iter().map(|row| (key(&all, row), (row.self_value, row.total))).collect()
         };
-        let (above, below) = (values(quotient.numerator), values(quotient.denominator));
+        let above = values(quotient.numerator);
+        let below = values(quotient.denominator);
         let of = |above: i64, below: i64| (below != 0).then(|| above as f64 / below as f64);
         let rows = top.rows.iter().map(|row| {
             let key = key(top, row);
             let (above, below) = (above.get(&key), below.get(&key));
-            let ((self_above, all_above), (self_below, all_below)) =
-                (above.copied().unwrap_or_default(), below.copied().unwrap_or_default());
+            let (self_above, all_above) = above.copied().unwrap_or_default();
+            let (self_below, all_below) = below.copied().unwrap_or_default();
             (of(self_above, self_below), of(all_above, all_below))
         });
         let kind = |index: usize| profile.str(profile.sample_types[index].kind);

@@ -172,7 +172,8 @@ impl<'r> Input<'r> {
         if ((self.end - self.pos) as u64) < len {
             self.fill_message(len)?;
         }
-        let (at, start) = (self.at(), self.pos);
+        let at = self.at();
+        let start = self.pos;
         self.pos += len as usize;
         Ok((&self.buf[start..self.pos], at))
     }

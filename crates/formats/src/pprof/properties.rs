@@ -113,7 +113,8 @@ fn build(types: usize, tables: [Numbers; 4], samples: Vec<(Vec<u32>, Vec<u32>, i
 }
 
 fn add_locations(p: &mut Profile, locations: &Numbers) {
-    let (functions, mappings) = (p.functions.len() as u32, p.mappings.len() as u32);
+    let functions = p.functions.len() as u32;
+    let mappings = p.mappings.len() as u32;
     for &(a, b, c, d) in locations {
         let first_line = p.lines.len() as u32;
         let function = |i: u32| FunctionId(i % functions);

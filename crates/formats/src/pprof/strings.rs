@@ -73,7 +73,8 @@ impl Strings {
     /// Checks all uses after everything has been read. String 0 is always the empty one.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         if self.max_use > 0 && self.max_use >= self.count {
-            let (index, count) = (self.max_use, self.count);
+            let index = self.max_use;
+            let count = self.count;
             let what = format!("string number {index} is used, but the table has {count} strings");
             return Err(ReadError::at(self.max_use_at, what));
         }

@@ -192,7 +192,8 @@ impl Finder {
     fn unwind_and_release(&mut self, stopped: StoppedThread) {
         self.warm = true;
         let Ok(registers) = stopped.tracee.registers() else { return };
-        let (tid, copy) = (stopped.tracee.tid, self.copy(registers.rsp));
+        let tid = stopped.tracee.tid;
+        let copy = self.copy(registers.rsp);
         drop(stopped);
         self.judge(tid, AllRegs::new(&all_of(&registers)), regs_of(&registers), &copy).ok();
     }

@@ -156,7 +156,8 @@ impl<'a> Injection<'a> {
             let waits = stops::schedstat(thread).map_or(0, |now| now.waited.saturating_sub(waited));
             since.elapsed().saturating_sub(Duration::from_nanos(waits))
         };
-        let (memory, objects) = (&self.finder.memory, &self.finder.objects);
+        let memory = &self.finder.memory;
+        let objects = &self.finder.objects;
         let visit = Visit::begin(pid, tracee, signal, memory, objects)?;
         let library = self.library;
         let base = self.base;

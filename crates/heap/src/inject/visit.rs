@@ -119,7 +119,8 @@ impl<'a> Visit<'a> {
 
     /// Creates a stack for the thread, and saves its `errno`.
     fn make_stack(&mut self) -> Result<(), Error> {
-        let (protection, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE;
         let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let arguments = [0, STACK, protection as u64, flags as u64, u64::MAX, 0];
         let base = self.make_call(libc::SYS_mmap, arguments)?;
@@ -226,7 +227,8 @@ impl<'a> Visit<'a> {
     /// Performs the undo of the frame, once.
     fn undo(&mut self) -> Result<(), Error> {
         let frame = self.frame();
-        let (undone, made) = (frame.undone, frame.made);
+        let undone = frame.undone;
+        let made = frame.made;
         let registers = frame.undoing(self.way, &self.registers);
         self.tracee.set_registers(&registers).map_err(failed)?;
         self.state = VisitState::Busy;

@@ -272,7 +272,8 @@ impl Blocks {
 
     /// Builds the index of a heap's edges, which begin at `from`.
     fn index_pointers(&mut self, i: usize, from: usize) {
-        let (heap, mut at) = (&mut self.heaps[i], from);
+        let heap = &mut self.heaps[i];
+        let mut at = from;
         heap.pointers = Vec::with_capacity(heap.begins.len());
         for word in 0..heap.begins.len() as u32 {
             let first = heap.first.saturating_add(64 * word);

@@ -141,7 +141,8 @@ impl StackQueue {
     /// When everything is read, moves the writers to the start of the ring, so that little of it is
     /// used; if much was used, it is released.
     fn rewind(&mut self, memory: &MmapRaw, file: &File) {
-        let (next, at) = (&header(memory).stacks.next, self.position % self.granules);
+        let next = &header(memory).stacks.next;
+        let at = self.position % self.granules;
         let position = self.position;
         if at < KEPT / 2 || self.read != position || next.load(Acquire) != position {
             return;

@@ -159,7 +159,8 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     /// Collapses references to references: the type, and the kind of reference.
     fn collapsed(&mut self, id: Id) -> Result<(Id, Reference), TooLong> {
-        let (mut id, mut kind) = (id, Reference::Right);
+        let mut id = id;
+        let mut kind = Reference::Right;
         loop {
             self.step()?;
             match self.node(id) {

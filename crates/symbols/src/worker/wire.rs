@@ -225,7 +225,8 @@ pub fn parse_request(message: Message) -> Option<WorkerRequest> {
     }
     let count = body.number()?;
     let addresses = (0..count).map(|_| body.long()).collect::<Option<Vec<_>>>()?;
-    let (inlines, demangle) = (flags & 1 != 0, flags & 2 != 0);
+    let inlines = flags & 1 != 0;
+    let demangle = flags & 2 != 0;
     let options = SymbolOptions { inlines, demangle, symbol_path, ..SymbolOptions::default() };
     Some(WorkerRequest { layers, addresses, options })
 }

@@ -122,7 +122,8 @@ impl Sources {
     /// Reads the size of the perf map; returns the previous mark if it has changed.
     fn mark(&mut self, clock: Clock) -> Option<SizeMark> {
         let metadata = self.map.as_ref()?.metadata().ok()?;
-        let (size, now) = (metadata.len(), os::monotonic_nanos());
+        let size = metadata.len();
+        let now = os::monotonic_nanos();
         let by = metadata.modified().map_or(now, |m| clock.monotonic(m).saturating_add(TICK));
         let by = by.min(now);
         let last = self.marks.last().copied();

@@ -15,7 +15,8 @@ pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io
     unsafe {
         let mut how: libc::open_how = std::mem::zeroed();
         (how.flags, how.resolve) = (flags as u64, resolve);
-        let (how, size) = (&raw const how, size_of::<libc::open_how>());
+        let how = &raw const how;
+        let size = size_of::<libc::open_how>();
         match libc::syscall(libc::SYS_openat2, dir.as_raw_fd(), path.as_ptr(), how, size) {
             fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd as i32)),
             _ => Err(io::Error::last_os_error()),
@@ -27,7 +28,8 @@ pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io
 pub fn link(from: &Path, to: &Path) -> io::Result<()> {
     let name = |path: &Path| CString::new(path.as_os_str().as_bytes());
     let (from, to) = (name(from)?, name(to)?);
-    let (at, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    let at = libc::AT_FDCWD;
+    let follow = libc::AT_SYMLINK_FOLLOW;
     // SAFETY: both names end with a NUL.
     match unsafe { libc::linkat(at, from.as_ptr(), at, to.as_ptr(), follow) } {
         0 => Ok(()),
