@@ -6,15 +6,12 @@ use perf_event_open_sys::bindings as abi;
 
 use super::events::{EventKind, EventSpec, GroupRole};
 use super::{Rate, StackMethod};
+use sys::arch::SAMPLED_REGISTERS;
 use sys::record::Layout;
 use sys::record::MAX_DUMP;
 
 /// `CLOCK_MONOTONIC` of `clock_gettime(2)`.
 const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
-
-/// x86-64: ax to ip (0 to 8) and r8 to r15 (16 to 23) of `asm/perf_regs.h`, which the kernel dumps
-/// in this order: the general registers, as unwind information may begin at any of them.
-const USER_REGS: u64 = 0x1ff | 0xff << 16;
 
 /// The kernel's shortest period of a clock, in nanoseconds (`perf_swevent_start_hrtimer`).
 pub const SHORTEST_CLOCK: u64 = 10_000;
@@ -210,7 +207,7 @@ fn set_stacks(attr: &mut abi::perf_event_attr, stacks: StackMethod, features: Fe
     attr.set_exclude_callchain_user(u64::from(matches!(stacks, StackMethod::Dwarf { .. })));
     if let Some(dump) = dump {
         attr.sample_type |= (SampleFlag::REGS_USER | SampleFlag::STACK_USER).bits();
-        attr.sample_regs_user = USER_REGS;
+        attr.sample_regs_user = SAMPLED_REGISTERS;
         attr.sample_stack_user = dump.min(MAX_DUMP) & !7;
     }
 }

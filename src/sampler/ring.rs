@@ -13,10 +13,11 @@ use memmap2::{MmapOptions, MmapRaw};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
+use sys::arch;
 use sys::record::{HEADER, Header, time_of};
 
 /// Size of a page, which precedes the data.
-const PAGE: usize = 4096;
+const PAGE: usize = arch::PAGE as usize;
 
 /// The smallest ring with which a recording works, in bytes: a sample with a stack copy fits.
 pub const LEAST: usize = 64 << 10;

@@ -7,9 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use object::LittleEndian;
-use object::elf::{EM_X86_64, FileHeader32, FileHeader64, PT_INTERP};
+use object::elf::{FileHeader32, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use sys::arch;
 use sys::foreign;
 use sys::os;
 
@@ -95,7 +96,7 @@ fn why_not_linked(head: &[u8]) -> Option<&'static str> {
         return Some("is a 32-bit program, into which prof's library does not fit");
     }
     let header = FileHeader64::<LittleEndian>::parse(head).ok()?;
-    if header.e_machine(LittleEndian) != EM_X86_64 {
+    if header.e_machine(LittleEndian) != arch::ELF_MACHINE {
         return Some("is a program for another processor");
     }
     let segments = header.program_headers(LittleEndian, head).ok()?;

@@ -8,12 +8,13 @@ use std::cell::Cell;
 use std::fs::File;
 
 use object::LittleEndian;
-use object::elf::{FileHeader64, R_X86_64_RELATIVE, SHT_RELA};
+use object::elf::{FileHeader64, SHT_RELA};
 use object::read::elf::{FileHeader, Rela, SectionHeader};
 use rustc_hash::FxHashMap;
 
 use super::address_frames::{AddressFrames, SymbolFrame};
 use profile::StrId;
+use sys::arch::RELATIVE;
 use sys::mmap;
 
 type ElfHeader = FileHeader64<LittleEndian>;
@@ -68,7 +69,7 @@ fn read(data: &[u8]) -> Option<Table<'_>> {
     let inside = |address: u64| address.checked_sub(start).filter(|&at| at < bytes.len() as u64);
     for section in sections.iter().filter(|s| s.sh_type(endian) == SHT_RELA) {
         let Ok(Some((relocations, _))) = section.rela(endian, data) else { continue };
-        for r in relocations.iter().filter(|r| r.r_type(endian, false) == R_X86_64_RELATIVE) {
+        for r in relocations.iter().filter(|r| r.r_type(endian, false) == RELATIVE) {
             if let Some(at) = inside(r.r_offset(endian)) {
                 relocated.insert(at as usize, r.r_addend(endian) as u64);
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, elf};
 
+use super::arch::LIBRARY_DIRECTORIES;
 use super::{foreign, maps, mmap, procfs};
 
 /// Most libraries that are followed through `DT_NEEDED`.
@@ -129,15 +130,7 @@ pub fn library(name: &str) -> Option<PathBuf> {
             .min()
     };
     let more = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = [
-        "/lib/x86_64-linux-gnu",
-        "/usr/lib/x86_64-linux-gnu",
-        "/lib64",
-        "/usr/lib64",
-        "/lib",
-        "/usr/lib",
-        "/usr/local/lib",
-    ];
+    let usual = LIBRARY_DIRECTORIES.into_iter().chain(["/lib", "/usr/lib", "/usr/local/lib"]);
     let mut directories = std::env::split_paths(&more).chain(usual.map(PathBuf::from));
     directories.find_map(|directory| {
         let file = |name: &str| fs::canonicalize(directory.join(name)).ok().filter(|f| f.is_file());

@@ -7,6 +7,7 @@ use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, PT_NO
 use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{LittleEndian, SectionIndex};
 
+use crate::arch::PAGE;
 use crate::{FileAddress, FileOffset};
 
 /// An executable `PT_LOAD` segment.
@@ -76,9 +77,6 @@ pub struct Elf {
     /// `.got`.
     pub got: Option<Section>,
 }
-
-/// Size of a page; segments are widened to whole pages when they are mapped.
-const PAGE: u64 = 4096;
 
 /// Largest `.debug_frame` that is decompressed.
 const MAX_DEBUG_FRAME: u64 = 256 << 20;

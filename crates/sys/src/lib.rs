@@ -7,6 +7,7 @@
 //! depends on a profile, and uses no other crate of prof's.
 
 mod address;
+pub mod arch;
 pub mod binaries;
 mod catch_panic;
 pub mod container;

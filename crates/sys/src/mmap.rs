@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 
 use memmap2::Mmap;
 
-use super::maps;
+use super::{arch, maps};
 
 thread_local! {
     /// Number of pages that this thread read as zeros. It needs no destructor, so a signal handler
@@ -49,7 +49,7 @@ pub fn map(file: &File) -> io::Result<Mmap> {
 }
 
 extern "C" fn on_bus_error(_: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
-    const PAGE: usize = 4096;
+    const PAGE: usize = arch::PAGE as usize;
     /// "Nonexistent physical address", see `sigaction(2)`: beyond the end of the file.
     const BUS_ADRERR: i32 = 2;
     // SAFETY: the kernel passes a valid siginfo. The page that is replaced could not be read, so no

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::container::{self, Container};
+use crate::arch::PAGE;
 use crate::{ThreadId, os};
 
 /// Fields of `/proc/PID/stat`.
@@ -334,7 +335,6 @@ pub fn block_device(major: u32, minor: u32) -> Option<String> {
 
 /// Resident bytes of prof itself that are file pages.
 pub fn own_file_bytes() -> Option<u64> {
-    const PAGE: u64 = 4096;
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     Some(statm.split_ascii_whitespace().nth(2)?.parse::<u64>().ok()? * PAGE)
 }

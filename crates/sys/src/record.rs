@@ -8,7 +8,7 @@ mod rest;
 
 use perf_event_open_sys::bindings as abi;
 
-use crate::ThreadId;
+use crate::{ThreadId, arch};
 pub use rest::{CHUNK, Chunk, Rest};
 
 /// Bytes of the longest stack copy in a record: a multiple of eight below 64 KiB (perf's limit,
@@ -62,7 +62,7 @@ pub struct Layout {
     pub user_stack: bool,
 }
 
-/// The user registers that unwinding needs (x86-64: ip, sp, bp).
+/// The user registers that unwinding needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regs {
     /// Instruction pointer.
@@ -73,33 +73,28 @@ pub struct Regs {
     pub bp: u64,
 }
 
-/// General registers of [`AllRegs`].
-const REGISTERS: usize = 17;
-
-/// All general registers, as the kernel wrote them: ax, bx, cx, dx, si, di, bp, sp, ip, r8 to r15.
+/// All general registers ([`arch::SAMPLED_REGISTERS`]), as the kernel wrote them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllRegs<'a>(&'a [u8]);
 
 impl<'a> AllRegs<'a> {
     /// From the kernel's bytes; with any other length, no register is available.
     pub fn new(bytes: &'a [u8]) -> AllRegs<'a> {
-        AllRegs(if bytes.len() == REGISTERS * 8 { bytes } else { &[] })
+        AllRegs(if bytes.len() == arch::REGISTERS * 8 { bytes } else { &[] })
     }
 
-    /// The registers in DWARF's numbering (System V ABI, AMD64 supplement): ax, dx, cx, bx, si, di,
-    /// bp, sp, r8 to r15. `None` if they are not available.
-    pub fn in_dwarf_order(self) -> Option<[u64; 16]> {
-        const AT: [usize; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16];
-        (!self.0.is_empty()).then(|| AT.map(|i| self.word(i)))
+    /// The registers in DWARF's numbering. `None` if they are not available.
+    pub fn in_dwarf_order(self) -> Option<[u64; arch::DWARF_ORDER.len()]> {
+        (!self.0.is_empty()).then(|| arch::DWARF_ORDER.map(|i| self.word(i)))
     }
 
     fn word(self, i: usize) -> u64 {
-        let bytes = self.0[i * 8..].first_chunk().expect("17 registers");
+        let bytes = self.0[i * 8..].first_chunk().expect("all registers");
         u64::from_ne_bytes(*bytes)
     }
 
     fn regs(self) -> Regs {
-        Regs { bp: self.word(6), sp: self.word(7), ip: self.word(8) }
+        Regs { ip: self.word(arch::IP), sp: self.word(arch::SP), bp: self.word(arch::BP) }
     }
 }
 
@@ -430,7 +425,7 @@ fn user_stack<'a>(r: &mut RecordReader<'a>) -> Option<UserStack<'a>> {
     let mut all = AllRegs::default();
     let mut regs = Regs::default();
     if abi != abi::PERF_SAMPLE_REGS_ABI_NONE {
-        all = AllRegs(r.bytes(REGISTERS as u64 * 8)?);
+        all = AllRegs(r.bytes(arch::REGISTERS as u64 * 8)?);
         regs = all.regs();
     }
     let size = r.u64()?;

@@ -3,12 +3,10 @@
 use super::{Moment, StackMaker};
 use profile::{Mapping, MappingId};
 use sys::ProcessAddress;
+use sys::arch::KERNEL_START;
 use sys::elf::{build_id_in_notes, hex};
 use sys::image::State;
 use unwind::Place;
-
-/// First address of the kernel.
-const KERNEL_START: u64 = 0xffff_8000_0000_0000;
 
 impl StackMaker {
     pub(super) fn kernel_mapping_of(&mut self, address: u64) -> MappingId {

@@ -6,10 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use super::Failure;
+pub use sys::arch::PAGE;
 use sys::os;
-
-/// Size of the kernel's pages.
-pub const PAGE: u64 = 4096;
 
 /// Bytes of a piece for random access, and number of cached pieces.
 const PIECE: usize = 16 << 10;

@@ -1,9 +1,11 @@
 //! Stack bytes beyond the kernel's copy, read at the same moment.
 
+use crate::arch;
+
 /// Bytes of a chunk, except the last one.
 pub const CHUNK: usize = 32 << 10;
 
-const PAGE: usize = 4096;
+const PAGE: usize = arch::PAGE as usize;
 
 /// A part of a stack. A missing page is a hole, not a page of zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,11 @@ use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::syscall::Map;
 use crate::sampler::bpf::{filter, snippets};
+use sys::arch;
 
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
-const PAGE: i32 = 4096;
+const PAGE: i32 = arch::PAGE as i32;
 
 /// Distance in bytes above the stack pointer beyond which an end belongs to another stack.
 const FARTHEST_END: i32 = 16 << 20;

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::sampler::bpf::syscall::Map;
+use sys::arch;
 
-const PAGE: usize = 4096;
+const PAGE: usize = arch::PAGE as usize;
 
 /// Bytes before each record: its length, with two flags, and its offset.
 const PREFIX: usize = 8;

@@ -1,0 +1,66 @@
+//! AArch64: ELF for the Arm 64-bit Architecture (AAELF64), DWARF for it (AADWARF64), and the
+//! kernel's `arch/arm64`.
+
+use object::elf;
+
+/// Name of the architecture, as the compiler and the kernel write it.
+pub const NAME: &str = "aarch64";
+
+/// Machine of ELF files.
+pub const ELF_MACHINE: elf::Machine = elf::EM_AARCH64;
+
+/// Relocation of an address in the same object.
+pub const RELATIVE: elf::RelocationType = elf::R_AARCH64_RELATIVE;
+/// Relocation of a function's address in the global offset table, which may be resolved late.
+pub const JUMP_SLOT: elf::RelocationType = elf::R_AARCH64_JUMP_SLOT;
+/// Relocation of an address in the global offset table.
+pub const GLOB_DAT: elf::RelocationType = elf::R_AARCH64_GLOB_DAT;
+/// Relocation by the result of a function that chooses among several.
+pub const IRELATIVE: elf::RelocationType = elf::R_AARCH64_IRELATIVE;
+
+/// Directories of libraries that only this architecture has (`ld.so(8)`, Debian's multiarch).
+pub const LIBRARY_DIRECTORIES: [&str; 4] =
+    ["/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64"];
+
+/// Size of a page in bytes; kernels may be built with pages of 16 KiB or 64 KiB instead, on which
+/// prof does not work.
+pub const PAGE: u64 = 4096;
+
+/// First address of the kernel, with addresses of 52 bits (`Documentation/arch/arm64/memory.rst`).
+pub const KERNEL_START: u64 = 0xfff0_0000_0000_0000;
+
+/// The general registers in the kernel's samples: x0 to x28, fp, lr, sp, pc.
+pub const REGISTERS: usize = 33;
+
+/// Mask of these registers: 0 to 32 of `asm/perf_regs.h`, which the kernel writes in this order.
+/// All are sampled, as unwind information may begin at any of them.
+pub const SAMPLED_REGISTERS: u64 = (1 << 33) - 1;
+
+/// Position of the instruction pointer among them.
+pub const IP: usize = 32;
+/// Position of the stack pointer.
+pub const SP: usize = 31;
+/// Position of the frame pointer.
+pub const BP: usize = 29;
+
+/// Positions of the registers in DWARF's order: the same order.
+pub const DWARF_ORDER: [usize; 33] = {
+    let mut order = [0; 33];
+    let mut i = 0;
+    while i < order.len() {
+        order[i] = i;
+        i += 1;
+    }
+    order
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_have_all_general_registers() {
+        assert_eq!(SAMPLED_REGISTERS.count_ones() as usize, REGISTERS);
+        assert_eq!((DWARF_ORDER[BP], DWARF_ORDER[SP], DWARF_ORDER[IP]), (29, 31, 32));
+    }
+}
