@@ -11,6 +11,7 @@
 
 mod address_frames;
 mod batch;
+mod arch;
 mod cache;
 pub mod debuginfod;
 mod demangle;

@@ -3,27 +3,24 @@
 //! next section.
 //!
 //! A stub jumps through a word of the global offset table, and a relocation names the function
-//! whose address the word contains (System V ABI, AMD64 supplement, "Procedure Linkage Table").
+//! whose address the word contains.
 
 use std::cell::OnceCell;
 use std::fs::File;
 
 use memmap2::Mmap;
 use object::elf::{
-    FileHeader64, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, SHF_EXECINSTR,
-    SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB,
+    FileHeader64, SHF_EXECINSTR, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB,
 };
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{LittleEndian, SymbolIndex};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::arch::{self, Stub};
+use sys::arch::{GLOB_DAT, IRELATIVE, JUMP_SLOT};
 use sys::mmap;
 
 type ElfHeader = FileHeader64<LittleEndian>;
-
-/// `jmp *disp32(%rip)`.
-const JUMP: [u8; 2] = [0xff, 0x25];
-const JUMP_SIZE: usize = 6;
 
 /// An executable section: first and limit address.
 type Bounds = (u64, u64);
@@ -42,8 +39,8 @@ pub struct CodeSections {
 }
 
 impl CodeSections {
-    /// Reads the code information for `addresses` of a file; empty if it is not an x86-64 file or
-    /// has no sections.
+    /// Reads the code information for `addresses` of a file; empty if it is not a 64-bit file or has
+    /// no sections.
     pub fn read(file: &File, addresses: &[u64]) -> CodeSections {
         let Ok(map) = mmap::map(file) else { return CodeSections::default() };
         let code = parse(&map, addresses).unwrap_or_default();
@@ -117,12 +114,8 @@ fn parse(cache: &[u8], addresses: &[u64]) -> Option<CodeSections> {
         }
         let slots = slots.get_or_insert_with(|| slots_of(&sections, endian, cache));
         let data = section.data(endian, cache).unwrap_or_default();
-        // Lazy and IBT stubs have 16 bytes; those of `.plt.got` have eight without IBT.
-        let size = match section.sh_entsize(endian) {
-            size @ (8 | 16) => size as usize,
-            _ => 16,
-        };
-        add_stubs(&mut code.stubs, address, data, size, slots);
+        let stubs = arch::stubs(data, address, section.sh_entsize(endian));
+        add_stubs(&mut code.stubs, stubs, slots);
     }
     code.sections.sort_unstable();
     code.stubs.sort_unstable();
@@ -130,22 +123,13 @@ fn parse(cache: &[u8], addresses: &[u64]) -> Option<CodeSections> {
 }
 
 fn add_stubs(
-    stubs: &mut Vec<(u64, u64, String)>,
-    address: u64,
-    data: &[u8],
-    size: usize,
+    named: &mut Vec<(u64, u64, String)>,
+    stubs: Vec<Stub>,
     slots: &FxHashMap<u64, String>,
 ) {
-    for (i, entry) in data.chunks(size).enumerate() {
-        let Some(at) = entry.windows(JUMP.len()).position(|w| w == JUMP) else { continue };
-        let Some(displacement) = entry.get(at + 2..).and_then(|d| d.first_chunk::<4>()) else {
-            continue;
-        };
-        let start = address + (i * size) as u64;
-        let next = start + (at + JUMP_SIZE) as u64;
-        let slot = next.wrapping_add_signed(i64::from(i32::from_le_bytes(*displacement)));
+    for Stub { start, end, slot } in stubs {
         if let Some(name) = slots.get(&slot) {
-            stubs.push((start, start + size as u64, format!("{name}@plt")));
+            named.push((start, end, format!("{name}@plt")));
         }
     }
 }
@@ -162,10 +146,10 @@ fn slots_of<'a>(
         let Ok(Some((relocations, _))) = section.rela(endian, cache) else { continue };
         for r in relocations {
             let name = match r.r_type(endian, false) {
-                R_X86_64_JUMP_SLOT | R_X86_64_GLOB_DAT => {
+                JUMP_SLOT | GLOB_DAT => {
                     r.symbol(endian, false).and_then(|i| name_of(&symbols, endian, i))
                 }
-                R_X86_64_IRELATIVE => chosen_at_start(&symbols, endian, r.r_addend(endian) as u64),
+                IRELATIVE => chosen_at_start(&symbols, endian, r.r_addend(endian) as u64),
                 _ => None,
             };
             if let Some(name) = name {
@@ -198,14 +182,11 @@ mod tests {
 
     #[test]
     fn a_stub_is_named_by_its_slot() {
-        // endbr64; bnd jmp *0x2fed(%rip); nop
-        let mut data = vec![0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25];
-        data.extend(0x2fedi32.to_le_bytes());
-        data.resize(16, 0x90);
-        let slots = FxHashMap::from_iter([(0x1000 + 11 + 0x2fed, "malloc".to_owned())]);
+        let slots = FxHashMap::from_iter([(0x4000, "malloc".to_owned())]);
+        let stubs = vec![Stub { start: 0x1000, end: 0x1010, slot: 0x4000 }];
         let sections = vec![(0x1000, 0x1010), (0x2000, 0x3000)];
         let mut code = CodeSections { sections, ..CodeSections::default() };
-        add_stubs(&mut code.stubs, 0x1000, &data, 16, &slots);
+        add_stubs(&mut code.stubs, stubs, &slots);
         assert_eq!(code.stub(0x1000), Some("malloc@plt"));
         assert_eq!(code.stub(0x100f), Some("malloc@plt"));
         assert_eq!((code.stub(0xfff), code.stub(0x1010)), (None, None));
