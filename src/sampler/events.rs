@@ -169,7 +169,7 @@ impl EventSpec {
         }
     }
 
-    fn hardware(name: &str, config: u32) -> EventSpec {
+    pub(super) fn hardware(name: &str, config: u32) -> EventSpec {
         EventSpec::plain(name, EventKind::Hardware, abi::PERF_TYPE_HARDWARE, u64::from(config))
     }
 

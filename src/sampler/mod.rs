@@ -5,6 +5,7 @@
 //! and, where a comment names it, from the kernel's `kernel/events/`.
 
 mod aggregator;
+mod arch;
 mod attach;
 mod attr;
 pub mod bpf;

@@ -13,6 +13,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use perf_event::Counter;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
+use super::arch::prefetch;
 use sys::arch;
 use sys::record::{HEADER, Header, time_of};
 
@@ -160,11 +161,7 @@ impl Ring {
         let lines = (0..LINES).map(|i| i * LINE);
         for at in lines.chain([u64::from(size).saturating_sub(8)]) {
             let start = (next.wrapping_add(at) & (self.data_size - 1)) as usize;
-            // SAFETY: a prefetch reads nothing that the program could see and never faults.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(PAGE + start).cast());
-            }
+            prefetch(self.map.as_ptr().wrapping_add(PAGE + start));
         }
     }
 

@@ -6,6 +6,7 @@ use super::btf::Btf;
 use super::code::{AccessSize, BpfCode, Helper, If, Reg};
 use super::snippets::{self, CONTEXT, KEY};
 use super::syscall::Map;
+use crate::sampler::arch;
 
 use Reg::{R0, R1, R6, R8, R10};
 
@@ -30,8 +31,8 @@ pub struct Fields {
     pub ran: i16,
     /// `PF_*`.
     pub flags: i16,
-    /// `TS_*`.
-    pub status: i16,
+    /// See [`arch::COMPAT_FIELD`].
+    pub compat: i16,
 }
 
 impl Fields {
@@ -47,7 +48,7 @@ impl Fields {
             pid: field(&["tgid"])?,
             ran: field(&["se", "sum_exec_runtime"])?,
             flags: field(&["flags"])?,
-            status: field(&["thread_info", "status"])?,
+            compat: field(&["thread_info", arch::COMPAT_FIELD])?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Probes by name: `probe:/usr/lib/libssl.so.3:SSL_write%return`, `kprobe:do_sys_openat2`,
 //! `sdt:python:function__entry`.
 
-mod instructions;
+pub(super) mod instructions;
 
 use std::cell::OnceCell;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::EventSpec;
 use super::notes::EventNote;
-use instructions::At;
+pub(super) use instructions::At;
 use symbols::functions::{FunctionRange, NoFunction, functions};
 use sys::Error;
 use sys::binaries::{self, Binary};

@@ -32,6 +32,7 @@ use profile::{Column, Profile};
 pub use settings::{HeapSettings, Settings};
 use sys::Error;
 use sys::record::{Record, Sample};
+pub use syscall_names::NamedCalls;
 pub use threads::snapshot;
 
 /// All profile types, in the order of their sample types in a file.

@@ -1,54 +1,11 @@
 //! Boundaries of instructions, and the instructions that the kernel emulates at a probe.
 
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
-use sys::foreign;
+use crate::sampler::probes::At;
 
-/// Longest part of a function that is decoded.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// Longest instruction of x86.
-const LONGEST: u64 = 15;
-
-/// The instruction at a location in code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// The kernel emulates the instruction: a probe here is cheap.
-    Emulated,
-    /// The kernel single-steps a copy of the instruction.
-    Stepped,
-    /// The middle of an instruction: a breakpoint there would corrupt the program.
-    Middle,
-    /// An instruction that cannot be decoded.
-    Unknown,
-}
-
-/// Offset from the start of a function (at `offset`) of the cheapest probe with the same view:
-/// behind `endbr64`, which the kernel does not emulate and which does not change the stack.
-pub fn entry(path: &Path, offset: u64) -> u64 {
-    const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
-    let mut code = [0; 4];
-    let read = foreign::open(path).and_then(|file| file.read_exact_at(&mut code, offset));
-    let marked = read.is_ok() && code == ENDBR64;
-    if marked && at(path, offset, 4) == At::Emulated { 4 } else { 0 }
-}
-
-/// The instruction `into` bytes behind the start of a function at `offset` of a file.
-pub fn at(path: &Path, offset: u64, into: u64) -> At {
-    if into > MAX_BYTES {
-        return At::Unknown;
-    }
-    let mut code = vec![0; (into + LONGEST) as usize];
-    let Ok(read) = foreign::open(path).and_then(|file| file.read_at(&mut code, offset)) else {
-        return At::Unknown;
-    };
-    in_code(&code[..read], into)
-}
-
-fn in_code(code: &[u8], into: u64) -> At {
+/// The instruction `into` bytes behind the start of this code.
+pub fn instruction_at(code: &[u8], into: u64) -> At {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     while decoder.can_decode() {
@@ -81,6 +38,7 @@ fn is_emulated(instruction: &Instruction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::probes::instructions::entry;
 
     #[test]
     fn what_the_kernel_emulates() {
@@ -98,7 +56,7 @@ mod tests {
             (&[0x06], At::Unknown),                    // none in 64-bit mode
         ];
         for (code, is) in cases {
-            assert_eq!(in_code(code, 0), is, "{code:x?}");
+            assert_eq!(instruction_at(code, 0), is, "{code:x?}");
         }
     }
 
@@ -120,7 +78,7 @@ mod tests {
     fn offsets_have_to_be_at_an_instruction() {
         // push rbp; mov rbp, rsp; push r15; ret
         let code = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0xc3];
-        let at: Vec<At> = (0..8).map(|into| in_code(&code, into)).collect();
+        let at: Vec<At> = (0..8).map(|into| instruction_at(&code, into)).collect();
         use At::*;
         assert_eq!(at, [Emulated, Stepped, Middle, Middle, Emulated, Middle, Stepped, Unknown]);
     }

@@ -3,15 +3,16 @@
 use std::io;
 
 use super::{CHUNK, header};
+use crate::sampler::arch;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::syscall::Map;
 use crate::sampler::bpf::{filter, snippets};
-use sys::arch;
+use sys::arch::PAGE as KERNEL_PAGE;
 
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
-const PAGE: i32 = arch::PAGE as i32;
+const PAGE: i32 = KERNEL_PAGE as i32;
 
 /// Distance in bytes above the stack pointer beyond which an end belongs to another stack.
 const FARTHEST_END: i32 = 16 << 20;
@@ -34,7 +35,7 @@ const FORCE_WAKEUP: i32 = 2;
 pub struct Kernel {
     mm: i16,
     start_stack: i16,
-    fsbase: i16,
+    thread_pointer: i16,
     tid: i16,
     ip: i16,
     sp: i16,
@@ -55,9 +56,9 @@ impl Kernel {
         Ok(Kernel {
             mm: task(&["mm"])?,
             start_stack: btf.field("mm_struct", &["start_stack"])?,
-            fsbase: task(&["thread", "fsbase"])?,
+            thread_pointer: task(arch::THREAD_POINTER)?,
             tid: task(&["pid"])?,
-            ip: btf.field("pt_regs", &["ip"])?,
+            ip: btf.field("pt_regs", &[arch::IP_FIELD])?,
             sp: btf.field("pt_regs", &["sp"])?,
             data: btf.field("bpf_perf_event_data_kern", &["data"])?,
             time: btf.field("perf_sample_data", &["time"])?,
@@ -152,7 +153,7 @@ impl DeepProgram<'_> {
         c.jump_if_value(If::Equal, R8, 0, out);
         c.load(AccessSize::Word, R1, R9, k.tid);
         c.store(AccessSize::Long, R10, TID, R1);
-        c.load(AccessSize::Long, R7, R9, k.fsbase);
+        c.load(AccessSize::Long, R7, R9, k.thread_pointer);
         c.op(AluOp::Mov, R1, R9);
         c.call(Helper::TaskRegs);
         c.load(AccessSize::Long, R6, R0, k.sp);

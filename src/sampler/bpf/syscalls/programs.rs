@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{Calls, MARKED, Which, sum, thread};
+use crate::sampler::arch::{self, CallArguments};
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
@@ -19,27 +20,16 @@ const FUTEX_WAIT_BITSET: i32 = 9;
 const FUTEX_LOCK_PI2: i32 = 13;
 const WAITS: [i32; 4] = [FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_LOCK_PI, FUTEX_LOCK_PI2];
 
-/// Numbers of system calls (x86-64).
+/// Numbers of system calls.
 const SYS_FUTEX: i32 = libc::SYS_futex as i32;
 const SYS_FUTEX_WAIT: i32 = 455;
 
 /// The value of a contended mutex of glibc, Rust and Go.
 const CONTENDED: i32 = 2;
 
-/// `TS_COMPAT` of `thread_info.status`: a call of a 32-bit program.
-const COMPAT: i32 = 2;
-
 /// A signal arrived, and the kernel restarts the call (`ERESTART_RESTARTBLOCK` of `linux/errno.h`,
 /// and the four above it).
 const LAST_RESTART: i32 = 516;
-
-/// Offsets of a call's arguments in `pt_regs`.
-struct CallArguments {
-    number: i16,
-    first: i16,
-    second: i16,
-    third: i16,
-}
 
 /// Assembles the programs. In all of them, `R7` is the thread's value.
 pub struct CallPrograms<'a> {
@@ -67,13 +57,7 @@ impl<'a> CallPrograms<'a> {
         members: ThreadSet<'a>,
         which: Which,
     ) -> io::Result<CallPrograms<'a>> {
-        let regs = |name| kernel.field("pt_regs", &[name]);
-        let args = CallArguments {
-            number: regs("orig_ax")?,
-            first: regs("di")?,
-            second: regs("si")?,
-            third: regs("dx")?,
-        };
+        let args = arch::call_arguments(|name| kernel.field("pt_regs", &[name]))?;
         Ok(CallPrograms { maps, members, args, which })
     }
 
@@ -166,8 +150,8 @@ impl<'a> CallPrograms<'a> {
     /// `R1` is not 0 if the call is that of a 32-bit program.
     fn compat(&self, c: &mut BpfCode) {
         c.call(Helper::CurrentTask);
-        c.load(AccessSize::Word, R1, R0, self.members.fields.status);
-        c.op_value(AluOp::And, R1, COMPAT);
+        c.load(AccessSize::Word, R1, R0, self.members.fields.compat);
+        c.op_value(AluOp::And, R1, arch::COMPAT_BIT);
     }
 
     /// `sys_exit(registers, result)`
