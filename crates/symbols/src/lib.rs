@@ -10,8 +10,8 @@
 //! at run time (`run_time`). Results from ELF files are kept for the next recording (`cache`).
 
 mod address_frames;
-mod batch;
 mod arch;
+mod batch;
 mod cache;
 pub mod debuginfod;
 mod demangle;

@@ -1,7 +1,7 @@
 //! Call frame information: the contents of `.eh_frame` or `.debug_frame`, as rules that are short
 //! enough to cache, and in full for the few frames that need it.
 //!
-//! Registers have DWARF's numbers (System V ABI, AMD64 supplement, figure 3.36).
+//! Registers have DWARF's numbers, see [`crate::arch`].
 
 use std::cell::OnceCell;
 
@@ -13,44 +13,44 @@ use gimli::{
 
 mod machine;
 
-use super::code::DeliveryContexts;
+use super::arch::{self, BP, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
 use super::module::{SectionBytes, Step};
 use machine::Machine;
 use sys::catch_panic;
 
-/// `rax` and `rdx`.
-const AX: u8 = 0;
-const DX: u8 = 1;
-/// `rbp`.
-pub const BP: u8 = 6;
-/// `rsp`.
-pub const SP: u8 = 7;
-/// The return address: `rip` of the caller.
-const RA: u8 = 16;
-
-/// Location of the caller's `rbp`.
+/// Location of the caller's frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// Unchanged.
     Same,
     /// In memory, at this offset in bytes from the canonical frame address.
     FromCfa(i32),
-    /// In memory, at this offset in bytes from `rbp`.
+    /// In memory, at this offset in bytes from the frame pointer.
     FromBp(i32),
+}
+
+/// Return address of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Return<R> {
+    /// None: the frame has no caller.
+    Outermost,
+    /// At a usual location.
+    At(R),
 }
 
 /// Rule for finding the caller's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The canonical frame address (CFA) is a register plus `cfa`; the return address is just
-    /// below.
+    /// The canonical frame address (CFA) is a register plus `cfa`.
     Offset {
         /// The register.
         register: u8,
         /// Number that is added.
         cfa: i32,
-        /// Location of the caller's `rbp`.
+        /// Location of the caller's frame pointer.
         bp: Saved,
+        /// Location of the return address.
+        ra: ReturnAddress,
     },
     /// The CFA is the word at a register plus `at`, plus `cfa`: the frame was aligned, or the stack
     /// pointer saved.
@@ -61,8 +61,10 @@ pub enum Rule {
         at: i32,
         /// Number that is added to the word.
         cfa: i32,
-        /// Location of the caller's `rbp`.
+        /// Location of the caller's frame pointer.
         bp: Saved,
+        /// Location of the return address.
+        ra: ReturnAddress,
     },
     /// The frame has no caller.
     Outermost,
@@ -81,25 +83,25 @@ pub enum Rule {
 pub struct Described {
     /// The rule.
     pub rule: Rule,
-    /// The function saves `rax` and `rdx` in its frame, as functions do that may return to an
-    /// exception's handler: it receives the exception in them.
+    /// The function saves the registers in its frame in which a handler receives its exception, as
+    /// functions do that may return to one.
     pub may_deliver: bool,
 }
 
 /// The general registers, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRegisters {
-    values: [u64; 17],
-    known: u32,
+    values: [u64; COLUMNS],
+    known: u64,
 }
 
 impl KnownRegisters {
     /// All registers unknown.
-    pub const NONE: KnownRegisters = KnownRegisters { values: [0; 17], known: 0 };
+    pub const NONE: KnownRegisters = KnownRegisters { values: [0; COLUMNS], known: 0 };
 
     /// Value of a register, if known.
     pub fn get(&self, register: u8) -> Option<u64> {
-        let is_known = register <= RA && self.known & 1 << register != 0;
+        let is_known = usize::from(register) < COLUMNS && self.known & 1 << register != 0;
         is_known.then(|| self.values[usize::from(register)])
     }
 
@@ -111,7 +113,7 @@ impl KnownRegisters {
 
     /// Sets the instruction pointer.
     pub fn set_ip(&mut self, ip: u64) {
-        self.set(RA, ip);
+        self.set(IP, ip);
     }
 }
 
@@ -190,7 +192,7 @@ impl UnwindTables {
         match stepped {
             Ok(after) => {
                 *registers = after;
-                match after.get(RA) {
+                match after.get(RA).map(arch::code_address) {
                     Some(0) => Step::NoCaller,
                     Some(address) => Step::Caller(address),
                     None => Step::End,
@@ -315,12 +317,14 @@ impl UnwindTables {
 fn eh_section(bytes: &[u8]) -> EhFrame<Slice<'_>> {
     let mut section = EhFrame::new(bytes, LittleEndian);
     section.set_address_size(8);
+    section.set_vendor(arch::VENDOR);
     section
 }
 
 fn debug_section(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
     let mut section = DebugFrame::new(bytes, LittleEndian);
     section.set_address_size(8);
+    section.set_vendor(arch::VENDOR);
     section
 }
 
@@ -385,7 +389,7 @@ impl Visitor for Shorten {
         let rule = shorten(section, row, encoding).unwrap_or(Rule::Evaluate);
         let saves =
             |n: u8| matches!(row.register(Register(n.into())), Some(RegisterRule::Offset(_)));
-        Described { rule, may_deliver: saves(AX) && saves(DX) }
+        Described { rule, may_deliver: arch::EXCEPTION.into_iter().all(saves) }
     }
 }
 
@@ -394,11 +398,10 @@ fn shorten<'a, S: UnwindSection<Slice<'a>>>(
     row: &UnwindRow,
     encoding: Encoding,
 ) -> Option<Rule> {
-    match row.register(Register(RA.into())) {
-        None | Some(RegisterRule::Undefined) => return Some(Rule::Outermost),
-        Some(RegisterRule::Offset(-8)) => {}
-        Some(_) => return None,
-    }
+    let ra = match arch::return_address(row.register(Register(RA.into())))? {
+        Return::Outermost => return Some(Rule::Outermost),
+        Return::At(ra) => ra,
+    };
     let operations = |e: &UnwindExpression<usize>| {
         let mut found = [None, None, None];
         let mut all = e.get(section).ok()?.operations(encoding);
@@ -425,6 +428,7 @@ fn shorten<'a, S: UnwindSection<Slice<'a>>>(
             register: register.0.try_into().ok()?,
             cfa: i32::try_from(*offset).ok()?,
             bp,
+            ra,
         }),
         CfaRule::Expression(e) => {
             let [first, Some(Operation::Deref { size: 8, space: false, .. }), last] =
@@ -441,7 +445,7 @@ fn shorten<'a, S: UnwindSection<Slice<'a>>>(
                 Some(_) => return None,
             };
             let register = register.0.try_into().ok()?;
-            Some(Rule::Deref { register, at: offset.try_into().ok()?, cfa, bp })
+            Some(Rule::Deref { register, at: offset.try_into().ok()?, cfa, bp, ra })
         }
     }
 }

@@ -1,29 +1,68 @@
-//! Derives frames of code without unwind information from its machine code.
-//!
-//! The instructions of a function are analysed from its beginning to an address, and from there to
-//! its returns. If both results exist, they have to agree; an uncertain result counts only if a
-//! direct call leads to the function. A value on the stack is never taken for a return address
-//! because it looks like one.
+//! Machine code without unwind information, as far as all architectures share it: the code and the
+//! functions of a file, and results of the analysis of instructions in [`crate::arch`].
 
-mod between;
-mod cache;
-mod delivery;
-mod effect;
-mod flow;
-mod frame;
 mod functions;
-mod graph;
-mod moved;
-#[cfg(test)]
-mod tests;
 
-pub use between::Between;
-pub use cache::{CodeCache, File, Leads};
-pub use delivery::{DeliveryContexts, contexts, delivers};
-pub use frame::{CodeFrame, Proof};
-pub use functions::Functions;
-pub use graph::Text;
-pub use moved::Moved;
+pub use functions::{FunctionStart, Functions};
+use sys::elf::Segment;
+
+/// The machine code of a file.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    pub segments: &'a [Segment],
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    /// The bytes from an address to the end of its segment.
+    pub fn from(&self, address: u64) -> Option<&'a [u8]> {
+        let at = |s: &Segment| address.checked_sub(s.address).filter(|&at| at < s.size);
+        let (segment, at) = self.segments.iter().find_map(|s| Some((s, at(s)?)))?;
+        let offset = |at: u64| usize::try_from(segment.offset.checked_add(at)?).ok();
+        let end = offset(segment.size)?.min(self.bytes.len());
+        self.bytes.get(offset(at)?..end)
+    }
+
+    /// At most `most` bytes before an address.
+    pub fn before(&self, address: u64, most: u64) -> Option<&'a [u8]> {
+        let at = |s: &Segment| address.checked_sub(s.address).filter(|&at| at <= s.size);
+        let most = most.min(self.segments.iter().find_map(at)?);
+        self.from(address - most)?.get(..usize::try_from(most).ok()?)
+    }
+}
+
+/// Result of following a call to a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// It leads to the function.
+    There,
+    /// It leads elsewhere.
+    Elsewhere,
+    /// The code leaves it open.
+    Somewhere,
+}
+
+/// A file with code.
+#[derive(Clone, Copy)]
+pub struct File<'a> {
+    /// The image's number.
+    pub image: u32,
+    pub text: Text<'a>,
+    pub functions: &'a Functions,
+    /// Entry point; 0: none.
+    pub entry: u64,
+}
+
+/// Search for a skipped frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Between {
+    /// A return address: the function that is called before it is the skipped one.
+    pub after: u64,
+    /// An address in the function that the skipped one calls.
+    pub to: u64,
+    /// An address in the function whose address was passed to the skipped one.
+    pub argument: Option<u64>,
+}
 
 /// A call instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,64 +73,14 @@ pub enum CallTarget {
     Indirect,
 }
 
-/// The call instruction just before a return address.
-pub fn call_before(before: &[u8], address: u64) -> Option<CallTarget> {
-    let back = |n: usize| before.len().checked_sub(n).map(|at| before[at]);
-    // In `call *disp32(%rax,%rbp,8)`, that byte belongs to the operand.
-    let within = back(7) == Some(0xff) && back(6) == Some(0x94);
-    if back(5) == Some(0xe8) && !within {
-        let relative = i32::from_le_bytes(*before.last_chunk()?);
-        return Some(CallTarget::Direct(address.wrapping_add_signed(relative.into())));
-    }
-    ends_with_call(before).then_some(CallTarget::Indirect)
-}
-
-/// True if the bytes before a return address end with a call instruction.
-pub fn ends_with_call(before: &[u8]) -> bool {
-    let back = |n: usize| before.len().checked_sub(n).map(|at| before[at]);
-    if back(5) == Some(0xe8) {
-        return true;
-    }
-    // `ff /2`: an indirect call, whose length depends on its operand.
-    (2..=7).any(|n| {
-        let (Some(0xff), Some(modrm)) = (back(n), back(n - 1)) else { return false };
-        let (mode, rm) = (modrm >> 6, modrm & 7);
-        let sib = if n > 2 { back(n - 2) } else { None };
-        let with_sib = usize::from(mode != 3 && rm == 4);
-        let displacement = match mode {
-            0 if rm == 5 || (rm == 4 && sib.is_some_and(|s| s & 7 == 5)) => 4,
-            1 => 1,
-            2 => 4,
-            _ => 0,
-        };
-        (modrm >> 3) & 7 == 2 && n == 2 + with_sib + displacement
-    })
-}
-
-#[cfg(test)]
-mod call_tests {
-    use super::*;
-
-    #[test]
-    fn call_instructions_are_recognized_by_their_bytes() {
-        for call in [
-            &[0xe8, 1, 2, 3, 4][..],
-            &[0xff, 0xd0],
-            &[0x41, 0xff, 0xd4],
-            &[0xff, 0x10],
-            &[0xff, 0x15, 1, 2, 3, 4],
-            &[0xff, 0x50, 8],
-            &[0xff, 0x54, 0x24, 8],
-            &[0xff, 0x90, 1, 2, 3, 4],
-            &[0xff, 0x94, 0xc1, 1, 2, 3, 4],
-            &[0xff, 0x14, 0xc5, 1, 2, 3, 4],
-            &[0xff, 0x14, 0xc1],
-        ] {
-            let bytes = [&[0x90; 4][..], call].concat();
-            assert!(ends_with_call(&bytes), "{call:x?}");
-        }
-        for other in [&[][..], &[0xff], &[0xff, 0xe0], &[0x90; 8], &[0xff, 0x15, 1, 2, 3]] {
-            assert!(!ends_with_call(other), "{other:x?}");
-        }
-    }
+/// Certainty of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The function's instructions prove it.
+    Code,
+    /// It requires a direct call to the function.
+    Call,
+    /// It is the frame of the thread that created a thread or a process, in which the
+    /// call's result is not 0. The new one begins here.
+    Maker,
 }

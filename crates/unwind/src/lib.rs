@@ -4,14 +4,14 @@
 //! Each image has one unwinder, in the address space of its file, shared by all processes: a new
 //! process costs nothing. gimli reads the unwind information; the derived rules are cached
 //! ([`module::RuleCache`]). Frames of code without unwind information are derived from its
-//! instructions ([`mod@code`]).
+//! instructions ([`arch`]).
 //!
 //! It never reads memory that was not copied at the moment of the sample, never guesses a caller,
 //! names no function and opens no perf event.
 
+mod arch;
 mod cfi;
 mod code;
-mod go;
 mod memo;
 mod module;
 mod splice;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use gimli::{BaseAddresses, UnwindContext};
 
-use super::cfi::{BP, Described, KnownRegisters, Rule, SP, Saved, UnwindTables};
-use super::code::{self, Between, DeliveryContexts, Functions, Leads, Moved, Text};
-use super::go;
+use super::arch::{self, BP, CodeFrame, ENTRY_CFA, Moved, SIGRETURN, SP};
+use super::cfi::{Described, KnownRegisters, Rule, Saved, UnwindTables};
+use super::code::{Between, File, Functions, Leads, Text};
 use crate::{AddressKind, CodeAddress};
 use sys::FileAddress;
 use sys::catch_panic;
@@ -81,7 +81,7 @@ pub struct RuleCache {
     entries: Vec<CacheEntry>,
     context: UnwindContext<usize>,
     /// Cached results about code without unwind information.
-    code: code::CodeCache,
+    code: arch::CodeCache,
     /// Number of rules found in the cache.
     pub hits: u64,
     /// Number of rules looked up in the tables.
@@ -92,7 +92,7 @@ impl Default for RuleCache {
     fn default() -> Self {
         let empty = CacheEntry { address: 0, image: 0, rule: Rule::Uncovered };
         let context = UnwindContext::new();
-        let code = code::CodeCache::default();
+        let code = arch::CodeCache::default();
         RuleCache { entries: vec![empty; ENTRIES], context, code, hits: 0, misses: 0 }
     }
 }
@@ -133,24 +133,8 @@ pub struct ModuleUnwinder {
     functions: OnceCell<Functions>,
 }
 
-/// The rule of a function with a frame pointer.
-const WITH_POINTER: Rule = Rule::Offset { register: BP, cfa: 16, bp: Saved::FromCfa(-16) };
-
-/// `mov $15, %rax; syscall`: the return address of signal handlers (`rt_sigreturn`).
-const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-
-/// Largest `.text` that is searched for it.
+/// Largest `.text` that is searched for [`SIGRETURN`].
 const MAX_SEARCHED: usize = 16 << 20;
-
-/// Offsets from the stack pointer at [`SIGRETURN`] into a `struct ucontext` (`asm/ucontext.h`,
-/// `asm/sigcontext.h`): r8 to r15, di, si, bp, bx, dx, ax, cx, sp, ip.
-const UCONTEXT_R8: u64 = 40;
-const UCONTEXT_RBP: u64 = 120;
-const UCONTEXT_RSP: u64 = 160;
-const UCONTEXT_RIP: u64 = 168;
-
-/// DWARF's numbers of the registers from [`UCONTEXT_R8`] on, instruction pointer last.
-const UCONTEXT_ORDER: [u8; 17] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
 
 impl ModuleUnwinder {
     /// An unwinder for an image; builds an index if the file has none.
@@ -187,12 +171,12 @@ impl ModuleUnwinder {
     /// an exception's handler.
     fn described(&self, context: &mut UnwindContext<usize>, address: u64, next: u64) -> Rule {
         let Described { rule, may_deliver } = self.tables.described(context, address);
-        match may_deliver && code::delivers(self.text(), next) {
+        match may_deliver && arch::delivers(self.text(), next) {
             true => {
                 let start = || self.tables.start(address).filter(|&start| start < next);
                 let start = if address == next { None } else { start() };
-                let contexts = start.and_then(|start| code::contexts(self.text(), start, next));
-                Rule::Delivering(contexts.filter(|_| rule == WITH_POINTER))
+                let contexts = start.and_then(|start| arch::contexts(self.text(), start, next));
+                Rule::Delivering(contexts.filter(|_| arch::has_pointer(rule)))
             }
             false => rule,
         }
@@ -205,9 +189,9 @@ impl ModuleUnwinder {
         let segment = self.segments.iter().find(inside)?;
         let begin = usize::try_from(segment.offset).ok()?;
         let next = usize::try_from(address - segment.address).ok()?.checked_add(begin + 1)?;
-        let before = file.get(next.saturating_sub(go::BEFORE).max(begin)..next)?;
-        let after = file.get(next..file.len().min(next.saturating_add(go::AFTER)))?;
-        go::rule(address, before, after)
+        let before = file.get(next.saturating_sub(arch::GO_BEFORE).max(begin)..next)?;
+        let after = file.get(next..file.len().min(next.saturating_add(arch::GO_AFTER)))?;
+        arch::go_rule(address, before, after)
     }
 
     /// True if the address is the return address of signal handlers.
@@ -282,16 +266,16 @@ impl ModuleUnwinder {
     }
 
     /// The machine code.
-    pub(super) fn code(&self) -> code::File<'_> {
+    pub(super) fn code(&self) -> File<'_> {
         let text = self.text();
         let functions = self
             .functions
             .get_or_init(|| catch_panic(|| Functions::new(text, self.entry)).unwrap_or_default());
-        code::File { image: self.image, text, functions, entry: self.entry }
+        File { image: self.image, text, functions, entry: self.entry }
     }
 
     /// The frame of code without unwind information, from its instructions.
-    pub fn frame(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<code::CodeFrame> {
+    pub fn frame(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<CodeFrame> {
         cache.code.frame(self.code(), at)
     }
 
@@ -311,7 +295,7 @@ impl ModuleUnwinder {
     /// stack, or only calls on.
     pub fn is_frameless(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
         let rule = self.is_go.then(|| cache.rule(self, at));
-        matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: 8, .. }))
+        matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: ENTRY_CFA, .. }))
     }
 
     /// Result of following the call before `address` to the function that contains `to`; `None`:
@@ -330,7 +314,7 @@ impl ModuleUnwinder {
     /// information or its instructions.
     pub fn keeps_pointer(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
         match cache.rule(self, at) {
-            WITH_POINTER => true,
+            rule if arch::has_pointer(rule) => true,
             Rule::Uncovered => self.frame(cache, at).is_some_and(|f| f.has_pointer()),
             _ => self.is_go_code(at),
         }
@@ -371,27 +355,28 @@ fn by_rule(
         BP => Ok(regs.bp),
         _ => Err(Step::NeedsRegisters),
     };
-    let (cfa, bp) = match rule {
-        Rule::Offset { register, cfa, bp } => match base(register) {
-            Ok(base) => (base.wrapping_add_signed(cfa.into()), bp),
+    let (cfa, bp, ra) = match rule {
+        Rule::Offset { register, cfa, bp, ra } => match base(register) {
+            Ok(base) => (base.wrapping_add_signed(cfa.into()), bp, ra),
             Err(step) => return step,
         },
-        Rule::Deref { register, at, cfa, bp } => {
+        Rule::Deref { register, at, cfa, bp, ra } => {
             let slot = match base(register) {
                 Ok(base) => base.wrapping_add_signed(at.into()),
                 Err(step) => return step,
             };
             let Ok(word) = read(slot) else { return Step::Unreadable(slot) };
-            (word.wrapping_add_signed(cfa.into()), bp)
+            (word.wrapping_add_signed(cfa.into()), bp, ra)
         }
         Rule::Outermost => return Step::End,
         Rule::Switched => return Step::NoCaller,
         Rule::Delivering(contexts) => {
-            return contexts.map_or(Step::Delivering, |c| delivering(c, regs, read));
+            return contexts.map_or(Step::Delivering, |c| c.step(regs, read));
         }
         Rule::Uncovered => return Step::Uncovered,
         Rule::Evaluate => return Step::NeedsRegisters,
     };
+    let Some(ra) = ra.slot(cfa) else { return Step::NeedsRegisters };
     if cfa <= regs.sp {
         return Step::Failed;
     }
@@ -408,8 +393,8 @@ fn by_rule(
         Some((slot, Err(()))) if !kind.is_return() && slot < regs.sp => regs.bp,
         Some((slot, Err(()))) => return Step::Unreadable(slot),
     };
-    match read(cfa - 8) {
-        Err(()) => Step::Unreadable(cfa - 8),
+    match read(ra).map(arch::code_address) {
+        Err(()) => Step::Unreadable(ra),
         Ok(0) => Step::NoCaller,
         Ok(ip) => {
             *regs = Regs { ip, sp: cfa, bp: caller_bp };
@@ -418,43 +403,16 @@ fn by_rule(
     }
 }
 
-/// One step up while the registers of a frame with a frame pointer are being replaced: the return
-/// address, which is replaced last, is compared with its copy. The caller's `rbp` is known if it
-/// differs from the handler's, or if the handler's is unchanged.
-fn delivering(
-    contexts: DeliveryContexts,
-    regs: &mut Regs,
-    read: &mut impl FnMut(u64) -> Result<u64, ()>,
-) -> Step {
-    let at = |offset: i32| regs.bp.wrapping_add_signed(offset.into());
-    let (copy, ip) = (read(at(contexts.copy)), read(at(8)));
-    let Ok(ip) = ip.and_then(|ip| if copy == Ok(ip) && ip != 0 { Ok(ip) } else { Err(()) }) else {
-        return Step::Delivering;
-    };
-    let sp = at(16);
-    let (Ok(bp), Ok(handlers)) = (read(at(0)), read(at(contexts.bp))) else {
-        return Step::Delivering;
-    };
-    if sp <= regs.sp {
-        return Step::Delivering;
-    }
-    // No frame up to the handler's has saved it: it is still in this frame's location.
-    let is_unchanged = handlers == 0 || handlers == regs.bp;
-    let is_old = is_unchanged || read(handlers).is_ok_and(|new| new != bp);
-    *regs = Regs { ip, sp, bp: if is_old { bp } else { 0 } };
-    if is_old { Step::Caller(ip) } else { Step::CallerOnly(ip) }
-}
-
 /// One step out of a signal frame. Its unwind information takes many reads, and not all C libraries
 /// have it.
 fn interrupted(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
     let mut at = |offset: u64| read(regs.sp.wrapping_add(offset));
-    match (at(UCONTEXT_RIP), at(UCONTEXT_RSP), at(UCONTEXT_RBP)) {
+    match (at(arch::SIGNAL_IP), at(arch::SIGNAL_SP), at(arch::SIGNAL_BP)) {
         (Ok(ip), Ok(sp), Ok(bp)) => {
             *regs = Regs { ip, sp, bp };
             Step::Interrupted(ip)
         }
-        _ => Step::Unreadable(regs.sp.wrapping_add(UCONTEXT_RIP)),
+        _ => Step::Unreadable(regs.sp.wrapping_add(arch::SIGNAL_IP)),
     }
 }
 
@@ -463,8 +421,8 @@ fn restored(registers: &mut KnownRegisters, read: &mut impl FnMut(u64) -> Result
     let Some(sp) = registers.get(SP) else { return Step::Failed };
     *registers = KnownRegisters::NONE;
     let mut ip = 0;
-    for (i, number) in UCONTEXT_ORDER.into_iter().enumerate() {
-        let slot = sp.wrapping_add(UCONTEXT_R8 + i as u64 * 8);
+    for (i, number) in arch::SIGNAL_REGISTERS.into_iter().enumerate() {
+        let slot = sp.wrapping_add(arch::SIGNAL_FIRST + i as u64 * 8);
         let Ok(word) = read(slot) else { return Step::Unreadable(slot) };
         registers.set(number, word);
         ip = word;
@@ -475,7 +433,7 @@ fn restored(registers: &mut KnownRegisters, read: &mut impl FnMut(u64) -> Result
 fn sigreturn(path: &str, loaded: &Loaded) -> Option<u64> {
     let text = loaded.elf.text.as_ref()?;
     let name = path.rsplit('/').next().unwrap_or(path);
-    let is_libc = ["libc.", "libc-", "libpthread", "ld-musl"].iter().any(|l| name.starts_with(l));
+    let is_libc = arch::SIGRETURN_FILES.iter().any(|l| name.starts_with(l));
     let is_static = !loaded.elf.has_interpreter && loaded.elf.entry != 0;
     if !(is_libc || is_static) || text.range.len() > MAX_SEARCHED {
         return None;
@@ -488,10 +446,11 @@ fn sigreturn(path: &str, loaded: &Loaded) -> Option<u64> {
 /// One step along frame pointers, for code without unwind information.
 pub fn frame_pointer_step(regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
     let bp = regs.bp;
-    let Some(sp) = bp.checked_add(16).filter(|&sp| sp > regs.sp) else { return Step::Failed };
+    let Some(sp) = arch::caller_sp(bp).filter(|&sp| sp > regs.sp) else { return Step::Failed };
     let (Ok(caller_bp), Ok(ip)) = (read(bp), read(bp + 8)) else {
         return Step::Unreadable(bp + 8);
     };
+    let ip = arch::code_address(ip);
     if ip == 0 {
         return Step::NoCaller;
     }

@@ -1,5 +1,6 @@
 //! Continues a walk that ended early with the kernel's frame-pointer chain of the same sample.
 
+use super::arch::removed_slot;
 use super::code::{Between, Leads};
 use super::walk::{Process, Walk, is_run_time_code, module_of};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, Unwinder, locate};
@@ -181,7 +182,7 @@ impl Unwinder {
         if !frame.kind.is_return() || steps.len() != frames.len() {
             return None;
         }
-        let slot = steps[steps.len() - 1 - i].regs.sp.checked_sub(8)?;
+        let slot = removed_slot(steps[steps.len() - 1 - i].regs.sp)?;
         let mut pointer = regs.bp;
         for (j, &address) in walk.chain.iter().enumerate().skip(1) {
             let at = pointer.checked_add(8)?;

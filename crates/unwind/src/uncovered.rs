@@ -1,8 +1,9 @@
 //! Steps up from code without unwind information, or whose unwind information needs more than was
 //! copied.
 
-use super::cfi::{BP, KnownRegisters, SP};
-use super::code::{self, Leads, Proof};
+use super::arch::{BP, EXIT, RESULT, SP};
+use super::cfi::KnownRegisters;
+use super::code::{Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Step};
 use super::walk::{Process, Walk, is_run_time_code, loaded, module_of};
@@ -30,12 +31,12 @@ impl Unwinder {
             let ends = regs.bp == 0 && frame.kind.is_return() && ends_the_thread(&frame, images);
             return if ends { Step::End } else { Step::Uncovered };
         };
-        if matches!(found, code::CodeFrame::Inner { proof: Proof::Maker, .. }) {
+        if found.proof() == Some(Proof::Maker) {
             // The step depends on more than the memo records.
             reads.void();
             let is_innermost = self.memo.steps().is_empty() && !frame.kind.is_return();
             let all = is_innermost.then(|| walk.all.in_dwarf_order()).flatten();
-            match all.and_then(|all| all.into_iter().next()) {
+            match all.map(|all| all[usize::from(RESULT)]) {
                 None => return Step::Uncovered,
                 Some(0) => return Step::End,
                 Some(_) => {}
@@ -62,10 +63,7 @@ impl Unwinder {
             step => step,
         };
         let Step::Caller(address) = step else { return step };
-        let proof = match found {
-            code::CodeFrame::Inner { proof, .. } => proof,
-            code::CodeFrame::Outermost => return Step::End,
-        };
+        let Some(proof) = found.proof() else { return Step::End };
         match self.leads(walk.process(), frame, ProcessAddress(address), images) {
             Leads::There => step,
             Leads::Somewhere if proof != Proof::Call => step,
@@ -174,10 +172,9 @@ fn code_at(frame: &Frame, images: &Images) -> Option<usize> {
 /// (musl's `__clone` has no unwind information).
 fn ends_the_thread(frame: &Frame, images: &Images) -> bool {
     const SOON: usize = 16;
-    const MOV_60_AL_SYSCALL: [u8; 4] = [0xb0, 60, 0x0f, 0x05];
     let Some((loaded, offset)) = loaded(frame, images).zip(code_at(frame, images)) else {
         return false;
     };
     let after = loaded.bytes.get(offset..offset.saturating_add(SOON)).unwrap_or_default();
-    after.windows(4).any(|w| w == MOV_60_AL_SYSCALL)
+    after.windows(EXIT.len()).any(|code| code == EXIT)
 }

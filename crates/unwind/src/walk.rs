@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use super::cfi::{BP, KnownRegisters, SP};
+use super::arch::{BP, RED_ZONE, SP};
+use super::cfi::KnownRegisters;
 use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
@@ -12,9 +13,6 @@ use sys::maps::Regions;
 use sys::record::MAX_DUMP;
 use sys::record::{AllRegs, Regs, Rest};
 use sys::{ProcessAddress, ThreadId};
-
-/// Bytes below the stack pointer that functions may use (System V ABI, AMD64 supplement, 3.2.2).
-const RED_ZONE: u64 = 128;
 
 /// The stack that is walked up.
 pub(super) struct Walk<'a> {

@@ -5,7 +5,8 @@ use gimli::{
     RegisterRule, UnwindExpression, UnwindSection, Value,
 };
 
-use super::{KnownRegisters, RA, SP, Slice, Step, UnwindRow, Visitor};
+use super::{KnownRegisters, Slice, Step, UnwindRow, Visitor};
+use crate::arch::{COLUMNS, RA, SP};
 
 /// Restores the caller's registers by all rules of a row.
 pub(super) struct Machine<'m> {
@@ -33,12 +34,12 @@ impl Visitor for Machine<'_> {
         };
         self.cfa = Some(cfa);
         // A register without a rule has kept its value, even one that calls usually destroy:
-        // assembly whose frame is based on `rax` controls its callee.
+        // assembly whose frame is based on such a register controls its callee.
         let mut after = self.before;
         after.set(SP, cfa);
         for &(register, ref rule) in row.registers() {
             let Ok(number) = u8::try_from(register.0) else { continue };
-            if number > RA {
+            if usize::from(number) >= COLUMNS {
                 continue;
             }
             after.known &= !(1 << number);
@@ -49,6 +50,10 @@ impl Visitor for Machine<'_> {
                 Err(step) if number == RA => return Err(step),
                 Err(_) => {}
             }
+        }
+        if after.get(RA).is_none() && row.register(Register(RA.into())).is_none() {
+            // It is still in its register, which is unknown here.
+            return Err(Step::NeedsRegisters);
         }
         Ok(after)
     }

@@ -1,6 +1,7 @@
 //! Rules and steps of hand-written tables.
 
 use super::*;
+use crate::arch::SP;
 use proptest::prelude::*;
 
 const START: u64 = 0x1000;
@@ -31,11 +32,14 @@ fn rule(instructions: &[u8]) -> Rule {
 
 #[test]
 fn usual_frames_have_short_rules() {
-    let plain = Rule::Offset { register: SP, cfa: 8, bp: Saved::Same };
+    let plain = Rule::Offset { register: SP, cfa: 8, bp: Saved::Same, ra: ReturnAddress };
     assert_eq!(rule(&[]), plain);
     // CFA = rbp + 16, rbp at CFA - 16.
     let bp = Saved::FromCfa(-16);
-    assert_eq!(rule(&[0x0c, 6, 16, 0x86, 2]), Rule::Offset { register: BP, cfa: 16, bp });
+    assert_eq!(
+        rule(&[0x0c, 6, 16, 0x86, 2]),
+        Rule::Offset { register: BP, cfa: 16, bp, ra: ReturnAddress }
+    );
     // Return address undefined: the frame has no caller.
     assert_eq!(rule(&[0x07, 16]), Rule::Outermost);
     let elsewhere = tables(&[]).rule(&mut UnwindContext::new(), START + 256);
@@ -48,10 +52,13 @@ fn frames_that_are_described_by_a_word_in_memory_have_short_rules() {
     // CFA = *(rbp - 8); rbp at *rbp.
     let aligned = rule(&[0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0]);
     let bp = Saved::FromBp(0);
-    assert_eq!(aligned, Rule::Deref { register: BP, at: -8, cfa: 0, bp });
+    assert_eq!(aligned, Rule::Deref { register: BP, at: -8, cfa: 0, bp, ra: ReturnAddress });
     // CFA = *(rsp + 40) + 8.
     let openssl = rule(&[0x0f, 5, 0x77, 40, 0x06, 0x23, 8]);
-    assert_eq!(openssl, Rule::Deref { register: SP, at: 40, cfa: 8, bp: Saved::Same });
+    assert_eq!(
+        openssl,
+        Rule::Deref { register: SP, at: 40, cfa: 8, bp: Saved::Same, ra: ReturnAddress }
+    );
 }
 
 /// `vfork` keeps its return address in rdi, the PLT computes its location.

@@ -1,11 +1,12 @@
 //! Bounds of functions, from a file's symbols or its calls.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use object::elf::{FileHeader64, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{LittleEndian, elf};
 
-use super::graph::Text;
+use super::Text;
+use crate::arch;
+use sys::arch::RELATIVE;
 
 /// Most symbols of a file that are read.
 const MAX_SYMBOLS: usize = 1 << 21;
@@ -57,8 +58,8 @@ impl Functions {
         functions
     }
 
-    /// True if functions need not be called: GHC's jump to each other, with their own stack in
-    /// `rbp`; the contents of the other stack are unrelated to them.
+    /// True if functions need not be called: GHC's jump to each other, with a stack of their own;
+    /// the contents of the other stack are unrelated to them.
     pub fn only_jump(&self) -> bool {
         self.is_haskell
     }
@@ -117,31 +118,17 @@ impl Functions {
     /// Adds the targets of direct calls, and addresses that are taken.
     fn add_references(&mut self, text: Text<'_>) {
         let mut left = MAX_SEARCHED;
-        let mut instruction = Instruction::default();
         for segment in text.segments {
             let Some(bytes) = text.from(segment.address) else { continue };
             if bytes.len() as u64 > left {
                 continue;
             }
             left -= bytes.len() as u64;
-            // Decodes one after the other: call-like bytes inside an instruction do not count.
-            let mut decoder = Decoder::with_ip(64, bytes, segment.address, DecoderOptions::NONE);
-            while decoder.can_decode() {
-                decoder.decode_out(&mut instruction);
-                let target = match instruction.mnemonic() {
-                    Mnemonic::Call if instruction.is_call_near() => {
-                        instruction.near_branch_target()
-                    }
-                    Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
-                        instruction.ip_rel_memory_address()
-                    }
-                    _ => continue,
-                };
-                let is_inside = target.wrapping_sub(segment.address) < bytes.len() as u64;
-                if is_inside && target != instruction.next_ip() {
+            arch::each_reference(bytes, segment.address, |target| {
+                if target.wrapping_sub(segment.address) < bytes.len() as u64 {
                     self.starts.push(target);
                 }
-            }
+            });
         }
     }
 
@@ -155,7 +142,7 @@ impl Functions {
             let Ok(Some((entries, _))) = section.rela(endian, text.bytes) else { continue };
             for entry in entries.iter().take(left) {
                 let to = entry.r_addend(endian) as u64;
-                let relative = entry.r_type(endian, false) == elf::R_X86_64_RELATIVE;
+                let relative = entry.r_type(endian, false) == RELATIVE;
                 if relative && text.from(to).is_some() {
                     self.starts.push(to);
                 }

@@ -1,6 +1,7 @@
 //! Steps by rules, by frame pointers and out of signals.
 
 use super::*;
+use crate::arch::ReturnAddress;
 
 fn reader(start: u64, words: &[u64]) -> impl FnMut(u64) -> Result<u64, ()> {
     move |a| words.get((a.wrapping_sub(start) / 8) as usize).copied().ok_or(())
@@ -39,7 +40,7 @@ fn frame_pointers_are_followed_upwards_only() {
 fn a_rule_may_read_where_the_frame_begins() {
     let mut read = reader(0x100, &[0, 0x138, 0x77, 0, 0, 0, 0x4444, 0]);
     let (bp, at) = (Saved::FromBp(0), -8);
-    let rule = Rule::Deref { register: BP, at, cfa: 0, bp };
+    let rule = Rule::Deref { register: BP, at, cfa: 0, bp, ra: ReturnAddress };
     let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x110 };
     assert_eq!(by_rule(rule, AddressKind::Return, &mut regs, &mut read), Step::Caller(0x4444));
     assert_eq!(regs, Regs { ip: 0x4444, sp: 0x138, bp: 0x77 });
@@ -48,7 +49,7 @@ fn a_rule_may_read_where_the_frame_begins() {
 #[test]
 fn rules_lead_up_or_nowhere() {
     let mut read = reader(0x100, &[0x1111, 0, 0x3333]);
-    let offset = |register, cfa| Rule::Offset { register, cfa, bp: Saved::Same };
+    let offset = |register, cfa| Rule::Offset { register, cfa, bp: Saved::Same, ra: ReturnAddress };
     for (rule, step) in [
         (offset(SP, 8), Step::Caller(0x1111)),
         (offset(SP, 16), Step::NoCaller),

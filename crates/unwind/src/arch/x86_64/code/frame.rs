@@ -3,7 +3,9 @@
 use super::effect::AX;
 use super::flow::{Base, Flow, FlowState, Return, SymbolicValue, Words, returned};
 use super::graph::Graph;
-use crate::cfi::{BP, KnownRegisters, SP};
+use crate::arch::{BP, SP};
+use crate::cfi::KnownRegisters;
+use crate::code::Proof;
 use crate::module::Step;
 use crate::{AddressKind, CodeAddress};
 use sys::FileAddress;
@@ -24,18 +26,6 @@ pub enum SavedAt {
     Lost,
 }
 
-/// Certainty of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// The function's instructions prove it.
-    Code,
-    /// It requires a direct call to the function.
-    Call,
-    /// It is the frame of the thread that created a thread or a process, in which `rax` is not 0.
-    /// The new one begins here.
-    Maker,
-}
-
 /// Rule for finding the caller's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeFrame {
@@ -46,6 +36,14 @@ pub enum CodeFrame {
 }
 
 impl CodeFrame {
+    /// Its certainty; `None` if it has no caller.
+    pub fn proof(&self) -> Option<Proof> {
+        match *self {
+            CodeFrame::Outermost => None,
+            CodeFrame::Inner { proof, .. } => Some(proof),
+        }
+    }
+
     /// True if the function keeps a frame pointer, and has set it up.
     pub fn has_pointer(&self) -> bool {
         let rbp = KEPT.iter().position(|&r| r == BP).expect("it is kept");

@@ -6,7 +6,9 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::Text;
+use crate::code::Text;
+use crate::module::Step;
+use sys::record::Regs;
 
 /// Most instructions that are followed; libgcc has fifty there, including those for shadow stacks.
 const MAX_INSTRUCTIONS: usize = 256;
@@ -72,6 +74,32 @@ pub struct DeliveryContexts {
     pub copy: i32,
     /// Pointer to the handler's `rbp`; 0 or its own location: unchanged.
     pub bp: i32,
+}
+
+impl DeliveryContexts {
+    /// One step up while the registers of a frame with a frame pointer are being replaced: the
+    /// return address, which is replaced last, is compared with its copy. The caller's `rbp` is
+    /// known if it differs from the handler's, or if the handler's is unchanged.
+    pub fn step(self, regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
+        let at = |offset: i32| regs.bp.wrapping_add_signed(offset.into());
+        let (copy, ip) = (read(at(self.copy)), read(at(8)));
+        let Ok(ip) = ip.and_then(|ip| if copy == Ok(ip) && ip != 0 { Ok(ip) } else { Err(()) })
+        else {
+            return Step::Delivering;
+        };
+        let sp = at(16);
+        let (Ok(bp), Ok(handlers)) = (read(at(0)), read(at(self.bp))) else {
+            return Step::Delivering;
+        };
+        if sp <= regs.sp {
+            return Step::Delivering;
+        }
+        // No frame up to the handler's has saved it: it is still in this frame's location.
+        let is_unchanged = handlers == 0 || handlers == regs.bp;
+        let is_old = is_unchanged || read(handlers).is_ok_and(|new| new != bp);
+        *regs = Regs { ip, sp, bp: if is_old { bp } else { 0 } };
+        if is_old { Step::Caller(ip) } else { Step::CallerOnly(ip) }
+    }
 }
 
 /// Arguments of the call before `next`, which replaces the registers, in the function that begins

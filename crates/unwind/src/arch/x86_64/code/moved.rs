@@ -2,7 +2,7 @@
 //! depends on the iterations of a loop (OpenSSL's hashes for AVX2). The original stack pointer is
 //! saved at a fixed distance from the aligned one.
 
-use crate::cfi::SP;
+use crate::arch::SP;
 
 use super::flow::{Base, Flow, FlowState, SymbolicValue};
 

@@ -4,7 +4,7 @@ use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use crate::cfi::SP;
+use crate::arch::SP;
 
 /// DWARF's number of `rax`.
 pub const AX: u8 = 0;

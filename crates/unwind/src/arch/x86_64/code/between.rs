@@ -5,21 +5,10 @@ use object::LittleEndian;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use super::cache::{File, LONGEST};
-use super::functions::FunctionStart;
+use super::cache::LONGEST;
+use super::call_before;
 use super::graph::Graph;
-use super::{CallTarget, call_before};
-
-/// Search for a skipped frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Between {
-    /// A return address: the function that is called before it is the skipped one.
-    pub after: u64,
-    /// An address in the function that the skipped one calls.
-    pub to: u64,
-    /// An address in the function whose address was passed to the skipped one.
-    pub argument: Option<u64>,
-}
+use crate::code::{Between, CallTarget, File, FunctionStart};
 
 /// Target of a direct call, by its return address.
 pub fn called(file: File<'_>, after: u64) -> Option<u64> {

@@ -1,13 +1,13 @@
 //! Frames of small functions, and of all functions with reliable unwind information.
 
-use super::cache::{CodeCache, File};
-use super::frame::{CodeFrame, Proof, SavedAt};
-use super::functions::Functions;
-use super::graph::{Graph, Text};
-use super::{Between, Leads};
+use super::cache::CodeCache;
+use super::frame::{CodeFrame, SavedAt};
+use super::graph::Graph;
 use crate::AddressKind::{self, Instruction, Return};
 use crate::CodeAddress;
-use crate::cfi::{BP, KnownRegisters, SP};
+use crate::arch::{BP, SP};
+use crate::cfi::KnownRegisters;
+use crate::code::{Between, File, Functions, Leads, Proof, Text};
 use crate::module::Step;
 use sys::FileAddress;
 use sys::elf::Segment;

@@ -2,14 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::between::{self, Between};
+use super::between;
+use super::call_before;
 use super::flow::{Flow, FlowState};
-use super::frame::{self, CodeFrame, Proof};
-use super::functions::{FunctionStart, Functions};
-use super::graph::{Graph, Text};
+use super::frame::{self, CodeFrame};
+use super::graph::Graph;
 use super::moved::Moved;
-use super::{CallTarget, call_before};
 use crate::CodeAddress;
+use crate::code::{Between, CallTarget, File, FunctionStart, Leads, Proof};
 use sys::FileAddress;
 
 /// Most instructions of a function that are analysed.
@@ -31,29 +31,7 @@ const BUDGET: i64 = 1 << 24;
 const REFILL: i64 = 256;
 
 /// Longest call instruction, in bytes.
-pub const LONGEST: u64 = 8;
-
-/// Result of following a call to a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leads {
-    /// It leads to the function.
-    There,
-    /// It leads elsewhere.
-    Elsewhere,
-    /// The code leaves it open.
-    Somewhere,
-}
-
-/// A file with code.
-#[derive(Clone, Copy)]
-pub struct File<'a> {
-    /// The image's number.
-    pub image: u32,
-    pub text: Text<'a>,
-    pub functions: &'a Functions,
-    /// Entry point; 0: none.
-    pub entry: u64,
-}
+pub(super) const LONGEST: u64 = 8;
 
 /// A function's instructions, and the state at each.
 struct Analysed {

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::effect::{AX, Effect, RegisterOp, SCRATCH, Successor};
 use super::graph::{Graph, NONE};
-use crate::cfi::{BP, SP};
+use crate::arch::{BP, SP};
 
 /// Most evaluations of each instruction of a graph, on average: a state changes a few times until
 /// all paths agree.

@@ -4,14 +4,14 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
-use super::cfi::Rule;
 use super::code;
+use crate::cfi::Rule;
 
 /// Most bytes before an address that are read.
-pub const BEFORE: usize = 96;
+pub const GO_BEFORE: usize = 96;
 
 /// Most bytes from an address on that are read.
-pub const AFTER: usize = 48;
+pub const GO_AFTER: usize = 48;
 
 /// Most bytes from setting the stack pointer to the end of the call: `asmcgocall` has the most.
 const SWITCH: usize = 40;
@@ -25,7 +25,7 @@ const EXIT: [u8; 12] = [0xbf, 111, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
 
 /// The rule of the code at an address in a Go file, where it differs from the unwind information:
 /// `before` ends with that address's byte, the last one of a call, `after` begins behind it.
-pub fn rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
+pub fn go_rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
     // `goexit` is `nop; call; nop`. Goroutines return to its second byte, and it calls itself.
     if let (Some(0x90), [0xe8, _, _, _, _, 0x90, ..]) = (before.last(), after) {
         return Some(Rule::Outermost);
@@ -114,7 +114,8 @@ mod tests {
 
     /// The bytes of this code that run on another stack, out of those that begin an instruction.
     fn away(code: &[u8], instructions: &[usize]) -> Vec<usize> {
-        let at = |&&i: &&usize| rule(0x1000, &code[..=i], &code[i + 1..]) == Some(Rule::Switched);
+        let at =
+            |&&i: &&usize| go_rule(0x1000, &code[..=i], &code[i + 1..]) == Some(Rule::Switched);
         instructions.iter().filter(at).copied().collect()
     }
 
@@ -149,8 +150,9 @@ mod tests {
     #[test]
     fn go_s_code_shows_where_stacks_begin_and_end() {
         let nop = [0x90u8; 48];
-        let of =
-            |address, before: &[u8], after: &[u8]| rule(address, &[&nop, before].concat(), after);
+        let of = |address, before: &[u8], after: &[u8]| {
+            go_rule(address, &[&nop, before].concat(), after)
+        };
         // goexit: the return address of goroutines, and the one after its call.
         let goexit = [0xe8, 0x1a, 0x25, 0, 0, 0x90, 0xcc, 0xcc];
         assert_eq!(of(0x1000, &[0x90], &goexit), Some(Rule::Outermost));
@@ -178,6 +180,6 @@ mod tests {
         for other in [[0x48, 0x8b, 0x62, 0x40], [0x48, 0x8b, 0x5a, 0x38]] {
             assert_eq!(of(0x1000, &[&other[..], &[0xff, 0xd7]].concat(), &[]), None, "{other:x?}");
         }
-        assert_eq!(rule(0, &[], &[]), None);
+        assert_eq!(go_rule(0, &[], &[]), None);
     }
 }

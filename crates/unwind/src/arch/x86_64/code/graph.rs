@@ -4,33 +4,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mne
 use rustc_hash::FxHashMap;
 
 use super::effect::{self, Effect, RegisterOp, Successor};
-use super::functions::Functions;
-use sys::elf::Segment;
-
-/// The machine code of a file.
-#[derive(Clone, Copy)]
-pub struct Text<'a> {
-    pub segments: &'a [Segment],
-    pub bytes: &'a [u8],
-}
-
-impl<'a> Text<'a> {
-    /// The bytes from an address to the end of its segment.
-    pub fn from(&self, address: u64) -> Option<&'a [u8]> {
-        let at = |s: &Segment| address.checked_sub(s.address).filter(|&at| at < s.size);
-        let (segment, at) = self.segments.iter().find_map(|s| Some((s, at(s)?)))?;
-        let offset = |at: u64| usize::try_from(segment.offset.checked_add(at)?).ok();
-        let end = offset(segment.size)?.min(self.bytes.len());
-        self.bytes.get(offset(at)?..end)
-    }
-
-    /// At most `most` bytes before an address.
-    pub fn before(&self, address: u64, most: u64) -> Option<&'a [u8]> {
-        let at = |s: &Segment| address.checked_sub(s.address).filter(|&at| at <= s.size);
-        let most = most.min(self.segments.iter().find_map(at)?);
-        self.from(address - most)?.get(..usize::try_from(most).ok()?)
-    }
-}
+use crate::code::{Functions, Text};
 
 /// No instruction.
 pub const NONE: u32 = u32::MAX;

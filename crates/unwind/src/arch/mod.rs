@@ -1,0 +1,18 @@
+//! Parts of unwinding that depend on the CPU architecture: registers, frames that the kernel or
+//! nothing describes, and Go's.
+//!
+//! One file an architecture, with the same items: `docs/design/aarch64.md` lists them.
+
+#[cfg(any(test, target_arch = "aarch64"))]
+#[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "compiled for its tests"))]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::*;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::*;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("prof supports x86_64 and aarch64");
