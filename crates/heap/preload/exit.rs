@@ -4,7 +4,6 @@
 //! The process waits for a bounded time. It makes no system call unless prof permits it: a seccomp
 //! filter may allow only a few.
 
-use core::arch::naked_asm;
 use core::hint::spin_loop;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -12,7 +11,7 @@ use crate::layout::exit::{CONFINED, FREE, PATIENCE, REQUESTED, SEARCHED, STATE, 
 use crate::layout::{ExitSlot, Header};
 use crate::queue::{SHARED, recording};
 use crate::table::Process;
-use crate::{sample, stack, start, sys};
+use crate::{arch, sample, start, sys};
 
 /// Interval in nanoseconds of polling for prof's completion.
 const NAP: u64 = 200_000;
@@ -20,34 +19,10 @@ const NAP: u64 = 200_000;
 /// The C library calls this after the program's own exit handlers.
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static AT_EXIT: unsafe extern "C" fn() = at_exit;
+static AT_EXIT: unsafe extern "C" fn() = arch::at_exit;
 
-/// Saves callee-saved registers on the stack, where prof finds them; callees restore those that
-/// they change.
-#[unsafe(naked)]
-unsafe extern "C" fn at_exit() {
-    naked_asm!(
-        ".cfi_startproc",
-        "sub rsp, 56",
-        ".cfi_adjust_cfa_offset 56",
-        "mov qword ptr [rsp], rbx",
-        "mov qword ptr [rsp + 8], rbp",
-        "mov qword ptr [rsp + 16], r12",
-        "mov qword ptr [rsp + 24], r13",
-        "mov qword ptr [rsp + 32], r14",
-        "mov qword ptr [rsp + 40], r15",
-        "mov qword ptr [rsp + 48], 0",
-        "mov rdi, rsp",
-        "call {request}",
-        "add rsp, 56",
-        ".cfi_adjust_cfa_offset -56",
-        "ret",
-        ".cfi_endproc",
-        request = sym request_search,
-    )
-}
-
-extern "C" fn request_search(sp: u64) {
+/// Requests the search. The callee-saved registers are on the stack from `sp` on.
+pub extern "C" fn request_search(sp: u64) {
     let (Some(header), Some(process)) = (recording(), sample::process()) else { return };
     let pid = process.pid.load(Relaxed);
     // A child without allocations of its own has nothing to lose.
@@ -70,7 +45,7 @@ fn fill(slot: &ExitSlot, process: &Process, (pid, sp): (i32, u64)) {
     slot.pid.store(pid, Relaxed);
     slot.tid.store(sample::tid(pid), Relaxed);
     slot.sp.store(sp, Relaxed);
-    slot.fs.store(stack::thread_block() as u64, Relaxed);
+    slot.control_block.store(arch::thread_block() as u64, Relaxed);
     slot.table.store((&raw const *process) as u64, Relaxed);
     slot.shared.store(SHARED.load(Relaxed) as u64, Relaxed);
     slot.time.store(start::now(), Relaxed);

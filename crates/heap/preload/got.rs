@@ -7,17 +7,12 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::arch::{GLOB_DAT, JUMP_SLOT, POINTER};
 use crate::real;
 use crate::symbols::{Object, Relocation, each_object};
 use crate::sys;
 
 const PAGE: usize = 4096;
-
-/// `R_X86_64_64`: a pointer in data; `R_X86_64_GLOB_DAT`, `R_X86_64_JUMP_SLOT`: in the global
-/// offset table.
-const POINTER: u32 = 1;
-const GLOB_DAT: u32 = 6;
-const JUMP_SLOT: u32 = 7;
 
 /// Direction of a change.
 #[derive(Clone, Copy, PartialEq)]

@@ -38,6 +38,10 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
+#[cfg_attr(target_arch = "x86_64", path = "layout/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "layout/aarch64.rs")]
+pub mod register;
+
 /// Value of [`Header::magic`], with the version of this layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"profhp04");
 
@@ -211,8 +215,8 @@ pub struct ExitSlot {
     pub tid: AtomicI32,
     /// Its stack pointer; saved registers are above.
     pub sp: AtomicU64,
-    /// Address of its control block (`fs`).
-    pub fs: AtomicU64,
+    /// Address of its control block.
+    pub control_block: AtomicU64,
     /// Address of the table of sampled addresses.
     pub table: AtomicU64,
     /// Address of the shared file's mapping.
@@ -270,7 +274,7 @@ pub struct StackRecord {
     pub rest: u32,
     /// Registers at the call of the allocating function, see [`register`]. `ip` is in the call,
     /// `sp` is its value before the call.
-    pub registers: [u64; 8],
+    pub registers: [u64; register::COUNT],
 }
 
 /// The end of a sampled allocation.
@@ -292,20 +296,6 @@ pub struct FreeSlot {
 /// anything else.
 pub const TEMPORARY: u32 = 1 << 31;
 
-/// Indexes in [`StackRecord::registers`].
-pub mod register {
-    /// `rbx`
-    pub const BX: usize = 0;
-    /// `rbp`
-    pub const BP: usize = 1;
-    /// `rsp`
-    pub const SP: usize = 2;
-    /// `rip`
-    pub const IP: usize = 3;
-    /// `r12`; `r13` to `r15` follow.
-    pub const R12: usize = 4;
-}
-
 /// Offset of the granules' words, in bytes.
 pub const WORDS_AT: usize = size_of::<Header>();
 /// Offset of the slots of frees.
@@ -318,4 +308,5 @@ pub const PROCESSES_AT: usize = RING_AT + GRANULES as usize * GRANULE;
 pub const FILE_SIZE: usize = PROCESSES_AT + PROCESS_PAGES * PAGE;
 
 const _: () = assert!(size_of::<Header>() == 4096 && size_of::<FreeSlot>() == 32);
-const _: () = assert!(size_of::<StackRecord>() == 128 && RING_AT.is_multiple_of(4096));
+const _: () = assert!(size_of::<StackRecord>() == (64 + 8 * register::COUNT).next_multiple_of(64));
+const _: () = assert!(RING_AT.is_multiple_of(4096));

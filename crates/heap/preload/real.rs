@@ -1,10 +1,10 @@
 //! The real functions behind the hooks.
 
-use core::arch::naked_asm;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
+use crate::arch::{nothing, stub};
 use crate::layout::MAX_RANGES;
 use crate::symbols::{Object, each_object, this_library};
 
@@ -185,55 +185,7 @@ fn is_missing(i: usize) -> bool {
 /// Address of a function; that of one that returns null if no object defines it.
 ///
 /// It is resolved each time: the library that defines it may be loaded later.
-extern "C" fn find(i: usize) -> *mut u8 {
+pub extern "C" fn find(i: usize) -> *mut u8 {
     find_all();
     if is_missing(i) { nothing as *mut u8 } else { REAL[i].load(Acquire) }
-}
-
-/// Entry of [`REAL`] for a function that is not resolved yet.
-#[unsafe(naked)]
-unsafe extern "C" fn stub<const I: usize>() {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rsi",
-        ".cfi_adjust_cfa_offset 8",
-        "push rdx",
-        ".cfi_adjust_cfa_offset 8",
-        "push rcx",
-        ".cfi_adjust_cfa_offset 8",
-        "push r8",
-        ".cfi_adjust_cfa_offset 8",
-        "push r9",
-        ".cfi_adjust_cfa_offset 8",
-        "sub rsp, 8",
-        ".cfi_adjust_cfa_offset 8",
-        "mov edi, {i}",
-        "call {find}",
-        "add rsp, 8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r9",
-        ".cfi_adjust_cfa_offset -8",
-        "pop r8",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rcx",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdx",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "pop rdi",
-        ".cfi_adjust_cfa_offset -8",
-        "jmp rax",
-        ".cfi_endproc",
-        i = const I,
-        find = sym find,
-    )
-}
-
-/// Returns null.
-#[unsafe(naked)]
-unsafe extern "C" fn nothing() {
-    naked_asm!(".cfi_startproc", "xor eax, eax", "ret", ".cfi_endproc")
 }

@@ -1,23 +1,23 @@
 //! Handling of sampled allocations, and of their ends.
 
-use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crate::arch::{HookFrame, thread};
 use crate::layout::{
     Header, Kind, LIVE, MAX_RANGES, MAX_STACK, PAGE, PROCESS_PAGES, PROCESSES_AT, StackRecord,
-    TEMPORARY, register,
+    TEMPORARY,
 };
 use crate::queue::{self, recording};
 use crate::table::Process;
-use crate::{random, real, stack, start, sys};
+use crate::{arch, random, real, stack, start, sys};
 
 /// Number of bytes after which a thread checks again whether prof records.
 const LOOK_AGAIN: u64 = 256 << 10;
 
 /// Thread-local state, initially all zero.
 #[repr(C)]
-struct ThreadLocals {
+pub struct ThreadLocals {
     /// Bytes until the next sample. The hooks count it down, so it comes first.
     left: u64,
     /// State of the generator; 0: the first interval has not been drawn.
@@ -31,50 +31,6 @@ struct ThreadLocals {
     pid: i32,
     /// From here to its control block all memory is readable; 0: unknown.
     stack: usize,
-}
-
-// `#[thread_local]` is not in stable Rust. The library is loaded before any thread starts, so its
-// thread-local memory is at a distance that the dynamic linker computes ("initial exec").
-global_asm!(
-    ".section .tbss.prof_heap_thread,\"awT\",@nobits",
-    ".balign 16",
-    ".hidden prof_heap_thread",
-    ".globl prof_heap_thread",
-    ".type prof_heap_thread, @object",
-    ".size prof_heap_thread, {size}",
-    "prof_heap_thread:",
-    ".zero {size}",
-    ".text",
-    size = const size_of::<ThreadLocals>(),
-);
-
-/// State of this thread. A signal handler may interrupt its own thread and use it too; at worst, an
-/// interval is drawn twice.
-fn thread() -> *mut ThreadLocals {
-    let thread;
-    // SAFETY: the first word at fs is the address that the distance refers to.
-    unsafe {
-        asm!(
-            "mov {0}, fs:[0]",
-            "add {0}, qword ptr [rip + prof_heap_thread@GOTTPOFF]",
-            out(reg) thread,
-            options(nostack, pure, readonly),
-        );
-    }
-    thread
-}
-
-/// Callee-saved registers, as the hooks push them, and the rest of the stack above.
-#[repr(C)]
-pub struct HookFrame {
-    r15: u64,
-    r14: u64,
-    r13: u64,
-    r12: u64,
-    rbx: u64,
-    rbp: u64,
-    result: u64,
-    return_address: u64,
 }
 
 /// State of this process; null if nothing is sampled.
@@ -121,7 +77,7 @@ pub unsafe extern "C" fn allocated(size: u64, address: usize, frame: *const Hook
             }
         }
         (*thread).left = random::distance(&mut (*thread).random, header.interval);
-        if real::in_allocator((*frame).return_address as usize) {
+        if real::in_allocator((*frame).return_address() as usize) {
             return;
         }
         let interval = queue::interval(header);
@@ -202,7 +158,7 @@ fn report_process(header: &'static Header, process: &Process, pid: i32) {
     // SAFETY: the place is ours alone until it is published, and has the space.
     unsafe {
         place.record().write(record);
-        stack::copy(ranges.as_ptr() as usize, place.record().add(1).cast(), length);
+        arch::copy(ranges.as_ptr() as usize, place.record().add(1).cast(), length);
     }
     if place.hand_over() {
         process.reported.store(true, Relaxed);
@@ -220,7 +176,7 @@ unsafe fn record(
         header.stacks.lost.fetch_add(1, Relaxed);
         header.stacks.lost_bytes.fetch_add(size, Relaxed);
     };
-    let sp = (&raw const frame.return_address) as usize + 8;
+    let sp = frame.stack_pointer();
     // SAFETY: the thread's own.
     let length = stack::length(sp, MAX_STACK, unsafe { &mut (*thread).stack });
     let Some(mut place) = queue::reserve(header, start::now(), length) else { return lose() };
@@ -241,13 +197,13 @@ unsafe fn record(
         kind,
         length: length as u32,
         rest: 0,
-        registers: registers(frame, sp),
+        registers: frame.registers(),
     };
     // SAFETY: the place is ours alone until it is published, and has the space; `sp` is in use,
     // just above our own frames. The thread's own.
     unsafe {
         place.record().write(record);
-        stack::copy(sp, place.record().add(1).cast(), length);
+        arch::copy(sp, place.record().add(1).cast(), length);
         if !place.hand_over() {
             if tracked {
                 process.remove(address);
@@ -268,17 +224,6 @@ fn track(header: &Header, process: &Process, (address, id, size): (usize, u64, u
         header.live.fetch_sub(1, Relaxed);
     }
     tracked
-}
-
-fn registers(frame: &HookFrame, sp: usize) -> [u64; 8] {
-    let mut registers = [0; 8];
-    registers[register::BX] = frame.rbx;
-    registers[register::BP] = frame.rbp;
-    registers[register::SP] = sp as u64;
-    registers[register::IP] = frame.return_address.wrapping_sub(1);
-    let upper = [frame.r12, frame.r13, frame.r14, frame.r15];
-    registers[register::R12..].copy_from_slice(&upper);
-    registers
 }
 
 /// Called before the memory at an address is freed, if the filter indicates that it may have been

@@ -1,28 +1,19 @@
 //! Copies of the stack, without access to unreadable memory.
 
-use core::arch::asm;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::arch::thread_block;
 use crate::sys;
 
 /// Granularity of readable memory.
 const PAGE: usize = 4096;
 
-/// Address of this thread's control block. In glibc it is just above the stack of every thread
-/// except the first.
-pub fn thread_block() -> usize {
-    let block;
-    // SAFETY: the first word at fs is the block's own address (System V ABI, AMD64).
-    unsafe { asm!("mov {}, fs:[0]", out(reg) block, options(nostack, readonly, pure)) };
-    block
-}
-
 /// Address at which the first thread's stack began, or slightly above; 0: unknown.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 
 /// Most bytes of the first thread's stack. The kernel keeps mappings further away from its end
-/// (`mmap_base` in arch/x86/mm/mmap.c: 128 MiB).
+/// (`mmap_base` in mm/util.c and arch/x86/mm/mmap.c: 128 MiB).
 const FIRST_SIZE: usize = 64 << 20;
 
 /// Finds the start of the first thread's stack: only arguments and environment are above it.
@@ -69,22 +60,4 @@ pub fn length(sp: usize, most: usize, known: &mut usize) -> usize {
         *known = sp;
     }
     at - sp
-}
-
-/// Copies bytes; not `memcpy`, which the program may have replaced.
-///
-/// # Safety
-///
-/// `count` bytes are readable at `from` and writable at `to`.
-pub unsafe fn copy(from: usize, to: *mut u8, count: usize) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        asm!(
-            "rep movsb",
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            inout("rcx") count => _,
-            options(nostack, preserves_flags),
-        );
-    }
 }

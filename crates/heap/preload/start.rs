@@ -9,7 +9,7 @@ use crate::queue::SHARED;
 use crate::sample::{self, PROCESS};
 use crate::symbols::each_object;
 use crate::table::Process;
-use crate::{hooks, real, stack, sys};
+use crate::{filter, real, stack, sys};
 
 const EINVAL: c_int = 22;
 const EBUSY: c_int = 16;
@@ -139,7 +139,7 @@ fn begin(map: impl Fn(*mut u8) -> Result<*mut u8, isize>) -> c_int {
             Err(e) => return e as c_int,
         };
         // SAFETY: new memory, for which zeros are a valid value.
-        hooks::set_filter(unsafe { &*process });
+        filter::set_filter(unsafe { &*process });
         PROCESS.store(process, Release);
     }
     // SAFETY: as above; it is never removed.

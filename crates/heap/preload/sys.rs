@@ -1,21 +1,11 @@
 //! System calls without the C library: nothing here touches `errno`, allocates or can be interposed
 //! by the program.
 
-use core::arch::asm;
-
-const SYS_READ: usize = 0;
-const SYS_OPEN: usize = 2;
-const SYS_CLOSE: usize = 3;
-const SYS_FSTAT: usize = 5;
-const SYS_MMAP: usize = 9;
-const SYS_MPROTECT: usize = 10;
-const SYS_MUNMAP: usize = 11;
-const SYS_RT_SIGPROCMASK: usize = 14;
-const SYS_MADVISE: usize = 28;
-const SYS_NANOSLEEP: usize = 35;
-const SYS_GETPID: usize = 39;
-const SYS_GETTID: usize = 186;
-const SYS_CLOCK_GETTIME: usize = 228;
+use crate::arch::{
+    STAT_SIZE, STAT_WORDS, SYS_CLOCK_GETTIME, SYS_CLOSE, SYS_FSTAT, SYS_GETPID, SYS_GETTID,
+    SYS_MADVISE, SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP, SYS_NANOSLEEP, SYS_READ, SYS_RT_SIGPROCMASK,
+    call, open,
+};
 
 const O_RDONLY: usize = 0;
 const O_RDWR: usize = 2;
@@ -36,29 +26,6 @@ const CLOCK_MONOTONIC: usize = 1;
 const MAX_ERROR: isize = 4095;
 const EFAULT: isize = 14;
 const EINVAL: isize = 22;
-
-#[inline]
-unsafe fn call(number: usize, args: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the caller is responsible for the effects of the call; the kernel changes rax, rcx
-    // and r11.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
 
 /// This process.
 pub fn pid() -> i32 {
@@ -96,7 +63,7 @@ pub fn sleep(nanoseconds: u64) {
 pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mut u8, isize> {
     // SAFETY: the caller guarantees the path's end; the descriptor is our own from open to close.
     unsafe {
-        let fd = call(SYS_OPEN, [path as usize, O_RDWR | O_CLOEXEC, 0, 0, 0, 0]);
+        let fd = open(path, O_RDWR | O_CLOEXEC);
         if fd < 0 {
             return Err(fd);
         }
@@ -114,16 +81,13 @@ pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mu
 ///
 /// `old` was mapped by this, with the same size.
 pub unsafe fn map_open_file(fd: usize, size: usize, old: *mut u8) -> Result<*mut u8, isize> {
-    /// Words of `struct stat`, and the index of the size.
-    const STAT: usize = 18;
-    const SIZE: usize = 6;
-    let mut about = [0usize; STAT];
+    let mut about = [0usize; STAT_WORDS];
     let fixed = if old.is_null() { 0 } else { MAP_FIXED };
     // SAFETY: the kernel writes no more than the buffer; a replaced mapping was created by this
     // function.
     unsafe {
         let status = call(SYS_FSTAT, [fd, &raw mut about as usize, 0, 0, 0, 0]);
-        if status < 0 || about[SIZE] != size {
+        if status < 0 || about[STAT_SIZE] != size {
             return Err(if status < 0 { status } else { -EINVAL });
         }
         let flags = MAP_SHARED | fixed;
@@ -141,7 +105,7 @@ pub unsafe fn read_file(path: *const u8, mut take: impl FnMut(&[u8])) {
     // SAFETY: the caller guarantees the path's end; the descriptor is our own from open to close,
     // and the kernel writes no more than the buffer.
     unsafe {
-        let fd = call(SYS_OPEN, [path as usize, O_RDONLY | O_CLOEXEC, 0, 0, 0, 0]);
+        let fd = open(path, O_RDONLY | O_CLOEXEC);
         if fd < 0 {
             return;
         }

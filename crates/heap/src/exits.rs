@@ -27,8 +27,8 @@ pub struct ExitRequest {
     pub tid: i32,
     /// Its stack pointer; saved registers are above.
     pub sp: u64,
-    /// Address of its control block (`fs`).
-    pub fs: u64,
+    /// Address of its control block.
+    pub control_block: u64,
     /// Address of the table of sampled addresses, see [`super::table`].
     pub table: u64,
     /// Address range of the memory that is shared with prof.
@@ -64,7 +64,7 @@ impl Exits {
                 pid: slot.pid.load(Relaxed),
                 tid: slot.tid.load(Relaxed),
                 sp: slot.sp.load(Relaxed),
-                fs: slot.fs.load(Relaxed),
+                control_block: slot.control_block.load(Relaxed),
                 table: slot.table.load(Relaxed),
                 shared: (shared, shared.saturating_add(FILE_SIZE as u64)),
                 time: slot.time.load(Relaxed),

@@ -9,6 +9,7 @@
 // The unit tests of the preloaded library's own files.
 #![cfg_attr(test, allow(unsafe_code))]
 
+mod arch;
 mod exits;
 pub mod inject;
 #[path = "../preload/layout.rs"]

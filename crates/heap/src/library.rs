@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::AllocationRing;
 use super::layout::VARIABLE;
+use super::{AllocationRing, arch};
 use sys::Error;
 use sys::os;
 use sys::procfs;
@@ -55,6 +55,7 @@ impl Library {
     ///
     /// One line that states the obstacle.
     pub fn unpack(interval: u64, mappings: bool) -> Result<Library, Error> {
+        arch::check_support()?;
         let parent = std::env::temp_dir();
         let failed = |e: io::Error| {
             Error::failed(format!(

@@ -5,13 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::frame::SignalFrame;
 use super::judge::{FrameClass, Unsafe, judge};
 use super::objects::{ObjectRole, Objects};
 use super::refuse;
-use super::restart;
 use super::stops::{StopEvents, StoppedThread, Stops};
-use super::trace::{Registers, Tracee};
+use super::trace::Tracee;
+use crate::arch::{self, Registers};
 use sys::Error;
 use sys::os;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
@@ -193,34 +192,33 @@ impl Finder {
         self.warm = true;
         let Ok(registers) = stopped.tracee.registers() else { return };
         let tid = stopped.tracee.tid;
-        let copy = self.copy(registers.rsp);
+        let copy = self.copy(arch::unwound(&registers).sp);
         drop(stopped);
-        self.judge(tid, AllRegs::new(&all_of(&registers)), regs_of(&registers), &copy).ok();
+        let all = arch::sampled(&registers);
+        self.judge(tid, AllRegs::new(&all), arch::unwound(&registers), &copy).ok();
     }
 
     /// Judges a stopped thread.
     fn is_safe(&mut self, tracee: &Tracee) -> Result<(), Unsafe> {
         let registers = tracee.registers().map_err(|_| Unsafe::Registers)?;
-        let xstate = tracee.xstate().map_err(|_| Unsafe::Registers)?;
+        let others = tracee.other_registers().map_err(|_| Unsafe::Registers)?;
         self.check_registers(tracee, &registers)?;
-        self.check_room(&registers, SignalFrame::room(&xstate))?;
-        let copy = self.copy(registers.rsp);
-        let all = all_of(&registers);
-        self.judge(tracee.tid, AllRegs::new(&all), regs_of(&registers), &copy)
+        self.check_room(&registers, arch::frame_room(&others))?;
+        let regs = arch::unwound(&registers);
+        let copy = self.copy(regs.sp);
+        let all = arch::sampled(&registers);
+        self.judge(tracee.tid, AllRegs::new(&all), regs, &copy)
     }
 
     fn check_registers(&self, tracee: &Tracee, registers: &Registers) -> Result<(), Unsafe> {
-        /// Segment selector of 64-bit code (`__USER_CS`).
-        const LONG_MODE: u64 = 0x33;
-        if registers.cs != LONG_MODE {
+        if !arch::is_native(registers) {
             return Err(Unsafe::Registers);
         }
-        if restart::is_cut_short(registers) {
+        if arch::is_cut_short(registers) {
             return Err(Unsafe::SystemCall);
         }
-        // C libraries store the thread's own address where fs points; a thread without it was not
-        // created by one.
-        if self.word(registers.fs_base) != Some(registers.fs_base) {
+        // A thread without a control block was not created by a C library.
+        if !arch::has_control_block(registers, |address| self.word(address)) {
             return Err(Unsafe::UnknownStack);
         }
         // In a restartable sequence, the kernel would not notice the detour.
@@ -231,7 +229,7 @@ impl Finder {
     /// Checks for `room` bytes below its stack pointer.
     fn check_room(&self, registers: &Registers, room: u64) -> Result<(), Unsafe> {
         let mut bytes = vec![0; room as usize];
-        let start = registers.rsp.checked_sub(room).ok_or(Unsafe::UnknownStack)?;
+        let start = arch::unwound(registers).sp.checked_sub(room).ok_or(Unsafe::UnknownStack)?;
         match os::read_memory(self.pid, start, &mut bytes) {
             Ok(length) if length == bytes.len() => Ok(()),
             _ => Err(Unsafe::UnknownStack),
@@ -280,19 +278,6 @@ impl Finder {
         let stack: Vec<FrameClass> = seen.collect();
         judge(&stack, end, objects.program_allocates)
     }
-}
-
-fn regs_of(r: &Registers) -> Regs {
-    Regs { ip: r.rip, sp: r.rsp, bp: r.rbp }
-}
-
-/// In the kernel's order, see [`AllRegs`].
-fn all_of(r: &Registers) -> Vec<u8> {
-    let words = [
-        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.rip, r.r8, r.r9, r.r10, r.r11,
-        r.r12, r.r13, r.r14, r.r15,
-    ];
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 /// Hash of the executable mappings.

@@ -16,7 +16,7 @@ pub fn owners(memory: &File, address: u64, size: u64) -> Vec<i32> {
 }
 
 /// Held recursive mutexes are recognized by their fields: state 1 or 2, depth, owner, users, kind 1
-/// (`struct __pthread_mutex_s` in glibc's sysdeps/x86/nptl/bits/struct_mutex.h).
+/// (`struct __pthread_mutex_s` in glibc's sysdeps/nptl/bits/struct_mutex.h, for 64 bits).
 fn owners_in(bytes: &[u8]) -> Vec<i32> {
     const DEEPEST: u32 = 1000;
     const USERS: u32 = 1 << 16;

@@ -5,17 +5,14 @@
 //! all others keep running. No code of the target is changed. On any failure the thread returns to
 //! its original code; if prof dies, it does so by itself ([`frame`]).
 
-mod call;
 mod find;
-mod frame;
-mod gadgets;
+pub(crate) mod frame;
 mod judge;
 mod locks;
 mod objects;
 mod refuse;
-pub mod restart;
 mod stops;
-pub mod trace;
+pub(crate) mod trace;
 mod visit;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,6 +24,7 @@ use stops::StoppedThread;
 pub use stops::{Near, StopEvents, StopPrograms};
 pub use visit::Visit;
 
+use crate::arch;
 use sys::maps::parse_line;
 use sys::{Error, ThreadId};
 
@@ -76,6 +74,7 @@ impl<'a> Injection<'a> {
         events: &'static dyn StopEvents,
         then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
     ) -> Result<Injection<'a>, Error> {
+        arch::check_support()?;
         let finder = Finder::new(pid, events)?;
         let mut hasher = DefaultHasher::new();
         library.bytes.hash(&mut hasher);

@@ -9,8 +9,7 @@ use object::elf::{FileHeader64, SHN_UNDEF, SHT_DYNSYM, STT_FUNC, STT_GNU_IFUNC, 
 use object::read::elf::{FileHeader, Sym};
 use rustc_hash::FxHashMap;
 
-use super::call;
-use super::gadgets::Gadgets;
+use crate::arch::{self, Gadgets};
 use sys::image::{Hit, State};
 use sys::maps::Region;
 use sys::processes::ProcessTable;
@@ -259,7 +258,7 @@ impl Objects {
     /// A function that ends in a jump to another one (`sem_timedwait` of glibc) is not on the
     /// stack.
     pub fn calls(&self, memory: &File, return_address: ProcessAddress) -> Option<Harmless> {
-        let target = call::target(memory, return_address.0)?;
+        let target = arch::call_target(memory, return_address.0)?;
         let i = self.harmless.binary_search_by_key(&target, |range| range.0).ok()?;
         let harmless = self.harmless[i].2;
         matches!(harmless, Harmless::Sleeps | Harmless::Locks).then_some(harmless)

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::objects::Objects;
+use crate::arch;
 use sys::{Error, ThreadId, os, procfs};
 
 /// A field of a `status` file in `/proc`.
@@ -38,7 +39,7 @@ pub fn check_state(pid: i32) -> Result<(), Error> {
             "process {tracer}{name} traces it already; end that first"
         )));
     }
-    if field(&status, "x86_Thread_features").is_some_and(|f| f.contains("shstk")) {
+    if arch::has_shadow_stack(|name| field(&status, name)) {
         return Err(Error::failed(
             "its shadow stack (CET) does not let it be led to other code; start it with \
              prof record -T heap -- COMMAND instead",

@@ -10,8 +10,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::refuse::field;
-use super::restart;
 use super::trace::{Stop, Tracee};
+use crate::arch;
 use sys::{Error, ThreadId, procfs};
 
 /// Sampling interval in nanoseconds of a thread's CPU time, for finding it in user code: of a busy
@@ -326,7 +326,7 @@ impl Stops {
                 Ok(Some(Stop::Signal(signal))) => {
                     // Untraced, it would have slept through an ignored signal.
                     if let Ok(registers) = tracee.registers() {
-                        let left = restart::for_the_kernel(&registers);
+                        let left = arch::for_the_kernel(&registers);
                         tracee.set_registers(&left).ok();
                     }
                     tracee.go(signal).is_ok()

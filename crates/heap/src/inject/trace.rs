@@ -10,17 +10,41 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// The general registers.
-pub type Registers = libc::user_regs_struct;
+use crate::arch::{self, OTHER_REGISTERS, Registers};
 
-/// `NT_X86_XSTATE` (linux/elf.h): all other registers, as `XSAVE` writes them.
-const NT_X86_XSTATE: usize = 0x202;
+/// Way of ptrace(2) to the general registers.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "each architecture has one of them")]
+pub enum RegisterAccess {
+    /// Requests of their own.
+    Requests {
+        /// The one that reads them.
+        get: u32,
+        /// The one that writes them.
+        set: u32,
+    },
+    /// Sets of registers, which fill the struct one after the other.
+    Sets(&'static [RegisterSet]),
+}
+
+/// A set of registers.
+#[derive(Clone, Copy, Debug)]
+pub struct RegisterSet {
+    /// Its number (`NT_*` in linux/elf.h).
+    pub number: usize,
+    /// Its bytes.
+    pub size: usize,
+}
 
 /// `PTRACE_GET_RSEQ_CONFIGURATION` (linux/ptrace.h).
 const GET_RSEQ_CONFIGURATION: u32 = 0x420f;
 
-/// Larger than on any CPU (AMX makes it 11 KiB).
-const MAX_XSTATE: usize = 64 << 10;
+/// Requests that read and write a set of registers.
+const GET_SET: u32 = libc::PTRACE_GETREGSET as u32;
+const SET_SET: u32 = libc::PTRACE_SETREGSET as u32;
+
+/// Larger than the other registers on any CPU (AMX makes them 11 KiB).
+const MAX_OTHERS: usize = 64 << 10;
 
 /// Bytes of the kernel's signal sets.
 const SIGNALS: usize = 8;
@@ -148,9 +172,16 @@ impl Tracee {
     /// `ESRCH`: it has ended.
     pub fn registers(&self) -> io::Result<Registers> {
         let mut into = MaybeUninit::<Registers>::zeroed();
-        // SAFETY: the kernel writes a whole `user_regs_struct`, for which any bytes are valid.
+        let start = into.as_mut_ptr().cast::<u8>();
+        // SAFETY: the kernel writes no more than a whole `Registers`, of plain numbers, for which
+        // any bytes are valid.
         unsafe {
-            request_at(libc::PTRACE_GETREGS as u32, self.tid, 0, into.as_mut_ptr().cast())?;
+            match arch::REGISTER_ACCESS {
+                RegisterAccess::Requests { get, .. } => {
+                    request_at(get, self.tid, 0, start.cast())?;
+                }
+                RegisterAccess::Sets(sets) => self.each_set(GET_SET, sets, start)?,
+            }
             Ok(into.assume_init())
         }
     }
@@ -161,22 +192,45 @@ impl Tracee {
     ///
     /// `ESRCH`: it has ended.
     pub fn set_registers(&self, registers: &Registers) -> io::Result<()> {
-        let from = std::ptr::from_ref(registers).cast_mut().cast();
-        // SAFETY: the kernel reads a `user_regs_struct`.
-        unsafe { request_at(libc::PTRACE_SETREGS as u32, self.tid, 0, from) }
+        let from = std::ptr::from_ref(registers).cast_mut();
+        // SAFETY: the kernel reads no more than a whole `Registers`.
+        unsafe {
+            match arch::REGISTER_ACCESS {
+                RegisterAccess::Requests { set, .. } => request_at(set, self.tid, 0, from.cast()),
+                RegisterAccess::Sets(sets) => self.each_set(SET_SET, sets, from.cast()),
+            }
+        }
     }
 
-    /// All other registers, as written by `XSAVE` (not compacted).
+    /// `PTRACE_GETREGSET` or `PTRACE_SETREGSET` for sets of registers.
+    ///
+    /// # Safety
+    ///
+    /// `start` must point to as many bytes as all of them have, which may be read or written.
+    unsafe fn each_set(&self, what: u32, sets: &[RegisterSet], start: *mut u8) -> io::Result<()> {
+        let mut done = 0;
+        for set in sets {
+            // SAFETY: guaranteed by the caller.
+            let iov_base = unsafe { start.add(done) }.cast();
+            let mut vector = libc::iovec { iov_base, iov_len: set.size };
+            // SAFETY: the kernel reads or writes the buffer of the iovec, and the iovec.
+            unsafe { request_at(what, self.tid, set.number, (&raw mut vector).cast())? };
+            done += set.size;
+        }
+        Ok(())
+    }
+
+    /// All other registers, in the kernel's form ([`OTHER_REGISTERS`]).
     ///
     /// # Errors
     ///
-    /// `ESRCH`: it has ended; `ENODEV`: this CPU has no `XSAVE`.
-    pub fn xstate(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; MAX_XSTATE];
+    /// `ESRCH`: it has ended; `ENODEV`: this CPU has none.
+    pub fn other_registers(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; MAX_OTHERS];
         let mut into = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let at = (&raw mut into).cast();
         // SAFETY: the kernel writes to the buffer of the iovec, and the length to the iovec.
-        unsafe { request_at(libc::PTRACE_GETREGSET as u32, self.tid, NT_X86_XSTATE, at)? };
+        unsafe { request_at(GET_SET, self.tid, OTHER_REGISTERS, at)? };
         bytes.truncate(into.iov_len);
         Ok(bytes)
     }
@@ -186,12 +240,12 @@ impl Tracee {
     /// # Errors
     ///
     /// `ESRCH`: it has ended.
-    pub fn set_xstate(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn set_other_registers(&self, bytes: &[u8]) -> io::Result<()> {
         let base = bytes.as_ptr().cast_mut().cast();
         let mut from = libc::iovec { iov_base: base, iov_len: bytes.len() };
         let at = (&raw mut from).cast();
         // SAFETY: the kernel reads the buffer of the iovec.
-        unsafe { request_at(libc::PTRACE_SETREGSET as u32, self.tid, NT_X86_XSTATE, at) }
+        unsafe { request_at(SET_SET, self.tid, OTHER_REGISTERS, at) }
     }
 
     /// Its blocked signals.

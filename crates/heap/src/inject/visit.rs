@@ -8,11 +8,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::frame::{Back, Context, NOTHING, ReturnPath, SignalFrame, Undo};
+use super::frame::{Back, Context, Destination, NOTHING, SignalFrame, Target, Undo};
 use super::locks;
 use super::objects::Objects;
-use super::restart;
-use super::trace::{Registers, Stop, Tracee};
+use super::trace::{Stop, Tracee};
+use crate::arch::{self, Registers, ReturnPath};
 use sys::Error;
 
 /// Size of the stack for functions: the thread's own may be small.
@@ -37,7 +37,7 @@ pub struct Visit<'a> {
     back: Back,
     /// Its original registers.
     registers: Registers,
-    xstate: Vec<u8>,
+    others: Vec<u8>,
     blocked: u64,
     /// The way back, on its own stack.
     own: SignalFrame,
@@ -86,11 +86,11 @@ impl<'a> Visit<'a> {
         };
         let back = Back { tid, signal };
         let registers = tracee.registers().map_err(failed)?;
-        let xstate = tracee.xstate().map_err(failed)?;
+        let others = tracee.other_registers().map_err(failed)?;
         let blocked = tracee.blocked().map_err(failed)?;
-        let own = SignalFrame::below(
-            registers.rsp,
-            &Context { registers: &restart::by_itself(&registers), xstate: &xstate, blocked },
+        let own = arch::frame_below(
+            arch::unwound(&registers).sp,
+            &Context { registers: &arch::by_itself(&registers), others: &others, blocked },
             way,
             back,
             Undo { call: libc::SYS_munmap, second: STACK },
@@ -104,7 +104,7 @@ impl<'a> Visit<'a> {
             way,
             back,
             registers,
-            xstate,
+            others,
             blocked,
             own,
             made: None,
@@ -125,11 +125,11 @@ impl<'a> Visit<'a> {
         let arguments = [0, STACK, protection as u64, flags as u64, u64::MAX, 0];
         let base = self.make_call(libc::SYS_mmap, arguments)?;
         // From there, it continues to the code that removes the stack.
-        let registers = self.own.undoing(self.way, &self.registers);
+        let registers = arch::undoing(&self.own, self.way, &self.registers);
         let blocked = self.blocked_while_borrowed();
-        let context = Context { registers: &registers, xstate: &self.xstate, blocked };
+        let context = Context { registers: &registers, others: &self.others, blocked };
         let undo = Undo { call: libc::SYS_close, second: 0 };
-        let frame = SignalFrame::below(base + STACK, &context, self.way, self.back, undo);
+        let frame = arch::frame_below(base + STACK, &context, self.way, self.back, undo);
         self.memory.write_all_at(&frame.bytes, frame.entry).map_err(failed)?;
         self.made = Some((frame, base));
         if let Some((errno_location, _)) = self.objects.symbol("__errno_location") {
@@ -150,7 +150,7 @@ impl<'a> Visit<'a> {
     /// Makes a system call that is undone when the thread returns, with or without prof.
     fn make_call(&mut self, call: libc::c_long, arguments: [u64; 6]) -> Result<u64, Error> {
         let at = self.frame().made;
-        let result = self.lead_to(self.way.syscall, call as u64, arguments, at)?;
+        let result = self.lead_to(Target::Call(call), arguments, at)?;
         match result as i64 {
             error @ -4095..0 => Err(failed(io::Error::from_raw_os_error(-error as i32))),
             _ => Ok(result),
@@ -165,7 +165,7 @@ impl<'a> Visit<'a> {
     pub fn call(&mut self, function: u64, arguments: &[u64]) -> Result<u64, Error> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        self.lead_to(function, 0, all, self.frame().slot)
+        self.lead_to(Target::Function(function), all, self.frame().slot)
     }
 
     fn frame(&self) -> &SignalFrame {
@@ -229,7 +229,7 @@ impl<'a> Visit<'a> {
         let frame = self.frame();
         let undone = frame.undone;
         let made = frame.made;
-        let registers = frame.undoing(self.way, &self.registers);
+        let registers = arch::undoing(frame, self.way, &self.registers);
         self.tracee.set_registers(&registers).map_err(failed)?;
         self.state = VisitState::Busy;
         self.wait_for_return(undone)?;
@@ -246,39 +246,15 @@ impl<'a> Visit<'a> {
 
     /// Leads the thread to some code, and waits until it has returned with a result, which it
     /// stores at `slot`.
-    fn lead_to(&mut self, to: u64, rax: u64, arguments: [u64; 6], slot: u64) -> Result<u64, Error> {
+    fn lead_to(&mut self, to: Target, arguments: [u64; 6], slot: u64) -> Result<u64, Error> {
         let frame = self.frame();
         let (entry, end) = (frame.entry, frame.end);
-        let at_slot = slot.wrapping_add_signed(-i64::from(self.way.displacement));
-        let [rdi, rsi, rdx, fourth, r8, r9] = arguments;
-        /// Only the interrupt flag, which is always set.
-        const FLAGS: u64 = 0x202;
-        let registers = Registers {
-            rip: to,
-            rax,
-            rdi,
-            rsi,
-            rdx,
-            r8,
-            r9,
-            // The fourth argument of a function, and of a system call.
-            rcx: fourth,
-            r10: fourth,
-            rsp: entry,
-            rbx: at_slot,
-            rbp: at_slot,
-            r12: at_slot,
-            r13: at_slot,
-            r14: at_slot,
-            r15: at_slot,
-            eflags: FLAGS,
-            orig_rax: u64::MAX,
-            ..self.registers
-        };
+        let destination = Destination { to, arguments, entry, slot };
+        let registers = arch::led_to(destination, self.way, &self.registers);
         self.tracee.set_registers(&registers).map_err(failed)?;
         if self.state == VisitState::Home {
             // In this order: from here on, the frame restores changes.
-            self.tracee.set_xstate(&initial(&self.xstate)).map_err(failed)?;
+            self.tracee.set_other_registers(&arch::initial(&self.others)).map_err(failed)?;
             self.tracee.set_blocked(self.blocked_while_borrowed()).map_err(failed)?;
         }
         self.state = VisitState::Busy;
@@ -298,14 +274,15 @@ impl<'a> Visit<'a> {
             match self.tracee.wait(until).map_err(|e| self.lost(e))? {
                 Some(Stop::Signal(signal)) => {
                     let now = self.tracee.registers().map_err(|e| self.lost(e))?;
-                    if signal == self.back.signal && now.rsp == end {
+                    let now = arch::unwound(&now);
+                    if signal == self.back.signal && now.sp == end {
                         return Ok(());
                     }
                     if self.tracee.is_fault() {
                         return Err(Error::failed(format!(
                             "what prof called in it failed with signal {signal} at {:#x}; the \
                              thread is back where it was, but may have left something locked",
-                            now.rip
+                            now.ip
                         )));
                     }
                     self.later.push(signal);
@@ -344,10 +321,8 @@ impl<'a> Visit<'a> {
     fn waits_for_loader(&self) -> bool {
         let Ok(now) = self.tracee.registers() else { return false };
         let Some((address, size)) = self.objects.symbol("_rtld_global") else { return false };
-        let in_futex = now.orig_rax == libc::SYS_futex as u64 && restart::is_cut_short(&now);
         let mut owners = locks::owners(self.memory, address, size).into_iter();
-        in_futex
-            && (address..address + size).contains(&now.rdi)
+        arch::futex_of(&now).is_some_and(|futex| (address..address + size).contains(&futex))
             && owners.all(|owner| owner != self.back.tid)
     }
 
@@ -378,9 +353,9 @@ impl<'a> Visit<'a> {
             self.memory.write_all_at(&errno, at).ok();
         }
         let tracee = &mut self.tracee;
-        tracee.set_xstate(&self.xstate).map_err(failed)?;
+        tracee.set_other_registers(&self.others).map_err(failed)?;
         tracee.set_blocked(self.blocked).map_err(failed)?;
-        tracee.set_registers(&restart::by_itself(&self.registers)).map_err(failed)?;
+        tracee.set_registers(&arch::by_itself(&self.registers)).map_err(failed)?;
         self.state = VisitState::Home;
         for signal in self.later.drain(..) {
             super::trace::send(self.pid, self.tracee.tid, signal);
@@ -393,19 +368,6 @@ impl Drop for Visit<'_> {
     fn drop(&mut self) {
         self.return_home().ok();
     }
-}
-
-/// The registers beyond the general ones at the start of a function: as at the start of a program.
-fn initial(xstate: &[u8]) -> Vec<u8> {
-    const CONTROL: [u8; 2] = 0x37f_u16.to_le_bytes();
-    const MXCSR: [u8; 4] = 0x1f80_u32.to_le_bytes();
-    /// Features in use.
-    const IN_USE: std::ops::Range<usize> = 512..520;
-    let mut clean = xstate.to_vec();
-    clean[..2].copy_from_slice(&CONTROL);
-    clean[24..28].copy_from_slice(&MXCSR);
-    clean[IN_USE].fill(0);
-    clean
 }
 
 fn failed(error: io::Error) -> Error {

@@ -5,22 +5,8 @@ use std::io;
 use super::memory::ProcessMemory;
 use super::threads::ThreadMemory;
 use super::{Failure, memory::PAGE};
+use crate::arch::{DATA_ABOVE, DATA_BELOW, RED_ZONE, SELF_POINTERS, THREAD_SIZE, VECTOR};
 use sys::maps::{MapsLine, parse_line};
-
-/// Bytes below its stack pointer that a function may use (System V ABI, AMD64).
-const RED_ZONE: u64 = 128;
-
-/// Upper bound of the size of glibc's thread descriptor, which begins with the control block, above
-/// the thread's stack.
-const THREAD_SIZE: u64 = 4096;
-
-/// Offset in a control block of the pointer to the thread's variables (`tcbhead_t` in
-/// sysdeps/x86_64/nptl/tls.h: `dtv`).
-const VECTOR: u64 = 8;
-
-/// Most bytes of a thread's variables below its control block that count as data, if their start is
-/// unknown.
-const THREAD_DATA: u64 = 64 << 10;
 
 /// Meaning of pointers in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,10 +100,10 @@ impl Areas {
         for i in 0..self.mapped.len() {
             let Mapped { start, end, guarded, .. } = self.mapped[i];
             let inside = |address: u64| (start..end).contains(&address);
-            for thread in threads.iter().filter(|t| inside(t.fs)) {
-                self.data.push((thread.fs.saturating_sub(THREAD_DATA).max(start), {
-                    thread.fs.saturating_add(THREAD_SIZE).min(end)
-                }));
+            for thread in threads.iter().filter(|t| inside(t.control_block)) {
+                let first = thread.control_block.saturating_sub(DATA_BELOW).max(start);
+                let limit = thread.control_block.saturating_add(DATA_ABOVE).min(end);
+                self.data.push((first, limit));
             }
             if !guarded {
                 continue;
@@ -126,7 +112,7 @@ impl Areas {
                 self.holes.push((start, sp.saturating_sub(RED_ZONE)));
                 self.data.push((sp, end));
             } else if let Some(block) = thread_block(start, end, memory)?
-                && !threads.iter().any(|t| t.fs == block)
+                && !threads.iter().any(|t| t.control_block == block)
             {
                 // The C library keeps the dynamic linker's allocations for the next thread there.
                 self.holes.push((start, block + VECTOR));
@@ -203,17 +189,22 @@ fn brk_start(stat: &str) -> Option<u64> {
     fields.split_ascii_whitespace().nth(47 - 3)?.parse().ok().filter(|&start| start != 0)
 }
 
-/// The control block of a glibc thread with its stack here: it contains its own address twice
-/// (`tcbhead_t` in sysdeps/x86_64/nptl/tls.h).
+/// The control block of a glibc thread with its stack here, which is recognized by its pointers to
+/// itself.
 fn thread_block(start: u64, end: u64, memory: &mut ProcessMemory) -> Result<Option<u64>, Failure> {
+    let [first, others @ ..] = SELF_POINTERS else { return Ok(None) };
     let mut candidates = Vec::new();
     memory.each_word(start, end, |at, word| {
-        if word == at && at.is_multiple_of(64) {
-            candidates.push(at);
+        if word.checked_add(*first) == Some(at) && word.is_multiple_of(64) {
+            candidates.push(word);
         }
     })?;
     for at in candidates {
-        if memory.word(at + 16)? == Some(at) {
+        let mut all = true;
+        for offset in others {
+            all = all && memory.word(at + offset)? == Some(at);
+        }
+        if all {
             return Ok(Some(at));
         }
     }

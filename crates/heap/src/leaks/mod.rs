@@ -91,14 +91,18 @@ pub fn analyze(
     mappings: bool,
     until: Instant,
 ) -> Result<Vec<(u64, Verdict)>, Failure> {
-    let held = StoppedThreads::hold(process.pid, process.tid, process.fs, until)?;
+    let held = StoppedThreads::hold(process.pid, process.tid, process.control_block, until)?;
     let mut memory = ProcessMemory::new(process.pid, until);
     let sampled = sampled(&mut memory, process.table)?;
     let mut areas = Areas::read(process.pid)?;
     areas.leave_out(process.table, process.table.saturating_add(table_size()));
     areas.leave_out(process.shared.0, process.shared.1);
     let mut threads: Vec<ThreadMemory> = held.threads().to_vec();
-    threads.push(ThreadMemory { sp: process.sp, fs: process.fs, words: Vec::new() });
+    threads.push(ThreadMemory {
+        sp: process.sp,
+        control_block: process.control_block,
+        words: Vec::new(),
+    });
     areas.stacks(&threads, &mut memory)?;
     let mut search = Search::new(areas, memory, &sampled, mappings)?;
     search.scan_threads(&threads)?;

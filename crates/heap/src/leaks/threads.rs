@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::Failure;
-use crate::inject::restart::for_the_kernel;
-use crate::inject::trace::{Registers, Stop, Tracee};
+use crate::arch::{self, Registers, for_the_kernel};
+use crate::inject::trace::{Stop, Tracee};
 use sys::procfs;
 
 /// Most rounds of searching for threads that others have started.
@@ -19,7 +19,7 @@ pub struct ThreadMemory {
     /// Its stack pointer.
     pub sp: u64,
     /// Address of its control block.
-    pub fs: u64,
+    pub control_block: u64,
     /// All values in its registers.
     pub words: Vec<u64>,
 }
@@ -37,7 +37,12 @@ impl StoppedThreads {
     /// # Errors
     ///
     /// They may not be stopped, or do not stop in time.
-    pub fn hold(pid: i32, exits: i32, fs: u64, until: Instant) -> Result<StoppedThreads, Failure> {
+    pub fn hold(
+        pid: i32,
+        exits: i32,
+        control_block: u64,
+        until: Instant,
+    ) -> Result<StoppedThreads, Failure> {
         let mut held = StoppedThreads { tracees: Vec::new(), threads: Vec::new() };
         let until = until.min(Instant::now() + TO_STOP);
         let mut stopped_tids = Vec::new();
@@ -51,7 +56,7 @@ impl StoppedThreads {
                 return Ok(held);
             }
             stopped_tids.extend(&tids);
-            held.stop(&tids, fs, until)?;
+            held.stop(&tids, control_block, until)?;
         }
         Err(Failure::Thread)
     }
@@ -61,7 +66,7 @@ impl StoppedThreads {
         &self.threads
     }
 
-    fn stop(&mut self, tids: &[i32], fs: u64, until: Instant) -> Result<(), Failure> {
+    fn stop(&mut self, tids: &[i32], control_block: u64, until: Instant) -> Result<(), Failure> {
         let mut interrupted_threads = Vec::new();
         for &tid in tids {
             match Tracee::seize(tid) {
@@ -91,8 +96,9 @@ impl StoppedThreads {
             // A call that would fail because it was stopped is restarted when it continues.
             tracee.set_registers(&for_the_kernel(&registers)).ok();
             // The exiting thread: it continues to wait.
-            if registers.fs_base != fs {
-                self.threads.push(thread_memory(&registers, &tracee.xstate().unwrap_or_default()));
+            if arch::thread_pointer(&registers) != control_block {
+                let others = tracee.other_registers().unwrap_or_default();
+                self.threads.push(thread_memory(&registers, &others));
                 self.tracees.push(tracee);
             }
         }
@@ -101,11 +107,8 @@ impl StoppedThreads {
 }
 
 fn thread_memory(registers: &Registers, others: &[u8]) -> ThreadMemory {
-    let r = registers;
-    let mut words = vec![
-        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
-        r.r14, r.r15,
-    ];
+    let mut words = arch::values(registers);
     words.extend(others.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)));
-    ThreadMemory { sp: r.rsp, fs: r.fs_base, words }
+    let control_block = arch::thread_pointer(registers);
+    ThreadMemory { sp: arch::unwound(registers).sp, control_block, words }
 }

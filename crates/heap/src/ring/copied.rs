@@ -11,6 +11,7 @@ use super::super::layout::{GRANULE, Kind, MAX_STACK, StackRecord, register};
 use super::memory::{Damaged, bytes_of, ring};
 use super::records::{Allocation, AllocationRecord, Writer};
 use super::stacks::StackQueue;
+use sys::arch::REGISTERS;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 
 /// A record that was copied out of the ring.
@@ -100,12 +101,9 @@ impl Copied {
     }
 }
 
-/// In the kernel's order: ax, bx, cx, dx, si, di, bp, sp, ip, r8 to r15; caller-saved registers are
-/// 0.
-fn all_registers(kept: &[u64; 8]) -> [u64; 17] {
-    let mut all = [0; 17];
-    (all[1], all[6]) = (kept[register::BX], kept[register::BP]);
-    (all[7], all[8]) = (kept[register::SP], kept[register::IP]);
-    all[13..].copy_from_slice(&kept[register::R12..]);
+/// In the kernel's order; registers that a callee may change are 0.
+fn all_registers(kept: &[u64; register::COUNT]) -> [u64; REGISTERS] {
+    let mut all = [0; REGISTERS];
+    register::IN_SAMPLES.into_iter().zip(kept).for_each(|(at, value)| all[at] = *value);
     all
 }

@@ -6,23 +6,11 @@
 //! caller, it finds the program's own code there.
 
 use core::arch::naked_asm;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::Release;
 
+use crate::filter::PASSES;
 use crate::real::{MAPPINGS_COUNT, NEW_COUNTS, REAL, Real};
 use crate::sample::{allocated, forgotten, freed, reallocated};
-use crate::table::{FACTOR, FILTER, Process};
-
-/// A filter that contains nothing, used before sampling begins.
-static NOTHING: [u8; FILTER] = [0; FILTER];
-
-/// The filter of sampled addresses.
-static PASSES: AtomicPtr<u8> = AtomicPtr::new((&raw const NOTHING).cast_mut().cast());
-
-/// Makes `free` use the filter of this process.
-pub fn set_filter(process: &'static Process) {
-    PASSES.store((&raw const process.filter).cast_mut().cast(), Release);
-}
+use crate::table::FACTOR;
 
 /// Counts `$size` down. Jumps to the label 2 if it exceeds the rest.
 macro_rules! count_down {
@@ -201,7 +189,7 @@ macro_rules! reallocates {
     };
 }
 
-/// Pushes the fields of a [`crate::sample::HookFrame`] below the return address.
+/// Pushes the fields of a [`super::HookFrame`] below the return address.
 macro_rules! push_frame {
     () => {
         concat!(

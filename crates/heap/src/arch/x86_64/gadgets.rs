@@ -1,7 +1,7 @@
 //! Code fragments in every C library through which a thread can be led without writing code into
 //! the process.
 
-use super::frame::ReturnPath;
+use super::ReturnPath;
 
 /// Addresses of the fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

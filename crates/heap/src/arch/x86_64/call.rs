@@ -10,7 +10,7 @@ const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// the procedure linkage table or not, or through a word at a displacement (`-fno-plt`).
 ///
 /// `None` for other calls, such as through a register: their targets are no longer available.
-pub fn target(memory: &File, return_address: u64) -> Option<u64> {
+pub fn call_target(memory: &File, return_address: u64) -> Option<u64> {
     let mut code = [0; 6];
     memory.read_exact_at(&mut code, return_address.checked_sub(6)?).ok()?;
     if let [0xff, 0x15, distance @ ..] = code {
@@ -63,9 +63,9 @@ mod tests {
         const CALL: &[u8] = &[0xe8, 0xfb, 0, 0, 0];
         let slot: &[u8] = &0x7f00_1234_u64.to_le_bytes();
         // At 0, so that it returns to 5, which is too near to the start; at 0x10 to 0x110.
-        assert_eq!(target(&memory(&[(0, CALL)]), 5), None);
+        assert_eq!(call_target(&memory(&[(0, CALL)]), 5), None);
         let direct: &[(usize, &[u8])] = &[(0x10, CALL)];
-        assert_eq!(target(&memory(direct), 0x15), Some(0x110));
+        assert_eq!(call_target(&memory(direct), 0x15), Some(0x110));
         let table: &[&[u8]] = &[
             &[0xff, 0x25, 0x6a, 0, 0, 0],
             &[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0x66, 0, 0, 0],
@@ -73,11 +73,14 @@ mod tests {
         ];
         for entry in table {
             let parts = [(0x10, CALL), (0x110, entry), (0x180, slot)];
-            assert_eq!(target(&memory(&parts), 0x15), Some(0x7f00_1234));
+            assert_eq!(call_target(&memory(&parts), 0x15), Some(0x7f00_1234));
         }
         let parts: &[(usize, &[u8])] = &[(0x10, &[0xff, 0x15, 0x6a, 1, 0, 0]), (0x180, slot)];
-        assert_eq!(target(&memory(parts), 0x16), Some(0x7f00_1234));
+        assert_eq!(call_target(&memory(parts), 0x16), Some(0x7f00_1234));
         // Through a register.
-        assert_eq!(target(&memory(&[(0x10, &[0x90, 0x90, 0x90, 0x90, 0xff, 0xd0])]), 0x16), None);
+        assert_eq!(
+            call_target(&memory(&[(0x10, &[0x90, 0x90, 0x90, 0x90, 0xff, 0xd0])]), 0x16),
+            None
+        );
     }
 }

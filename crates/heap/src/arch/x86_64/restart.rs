@@ -1,6 +1,6 @@
 //! Continuation of a thread that was stopped in a system call.
 
-use super::trace::Registers;
+use super::Registers;
 
 /// Value of `rax` after an interrupted call (include/linux/errno.h).
 const ERESTARTSYS: i64 = -512;
@@ -19,7 +19,7 @@ pub fn is_cut_short(registers: &Registers) -> bool {
 }
 
 /// The thread is returning from a system call.
-pub fn in_call(registers: &Registers) -> bool {
+fn in_call(registers: &Registers) -> bool {
     registers.orig_rax as i64 >= 0
 }
 
@@ -36,6 +36,12 @@ const FAIL: &[libc::c_long] = &[
     libc::SYS_semop,
     libc::SYS_semtimedop,
 ];
+
+/// Address of the futex that a thread waited for when it was stopped.
+pub fn futex_of(registers: &Registers) -> Option<u64> {
+    let in_futex = registers.orig_rax == libc::SYS_futex as u64 && is_cut_short(registers);
+    in_futex.then_some(registers.rdi)
+}
 
 /// Registers for delivering a signal: the kernel then decides whether the call is restarted, or
 /// fails because a signal handler has run.
@@ -64,7 +70,7 @@ mod tests {
     use super::*;
 
     fn stopped(call: i64, result: i64) -> Registers {
-        let mut registers = super::super::trace::no_registers();
+        let mut registers = crate::inject::trace::no_registers();
         (registers.orig_rax, registers.rax, registers.rip) = (call as u64, result as u64, 100);
         registers
     }
