@@ -22,6 +22,9 @@ pub const COMPAT_BIT: i32 = 1 << 22;
 /// Field of `task_struct` with the address of the thread's control block, above its stack.
 pub const THREAD_POINTER: &[&str] = &["thread", "uw", "tp_value"];
 
+/// Name of the CPU's performance monitoring unit in sysfs, if all cores are alike.
+pub const CPU_PMU: &str = "armv8_pmuv3_0";
+
 /// Field of `pt_regs` with the instruction pointer.
 pub const IP_FIELD: &str = "pc";
 

@@ -28,6 +28,9 @@ pub const COMPAT_BIT: i32 = 2;
 /// Field of `task_struct` with the address of the thread's control block, above its stack.
 pub const THREAD_POINTER: &[&str] = &["thread", "fsbase"];
 
+/// Name of the CPU's performance monitoring unit in sysfs.
+pub const CPU_PMU: &str = "cpu";
+
 /// Field of `pt_regs` with the instruction pointer.
 pub const IP_FIELD: &str = "ip";
 

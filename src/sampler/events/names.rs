@@ -5,7 +5,7 @@ use std::fs;
 use perf_event_open_sys::bindings as abi;
 
 use super::{EventKind, EventSpec};
-use crate::sampler::arch;
+use crate::sampler::arch::{self, CPU_PMU};
 use sys::suggest::nearest;
 
 /// Events of the counters of any CPU (`perf_event_open(2)`, `PERF_TYPE_HARDWARE`).
@@ -126,7 +126,7 @@ impl Generic {
             }
             Generic::StalledCycles => {
                 let there = |name: &str| {
-                    fs::exists(format!("/sys/bus/event_source/devices/cpu/events/{name}"))
+                    fs::exists(format!("/sys/bus/event_source/devices/{CPU_PMU}/events/{name}"))
                         .is_ok_and(|there| there)
                 };
                 let (back, front) = ("stalled-cycles-backend", "stalled-cycles-frontend");
