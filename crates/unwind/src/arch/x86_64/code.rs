@@ -17,8 +17,6 @@ mod flow;
 mod frame;
 mod graph;
 mod moved;
-#[cfg(test)]
-mod tests;
 
 pub use cache::CodeCache;
 pub use delivery::{DeliveryContexts, contexts, delivers};
@@ -78,6 +76,9 @@ pub fn ends_with_call(before: &[u8]) -> bool {
         (modrm >> 3) & 7 == 2 && n == 2 + with_sib + displacement
     })
 }
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 mod call_tests {

@@ -24,7 +24,7 @@ pub struct Moved {
 
 impl Moved {
     /// From the state at an instruction.
-    pub fn new(state: &FlowState, flow: &Flow) -> Option<Moved> {
+    pub(super) fn new(state: &FlowState, flow: &Flow) -> Option<Moved> {
         state.memory.iter().find_map(|&((base, slot), value)| {
             let Base::Aligned(by) = base else { return None };
             let SymbolicValue::Of(Base::Register(SP), value) = value else { return None };
