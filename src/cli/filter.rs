@@ -10,7 +10,7 @@ use symbols::refused;
 use sys::printed::Stderr;
 use view::Filter;
 
-/// The heading of these options in help.
+/// The heading of the filters in help.
 const HEADING: &str = "Filters";
 
 /// The samples and frames that a view shows; the names are pprof's.
@@ -18,8 +18,14 @@ const HEADING: &str = "Filters";
 pub struct FilterArgs {
     /// Sample type to show, such as cpu, samples or inuse_space
     ///
-    /// The default is that of the profile, or its last. --sample_index is the same, as in pprof.
-    #[arg(long = "type", value_name = "TYPE", alias = "sample_index", help_heading = HEADING)]
+    /// The default is the profile's default type, or its last type if it has none. pprof's name of
+    /// this option, --sample_index, works too.
+    #[arg(
+        long = "type",
+        value_name = "SAMPLE_TYPE",
+        alias = "sample_index",
+        help_heading = "View"
+    )]
     pub sample_type: Option<String>,
 
     /// Show only samples with a frame that matches
@@ -41,7 +47,7 @@ pub struct FilterArgs {
     pub hide: Option<String>,
 
     /// Style of C++ and Rust names [default: as in the profile]
-    #[arg(long, value_name = "STYLE", value_parser = style(), help_heading = HEADING)]
+    #[arg(long, value_name = "STYLE", value_parser = style(), help_heading = "Symbols")]
     pub demangle: Option<Style>,
 }
 

@@ -26,6 +26,8 @@ pub struct Args {
     )]
     search: Vec<String>,
     /// Also list the USDT markers of the binaries of these processes
+    ///
+    /// Several PIDs are separated by commas.
     #[arg(short, long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
     pid: Vec<i32>,
 }

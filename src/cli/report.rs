@@ -54,8 +54,8 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The same as FILE (as in perf)
-    #[arg(short, long = "input", value_name = "FILE")]
+    /// The same as FILE, as in perf
+    #[arg(short, long = "input", value_name = "FILE", hide = true)]
     input: Vec<PathBuf>,
 
     /// Print a call tree; with 'caller', from functions to their callers
@@ -93,7 +93,7 @@ pub struct Args {
     )]
     sort: Vec<SortKey>,
 
-    /// Order by total, as --sort total
+    /// Order rows by total: the same as --sort total
     #[arg(long, help_heading = "View")]
     cum: bool,
 
@@ -122,12 +122,12 @@ pub struct Args {
     ///
     /// With --json, the default is all.
     #[arg(short, long, value_name = "N", value_parser = rows, allow_negative_numbers = true,
-          help_heading = "Filters")]
+          help_heading = "View")]
     nodecount: Option<usize>,
 
     /// Leave out rows below PERCENT [default: 0, or 0.5 with -g]
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true,
-          help_heading = "Filters")]
+          help_heading = "View")]
     percent_limit: Option<f64>,
 
     /// Print JSON, with exact values
@@ -142,8 +142,8 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     header_only: bool,
 
-    /// Print text (the default)
-    #[arg(long, help_heading = "Output")]
+    /// Print text, which is the default, as in perf
+    #[arg(long, hide = true, help_heading = "Output")]
     stdio: bool,
 }
 

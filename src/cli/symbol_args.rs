@@ -10,12 +10,13 @@ use symbols::{Cache, SymbolOptions};
 /// The heading of these options in help.
 const HEADING: &str = "Symbols";
 
-/// Where to look up names, and how to write them.
+/// Sources and style of names.
 #[derive(Debug, clap::Args)]
 pub struct SymbolArgs {
     /// Also look for binaries and debug files in DIR (repeatable)
     ///
-    /// DIR is searched for the whole path of the binary, for its name, and in .build-id.
+    /// In DIR, a file is found by the whole path of the binary, by its name, and by its build ID in
+    /// the subdirectory .build-id.
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     symbol_path: Vec<PathBuf>,
 
@@ -57,7 +58,9 @@ impl SymbolArgs {
 
     /// The options of symbolization.
     ///
-    /// Errors: not a directory, not a URL, not a size.
+    /// # Errors
+    ///
+    /// A value is not a directory, not a URL, or not a size.
     pub fn options(&self) -> anyhow::Result<SymbolOptions> {
         for dir in &self.symbol_path {
             if !dir.is_dir() {

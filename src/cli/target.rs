@@ -129,19 +129,22 @@ pub struct TargetArgs {
     pub event: EventArgs,
     /// Take HZ samples per second and CPU [default: 99]
     ///
-    /// 'max' is the kernel's limit. Avoid round numbers such as 100 and 1000: programs that work in step with the timer are then
-    /// always sampled at the same place. Tracepoints and probes are sampled at each hit, unless -c
-    /// is given.
+    /// 'max' is the kernel's limit. Avoid round numbers such as 100 and 1000: programs that work in
+    /// step with the timer are then always sampled at the same place. Tracepoints and probes are
+    /// sampled at each hit, unless -c is given.
     #[arg(short = 'F', long, value_name = "HZ", value_parser = parse_frequency,
           conflicts_with = "count", allow_hyphen_values = true, help_heading = "Events")]
     pub freq: Option<Rate>,
     /// Take a sample every PERIOD events
+    ///
+    /// Replaces -F. With 1, every event is a sample.
     #[arg(short, long, value_name = "PERIOD", value_parser = parse_period,
           allow_negative_numbers = true, help_heading = "Events")]
     pub count: Option<u64>,
-    /// Sample hardware events as precisely as the CPU can, as with :P
+    /// Sample hardware events as precisely as the CPU can
     ///
     /// Samples then have the address of the instruction that caused the event, not of a later one.
+    /// The same as the modifier P after each event, as in -e cycles:P.
     #[arg(long, help_heading = "Events")]
     pub precise: bool,
 
@@ -160,9 +163,10 @@ pub struct TargetArgs {
         help_heading = "Stacks",
         long_help = "Unwinding of stacks [default: auto]\n\n\
             - auto: DWARF call frame information; frame pointers where they reach further\n\
-            - dwarf: DWARF call frame information only, on a copy of at most BYTES of each stack\n\
+            - dwarf[,BYTES]: DWARF call frame information only; copies at most BYTES of a stack\n\
             - fp: frame pointers only\n\
-            - none: no stacks"
+            - none: no stacks\n\n\
+            BYTES is 8 to 65528. -g without METHOD is -g auto."
     )]
     pub call_graph: Option<StacksArg>,
 }

@@ -39,9 +39,15 @@ fn help_lists_each_option_under_its_heading() {
         ("record", "Output:", "--quiet"),
         ("flame", "Symbols:", "--no-cache"),
         ("flame", "Filters:", "--focus"),
+        ("flame", "Symbols:", "--demangle"),
+        ("flame", "View:", "--type"),
         ("flame", "Drawing:", "--inverted"),
         ("flame", "Output:", "--folded"),
         ("report", "Filters:", "--focus"),
+        ("report", "Symbols:", "--demangle"),
+        ("report", "View:", "--type"),
+        ("report", "View:", "--nodecount"),
+        ("report", "View:", "--percent-limit"),
         ("threads", "Target:", "-a, --all-cpus"),
     ];
     for (command, heading, option) in cases {

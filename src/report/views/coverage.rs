@@ -11,8 +11,8 @@ use view::{Coverage, View};
 pub const REGISTERED: Registered = Registered {
     name: "coverage",
     option: Some(ViewOption {
-        help: "Print the share with names, source lines and whole stacks, by binary",
-        long_help: "Print the share with names, source lines and whole stacks, by binary\n\n\
+        help: "Print the shares with names, lines and whole stacks, by binary",
+        long_help: "Print the shares with names, lines and whole stacks, by binary\n\n\
             Includes the reasons why some are missing, and the commands that help.",
         conflicts: &["ratio"],
     }),
