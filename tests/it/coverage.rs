@@ -85,7 +85,7 @@ fn for_a_replaced_binary_the_advice_names_the_recorded_build() {
     let remedies = row["remedies"].as_array().unwrap();
     let id = row["build_id"].as_str().unwrap();
     let expected = format!(
-        "for names: put the recorded build (build id {id}) into a directory: \
+        "for names: put the recorded build (build ID {id}) into a directory: \
          prof symbolize --force --symbol-path DIR profile.pb.gz"
     );
     assert_eq!(remedies[0].as_str(), Some(&*expected), "{row}");

@@ -1,4 +1,4 @@
-//! What would help the binaries of a coverage report.
+//! Remedies for the binaries of a coverage report.
 
 use rustc_hash::FxHashSet;
 
@@ -14,7 +14,7 @@ pub fn advisor(view: &View, coverage: &Coverage, file: Option<String>) -> Adviso
     Advisor::new(&files, file)
 }
 
-/// What would help a binary, one sentence each.
+/// The remedies for a binary, one sentence each.
 pub fn remedies(view: &View, b: &Covered, advisor: &Advisor) -> Vec<String> {
     let Lacks { names, lines } = lacks(b);
     let ends = b.ends().0.iter().filter_map(|(code, _)| Truncation::from_code(code)).collect();
@@ -23,14 +23,14 @@ pub fn remedies(view: &View, b: &Covered, advisor: &Advisor) -> Vec<String> {
     advisor.remedies(view.profile.str(b.file), view.profile.str(b.build_id), &missing)
 }
 
-/// The same with each sentence once, and without the one that was `said` before.
+/// The same with each sentence once, and without the one that was `printed` before.
 pub fn once<'a>(
     view: &'a View<'a>,
     advisor: &'a Advisor,
-    said: Option<String>,
+    printed: Option<String>,
 ) -> impl FnMut(&Covered) -> Vec<String> + 'a {
-    let mut said: FxHashSet<String> = said.into_iter().collect();
-    move |b| remedies(view, b, advisor).into_iter().filter(|r| said.insert(r.clone())).collect()
+    let mut printed: FxHashSet<String> = printed.into_iter().collect();
+    move |b| remedies(view, b, advisor).into_iter().filter(|r| printed.insert(r.clone())).collect()
 }
 
 /// The command that helps most against missing names of the binary `of`, in terms of the profile
@@ -44,7 +44,7 @@ pub fn for_names(profile: &Profile, file: Option<String>, of: &str) -> Option<St
     Advisor::new(&[of], file).for_names(of, profile.str(binary.build_id), &missing)
 }
 
-/// What a binary lacks for more than a few of its frames.
+/// The gaps of a binary that concern more than a few of its frames.
 #[derive(Default, PartialEq, Eq)]
 struct Lacks {
     names: bool,

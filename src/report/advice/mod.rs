@@ -1,147 +1,96 @@
-//! What would get names, source lines and whole stacks, as commands that a user can type.
+//! Remedies for missing names, source lines and parts of stacks, as commands that a user can type.
 
 pub mod binaries;
 mod packages;
+pub mod run_time;
 
 use rustc_hash::FxHashMap;
 
 use packages::{Archive, Distribution, Package, Servers};
 use profile::{Cause, Truncation};
+use run_time::RunTime;
 use sys::jit::file_names::is_compilers_file;
 use sys::os;
 
-/// What a binary lacks.
+/// The gaps of a binary.
 #[derive(Clone, Debug, Default)]
 pub struct Missing<'a> {
     /// Some of its frames have no name.
     pub names: bool,
     /// Some of its frames have no source line.
     pub lines: bool,
-    /// Why stacks end in it.
+    /// Reasons for which stacks end in it.
     pub ends: Vec<Truncation>,
-    /// What is known of why there are no names or lines.
+    /// Recorded reasons for missing names and lines.
     pub why: Vec<&'a Cause>,
 }
 
-/// What gives a binary names, or source lines.
+/// Remedies for missing names or source lines.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Ways {
-    /// What is to be done before all else, whatever the binary.
-    once: Option<Once>,
-    /// What helps this binary; the first is the best.
+struct Remedies {
+    /// A step before all others, for all binaries.
+    prerequisite: Option<Prerequisite>,
+    /// Remedies for this binary, the best one first.
     of_binary: Vec<String>,
     /// A command that helps all such binaries.
     fetch: Option<String>,
 }
 
-/// What is to be done once.
+/// A step that is taken once on a machine.
 #[derive(Debug, PartialEq, Eq)]
-struct Once {
-    /// As a sentence.
+struct Prerequisite {
+    /// A sentence.
     sentence: String,
-    /// That and the way that it opens, in short.
+    /// The same and the remedy that depends on it, in short.
     brief: String,
 }
 
-impl Ways {
-    fn of_binary(ways: Vec<String>) -> Ways {
-        Ways { of_binary: ways, ..Ways::default() }
+impl Remedies {
+    fn of_binary(of_binary: Vec<String>) -> Remedies {
+        Remedies { of_binary, ..Remedies::default() }
     }
 }
 
-/// Knows what would help the binaries of a profile.
+/// Finds remedies for the binaries of a profile.
 #[derive(Debug, Default)]
 pub struct Advisor {
     /// The profile's file, as a user types it, if there is one.
     profile: Option<String>,
     /// Debian packages by the files in them.
     packages: FxHashMap<String, Package>,
-    /// Where its packages' debug files are.
+    /// Sources of their debug files.
     distribution: Distribution,
-    /// What makes code at run time among the binaries.
+    /// The compilers of run-time code among the binaries.
     run_times: Vec<RunTime>,
 }
 
-/// A program or library that makes code at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum RunTime {
-    Java,
-    Node,
-    Php,
-    LuaJit,
-}
-
-impl RunTime {
-    /// The one that a binary is.
-    fn of(file: &str) -> Option<RunTime> {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        let begins = |with: &[&str]| with.iter().any(|w| name.starts_with(w));
-        Some(match () {
-            () if begins(&["libjvm.so"]) => RunTime::Java,
-            () if begins(&["libnode.so"]) || name == "node" => RunTime::Node,
-            () if begins(&["opcache.so", "php", "libphp"]) => RunTime::Php,
-            () if begins(&["luajit", "libluajit"]) => RunTime::LuaJit,
-            () => return None,
-        })
-    }
-
-    /// What makes its stacks whole, if anything does.
-    fn whole_stacks(self) -> Option<&'static str> {
-        match self {
-            RunTime::Java => Some("start java with -XX:+PreserveFramePointer"),
-            // Its code keeps frame pointers.
-            RunTime::Node => None,
-            RunTime::Php => Some(
-                "run php with -d opcache.jit=disable: the code that its compiler makes keeps no \
-                 frame pointers",
-            ),
-            RunTime::LuaJit => Some(
-                "run luajit with -joff: the code that its compiler makes keeps no frame pointers",
-            ),
-        }
-    }
-
-    /// What gives its code names, if anything does.
-    fn names(self) -> Option<&'static str> {
-        match self {
-            RunTime::Java => Some(
-                "start java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, or before \
-                 the recording ends (Java 17 or newer): jcmd PID Compiler.perfmap",
-            ),
-            RunTime::Node => Some("start node with --perf-basic-prof"),
-            RunTime::Php => Some("run php with -d opcache.jit_debug=0x10"),
-            RunTime::LuaJit => None,
-        }
-    }
-}
-
-/// The file stands for memory in which code was made.
+/// Whether a path represents memory that holds run-time code, not a file.
 pub fn is_memory(file: &str) -> bool {
     const ELSEWHERE: [&str; 5] = ["//", "/memfd:", "/dev/", "/SYSV", "/anon_hugepage"];
     !file.starts_with('/') || ELSEWHERE.iter().any(|prefix| file.starts_with(prefix))
 }
 
 impl Advisor {
-    /// For the binaries with these paths, in the profile that a user calls `profile`, if there is
-    /// one.
+    /// For the binaries with these paths, of the profile in the file `profile`, if there is one.
     pub fn new(files: &[&str], profile: Option<String>) -> Advisor {
         let packages = packages::packages(files);
-        let mut run_times: Vec<_> = files.iter().filter_map(|f| RunTime::of(f)).collect();
+        let mut run_times: Vec<_> = files.iter().filter_map(|f| RunTime::of_binary(f)).collect();
         run_times.sort_unstable();
         run_times.dedup();
         Advisor { profile, packages, distribution: Distribution::of_this_system(), run_times }
     }
 
-    /// Sentences about what would help the binary `file`.
+    /// The remedies for the gaps of the binary `file`, as sentences.
     pub fn remedies(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Vec<String> {
         let mut out = Vec::new();
         if missing.names || missing.lines {
             let what = if missing.names { "for names: " } else { "for source lines: " };
-            let Ways { once, mut of_binary, fetch } = self.ways(file, build_id, missing);
+            let Remedies { prerequisite, mut of_binary, fetch } =
+                self.for_binary(file, build_id, missing);
             if let Some(first) = of_binary.first_mut() {
                 first.insert_str(0, what);
             }
-            out.extend(once.map(|once| once.sentence));
+            out.extend(prerequisite.map(|first| first.sentence));
             out.extend(of_binary);
             out.extend(fetch.map(|fetch| format!("or, for all such: {fetch}")));
         }
@@ -154,74 +103,75 @@ impl Advisor {
 
     /// The command that gives the binary `file` names with the least effort.
     pub fn for_names(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Option<String> {
-        let Ways { once, of_binary, fetch } = self.ways(file, build_id, missing);
-        // A server needs no rights of root, and helps other binaries, too.
-        fetch.or(once.map(|once| once.brief)).or(of_binary.into_iter().next())
+        let Remedies { prerequisite, of_binary, fetch } = self.for_binary(file, build_id, missing);
+        // A server needs no root, and helps other binaries, too.
+        fetch.or(prerequisite.map(|first| first.brief)).or(of_binary.into_iter().next())
     }
 
-    /// What helps against stacks that end in code made at run time.
+    /// The remedy for stacks that end in run-time code.
     fn run_time_stacks(&self) -> String {
-        let known: Vec<_> = self.run_times.iter().filter_map(|r| r.whole_stacks()).collect();
-        match known.is_empty() {
-            true => format!("for whole stacks: {KEEP_POINTERS}"),
-            false => format!("for whole stacks: {}", known.join("; ")),
+        let remedies: Vec<_> = self.run_times.iter().filter_map(|r| r.whole_stacks()).collect();
+        match remedies.as_slice() {
+            [] => format!("for whole stacks: {}", run_time::KEEP_FRAME_POINTERS),
+            remedies => format!("for whole stacks: {}", remedies.join("; ")),
         }
     }
 
-    fn ways(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Ways {
+    fn for_binary(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Remedies {
         if file.starts_with("[kernel") {
             let hidden = missing.names.then_some("as root: sysctl kernel.kptr_restrict=0");
-            return Ways::of_binary(hidden.into_iter().map(str::to_owned).collect());
+            return Remedies::of_binary(hidden.into_iter().map(str::to_owned).collect());
         }
         if file.starts_with('[') || file.is_empty() || is_compilers_file(file) {
-            return Ways::default();
+            return Remedies::default();
         }
         if is_memory(file) {
-            let known: Vec<_> = self.run_times.iter().filter_map(|r| r.names()).collect();
-            return Ways::of_binary(match known.is_empty() {
-                true => vec!["let the program write a perf map, /tmp/perf-PID.map".to_owned()],
-                false => known.into_iter().map(str::to_owned).collect(),
-            });
+            let mut names: Vec<_> = self.run_times.iter().filter_map(|r| r.names(None)).collect();
+            if names.is_empty() {
+                names.push(run_time::WRITE_PERF_MAP.to_owned());
+            }
+            return Remedies::of_binary(names);
         }
         let package = self.packages.get(file);
         let fetch = package.filter(|p| p.of_distribution).and_then(|_| self.fetch(build_id));
-        if let Some(way) = self.by_reason(file, build_id, missing) {
+        if let Some(remedy) = self.by_reason(file, build_id, missing) {
             // A package that was replaced by a newer one is still on the server.
-            return Ways { fetch, ..Ways::of_binary(vec![way]) };
+            return Remedies { fetch, ..Remedies::of_binary(vec![remedy]) };
         }
         if let Some(package) = package {
-            return Ways { fetch, ..self.of_package(package) };
+            return Remedies { fetch, ..self.of_package(package) };
         }
         let strip = if missing.names { " and do not strip it" } else { "" };
         let id =
-            if build_id.is_empty() { "; it has no build id: link with -Wl,--build-id" } else { "" };
-        Ways::of_binary(vec![format!(
+            if build_id.is_empty() { "; it has no build ID: link with -Wl,--build-id" } else { "" };
+        Remedies::of_binary(vec![format!(
             "build it with -g (Rust: debug = \"line-tables-only\" in [profile.release]){strip}{id}"
         )])
     }
 
-    /// How the server that this machine is configured for is asked, which knows a binary by its
-    /// build id.
+    /// The command that gets debug files by build ID from the server for which this machine is
+    /// configured.
     fn fetch(&self, build_id: &str) -> Option<String> {
         let servers = self.distribution.servers.as_ref().filter(|_| !build_id.is_empty())?;
         Some(match servers {
             Servers::Environment => match &self.profile {
-                // Last, as it may be followed by a URL.
+                // At the end, because a URL may follow it.
                 Some(profile) => format!("prof symbolize --force {profile} --debuginfod"),
                 None => "record again with --debuginfod".to_owned(),
             },
-            Servers::Url(url) => self.again(&format!(" --debuginfod={url}")),
+            Servers::Url(url) => self.symbolize_again(&format!(" --debuginfod={url}")),
         })
     }
 
-    /// What helps against a reason that is known, if that is not to install or to build what has
-    /// debug information.
+    /// The remedy for a recorded reason, if it is other than a build or a package with debug
+    /// information.
     fn by_reason(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Option<String> {
-        let id = if build_id.is_empty() { "" } else { &format!(" (build id {build_id})") };
-        let in_directory = self.again(" --symbol-path DIR");
+        let id = if build_id.is_empty() { "" } else { &format!(" (build ID {build_id})") };
+        let in_directory = self.symbolize_again(" --symbol-path DIR");
         missing.why.iter().find_map(|cause| match cause {
             Cause::Changed => Some(
-                "record again; linked with -Wl,--build-id, builds can be told apart".to_owned(),
+                "record again; with -Wl,--build-id at link time, builds can be distinguished"
+                    .to_owned(),
             ),
             Cause::BuildIdDiffers { .. } | Cause::FileMissing => {
                 Some(format!("put the recorded build{id} into a directory: {in_directory}"))
@@ -241,28 +191,29 @@ impl Advisor {
         })
     }
 
-    /// How the profile gets its names anew, with this option.
-    fn again(&self, option: &str) -> String {
+    /// The command that looks up all names again, with this option.
+    fn symbolize_again(&self, option: &str) -> String {
         match &self.profile {
             Some(profile) => format!("prof symbolize --force{option} {profile}"),
-            None => format!("record again{}", with(option)),
+            None if option.is_empty() => "record again".to_owned(),
+            None => format!("record again with{option}"),
         }
     }
 
     /// The commands that get the debug symbols of a package.
-    fn of_package(&self, package: &Package) -> Ways {
+    fn of_package(&self, package: &Package) -> Remedies {
         let Package { name, version, maintainer, .. } = package;
         if !package.of_distribution {
-            return Ways::of_binary(vec![format!(
+            return Remedies::of_binary(vec![format!(
                 "the debug symbols of {name} {version} come from its vendor ({maintainer}); when \
                  they are in a directory: {}",
-                self.again(" --symbol-path DIR")
+                self.symbolize_again(" --symbol-path DIR")
             )]);
         }
-        let again = self.again("");
+        let again = self.symbolize_again("");
         let install = format!("apt-get install {}", package.debug());
-        let once = match &self.distribution.archive {
-            _ if !package.debug_is_apart() => None,
+        let step = match &self.distribution.archive {
+            _ if !package.has_debug_archive() => None,
             Archive::Enabled => None,
             Archive::Add(command) => Some(format!("once, as root: {command}")),
             Archive::Unknown => Some(
@@ -271,32 +222,23 @@ impl Advisor {
                     .to_owned(),
             ),
         };
-        let once = once.map(|sentence| {
-            let how = match &self.profile {
+        let prerequisite = step.map(|sentence| {
+            let details = match &self.profile {
                 Some(profile) => format!("prof report --coverage {profile}"),
                 None => "-v shows how".to_owned(),
             };
-            let brief = format!("{install}, once its repository is enabled ({how})");
-            Once { sentence, brief }
+            let brief = format!("{install}, once its repository is enabled ({details})");
+            Prerequisite { sentence, brief }
         });
-        let way = match self.profile {
+        let remedy = match self.profile {
             Some(_) => format!("{install} && {again}"),
             None => format!("{install} (then {again})"),
         };
-        Ways { once, ..Ways::of_binary(vec![way]) }
+        Remedies { prerequisite, ..Remedies::of_binary(vec![remedy]) }
     }
 }
 
-/// An option in a sentence.
-fn with(option: &str) -> String {
-    if option.is_empty() { String::new() } else { format!(" with{option}") }
-}
-
-/// What helps against stacks that end there, whatever has made it.
-const KEEP_POINTERS: &str = "let the compiler of the run-time code keep frame pointers (java: \
-                             -XX:+PreserveFramePointer), or run without it";
-
-/// Whether stacks that are truncated for this reason can be had whole.
+/// Whether there is a way to record stacks whole that are truncated for this reason.
 pub fn can_be_whole(why: Truncation) -> bool {
     !matches!(
         why,
@@ -304,9 +246,9 @@ pub fn can_be_whole(why: Truncation) -> bool {
     )
 }
 
-/// What helps against stacks that are truncated for this reason, as a sentence.
+/// The remedy for stacks that are truncated for this reason, as a sentence.
 pub fn whole_stacks(why: Truncation) -> Option<String> {
-    let how = match why {
+    let remedy = match why {
         Truncation::SmallDump => "prof record -g dwarf,65528 (up to -F 999, the default)",
         Truncation::DumpTooSmall => too_small(os::uid()),
         Truncation::Unreadable => {
@@ -324,7 +266,7 @@ pub fn whole_stacks(why: Truncation) -> Option<String> {
             "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer (Go: without \
              -ldflags=-w)"
         }
-        Truncation::DamagedUnwindInfo => "build or install it anew: its .eh_frame cannot be read",
+        Truncation::DamagedUnwindInfo => "build or install it again: its .eh_frame cannot be read",
         Truncation::Uncovered => {
             "build what ends them with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
              (assembly: with .cfi_* directives; Go: without -ldflags=-w)"
@@ -332,7 +274,7 @@ pub fn whole_stacks(why: Truncation) -> Option<String> {
         Truncation::AlternateStack => {
             "nothing: what the handler interrupted is on a stack that was not copied"
         }
-        Truncation::RunTimeCode => KEEP_POINTERS,
+        Truncation::RunTimeCode => run_time::KEEP_FRAME_POINTERS,
         Truncation::ChainTooDeep => "as root: sysctl kernel.perf_event_max_stack=1024",
         Truncation::HiddenMappings => hidden_mappings(os::uid()),
         Truncation::BadReturnAddress
@@ -340,10 +282,10 @@ pub fn whole_stacks(why: Truncation) -> Option<String> {
         | Truncation::TooDeep
         | Truncation::Compat => return None,
     };
-    Some(format!("for whole stacks: {how}"))
+    Some(format!("for whole stacks: {remedy}"))
 }
 
-/// What helps this user against stacks that are deeper than what was copied.
+/// The remedy of this user for stacks that are deeper than the copy.
 fn too_small(user: u32) -> &'static str {
     match user {
         0 => {
@@ -357,10 +299,12 @@ fn too_small(user: u32) -> &'static str {
     }
 }
 
-/// What helps this user where the mappings of processes could not be read.
+/// The remedy of this user for processes whose mappings could not be read.
 fn hidden_mappings(user: u32) -> &'static str {
     match user {
-        0 => "begin to record before the processes do: these had ended when prof looked at them",
+        0 => {
+            "begin to record before the processes start: these had ended when prof read their mappings"
+        }
         _ => "record as root, or as the user of the process",
     }
 }
@@ -380,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_nothing_needs_nothing() {
+    fn a_binary_without_gaps_has_no_remedies() {
         assert!(of("/bin/ls", &Missing::default()).is_empty());
     }
 
     #[test]
-    fn one_s_own_program_is_built_otherwise_and_a_package_s_is_installed() {
+    fn programs_are_built_with_debug_information_and_packages_get_theirs_installed() {
         let missing = Missing {
             names: true,
             lines: true,
@@ -464,7 +408,7 @@ mod tests {
         let of = |binary: &str, memory: &str| {
             Advisor::new(&[binary], None).remedies(memory, "", &missing).join("; ")
         };
-        for (binary, memory, says) in [
+        for (binary, memory, remedy) in [
             ("/usr/lib/jvm/lib/server/libjvm.so", "//anon", "-XX:+PreserveFramePointer"),
             ("/usr/bin/php8.2", "/dev/zero", "opcache.jit_debug=0x10"),
             ("/usr/bin/php8.2", "/dev/zero", "opcache.jit=disable"),
@@ -473,7 +417,7 @@ mod tests {
             ("/opt/other", "//anon", "keep frame pointers"),
         ] {
             let all = of(binary, memory);
-            assert!(all.contains(says), "{binary}: {all}");
+            assert!(all.contains(remedy), "{binary}: {all}");
             assert!(!all.contains("-g"), "{binary}: {all}");
             let java =
                 binary.contains("jvm") || binary.contains("other") || binary.contains("node");
@@ -489,11 +433,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_be_wrong_is_put_right() {
+    fn a_recorded_reason_has_a_remedy_of_its_own() {
         let reasons = [
             (Cause::PartMissing("x.dwo".into()), "put the missing file"),
-            (Cause::OtherDebugFile("/x.debug".into()), "(build id abc)"),
-            (Cause::FileMissing, "put the recorded build (build id abc)"),
+            (Cause::OtherDebugFile("/x.debug".into()), "(build ID abc)"),
+            (Cause::FileMissing, "put the recorded build (build ID abc)"),
             (Cause::Changed, "record again"),
             (Cause::Damaged(".debug_line: version 7".into()), "it is damaged"),
         ];
@@ -506,13 +450,13 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_that_was_replaced_is_put_aside_and_not_built_anew() {
+    fn a_binary_that_was_replaced_is_searched_for_and_not_built_again() {
         let why = Cause::BuildIdDiffers { found: String::new() };
         let missing = Missing { names: true, lines: true, ends: Vec::new(), why: vec![&why] };
         assert_eq!(
             of("/no/such/program", &missing),
             [
-                "for names: put the recorded build (build id abc) into a directory: record again with \
+                "for names: put the recorded build (build ID abc) into a directory: record again with \
               --symbol-path DIR"
             ]
         );

@@ -1,4 +1,4 @@
-//! Which packages binaries belong to, who made these, and where their debug symbols are.
+//! The packages of binaries, their vendors, and the sources of their debug symbols.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -18,9 +18,9 @@ pub struct Package {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Who keeps it, without the address.
+    /// Its maintainer, without the address.
     pub maintainer: String,
-    /// It is the distribution's own, whose archive has its debug symbols.
+    /// It belongs to the distribution, whose archive has its debug symbols.
     pub of_distribution: bool,
 }
 
@@ -33,8 +33,8 @@ impl Package {
         }
     }
 
-    /// That one is in an archive of its own.
-    pub fn debug_is_apart(&self) -> bool {
+    /// Whether the package with its debug information is in a separate archive.
+    pub fn has_debug_archive(&self) -> bool {
         self.name != "libc6"
     }
 }
@@ -43,18 +43,18 @@ impl Package {
 pub fn packages(files: &[&str]) -> FxHashMap<String, Package> {
     let owners = owners(files);
     let names: FxHashSet<&str> = owners.values().map(String::as_str).collect();
-    let mut known = described(&names);
+    let mut installed = described(&names);
     let doubtful: Vec<&str> =
-        known.values().filter(|p| !p.of_distribution).map(|p| p.name.as_str()).collect();
+        installed.values().filter(|p| !p.of_distribution).map(|p| p.name.as_str()).collect();
     let in_archive = in_archive(&doubtful);
-    for package in known.values_mut() {
+    for package in installed.values_mut() {
         package.of_distribution |= in_archive.contains(&package.name);
     }
-    let of = |(file, name): (String, String)| Some((file, known.get(&name)?.clone()));
+    let of = |(file, name): (String, String)| Some((file, installed.get(&name)?.clone()));
     owners.into_iter().filter_map(of).collect()
 }
 
-/// The packages that these files belong to, as Debian's dpkg knows.
+/// The packages of these files in the database of Debian's dpkg.
 fn owners(files: &[&str]) -> FxHashMap<String, String> {
     // A path that dpkg-query would take for a pattern or an option is no package's.
     let plain = |f: &&&str| f.starts_with('/') && !f.contains(['*', '?', '[', '\\', '\n']);
@@ -68,43 +68,43 @@ fn owners(files: &[&str]) -> FxHashMap<String, String> {
     if files.is_empty() {
         return FxHashMap::default();
     }
-    let mut ask = Command::new("dpkg-query");
-    ask.arg("--search").args(&files).args(files.iter().filter_map(|f| merged(f)));
-    // It fails when one of the files is nobody's, and still tells of the others.
-    let answer = said(&mut ask);
-    let owners: FxHashMap<&str, &str> = answer.lines().filter_map(owner).collect();
+    let mut query = Command::new("dpkg-query");
+    query.arg("--search").args(&files).args(files.iter().filter_map(|f| merged(f)));
+    // It fails when one of the files belongs to no package, and still prints the others.
+    let output = output_of(&mut query);
+    let owners: FxHashMap<&str, &str> = output.lines().filter_map(owner).collect();
     let owner_of = |f: &&str| owners.get(*f).copied().or_else(|| owners.get(&*merged(f)?).copied());
     files.iter().filter_map(|f| Some((f.to_string(), owner_of(f)?.to_owned()))).collect()
 }
 
-/// How long a package manager is waited for: what it knows is good to have and no more.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit of a package manager: its output is useful, but not necessary.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most bytes of its answer.
-const MAX_ANSWER: u64 = 16 << 20;
+/// Most bytes of its output that are read.
+const MAX_OUTPUT: u64 = 16 << 20;
 
-/// What a command says; empty when it cannot be run, or takes too long.
-fn said(command: &mut Command) -> String {
-    said_within(PATIENCE, command)
+/// The output of a command; empty when it cannot be run, or takes too long.
+fn output_of(command: &mut Command) -> String {
+    output_within(TIMEOUT, command)
 }
 
-fn said_within(time: Duration, command: &mut Command) -> String {
+fn output_within(time: Duration, command: &mut Command) -> String {
     command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
     let Ok(mut child) = command.process_group(0).spawn() else { return String::new() };
     let Some(output) = child.stdout.take() else { return String::new() };
-    let (sender, answer) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let read = move || {
         let mut bytes = Vec::new();
-        let whole = output.take(MAX_ANSWER).read_to_end(&mut bytes);
-        // Nobody waits any more, perhaps.
+        let whole = output.take(MAX_OUTPUT).read_to_end(&mut bytes);
+        // The receiver is gone after the time limit.
         let _ = sender.send(whole.map_or_else(|_| Vec::new(), |_| bytes));
     };
     let reads = std::thread::Builder::new().spawn(read).is_ok();
-    let answer = if reads { answer.recv_timeout(time).unwrap_or_default() } else { Vec::new() };
-    // With all that it has started. It has not been waited for, so the number is still its own.
+    let bytes = if reads { receiver.recv_timeout(time).unwrap_or_default() } else { Vec::new() };
+    // With all its children. It was not reaped yet, so the PID is still its own.
     let _ = os::kill(-(child.id() as i32), libc::SIGKILL);
     let _ = child.wait();
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A file and its package in a line such as `libc6:amd64: /lib/x86_64-linux-gnu/libc.so.6`.
@@ -114,14 +114,15 @@ fn owner(line: &str) -> Option<(&str, &str)> {
     Some((file, package))
 }
 
-/// The packages with these names. Those that look like the distribution's are taken for it.
+/// The packages with these names. A package belongs to the distribution if its version and
+/// maintainer have the distribution's form.
 fn described(names: &FxHashSet<&str>) -> FxHashMap<String, Package> {
     if names.is_empty() {
         return FxHashMap::default();
     }
-    let mut ask = Command::new("dpkg-query");
-    ask.args(["-W", "-f", "${Package}\t${Version}\t${Maintainer}\n"]).args(names);
-    let answer = said(&mut ask);
+    let mut query = Command::new("dpkg-query");
+    query.args(["-W", "-f", "${Package}\t${Version}\t${Maintainer}\n"]).args(names);
+    let output = output_of(&mut query);
     let package = |line: &str| {
         let [name, version, maintainer] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
         let package = Package {
@@ -132,37 +133,36 @@ fn described(names: &FxHashSet<&str>) -> FxHashMap<String, Package> {
         };
         Some((package.name.clone(), package))
     };
-    answer.lines().filter_map(package).collect()
+    output.lines().filter_map(package).collect()
 }
 
-/// The people and the version are such as Debian and Ubuntu have them. Without that, the package
-/// may still be theirs, which [`in_archive`] knows, at some cost.
+/// Whether the maintainer and the version have the form of Debian's and Ubuntu's. Others may be
+/// theirs, too, which [`in_archive`] finds out at some cost.
 fn looks_distributed(version: &str, maintainer: &str) -> bool {
     let host = maintainer.rsplit('@').next().unwrap_or_default().trim_end_matches('>');
     let of = |name: &str| host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.'));
-    let people =
+    let maintained =
         ["debian.org", "debian.net", "ubuntu.com", "launchpad.net", "canonical.com"].map(of);
     // What follows the last dash is the packagers': `9+deb12u14`, `2ubuntu1.4`, `1~bpo12+1`,
     // but also `1.pgdg120+1` or `1nodesource1`.
     let revision = version.rsplit_once('-').map_or("", |(_, revision)| revision);
     let mut words = revision.split(|c: char| !c.is_ascii_alphabetic()).filter(|w| !w.is_empty());
-    let known = ["deb", "u", "ubuntu", "build", "b", "bpo", "nmu", "exp", "e"];
-    people.contains(&true) && words.all(|word| known.contains(&word))
+    let marks = ["deb", "u", "ubuntu", "build", "b", "bpo", "nmu", "exp", "e"];
+    maintained.contains(&true) && words.all(|word| marks.contains(&word))
 }
 
-/// Those of the packages whose installed version is in an archive of Debian's or Ubuntu's, as far
-/// as apt knows.
+/// The packages whose installed version is in an archive of Debian's or Ubuntu's, according to apt.
 fn in_archive(packages: &[&str]) -> FxHashSet<String> {
     if packages.is_empty() {
         return FxHashSet::default();
     }
-    let archives = said(Command::new("apt-cache").arg("policy"));
+    let archives = output_of(Command::new("apt-cache").arg("policy"));
     let archives = distribution_archives(&archives);
-    let versions = said(Command::new("apt-cache").arg("policy").args(packages));
+    let versions = output_of(Command::new("apt-cache").arg("policy").args(packages));
     installed_from(&versions, &archives)
 }
 
-/// The archives of Debian and Ubuntu in what `apt-cache policy` says, as it calls them.
+/// The archives of Debian and Ubuntu in the output of `apt-cache policy`, by its names.
 fn distribution_archives(policy: &str) -> FxHashSet<&str> {
     let mut archives = FxHashSet::default();
     let mut last = "";
@@ -203,8 +203,8 @@ fn installed_from(policy: &str, archives: &FxHashSet<&str>) -> FxHashSet<String>
     found
 }
 
-/// Where the debug files of the distribution's packages are, as far as this machine is configured
-/// for them: no host is known to prof itself.
+/// The sources of debug files for the distribution's packages, as this machine is configured: prof
+/// contains no host names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// The debuginfod servers.
@@ -216,7 +216,7 @@ pub struct Distribution {
 /// Debuginfod servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
-    /// Those in `DEBUGINFOD_URLS`.
+    /// The servers in `DEBUGINFOD_URLS`.
     Environment,
     /// The first one in the distribution's files.
     Url(String),
@@ -235,13 +235,13 @@ pub enum Archive {
 }
 
 impl Distribution {
-    /// That which runs.
+    /// The distribution that runs.
     pub fn of_this_system() -> Distribution {
         let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
         Distribution::below(Path::new("/"), &urls)
     }
 
-    /// That whose files are below `root`, with this `DEBUGINFOD_URLS`.
+    /// The distribution with its files below `root`, with this `DEBUGINFOD_URLS`.
     fn below(root: &Path, urls: &str) -> Distribution {
         let os = std::fs::read_to_string(root.join("etc/os-release")).unwrap_or_default();
         let servers = match first_url(urls) {
@@ -330,7 +330,7 @@ fn stanzas(text: &str) -> Vec<Vec<(String, String)>> {
 }
 
 impl Source {
-    /// That in a line of `sources.list`: `deb [OPTION=VALUE …] URI SUITE COMPONENT…`.
+    /// A line of `sources.list`: `deb [OPTION=VALUE …] URI SUITE COMPONENT…`.
     fn of_line(line: &str) -> Option<Source> {
         let rest = line.trim().strip_prefix("deb")?.strip_prefix([' ', '\t'])?.trim_start();
         let (options, rest) = match rest.strip_prefix('[') {
@@ -347,7 +347,7 @@ impl Source {
         })
     }
 
-    /// That in a paragraph of a file that ends in `.sources`.
+    /// A paragraph of a file that ends in `.sources`.
     fn of_stanza(fields: &[(String, String)]) -> Option<Source> {
         let value = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
         let words = |name: &str| -> Vec<String> {
@@ -365,7 +365,7 @@ impl Source {
         })
     }
 
-    /// Debug packages are in it.
+    /// Whether it has debug packages.
     fn is_of_debug_packages(&self) -> bool {
         let names = |uri: &String| {
             let mut parts = uri.split('/');
@@ -374,7 +374,7 @@ impl Source {
         self.uris.iter().any(names) || self.suites.iter().any(|suite| suite.ends_with("-debug"))
     }
 
-    /// The main part of Debian's archive, of the release with this name.
+    /// Whether it has the main part of Debian's archive, of the release with this name.
     fn is_main_of(&self, codename: &str) -> bool {
         self.suites.iter().any(|suite| suite == codename)
             && self.components.iter().any(|component| component == "main")
@@ -407,7 +407,7 @@ impl Archive {
         if field(os_release, "ID") != Some("debian") {
             return None;
         }
-        // It goes into a command.
+        // It becomes a part of a command.
         let codename = field(os_release, "VERSION_CODENAME")
             .filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase()))?;
         let mut main = sources.iter().filter(|source| source.is_main_of(codename));

@@ -3,11 +3,12 @@ use super::*;
 #[test]
 fn a_package_manager_that_hangs_is_ended() {
     let mut shell = Command::new("sh");
-    let said = said_within(Duration::from_millis(50), shell.args(["-c", "sleep 600 & sleep 600"]));
-    assert_eq!(said, "");
+    let output =
+        output_within(Duration::from_millis(50), shell.args(["-c", "sleep 600 & sleep 600"]));
+    assert_eq!(output, "");
     let mut shell = Command::new("sh");
-    let said = said_within(Duration::from_secs(60), shell.args(["-c", "echo libc6; exit 1"]));
-    assert_eq!(said, "libc6\n");
+    let output = output_within(Duration::from_secs(60), shell.args(["-c", "echo libc6; exit 1"]));
+    assert_eq!(output, "libc6\n");
 }
 
 const POLICY: &str = "Package files:
