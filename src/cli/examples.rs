@@ -5,9 +5,9 @@ use clap::builder::{StyledStr, Styles};
 /// A command line and its effect.
 #[derive(Debug)]
 pub struct Example {
-    /// As it is typed.
+    /// The command line.
     pub command: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub effect: &'static str,
 }
 

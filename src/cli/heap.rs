@@ -42,7 +42,9 @@ pub struct HeapArgs {
 impl HeapArgs {
     /// The settings of heap profiles. `recorded`: there is one.
     ///
-    /// Errors: an option without a type that it applies to.
+    /// # Errors
+    ///
+    /// An option is given without a type that it applies to.
     pub fn settings(&self, recorded: bool) -> anyhow::Result<HeapSettings> {
         if let Some(option) = self.given().filter(|_| !recorded) {
             return Err(usage(format!("{option} needs -T heap or -T alloc")));

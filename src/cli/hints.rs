@@ -44,7 +44,8 @@ pub fn with_hint(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// How to give a COMMAND, or why there cannot be one; `words[at]` is its name.
+/// The hint for a COMMAND without `--`, or the reason for which there cannot be one; `words[at]` is
+/// its name.
 fn with_dashes(words: &[String], at: usize) -> String {
     let quoted =
         |words: &[String]| words.iter().map(|w| shell_word(w)).collect::<Vec<_>>().join(" ");
@@ -80,7 +81,8 @@ impl TargetArgs {
         sleep_argument(&self.command)
     }
 
-    /// Why this COMMAND cannot be combined with the other arguments, if it cannot.
+    /// The reason for which this COMMAND cannot be combined with the other arguments, if there is
+    /// one.
     pub fn conflict_with(&self, command: &[String]) -> Option<String> {
         let named = self.target_option()?;
         if command.is_empty() {

@@ -39,7 +39,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Prints the events that match `search`, of the machine and of these processes.
 ///
-/// Errors: nothing is found, or there is no such process.
+/// # Errors
+///
+/// No event matches, or there is no such process.
 pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     if !pids.is_empty() {
         sampler::check_processes(pids)?;

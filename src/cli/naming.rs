@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 ///
-/// When it cannot be written there.
+/// The recording cannot be written to `output`.
 pub fn name(
     recording: Recording,
     names: Option<SymbolOptions>,

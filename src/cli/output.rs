@@ -47,7 +47,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// When `path` is a directory, its parent is missing or may not be written to, an existing
+    /// `path` is a directory, its parent is missing or may not be written to, an existing
     /// file may not be written to, or standard output is a terminal.
     pub fn create(path: &Path) -> anyhow::Result<Output> {
         if path == Path::new("-") && io::stdout().is_terminal() {
@@ -120,17 +120,17 @@ impl Output {
         Ok(true)
     }
 
-    /// Writes the profile and puts it in its place. The number of bytes written.
+    /// Writes the profile and puts it in its place. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// When something cannot be written, for example because the disk is full. A file that was
+    /// A write fails, for example because the disk is full. A file that was
     /// there before is untouched then, and the temporary file is gone.
     pub fn write(self, profile: &Profile) -> anyhow::Result<u64> {
         self.write_with(|out| pprof::write(profile, out))
     }
 
-    /// Puts the text that `write` writes in its place. The number of bytes written.
+    /// Puts the text that `write` writes in its place. Returns the number of bytes written.
     ///
     /// # Errors
     ///

@@ -147,7 +147,7 @@ pub struct Args {
     stdio: bool,
 }
 
-/// The options that ask for a view.
+/// The options that select a view.
 #[derive(Debug, Default)]
 struct ViewArgs {
     /// The name of the view.
@@ -200,7 +200,7 @@ enum SortKey {
     LabelOfProfile(String),
 }
 
-/// What `--sort` takes besides the labels of a profile.
+/// The keys of `--sort` in addition to the labels of a profile.
 const SORT_KEYS: &str = "self, total, name, binary (dso), symbol, line, process (comm)";
 
 fn sort_key(word: &str) -> Result<SortKey, String> {
@@ -240,7 +240,7 @@ struct Plan {
     granularity: Granularity,
     order: Sort,
     labels: Vec<String>,
-    /// Those of `labels` that have to be labels of the profile.
+    /// The subset of `labels` that have to be labels of the profile.
     must_exist: Vec<String>,
 }
 
@@ -296,7 +296,7 @@ impl Args {
         plan
     }
 
-    /// What a view is asked for.
+    /// The arguments of the view.
     fn request<'a>(&self, plan: &'a Plan, filter: &'a Filter) -> Request<'a> {
         let file = match plan.files.as_slice() {
             [] => Some(DEFAULT_FILE.into()),
@@ -319,14 +319,14 @@ impl Args {
     }
 }
 
-/// Errors: one of `keys` is neither a label of the profile nor one that prof records.
+/// Fails if one of `keys` is neither a label of the profile nor one that prof records.
 fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
     /// Labels of a profile that an error lists.
     const SHOWN: usize = 20;
     let there = profile.labels.keys();
     let there: Vec<&str> = there.into_iter().map(|key| profile.str(key)).collect();
-    let known = |key: &str| there.contains(&key) || label::ALL.contains(&key);
-    let Some(wrong) = keys.iter().find(|key| !known(key)) else { return Ok(()) };
+    let is_label = |key: &str| there.contains(&key) || label::ALL.contains(&key);
+    let Some(wrong) = keys.iter().find(|key| !is_label(key)) else { return Ok(()) };
     let labels = match there.as_slice() {
         [] => "this profile has no labels".to_owned(),
         labels => {
@@ -387,7 +387,7 @@ fn print(
     Ok((chosen.write)(&request, &mut view, out)?)
 }
 
-/// Why a view is empty.
+/// The message for an empty view, with the reason.
 pub fn nothing_to_show(view: &View) -> String {
     let (kind, _) = view.value_type();
     if view.profile.samples.is_empty() {

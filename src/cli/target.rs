@@ -218,7 +218,9 @@ impl TargetArgs {
 
     /// Whether the recording can have a sample type of this kind.
     ///
-    /// Errors: an unknown event.
+    /// # Errors
+    ///
+    /// An event is unknown.
     pub fn can_have_type(&self, kind: &str) -> anyhow::Result<bool> {
         let (events, refused) = self.events()?;
         if let Some(refused) = refused.into_iter().find(|r| r.is_event(kind)) {
@@ -247,7 +249,10 @@ impl TargetArgs {
 
     /// Options for the sampler, checked as far as possible before anything is started.
     ///
-    /// Errors: no target, a target that is not there, an unknown event, …
+    /// # Errors
+    ///
+    /// There is no target, a target does not exist, an event is unknown, or options contradict each
+    /// other.
     pub fn options(&self) -> anyhow::Result<(Options, ProfileTypes, Window)> {
         let cpus = match &self.cpu {
             Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
@@ -321,7 +326,7 @@ impl TargetArgs {
     }
 
     fn profile_types(&self) -> anyhow::Result<ProfileTypes> {
-        let is = |name: &str| self.types.iter().any(|known| known == name);
+        let is = |name: &str| self.types.iter().any(|one| one == name);
         let wall = self.off_cpu || is("wall");
         if self.min_block.is_some() && !wall {
             return Err(usage("--min-block needs -T wall or --off-cpu"));
@@ -391,7 +396,7 @@ impl TargetArgs {
 
 /// The values of `-T`, with their help.
 fn profile_type_names() -> PossibleValuesParser {
-    types::ALL.iter().map(|known| PossibleValue::new(known.name).help(known.help)).into()
+    types::ALL.iter().map(|one| PossibleValue::new(one.name).help(one.help)).into()
 }
 
 fn no_cpu_list(list: &str) -> anyhow::Error {

@@ -1,5 +1,4 @@
-//! How far a profile can be trusted: what a recording prints about its
-//! binaries.
+//! Quality of a recording: the lines about its binaries that are printed at its end.
 
 use std::io::{self, Write};
 
@@ -8,17 +7,19 @@ use crate::report::coverage;
 use profile::Profile;
 use view::{Coverage, Filter, Granularity, View};
 
-/// Binaries that are told of after a recording, and their least share of the samples.
+/// Most binaries that are printed after a recording.
 const SUMMARY_ROWS: usize = 4;
+
+/// The least share of the samples of each of them.
 const SUMMARY_PERCENT: f64 = 1.0;
 
-/// Says of the binaries with most samples of a recording what is known of them, and what would
-/// help, in terms of the profile `file` if one was written, unless it was `said` before.
+/// Writes the coverage of the binaries with most samples of a recording, and the remedies, with the
+/// profile `file` in their commands if one was written; without the one that was `printed` before.
 pub fn summary(
     err: &mut dyn Write,
     profile: &Profile,
     file: Option<&str>,
-    said: Option<String>,
+    printed: Option<String>,
 ) -> io::Result<()> {
     // The first sample type counts samples.
     let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
@@ -31,11 +32,11 @@ pub fn summary(
     }
     let word = file.map(|file| super::shell_word(file).into_owned());
     let advisor = binaries::advisor(&view, &coverage, word);
-    coverage::write_summary(err, &view, &coverage, &mut binaries::once(&view, &advisor, said))?;
-    let (left, arg) = (all - coverage.binaries.len(), file.map(super::file_arg));
-    match (left, arg) {
-        (0, _) => Ok(()),
-        (_, None) => writeln!(err, "prof:   … and {left} more"),
-        (_, Some(arg)) => writeln!(err, "prof:   … and {left} more: prof report --coverage{arg}"),
+    coverage::write_summary(err, &view, &coverage, &mut binaries::once(&view, &advisor, printed))?;
+    let left = all - coverage.binaries.len();
+    match file.map(super::file_arg) {
+        _ if left == 0 => Ok(()),
+        None => writeln!(err, "prof:   … and {left} more"),
+        Some(arg) => writeln!(err, "prof:   … and {left} more: prof report --coverage{arg}"),
     }
 }

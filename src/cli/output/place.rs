@@ -23,7 +23,7 @@ pub const PRIVATE: u32 = 0o600;
 /// Permissions that the user's umask reduces.
 pub const USUAL: u32 = 0o666;
 
-/// What a path refers to.
+/// The target of a path.
 #[derive(Debug)]
 pub enum Found {
     /// A device or a FIFO, open for writing.
@@ -32,7 +32,7 @@ pub enum Found {
     Place(OutputPlace),
 }
 
-/// Why a path cannot be written to.
+/// The reason for which a path cannot be written to.
 #[derive(Debug)]
 pub struct Refused {
     /// The directory that the path leads to.
@@ -54,7 +54,7 @@ pub struct OutputPlace {
 }
 
 impl OutputPlace {
-    /// What `path` refers to. A link that is the last part of it is followed as the kernel does
+    /// Resolves `path`. A link that is the last part of it is followed as the kernel does
     /// with `fs.protected_symlinks`: not in a directory that all may write to, unless the link is
     /// the user's own or the directory's owner's. A new file has these permissions.
     pub fn find(path: &Path, mode: u32) -> Result<Found, Refused> {
@@ -219,8 +219,8 @@ fn user_of_sudo() -> Option<(Uid, Gid)> {
         .then(|| (Uid::from_raw(user), Gid::from_raw(group)))
 }
 
-/// What lies in a directory that all may write to, but where only owners may remove (as `/tmp`), is
-/// used only if it is the user's or the directory's owner's.
+/// Whether an entry of a directory may be used. In a directory that all may write to, but where
+/// only owners may remove (as `/tmp`), it has to be the user's or the directory's owner's.
 fn may_use(directory: &Stat, there: &Stat) -> bool {
     let shared = directory.st_mode & 0o1002 == 0o1002;
     !shared || there.st_uid == os::uid() || there.st_uid == directory.st_uid

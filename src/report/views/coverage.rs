@@ -1,4 +1,4 @@
-//! What is known of each binary: names, lines and whole stacks.
+//! Shares of each binary with names, lines and whole stacks.
 
 use std::io::{self, Write};
 

@@ -14,19 +14,19 @@ use view::{Direction, Filter, Granularity, Quotient, Sort, TopOptions, View};
 pub static ALL: [Registered; 4] =
     [table::REGISTERED, tree::REGISTERED, coverage::REGISTERED, quality::REGISTERED];
 
-/// A view as it can be asked for.
+/// A view, with its option and its functions.
 pub struct Registered {
     /// Its name, which is its option, too, unless it has none.
     pub name: &'static str,
     /// Its option.
     pub option: Option<ViewOption>,
-    /// Why it cannot show what is asked for, if so.
+    /// Fails with the reason if it cannot show the request.
     pub check: fn(&Request<'_>) -> Result<(), &'static str>,
     /// Writes it.
     pub write: fn(&Request<'_>, &mut View<'_>, &mut dyn Write) -> io::Result<()>,
 }
 
-/// The option that asks for a view.
+/// The option that selects a view.
 pub struct ViewOption {
     /// One line for `-h`.
     pub help: &'static str,
@@ -36,7 +36,7 @@ pub struct ViewOption {
     pub conflicts: &'static [&'static str],
 }
 
-/// How a view is written.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Text for a terminal.
@@ -45,13 +45,13 @@ pub enum OutputFormat {
     Json,
 }
 
-/// What is asked for.
+/// The arguments of a view.
 pub struct Request<'a> {
     /// Text or JSON.
     pub format: OutputFormat,
     /// Of a call tree; `None`: a table.
     pub direction: Option<Direction>,
-    /// What counts as the same frame.
+    /// The parts in which equal frames agree.
     pub granularity: Granularity,
     /// Keys of labels that group rows.
     pub labels: &'a [String],
@@ -59,7 +59,7 @@ pub struct Request<'a> {
     pub sort: Sort,
     /// Totals, which include callees, in addition to self values.
     pub children: bool,
-    /// Most rows; 0: all; `None`: as many as the view has by default.
+    /// Most rows; 0: all; `None`: the view's default.
     pub rows: Option<usize>,
     /// Rows with a smaller share are left out; `None`: the view's default.
     pub min_percent: Option<f64>,
@@ -83,7 +83,7 @@ impl Request<'_> {
         })
     }
 
-    /// The rows of a table of functions, or of what else is asked for.
+    /// The options of a table: of functions, or of the requested groups.
     pub fn top(&self) -> TopOptions {
         TopOptions {
             sort: self.sort,
@@ -95,7 +95,7 @@ impl Request<'_> {
     }
 }
 
-/// The view that the option `name` asks for; without one, the table or the tree.
+/// The view with the option `name`; without one, the table or the tree.
 pub fn find(name: Option<&str>, request: &Request<'_>) -> &'static Registered {
     let name = name.unwrap_or(match request.direction {
         Some(_) => tree::REGISTERED.name,

@@ -1,4 +1,4 @@
-//! How precise the shares are.
+//! Precision of the shares.
 
 use std::io::{self, Write};
 

@@ -42,7 +42,7 @@ git:
 ";
 
 #[test]
-fn apt_knows_which_versions_are_the_distribution_s() {
+fn versions_of_the_distribution_are_found_by_apt() {
     let archives = distribution_archives(POLICY);
     assert_eq!(archives.len(), 1, "{archives:?}");
     let found = installed_from(VERSIONS, &archives);
@@ -50,7 +50,7 @@ fn apt_knows_which_versions_are_the_distribution_s() {
 }
 
 #[test]
-fn packages_of_others_do_not_look_distributed() {
+fn packages_of_other_vendors_are_not_the_distribution_s() {
     let libc = "GNU Libc Maintainers <debian-glibc@lists.debian.org>";
     assert!(looks_distributed("2.36-9+deb12u14", libc));
     assert!(looks_distributed("5:7.0.15-1~deb12u10", "Chris Lamb <lamby@debian.org>"));
@@ -64,7 +64,7 @@ fn packages_of_others_do_not_look_distributed() {
 }
 
 #[test]
-fn dpkg_knows_who_owns_what() {
+fn files_are_attributed_to_packages_by_dpkg() {
     if Command::new("dpkg-query").arg("--version").output().is_err() {
         return sys::testing::skip("dpkg-query is not installed");
     }
