@@ -1,5 +1,5 @@
 //! Models of a profile's views: a [`View`] is one sample type, filtered, with its frames; all
-//! others ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`]) are computed from one, so that
+//! others ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`], [`Threads`]) are computed from one, so that
 //! no two of them can disagree.
 //!
 //! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
@@ -13,6 +13,7 @@ mod ratio;
 mod states;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod threads;
 mod top;
 mod tree;
 
@@ -22,6 +23,7 @@ pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_t
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use states::{ByState, States};
+pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 

@@ -3,7 +3,7 @@
 use super::Frames;
 use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
-    Mapping, Profile,
+    Mapping, Profile, label,
 };
 
 /// Adds a location of `mapping` with these functions, innermost first.
@@ -90,7 +90,7 @@ pub fn processes() -> Profile {
     let bin = mapping(&mut b, "/usr/bin/app", 0x1000);
     let serve = functions(&mut b, Some(bin), 0x1000, &[("serve", "a.rs", 1)]);
     let query = functions(&mut b, Some(bin), 0x1001, &[("query", "b.rs", 2)]);
-    let key = b.profile.strings.intern("process");
+    let key = b.profile.strings.intern(label::PROCESS);
     let set = |b: &mut Builder, name: &str| {
         let value = LabelValue::Str(b.profile.strings.intern(name));
         b.profile.labels.intern(&[Label { key, value }])
@@ -112,11 +112,47 @@ pub fn states() -> Profile {
         .enumerate()
         .map(|(i, n)| functions(&mut b, None, i as u64 + 1, &[(n, "", 0)]))
         .collect();
-    let key = b.profile.strings.intern("state");
+    let key = b.profile.strings.intern(label::STATE);
     for (leaf, state, value) in [(1, "running", 3), (1, "runnable", 1), (2, "sleeping", 4)] {
         let state = LabelValue::Str(b.profile.strings.intern(state));
         let labels = b.profile.labels.intern(&[Label { key, value: state }]);
         b.add(&[ids[leaf], ids[0]], labels, Column(0), value);
+    }
+    b.finish(None)
+}
+
+/// A snapshot of the threads 10 to 13 of `server` and 21 of `client`: 11, 12 and 21 sleep in `wait`,
+/// 10 sleeps and 13 runs in `work`, both called by `main`.
+pub fn snapshot() -> Profile {
+    let mut b = Builder::new(&[("threads", "count")]);
+    let ids: Vec<_> = ["main", "work", "wait"]
+        .iter()
+        .enumerate()
+        .map(|(i, n)| functions(&mut b, None, i as u64 + 1, &[(n, "", 0)]))
+        .collect();
+    let threads = [
+        (21, 20, "client", "sleeping", 2),
+        (13, 10, "server", "running", 1),
+        (12, 10, "server", "sleeping", 2),
+        (11, 10, "server", "sleeping", 2),
+        (10, 10, "server", "sleeping", 1),
+    ];
+    for (tid, pid, process, state, leaf) in threads {
+        let strings = &mut b.profile.strings;
+        let texts = [(label::PROCESS, process), (label::THREAD, process), (label::STATE, state)];
+        let texts = texts.map(|(key, text)| Label {
+            key: strings.intern(key),
+            value: LabelValue::Str(strings.intern(text)),
+        });
+        let unit = strings.intern("");
+        let numbers = [(label::PID, pid), (label::TID, tid)].map(|(key, value)| Label {
+            key: strings.intern(key),
+            value: LabelValue::Num { value, unit },
+        });
+        let mut labels = [texts.as_slice(), &numbers].concat();
+        labels.sort_by_key(|label| label.key);
+        let labels = b.profile.labels.intern(&labels);
+        b.add(&[ids[leaf], ids[0]], labels, Column(0), 1);
     }
     b.finish(None)
 }
