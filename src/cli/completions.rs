@@ -191,16 +191,15 @@ fn usage_line(command: &Command) -> String {
 fn exit_status(name: &str) -> String {
     let mut roff = Roff::new();
     roff.control("SH", ["EXIT STATUS"]);
-    let (statuses, runs_command) = examples::statuses(name);
-    for (code, meaning) in statuses {
+    for status in examples::statuses(name) {
         roff.control("TP", []);
-        roff.text([bold(code)]).text([roman(meaning)]);
+        roff.text([bold(status.code)]).text([roman(status.meaning)]);
     }
     if name == "prof" {
         roff.control("PP", []);
         roff.text([bold("prof doctor"), roman(" exits with 1 if this user cannot record.")]);
     }
-    if runs_command {
+    if examples::runs_command(name) {
         roff.control("PP", []);
         roff.text([roman(examples::COMMAND_NOTE)]);
     }

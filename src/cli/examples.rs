@@ -16,7 +16,7 @@ const fn example(command: &'static str, effect: &'static str) -> Example {
 }
 
 /// Examples of prof as a whole.
-pub const PROF: &[Example] = &[
+const PROF: &[Example] = &[
     example("prof record -- make test", "Record the CPU time of a command and its children"),
     example("prof record -p 1234 -d 5s", "Record a process for 5 seconds"),
     example("prof report", "Print the functions of profile.pb.gz by CPU time"),
@@ -25,7 +25,7 @@ pub const PROF: &[Example] = &[
 ];
 
 /// Examples of `prof record`.
-pub const RECORD: &[Example] = &[
+const RECORD: &[Example] = &[
     example("prof record -- make test", "Record a command and its children until it exits"),
     example("prof record -p 1234 -d 5s", "Record a process for 5 seconds"),
     example(
@@ -43,7 +43,7 @@ pub const RECORD: &[Example] = &[
 ];
 
 /// Examples of `prof report`.
-pub const REPORT: &[Example] = &[
+const REPORT: &[Example] = &[
     example("prof report", "Print the functions of profile.pb.gz by self time"),
     example("prof report --cum -n 10", "Print the 10 functions with the largest totals"),
     example(
@@ -55,7 +55,7 @@ pub const REPORT: &[Example] = &[
 ];
 
 /// Examples of `prof flame`.
-pub const FLAME: &[Example] = &[
+const FLAME: &[Example] = &[
     example("prof flame > out.svg", "Draw profile.pb.gz; open out.svg in a browser"),
     example("prof flame -p 1234 -d 5s > out.svg", "Record a process for 5 seconds and draw it"),
     example(
@@ -67,7 +67,7 @@ pub const FLAME: &[Example] = &[
 ];
 
 /// Examples of `prof list`.
-pub const LIST: &[Example] = &[
+const LIST: &[Example] = &[
     example("prof list", "List all events of this machine"),
     example("prof list hardware cache", "List events of two kinds"),
     example("prof list 'sched:*wak*'", "List tracepoints by a pattern"),
@@ -75,14 +75,14 @@ pub const LIST: &[Example] = &[
 ];
 
 /// Examples of `prof threads`.
-pub const THREADS: &[Example] = &[
+const THREADS: &[Example] = &[
     example("prof threads -p 1234", "Print the threads of a process, grouped by stack"),
     example("prof threads -p 1234 --each", "Print each thread by itself"),
     example("sudo prof threads -a", "Print all threads, with their stacks in the kernel"),
 ];
 
 /// Examples of `prof symbolize`.
-pub const SYMBOLIZE: &[Example] = &[
+const SYMBOLIZE: &[Example] = &[
     example("prof symbolize", "Add symbols to profile.pb.gz"),
     example(
         "prof symbolize --force --symbol-path build",
@@ -95,14 +95,14 @@ pub const SYMBOLIZE: &[Example] = &[
 ];
 
 /// Examples of `prof doctor`.
-pub const DOCTOR: &[Example] = &[
+const DOCTOR: &[Example] = &[
     example("prof doctor", "Print a table of checks, with the commands that help"),
     example("sudo prof doctor", "The same for root"),
     example("prof doctor --json", "Print the checks as JSON"),
 ];
 
 /// Examples of `prof completions`.
-pub const COMPLETIONS: &[Example] = &[
+const COMPLETIONS: &[Example] = &[
     example("source <(prof completions bash)", "Complete in this bash"),
     example(
         "prof completions fish > ~/.config/fish/completions/prof.fish",
@@ -111,41 +111,59 @@ pub const COMPLETIONS: &[Example] = &[
 ];
 
 /// Examples of `prof man`.
-pub const MAN: &[Example] = &[
+const MAN: &[Example] = &[
     example("prof man | man -l -", "Read prof(1)"),
     example("prof man record | man -l -", "Read prof-record(1)"),
     example("prof man --output-dir ~/.local/share/man/man1", "Install all pages for 'man prof'"),
 ];
 
-/// An exit status and its meaning.
-pub type Status = (&'static str, &'static str);
+/// An exit status.
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    /// The number.
+    pub code: &'static str,
+    /// Its meaning, as a sentence.
+    pub meaning: &'static str,
+}
 
-/// Of all subcommands but `prof doctor`.
-pub const STATUS: &[Status] =
-    &[("0", "Success."), ("1", "Failure, with one line on standard error."), ("2", "Wrong usage.")];
+const fn status(code: &'static str, meaning: &'static str) -> Status {
+    Status { code, meaning }
+}
 
-/// Of `prof doctor`.
-pub const DOCTOR_STATUS: &[Status] = &[
-    ("0", "This user can record its own processes."),
-    ("1", "It cannot, or the checks failed."),
-    ("2", "Wrong usage."),
+/// The exit statuses of all subcommands but `prof doctor`.
+const STATUS: &[Status] = &[
+    status("0", "Success."),
+    status("1", "Failure, with one line on standard error."),
+    status("2", "Wrong usage."),
 ];
 
-/// In addition to [`STATUS`], of subcommands that run a COMMAND.
-pub const COMMAND_STATUS: &[Status] =
-    &[("126", "COMMAND cannot be executed."), ("127", "COMMAND does not exist.")];
+/// The exit statuses of `prof doctor`.
+const DOCTOR_STATUS: &[Status] = &[
+    status("0", "This user can record its own processes."),
+    status("1", "It cannot, or the checks failed."),
+    status("2", "Wrong usage."),
+];
+
+/// Further exit statuses of subcommands that run a COMMAND.
+const COMMAND_STATUS: &[Status] =
+    &[status("126", "COMMAND cannot be executed."), status("127", "COMMAND does not exist.")];
 
 /// The exit status with a COMMAND.
 pub const COMMAND_NOTE: &str = "With a COMMAND, prof exits with its exit status (128 + N if signal \
 N ended it) unless the recording failed, and with 0 if COMMAND still runs at the end of the \
 recording.";
 
-/// The exit statuses of a subcommand, and whether it runs a COMMAND.
-pub fn statuses(subcommand: &str) -> (Vec<Status>, bool) {
+/// Whether a subcommand, or prof, runs a COMMAND.
+pub fn runs_command(subcommand: &str) -> bool {
+    matches!(subcommand, "prof" | "record" | "flame")
+}
+
+/// The exit statuses of a subcommand, or of prof.
+pub fn statuses(subcommand: &str) -> Vec<Status> {
     match subcommand {
-        "prof" | "record" | "flame" => ([STATUS, COMMAND_STATUS].concat(), true),
-        "doctor" => (DOCTOR_STATUS.to_vec(), false),
-        _ => (STATUS.to_vec(), false),
+        "doctor" => DOCTOR_STATUS.to_vec(),
+        _ if runs_command(subcommand) => [STATUS, COMMAND_STATUS].concat(),
+        _ => STATUS.to_vec(),
     }
 }
 
@@ -180,11 +198,10 @@ pub fn long(subcommand: &str) -> StyledStr {
     let mut text = short(subcommand).ansi().to_string();
     text += "\n\n";
     text += &heading("Exit status");
-    let (statuses, runs_command) = statuses(subcommand);
-    for (code, meaning) in statuses {
+    for Status { code, meaning } in statuses(subcommand) {
         text += &format!("\n  {code:3}  {meaning}");
     }
-    if runs_command {
+    if runs_command(subcommand) {
         text += &format!("\n\n{COMMAND_NOTE}");
     }
     text.into()
