@@ -1,5 +1,7 @@
 //! The arguments of recordings, shared by `record` and `flame`.
 
+mod values;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +17,9 @@ use crate::sampler::types::{NeededClock, ProfileTypes, Settings};
 use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, StackMethod, Target, Window, types};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
+use values::{parse_delay, parse_duration, parse_frequency, parse_period, parse_stacks};
+
+pub use values::StacksArg;
 
 /// Limit of the stack copy of a sample above [`HIGH_RATE`]; below, the limit is the kernel's. It
 /// copies no more than there is, so only deep stacks cost more.
@@ -171,19 +176,6 @@ pub struct TargetArgs {
     pub call_graph: Option<StacksArg>,
 }
 
-/// `-g`, before the target decides the size of the copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StacksArg {
-    /// Copies and frame pointers.
-    Auto,
-    /// Frame pointers.
-    FramePointer,
-    /// Copies, of this many bytes if given.
-    Dwarf(Option<u32>),
-    /// No stacks.
-    None,
-}
-
 impl TargetArgs {
     /// Whether a target was given.
     pub fn is_given(&self) -> bool {
@@ -254,10 +246,7 @@ impl TargetArgs {
     /// There is no target, a target does not exist, an event is unknown, or options contradict each
     /// other.
     pub fn options(&self) -> anyhow::Result<(Options, ProfileTypes, Window)> {
-        let cpus = match &self.cpu {
-            Some(list) => Some(procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list))?),
-            None => None,
-        };
+        let cpus = self.cpus()?;
         if let Some(conflict) = self.conflict_with(&self.command) {
             return Err(usage(conflict));
         }
@@ -265,28 +254,17 @@ impl TargetArgs {
             return Err(usage("--tree needs -p PID; other targets include what they start"));
         }
         let target = self.target()?;
-        let rate = match (self.count, self.freq) {
-            (Some(period), _) => Rate::Period(period),
-            (None, Some(rate)) => rate,
-            (None, None) => Rate::Frequency(99),
-        };
-        let low_rate = matches!(rate, Rate::Frequency(hz) if hz <= HIGH_RATE);
-        let dump = if low_rate { MAX_DUMP } else { DUMP_AT_HIGH_RATE };
-        let stacks = match self.call_graph.unwrap_or(StacksArg::Auto) {
-            StacksArg::Auto => StackMethod::Auto { dump },
-            StacksArg::Dwarf(bytes) => StackMethod::Dwarf { dump: bytes.unwrap_or(dump) },
-            StacksArg::FramePointer => StackMethod::FramePointer,
-            StacksArg::None => StackMethod::None,
-        };
+        let rate = self.rate();
         let (mut events, refused) = self.events()?;
         if !matches!(self.call_graph, Some(StacksArg::Dwarf(Some(_)))) && self.count.is_none() {
             let each_time = events.iter_mut().filter(|e| e.is_each_time());
             each_time.for_each(|e| e.most_dump = DUMP_EACH_TIME);
         }
-        let inherit = !self.no_inherit && !matches!(target, Target::Threads(_));
-        let endless = !matches!(target, Target::Command(_));
         let types = self.profile_types()?;
-        if let (true, true, Some(first)) = (events.is_empty(), types.is_empty(), refused.first()) {
+        if events.is_empty()
+            && types.is_empty()
+            && let Some(first) = refused.first()
+        {
             return Err(first.why.clone().into());
         }
         let hardware = |e: &EventSpec| e.kind == EventKind::Hardware;
@@ -295,29 +273,52 @@ impl TargetArgs {
         if self.precise && !cycles && !events.iter().any(hardware) {
             return Err(usage("--precise applies to hardware events, and none is recorded"));
         }
-        let snapshot = self.types == ["threads"] && self.event.is_empty();
-        let default = match self.snapshots {
-            // A single one, now.
-            None if snapshot => Duration::ZERO,
-            _ => DEFAULT_DURATION,
-        };
-        let window = Window {
-            delay: self.delay.unwrap_or_default(),
-            duration: self.duration()?.or(endless.then_some(default)),
-        };
-        if self.snapshots.is_some() && window.duration.is_none() {
-            return Err(usage("--snapshots needs the length of the recording: add -d TIME"));
-        }
-        let precise = self.precise;
+        let window = self.window(&target)?;
         let options = Options {
             cpus,
             events,
             refused,
-            precise,
-            inherit,
-            ..Options::new(target, rate, stacks)
+            precise: self.precise,
+            inherit: !self.no_inherit && !matches!(target, Target::Threads(_)),
+            ..Options::new(target, rate, self.stack_method(rate))
         };
         Ok((options, types, window))
+    }
+
+    fn cpus(&self) -> anyhow::Result<Option<Vec<u32>>> {
+        let parse = |list| procfs::parse_cpu_list(list).ok_or_else(|| no_cpu_list(list));
+        self.cpu.as_deref().map(parse).transpose()
+    }
+
+    fn rate(&self) -> Rate {
+        let period = self.count.map(Rate::Period);
+        period.or(self.freq).unwrap_or(Rate::Frequency(99))
+    }
+
+    fn stack_method(&self, rate: Rate) -> StackMethod {
+        let low_rate = matches!(rate, Rate::Frequency(hz) if hz <= HIGH_RATE);
+        let dump = if low_rate { MAX_DUMP } else { DUMP_AT_HIGH_RATE };
+        match self.call_graph.unwrap_or(StacksArg::Auto) {
+            StacksArg::Auto => StackMethod::Auto { dump },
+            StacksArg::Dwarf(bytes) => StackMethod::Dwarf { dump: bytes.unwrap_or(dump) },
+            StacksArg::FramePointer => StackMethod::FramePointer,
+            StacksArg::None => StackMethod::None,
+        }
+    }
+
+    fn window(&self, target: &Target) -> anyhow::Result<Window> {
+        let is_snapshot = self.types == ["threads"] && self.event.is_empty();
+        let default = match self.snapshots {
+            // One snapshot, taken immediately.
+            None if is_snapshot => Duration::ZERO,
+            _ => DEFAULT_DURATION,
+        };
+        let ends_by_itself = matches!(target, Target::Command(_));
+        let duration = self.duration()?.or((!ends_by_itself).then_some(default));
+        if self.snapshots.is_some() && duration.is_none() {
+            return Err(usage("--snapshots needs the length of the recording: add -d TIME"));
+        }
+        Ok(Window { delay: self.delay.unwrap_or_default(), duration })
     }
 
     fn duration(&self) -> anyhow::Result<Option<Duration>> {
@@ -405,100 +406,4 @@ fn no_cpu_list(list: &str) -> anyhow::Error {
         Some(cpu) if cpu > 0xffff => format!("-C {list}: there is no CPU {cpu}; lscpu lists all"),
         _ => format!("-C {list}: not a list of CPUs; write 0,2-5"),
     })
-}
-
-/// As [`parse_duration`], but a number without a unit is milliseconds.
-fn parse_delay(text: &str) -> Result<Duration, String> {
-    match text.parse::<u32>() {
-        Ok(_) => parse_duration(&format!("{text}ms")),
-        Err(_) => parse_duration(text),
-    }
-}
-
-/// `500ms`, `10s`, `10`, `5m`, `1.5h`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        unit => return Err(format!("unit '{unit}' is unknown; use us, ms, s, m or h")),
-    };
-    let number: f64 =
-        digits.parse().map_err(|_| "not a time; write 500ms, 10s, 5m or 1h".to_owned())?;
-    let seconds = number * factor;
-    // Longer than any recording, and far from overflow.
-    if !(seconds > 0.0 && seconds < 366.0 * 86_400.0) {
-        return Err("the time must be more than 0 and less than a year".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-fn parse_frequency(text: &str) -> Result<Rate, String> {
-    if text == "max" {
-        return Ok(Rate::Max);
-    }
-    match text.parse::<u64>() {
-        Ok(0) => Err("the rate must be at least 1".to_owned()),
-        Ok(hz) => Ok(Rate::Frequency(hz)),
-        Err(_) => Err("not a number of samples per second; write 99 or max".to_owned()),
-    }
-}
-
-fn parse_period(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("not a number of events; give 1 or more".to_owned()),
-        Ok(period) => Ok(period),
-    }
-}
-
-fn parse_stacks(text: &str) -> Result<StacksArg, String> {
-    let (method, bytes) = text.split_once(',').map_or((text, None), |(h, b)| (h, Some(b)));
-    let bytes = match bytes {
-        None => None,
-        Some(b) => match b.parse::<u32>() {
-            // The kernel copies whole words.
-            Ok(n) if (8..=MAX_DUMP).contains(&n) => Some(n.next_multiple_of(8)),
-            _ => return Err(format!("'{b}' is not a number of bytes from 8 to {MAX_DUMP}")),
-        },
-    };
-    match (method, bytes) {
-        ("auto", None) => Ok(StacksArg::Auto),
-        ("fp", None) => Ok(StacksArg::FramePointer),
-        ("none" | "no", None) => Ok(StacksArg::None),
-        ("dwarf", bytes) => Ok(StacksArg::Dwarf(bytes)),
-        _ => Err("use auto, fp, dwarf, dwarf,BYTES or none".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations() {
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
-        assert_eq!(parse_delay("300"), Ok(Duration::from_millis(300)));
-        assert_eq!(parse_delay("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
-        for bad in ["", "s", "-1s", "0", "1d", "nan", "inf", "1e99", "10 s", "ms"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn frequencies_and_stacks() {
-        assert_eq!(parse_frequency("max"), Ok(Rate::Max));
-        for bad in ["0", "-1", "x", ""] {
-            assert!(parse_frequency(bad).is_err(), "{bad}");
-        }
-        assert_eq!(parse_stacks("dwarf,65528"), Ok(StacksArg::Dwarf(Some(MAX_DUMP))));
-        assert_eq!(parse_stacks("dwarf,1001"), Ok(StacksArg::Dwarf(Some(1008))));
-        for bad in ["dwarf,x", "fp,8", "lbr", "dwarf,0", "dwarf,65529", "dwarf,999999"] {
-            assert!(parse_stacks(bad).is_err(), "{bad}");
-        }
-    }
 }
