@@ -157,7 +157,9 @@ fn system_calls_are_counted_by_name_and_stack() {
     let all = said(&out.text());
     let seconds = |function, name| sum(&p, "syscall_time", of(function, name)) as f64 / 1e9;
     let (fetched, dozed) = (seconds("fetch", "pread64"), seconds("doze", "clock_nanosleep"));
-    assert!(fetched > 0.0 && fetched < all[0], "{fetched} s of {} s", all[0]);
+    // Most of a read is in the kernel, so none is much shorter than the fastest in the program's view.
+    let least = 0.5 * 250.0 * all[3];
+    assert!((least..all[0]).contains(&fetched), "{fetched} s of {least} to {} s", all[0]);
     assert!(dozed > 0.8 * all[2] && dozed < all[2], "{dozed} s of {} s", all[2]);
     let text = Prof::new(&dir, "report --sort syscall --type syscalls").run().ok().text();
     assert!(text.contains("getppid") && text.contains("250"), "{text}");

@@ -1,8 +1,8 @@
 /* Calls the kernel a known number of times: calls FILE BYTES TIMES [wait].
  *
- * Reads FILE directly, TIMES times so many BYTES, in fetch(); asks for its parent's number in
- * ask(), TIMES times; sleeps 5 ms in doze(), 20 times. Prints how long each took in seconds of the
- * wall's clock: FETCH ASK DOZE. `wait`: not before standard input ends.
+ * Reads BYTES of FILE directly in fetch(), TIMES times; reads its parent's PID in ask(), TIMES
+ * times; sleeps 5 ms in doze(), 20 times. Prints times in seconds: of the three functions, and of the
+ * fastest read: FETCH ASK DOZE FASTEST. `wait`: begins when standard input ends.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 
 static int fd, bytes, times;
 static char *buffer;
+static double fastest = 1e9;
 
 static double now(void) {
     struct timespec t;
@@ -26,8 +27,12 @@ static double now(void) {
 
 FUNCTION fetch(void) {
     double since = now();
-    for (int n = 0; n < times; n++)
+    for (int n = 0; n < times; n++) {
+        double begin = now();
         if (pread(fd, buffer, bytes, (off_t)n * bytes) != bytes) perror("pread");
+        double took = now() - begin;
+        if (took < fastest) fastest = took;
+    }
     return now() - since;
 }
 
@@ -56,5 +61,5 @@ int main(int argc, char **argv) {
         while (getchar() != EOF) {}
     }
     double fetched = fetch(), asked = ask(), dozed = doze();
-    printf("%f %f %f\n", fetched, asked, dozed);
+    printf("%f %f %f %.9f\n", fetched, asked, dozed, fastest);
 }
