@@ -30,7 +30,8 @@ impl EventArgs {
     ///
     /// Errors: an unknown event, or one that does not exist; a filter after no tracepoint.
     pub fn specs(&self, places: &ProbePlaces) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
-        let (mut specs, mut left_out) = (Vec::new(), Vec::new());
+        let mut specs = Vec::new();
+        let mut left_out = Vec::new();
         let mut recorded = false;
         for given in &self.0 {
             match given {
@@ -123,7 +124,9 @@ fn set_filter(event: Option<&mut EventSpec>, filter: &str) -> anyhow::Result<()>
 /// Commas separate events, but not within `pmu/a=1,b=2/` or the parameters of a function.
 fn split(list: &str) -> Vec<&str> {
     let mut events = Vec::new();
-    let (mut start, mut depth, mut in_pmu) = (0, 0u32, false);
+    let mut start = 0;
+    let mut depth = 0u32;
+    let mut in_pmu = false;
     for (i, c) in list.char_indices() {
         let probe = is_probe(&list[start..]);
         match c {

@@ -27,8 +27,14 @@ pub struct Output {
     /// The path in the arguments.
     shown: PathBuf,
     sink: Sink,
-    /// Whether a profile is written there.
-    profile: bool,
+    content: Content,
+}
+
+/// The kind of data that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Profile,
+    Text,
 }
 
 #[derive(Debug)]
@@ -53,7 +59,7 @@ impl Output {
         if path == Path::new("-") && io::stdout().is_terminal() {
             bail!("will not write a binary profile to the terminal; redirect it, or use -o FILE");
         }
-        Output::open(path, true)
+        Output::open(path, Content::Profile)
     }
 
     /// The same for text, which may go to a terminal. A new file has the permissions that the umask
@@ -63,17 +69,20 @@ impl Output {
     ///
     /// As [`Output::create`], apart from the terminal.
     pub fn create_any(path: &Path) -> anyhow::Result<Output> {
-        Output::open(path, false)
+        Output::open(path, Content::Text)
     }
 
-    fn open(path: &Path, profile: bool) -> anyhow::Result<Output> {
-        let mode = if profile { place::PRIVATE } else { place::USUAL };
+    fn open(path: &Path, content: Content) -> anyhow::Result<Output> {
+        let mode = match content {
+            Content::Profile => place::PRIVATE,
+            Content::Text => place::USUAL,
+        };
         let shown = path.to_path_buf();
         if path == Path::new("-") {
-            return Ok(Output { shown, sink: Sink::Stdout, profile });
+            return Ok(Output { shown, sink: Sink::Stdout, content });
         }
         let sink = Sink::open(path, mode).map_err(|refused| cannot_create(path, &refused))?;
-        Ok(Output { shown, sink, profile })
+        Ok(Output { shown, sink, content })
     }
 
     /// Whether it is standard output.
@@ -108,7 +117,7 @@ impl Output {
     /// As [`Output::write`].
     pub fn keep(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
         let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
-        if !self.profile {
+        if self.content != Content::Profile {
             return Ok(false);
         }
         let mut keep = || {

@@ -205,7 +205,8 @@ fn heat(value: i64, max: i64) -> Rgb {
 
 /// A colour near the given one, always the same for the same seed.
 fn varied(hue: f64, spread: f64, saturation: f64, lightness: f64, seed: u64) -> Rgb {
-    let (a, b) = (unit(seed) - 0.5, unit(seed.rotate_left(32)) - 0.5);
+    let a = unit(seed) - 0.5;
+    let b = unit(seed.rotate_left(32)) - 0.5;
     hsl(hue + a * spread, saturation, lightness + b * 0.09)
 }
 

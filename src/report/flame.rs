@@ -223,7 +223,8 @@ fn insert_names(
         let name = name(view, tree, node);
         let label = fitting(&name, percent / 100.0 * width);
         let title = tooltip(view, tree, node, &name);
-        let (title, label) = (escape(&title), escape(&label));
+        let title = escape(&title);
+        let label = escape(&label);
         write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
         rest = after;
     }

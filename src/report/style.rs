@@ -102,7 +102,8 @@ fn is_conversion(before: &str) -> bool {
 
 /// Length of the text in angle brackets at the start of `text`; `None` if they are not closed.
 fn bracketed(text: &str) -> Option<usize> {
-    let (mut depth, mut before) = (0, ' ');
+    let mut depth = 0;
+    let mut before = ' ';
     for (at, c) in text.char_indices() {
         match c {
             '<' => depth += 1,
@@ -162,7 +163,8 @@ mod tests {
             ("main", "main"),
             ("vector<int>", ""),
         ] {
-            let (name, system_name) = (p.strings.intern(name), p.strings.intern(system_name));
+            let name = p.strings.intern(name);
+            let system_name = p.strings.intern(system_name);
             p.functions.push(Function { name, system_name, ..Function::default() });
         }
         restyle(&mut p, style);

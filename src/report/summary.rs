@@ -188,7 +188,8 @@ pub fn subtitle(view: &View) -> String {
         let lost = i64::try_from(figures.lost).unwrap_or(i64::MAX);
         parts.push(format!("{} samples lost", units::thousands(lost)));
     }
-    let (truncated, stacks) = (figures.truncated_total(), figures.user_stacks);
+    let truncated = figures.truncated_total();
+    let stacks = figures.user_stacks;
     if truncated > 0 && stacks > 0 {
         parts.push(format!("{:.1}% of the stacks truncated", share(truncated, stacks)));
     }
@@ -213,7 +214,8 @@ pub fn header(profile: &Profile) -> Vec<String> {
         out.push(format!("period: {}", period(profile)));
     }
     for (i, t) in profile.sample_types.iter().enumerate() {
-        let (kind, unit) = (profile.str(t.kind), profile.str(t.unit));
+        let kind = profile.str(t.kind);
+        let unit = profile.str(t.unit);
         out.push(format!("total {kind}: {}", units::format(profile.total(i), unit)));
     }
     if profile.doc_url != profile::StrId::EMPTY {
@@ -275,7 +277,8 @@ mod tests {
         p = with_comments(&["lost: 1200", "truncated: 65 of 338", "truncated: no rules: 65"]);
         p.duration_nanos = 1_150_000_000;
         p.period = 2_004_008;
-        let (kind, unit) = (p.strings.intern("cpu"), p.strings.intern("nanoseconds"));
+        let kind = p.strings.intern("cpu");
+        let unit = p.strings.intern("nanoseconds");
         p.period_type = profile::ValueType { kind, unit };
         assert_eq!(
             whole(&p),
@@ -288,7 +291,8 @@ mod tests {
         let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
         let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION, &filter));
         assert!(filtered.ends_with("truncated · filtered: 33.33% of 9.00 s"), "{filtered}");
-        let (kind, unit) = (p.strings.intern("cycles"), p.strings.intern("count"));
+        let kind = p.strings.intern("cycles");
+        let unit = p.strings.intern("count");
         p.period_type = profile::ValueType { kind, unit };
         p.period = 1000;
         assert!(
@@ -333,7 +337,8 @@ mod tests {
         let mut p = with_comments(&["note: hello"]);
         p.time_nanos = 1_000_000_000;
         p.period = 10_000_000;
-        let (kind, unit) = (p.strings.intern("cpu"), p.strings.intern("nanoseconds"));
+        let kind = p.strings.intern("cpu");
+        let unit = p.strings.intern("nanoseconds");
         p.period_type = profile::ValueType { kind, unit };
         let header = header(&p).join("\n");
         for part in [

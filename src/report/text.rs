@@ -24,21 +24,28 @@ pub struct TableOptions {
     pub ratio: Option<Ratio>,
 }
 
+/// The side of a column on which its cells begin or end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Align {
+    Left,
+    Right,
+}
+
 /// A column of a table of text.
 struct TextColumn {
     title: String,
-    right: bool,
+    align: Align,
     cells: Vec<String>,
 }
 
 impl TextColumn {
-    fn new(title: &str, right: bool, cells: impl Iterator<Item = String>) -> TextColumn {
-        TextColumn { title: title.to_string(), right, cells: cells.collect() }
+    fn new(title: &str, align: Align, cells: impl Iterator<Item = String>) -> TextColumn {
+        TextColumn { title: title.to_string(), align, cells: cells.collect() }
     }
 
     fn width(&self) -> usize {
         let longest = self.cells.iter().map(|c| c.as_str().width()).max().unwrap_or(0);
-        let longest = if self.right { longest } else { longest.min(MAX_PAD) };
+        let longest = if self.align == Align::Right { longest } else { longest.min(MAX_PAD) };
         longest.max(self.title.width())
     }
 }
@@ -89,28 +96,28 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
     let percent = |v: i64| format!("{:.2}%", view.percent(v));
     let frame = |r: &Row| -> &Frame { view.frames.get(r.frame) };
     let mut columns = vec![
-        TextColumn::new("self", true, rows().map(|r| value(r.self_value))),
-        TextColumn::new("self%", true, rows().map(|r| percent(r.self_value))),
+        TextColumn::new("self", Align::Right, rows().map(|r| value(r.self_value))),
+        TextColumn::new("self%", Align::Right, rows().map(|r| percent(r.self_value))),
     ];
     if options.children {
-        columns.push(TextColumn::new("total", true, rows().map(|r| value(r.total))));
-        columns.push(TextColumn::new("total%", true, rows().map(|r| percent(r.total))));
+        columns.push(TextColumn::new("total", Align::Right, rows().map(|r| value(r.total))));
+        columns.push(TextColumn::new("total%", Align::Right, rows().map(|r| percent(r.total))));
     }
     if let Some(ratio) = &options.ratio {
         let quotient = |q: &(Option<f64>, Option<f64>)| match q.0 {
             Some(q) => format!("{q:.2}"),
             None => "-".to_owned(),
         };
-        columns.push(TextColumn::new(&ratio.name, true, ratio.rows.iter().map(quotient)));
+        columns.push(TextColumn::new(&ratio.name, Align::Right, ratio.rows.iter().map(quotient)));
     }
     for (i, key) in options.labels.iter().enumerate() {
         let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
-        columns.push(TextColumn::new(key, false, rows().map(text)));
+        columns.push(TextColumn::new(key, Align::Left, rows().map(text)));
     }
     let Granularity { function, binary, line, .. } = options.granularity;
     if binary {
         let name = |r: &Row| or_unknown(frame(r).binary_name(view.profile));
-        columns.push(TextColumn::new("binary", false, rows().map(name)));
+        columns.push(TextColumn::new("binary", Align::Left, rows().map(name)));
     }
     if function {
         let name = |r: &Row| {
@@ -120,7 +127,7 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
                 _ => name,
             }
         };
-        columns.push(TextColumn::new("function", false, rows().map(name)));
+        columns.push(TextColumn::new("function", Align::Left, rows().map(name)));
     }
     columns
 }
@@ -151,8 +158,10 @@ fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::Result<()> 
             }
             // Wide characters take two cells of a terminal: `{:<width$}` would count one.
             let padding = " ".repeat(width.saturating_sub(cell.width()));
-            let (left, right) = if column.right { (&padding[..], "") } else { ("", &padding[..]) };
-            line.extend([left, cell, right]);
+            match column.align {
+                Align::Right => line.extend([padding.as_str(), cell]),
+                Align::Left => line.extend([cell, padding.as_str()]),
+            }
         }
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -189,12 +198,14 @@ pub fn write_tree(
     options: TreeOptions,
 ) -> io::Result<()> {
     let children = tree.children();
-    let (cut, whole) = (Cut::Percent(options.min_percent), tree.node(Tree::ROOT).total);
+    let cut = Cut::Percent(options.min_percent);
+    let whole = tree.node(Tree::ROOT).total;
     let shown = |node: u32| {
         let mut ids: Vec<u32> = children.of(node).to_vec();
         ids.retain(|&c| cut.keeps(view, whole, tree.node(c).total));
         ids.sort_by(|&a, &b| {
-            let (a, b) = (tree.node(a), tree.node(b));
+            let a = tree.node(a);
+            let b = tree.node(b);
             b.total.unsigned_abs().cmp(&a.total.unsigned_abs()).then_with(|| {
                 view.frames.get(a.frame).cmp_name(view.frames.get(b.frame), view.profile)
             })
@@ -206,7 +217,8 @@ pub fn write_tree(
             writeln!(out, "\n{:>10}  {:>7}  function, its callers below it", "self", "self%")?;
         }
         Direction::Callees => {
-            let (total, own) = (["total", "total%"], ["self", "self%"]);
+            let total = ["total", "total%"];
+            let own = ["self", "self%"];
             writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
         }
     }
@@ -265,7 +277,8 @@ fn write_node(
 ) -> io::Result<()> {
     let node = tree.node(id);
     let frame = view.frames.get(node.frame);
-    let (name, binary) = (frame.display(view.profile), frame.binary_name(view.profile));
+    let name = frame.display(view.profile);
+    let binary = frame.binary_name(view.profile);
     let value = |v: i64| {
         let percent = format!("{:.2}%", view.percent(v));
         pair([&units::format(v, view.unit()), &percent])
@@ -348,8 +361,8 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     fn columns_align_by_the_width_on_a_terminal() {
         let cells = |texts: [&str; 2]| texts.map(str::to_owned).into_iter();
         let columns = [
-            TextColumn::new("name", false, cells(["数据", "ab"])),
-            TextColumn::new("n", true, cells(["1", "22"])),
+            TextColumn::new("name", Align::Left, cells(["数据", "ab"])),
+            TextColumn::new("n", Align::Right, cells(["1", "22"])),
         ];
         let mut out = Vec::new();
         write_columns(&mut out, &columns).unwrap();

@@ -134,7 +134,8 @@ impl Walk {
 
     fn step(&self, mode: u32) -> io::Result<Step> {
         let (path, name) = self.split();
-        let (name, shown) = (name.as_os_str(), &self.shown());
+        let name = name.as_os_str();
+        let shown = &self.shown();
         if name.is_empty() {
             return Err(ErrorKind::IsADirectory.into());
         }
@@ -214,7 +215,8 @@ fn place(
 /// The user who called `sudo`.
 fn user_of_sudo() -> Option<(Uid, Gid)> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let (user, group) = (number("SUDO_UID")?, number("SUDO_GID")?);
+    let user = number("SUDO_UID")?;
+    let group = number("SUDO_GID")?;
     (user != 0 && user != u32::MAX && group != u32::MAX)
         .then(|| (Uid::from_raw(user), Gid::from_raw(group)))
 }

@@ -149,13 +149,15 @@ fn give_away(path: &Path) -> bool {
 fn files_of_others_in_a_shared_directory_are_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let shared = shared_directory(dir.path());
-    let (secret, missing) = (dir.path().join("secret"), dir.path().join("missing"));
+    let secret = dir.path().join("secret");
+    let missing = dir.path().join("missing");
     fs::write(&secret, "secret").unwrap();
     let link = |name: &str, to: &Path| {
         std::os::unix::fs::symlink(to, shared.join(name)).unwrap();
         shared.join(name)
     };
-    let (theirs, dangling) = (link("p.pb.gz", &secret), link("dangling", &missing));
+    let theirs = link("p.pb.gz", &secret);
+    let dangling = link("dangling", &missing);
     let file = shared.join("file");
     fs::write(&file, "").unwrap();
     // What is our own, or the directory's owner's, is used.

@@ -340,7 +340,8 @@ mod tests {
         assert!(own[0].contains("-g") && own[0].contains("do not strip"), "{own:?}");
         assert!(own[1].contains("-g dwarf"), "{own:?}");
         let lines = Missing { lines: true, ..Missing::default() };
-        let (url, add) = ("https://symbols.example", "apt-get update");
+        let url = "https://symbols.example";
+        let add = "apt-get update";
         let mut debian = Advisor {
             profile: Some("x.pb.gz".into()),
             distribution: Distribution {

@@ -187,11 +187,15 @@ fn archive(line: &str) -> &str {
 /// Packages whose installed version (`***`) `apt-cache policy NAME…` finds in one of `archives`.
 fn installed_from(policy: &str, archives: &FxHashSet<&str>) -> FxHashSet<String> {
     let mut found = FxHashSet::default();
-    let (mut package, mut installed) = ("", false);
+    let mut package = "";
+    let mut installed = false;
     for line in policy.lines() {
         let depth = line.len() - line.trim_start().len();
         match depth {
-            0 => (package, installed) = (line.trim_end_matches(':'), false),
+            0 => {
+                package = line.trim_end_matches(':');
+                installed = false;
+            }
             // A version stands four columns before its archives.
             1..=5 => installed = line.trim_start().starts_with("***"),
             _ if installed && archives.contains(archive(line.trim())) => {

@@ -46,7 +46,10 @@ fn boxes_of(svg: &str) -> Vec<DrawnBox> {
     use quick_xml::events::Event;
     let mut reader = quick_xml::Reader::from_str(svg);
     reader.config_mut().check_end_names = true;
-    let (mut out, mut text, mut in_frames, mut depth) = (Vec::<DrawnBox>::new(), None, false, 0);
+    let mut out = Vec::<DrawnBox>::new();
+    let mut text = None;
+    let mut in_frames = false;
+    let mut depth = 0;
     loop {
         match reader.read_event().expect("well-formed XML") {
             Event::Eof => break,
@@ -161,7 +164,8 @@ fn processes_of_one_name_are_one_box() {
     use profile::{Builder, Column, Label, LabelValue, StrId};
     let mut b = Builder::new(&[("samples", "count")]);
     let work = b.named_location("work");
-    let (pid, process) = (b.profile.strings.intern("pid"), b.profile.strings.intern("process"));
+    let pid = b.profile.strings.intern("pid");
+    let process = b.profile.strings.intern("process");
     let name = LabelValue::Str(b.profile.strings.intern("cc1"));
     for value in [7, 8, 9] {
         let number = LabelValue::Num { value, unit: StrId::EMPTY };
@@ -275,11 +279,13 @@ fn any_strings_yield_a_well_formed_drawing() {
         .collect();
     for chars in every.chunks(7) {
         let odd: String = chars.iter().collect();
-        let (kind, unit) = (format!("kind{odd}"), format!("unit{odd}"));
+        let kind = format!("kind{odd}");
+        let unit = format!("unit{odd}");
         let mut b = Builder::new(&[(kind.as_str(), unit.as_str())]);
         let name = format!("<f & \"{odd}\">");
         let stack = functions(&mut b, None, 1, &[(&name, "", 0)]);
-        let (key, value) = (b.profile.strings.intern("process"), b.profile.strings.intern(&odd));
+        let key = b.profile.strings.intern("process");
+        let value = b.profile.strings.intern(&odd);
         let labels = b.profile.labels.intern(&[Label { key, value: LabelValue::Str(value) }]);
         b.add(&[stack], labels, Column(0), 5);
         b.add(&[stack], LabelSetId::EMPTY, Column(0), 1);

@@ -217,7 +217,9 @@ pub fn behind(name: &str, role: LockRole, semaphore: bool) -> Option<WaitRule> {
 /// `<path::Type<A>>::method` (as Rust writes it) → `path::Type::method`; with the `A` unless
 /// `leave_out` is set.
 fn plain(name: &str, leave_out: bool) -> String {
-    let (mut plain, mut open, mut before) = (String::with_capacity(name.len()), Vec::new(), ' ');
+    let mut plain = String::with_capacity(name.len());
+    let mut open = Vec::new();
+    let mut before = ' ';
     for c in name.chars() {
         match c {
             '<' => open.push(leave_out && (before.is_alphanumeric() || "_:".contains(before))),

@@ -23,7 +23,8 @@ pub const REGISTERED: Registered = Registered {
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let view = &*view;
     let mut model = Coverage::new(view);
-    let (rows, min_percent) = (request.rows(), request.min_percent.unwrap_or(0.0));
+    let rows = request.rows();
+    let min_percent = request.min_percent.unwrap_or(0.0);
     model.binaries.retain(|b| view.percent(b.total) >= min_percent);
     let all = model.binaries.len();
     if rows > 0 {

@@ -13,7 +13,8 @@ pub const REGISTERED: Registered = Registered { name: "table", option: None, che
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let options = request.top();
     let top = Top::new(view, &options);
-    let (profile, granularity) = (view.profile, request.granularity);
+    let profile = view.profile;
+    let granularity = request.granularity;
     let ratio = request
         .quotient
         .map(|quotient| Ratio::new(profile, quotient, granularity, request.filter, &top, &options));

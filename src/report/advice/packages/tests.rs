@@ -165,7 +165,8 @@ fn servers_are_those_that_the_machine_is_configured_for() {
     let servers = |urls: &str| Distribution::below(root.path(), urls).servers;
     assert_eq!(servers(""), None, "there is no configuration");
     assert_eq!(servers("https://own.example"), Some(Servers::Environment));
-    let (lists, scripts) = (root.path().join("etc/debuginfod"), root.path().join("etc/profile.d"));
+    let lists = root.path().join("etc/debuginfod");
+    let scripts = root.path().join("etc/profile.d");
     std::fs::create_dir_all(&scripts).unwrap();
     std::fs::create_dir_all(&lists).unwrap();
     let script = "# DEBUGINFOD_URLS=\"https://old.example\"\n\
