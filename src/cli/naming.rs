@@ -39,50 +39,39 @@ pub fn name(
 ) -> anyhow::Result<Recorded> {
     let Recording { aggregated, mut diagnostics, notes, exit, running, .. } = recording;
     diagnostics.notes = notes.all().map(Note::to_string).collect();
+    let first_of_names = diagnostics.notes.len();
     let mut profile = aggregated.profile;
-    let (files, run_time) = (aggregated.files, aggregated.run_time);
-    let (changed, images) = (aggregated.changed, aggregated.images);
-    let (mut named, mut names_missed, mut run_time_code) = (names.is_some(), None, None);
+    let mut status = LookupStatus { complete: names.is_some(), ..LookupStatus::default() };
     progress.recorded();
     if let Some(names) = names {
         let bytes = without_names(&mut profile, &diagnostics)?;
         let file = keep(&bytes, output, interrupts)?;
-        if let Some(server) = names.debuginfod.clone() {
-            interrupts.instead(move || server.abandon());
-        }
-        let stop = interrupts.skip_names();
         let fetches = names.debuginfod.is_some();
-        let options = SymbolOptions { files, run_time, changed, stop: stop.clone(), ..names };
-        let bar = progress.symbols();
-        let look_up = move |profile: &mut Profile| {
-            LookupResult::look_up(profile, &options, &|done, all| bar.set(done, all))
+        let options = SymbolOptions {
+            files: aggregated.files,
+            run_time: aggregated.run_time,
+            changed: aggregated.changed,
+            ..names
         };
-        let found = match in_background(profile, look_up, &stop) {
+        let end = look_up(profile, options, interrupts, progress);
+        status.add_end(&end, interrupts, file);
+        diagnostics.notes.extend(status.missed.clone());
+        let found = match end {
             LookupEnd::Done(with_names, found) => {
                 profile = *with_names;
                 Some(found)
             }
-            ended => {
+            LookupEnd::Abandoned | LookupEnd::Failed => {
                 // The thread may still use their descriptors.
-                std::mem::forget(images);
+                std::mem::forget(aggregated.images);
                 profile = pprof::read(bytes.as_slice())?;
-                if matches!(ended, LookupEnd::Failed) {
-                    names_missed = Some("the look-up of names failed: this is a bug".to_owned());
-                }
                 None
             }
         };
-        let all = found.as_ref().is_some_and(|found| !is_interrupted(&found.outcome));
-        if stop.load(Ordering::SeqCst) && !all {
-            names_missed = Some(interrupted(file));
-            // The reason is known, so advice would not help.
-            named = false;
-        }
-        diagnostics.notes.extend(names_missed.clone());
         if fetches && let Some(found) = &found {
-            names_missed = names_missed.or_else(|| found.outcome.errors.first().cloned());
+            status.missed = status.missed.or_else(|| found.outcome.errors.first().cloned());
         }
-        run_time_code = add_outcome(found, &profile, &mut diagnostics);
+        status.run_time_code = add_outcome(found, &profile, &mut diagnostics);
     } else {
         diagnostics.unsymbolized = symbols::unsymbolized(&profile);
     }
@@ -90,18 +79,62 @@ pub fn name(
     interrupts.end_naming();
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     set_comments(&mut profile, &diagnostics);
-    let (names, notes_of_names) = (named, diagnostics.notes[notes.all().count()..].to_vec());
+    let notes_of_names = diagnostics.notes[first_of_names..].to_vec();
     Ok(Recorded {
         profile,
         diagnostics,
         notes,
-        names,
-        names_missed,
-        run_time_code,
+        names: status.complete,
+        names_missed: status.missed,
+        run_time_code: status.run_time_code,
         notes_of_names,
         exit,
         running,
     })
+}
+
+/// The completeness of the names of a recording.
+#[derive(Default)]
+struct LookupStatus {
+    /// Names were looked up, and the user did not end that.
+    complete: bool,
+    /// The reason for which not all were.
+    missed: Option<String>,
+    /// The remedy for code that was made at run time, if much of it has no names.
+    run_time_code: Option<String>,
+}
+
+impl LookupStatus {
+    /// Notes an early end. `file` contains the recording, if it is a file.
+    fn add_end(&mut self, end: &LookupEnd, interrupts: &Interrupts, file: Option<PathBuf>) {
+        if matches!(end, LookupEnd::Failed) {
+            self.missed = Some("the look-up of names failed: this is a bug".to_owned());
+        }
+        if interrupts.skip_names().load(Ordering::SeqCst) && !end.is_complete() {
+            self.missed = Some(interrupted(file));
+            // Advice would not help.
+            self.complete = false;
+        }
+    }
+}
+
+/// Looks up the names of `profile` until the user ends it.
+fn look_up(
+    profile: Profile,
+    options: SymbolOptions,
+    interrupts: &Interrupts,
+    progress: &Progress,
+) -> LookupEnd {
+    if let Some(server) = options.debuginfod.clone() {
+        interrupts.instead(move || server.abandon());
+    }
+    let stop = interrupts.skip_names();
+    let options = SymbolOptions { stop: stop.clone(), ..options };
+    let bar = progress.symbols();
+    let look_up = move |profile: &mut Profile| {
+        LookupResult::look_up(profile, &options, &|done, all| bar.set(done, all))
+    };
+    in_background(profile, look_up, &stop)
 }
 
 /// The recording before its names are looked up, in pprof format.
@@ -160,12 +193,19 @@ impl LookupResult {
 
 /// The end of a lookup.
 enum LookupEnd {
-    /// With these names.
+    /// It found these names; after an interrupt, only those until then.
     Done(Box<Profile>, LookupResult),
     /// It did not end in time after an interrupt.
     Abandoned,
-    /// In a panic.
+    /// It panicked.
     Failed,
+}
+
+impl LookupEnd {
+    /// Whether nothing was left out because of an interrupt.
+    fn is_complete(&self) -> bool {
+        matches!(self, LookupEnd::Done(_, found) if !is_interrupted(&found.outcome))
+    }
 }
 
 /// Runs a lookup in a thread, which may hang: once `stop` is true, it has [`GRACE`] to end and is
@@ -210,8 +250,8 @@ fn interrupted(file: Option<PathBuf>) -> String {
     format!("interrupted: names are missing; `prof symbolize {file}` looks them up")
 }
 
-/// Adds the result of a lookup to the figures. Returns how code that was made at run time gets
-/// names, if much of it has none.
+/// Adds the result of a lookup to the figures. Returns the remedy for code that was made at run
+/// time, if much of it has no names.
 fn add_outcome(
     found: Option<LookupResult>,
     profile: &Profile,
@@ -237,7 +277,7 @@ mod tests {
         Builder::new(&[("cpu", "nanoseconds")]).finish(None)
     }
 
-    /// As one that waits in a system call forever.
+    /// The lookup waits forever, as in a system call.
     #[test]
     fn a_lookup_that_hangs_is_abandoned() {
         let (hang, never) = mpsc::channel::<()>();
