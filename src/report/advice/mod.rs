@@ -126,7 +126,7 @@ impl Advisor {
             return Remedies::default();
         }
         if is_memory(file) {
-            let mut names: Vec<_> = self.run_times.iter().filter_map(|r| r.names(None)).collect();
+            let mut names: Vec<_> = self.run_times.iter().map(|r| r.names(None)).collect();
             if names.is_empty() {
                 names.push(run_time::WRITE_PERF_MAP.to_owned());
             }

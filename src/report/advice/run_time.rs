@@ -7,6 +7,13 @@ pub const WRITE_PERF_MAP: &str = "let the program write a perf map, /tmp/perf-PI
 pub const KEEP_FRAME_POINTERS: &str = "let the compiler of the run-time code keep frame pointers \
                                        (java: -XX:+PreserveFramePointer), or run without it";
 
+/// The remedy for missing names of the code that a process made at run time, if its compiler is
+/// recognized by the process's name.
+pub fn names_of_process(name: &str, pid: Option<i64>) -> String {
+    let run_time = RunTime::of_process(name);
+    run_time.map_or_else(|| WRITE_PERF_MAP.to_owned(), |run_time| run_time.names(pid))
+}
+
 /// A program or library with a compiler of run-time code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunTime {
@@ -69,23 +76,24 @@ impl RunTime {
         }
     }
 
-    /// The remedy for missing names, if there is one; `pid`: the process, if it is a single one.
-    pub fn names(self, pid: Option<i64>) -> Option<String> {
+    /// The remedy for missing names; `pid`: the process, if it is a single one.
+    pub fn names(self, pid: Option<i64>) -> String {
         let remedy = match self {
             RunTime::Java => {
                 let pid = pid.map_or("PID".to_owned(), |pid| pid.to_string());
-                return Some(format!(
-                    "start java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, or \
-                     before the recording ends (Java 17 or newer): jcmd {pid} Compiler.perfmap"
-                ));
+                return format!(
+                    "start java with -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
+                     -XX:+DumpPerfMapAtExit, or before the recording ends (Java 17 or newer): \
+                     jcmd {pid} Compiler.perfmap"
+                );
             }
             RunTime::Node => "start node with --perf-basic-prof",
             RunTime::Chromium => "start it with --js-flags=--perf-basic-prof --no-sandbox",
             RunTime::Python => "start python3 with -X perf (3.12 or newer)",
             RunTime::Php => "run php with -d opcache.jit_debug=0x10",
-            RunTime::LuaJit => return None,
+            RunTime::LuaJit => "run luajit with -joff: its compiler writes no perf map",
         };
-        Some(remedy.to_owned())
+        remedy.to_owned()
     }
 }
 
@@ -117,8 +125,8 @@ mod tests {
 
     #[test]
     fn the_process_is_named_in_commands() {
-        let names = RunTime::Java.names(Some(7)).unwrap();
+        let names = names_of_process("java", Some(7));
         assert!(names.contains("jcmd 7 Compiler.perfmap"), "{names}");
-        assert!(RunTime::Java.names(None).unwrap().contains("jcmd PID "));
+        assert!(RunTime::Java.names(None).contains("jcmd PID "));
     }
 }
