@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_have_binary_units_and_limits() {
         let good = [("1", 1), ("64K", 64 << 10), ("1MiB", 1 << 20), ("2G", 2 << 30), ("8B", 8)];
         for (text, bytes) in good {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");

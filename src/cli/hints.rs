@@ -10,7 +10,7 @@ use super::{Cli, Command, shell_word, target::TargetArgs};
 /// Options of other tools for the length of a recording.
 const TIMES: &[&str] = &["--timeout", "--time", "--seconds", "--sleep", "--window"];
 
-/// Adds to an error what to type instead of `prof record ls -l`, as with perf, or `--timeout 5`.
+/// Adds to an error the replacement for `prof record ls -l`, as with perf, or `--timeout 5`.
 pub fn with_hint(mut error: clap::Error) -> clap::Error {
     // The arguments of a script may contain names from elsewhere.
     let clean = |text: &str| printed::line(text).into_owned();

@@ -134,7 +134,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 pub struct Exit {
     /// The code.
     pub code: u8,
-    /// One line: what failed, and what to do.
+    /// One line: the failure, and the remedy.
     pub message: String,
 }
 
@@ -178,7 +178,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(own.or_else(by_kind).unwrap_or(1))
 }
 
-/// As a shell's, where a command cannot be started.
+/// The exit code of an error, as of a shell if a command cannot be started.
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Failed => 1,
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// As `record`, `flame`, `threads` and others have them.
+    /// `record`, `flame`, `threads` and others share options.
     #[test]
     fn options_of_the_same_name_have_the_same_letter() {
         let cli = Cli::command();

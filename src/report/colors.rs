@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn languages_and_packages() {
+    fn functions_have_a_language_and_a_package() {
         let cases = [
             ("main", "a.c", "/bin/app", Language::C, "app"),
             ("memcpy", "", "/lib/libc.so.6", Language::C, "libc.so.6"),

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_profile() {
+    fn each_stack_is_a_line_with_its_known_value() {
         assert_eq!(
             folded(&answers(), Direction::Callees, &[]),
             "main 4\nmain;foo1 3\nmain;foo1;bar 5\nmain;foo2 1\nmain;foo2;bar 5\n"

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table() {
+    fn a_table_has_the_shares_of_each_function() {
         let expected = "\
 File: app
 Type: cpu [nanoseconds]; --type also: samples
@@ -390,7 +390,7 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     }
 
     #[test]
-    fn a_call_tree() {
+    fn a_call_tree_has_a_line_for_each_branch() {
         let p = answers();
         let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
         let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);

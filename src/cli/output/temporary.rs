@@ -130,7 +130,7 @@ fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, Stri
     }
 }
 
-/// Removes what killed processes of prof of this user left in this directory.
+/// Removes the files that killed processes of prof of this user left in this directory.
 pub fn remove_stale(directory: &OwnedFd) {
     let Ok(entries) = fs::read_dir(of_descriptor(directory)) else { return };
     for entry in entries.take(MOST_ENTRIES).flatten() {

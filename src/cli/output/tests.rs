@@ -160,7 +160,7 @@ fn files_of_others_in_a_shared_directory_are_not_used() {
     let dangling = link("dangling", &missing);
     let file = shared.join("file");
     fs::write(&file, "").unwrap();
-    // What is our own, or the directory's owner's, is used.
+    // Files of the user or of the directory's owner are used.
     for ours in [link("ours", &secret), file.clone()] {
         drop(Output::create(&ours).unwrap());
     }
@@ -173,11 +173,11 @@ fn files_of_others_in_a_shared_directory_are_not_used() {
     assert!(error(&file).contains("it is a file of another user"), "{}", error(&file));
     assert_eq!(fs::read(&secret).unwrap(), b"secret");
     assert!(!missing.exists());
-    // Also where one's own link leads to theirs.
+    // Also if a link of the user leads to another user's file.
     let ours = dir.path().join("link");
     std::os::unix::fs::symlink("shared/p.pb.gz", &ours).unwrap();
     assert!(error(&ours).contains("of another user"), "{}", error(&ours));
-    // The directory's owner may put there what they like.
+    // The directory's owner may create any file in it.
     assert!(give_away(&shared));
     drop(Output::create(&theirs).unwrap());
 }

@@ -391,7 +391,7 @@ mod tests {
         let install = "for source lines: apt-get install libc6-dbg && \
                        prof symbolize --force x.pb.gz";
         assert_eq!(libc, [install]);
-        // Debian has no debug symbols of what others have built.
+        // Debian has no debug symbols of packages from others.
         debian.packages.insert("/bin/x".into(), package("nodejs", false));
         let vendor = debian.remedies("/bin/x", "abc", &lines);
         assert_eq!(

@@ -106,7 +106,7 @@ fn boxes_of(svg: &str) -> Vec<DrawnBox> {
 }
 
 #[test]
-fn a_known_profile() {
+fn boxes_have_the_known_values() {
     let seen = boxes_of(&drawn(&answers(), 1, &[], &options()));
     let mut titles: Vec<_> = seen.iter().map(|b| b.title.as_str()).collect();
     titles.sort_unstable();
