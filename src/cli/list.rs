@@ -48,10 +48,8 @@ pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     }
     let (files, words): (Vec<&String>, Vec<&String>) =
         search.iter().partition(|word| is_binary(word));
-    let mut groups = match files.is_empty() || !words.is_empty() {
-        true => catalogue::groups(),
-        false => Vec::new(),
-    };
+    let mut groups =
+        if files.is_empty() || !words.is_empty() { catalogue::groups() } else { Vec::new() };
     let programs: Vec<(&String, Binary)> =
         words.iter().filter_map(|&word| Some((word, program(word)?))).collect();
     let mut binaries: Vec<Binary> =

@@ -162,9 +162,10 @@ fn file_arg(file: &str) -> String {
 /// `text` as a word of a shell's command line.
 fn shell_word(text: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_alphanumeric() || "_./:=@%+,-".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.into(),
-        false => format!("'{}'", text.replace('\'', r"'\''")).into(),
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''")).into()
     }
 }
 

@@ -165,10 +165,7 @@ impl Output {
 }
 
 fn name(path: &Path) -> String {
-    match path == Path::new("-") {
-        true => "standard output".into(),
-        false => path.display().to_string(),
-    }
+    if path == Path::new("-") { "standard output".into() } else { path.display().to_string() }
 }
 
 impl Sink {

@@ -19,9 +19,10 @@ impl Bar {
     /// A bar that is drawn with this template when something is set.
     pub fn new(template: &str, shown: bool) -> Bar {
         let shown = shown && printed::stderr_is_terminal();
-        let target = match shown {
-            true => ProgressDrawTarget::stderr_with_hz(10),
-            false => ProgressDrawTarget::hidden(),
+        let target = if shown {
+            ProgressDrawTarget::stderr_with_hz(10)
+        } else {
+            ProgressDrawTarget::hidden()
         };
         let bar = Bar { bar: ProgressBar::with_draw_target(None, target), shown };
         bar.style(template);

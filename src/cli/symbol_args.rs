@@ -82,10 +82,7 @@ impl SymbolArgs {
     }
 
     fn cache(&self) -> anyhow::Result<Option<Cache>> {
-        match self.no_cache {
-            true => Ok(None),
-            false => Cache::of_user().map_err(super::usage),
-        }
+        if self.no_cache { Ok(None) } else { Cache::of_user().map_err(super::usage) }
     }
 
     fn debuginfod(&self) -> anyhow::Result<Option<Debuginfod>> {

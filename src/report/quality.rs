@@ -24,11 +24,10 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
         return rows(out, view, quality);
     }
     let seconds = view.profile.duration_nanos as f64 / 1e9;
-    let longer = match seconds > 0.0 {
-        true => {
-            format!(" ({} more at this rate)", units::format((3e9 * seconds) as i64, "nanoseconds"))
-        }
-        false => String::new(),
+    let longer = if seconds > 0.0 {
+        format!(" ({} more at this rate)", units::format((3e9 * seconds) as i64, "nanoseconds"))
+    } else {
+        String::new()
     };
     let more = count(quality.to_halve());
     writeln!(

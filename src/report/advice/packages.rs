@@ -306,9 +306,10 @@ fn apt_sources(apt: &Path) -> Vec<Source> {
     let mut sources = Vec::new();
     for path in lists {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
-        match path.extension().is_some_and(|e| e == "sources") {
-            true => sources.extend(stanzas(&text).iter().filter_map(|s| Source::of_stanza(s))),
-            false => sources.extend(text.lines().filter_map(Source::of_line)),
+        if path.extension().is_some_and(|e| e == "sources") {
+            sources.extend(stanzas(&text).iter().filter_map(|s| Source::of_stanza(s)))
+        } else {
+            sources.extend(text.lines().filter_map(Source::of_line))
         }
     }
     sources

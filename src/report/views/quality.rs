@@ -21,9 +21,10 @@ pub const REGISTERED: Registered = Registered {
 };
 
 fn check(request: &Request<'_>) -> Result<(), &'static str> {
-    match request.granularity == Granularity::FUNCTION && request.labels.is_empty() {
-        true => Ok(()),
-        false => Err("--quality reports functions: use --sort self, total or name"),
+    if request.granularity == Granularity::FUNCTION && request.labels.is_empty() {
+        Ok(())
+    } else {
+        Err("--quality reports functions: use --sort self, total or name")
     }
 }
 
