@@ -10,6 +10,7 @@ use super::progress::Progress;
 use super::summary::{self, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
+use crate::report::advice::run_time;
 use crate::sampler::{self, Importance, Interrupts, Note, Notes, Target};
 use profile::{Cause, Diagnostics, Profile};
 use sys::os;
@@ -181,30 +182,10 @@ pub fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
     if share.saturating_mul(20) <= samples {
         return None;
     }
-    let is = |names: &[&str]| names.iter().any(|n| process.starts_with(n));
-    let how = if is(&["node", "MainThread"]) {
-        "start it with node --perf-basic-prof".to_owned()
-    } else if is(&["chrom"]) {
-        "start it with --js-flags=--perf-basic-prof --no-sandbox".to_owned()
-    } else if is(&["java"]) {
-        let pid = pid.map_or("PID".to_owned(), |pid| pid.to_string());
-        format!(
-            "start it with java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
-             -XX:+DumpPerfMapAtExit, or before the recording ends (Java 17 or newer): \
-             jcmd {pid} Compiler.perfmap"
-        )
-    } else if is(&["python"]) {
-        "start it with python3 -X perf (3.12 or newer)".to_owned()
-    } else if is(&["php"]) {
-        "start it with php -d opcache.jit_debug=0x10".to_owned()
-    } else if is(&["luajit"]) {
-        "run it with luajit -joff: its compiler writes no perf map".to_owned()
-    } else {
-        "let it write a perf map, /tmp/perf-PID.map".to_owned()
-    };
+    let remedy = run_time::names_of_process(&process, pid);
     let share = percent(share, samples);
     Some(format!(
         "{share} of the samples go through code that {process} made at run time; for its names, \
-         {how}"
+         {remedy}"
     ))
 }

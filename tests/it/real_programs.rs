@@ -89,7 +89,7 @@ fn node_without_a_perf_map_gets_advice() {
     let dir = temp_dir();
     let args = format!("{} 2", script("busy.js"));
     let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
-    out.says(&["code that node made at run time", "node --perf-basic-prof"]);
+    out.says(&["code that node made at run time", "start node with --perf-basic-prof"]);
     let p = read(dir.path().join("profile.pb.gz"));
     // As above, of 2 s.
     assert!(p.figure("samples") > 300, "{:?}", p.comments);
