@@ -14,7 +14,7 @@ use super::{examples, usage};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{folded, summary as of_view, units};
-use profile::{Profile, StrId};
+use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
 use view::{Cut, Direction, Granularity, States, Tree, View};
 
@@ -182,13 +182,13 @@ impl DrawArgs {
         }
         let strings = &view.profile.strings;
         if self.root.is_empty() {
-            let several = view.label_values("process").len() > 1;
-            return Ok(strings.find("process").filter(|_| several).into_iter().collect());
+            let several = view.label_values(label::PROCESS).len() > 1;
+            return Ok(strings.find(label::PROCESS).filter(|_| several).into_iter().collect());
         }
         let id = |name: &String| {
-            let name = if name == "comm" { "process" } else { name.as_str() };
-            let label = strings.find(name).filter(|_| !view.label_values(name).is_empty());
-            label.with_context(|| format!("--root: no sample has a label {name:?}"))
+            let name = if name == "comm" { label::PROCESS } else { name.as_str() };
+            let key = strings.find(name).filter(|_| !view.label_values(name).is_empty());
+            key.with_context(|| format!("--root: no sample has a label {name:?}"))
         };
         self.root.iter().map(id).collect()
     }
@@ -276,7 +276,7 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
 
 /// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
 fn title(view: &View) -> String {
-    let processes = view.label_values("process");
+    let processes = view.label_values(label::PROCESS);
     let name = match processes.as_slice() {
         [] => of_view::main_binary(view.profile).unwrap_or("all").to_string(),
         [(name, _)] => name.clone(),
