@@ -72,6 +72,17 @@ impl Bar {
     }
 }
 
+/// The bars of a recording that are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bars {
+    /// None, and no lines either.
+    Quiet,
+    /// That of symbolization: a COMMAND uses the terminal while it is recorded.
+    Symbols,
+    /// Both.
+    All,
+}
+
 /// One bar for the recording, then one for symbolization.
 pub struct Progress {
     recording: Bar,
@@ -81,14 +92,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar for a recording of this length, if it is known. It is not drawn while a COMMAND uses
-    /// the terminal (`shared`).
-    pub fn new(total: Option<Duration>, quiet: bool, shared: bool) -> Progress {
+    /// Progress of a recording of this length, if it is known.
+    pub fn new(total: Option<Duration>, bars: Bars) -> Progress {
         let template = match total {
             Some(_) => "recording {bar:30} {prefix}  {msg}",
             None => "recording {spinner} {prefix}  {msg}",
         };
-        let recording = Bar::new(template, !quiet && !shared);
+        let quiet = bars == Bars::Quiet;
+        let recording = Bar::new(template, bars == Bars::All);
         let symbols = Bar::new("symbols   {bar:30} {pos}/{len} addresses", !quiet);
         Progress { recording, symbols, total, quiet }
     }
@@ -141,7 +152,7 @@ mod tests {
     #[test]
     fn bars_can_be_used_without_a_terminal() {
         for total in [None, Some(Duration::from_secs(1))] {
-            let progress = Progress::new(total, false, false);
+            let progress = Progress::new(total, Bars::All);
             progress.recorded();
             progress.symbols().set(1, 2);
             progress.finish();

@@ -6,7 +6,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use super::examples;
 use super::output::Output;
-use super::progress::Progress;
+use super::progress::{Bars, Progress};
 use super::summary::{self, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
@@ -117,7 +117,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 ///
 /// A COMMAND does not write to `output`, even if that is its standard output too.
 ///
-/// Errors: what prevents the recording, in one line.
+/// # Errors
+///
+/// The recording is not possible; the message is one line.
 pub fn record(
     target: &TargetArgs,
     names: Option<symbols::SymbolOptions>,
@@ -131,7 +133,14 @@ pub fn record(
     if let Some(path) = output.temporary() {
         interrupts.remove_when_giving_up(path);
     }
-    let progress = Progress::new(window.duration, quiet, command);
+    let bars = if quiet {
+        Bars::Quiet
+    } else if command {
+        Bars::Symbols
+    } else {
+        Bars::All
+    };
+    let progress = Progress::new(window.duration, bars);
     if let Some(time) = target.sleep_time().filter(|_| verbose) {
         progress
             .print(&format!("'sleep {time}' sets the length of the recording, as -d {time} does"));
@@ -168,9 +177,9 @@ pub fn reasons(
         .filter_map(|b| {
             let mut of_it = outcome.binaries.iter().filter(|o| o.file == b.binary);
             let why = of_it.find_map(|o| o.why.as_ref())?;
-            // What helps a stripped one is said with the figures of each binary.
-            let said = *why == Cause::Stripped || explained && *why == Cause::Anonymous;
-            (!said).then(|| format!("{}: {why}", b.binary))
+            // The remedy for a stripped one is printed with the figures of each binary.
+            let is_elsewhere = *why == Cause::Stripped || explained && *why == Cause::Anonymous;
+            (!is_elsewhere).then(|| format!("{}: {why}", b.binary))
         })
         .collect()
 }

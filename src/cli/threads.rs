@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::output::Output;
-use super::progress::Progress;
+use super::progress::{Bars, Progress};
 use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names = args.symbols.options()?;
     let interrupts = Interrupts::install(false)?;
     let recording = types::snapshot(&target)?;
-    let progress = Progress::new(None, true, false);
+    let progress = Progress::new(None, Bars::Quiet);
     interrupts.close_window();
     let mut recorded =
         super::naming::name(recording, Some(names), &interrupts, &progress, output.as_mut())?;
