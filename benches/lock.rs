@@ -147,10 +147,8 @@ const COLUMNS: [&str; 6] = [
 fn cells(recorders: &[Recorder], costs: &[Cost], text: impl Fn(&Cost) -> String) -> Vec<String> {
     let cell = |column: &&str| {
         let measured = costs.iter().find(|cost| cost.recorder == *column);
-        let missing = match recorders.iter().any(|r| r.name == *column) {
-            true => NOT_INSTALLED,
-            false => NOT_MEASURED,
-        };
+        let missing =
+            if recorders.iter().any(|r| r.name == *column) { NOT_INSTALLED } else { NOT_MEASURED };
         measured.map_or_else(|| missing.to_owned(), &text)
     };
     COLUMNS[1..].iter().map(cell).collect()

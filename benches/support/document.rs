@@ -71,9 +71,10 @@ pub fn missing(old: &str, new: &str) -> Vec<String> {
         let lost: Vec<&str> = columns[1..].iter().filter(lost).copied().collect();
         let still_there = new.iter().skip(1).any(|cells| cells[0] == row);
         if !lost.is_empty() {
-            missing.push(match still_there {
-                true => format!("{row} ({})", lost.join(", ")),
-                false => row.to_owned(),
+            missing.push(if still_there {
+                format!("{row} ({})", lost.join(", "))
+            } else {
+                row.to_owned()
             });
         }
     }

@@ -96,10 +96,7 @@ pub fn size(bytes: f64) -> String {
 
 /// `0.41 %`.
 pub fn percent(value: f64) -> String {
-    match value.is_finite() {
-        true => format!("{} %", number(value)),
-        false => NOT_MEASURED.to_owned(),
-    }
+    if value.is_finite() { format!("{} %", number(value)) } else { NOT_MEASURED.to_owned() }
 }
 
 /// A share in percent of which the rest to 100 matters: `100 %`, `99.97 %`, `99.2 %`, `58 %`.

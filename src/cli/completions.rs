@@ -231,12 +231,11 @@ fn escaped(text: &str) -> String {
 fn ascii_source(page: &str) -> String {
     let mut in_text = String::with_capacity(page.len());
     for line in page.lines() {
-        match line.starts_with(['.', '\'']) {
-            true => in_text += line,
-            false => {
-                let names = [("~", "\\(ti"), ("^", "\\(ha"), ("`", "\\(ga"), ("'", "\\(aq")];
-                in_text += &names.iter().fold(line.to_owned(), |text, (c, n)| text.replace(c, n));
-            }
+        if line.starts_with(['.', '\'']) {
+            in_text += line;
+        } else {
+            let names = [("~", "\\(ti"), ("^", "\\(ha"), ("`", "\\(ga"), ("'", "\\(aq")];
+            in_text += &names.iter().fold(line.to_owned(), |text, (c, n)| text.replace(c, n));
         }
         in_text.push('\n');
     }

@@ -149,12 +149,13 @@ impl Args {
                 )));
             }
         } else if let Some(option) = self.target.recording_option().or(self.symbols.given()) {
-            return Err(usage(match self.files.is_empty() {
-                true => format!(
+            return Err(usage(if self.files.is_empty() {
+                format!(
                     "{option} needs a target to record: give -p PID, -t TID, -G CGROUP, -a or \
                      -- COMMAND"
-                ),
-                false => format!("{option} applies to recordings, not to FILEs"),
+                )
+            } else {
+                format!("{option} applies to recordings, not to FILEs")
             }));
         }
         Ok(())
@@ -241,9 +242,12 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         min_width: args.min_width,
         scheme,
     };
-    output.write_text(|out| match args.folded {
-        true => folded::write(out, &view, &tree),
-        false => flame::write(out, &view, &tree, &options),
+    output.write_text(|out| {
+        if args.folded {
+            folded::write(out, &view, &tree)
+        } else {
+            flame::write(out, &view, &tree, &options)
+        }
     })
 }
 
@@ -254,9 +258,10 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
     if view.kept_total == 0 {
         let all = view.profile.sample_types.iter().map(|t| view.profile.str(t.kind));
         let others: Vec<&str> = all.filter(|&k| k != kind).collect();
-        let or = match others.is_empty() {
-            true => String::new(),
-            false => format!("other types for --type: {}; ", others.join(", ")),
+        let or = if others.is_empty() {
+            String::new()
+        } else {
+            format!("other types for --type: {}; ", others.join(", "))
         };
         anyhow::bail!(
             "nothing to draw: all values of type {kind} are negative or zero; {or}prof report \

@@ -97,10 +97,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, names, args.verbosity, &mut output)?;
-    let (to_stdout, stays) = (output.is_stdout(), output.stays());
-    let bytes = output.write(&recorded.profile).map_err(|e| match recorded.names && stays {
-        true => e.context("the recording was kept, but without names"),
-        false => e,
+    let to_stdout = output.is_stdout();
+    let stays = output.stays();
+    let bytes = output.write(&recorded.profile).map_err(|e| {
+        if recorded.names && stays {
+            e.context("the recording was kept, but without names")
+        } else {
+            e
+        }
     })?;
     if !args.verbosity.quiet {
         let file = (!to_stdout).then_some(args.output.as_path());

@@ -69,9 +69,10 @@ impl<'a> Summary<'a> {
 
     /// Prints it, and how the COMMAND ended.
     pub fn write(&self, err: &mut impl Write, verbose: bool) -> io::Result<()> {
-        let lines = match verbose {
-            true => vec![self.figures()],
-            false => vec![self.figures(), self.losses(), self.names(), self.notes()],
+        let lines = if verbose {
+            vec![self.figures()]
+        } else {
+            vec![self.figures(), self.losses(), self.names(), self.notes()]
         };
         lines.iter().flatten().try_for_each(|line| writeln!(err, "prof: {line}"))?;
         if verbose {
@@ -106,7 +107,8 @@ impl<'a> Summary<'a> {
     /// Losses and cuts that matter to the figures, and the remedy for the first.
     fn losses(&self) -> Option<String> {
         let Recorded { diagnostics: d, notes, .. } = self.recorded;
-        let (mut lost, mut remedies) = (Vec::new(), Vec::new());
+        let mut lost = Vec::new();
+        let mut remedies = Vec::new();
         if self.loses_samples() {
             let all = d.lost.saturating_add(d.samples);
             lost.push(format!("{} of {all} samples were lost", percent(d.lost, all)));
@@ -148,7 +150,8 @@ impl<'a> Summary<'a> {
     /// The share of samples without a name, if it is large, and the command that helps most.
     fn names(&self) -> Option<String> {
         let Recorded { profile, diagnostics: d, .. } = self.recorded;
-        let (nameless, all) = (d.unsymbolized_total(), symbols::counted(profile));
+        let nameless = d.unsymbolized_total();
+        let all = symbols::counted(profile);
         let many = nameless.saturating_mul(100) > all.saturating_mul(NAMELESS_PERCENT);
         let missed = self.recorded.names_missed.as_ref();
         if let Some(why) = missed.filter(|_| many || !self.recorded.names) {
@@ -167,11 +170,13 @@ impl<'a> Summary<'a> {
         let word = self.file.as_ref().map(|file| super::shell_word(file).into_owned());
         let how = advice::binaries::for_names(profile, word, &worst.binary);
         let how = how.map_or(String::new(), |how| format!("; for names: {how}"));
-        let name = match advice::is_memory(&worst.binary) {
-            true => &worst.binary,
-            false => worst.binary.rsplit('/').next().unwrap_or_default(),
+        let name = if advice::is_memory(&worst.binary) {
+            &worst.binary
+        } else {
+            worst.binary.rsplit('/').next().unwrap_or_default()
         };
-        let (share, of_it) = (percent(nameless, all), percent(worst.samples, all));
+        let share = percent(nameless, all);
+        let of_it = percent(worst.samples, all);
         Some(format!("{share} of the samples have no function name ({name} {of_it}){how}"))
     }
 
@@ -225,9 +230,10 @@ impl<'a> Summary<'a> {
         notes_of_names.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;
         // Attaching costs the same however short the window is.
         let seconds = self.seconds();
-        let share = match seconds >= 1.0 {
-            true => format!(", {:.1} % of a core", 100.0 * d.recording_cpu_seconds / seconds),
-            false => String::new(),
+        let share = if seconds >= 1.0 {
+            format!(", {:.1} % of a core", 100.0 * d.recording_cpu_seconds / seconds)
+        } else {
+            String::new()
         };
         writeln!(
             err,
@@ -247,7 +253,8 @@ pub fn written(
     bytes: u64,
     next: Option<bool>,
 ) -> io::Result<()> {
-    let (name, size) = (path.to_string_lossy(), bytes.div_ceil(1024));
+    let name = path.to_string_lossy();
+    let size = bytes.div_ceil(1024);
     let arg = super::file_arg(&name);
     let (without, next) = match next {
         None => ("", String::new()),
@@ -348,13 +355,15 @@ mod tests {
     }
 
     fn lost(lost: u64, taken: u64) -> Note {
-        let (of, remedies) = (LossScope::Target, vec![LossRemedy::LowerRate, LossRemedy::Root]);
+        let of = LossScope::Target;
+        let remedies = vec![LossRemedy::LowerRate, LossRemedy::Root];
         RecordingNote::Lost { lost, taken, of, covered: None, remedies }.into()
     }
 
     fn uncovered(sampled: u64) -> Note {
         let covered = CpuCoverage { sampled, used: 1_000_000_000 };
-        let (of, cause) = (Scope::Target, MissedCause::TooFrequent);
+        let of = Scope::Target;
+        let cause = MissedCause::TooFrequent;
         RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, of, cause }).into()
     }
 

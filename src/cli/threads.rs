@@ -84,7 +84,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut err = Stderr;
     match output {
         Some(output) => {
-            let (to_stdout, stays) = (output.is_stdout(), output.stays());
+            let to_stdout = output.is_stdout();
+            let stays = output.stays();
             let bytes = output.write(&recorded.profile)?;
             let file = args.output.as_deref().filter(|_| !to_stdout);
             if !quiet {

@@ -278,7 +278,8 @@ impl Attacher {
         first: usize,
     ) -> io::Result<()> {
         let leader = (self.events[event].group == GroupRole::Member).then(|| self.leader_of(event));
-        let (spec, trigger) = (&self.events[event], self.triggers[event]);
+        let spec = &self.events[event];
+        let trigger = self.triggers[event];
         let shape = self.shape(spec, trigger, event == 0, self.start(event));
         let rings = if spec.with_records { outputs.sideband } else { outputs.samples };
         for (at, ring) in rings.iter().enumerate() {
@@ -350,7 +351,8 @@ impl Attacher {
             sideband: &outputs.sideband[ring(outputs.sideband)],
             samples: &outputs.samples[ring(outputs.samples)],
         };
-        let (first, cpus) = (self.counters.len(), self.cpus.len());
+        let first = self.counters.len();
+        let cpus = self.cpus.len();
         let opened = self.open(Who::Cpu, outputs);
         if opened.is_ok() && self.counters.len() == first + self.events.len() {
             self.sideband.swap_remove(at);

@@ -106,7 +106,8 @@ impl Group {
 
 impl Listed {
     fn is_called(&self, word: &str) -> bool {
-        let (word, name) = (word.to_lowercase(), self.name.to_lowercase());
+        let word = word.to_lowercase();
+        let name = self.name.to_lowercase();
         if word.contains(['*', '?']) {
             return matches(word.as_bytes(), name.as_bytes());
         }
@@ -116,7 +117,9 @@ impl Listed {
 
 /// True if a pattern with `*` and `?` matches the whole of `text`.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t, mut star) = (0, 0, None);
+    let mut p = 0;
+    let mut t = 0;
+    let mut star = None;
     while t < text.len() {
         match pattern.get(p) {
             Some(b'*') => {
@@ -273,10 +276,13 @@ fn why_not(spec: &EventSpec) -> Option<Unavailable> {
     };
     let error = open(true).or_else(|_| open(false)).err()?;
     Some(match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => match has_counters() {
-            true => Unavailable::NotCounted,
-            false => Unavailable::NoCounters,
-        },
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
+            if has_counters() {
+                Unavailable::NotCounted
+            } else {
+                Unavailable::NoCounters
+            }
+        }
         Some(libc::EINVAL) => Unavailable::NoInterrupts,
         _ => {
             let wanted = Wanted::Tracepoint(spec.name.clone());

@@ -41,7 +41,8 @@ impl StoppedCommand {
         if stdout_to_stderr {
             command.stdout(io::stderr());
         }
-        let (go_fd, pid_fd) = (go_reader.as_raw_fd(), pid_writer.as_raw_fd());
+        let go_fd = go_reader.as_raw_fd();
+        let pid_fd = pid_writer.as_raw_fd();
         let go_writer_fd = go.as_raw_fd();
         let ignored = ignored.to_vec();
         let ready = move || {

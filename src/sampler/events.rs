@@ -115,7 +115,8 @@ impl EventSpec {
 
     /// The default event without a PMU.
     pub fn cpu_clock() -> EventSpec {
-        let (type_, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_CPU_CLOCK);
+        let type_ = abi::PERF_TYPE_SOFTWARE;
+        let config = abi::PERF_COUNT_SW_CPU_CLOCK;
         EventSpec::plain("cpu-clock", EventKind::Clock, type_, u64::from(config))
     }
 

@@ -31,7 +31,8 @@ pub fn apply(spec: &mut EventSpec, modifiers: &str) -> Result<(), String> {
         let why = if is_known(other) { "of perf is not supported" } else { "is unknown" };
         return Err(format!("modifier '{other}' {why}; {USE}"));
     }
-    let (user, kernel) = (modifiers.contains('u'), modifiers.contains('k'));
+    let user = modifiers.contains('u');
+    let kernel = modifiers.contains('k');
     if user || kernel {
         (spec.user, spec.kernel) = (user, kernel);
     } else if modifiers.contains('h') {

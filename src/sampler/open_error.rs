@@ -95,14 +95,16 @@ impl Attacher {
     }
 
     fn open_error(&self, spec: &EventSpec, error: &io::Error) -> OpenError {
-        let (event, invalid) = (spec.name.clone(), is_invalid(error));
+        let event = spec.name.clone();
+        let invalid = is_invalid(error);
         if let Some(filter) = spec.filter.clone().filter(|_| invalid) {
             return OpenError::Filter { filter, fields: tracefs::fields(&event), event };
         }
         if spec.kind == EventKind::Probe && (invalid || is_missing(error)) {
             return OpenError::Probe { event, error: error.to_string() };
         }
-        let (hardware, nearest) = (spec.kind == EventKind::Hardware, spec.nearest_software());
+        let hardware = spec.kind == EventKind::Hardware;
+        let nearest = spec.nearest_software();
         if is_missing(error) {
             return OpenError::Missing { event, hardware, nearest };
         }
@@ -145,7 +147,8 @@ mod tests {
 
     #[test]
     fn an_invalid_filter_is_wrong_usage() {
-        let (filter, event) = ("x > 1".to_owned(), "sched:sched_switch".to_owned());
+        let filter = "x > 1".to_owned();
+        let event = "sched:sched_switch".to_owned();
         let fields = vec!["prev_pid".to_owned(), "next_pid".to_owned()];
         let error = Error::from(OpenError::Filter { filter, event, fields });
         assert_eq!(error.kind(), ErrorKind::Usage);
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_missing_event_has_a_substitute() {
-        let (event, nearest) = ("cycles".to_owned(), "cpu-clock");
+        let event = "cycles".to_owned();
+        let nearest = "cpu-clock";
         let error = Error::from(OpenError::Missing { event, hardware: true, nearest });
         assert_eq!(error.kind(), ErrorKind::Failed);
         assert_eq!(

@@ -159,9 +159,10 @@ fn kernel_frames(facts: &Facts) -> Result<Works, Obstacle> {
 
 fn other_processes(facts: &Facts) -> Result<Works, Obstacle> {
     let Some(pid) = facts::process_of_another(facts.uid) else {
-        return match facts.may_trace() {
-            true => Ok(Works::AnyProcess),
-            false => Err(Obstacle::new(Reason::NoOtherProcess, facts)),
+        return if facts.may_trace() {
+            Ok(Works::AnyProcess)
+        } else {
+            Err(Obstacle::new(Reason::NoOtherProcess, facts))
         };
     };
     let event = TriedEvent { pid: pid as i32, exclude_kernel: true, ..TriedEvent::cpu_clock() };
@@ -247,9 +248,10 @@ fn rings(bytes: u64, facts: &Facts) -> Result<(), Obstacle> {
 
 fn file_descriptors(facts: &Facts) -> Result<Works, Obstacle> {
     let limit = FileLimit::of(facts);
-    match limit.threads >= FileLimit::ENOUGH {
-        true => Ok(Works::OpenFiles(limit)),
-        false => Err(Obstacle::new(Reason::FewFiles(limit), facts)),
+    if limit.threads >= FileLimit::ENOUGH {
+        Ok(Works::OpenFiles(limit))
+    } else {
+        Err(Obstacle::new(Reason::FewFiles(limit), facts))
     }
 }
 

@@ -139,7 +139,8 @@ pub fn record(
 }
 
 fn diagnostics(session: &Session, aggregator: &Aggregator) -> Diagnostics {
-    let (maker, own) = (&aggregator.maker, aggregator.own_samples());
+    let maker = &aggregator.maker;
+    let own = aggregator.own_samples();
     let counts = &maker.counts;
     Diagnostics {
         samples: session.stats().samples + own.taken,

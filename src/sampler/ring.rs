@@ -49,8 +49,11 @@ impl Ring {
         assert!(data_size.is_power_of_two() && data_size >= PAGE);
         let map = MmapOptions::new().len(PAGE + data_size).map_raw(owner.as_raw_fd())?;
         let wrapped = Vec::with_capacity(usize::from(u16::MAX));
-        let (data_size, wrapped_at) = (data_size as u64, u64::MAX);
-        let (tail, head, most_waiting) = (0, 0, 0);
+        let data_size = data_size as u64;
+        let wrapped_at = u64::MAX;
+        let tail = 0;
+        let head = 0;
+        let most_waiting = 0;
         Ok(Ring { owner, cpu, map, data_size, tail, head, most_waiting, wrapped, wrapped_at })
     }
 

@@ -138,7 +138,10 @@ impl Session {
             .collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);
-        let (counts, took_turns, thinned, moved) = (Vec::new(), Vec::new(), false, None);
+        let counts = Vec::new();
+        let took_turns = Vec::new();
+        let thinned = false;
+        let moved = None;
         Ok(Session {
             attacher,
             rings,
@@ -439,7 +442,8 @@ impl Session {
             self.took_turns.push(scaled.is_some());
             if scaled.is_some() {
                 let share = 100.0 * counted.running as f64 / counted.enabled as f64;
-                let (event, percent) = (spec.name.clone(), share.round() as u64);
+                let event = spec.name.clone();
+                let percent = share.round() as u64;
                 self.attacher.notes.push(SystemNote::TookTurns { event, percent }.into());
             }
         }

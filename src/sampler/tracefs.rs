@@ -27,7 +27,8 @@ pub fn root() -> io::Result<PathBuf> {
 /// Names of the fields of the tracepoint `SYSTEM:NAME…`, without those common to all tracepoints.
 pub fn fields(name: &str) -> Vec<String> {
     let mut parts = name.split(':');
-    let (system, event) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let system = parts.next().unwrap_or_default();
+    let event = parts.next().unwrap_or_default();
     let files = ROOTS.map(|root| format!("{root}/events/{system}/{event}/format"));
     let text = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     fields_in(&text).map(str::to_owned).collect()

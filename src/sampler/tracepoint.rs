@@ -87,7 +87,8 @@ fn parse(line: &str) -> Option<(String, Field)> {
     let declared = parts.next()?.split('[').next()?;
     let name = declared.rsplit([' ', '*']).next()?.to_owned();
     let mut number = |key: &str| parts.next()?.strip_prefix(key)?.parse::<usize>().ok();
-    let (offset, size) = (number("offset:")?, number("size:")?);
+    let offset = number("offset:")?;
+    let size = number("size:")?;
     let signed = number("signed:") == Some(1);
     Some((name, Field { offset, size, signed }))
 }

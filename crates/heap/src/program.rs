@@ -78,7 +78,8 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
 /// Reason why a program runs with other privileges than its caller's.
 fn other_rights(path: &Path) -> Option<&'static str> {
     let about = fs::metadata(path).ok()?;
-    let (user, group) = (os::uid(), os::gid());
+    let user = os::uid();
+    let group = os::gid();
     if about.mode() & 0o4000 != 0 && about.uid() != user {
         return Some("is setuid");
     }

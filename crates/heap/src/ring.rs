@@ -78,9 +78,10 @@ impl AllocationRing {
     pub fn create(interval: u64, mappings: bool) -> io::Result<AllocationRing> {
         let file = memory_file()?;
         // If prof was given privileges by its file, other processes may not access its descriptors.
-        let path = match os::is_dumpable() {
-            true => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
-            false => String::new(),
+        let path = if os::is_dumpable() {
+            format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+        } else {
+            String::new()
         };
         AllocationRing::on(file, PathBuf::from(path), interval, mappings)
     }
@@ -105,9 +106,10 @@ impl AllocationRing {
             return Err(io::Error::other("it has been replaced"));
         }
         let memory = MmapRaw::map_raw(&file)?;
-        let (granules, pace_from) = match interval < SPARSE {
-            true => (GRANULES, GRANULES / 4 * 3),
-            false => (GRANULES / 4, GRANULES / 8),
+        let (granules, pace_from) = if interval < SPARSE {
+            (GRANULES, GRANULES / 4 * 3)
+        } else {
+            (GRANULES / 4, GRANULES / 8)
         };
         // Ids of an earlier recording of the same process are invalid now.
         let first_id = os::monotonic_nanos();

@@ -369,7 +369,8 @@ mod tests {
                 split.add_stack(&callers, Some((None, leaf)), labels, &[(Column(1), weight)]);
             }
             assert_eq!(split.folded(), whole.folded());
-            let (split, whole) = (split.finish(None), whole.finish(None));
+            let split = split.finish(None);
+            let whole = whole.finish(None);
             assert!(whole.samples.len() > 4);
             assert_eq!(split.values, whole.values);
             for (a, b) in split.samples.iter().zip(&whole.samples) {

@@ -220,7 +220,8 @@ impl Profile {
     /// `kind/unit` and a number.
     pub fn type_index(&self, name: &str) -> Option<usize> {
         let matches = |t: &ValueType| {
-            let (kind, unit) = (self.str(t.kind), self.str(t.unit));
+            let kind = self.str(t.kind);
+            let unit = self.str(t.unit);
             kind == name || name.strip_prefix(kind).and_then(|r| r.strip_prefix('/')) == Some(unit)
         };
         self.sample_types

@@ -87,7 +87,8 @@ fn common_types(profiles: &[Profile]) -> Result<Vec<TypeName>, MergeError> {
         let types = type_names(p);
         let kept: Vec<_> = common.iter().filter(|t| types.contains(t)).cloned().collect();
         if kept.is_empty() {
-            let (types, common) = (listed(&types), listed(&common));
+            let types = listed(&types);
+            let common = listed(&common);
             return Err(MergeError::NoCommonType { index, types, common });
         }
         common = kept;
@@ -130,7 +131,8 @@ impl Merger {
     fn new(first: &Profile, types: &[TypeName]) -> Merger {
         let mut out = Profile::default();
         for (kind, unit) in types {
-            let (kind, unit) = (out.strings.intern(kind), out.strings.intern(unit));
+            let kind = out.strings.intern(kind);
+            let unit = out.strings.intern(unit);
             out.sample_types.push(ValueType { kind, unit });
         }
         let mut string = |id| out.strings.intern(first.str(id));
@@ -361,7 +363,8 @@ mod tests {
         for word in ["padding", "of", "strings"].iter().take(weight as usize % 4) {
             b.profile.strings.intern(word);
         }
-        let (file, build_id) = (b.profile.strings.intern("/bin/x"), b.profile.strings.intern("ab"));
+        let file = b.profile.strings.intern("/bin/x");
+        let build_id = b.profile.strings.intern("ab");
         let m = b.add_mapping(Mapping {
             start: base,
             limit: base + 0x1800,

@@ -178,7 +178,8 @@ mod tests {
         let whole = filled(builder());
         assert_eq!(spilled.distinct(), whole.distinct());
         assert_eq!((spilled.folded(), whole.folded()), (0, 0));
-        let (spilled, whole) = (spilled.finish(None), whole.finish(None));
+        let spilled = spilled.finish(None);
+        let whole = whole.finish(None);
         assert_eq!(samples_of(&spilled), samples_of(&whole));
         assert_eq!(spilled.total(0), 5000);
     }

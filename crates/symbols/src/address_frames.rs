@@ -187,7 +187,8 @@ impl<'a> FrameWriter<'a> {
                     id
                 }
             };
-            let (line, column) = (frame.line.into(), frame.column.into());
+            let line = frame.line.into();
+            let column = frame.column.into();
             self.lines.push(Line { function, line, column });
         }
         profile.set_lines(location, &self.lines);

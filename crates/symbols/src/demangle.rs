@@ -70,9 +70,10 @@ fn rust(name: &str, all: bool) -> Result<String, Mangled> {
     }
     let demangled = rustc_demangle::try_demangle(name).map_err(|_| Mangled::Not)?;
     let mut out = Bounded::default();
-    let written = match all {
-        true => std::fmt::write(&mut out, format_args!("{demangled}")),
-        false => std::fmt::write(&mut out, format_args!("{demangled:#}")),
+    let written = if all {
+        std::fmt::write(&mut out, format_args!("{demangled}"))
+    } else {
+        std::fmt::write(&mut out, format_args!("{demangled:#}"))
     };
     written.map(|()| out.text).map_err(|_| Mangled::TooMuch)
 }

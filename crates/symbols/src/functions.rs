@@ -84,10 +84,7 @@ pub fn functions(path: &Path, name: &str) -> Result<Vec<FunctionRange>, NoFuncti
             });
         }
     }
-    match functions.is_empty() {
-        true => Err(NoFunction::Unknown(Vec::new())),
-        false => Ok(functions),
-    }
+    if functions.is_empty() { Err(NoFunction::Unknown(Vec::new())) } else { Ok(functions) }
 }
 
 /// Offset in the file of the byte at an address.

@@ -240,9 +240,10 @@ impl<'a> Table<'a> {
         let base = if self.version == Version::Go1_2 { 0 } else { self.functions };
         let start = base.checked_add(offset)?;
         // It begins with its address again.
-        let (again, size) = match self.version >= Version::Go1_18 {
-            true => (self.text.checked_add(self.number(start)?.into())?, 4),
-            false => (self.address(start)?, self.pointer),
+        let (again, size) = if self.version >= Version::Go1_18 {
+            (self.text.checked_add(self.number(start)?.into())?, 4)
+        } else {
+            (self.address(start)?, self.pointer)
         };
         (again == entry).then_some(GoFunction { entry, fields: start + size })
     }
@@ -293,7 +294,8 @@ impl<'a> Table<'a> {
         }
         let line = self.value(self.of(function, LINES)?, function.entry, address)?;
         let file = self.value(self.of(function, FILES)?, function.entry, address)?;
-        let (line, file) = (u32::try_from(line).ok()?, u32::try_from(file).ok()?);
+        let line = u32::try_from(line).ok()?;
+        let file = u32::try_from(file).ok()?;
         let name = match self.version {
             Version::Go1_2 => {
                 let place = self.files.checked_add(file as usize * 4)?;

@@ -174,7 +174,8 @@ mod tests {
             let file = b.profile.strings.intern(file);
             b.add_mapping(Mapping { file, ..Mapping::default() })
         };
-        let (one, two) = (mapping("/one"), mapping("/two"));
+        let one = mapping("/one");
+        let two = mapping("/two");
         let named = b.named_location("main");
         let in_one = b.location(Some(one), 1);
         let in_two = b.location(Some(two), 1);
@@ -201,7 +202,8 @@ mod tests {
     #[test]
     fn shares_without_names_use_the_unit_of_the_samples() {
         let mut b = Builder::new(&[("alloc_objects", "count"), ("alloc_space", "bytes")]);
-        let (named, nameless) = (b.named_location("main"), b.location(None, 1));
+        let named = b.named_location("main");
+        let nameless = b.location(None, 1);
         let values = |objects| [(Column(0), objects), (Column(1), objects * 64)];
         b.add_stack(&[named, nameless], None, LabelSetId::EMPTY, &values(300));
         b.add_stack(&[named], None, LabelSetId::EMPTY, &values(100));
@@ -215,7 +217,8 @@ mod tests {
         let mut b = Builder::new(&[("samples", "count")]);
         let file = b.profile.strings.intern("//anon");
         let made = b.add_mapping(Mapping { file, ..Mapping::default() });
-        let (made, named) = (b.location(Some(made), 7), b.named_location("main"));
+        let made = b.location(Some(made), 7);
+        let named = b.named_location("main");
         let key = b.profile.strings.intern("process");
         for (process, stack, times) in
             [("node", vec![named, made], 2), ("java", vec![made], 3), ("sh", vec![named], 9)]

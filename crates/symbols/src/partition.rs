@@ -67,10 +67,7 @@ fn unit_of(units: &[(gimli::Range, Unit)], address: u64) -> Unit {
 fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
     let map = mmap::map(&layer.file).ok()?;
     let object = object::File::parse(&*map).ok()?;
-    let endian = match object.is_little_endian() {
-        true => RunTimeEndian::Little,
-        false => RunTimeEndian::Big,
-    };
+    let endian = if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let load = |id: gimli::SectionId| -> Result<_, ()> {
         let data = match object.section_by_name(id.name()) {
             Some(section) => match section.compressed_file_range().map_err(drop)?.format {
@@ -165,7 +162,8 @@ mod tests {
     fn the_units_of_this_program_hold_its_functions() {
         let path = std::env::current_exe().unwrap();
         let file = Arc::new(File::open(&path).unwrap());
-        let (shared, unpacked) = (None, false);
+        let shared = None;
+        let unpacked = false;
         let layer = Layer { path, file, debug_info: true, split: false, shared, unpacked };
         let units = units(&layer).unwrap();
         assert!(units.iter().map(|u| u.1).collect::<std::collections::HashSet<_>>().len() > 10);

@@ -77,10 +77,7 @@ impl PrivateDir {
     fn ours(path: &Path) -> io::Result<PrivateDir> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        match is_ours(&directory.metadata()?) {
-            true => Ok(PrivateDir(directory)),
-            false => Err(not_ours()),
-        }
+        if is_ours(&directory.metadata()?) { Ok(PrivateDir(directory)) } else { Err(not_ours()) }
     }
 
     /// A path to the entry with this name, independent of the directory's own path.
@@ -96,9 +93,10 @@ impl PrivateDir {
     pub fn file(&self, name: &Path) -> io::Result<(File, Metadata)> {
         let file = OpenOptions::new().read(true).custom_flags(NO_LINKS).open(self.path(name))?;
         let metadata = file.metadata()?;
-        match metadata.is_file() && metadata.uid() == os::uid() && metadata.mode() & 0o022 == 0 {
-            true => Ok((file, metadata)),
-            false => Err(io::Error::other("not a file of this user")),
+        if metadata.is_file() && metadata.uid() == os::uid() && metadata.mode() & 0o022 == 0 {
+            Ok((file, metadata))
+        } else {
+            Err(io::Error::other("not a file of this user"))
         }
     }
 
@@ -150,9 +148,10 @@ fn safe_parent(path: &Path) -> io::Result<()> {
     const STICKY: u32 = 0o1000;
     let meta = fs::symlink_metadata(path)?;
     let others = meta.mode() & 0o002 != 0 && meta.mode() & STICKY == 0;
-    match [0, os::uid()].contains(&meta.uid()) && !others {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("{} belongs to others", path.display()))),
+    if [0, os::uid()].contains(&meta.uid()) && !others {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("{} belongs to others", path.display())))
     }
 }
 

@@ -231,7 +231,8 @@ impl<'a> Split<'a> {
             });
         }
         if !self.options.inlines && out.len() > 1 {
-            let (first, last) = (out[0], out[out.len() - 1]);
+            let first = out[0];
+            let last = out[out.len() - 1];
             let whole = SymbolFrame { name: last.name, system_name: last.system_name, ..first };
             out = vec![whole];
         }

@@ -88,7 +88,8 @@ fn profile(name: &Path, mapping: (u64, u64, String), bias: u64, addresses: &[u64
     let mut b = Builder::new(&[("samples", "count")]);
     let file = b.profile.strings.intern(name.to_str().unwrap());
     let build_id = b.profile.strings.intern(&mapping.2);
-    let (start, file_offset) = (mapping.0, mapping.1);
+    let start = mapping.0;
+    let file_offset = mapping.1;
     let mapping = Mapping {
         start,
         limit: start + (1 << 30),

@@ -234,7 +234,7 @@ impl Running {
             };
             match message.kind {
                 MessageKind::Done => {
-                    report(wire::BodyReader(&message.body).number().unwrap_or(0) as usize)
+                    report(wire::BodyReader(&message.body).number().unwrap_or(0) as usize);
                 }
                 MessageKind::Open if opened < MAX_OPENED => {
                     opened += 1;
@@ -266,9 +266,10 @@ impl Running {
         if let Some(stderr) = self.child.stderr.take() {
             let _ = stderr.take(4096).read_to_end(&mut stderr_text);
         }
-        match String::from_utf8_lossy(&stderr_text).contains("memory allocation") {
-            true => Cause::TooMuchMemory(memory >> 20),
-            false => Cause::Crashed,
+        if String::from_utf8_lossy(&stderr_text).contains("memory allocation") {
+            Cause::TooMuchMemory(memory >> 20)
+        } else {
+            Cause::Crashed
         }
     }
 }

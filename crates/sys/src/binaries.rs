@@ -109,9 +109,10 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
     let first = words.next()?;
-    match first.ends_with("/env") {
-        true => program(words.find(|word| !word.starts_with('-') && !word.contains('='))?),
-        false => program(first),
+    if first.ends_with("/env") {
+        program(words.find(|word| !word.starts_with('-') && !word.contains('='))?)
+    } else {
+        program(first)
     }
 }
 

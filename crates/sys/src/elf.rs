@@ -238,7 +238,9 @@ pub fn build_id_in_notes(notes: &[u8]) -> Option<Vec<u8>> {
             let bytes = rest[i * 4..i * 4 + 4].first_chunk::<4>().expect("four bytes");
             u32::from_le_bytes(*bytes) as usize
         };
-        let (name_len, desc_len, kind) = (word(0), word(1), word(2));
+        let name_len = word(0);
+        let desc_len = word(1);
+        let kind = word(2);
         let desc_at = 12 + name_len.checked_next_multiple_of(4)?;
         let desc = rest.get(desc_at..desc_at.checked_add(desc_len)?)?;
         if kind == object::elf::NT_GNU_BUILD_ID.0 as usize && rest.get(12..16) == Some(b"GNU\0") {

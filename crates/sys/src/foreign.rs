@@ -237,9 +237,10 @@ pub fn path_of(file: &File) -> PathBuf {
 fn contents(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 <= limit {
-        true => Ok(bytes),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "too large")),
+    if bytes.len() as u64 <= limit {
+        Ok(bytes)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "too large"))
     }
 }
 

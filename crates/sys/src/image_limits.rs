@@ -167,7 +167,8 @@ mod tests {
             intern(&mut images, n);
         }
         assert!(images.left_out() > 0 && images.len() < all);
-        let (first, beyond) = (intern(&mut images, 0), intern(&mut images, all));
+        let first = intern(&mut images, 0);
+        let beyond = intern(&mut images, all);
         assert_eq!(first, 0, "an existing image stays");
         assert_eq!(images.load(beyond, Hit { pid: 1, start: 0, end: 0 }), beyond);
         assert!(matches!(images.get(beyond).state, State::Unreadable));

@@ -185,9 +185,11 @@ mod tests {
         fn regions_agree_with_an_array(
             inserts in proptest::collection::vec((0u64..64, 0u64..64), 0..30),
         ) {
-            let (mut regions, mut array) = (Regions::default(), [None; 64]);
+            let mut regions = Regions::default();
+            let mut array = [None; 64];
             for (image, (a, b)) in inserts.into_iter().enumerate() {
-                let (start, end) = (a.min(b), a.max(b));
+                let start = a.min(b);
+                let end = a.max(b);
                 regions.insert(region(start, end, image as u32));
                 array[start as usize..end as usize].fill(Some(image as u32));
             }

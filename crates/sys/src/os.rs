@@ -330,6 +330,10 @@ pub fn read_memory(pid: i32, address: u64, buffer: &mut [u8]) -> io::Result<usiz
 }
 
 /// Sends a signal to a process.
+///
+/// # Errors
+///
+/// Those of `kill(2)`.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes two integers.
     match unsafe { libc::kill(pid, signal) } {

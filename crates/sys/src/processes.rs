@@ -118,7 +118,7 @@ impl ProcessTable {
             Record::Comm { pid, tid, exec, name } => self.comm(ThreadId { pid, tid }, exec, name),
             Record::Fork { pid, parent, tid, parent_tid, .. } => {
                 let by = ThreadId { pid: parent, tid: parent_tid };
-                self.fork(ThreadId { pid, tid }, by)
+                self.fork(ThreadId { pid, tid }, by);
             }
             Record::Exit { pid, tid, .. } => self.exit(ThreadId { pid, tid }),
             Record::Lost(_) => self.lost = true,
@@ -265,11 +265,7 @@ impl ProcessTable {
     fn forget_unmapped(&mut self, pid: i32) {
         let now = from_proc(pid, &mut self.images, &mut self.jit);
         let process = self.process_mut(pid);
-        match now.unread {
-            // It has ended.
-            true => process.regions = Arc::default(),
-            false => process.regions = now.regions,
-        }
+        process.regions = if now.unread { Arc::default() } else { now.regions };
         process.most_regions = process.regions.len() * 2;
     }
 
@@ -457,7 +453,8 @@ mod tests {
     #[test]
     fn exec_forgets_and_fork_copies() {
         let mut table = ProcessTable::default();
-        let (parent, child) = (i32::MAX - 1, i32::MAX);
+        let parent = i32::MAX - 1;
+        let child = i32::MAX;
         table.apply(&Record::Comm { pid: parent, tid: parent, exec: true, name: b"sh" });
         let mmap = Mmap {
             pid: parent,

@@ -96,7 +96,8 @@ pub fn asleep_at(thread: ThreadId) -> io::Result<Option<Asleep>> {
 fn parse_syscall(text: &str) -> Option<Asleep> {
     let mut from_the_end = text.split_ascii_whitespace().rev();
     let mut word = || u64::from_str_radix(from_the_end.next()?.strip_prefix("0x")?, 16).ok();
-    let (ip, sp) = (word()?, word()?);
+    let ip = word()?;
+    let sp = word()?;
     let call = text.split_ascii_whitespace().next()?.parse().ok();
     Some(Asleep { call, ip, sp })
 }
@@ -316,7 +317,8 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let number = |text: &str| text.trim().parse::<u32>().ok();
-        let (first, last) = (number(first)?, number(last)?);
+        let first = number(first)?;
+        let last = number(last)?;
         if first > last || last >= MAX_CPUS {
             return None;
         }
@@ -360,7 +362,9 @@ mod tests {
     fn stat_with_parentheses_in_the_name() {
         let line = "7 (a) (b c) S 1 7 7 0 -1 4194560 1 2 3 4 50 8 0 0 20 0 1 0 100 0 0";
         let s = parse_stat(line).unwrap();
-        let (comm, cpu_ticks, start_ticks) = ("a) (b c".into(), 58, 100);
+        let comm = "a) (b c".into();
+        let cpu_ticks = 58;
+        let start_ticks = 100;
         assert_eq!(s, Stat { comm, state: 'S', parent: 1, cpu_ticks, start_ticks });
     }
 

@@ -388,7 +388,8 @@ pub fn sample_id(record: &[u8]) -> Option<u64> {
 /// Decodes a sample of an event with this layout (header included).
 pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_>> {
     let mut r = RecordReader(record.get(HEADER..)?);
-    let (id, ip) = (r.u64()?, r.u64()?);
+    let id = r.u64()?;
+    let ip = r.u64()?;
     let (pid, tid) = r.pair()?;
     let time = r.u64()?;
     let period = if layout.period { Some(r.u64()?) } else { None };
@@ -494,10 +495,13 @@ pub fn other(header: Header, record: &[u8]) -> Option<Record<'_>> {
 
 fn mmap2<'a>(header: Header, mut r: RecordReader<'a>) -> Option<Mmap<'a>> {
     let (pid, tid) = r.pair()?;
-    let (start, len, offset) = (r.u64()?, r.u64()?, r.u64()?);
+    let start = r.u64()?;
+    let len = r.u64()?;
+    let offset = r.u64()?;
     let mut identity = RecordReader(r.bytes(24)?);
     let (prot, _flags) = r.two_u32()?;
-    let (mut build_id, mut file) = (None, FileId::default());
+    let mut build_id = None;
+    let mut file = FileId::default();
     if u32::from(header.misc) & abi::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
         let (size, id) = identity.0.split_first()?;
         build_id = Some(id.get(3..3 + usize::from(*size))?);

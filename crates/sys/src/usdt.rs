@@ -76,7 +76,8 @@ fn marker(
     let counter = word()?;
     let moved = base.map_or(0, |base| base.wrapping_sub(was_at));
     let mut texts = rest.split(|&b| b == 0).map(|text| String::from_utf8_lossy(text).into_owned());
-    let (provider, name) = (texts.next()?, texts.next()?);
+    let provider = texts.next()?;
+    let name = texts.next()?;
     let counter = match counter {
         0 => None,
         at => Some(offset_of(at.wrapping_add(moved))?),

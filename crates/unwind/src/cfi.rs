@@ -330,7 +330,8 @@ fn debug_section(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
 
 /// The index of a section, and true if all of it could be read.
 fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> (Index, bool) {
-    let (mut index, mut whole) = (Vec::new(), true);
+    let mut index = Vec::new();
+    let mut whole = true;
     let mut entries = section.entries(bases);
     loop {
         match entries.next() {

@@ -153,7 +153,8 @@ impl ModuleUnwinder {
             .set_eh_frame(address(&elf.eh_frame))
             .set_text(address(&elf.text))
             .set_got(address(&elf.got));
-        let (frame, hdr) = (elf.eh_frame.as_ref(), elf.eh_frame_hdr.as_ref());
+        let frame = elf.eh_frame.as_ref();
+        let hdr = elf.eh_frame_hdr.as_ref();
         let tables = UnwindTables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
         ModuleUnwinder {
             image,
@@ -171,14 +172,13 @@ impl ModuleUnwinder {
     /// an exception's handler.
     fn described(&self, context: &mut UnwindContext<usize>, address: u64, next: u64) -> Rule {
         let Described { rule, may_deliver } = self.tables.described(context, address);
-        match may_deliver && arch::delivers(self.text(), next) {
-            true => {
-                let start = || self.tables.start(address).filter(|&start| start < next);
-                let start = if address == next { None } else { start() };
-                let contexts = start.and_then(|start| arch::contexts(self.text(), start, next));
-                Rule::Delivering(contexts.filter(|_| arch::has_pointer(rule)))
-            }
-            false => rule,
+        if may_deliver && arch::delivers(self.text(), next) {
+            let start = || self.tables.start(address).filter(|&start| start < next);
+            let start = if address == next { None } else { start() };
+            let contexts = start.and_then(|start| arch::contexts(self.text(), start, next));
+            Rule::Delivering(contexts.filter(|_| arch::has_pointer(rule)))
+        } else {
+            rule
         }
     }
 

@@ -105,7 +105,8 @@ impl Unwinder {
         let Inner { frame: inner, callee } = inner;
         let Unwinder { modules, rules, .. } = self;
         let (module, to) = module_of(modules, inner, images)?;
-        let (inner, caller) = (inner.place.in_elf()?, next.place.in_elf()?);
+        let inner = inner.place.in_elf()?;
+        let caller = next.place.in_elf()?;
         if inner.image != caller.image || !module.is_frameless(rules, to) {
             return None;
         }

@@ -7,7 +7,8 @@ use sys::record::{AllRegs, Chunk, Regs, Rest};
 use sys::maps::Region;
 
 fn synthetic_process() -> (Regions, Images) {
-    let (mut regions, mut images) = (Regions::default(), Images::default());
+    let mut regions = Regions::default();
+    let mut images = Images::default();
     let image = images.intern(1, "", &[], Default::default());
     regions.insert(Region { start: 0x1000, end: 0x9000, offset: 0, image });
     (regions, images)
@@ -19,9 +20,12 @@ fn spliced(callers: &[(u8, u8)], copied: usize, chain: &[u64]) -> (StackEnd, Vec
     let (regions, mut images) = synthetic_process();
     let (bytes, regs) = stack_of(callers, 0);
     let size: usize = callers.iter().rev().take(copied).map(|c| usize::from(c.1) * 8 + 16).sum();
-    let (all, full, rest) = (AllRegs::default(), false, Rest::default());
+    let all = AllRegs::default();
+    let full = false;
+    let rest = Rest::default();
     let user = UserStack::Native { regs, all, bytes: &bytes[..size], full, rest };
-    let (mut unwinder, mut frames) = (Unwinder::default(), Vec::new());
+    let mut unwinder = Unwinder::default();
+    let mut frames = Vec::new();
     let end =
         unwinder.unwind(ThreadId::main_thread(1), &regions, &mut images, user, chain, &mut frames);
     (end, frames.iter().map(|f| f.address.0).collect())
@@ -69,7 +73,9 @@ fn a_recursion_keeps_its_depth() {
 #[test]
 fn reads_stay_within_the_copy() {
     let bytes = [7u8; 20];
-    let (full, rest, beyond) = (true, Rest::default(), Cell::new(false));
+    let full = true;
+    let rest = Rest::default();
+    let beyond = Cell::new(false);
     let s = StackCopy { start: 0x100, bytes: &bytes, full, rest, beyond: &beyond };
     assert!(s.read(0x100).is_ok() && s.read(0x10c).is_ok());
     for outside in [0xff, 0x10d, 0x114, u64::MAX, 0] {
@@ -83,7 +89,8 @@ fn reads_stay_within_the_copy() {
 fn memory_below_the_stack_pointer_is_not_read() {
     let bytes = [2u8; 4096];
     let chunks = [Chunk::new(&bytes, 0)];
-    let (beyond, rest) = (Cell::new(false), Rest::new(0x1000, &chunks));
+    let beyond = Cell::new(false);
+    let rest = Rest::new(0x1000, &chunks);
     let s = StackCopy { start: 0x1800, bytes: &bytes[..0x100], full: false, rest, beyond: &beyond };
     assert!(s.read(0x17f8).is_err());
     assert!(s.read(0x1800).is_ok() && !beyond.get());
@@ -94,8 +101,10 @@ fn memory_below_the_stack_pointer_is_not_read() {
 /// The kernel's copy ends at a page that was never written to: the stack continues after it.
 #[test]
 fn a_short_copy_is_one_with_a_hole() {
-    let (bytes, beyond) = ([2u8; 320], Cell::new(false));
-    let (full, rest) = (false, Rest::default());
+    let bytes = [2u8; 320];
+    let beyond = Cell::new(false);
+    let full = false;
+    let rest = Rest::default();
     let s = StackCopy { start: 0x1000, bytes: &bytes, full, rest, beyond: &beyond };
     assert!(s.cut_before(0x1140) && s.cut_before(0x1139) && s.cut_before(0x20000));
     assert!(!s.cut_before(0x1138) && !s.cut_before(0x7000_0000_0000) && !s.cut_before(0x10));
@@ -151,9 +160,11 @@ proptest! {
             let (bytes, beyond) = bytes.split_at(copied.min(bytes.len()) & !7);
             let chunks = [Chunk::new(beyond, u8::from(hole))];
             let rest = Rest::new(regs.sp + bytes.len() as u64, &chunks);
-            let (all, full) = (AllRegs::default(), cut % 2 == 0);
+            let all = AllRegs::default();
+            let full = cut % 2 == 0;
             let user = UserStack::Native { regs, all, bytes, full, rest };
-            let (mut a, mut b) = (Vec::new(), Vec::new());
+            let mut a = Vec::new();
+            let mut b = Vec::new();
             let thread = ThreadId { pid: 1, tid };
             let x = remembering.unwind(thread, &regions, &mut images, user, &[], &mut a);
             let y = Unwinder::default().unwind(thread, &regions, &mut images, user, &[], &mut b);

@@ -143,10 +143,7 @@ impl Unwinder {
         };
         let Some((module, at)) = module_of(modules, caller, images) else {
             // Code made at run time has no file; an unreadable file confirms nothing.
-            return match is_run_time_code(&caller) {
-                true => Leads::Somewhere,
-                false => Leads::Elsewhere,
-            };
+            return if is_run_time_code(&caller) { Leads::Somewhere } else { Leads::Elsewhere };
         };
         // The kernel wrote it: no call leads to a signal handler.
         if module.is_sigreturn(at) {

@@ -82,9 +82,10 @@ impl StackCopy<'_> {
     pub fn too_small(&self) -> StackEnd {
         // The kernel copies less than the largest size if the rest of the record needs room.
         const LARGE: usize = MAX_DUMP as usize / 4 * 3;
-        match self.full && self.bytes.len() < LARGE {
-            true => StackEnd::SmallDump,
-            false => StackEnd::DumpTooSmall,
+        if self.full && self.bytes.len() < LARGE {
+            StackEnd::SmallDump
+        } else {
+            StackEnd::DumpTooSmall
         }
     }
 }
@@ -119,7 +120,8 @@ impl Unwinder {
         images: &mut Images,
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        let (mut address, mut kind) = (regs.ip, AddressKind::Instruction);
+        let mut address = regs.ip;
+        let mut kind = AddressKind::Instruction;
         loop {
             regs.ip = address;
             let read = |address| walk.read(address);
@@ -158,7 +160,7 @@ impl Unwinder {
                     (address, kind) = (caller, AddressKind::Return);
                 }
                 Step::Interrupted(interrupted) => {
-                    (address, kind) = (interrupted, AddressKind::Instruction)
+                    (address, kind) = (interrupted, AddressKind::Instruction);
                 }
                 Step::End => return StackEnd::Complete,
                 Step::Delivering => return StackEnd::ExceptionDelivery,
@@ -186,9 +188,10 @@ impl Unwinder {
         };
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
             // An unreadable file provides no information.
-            return match is_run_time_code(&frame) {
-                true => self.by_pointer(walk, frame, regs, images, &mut read),
-                false => Step::Uncovered,
+            return if is_run_time_code(&frame) {
+                self.by_pointer(walk, frame, regs, images, &mut read)
+            } else {
+                Step::Uncovered
             };
         };
         match module.step(&mut self.rules, at, regs, &mut read) {
@@ -294,10 +297,7 @@ impl Unwinder {
                     (Step::Uncovered, _) => {
                         let damaged = module_of(modules, frame, images)
                             .is_some_and(|(m, at)| m.is_damaged(rules, at));
-                        match damaged {
-                            true => StackEnd::DamagedUnwindInfo,
-                            false => StackEnd::Uncovered,
-                        }
+                        if damaged { StackEnd::DamagedUnwindInfo } else { StackEnd::Uncovered }
                     }
                     _ => StackEnd::BadReturnAddress,
                 }

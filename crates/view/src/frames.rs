@@ -385,7 +385,10 @@ mod tests {
         let [low, high] = ["/usr/bin/env", "/usr/lib/gcc/cc1"].map(|b| p.strings.intern(b));
         let names = ["do_filp_open", "cc1+0x2", "env+0x1", "abc"].map(|n| p.strings.intern(n));
         let id = StrId::EMPTY;
-        let (name, binary, file, system_name) = (Name::Any, id, id, id);
+        let name = Name::Any;
+        let binary = id;
+        let file = id;
+        let system_name = id;
         let empty =
             Frame { name, binary, file, system_name, line: 0, kernel: false, inlined: false };
         let mut all: Vec<Frame> = Vec::new();

@@ -29,7 +29,8 @@ impl Share {
         let spread = measured * (1.0 - measured) / samples + z2 / (4.0 * samples);
         let half = Z * spread.max(0.0).sqrt() / (1.0 + z2);
         // At 0 and 1 one end is the measured share itself, which rounding may miss.
-        let (low, high) = (middle - half, middle + half);
+        let low = middle - half;
+        let high = middle + half;
         Share { measured, low: low.min(measured).max(0.0), high: high.max(measured).min(1.0) }
     }
 }
@@ -111,7 +112,8 @@ impl HeapSampling {
             let is_it = |name: &str| name.strip_prefix(stem) == Some(end);
             profile.sample_types.iter().position(|t| is_it(profile.str(t.kind)))
         };
-        let (objects, space) = (column("_objects")?, column("_space")?);
+        let objects = column("_objects")?;
+        let space = column("_space")?;
         let period_type = profile.period_type;
         let own = profile.str(period_type.kind) == "space";
         let own = (own && profile.str(period_type.unit) == "bytes").then_some(profile.period);
@@ -309,7 +311,8 @@ mod tests {
             (seed >> 11) as f64 / (1u64 << 53) as f64
         };
         for truth in [0.02, 0.2, 0.5] {
-            let (draws, samples) = (2000, 400);
+            let draws = 2000;
+            let samples = 400;
             let held = (0..draws)
                 .filter(|_| {
                     let hits = (0..samples).filter(|_| random() < truth).count();

@@ -79,15 +79,17 @@ impl Ratio {
         let of = |above: i64, below: i64| (below != 0).then(|| above as f64 / below as f64);
         let rows = top.rows.iter().map(|row| {
             let key = key(top, row);
-            let (above, below) = (above.get(&key), below.get(&key));
+            let above = above.get(&key);
+            let below = below.get(&key);
             let (self_above, all_above) = above.copied().unwrap_or_default();
             let (self_below, all_below) = below.copied().unwrap_or_default();
             (of(self_above, self_below), of(all_above, all_below))
         });
         let kind = |index: usize| profile.str(profile.sample_types[index].kind);
-        let name = match Quotient::cpi(profile) == Some(quotient) {
-            true => "CPI".to_owned(),
-            false => format!("{}/{}", kind(quotient.numerator), kind(quotient.denominator)),
+        let name = if Quotient::cpi(profile) == Some(quotient) {
+            "CPI".to_owned()
+        } else {
+            format!("{}/{}", kind(quotient.numerator), kind(quotient.denominator))
         };
         Ratio { name, rows: rows.collect() }
     }
@@ -121,7 +123,8 @@ mod tests {
     fn cycles_per_instruction_of_functions() {
         let p = counted();
         let quotient = Quotient::cpi(&p).unwrap();
-        let (filter, options) = (Filter::default(), TopOptions::default());
+        let filter = Filter::default();
+        let options = TopOptions::default();
         for type_index in 0..3 {
             let view = View::new(&p, type_index, Granularity::FUNCTION, &filter);
             let top = Top::new(&view, &options);

@@ -95,7 +95,8 @@ pub fn processes() -> Profile {
         let value = LabelValue::Str(b.profile.strings.intern(name));
         b.profile.labels.intern(&[Label { key, value }])
     };
-    let (web, db) = (set(&mut b, "web;1"), set(&mut b, "db"));
+    let web = set(&mut b, "web;1");
+    let db = set(&mut b, "db");
     for _ in 0..3 {
         b.add(&[serve], web, Column(0), 1);
     }

@@ -307,9 +307,9 @@ fn apt_sources(apt: &Path) -> Vec<Source> {
     for path in lists {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         if path.extension().is_some_and(|e| e == "sources") {
-            sources.extend(stanzas(&text).iter().filter_map(|s| Source::of_stanza(s)))
+            sources.extend(stanzas(&text).iter().filter_map(|s| Source::of_stanza(s)));
         } else {
-            sources.extend(text.lines().filter_map(Source::of_line))
+            sources.extend(text.lines().filter_map(Source::of_line));
         }
     }
     sources

@@ -75,9 +75,10 @@ mod tests {
         let mut tried = Vec::new();
         let got = highest(MOST, |precise| {
             tried.push(precise);
-            match best.is_some_and(|best| precise <= best) {
-                true => Ok(()),
-                false => Err(io::Error::from_raw_os_error(error)),
+            if best.is_some_and(|best| precise <= best) {
+                Ok(())
+            } else {
+                Err(io::Error::from_raw_os_error(error))
             }
         });
         (tried, got.map_err(|e| e.raw_os_error()))

@@ -69,9 +69,10 @@ impl Attacher {
         let default = i == 0 && self.clock == NeededClock::CpuTime;
         let spec = self.events[i].clone();
         let at = trigger(&spec, self.options.rate, max_rate);
-        let tried = match spec.group == GroupRole::Member {
-            true => self.try_member(i),
-            false => self.try_precisely(i, at),
+        let tried = if spec.group == GroupRole::Member {
+            self.try_member(i)
+        } else {
+            self.try_precisely(i, at)
         };
         match tried {
             Ok(()) => {}
@@ -101,7 +102,8 @@ impl Attacher {
         let belongs =
             |a: &EventSpec, b: &EventSpec| b.group == GroupRole::Member || a.name == b.name;
         let events = &self.events;
-        let (mut from, mut to) = (event, event + 1);
+        let mut from = event;
+        let mut to = event + 1;
         while from > 0 && belongs(&events[from - 1], &events[from]) {
             from -= 1;
         }
@@ -257,13 +259,15 @@ impl Attacher {
     /// it.
     fn try_member(&mut self, event: usize) -> io::Result<()> {
         let open = |attacher: &Attacher, event: usize, leader: Option<&mut Counter>| {
-            let (spec, trigger) = (&attacher.events[event], Trigger::Period(1_000_000));
+            let spec = &attacher.events[event];
+            let trigger = Trigger::Period(1_000_000);
             let shape = attacher.shape(spec, trigger, false, StartWhen::Later);
             let mut builder = sampling_event(spec, &shape, attacher.features);
             builder.enabled(false).one_cpu(attacher.cpus[0] as usize);
-            match attacher.cpu_wide {
-                true => builder.any_pid(),
-                false => builder.observe_self(),
+            if attacher.cpu_wide {
+                builder.any_pid()
+            } else {
+                builder.observe_self()
             };
             match leader {
                 Some(leader) => builder.build_with_group(leader),

@@ -57,7 +57,8 @@ impl Btf {
         if magic != MAGIC || header < HEADER {
             return None;
         }
-        let (types_at, types_len) = (header + word(8)? as usize, word(12)? as usize);
+        let types_at = header + word(8)? as usize;
+        let types_len = word(12)? as usize;
         let names = header.checked_add(word(16)? as usize)?;
         let end = types_at.checked_add(types_len)?;
         let mut btf = Btf { names, types: vec![usize::MAX], bytes };
@@ -162,7 +163,8 @@ impl Btf {
         }
         (0..of.len).find_map(|i| {
             let at = of.rest + i * 12;
-            let (named, type_) = (word(&self.bytes, at)?, word(&self.bytes, at + 4)? as usize);
+            let named = word(&self.bytes, at)?;
+            let type_ = word(&self.bytes, at + 4)? as usize;
             let mut bits = word(&self.bytes, at + 8)? as usize;
             if of.bit_fields {
                 bits &= 0xff_ffff;
@@ -209,7 +211,8 @@ mod tests {
         let Ok(btf) = Btf::of_kernel() else {
             return sys::testing::skip_hardware("the kernel has no BTF");
         };
-        let (pid, tgid) = (btf.field("task_struct", &["pid"]), btf.field("task_struct", &["tgid"]));
+        let pid = btf.field("task_struct", &["pid"]);
+        let tgid = btf.field("task_struct", &["tgid"]);
         assert_eq!(pid.unwrap() + 4, tgid.unwrap());
         let run = btf.field("task_struct", &["se", "sum_exec_runtime"]).unwrap();
         assert!(run > btf.field("task_struct", &["se"]).unwrap());

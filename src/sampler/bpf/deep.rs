@@ -209,8 +209,11 @@ impl Deep {
     }
 
     fn program(&self, dump: u32, processes: Option<&Map>, end: LoopEnd) -> Vec<u64> {
-        let (ring, ring_size) = (&self.map, self.ring.size() as u32);
-        let (lost, kernel, cap) = (&self.lost, &self.kernel, self.cap);
+        let ring = &self.map;
+        let ring_size = self.ring.size() as u32;
+        let lost = &self.lost;
+        let kernel = &self.kernel;
+        let cap = self.cap;
         DeepProgram { ring, ring_size, lost, kernel, dump, cap, processes, end }.program()
     }
 
@@ -240,7 +243,8 @@ impl Deep {
         (self.passed, self.released) = (0, 0);
         self.entries.clear();
         self.ends.clear();
-        let (mut position, end) = (self.ring.read_to(), self.ring.written_to());
+        let mut position = self.ring.read_to();
+        let end = self.ring.written_to();
         while position < end {
             let (state, at, length, next) = self.ring.record(position);
             let entry = match state {
@@ -286,17 +290,20 @@ impl Deep {
             let same = (entry.time, entry.sp, entry.ip) == (sample.time, regs.sp, regs.ip);
             same && (!self.same_numbers || entry.tid == sample.tid as u64)
         };
-        let (mut used, mut first, mut tid) = (0, 0, None);
+        let mut used = 0;
+        let mut first = 0;
+        let mut tid = None;
         let now = self.entries[self.passed..].iter().take_while(|e| e.time == sample.time);
         for entry in now.filter(|entry| is_it(entry)) {
             let index = entry.index as usize;
             let begin = entry.from.wrapping_sub(entry.index * u64::from(CHUNK));
-            let (tid, first) = (*tid.get_or_insert(entry.tid), {
+            let tid = *tid.get_or_insert(entry.tid);
+            let first = {
                 if used == 0 {
                     first = begin;
                 }
                 first
-            });
+            };
             if tid != entry.tid || first != begin || index >= chunks.len() {
                 // Of two threads, or damaged.
                 return Rest::default();

@@ -189,7 +189,8 @@ impl Waits {
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("a key of the map's size"));
             let times = ThreadTimes::of_value(tid, &value).expect("a value of the map's size");
             let number = |at| number(&value, at).expect("a value of the map's size");
-            let (does, flags) = (number(thread::DOES) as u32, number(thread::DOES) >> 32);
+            let does = number(thread::DOES) as u32;
+            let flags = number(thread::DOES) >> 32;
             if tid == IDLE.tid || flags as i32 & snippets::AWAITED != 0 {
                 continue;
             }

@@ -206,7 +206,8 @@ impl Map {
     ///
     /// Programs cannot write to this kind of event.
     pub fn connect(&self, cpu: u32, event: RawFd) -> io::Result<()> {
-        let (key, value) = (cpu.to_ne_bytes(), event.to_ne_bytes());
+        let key = cpu.to_ne_bytes();
+        let value = event.to_ne_bytes();
         let mut attr = self.element(&key, value.as_ptr() as u64);
         // SAFETY: key and value live and have four bytes each, as in the map.
         unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
@@ -313,7 +314,8 @@ impl Programs {
 impl Program {
     /// `tracepoint`: from [`Btf::tracepoint`].
     fn load(name: &str, tracepoint: u32, code: &[u64]) -> io::Result<Program> {
-        let (attach_type, attach_btf_id) = (TRACE_RAW_TP, tracepoint);
+        let attach_type = TRACE_RAW_TP;
+        let attach_btf_id = tracepoint;
         let attr = ProgramAttr { kind: TRACING, attach_type, attach_btf_id, ..Default::default() };
         Program::load_as(name, attr, code)
     }

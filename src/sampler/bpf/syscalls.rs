@@ -172,7 +172,8 @@ impl Calls {
         for (key, value) in self.threads.entries() {
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("a key of the map's size"));
             let number = |at| number(&value, at).expect("a value of the map's size");
-            let (since, object) = (number(thread::SINCE), number(thread::OBJECT));
+            let since = number(thread::SINCE);
+            let object = number(thread::OBJECT);
             if since > 0 {
                 found.push(OpenCall { tid, since, object, kind: number(thread::KIND) });
             }

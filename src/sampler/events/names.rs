@@ -129,7 +129,8 @@ impl Generic {
                     fs::exists(format!("/sys/bus/event_source/devices/{CPU_PMU}/events/{name}"))
                         .is_ok_and(|there| there)
                 };
-                let (back, front) = ("stalled-cycles-backend", "stalled-cycles-frontend");
+                let back = "stalled-cycles-backend";
+                let front = "stalled-cycles-frontend";
                 let name = if !there(back) && there(front) { front } else { back };
                 find(name).expect("a name of the tables above")
             }

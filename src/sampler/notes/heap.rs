@@ -142,9 +142,10 @@ impl HeapNote {
             HeapNote::SamplesLost { lost: part, sampled, .. }
             | HeapNote::FreesLost { lost: part, sampled }
             | HeapNote::Untracked { untracked: part, sampled } => {
-                match matters(*part, part.saturating_add(*sampled)) {
-                    true => Importance::Figures,
-                    false => Importance::Detail,
+                if matters(*part, part.saturating_add(*sampled)) {
+                    Importance::Figures
+                } else {
+                    Importance::Detail
                 }
             }
             HeapNote::PossiblyLost(_) | HeapNote::Unchecked { .. } => Importance::Figures,

@@ -73,9 +73,10 @@ impl fmt::Display for SystemNote {
                 f,
                 "CPU {} went offline during the recording: it {}",
                 list(cpus),
-                match returns {
-                    true => "was sampled again within about 0.2 s after it came back, if it did",
-                    false => "was not sampled after that",
+                if *returns {
+                    "was sampled again within about 0.2 s after it came back, if it did"
+                } else {
+                    "was not sampled after that"
                 }
             ),
             SystemNote::CpusCame(cpus) => {

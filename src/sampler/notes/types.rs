@@ -127,9 +127,10 @@ impl fmt::Display for TypeNote {
                 f,
                 "threads stopped running so often that only every {every}th time was sampled from \
                  then on; the samples are scaled to the time of each thread in each state{}",
-                match without_wakeups {
-                    true => ", and waiting for a CPU after a wake-up counts as part of the wait",
-                    false => "",
+                if *without_wakeups {
+                    ", and waiting for a CPU after a wake-up counts as part of the wait"
+                } else {
+                    ""
                 }
             ),
             TypeNote::Pairs { noun, count, fault } => write!(f, "{noun}: {count} {fault}"),
@@ -182,7 +183,9 @@ mod tests {
     fn extrapolation_is_a_detail_and_missing_threads_are_not() {
         let thinned = "threads stopped running so often that only every 8th time was sampled from \
                        then on; the samples are scaled to the time of each thread in each state";
-        let (noun, what, known) = ("wall time", "waits", "the time of each thread");
+        let noun = "wall time";
+        let what = "waits";
+        let known = "the time of each thread";
         assert_notes(vec![
             (
                 TypeNote::ShortEventsSampled { noun, what, known, interval: 2001 },

@@ -215,9 +215,10 @@ impl fmt::Display for Capabilities {
 fn shell_word(path: &Path) -> String {
     let path = path.to_string_lossy();
     let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    match path.chars().all(safe) {
-        true => path.into_owned(),
-        false => format!("'{}'", path.replace('\'', r"'\''")),
+    if path.chars().all(safe) {
+        path.into_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
     }
 }
 

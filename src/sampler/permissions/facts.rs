@@ -129,7 +129,8 @@ fn is_whole(uid_map: &str) -> bool {
 fn count_cpus(list: &str) -> u64 {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        let first = first.parse::<u64>().ok()?;
+        let last = last.parse::<u64>().ok()?;
         Some(last.checked_sub(first)?.saturating_add(1))
     };
     list.trim().split(',').filter_map(count).sum::<u64>().max(1)

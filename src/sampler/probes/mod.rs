@@ -125,7 +125,8 @@ impl ProbePlaces {
         function: &FunctionRange,
         place: &CodePlace<'_>,
     ) -> Result<EventSpec, String> {
-        let (name, size) = (place.function, function.size);
+        let name = place.function;
+        let size = function.size;
         let into = match place.into {
             0 => instructions::entry(&file.open, function.offset.0),
             into => into,
@@ -158,7 +159,8 @@ impl ProbePlaces {
             Some(name) => self.files(name)?,
             None => self.all_files("sdt:FILE:PROVIDER:NAME")?.to_vec(),
         };
-        let (mut specs, mut others) = (Vec::new(), Vec::new());
+        let mut specs = Vec::new();
+        let mut others = Vec::new();
         for file in &files {
             for marker in markers_of(&file.open) {
                 if (marker.provider.as_str(), marker.name.as_str()) == (provider, name) {
@@ -184,7 +186,8 @@ impl ProbePlaces {
         let Some(probe) = &mut spec.probe else { return };
         let known = self.binaries();
         if !known.is_empty() && !known.iter().any(|b| same_file(&b.open, &file.open)) {
-            let (event, file) = (event.to_owned(), file.path.clone());
+            let event = event.to_owned();
+            let file = file.path.clone();
             probe.note = Some(EventNote::NotLoaded { event, file });
         } else if at == At::Stepped {
             probe.note = Some(EventNote::Stepped(event.to_owned()));
@@ -224,7 +227,9 @@ impl ProbePlaces {
     /// The one binary of the target that contains a function.
     fn with_function(&self, name: &str) -> Result<Vec<Binary>, String> {
         let files = self.all_files("probe:FILE:FUNCTION")?;
-        let (mut with, mut similar, mut other) = (Vec::new(), Vec::new(), None);
+        let mut with = Vec::new();
+        let mut similar = Vec::new();
+        let mut other = None;
         for file in files {
             match functions(&file.open, name) {
                 Ok(_) => with.push(file.clone()),

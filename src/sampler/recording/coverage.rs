@@ -109,13 +109,15 @@ impl Before {
         let tick = 1_000_000_000 / os::ticks_per_second();
         if let Some(Busy { at, ticks }) = &self.machine {
             let event = &session.events()[0];
-            let (cpus, lasted) = (session.cpus(), at.elapsed().as_nanos() as u64);
+            let cpus = session.cpus();
+            let lasted = at.elapsed().as_nanos() as u64;
             let used = procfs::busy_ticks(cpus)?.saturating_sub(*ticks) * tick;
             let least = lasted * cpus.len() as u64 / LEAST_BUSY;
             let whole = event.user && event.kernel && used >= least;
             return whole.then_some(CpuCoverage { sampled: samples * period, used });
         }
-        let (mut sampled, mut used) = (0, 0);
+        let mut sampled = 0;
+        let mut used = 0;
         for &(pid, began, before) in &self.processes {
             let now = procfs::stat(pid).filter(|_| procfs::start_time(pid) == began);
             let Some(now) = now else { continue };

@@ -62,7 +62,8 @@ impl Interrupts {
     /// Installs the handlers. With `command`, signals that a program may use for itself are caught
     /// too, and forwarded.
     pub fn install(command: bool) -> io::Result<Interrupts> {
-        let (more, ends) = ([SIGQUIT, SIGUSR1, SIGUSR2], [SIGINT, SIGTERM]);
+        let more = [SIGQUIT, SIGUSR1, SIGUSR2];
+        let ends = [SIGINT, SIGTERM];
         let passed_on = if command { &more[..] } else { &[] };
         // `nohup prof …`, or `nohup` before a COMMAND: both ignore the signal.
         let others = [SIGHUP].into_iter().chain(passed_on.iter().copied());

@@ -145,9 +145,10 @@ fn losses(ended: &EndedRecording<'_>) -> Vec<RecordingNote> {
     let mut notes = Vec::new();
     let Stats { samples: taken, lost, lost_records, .. } = session.stats();
     if lost > 0 {
-        let of = match session.loses_only_target_samples() {
-            true => LossScope::Target,
-            false => LossScope::AllProcesses,
+        let of = if session.loses_only_target_samples() {
+            LossScope::Target
+        } else {
+            LossScope::AllProcesses
         };
         let remedies = remedies(options, each_time && !has_clock, os::uid() == 0);
         notes.push(RecordingNote::Lost { lost, taken, of, covered, remedies });
@@ -193,7 +194,8 @@ fn uncovered_time(ended: &EndedRecording<'_>) -> Option<UncoveredTime> {
     let EndedRecording { options, session, covered, .. } = *ended;
     let period = session.period()?;
     let covered = covered.filter(|covered| covered.used / period >= ENOUGH)?;
-    let (due, taken) = (covered.used / period, covered.sampled / period);
+    let due = covered.used / period;
+    let taken = covered.sampled / period;
     let missing = due.saturating_sub(taken);
     let counted = session.cpu_time().is_some();
     let skipped = counted && missing.saturating_sub(session.cut_short()) * SKIPPED > due;
@@ -217,9 +219,10 @@ fn uncovered_time(ended: &EndedRecording<'_>) -> Option<UncoveredTime> {
 
 /// The reason why the kernel skips samples that are due.
 fn why_skipped(session: &Session) -> MissedCause {
-    match session.has_programs_at_samples() {
-        true => MissedCause::LateTimersAndPrograms { frame_pointers_help: !session.is_filtered() },
-        false => MissedCause::LateTimers,
+    if session.has_programs_at_samples() {
+        MissedCause::LateTimersAndPrograms { frame_pointers_help: !session.is_filtered() }
+    } else {
+        MissedCause::LateTimers
     }
 }
 

@@ -20,7 +20,9 @@ pub fn types(
     interrupts: &Interrupts,
 ) -> Result<Vec<Note>, Error> {
     let alone = is_alone(types, options);
-    let (mut notes, mut left_out, mut more) = (Vec::new(), Vec::new(), Vec::new());
+    let mut notes = Vec::new();
+    let mut left_out = Vec::new();
+    let mut more = Vec::new();
     for (of, one) in types.iter_mut() {
         let setup = Setup { target: &options.target, duration, interrupts };
         match one.prepare(&setup) {
@@ -54,7 +56,8 @@ pub fn types(
 /// One line, if nothing else is recorded.
 pub fn begin(types: &mut ProfileTypes, options: &Options) -> Result<Vec<Note>, Error> {
     let alone = is_alone(types, options);
-    let (mut notes, mut left_out) = (Vec::new(), Vec::new());
+    let mut notes = Vec::new();
+    let mut left_out = Vec::new();
     for (of, one) in types.iter_mut() {
         match one.begin() {
             Ok(()) => {}
@@ -97,7 +100,8 @@ impl Started {
     ) -> Result<Started, Error> {
         let mut command = Started { stopped: None, child: None };
         let Target::Command(words) = &options.target else { return Ok(command) };
-        let (output, ignored) = (options.stdout_to_stderr, interrupts.ignored());
+        let output = options.stdout_to_stderr;
+        let ignored = interrupts.ignored();
         let environment = types.iter().flat_map(|(_, one)| one.environment()).collect();
         let started = StoppedCommand::start(words, output, environment, ignored)?;
         interrupts.set_child(started.pid);

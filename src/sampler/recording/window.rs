@@ -68,7 +68,8 @@ impl Running {
         let mut fds = Vec::new();
         // Checking whether the target lives costs system calls, so it is not done each time.
         let mut check = true;
-        let (mut checked, mut trimmed) = (began, began);
+        let mut checked = began;
+        let mut trimmed = began;
         while !interrupts.stopped() {
             let elapsed = began.elapsed();
             let left = window.duration.map(|d| d.saturating_sub(elapsed));

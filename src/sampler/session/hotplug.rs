@@ -141,7 +141,8 @@ mod tests {
         }
         session.drain(u64::MAX, |_| {});
         let samples = |session: &mut Session| {
-            let (mut samples, until) = (0, Instant::now() + Duration::from_millis(200));
+            let mut samples = 0;
+            let until = Instant::now() + Duration::from_millis(200);
             while Instant::now() < until {
                 std::hint::spin_loop();
             }

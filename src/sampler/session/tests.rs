@@ -116,7 +116,8 @@ fn samples_push_out_no_records_about_processes() {
     let before = sideband(&session);
     waits_for(&mut session, "programs that start", |session| sideband(session) > before + 16_384);
     session.stop();
-    let (mut starts, mut mappings) = (0, 0);
+    let mut starts = 0;
+    let mut mappings = 0;
     session.drain_timed(u64::MAX, |time, event| match event {
         Event::Other(Record::Comm { exec: true, .. }) if time > full => starts += 1,
         Event::Other(Record::Mmap(_)) if time > full => mappings += 1,

@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn estimates_are_scaled_and_the_rest_stays() {
-        let (plain, own) = (LabelSetId(3), LabelSetId(4));
+        let plain = LabelSetId(3);
+        let own = LabelSetId(4);
         let labels = Extrapolated([(plain, own)].into_iter().collect());
         let share = |all, exact, estimated| {
             let mut shares = Shares::default();

@@ -42,7 +42,8 @@ impl StackMaker {
             _ => id.0,
         };
         let images = self.table.images;
-        let (mut files, mut changed) = (HashMap::new(), HashSet::new());
+        let mut files = HashMap::new();
+        let mut changed = HashSet::new();
         for (image, slots) in self.mappings.iter().enumerate() {
             if images.get(image as u32).has_changed() {
                 changed.extend(slots.iter().flatten().map(|&id| index(id)));

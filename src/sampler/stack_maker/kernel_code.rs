@@ -41,7 +41,8 @@ impl KernelCode {
         if self.all.len() >= MAX || (gone && self.gone.iter().any(|i| known(&i))) {
             return;
         }
-        let (end, name) = (start.saturating_add(len), String::from_utf8_lossy(name).into_owned());
+        let end = start.saturating_add(len);
+        let name = String::from_utf8_lossy(name).into_owned();
         self.all.push(KernelSymbol { start, end, name, mapping: None });
         let index = self.all.len() - 1;
         if gone {

@@ -182,7 +182,8 @@ impl StackMaker {
         dumped: bool,
     ) -> StackEnd {
         let (process, images) = self.table.split(sample.pid);
-        let (pid, regions) = (sample.pid, &process.regions);
+        let pid = sample.pid;
+        let regions = &process.regions;
         match sample.user {
             UserStack::Native { .. } => {
                 let thread = ThreadId { pid, tid: sample.tid };

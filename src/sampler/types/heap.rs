@@ -111,7 +111,8 @@ impl ProfileType for Allocations {
         let interval = self.spec.settings.interval;
         if first {
             profile.default_sample_type = profile.strings.intern(self.spec.default_type());
-            let (kind, unit) = (profile.strings.intern("space"), profile.strings.intern("bytes"));
+            let kind = profile.strings.intern("space");
+            let unit = profile.strings.intern("bytes");
             profile.period_type = ValueType { kind, unit };
             profile.period = i64::try_from(interval).unwrap_or(i64::MAX);
         } else {

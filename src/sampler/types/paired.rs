@@ -184,7 +184,8 @@ pub struct Paired<P> {
 impl<P: PairedType + 'static> Paired<P> {
     /// Boxes a type for a recording.
     pub fn boxed(paired: P) -> Box<dyn ProfileType> {
-        let (pairs, calls) = (OpenPairs::default(), TimedCalls::default());
+        let pairs = OpenPairs::default();
+        let calls = TimedCalls::default();
         Box::new(Paired { paired, program: None, readers: Vec::new(), pairs, calls })
     }
 }

@@ -49,7 +49,8 @@ fn events(scope: &Scope) -> Result<Vec<PairedEvent>, Error> {
     // prof's own calls, which each sample causes, are left out.
     let others = scope.cpu_wide.then(|| format!("common_pid != {}", std::process::id()));
     let enter = beginning(("raw_syscalls", "sys_enter"), others.as_deref(), |found| {
-        let (id, names) = (found.field("id")?, all_names());
+        let id = found.field("id")?;
+        let names = all_names();
         Ok(Box::new(move |sample| {
             let number = id.number(sample.raw)? as u32;
             let tags = labels(names, number, sample.user == UserStack::Compat);

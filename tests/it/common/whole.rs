@@ -57,10 +57,7 @@ impl Share {
 
     fn add(&mut self, whole: bool, value: i64, end: impl FnOnce() -> String) {
         self.all += value;
-        match whole {
-            true => self.whole += value,
-            false => *self.others.entry(end()).or_default() += value,
-        }
+        if whole { self.whole += value } else { *self.others.entry(end()).or_default() += value }
     }
 }
 

@@ -103,9 +103,10 @@ impl IdSpace {
             return Ok(Resolver::Dense { defined: self.defined });
         }
         let implied = 1..=u64::from(self.defined);
-        let ids: Box<dyn Iterator<Item = u64>> = match self.ids.is_empty() {
-            true => Box::new(implied),
-            false => Box::new(self.ids.iter().copied()),
+        let ids: Box<dyn Iterator<Item = u64>> = if self.ids.is_empty() {
+            Box::new(implied)
+        } else {
+            Box::new(self.ids.iter().copied())
         };
         let max_small = self.ids.iter().filter(|&&id| id <= u64::from(LARGE)).max();
         let direct = max_small.copied().unwrap_or(0).max(u64::from(self.defined));
@@ -135,9 +136,10 @@ impl IdSpace {
             None => u64::from(key) + 1,
         };
         let text = format!("{what} {id} is used, but the file does not define it");
-        match key == self.max_use {
-            true => ReadError::at(self.max_use_at, text),
-            false => ReadError::content(text),
+        if key == self.max_use {
+            ReadError::at(self.max_use_at, text)
+        } else {
+            ReadError::content(text)
         }
     }
 

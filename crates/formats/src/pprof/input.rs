@@ -107,9 +107,10 @@ impl<'r> Input<'r> {
         let gzip = magic.starts_with(&[0x1f, 0x8b]);
         let counted = CountingReader { inner: IoCursor::new(magic).chain(reader), count: 0 };
         let raw = BufReader::with_capacity(BUFFER / 2, counted);
-        let source = match gzip {
-            true => InputSource::Gzip(Box::new(MultiGzDecoder::new(raw))),
-            false => InputSource::Plain(raw),
+        let source = if gzip {
+            InputSource::Gzip(Box::new(MultiGzDecoder::new(raw)))
+        } else {
+            InputSource::Plain(raw)
         };
         Ok(Input {
             source,

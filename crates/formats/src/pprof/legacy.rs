@@ -83,9 +83,12 @@ mod tests {
 
     fn cpu_profile(version: u64, size: usize, big_endian: bool) -> Vec<u8> {
         let words = [0, 3, version, 10_000, 0, 1, 1, 0x40_1000, 0, 1, 0];
-        let word = |n: u64| match big_endian {
-            true => n.to_be_bytes()[8 - size..].to_vec(),
-            false => n.to_le_bytes()[..size].to_vec(),
+        let word = |n: u64| {
+            if big_endian {
+                n.to_be_bytes()[8 - size..].to_vec()
+            } else {
+                n.to_le_bytes()[..size].to_vec()
+            }
         };
         words.into_iter().flat_map(word).collect()
     }

@@ -15,7 +15,8 @@ pub(crate) fn content(p: &Profile) -> String {
     let mapping = |m: &Mapping| {
         let Mapping { start, limit, file_offset, .. } = *m;
         let flags = [m.has_functions, m.has_filenames, m.has_line_numbers, m.has_inline_frames];
-        let (file, build_id) = (s(m.file), s(m.build_id));
+        let file = s(m.file);
+        let build_id = s(m.build_id);
         format!("{start:x} {limit:x} {file_offset:x} {file:?} {build_id:?} {flags:?}")
     };
     let mut out = String::new();

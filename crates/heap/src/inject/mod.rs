@@ -163,10 +163,7 @@ impl<'a> Injection<'a> {
         let file_name = &self.file_name;
         let dlopen = objects.dlopen();
         let mut inside = Inside { visit, pid, library, file_name, base, dlopen };
-        let done = match stands() > LONG {
-            true => None,
-            false => then.take().map(|then| then(&mut inside)),
-        };
+        let done = if stands() > LONG { None } else { then.take().map(|then| then(&mut inside)) };
         self.base = inside.base;
         let ended = inside.visit.end();
         self.stood_still = self.stood_still.max(stands());

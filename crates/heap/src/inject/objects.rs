@@ -329,7 +329,8 @@ fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
         }
         let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
         let Ok(name) = std::str::from_utf8(name) else { continue };
-        let (value, size) = (symbol.st_value(endian), symbol.st_size(endian));
+        let value = symbol.st_value(endian);
+        let size = symbol.st_size(endian);
         each(name, value, size, kind != STT_OBJECT);
     }
 }

@@ -248,7 +248,8 @@ impl<'a> Visit<'a> {
     /// stores at `slot`.
     fn lead_to(&mut self, to: Target, arguments: [u64; 6], slot: u64) -> Result<u64, Error> {
         let frame = self.frame();
-        let (entry, end) = (frame.entry, frame.end);
+        let entry = frame.entry;
+        let end = frame.end;
         let destination = Destination { to, arguments, entry, slot };
         let registers = arch::led_to(destination, self.way, &self.registers);
         self.tracee.set_registers(&registers).map_err(failed)?;

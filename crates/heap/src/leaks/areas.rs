@@ -227,7 +227,8 @@ fn merged(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 
 /// The parts of a range outside these holes, which are sorted and do not overlap.
 fn outside(start: u64, end: u64, holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let (mut parts, mut at) = (Vec::new(), start);
+    let mut parts = Vec::new();
+    let mut at = start;
     let first = holes.partition_point(|hole| hole.1 <= start);
     for &(from, to) in holes[first..].iter().take_while(|hole| hole.0 < end) {
         if at < from {

@@ -159,7 +159,8 @@ impl BlockFinder<'_> {
     fn mapped(&mut self, start: u64, end: u64) -> Result<(), Failure> {
         let mut at = start;
         while at < end {
-            let (offset, word) = (self.memory.word(at)?, self.size(at)?);
+            let offset = self.memory.word(at)?;
+            let word = self.size(at)?;
             let size = word & !FLAGS;
             let is = offset == Some(0) && word & FLAGS == IS_MMAPPED && size.is_multiple_of(PAGE);
             if !is || size == 0 || size > end - at {
@@ -177,9 +178,11 @@ impl BlockFinder<'_> {
         if !address.is_multiple_of(ALIGNMENT) || address < HEADER {
             return Ok(());
         }
-        let (offset, word) = (self.memory.word(header)?.unwrap_or(0), self.size(header)?);
+        let offset = self.memory.word(header)?.unwrap_or(0);
+        let word = self.size(header)?;
         let size = word & !FLAGS;
-        let (from, end) = (header.wrapping_sub(offset), header.wrapping_add(size));
+        let from = header.wrapping_sub(offset);
+        let end = header.wrapping_add(size);
         if word & FLAGS == IS_MMAPPED
             && size >= LEAST
             && from <= header

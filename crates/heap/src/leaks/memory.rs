@@ -127,7 +127,8 @@ impl ProcessMemory {
         end: u64,
         mut visit: impl FnMut(u64, u64),
     ) -> Result<(), Failure> {
-        let (start, end) = (start.saturating_add(7) & !7, end & !7);
+        let start = start.saturating_add(7) & !7;
+        let end = end & !7;
         if end.saturating_sub(start) > LONG {
             return self.each_word_of_much(start, end, visit);
         }
@@ -171,7 +172,8 @@ impl ProcessMemory {
     /// to (`Documentation/admin-guide/mm/pagemap.rst`).
     fn present(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         const PRESENT: u64 = 3 << 62;
-        let (first, last) = (start / PAGE, end.div_ceil(PAGE));
+        let first = start / PAGE;
+        let last = end.div_ceil(PAGE);
         let mut entries = vec![0; 8 * (last - first) as usize];
         let read = self.map.as_ref().map(|map| map.read_exact_at(&mut entries, 8 * first));
         if !matches!(read, Some(Ok(()))) {
@@ -179,7 +181,8 @@ impl ProcessMemory {
         }
         let mut parts: Vec<(u64, u64)> = Vec::new();
         for (page, entry) in (first..).zip(words(&entries)) {
-            let (from, to) = ((page * PAGE).max(start), ((page + 1) * PAGE).min(end));
+            let from = (page * PAGE).max(start);
+            let to = ((page + 1) * PAGE).min(end);
             match parts.last_mut() {
                 _ if entry & PRESENT == 0 => {}
                 Some(part) if part.1 == from => part.1 = to,

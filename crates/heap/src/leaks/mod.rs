@@ -189,9 +189,12 @@ impl Search {
     }
 
     fn verdicts(&self, sampled: &[SampledBlock], if_reached: Verdict) -> Vec<(u64, Verdict)> {
-        let verdict = |s: &SampledBlock| match self.blocks.is_reached(s.address) {
-            true => (s.id, if_reached),
-            false => (s.id, Verdict::Lost),
+        let verdict = |s: &SampledBlock| {
+            if self.blocks.is_reached(s.address) {
+                (s.id, if_reached)
+            } else {
+                (s.id, Verdict::Lost)
+            }
         };
         sampled.iter().map(verdict).collect()
     }

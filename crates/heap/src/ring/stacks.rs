@@ -93,7 +93,8 @@ impl StackQueue {
         let place = |position: u64| &words[(position % self.granules) as usize];
         let mut i = 0;
         while let Some(&(position, word, since)) = self.waiting.get(i) {
-            let (ready, retired) = (word ^ RESERVED ^ READY, word ^ RESERVED ^ RETIRED);
+            let ready = word ^ RESERVED ^ READY;
+            let retired = word ^ RESERVED ^ RETIRED;
             if place(position).load(Acquire) == ready {
                 self.waiting.swap_remove(i);
                 return Some((position, ready));

@@ -21,7 +21,9 @@ fn shared(ring: &AllocationRing) -> &'static Header {
 
 /// Writes like the library, with a stack derived from the id.
 fn write(place: &mut RecordPlace<'_>, id: u64, length: usize) {
-    let (pid, interval, time) = (7, id, place.time());
+    let pid = 7;
+    let interval = id;
+    let time = place.time();
     let kind = Kind::Allocation as u32;
     let length = length as u32;
     let record =
@@ -78,7 +80,8 @@ fn records_come_out_in_the_order_of_time() {
 #[test]
 fn records_wrap_around() {
     let mut ring = ring(1);
-    let (mut id, mut laps) = (0, 0);
+    let mut id = 0;
+    let mut laps = 0;
     while laps < 3 * GRANULES {
         let first = id + 1;
         let mut times = [0; 700];
@@ -123,7 +126,9 @@ fn prompt_reading_needs_little_memory() {
 fn the_ring_never_becomes_full() {
     for least in [1, 4096, 512 << 10] {
         let mut ring = ring(least);
-        let (size, mut state, mut written) = (least * 3, 5, 0.0);
+        let size = least * 3;
+        let mut state = 5;
+        let mut written = 0.0;
         let header = shared(&ring);
         let mut estimate = 0.0;
         for round in 0..3 {
@@ -207,7 +212,9 @@ fn ends_whose_writers_are_slow() {
     let header = shared(&ring);
     let slot = || queue::free_slot(header, 5).unwrap();
     assert!((1..=4).all(|id| allocate(&ring, id, id, 0)));
-    let (slow, slower, _killed) = (slot(), slot(), slot());
+    let slow = slot();
+    let slower = slot();
+    let _killed = slot();
     assert!(free(&ring, 4, 6));
     assert_eq!(taken(&mut ring, u64::MAX, false), [1, 2, 3, 4, -4]);
     slow.get().id.store(1, Relaxed);
@@ -274,7 +281,8 @@ fn more_writers_than_are_waited_for() {
 fn ends_come_after_their_beginning() {
     const EACH: u64 = 10_000;
     let mut ring = ring(1);
-    let (running, header) = (std::sync::atomic::AtomicU32::new(4), shared(&ring));
+    let running = std::sync::atomic::AtomicU32::new(4);
+    let header = shared(&ring);
     let mut begun = vec![false; 4 * EACH as usize + 1];
     std::thread::scope(|scope| {
         for writer in 0..4u64 {

@@ -168,7 +168,8 @@ fn kept(
     found: Option<&SymbolFiles>,
     options: &SymbolOptions,
 ) -> Option<CachedGroup> {
-    let (cache, found) = (options.cache.as_ref()?, found?);
+    let cache = options.cache.as_ref()?;
+    let found = found?;
     if group.requested.is_empty() {
         return None;
     }
@@ -202,7 +203,8 @@ fn open(
     instead: Option<&Path>,
     options: &SymbolOptions,
 ) -> (NameSource, Option<SymbolFiles>) {
-    let (file, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
+    let file = profile.str(mapping.file);
+    let build_id = profile.str(mapping.build_id);
     let simple =
         |source: Result<NameSource, Cause>| (source.unwrap_or_else(NameSource::Nothing), None);
     if file.starts_with("[kernel") || mapping.start >= KERNEL {

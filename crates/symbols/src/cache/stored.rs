@@ -198,7 +198,8 @@ impl StoredFrames {
     pub fn find(&self, address: u64, from: usize) -> Option<usize> {
         // Lookups ascend, and mostly cover all addresses.
         let mut step = 1;
-        let (mut low, mut high) = (from, from);
+        let mut low = from;
+        let mut high = from;
         while high < self.len() && self.address(high) < address {
             (low, high) = (high + 1, high.saturating_add(step));
             step *= 2;
@@ -206,10 +207,7 @@ impl StoredFrames {
         high = high.min(self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.address(middle) < address {
-                true => low = middle + 1,
-                false => high = middle,
-            }
+            if self.address(middle) < address { low = middle + 1 } else { high = middle }
         }
         (low < self.len() && self.address(low) == address).then_some(low)
     }
@@ -284,7 +282,8 @@ impl Merged {
                     self.function(names)
                 });
                 let caller = last.last().map_or(NONE, |&(_, number)| number);
-                let (line, column) = (frame.line, frame.column);
+                let line = frame.line;
+                let column = frame.column;
                 last.push((*frame, self.frames.len() as u32));
                 self.frames.push(StoredFrame { function, line, column, caller });
             }

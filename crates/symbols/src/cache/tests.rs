@@ -87,7 +87,8 @@ fn merged(addresses: &[u64]) -> Merged {
 
 #[test]
 fn later_frames_join_earlier_ones() {
-    let (inner, outer) = (chain(&[("inner", 4), ("middle", 7), ("outer", 11)]), chain(&[("é", 3)]));
+    let inner = chain(&[("inner", 4), ("middle", 7), ("outer", 11)]);
+    let outer = chain(&[("é", 3)]);
     let first =
         parse(&file(&[5, 9, 70], &[inner.clone(), vec![], outer.clone()])).unwrap().unwrap();
     assert_eq!((first.len(), first.find(6, 0).is_some()), (3, false));
@@ -295,7 +296,8 @@ fn the_key_contains_all_that_frames_depend_on() {
     tool(dir.path(), "gcc", &["-g", "-o", "main", "main.c"]);
     let found = |build_id: &str, has_debug_info| {
         let headers = Headers { build_id: build_id.into(), has_debug_info, ..Headers::default() };
-        let (path, split) = (path("main"), false);
+        let path = path("main");
+        let split = false;
         let file = Arc::new(fs::File::open(&path).unwrap());
         let debug_info = has_debug_info;
         let layers = vec![Layer { path, file, debug_info, split, shared: None, unpacked: false }];

@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
             (b'f', b'p') => return self.function_parameter(),
             (b'f', b'L') if self.peek(2).is_ascii_digit() => return self.function_parameter(),
             (b'f', _) => return self.fold(),
-            (b'0'..=b'9', _) | (b's', b'r') | (b'o', b'n') | (b'd', b'n') => {
+            (b'0'..=b'9', _) | (b's', b'r') | (b'o' | b'd', b'n') => {
                 return self.unresolved_name();
             }
             _ => {}
@@ -167,7 +167,8 @@ impl<'a> Parser<'a> {
                 Some(self.add(NameNode::Prefix(name, of)))
             }
             Operands::Two => {
-                let (left, right) = (self.expression()?, self.expression()?);
+                let left = self.expression()?;
+                let right = self.expression()?;
                 Some(self.add(NameNode::Binary(left, name, right)))
             }
             Operands::Step => {
@@ -248,7 +249,8 @@ impl<'a> Parser<'a> {
     fn other(&mut self, code: &'static str, name: &'static str) -> Option<Id> {
         match code {
             "cc" | "dc" | "rc" | "sc" => {
-                let (to, of) = (self.type_()?, self.expression()?);
+                let to = self.type_()?;
+                let of = self.expression()?;
                 Some(self.add(NameNode::Cast(name, to, of)))
             }
             "cl" => {
@@ -257,7 +259,8 @@ impl<'a> Parser<'a> {
                 Some(self.add(NameNode::Call(callee, arguments)))
             }
             "ix" => {
-                let (of, index) = (self.expression()?, self.expression()?);
+                let of = self.expression()?;
+                let index = self.expression()?;
                 Some(self.add(NameNode::Subscript(of, index)))
             }
             "qu" => {
@@ -291,9 +294,10 @@ impl<'a> Parser<'a> {
         let to = self.type_();
         self.arguments_follow = follow;
         let to = to?;
-        let all = match self.eat("_") {
-            true => self.until_end(Self::expression)?,
-            false => vec![self.expression()?],
+        let all = if self.eat("_") {
+            self.until_end(Self::expression)?
+        } else {
+            vec![self.expression()?]
         };
         Some(self.add(NameNode::Convert(to, all)))
     }

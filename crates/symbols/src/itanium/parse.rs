@@ -270,9 +270,10 @@ impl<'a> Parser<'a> {
             return;
         }
         let long = self.eat("_");
-        let good = match long {
-            true => self.number(false).is_some() && self.eat("_"),
-            false => self.peek(0).is_ascii_digit(),
+        let good = if long {
+            self.number(false).is_some() && self.eat("_")
+        } else {
+            self.peek(0).is_ascii_digit()
         };
         match (good, long) {
             (true, false) => self.at += 1,
@@ -426,10 +427,7 @@ impl<'a> Parser<'a> {
         }
         self.expect("Ul")?;
         let outer = std::mem::replace(&mut self.in_lambda, true);
-        let types = match self.eat("vE") {
-            true => Some(Vec::new()),
-            false => self.until_end(Self::type_),
-        };
+        let types = if self.eat("vE") { Some(Vec::new()) } else { self.until_end(Self::type_) };
         self.in_lambda = outer;
         let n = self.index()?;
         Some(self.add(NameNode::Lambda(types?, n as u32 + 1)))

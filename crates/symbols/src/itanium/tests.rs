@@ -37,7 +37,8 @@ fn cost(name: &str) -> (usize, usize) {
     let mut parser = Parser::new(name);
     let whole = parser.mangled().unwrap_or_else(|| panic!("{name}"));
     let all = 1 << 24;
-    let (mut least, mut most) = (0, all);
+    let mut least = 0;
+    let mut most = all;
     while least < most {
         let steps = (least + most) / 2;
         match Printer::print(&parser, whole, true, steps) {

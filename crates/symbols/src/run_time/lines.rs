@@ -65,7 +65,8 @@ fn script_of(dump: &File, name: NameAt) -> Option<String> {
     dump.read_exact_at(&mut bytes, name.offset).ok()?;
     let name = String::from_utf8(bytes).ok()?;
     let mut parts = name.rsplitn(3, ':');
-    let (column, line) = (parts.next()?, parts.next()?);
+    let column = parts.next()?;
+    let line = parts.next()?;
     let number = |text: &str| text.parse::<u32>().is_ok();
     let path = parts.next()?.split_once(' ')?.1;
     (number(column) && number(line))

@@ -74,7 +74,9 @@ fn results_equal_a_search_from_the_end() {
 
 #[test]
 fn a_perf_map_that_grew_is_read_by_time() {
-    let (old, new, late) = ("1000 10 old\n", "1000 10 new\n1000 10 newer\n", "2000 10 late\n");
+    let old = "1000 10 old\n";
+    let new = "1000 10 new\n1000 10 newer\n";
+    let late = "2000 10 late\n";
     let size = |parts: &[&str]| parts.iter().map(|p| p.len() as u64).sum();
     let marks = [
         SizeMark { size: size(&[old]), by: 10, seen: 100 },

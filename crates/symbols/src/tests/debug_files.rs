@@ -17,7 +17,8 @@ impl Case {
     fn new(flags: &[&str]) -> Case {
         let lab = Lab::new();
         let binary = lab.compile("prog", C, flags);
-        let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
+        let mapping = mapping_of(&binary, 0);
+        let address = marks(&binary)("mark_inner");
         Case { lab, binary, mapping, address }
     }
 
@@ -90,7 +91,8 @@ fn a_package_of_split_dwarf_5_is_read() {
     lab.run("rustc", &flags.split(' ').collect::<Vec<_>>());
     assert!(lab.path("prog.dwp").exists());
     let binary = lab.path("prog");
-    let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
+    let mapping = mapping_of(&binary, 0);
+    let address = marks(&binary)("mark_inner");
     let case = Case { lab, binary, mapping, address };
     assert_eq!(case.resolve(), (vec!["prog::inner".to_owned(), "prog::outer".to_owned()], true));
 }

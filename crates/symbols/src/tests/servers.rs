@@ -22,7 +22,8 @@ impl Stripped {
     fn new() -> Stripped {
         let lab = Lab::new();
         let binary = lab.compile("prog", C, &["-g"]);
-        let (mapping, address) = (mapping_of(&binary, 0), marks(&binary)("mark_inner"));
+        let mapping = mapping_of(&binary, 0);
+        let address = marks(&binary)("mark_inner");
         fs::create_dir(lab.path("away")).unwrap();
         lab.run("objcopy", &["--only-keep-debug", "prog", "away/prog.debug"]);
         lab.run("strip", &["prog"]);

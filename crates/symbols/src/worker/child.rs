@@ -51,7 +51,7 @@ fn work(bytes: Option<OsString>) -> io::Result<()> {
         };
         match elf::resolve(&request.layers, &request.addresses, &request.options, &done) {
             Ok(resolved) => {
-                wire::send(&socket, MessageKind::Frames, &wire::encode_frames(&resolved), &[])?
+                wire::send(&socket, MessageKind::Frames, &wire::encode_frames(&resolved), &[])?;
             }
             Err(why) => wire::send(&socket, MessageKind::Failure, &wire::failure(&why), &[])?,
         }

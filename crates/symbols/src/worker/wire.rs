@@ -268,7 +268,8 @@ pub fn parse_frames(body: &[u8], addresses: usize) -> Option<AddressFrames> {
             let name = string()?;
             let system_name = string()?;
             let file = string()?;
-            let (line, column) = (body.number()?, body.number()?);
+            let line = body.number()?;
+            let column = body.number()?;
             frames.push(SymbolFrame { name, system_name, file, line, column });
         }
         resolved.push(frames.drain(..));
@@ -304,7 +305,8 @@ fn reason(out: &mut BodyWriter, why: &Cause) {
 }
 
 fn reason_in(body: &mut BodyReader<'_>) -> Option<Cause> {
-    let (kind, text) = (body.byte()?, body.bytes()?);
+    let kind = body.byte()?;
+    let text = body.bytes()?;
     let text = std::str::from_utf8(text).ok()?.to_owned();
     Some(match kind {
         1 => Cause::Cut,
@@ -353,9 +355,12 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"in it").unwrap();
-        let (path, shared) = (PathBuf::from("/x/prog"), Some(Arc::new(file.try_clone().unwrap())));
+        let path = PathBuf::from("/x/prog");
+        let shared = Some(Arc::new(file.try_clone().unwrap()));
         let file = Arc::new(file);
-        let (debug_info, split, unpacked) = (true, false, false);
+        let debug_info = true;
+        let split = false;
+        let unpacked = false;
         let layer = Layer { path, file, debug_info, split, shared, unpacked };
         let options = SymbolOptions {
             inlines: false,

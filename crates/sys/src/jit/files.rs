@@ -170,7 +170,8 @@ impl Sources {
         *left = after_this;
         // Starts at the beginning of the line, which may have been written in two parts.
         let Some(start) = line_start(map, before.size) else { return false };
-        let (after, by) = (before.seen, now.by);
+        let after = before.seen;
+        let by = now.by;
         let input = FileReader { file: map, offset: start }.take(now.size - start);
         let read = perf_map::read(&mut BufReader::new(input), start, &mut |entry| {
             made.push(Made { start: entry.start, end: entry.end, after, by });

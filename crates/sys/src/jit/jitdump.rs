@@ -159,7 +159,8 @@ fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Ji
         0 if body.len() >= LOAD => {
             let name = PREFIX + LOAD as u64;
             let name = name_in(file, &body[LOAD..], at + name, size - name)?;
-            let (address, size) = (u64_at(body, 16), u64_at(body, 24));
+            let address = u64_at(body, 16);
+            let size = u64_at(body, 24);
             name.map(|name| JitRecord::Load { address, size, name })
         }
         1 if body.len() >= MOVE => Some(JitRecord::Move {
@@ -168,7 +169,8 @@ fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Ji
             size: u64_at(body, 32),
         }),
         2 if body.len() >= 16 => {
-            let (start, end) = (at + PREFIX + 16, at + size);
+            let start = at + PREFIX + 16;
+            let end = at + size;
             let lines = LinesAt { start, end, count: u64_at(body, 8) };
             Some(JitRecord::Lines { address: u64_at(body, 0), lines })
         }
@@ -227,7 +229,8 @@ pub fn line_entries(file: &File, lines: LinesAt) -> io::Result<Vec<LineEntry>> {
     let mut rest = &bytes[..got];
     let mut entries: Vec<LineEntry> = Vec::new();
     while rest.len() > 16 && (entries.len() as u64) < lines.count {
-        let (address, line) = (u64_at(rest, 0), u32_at(rest, 8));
+        let address = u64_at(rest, 0);
+        let line = u32_at(rest, 8);
         let Some(end) = rest[16..].iter().position(|&b| b == 0) else { break };
         let name = &rest[16..16 + end];
         // 0xff repeats the name of the previous entry.

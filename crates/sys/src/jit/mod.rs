@@ -348,7 +348,8 @@ mod tests {
 
     #[test]
     fn code_in_the_place_of_code_that_was_not_sampled_yet_ends_an_epoch() {
-        let (none, mut fresh) = (FxHashMap::default(), Fresh::new());
+        let none = FxHashMap::default();
+        let mut fresh = Fresh::new();
         let mut times_of = |start, end, after, by| {
             let found = Changes::New(vec![Made { start, end, after, by }]);
             replacement_times(&none, Some(&mut fresh), found)
@@ -358,7 +359,8 @@ mod tests {
         assert_eq!(times_of(0x5008, 0x5010, 20, 20), [20]);
         assert_eq!(times_of(0x5000, 0x5020, 30, 30), [30]);
         // A map shows no time for each entry, only a time by which all existed.
-        let (none, mut empty) = (FxHashMap::default(), Fresh::new());
+        let none = FxHashMap::default();
+        let mut empty = Fresh::new();
         let both = |end| {
             [(0x7000, 0x7010), (0x7008, end)]
                 .map(|(start, end)| Made { start, end, after: 10, by: 12 })
@@ -375,7 +377,8 @@ mod tests {
 
     #[test]
     fn a_child_keeps_what_its_parent_made_before_it_ran_another_program() {
-        let (parent, child) = (i32::MAX - 1, i32::MAX);
+        let parent = i32::MAX - 1;
+        let child = i32::MAX;
         let mut jit = Jit::default();
         let first = jit.sampled(parent, parent, 0x1000, 1);
         jit.forked(child, parent);

@@ -119,7 +119,8 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, rest) = line.split_at(word(line)?);
     let rest = rest.trim_ascii_start();
     let (size, name) = rest.split_at(word(rest)?);
-    let (start, size) = (number(start)?, number(size)?);
+    let start = number(start)?;
+    let size = number(size)?;
     let name = name.trim_ascii();
     // Some compilers write size 0 for stubs: those have at least one byte.
     let end = start.checked_add(size.max(1)).filter(|_| size <= MAX_SIZE)?;

@@ -9,6 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// `openat2(2)`: resolves `path` below `dir` with the flags `resolve`.
+///
+/// # Errors
+///
+/// Those of the system call; `ENOSYS` before Linux 5.6.
 pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
     // SAFETY: open_how is plain data for which zero is valid; the kernel reads it and the path,
     // which ends with a NUL, and prof owns the descriptor that it returns.
@@ -25,9 +29,14 @@ pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, resolve: u64) -> io
 }
 
 /// Links the file that `from` leads to, through symbolic links as well, under the name `to`.
+///
+/// # Errors
+///
+/// Those of `linkat(2)`.
 pub fn link(from: &Path, to: &Path) -> io::Result<()> {
     let name = |path: &Path| CString::new(path.as_os_str().as_bytes());
-    let (from, to) = (name(from)?, name(to)?);
+    let from = name(from)?;
+    let to = name(to)?;
     let at = libc::AT_FDCWD;
     let follow = libc::AT_SYMLINK_FOLLOW;
     // SAFETY: both names end with a NUL.
@@ -38,6 +47,10 @@ pub fn link(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Type of the file system that an open file is on, as in `statfs(2)`.
+///
+/// # Errors
+///
+/// Those of `fstatfs(2)`.
 pub fn file_system(file: BorrowedFd<'_>) -> io::Result<i64> {
     // SAFETY: statfs is plain data for which zero is valid; the call writes to it alone.
     unsafe {

@@ -15,6 +15,10 @@ pub const MAX_SENT: usize = 16;
 type Control = [u64; 12];
 
 /// Sends bytes and open files through a Unix socket; returns the number of bytes that were sent.
+///
+/// # Errors
+///
+/// Those of `sendmsg(2)`.
 pub fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[RawFd]) -> io::Result<usize> {
     assert!(files.len() <= MAX_SENT && !bytes.is_empty());
     let mut control: Control = [0; 12];
@@ -41,6 +45,10 @@ pub fn send_files(socket: BorrowedFd<'_>, bytes: &[u8], files: &[RawFd]) -> io::
 }
 
 /// Receives bytes from a Unix socket, and the open files that came with them.
+///
+/// # Errors
+///
+/// Those of `recvmsg(2)`.
 pub fn receive_files(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],

@@ -61,9 +61,10 @@ fn picture(c: char) -> char {
 /// Text as a part of a line: without hidden characters and line ends.
 pub fn line(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|b| (b' '..=b'~').contains(&b));
-    match !plain && text.contains(is_hidden) {
-        true => text.chars().map(|c| if is_hidden(c) { picture(c) } else { c }).collect(),
-        false => text.into(),
+    if !plain && text.contains(is_hidden) {
+        text.chars().map(|c| if is_hidden(c) { picture(c) } else { c }).collect()
+    } else {
+        text.into()
     }
 }
 
@@ -89,7 +90,8 @@ impl<W: Write> Clean<W> {
 
     fn text(&mut self, text: &str) -> io::Result<()> {
         let bytes = text.as_bytes();
-        let (mut written, mut at) = (0, 0);
+        let mut written = 0;
+        let mut at = 0;
         while let Some(plain) = bytes[at..].iter().position(|&b| !is_plain(b)) {
             at += plain;
             let Some(c) = text[at..].chars().next() else { break };

@@ -13,6 +13,10 @@ pub fn stdout() -> Stdout {
 }
 
 /// Prints prof's help, which contains no foreign text: styled on a terminal, else plain.
+///
+/// # Errors
+///
+/// Standard output cannot be written to.
 pub fn help(styled: &str, plain: &str) -> io::Result<()> {
     let mut out = Named(io::stdout().lock());
     let styles = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();

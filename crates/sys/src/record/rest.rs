@@ -60,11 +60,13 @@ impl<'a> Rest<'a> {
 
     /// An unaligned word on two pages.
     fn torn(&self, address: u64) -> Option<u64> {
-        let (first, shift) = (address & !7, (address & 7) * 8);
+        let first = address & !7;
+        let shift = (address & 7) * 8;
         if shift == 0 {
             return None;
         }
-        let (low, high) = (self.word(first)?, self.word(first.checked_add(8)?)?);
+        let low = self.word(first)?;
+        let high = self.word(first.checked_add(8)?)?;
         Some(low >> shift | high << (64 - shift))
     }
 
@@ -76,7 +78,8 @@ impl<'a> Rest<'a> {
             |(i, chunk, page)| {
                 let from = self.from + (i * CHUNK + page * PAGE) as u64;
                 let Some(bytes) = chunk.page(page).filter(|_| from < end) else { return true };
-                let (first, last) = (from.max(start), end.min(from + bytes.len() as u64));
+                let first = from.max(start);
+                let last = end.min(from + bytes.len() as u64);
                 if first >= last {
                     return true;
                 }
@@ -98,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_hole_is_not_there() {
-        let (first, second) = (bytes(0x10000, CHUNK), bytes(0x10000 + CHUNK as u64, 5000));
+        let first = bytes(0x10000, CHUNK);
+        let second = bytes(0x10000 + CHUNK as u64, 5000);
         let chunks = [Chunk::new(&first, 0b100), Chunk::new(&second, 0)];
         let rest = Rest::new(0x10000, &chunks);
         for there in [0x10000, 0x11ff8, 0x13000, 0x17ff8, 0x18000, 0x19380] {

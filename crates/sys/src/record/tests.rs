@@ -26,7 +26,8 @@ fn sample_with_everything() {
     assert_eq!((s.id, s.ip, s.pid, s.tid, s.time), (42, 0x1000, 5, 7, 99));
     assert_eq!((s.period, s.kernel), (Some(3), false));
     assert_eq!(time_of(header, &bytes), Some(99));
-    let (mut kernel, mut user) = (vec![], vec![]);
+    let mut kernel = vec![];
+    let mut user = vec![];
     s.callchain.split(&mut kernel, &mut user);
     assert_eq!(kernel, [0xffff_8000_0000_0001]);
     assert_eq!(user, [0x1000, 0x2000]);

@@ -96,7 +96,8 @@ impl Functions {
                 self.is_haskell |= symbol
                     .name(endian, symbols.strings())
                     .is_ok_and(|n| n == b"stg_upd_frame_info");
-                let (at, size) = (symbol.st_value(endian), symbol.st_size(endian));
+                let at = symbol.st_value(endian);
+                let size = symbol.st_size(endian);
                 if symbol.is_undefined(endian) || text.from(at).is_none() {
                     continue;
                 }

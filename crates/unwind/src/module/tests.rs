@@ -39,7 +39,8 @@ fn frame_pointers_are_followed_upwards_only() {
 #[test]
 fn a_rule_may_read_where_the_frame_begins() {
     let mut read = reader(0x100, &[0, 0x138, 0x77, 0, 0, 0, 0x4444, 0]);
-    let (bp, at) = (Saved::FromBp(0), -8);
+    let bp = Saved::FromBp(0);
+    let at = -8;
     let rule = Rule::Deref { register: BP, at, cfa: 0, bp, ra: ReturnAddress };
     let mut regs = Regs { ip: 0, sp: 0x100, bp: 0x110 };
     assert_eq!(by_rule(rule, AddressKind::Return, &mut regs, &mut read), Step::Caller(0x4444));

@@ -10,8 +10,10 @@ fn run(code: &[u64], regs: &mut [u64; 11], memory: &mut [u64]) {
     let mut at = 0;
     for _ in 0..10_000 {
         let i = code[at];
-        let (dst, src) = ((i >> 8 & 15) as usize, (i >> 12 & 15) as usize);
-        let (offset, value) = ((i >> 16) as i16, (i >> 32) as i32 as i64 as u64);
+        let dst = (i >> 8 & 15) as usize;
+        let src = (i >> 12 & 15) as usize;
+        let offset = (i >> 16) as i16;
+        let value = (i >> 32) as i32 as i64 as u64;
         let word = |base: u64| (base.wrapping_add(offset as u64) / 8) as usize;
         let operand = if i & 8 != 0 { regs[src] } else { value };
         at += 1;
@@ -27,7 +29,8 @@ fn run(code: &[u64], regs: &mut [u64; 11], memory: &mut [u64]) {
             (3, _, 0x7b) => memory[word(regs[dst])] = regs[src],
             (2, _, 0x7a) => memory[word(regs[dst])] = value,
             (5, condition, _) => {
-                let (a, b) = (regs[dst], operand);
+                let a = regs[dst];
+                let b = operand;
                 let jumps = match condition {
                     0x00 => true,
                     0x10 => a == b,

@@ -76,9 +76,10 @@ impl fmt::Display for HeapNote {
                  point where they could be hooked",
             ),
             HeapNote::Injected { pid, stopped_ms, lives } => {
-                let (stays, others) = match lives {
-                    true => (", which stays there without effect", ", the others not at all"),
-                    false => ("", ""),
+                let (stays, others) = if *lives {
+                    (", which stays there without effect", ", the others not at all")
+                } else {
+                    ("", "")
                 };
                 write!(
                     f,

@@ -47,7 +47,8 @@ impl Watcher {
     ///
     /// No memory or no thread is available.
     pub fn start(shared: &File, mappings: bool) -> io::Result<Watcher> {
-        let (exits, inode) = (Exits::of(shared)?, shared.metadata()?.ino());
+        let exits = Exits::of(shared)?;
+        let inode = shared.metadata()?.ino();
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, results) = channel();
         let until = stop.clone();
@@ -115,9 +116,10 @@ impl ExitReader {
         }
         // The default result, if the check is late: the process does not wait longer.
         self.send(now, request.pid, Err(Failure::TooLong));
-        let result = match is_known {
-            true => leaks::analyze(&request, self.mappings, until),
-            false => Err(Failure::System(io::Error::from_raw_os_error(libc::ESRCH))),
+        let result = if is_known {
+            leaks::analyze(&request, self.mappings, until)
+        } else {
+            Err(Failure::System(io::Error::from_raw_os_error(libc::ESRCH)))
         };
         // If the process has continued in the meantime, its memory may have changed.
         let result = match result {

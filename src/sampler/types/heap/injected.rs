@@ -139,7 +139,8 @@ impl Injected {
         if self.missed {
             notes.push(HeapNote::BinariesMissed);
         }
-        let (pid, stopped_ms) = (self.pid, 1e3 * self.injection.stood_still.as_secs_f64());
+        let pid = self.pid;
+        let stopped_ms = 1e3 * self.injection.stood_still.as_secs_f64();
         let lives = procfs::stat(pid).is_some_and(|stat| stat.state != 'Z');
         notes.push(match out {
             Err(error) if lives => HeapNote::StillCalled { pid, why: error.to_string() },

@@ -161,7 +161,8 @@ impl InProgram {
     /// `outlived`: some of them still run after the command has ended, which was reported.
     pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<HeapNote> {
         let Some(library) = self.way.take() else { return Vec::new() };
-        let (stats, mut notes) = (library.ring().stats(), Vec::new());
+        let stats = library.ring().stats();
+        let mut notes = Vec::new();
         let damaged = library.ring().damaged();
         library.ring().give_back();
         let preloaded = matches!(library, LibraryWay::Preloaded(_));
@@ -197,7 +198,8 @@ fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> N
 fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<HeapNote> {
     let HeapCounts { sampled, paced, longest, unknown, untracked, beyond, late_frees } = *counts;
     let frees = stats.lost_frees.saturating_add(late_frees);
-    let (lost, bytes) = (stats.lost, stats.lost_bytes);
+    let lost = stats.lost;
+    let bytes = stats.lost_bytes;
     let notes = [
         (paced, HeapNote::Paced { paced, sampled, longest, every: interval == 1 }),
         (lost, HeapNote::SamplesLost { lost, sampled, bytes }),

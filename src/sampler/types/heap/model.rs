@@ -483,7 +483,8 @@ mod tests {
     #[test]
     fn all_ends_may_come_before_their_beginning() {
         let mut r = Recorded::new(1);
-        let (first, all) = (1001, MAX_LIVE as u64);
+        let first = 1001;
+        let all = MAX_LIVE as u64;
         (first..first + all).for_each(|id| r.heap.freed(id, 1, id % 2 == 0));
         assert_eq!(r.heap.counts.late_frees, 0);
         r.heap.freed(1, 1, false);

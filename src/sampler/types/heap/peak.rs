@@ -55,7 +55,8 @@ impl Peak {
         let weight = sign * weight(size, interval.saturating_mul(2 - u64::from(interval <= 1)));
         // Save the values at the last peaks, before this may be another.
         for half in HALVES {
-            let (mine, other) = (&mut part.halves[half], self.halves[1 - half].number);
+            let mine = &mut part.halves[half];
+            let other = self.halves[1 - half].number;
             if mine.number < other {
                 (mine.then, mine.number) = (mine.now, other);
             }
@@ -90,7 +91,8 @@ fn is_in(id: u64, size: u64, interval: u64, half: usize) -> bool {
     let size = size.max(1) as f64;
     let (one, any) =
         (-(-size / (2.0 * interval as f64)).exp_m1(), -(-size / interval as f64).exp_m1());
-    let (both, only) = (one * one / any, one * (1.0 - one) / any);
+    let both = one * one / any;
+    let only = one * (1.0 - one) / any;
     let chance = (spread(id) >> 11) as f64 / (1u64 << 53) as f64;
     chance < both || (chance < both + only) == (half == 0)
 }
@@ -114,7 +116,9 @@ mod tests {
     fn chance_has_no_part_in_the_peak() {
         const INTERVAL: u64 = 64 << 10;
         const RECORDINGS: u64 = 300;
-        let (mut held, mut most, mut now) = (Vec::new(), 0.0, 0.0);
+        let mut held = Vec::new();
+        let mut most = 0.0;
+        let mut now = 0.0;
         let mut steps = Vec::new();
         for i in 0..6000u64 {
             let size = 256 << (spread(i) % 9);
@@ -126,10 +130,14 @@ mod tests {
             }
             most = f64::max(most, now);
         }
-        let (mut sum, mut squares, mut largest) = (0.0, 0.0, 0.0);
+        let mut sum = 0.0;
+        let mut squares = 0.0;
+        let mut largest = 0.0;
         for recording in 1..=RECORDINGS {
-            let (mut peak, mut part) = (Peak::default(), Part::default());
-            let (mut now, mut highest) = (0.0, 0.0);
+            let mut peak = Peak::default();
+            let mut part = Part::default();
+            let mut now = 0.0;
+            let mut highest = 0.0;
             let of = |i: u64, size| {
                 let chance = -(-(size as f64) / INTERVAL as f64).exp_m1();
                 let drawn = (spread(spread(recording) ^ i) >> 11) as f64 / (1u64 << 53) as f64;

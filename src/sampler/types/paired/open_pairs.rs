@@ -112,7 +112,8 @@ impl OpenPairs {
             PairMark::Begin { key, tags, amount, object } => {
                 maker.make_stack(sample);
                 let stack = self.keep(maker.last_stack());
-                let (began, thread) = (sample.time, sample.thread());
+                let began = sample.time;
+                let thread = sample.thread();
                 let open = OpenPair { began, thread, tags, amount, object, stack, doubtful: false };
                 self.begin(key, open);
             }
@@ -317,7 +318,8 @@ fn text(value: TagValue) -> String {
         TagValue::Number(number) => format!("syscall {number}"),
         TagValue::Compat(number) => format!("32-bit syscall {number}"),
         TagValue::Device(number) => {
-            let (major, minor) = (number >> 20, number & 0xf_ffff);
+            let major = number >> 20;
+            let minor = number & 0xf_ffff;
             procfs::block_device(major, minor).unwrap_or_else(|| format!("{major}:{minor}"))
         }
         TagValue::LockFlags(flags) => {

@@ -121,7 +121,8 @@ impl TimedCalls {
             }
             let call = TimedCall { object, kind, lasted: nanos, again: false, interval: 0 };
             let stack = PendingStack::of(maker.builder.named_location(NOT_SAMPLED));
-            let (thread, values) = (ThreadId { pid, tid }, pairs.columns(0, &all));
+            let thread = ThreadId { pid, tid };
+            let values = pairs.columns(0, &all);
             pairs.add(maker, &stack, thread, &tags_of(&call), &values);
         }
         let values = pairs.columns(0, &[0, 0]);

@@ -79,7 +79,8 @@ impl Round {
     pub fn step(&mut self, maker: &mut StackMaker, timeout_ms: i32) -> bool {
         let Some(mut sampled) = self.sampled.take() else { return !self.open(maker) };
         sampled.session.wait(&[], timeout_ms);
-        let (settled, column) = (sampled.session.settled(), self.column);
+        let settled = sampled.session.settled();
+        let column = self.column;
         let missing = &mut sampled.missing;
         sampled.session.drain(settled, |event| match event {
             Event::Sample { sample, .. } if missing.remove(&sample.tid) => {

@@ -97,7 +97,7 @@ impl Snapshots {
                 pids = procfs::processes().into_iter().filter(|&pid| pid != own).collect();
             }
             Target::Cgroup(path) => {
-                pids = cgroup_directory(path).map_or_else(|_| Vec::new(), |f| cgroup_processes(&f))
+                pids = cgroup_directory(path).map_or_else(|_| Vec::new(), |f| cgroup_processes(&f));
             }
             _ => pids.extend(maker.table.born_alive()),
         }
@@ -134,7 +134,8 @@ impl Snapshots {
             self.notes.push(TypeNote::NoSnapshot.into());
         }
         if self.begun > 1 {
-            let (all, snapshots) = (self.seen.found + self.seen.refused, self.begun as usize);
+            let all = self.seen.found + self.seen.refused;
+            let snapshots = self.begun as usize;
             maker.builder.scale_to(self.column, ((all + snapshots / 2) / snapshots) as i64);
             self.notes.push(TypeNote::Snapshots(snapshots).into());
         }

@@ -135,7 +135,8 @@ impl FromSwitches {
     /// Before any event, with the fields of its tracepoints.
     #[cfg(test)]
     pub fn with_fields(prev_state: Field, woken: Field) -> FromSwitches {
-        let (prev_state, woken) = (Some(prev_state), Some(woken));
+        let prev_state = Some(prev_state);
+        let woken = Some(woken);
         FromSwitches { prev_state, woken, ..FromSwitches::default() }
     }
 

@@ -20,7 +20,8 @@ struct Recorded {
 impl Recorded {
     /// From the kernel's records of switches.
     fn from_switches() -> Recorded {
-        let (prev_state, woken) = (Field::at(32, 8), Field::at(24, 4));
+        let prev_state = Field::at(32, 8);
+        let woken = Field::at(24, 4);
         Recorded::new(WallSource::Switches(FromSwitches::with_fields(prev_state, woken)))
     }
 

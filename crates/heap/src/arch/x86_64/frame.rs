@@ -61,10 +61,12 @@ pub fn frame_below(
     };
     let notify = call(libc::SYS_tkill, back.tid as u64, back.signal as u64);
     let chain = [notify, call(undo.call, NOTHING, undo.second), notify].concat();
-    let (below, notified) = (1 + way.words + chain.len() as u64, notify.len() as u64);
+    let below = 1 + way.words + chain.len() as u64;
+    let notified = notify.len() as u64;
     let address = if below.is_multiple_of(2) { aligned - 8 } else { aligned };
     let entry = address - 8 * below;
-    let (frame, length) = ((address - entry) as usize, (fp - entry) as usize);
+    let frame = (address - entry) as usize;
+    let length = (fp - entry) as usize;
     let mut bytes = vec![0; length];
     let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     put(0, way.store);
@@ -108,7 +110,8 @@ fn fp_state(xstate: &[u8]) -> Vec<u8> {
     const BEFORE_TILES: usize = 2696;
 
     let word = |at: usize| xstate[at..].first_chunk().map_or(0, |w| u64::from_le_bytes(*w));
-    let (mut features, mut length) = (word(SOFTWARE), xstate.len());
+    let mut features = word(SOFTWARE);
+    let mut length = xstate.len();
     if word(IN_USE) & TILES == 0 && features & TILES != 0 {
         (features, length) = (features & !TILES, length.min(BEFORE_TILES));
     }

@@ -57,7 +57,9 @@ impl Gadgets {
     pub fn way(&self) -> Option<ReturnPath> {
         let Store { at, displacement, words } = self.store?;
         let [rax, rdi, rsi] = self.pop;
-        let (pop, syscall, restorer) = ([rax?, rdi?, rsi?], self.syscall?, self.restorer?);
+        let pop = [rax?, rdi?, rsi?];
+        let syscall = self.syscall?;
+        let restorer = self.restorer?;
         Some(ReturnPath { store: at, displacement, words, pop, syscall, restorer })
     }
 }

@@ -94,9 +94,9 @@ impl<'a, 'p> Printer<'a, 'p> {
             NameNode::Enclosed(before, of, behind) => {
                 self.text(before)?;
                 if behind.is_empty() {
-                    self.operand(of)?
+                    self.operand(of)?;
                 } else {
-                    self.both(of)?
+                    self.both(of)?;
                 }
                 self.text(behind)
             }

@@ -64,7 +64,8 @@ pub fn ends_with_call(before: &[u8]) -> bool {
     // `ff /2`: an indirect call, whose length depends on its operand.
     (2..=7).any(|n| {
         let (Some(0xff), Some(modrm)) = (back(n), back(n - 1)) else { return false };
-        let (mode, rm) = (modrm >> 6, modrm & 7);
+        let mode = modrm >> 6;
+        let rm = modrm & 7;
         let sib = if n > 2 { back(n - 2) } else { None };
         let with_sib = usize::from(mode != 3 && rm == 4);
         let displacement = match mode {

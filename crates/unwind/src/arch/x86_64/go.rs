@@ -63,7 +63,8 @@ fn runs_on_other_stack(before: &[u8], after: &[u8]) -> bool {
 /// before, the stack pointer is not set in between.
 fn lies_between(code: &[u8], start: usize, at: usize) -> bool {
     let mut decoder = Decoder::new(64, &code[start..], DecoderOptions::NONE);
-    let (mut is_reached, mut is_called) = (false, false);
+    let mut is_reached = false;
+    let mut is_called = false;
     while decoder.can_decode() {
         let here = start + decoder.position();
         is_reached |= here == at;
@@ -94,7 +95,8 @@ fn sets_stack(code: &[u8]) -> bool {
 /// `mov sched.sp(%g), %rsp`, or the same by way of another register: its length in bytes.
 fn switch_length(code: &[u8]) -> Option<usize> {
     let [prefix, 0x8b, operand, SCHED_SP, then @ ..] = code else { return None };
-    let (prefix, operand) = (*prefix, *operand);
+    let prefix = *prefix;
+    let operand = *operand;
     // A 64-bit register from memory with a displacement of one byte.
     if prefix & 0xf8 != 0x48 || operand >> 6 != 1 || operand & 7 == 4 {
         return None;

@@ -52,7 +52,9 @@ fn calls_with(file: File<'_>, begin: u64, function: u64, last: u64) -> Vec<u64> 
     let bytes = file.text.from(begin).unwrap_or_default();
     let mut decoder =
         Decoder::with_ip(64, &bytes[..size.min(bytes.len())], begin, DecoderOptions::NONE);
-    let (mut found, mut is_taken, mut instruction) = (Vec::new(), false, Instruction::default());
+    let mut found = Vec::new();
+    let mut is_taken = false;
+    let mut instruction = Instruction::default();
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         if instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand() {

@@ -41,7 +41,9 @@ fn is_behind(text: Text<'_>, address: u64) -> bool {
 
 /// True if all paths lead to the point where the stack pointer becomes the handler's.
 fn ends_at_handler(text: Text<'_>, address: u64) -> bool {
-    let (mut todo, mut seen, mut reached) = (vec![address], Vec::new(), false);
+    let mut todo = vec![address];
+    let mut seen = Vec::new();
+    let mut reached = false;
     while let Some(at) = todo.pop() {
         if seen.contains(&at) {
             continue;
@@ -82,7 +84,8 @@ impl DeliveryContexts {
     /// known if it differs from the handler's, or if the handler's is unchanged.
     pub fn step(self, regs: &mut Regs, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Step {
         let at = |offset: i32| regs.bp.wrapping_add_signed(offset.into());
-        let (copy, ip) = (read(at(self.copy)), read(at(8)));
+        let copy = read(at(self.copy));
+        let ip = read(at(8));
         let Ok(ip) = ip.and_then(|ip| if copy == Ok(ip) && ip != 0 { Ok(ip) } else { Err(()) })
         else {
             return Step::Delivering;
@@ -114,7 +117,9 @@ pub fn contexts(text: Text<'_>, start: u64, next: u64) -> Option<DeliveryContext
     let before = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     // Pointees by register. Each is set once, at the function's beginning; returns on the way,
     // which load other values from memory, are not followed.
-    let (mut own, mut target, mut pointers) = (None, None, [None; 16]);
+    let mut own = None;
+    let mut target = None;
+    let mut pointers = [None; 16];
     for instruction in before {
         let to = instruction.op0_register();
         let value = match instruction.mnemonic() {
@@ -138,7 +143,8 @@ pub fn contexts(text: Text<'_>, start: u64, next: u64) -> Option<DeliveryContext
         let is_load = i.mnemonic() == Mnemonic::Mov && i.op0_register() == Register::RSI;
         is_load && in_frame(&i) == target.checked_add(RETURN_ADDRESS)
     });
-    let (copy, bp) = (own.checked_add(RETURN_ADDRESS)?, target.checked_add(BP)?);
+    let copy = own.checked_add(RETURN_ADDRESS)?;
+    let bp = target.checked_add(BP)?;
     is_read.then_some(DeliveryContexts { copy, bp })
 }
 

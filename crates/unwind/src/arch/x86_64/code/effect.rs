@@ -139,7 +139,8 @@ fn tracked(i: &Instruction) -> Option<RegisterOp> {
             }
         }
         Mnemonic::Mov if i.op0_kind() == OpKind::Register => {
-            let (to, value) = (number(i.op0_register())?, immediate(i, 1)?);
+            let to = number(i.op0_register())?;
+            let value = immediate(i, 1)?;
             match i.op0_register() {
                 r if r.is_gpr8() && !is_high(r) => RegisterOp::SetLow { to, value: value as u8 },
                 r if r.is_gpr64() || r.is_gpr32() => {

@@ -144,7 +144,8 @@ impl FlowState {
     fn store(&mut self, base: u8, at: i32, size: u16, value: SymbolicValue) {
         let SymbolicValue::Of(base, at) = self.get(base).plus(at) else { return };
         // Partly overwritten words are lost.
-        let (first, end) = (at.saturating_sub(7), at.saturating_add(i32::from(size)));
+        let first = at.saturating_sub(7);
+        let end = at.saturating_add(i32::from(size));
         self.memory.retain(|&((b, a), _)| b != base || a < first || a >= end);
         for at in (at..end).step_by(8) {
             let followed = self.keeps_memory || value != SymbolicValue::Unknown;
@@ -177,7 +178,7 @@ impl FlowState {
         match op {
             RegisterOp::Nothing => {}
             RegisterOp::Push(from) => {
-                self.push(from.map_or(SymbolicValue::Unknown, |r| self.get(r)))
+                self.push(from.map_or(SymbolicValue::Unknown, |r| self.get(r)));
             }
             RegisterOp::PushWord { base, at } => {
                 let word = self.load(base, at, words);
@@ -328,7 +329,8 @@ impl Flow {
             if more.is_empty() {
                 return flow;
             }
-            let (steps, mut dead) = (flow.steps, std::mem::take(&mut flow.dead));
+            let steps = flow.steps;
+            let mut dead = std::mem::take(&mut flow.dead);
             dead.extend(more);
             flow = Flow { steps, dead, ..Flow::default() };
         }
@@ -407,15 +409,13 @@ impl Flow {
                         SymbolicValue::Unknown | SymbolicValue::Of(Base::Register(SP), 0) => {}
                         _ => self.contradicts |= pushed.is_none(),
                     }
-                    match pushed.is_some() {
-                        // A value that was pushed for a return to jump to is no caller.
-                        true => self.is_open = true,
-                        false => {
-                            let FlowState { registers, after_call, is_doubtful, .. } = state;
-                            let here = Return { registers, after_call, is_doubtful };
-                            if self.returns.last() != Some(&here) {
-                                self.returns.push(here);
-                            }
+                    if pushed.is_some() {
+                        self.is_open = true;
+                    } else {
+                        let FlowState { registers, after_call, is_doubtful, .. } = state;
+                        let here = Return { registers, after_call, is_doubtful };
+                        if self.returns.last() != Some(&here) {
+                            self.returns.push(here);
                         }
                     }
                     return None;

@@ -114,7 +114,8 @@ impl Graph {
     ) -> Graph {
         let mut graph = Graph::default();
         let mut factory = InstructionInfoFactory::new();
-        let (mut todo, mut jumps) = (vec![from], Vec::new());
+        let mut todo = vec![from];
+        let mut jumps = Vec::new();
         while let Some(start) = todo.pop() {
             let behind = &mut |call: &Instruction| {
                 let next = call.next_ip();
@@ -202,7 +203,8 @@ impl Graph {
                 _ => Behind::Nothing,
             };
             let may_be_last = matches!(behind, Behind::Perhaps);
-            let (next, jump) = (NONE, NONE);
+            let next = NONE;
+            let jump = NONE;
             self.nodes.push(GraphNode { effect, next, jump, kind, is_leader, may_be_last });
             self.at.insert(ip, this);
             if before != NONE {

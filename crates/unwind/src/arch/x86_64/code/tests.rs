@@ -232,13 +232,16 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     let exe = std::fs::read_link("/proc/self/exe").unwrap();
     let mut lines = maps.lines().filter_map(sys::maps::parse_line);
     let line = lines.find(|m| m.executable && m.path == exe.to_str().unwrap()).unwrap();
-    let (mut images, pid) = (Images::default(), std::process::id() as i32);
+    let mut images = Images::default();
+    let pid = std::process::id() as i32;
     let image = images.intern(pid, line.path, &[], line.file);
     let image = images.load(image, Hit { pid, start: line.start, end: line.end });
     let State::Elf(loaded) = &images.get(image).state else { panic!("no ELF file") };
     let module = ModuleUnwinder::new(image, line.path, loaded);
     let mut rules = RuleCache::default();
-    let (mut same, mut other, mut unknown) = (0, Vec::new(), 0);
+    let mut same = 0;
+    let mut other = Vec::new();
+    let mut unknown = 0;
     let code = module.code();
     // In a large function, the cost of each address is proportional to its size.
     let small = |f: &&(u64, u64)| f.1 - f.0 < 2048;
@@ -255,9 +258,10 @@ fn frames_from_code_are_those_of_the_unwind_information() {
                 Some(CodeFrame::Inner { base, at: None, add, proof: Proof::Code, .. })
                     if base == register =>
                 {
-                    match add == cfa {
-                        true => same += 1,
-                        false => other.push((start, address, add, cfa)),
+                    if add == cfa {
+                        same += 1;
+                    } else {
+                        other.push((start, address, add, cfa));
                     }
                 }
                 Some(_) => {}
