@@ -6,7 +6,7 @@
 
 use gimli::{RegisterRule, Vendor};
 
-use crate::AddressKind;
+use crate::CodeAddress;
 use crate::cfi::{KnownRegisters, Return, Rule, Saved};
 use crate::code::{Between, CallTarget, File, Leads, Proof, Text};
 use crate::module::Step;
@@ -219,12 +219,7 @@ pub struct CodeCache {}
 
 impl CodeCache {
     /// Frame of the code at an address, or of the call before it: not yet.
-    pub fn frame(
-        &mut self,
-        _file: File<'_>,
-        _address: u64,
-        _kind: AddressKind,
-    ) -> Option<CodeFrame> {
+    pub fn frame(&mut self, _file: File<'_>, _at: CodeAddress) -> Option<CodeFrame> {
         None
     }
 
