@@ -97,34 +97,48 @@ pub fn judge(stack: &[FrameClass], end: StackEnd, own_malloc: bool) -> Result<()
         let length =
             stack[at..].iter().take_while(|s| matches!(s, FrameClass::CLibrary(_))).count();
         if length > 0 {
-            run(&stack[at..at + length], at == 0, at + length == stack.len(), own_malloc)?;
+            let calls = LibraryCalls {
+                calls: &stack[at..at + length],
+                is_innermost: at == 0,
+                is_outermost: at + length == stack.len(),
+            };
+            if !calls.are_harmless(own_malloc) {
+                return Err(Unsafe::CLibrary);
+            }
         }
         at += length + 1;
     }
     Ok(())
 }
 
-/// Judges functions of the C library that called one another. The program called the outermost.
-fn run(
-    run: &[FrameClass],
-    innermost: bool,
-    outermost: bool,
-    own_malloc: bool,
-) -> Result<(), Unsafe> {
-    let called = match run.last() {
-        Some(FrameClass::CLibrary(harmless)) => *harmless,
-        _ => None,
-    };
-    let fine = match called {
-        Some(Harmless::Sleeps) => innermost,
-        // Possibly the allocator's own lock.
-        Some(Harmless::Locks) => innermost && !own_malloc,
-        Some(Harmless::Calls) => !innermost,
-        Some(Harmless::Starts) => !innermost && run.len() <= START,
-        // The code that starts a thread has no exported name.
-        None => outermost && !innermost && run.len() <= START,
-    };
-    if fine { Ok(()) } else { Err(Unsafe::CLibrary) }
+/// Functions of the C library that called one another. The program called the outermost.
+struct LibraryCalls<'a> {
+    /// Their frames, innermost first.
+    calls: &'a [FrameClass],
+    /// The innermost of them is that of the stack.
+    is_innermost: bool,
+    /// The outermost of them is that of the stack.
+    is_outermost: bool,
+}
+
+impl LibraryCalls<'_> {
+    /// True if the thread may be borrowed in them.
+    fn are_harmless(&self, own_malloc: bool) -> bool {
+        let called = match self.calls.last() {
+            Some(FrameClass::CLibrary(harmless)) => *harmless,
+            _ => None,
+        };
+        let is_short = self.calls.len() <= START;
+        match called {
+            Some(Harmless::Sleeps) => self.is_innermost,
+            // Possibly the allocator's own lock.
+            Some(Harmless::Locks) => self.is_innermost && !own_malloc,
+            Some(Harmless::Calls) => !self.is_innermost,
+            Some(Harmless::Starts) => !self.is_innermost && is_short,
+            // The code that starts a thread has no exported name.
+            None => self.is_outermost && !self.is_innermost && is_short,
+        }
+    }
 }
 
 #[cfg(test)]
