@@ -73,7 +73,7 @@ const OPENS: &[(&str, &str)] = &[
     ("crates/sys/src/foreign.rs", "the module that checks"),
     ("src/sampler/probe_definitions.rs", "the kernel's, in tracefs"),
     ("crates/heap/src/program.rs", "the user's: whether a command has other rights"),
-    ("src/sampler/permissions.rs", "root's, in /etc"),
+    ("src/sampler/doctor.rs", "root's, in /etc"),
     ("src/sampler/permissions/facts.rs", "the kernel's, in tracefs"),
     ("src/sampler/target.rs", "the kernel's, in a cgroup"),
     ("src/sampler/tracefs.rs", "the kernel's, in tracefs"),

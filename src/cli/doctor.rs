@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::examples;
-use crate::sampler::permissions::{self, Check, Feature, Unlock};
+use crate::sampler::doctor::{Check, Feature, checks};
+use crate::sampler::permissions::Unlock;
 use sys::printed;
 
 /// Arguments of `prof doctor`.
@@ -18,7 +19,7 @@ pub struct Args {
 
 /// Runs `prof doctor`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let checks = permissions::checks();
+    let checks = checks();
     let text = if args.json { json(&checks)? } else { table(&checks) };
     let mut out = printed::stdout();
     out.write_all(text.as_bytes())?;
@@ -65,7 +66,8 @@ fn table(checks: &[Check]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::permissions::{Change, Obstacle, Reason, Works};
+    use crate::sampler::doctor::Works;
+    use crate::sampler::permissions::{Change, Obstacle, Reason};
 
     #[test]
     fn each_check_is_a_row_with_its_command_below() {

@@ -11,6 +11,7 @@ mod attr;
 pub mod bpf;
 pub mod catalogue;
 mod command;
+pub mod doctor;
 pub mod events;
 mod filter;
 mod left_out;

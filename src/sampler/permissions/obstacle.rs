@@ -239,19 +239,23 @@ pub fn deep_stacks(error: &io::Error) -> Obstacle {
 
 impl Obstacle {
     /// For this reason, on a machine with these settings.
-    pub(super) fn new(reason: Reason, facts: &Facts) -> Obstacle {
+    pub(in crate::sampler) fn new(reason: Reason, facts: &Facts) -> Obstacle {
         let change = change(&reason, facts);
         let unlock = change.map(|change| Unlock { change, sudo: facts.uid != 0 });
         Obstacle { reason, unlock }
     }
 
     /// From an error of the system.
-    pub(super) fn of_error(error: &io::Error, wanted: &Wanted, facts: &Facts) -> Obstacle {
+    pub(in crate::sampler) fn of_error(
+        error: &io::Error,
+        wanted: &Wanted,
+        facts: &Facts,
+    ) -> Obstacle {
         Obstacle::new(reason(error, wanted, facts), facts)
     }
 
     /// From the error of a program that copies stacks.
-    pub(super) fn of_deep_stacks(error: &io::Error, facts: &Facts) -> Obstacle {
+    pub(in crate::sampler) fn of_deep_stacks(error: &io::Error, facts: &Facts) -> Obstacle {
         let reason = match is_denied(error) {
             true if facts.may_load_programs() => Reason::NoPrograms,
             true => Reason::ProgramsNeedCapabilities,
@@ -261,13 +265,13 @@ impl Obstacle {
     }
 
     /// For rings of `wanted` bytes.
-    pub(super) fn of_rings(wanted: u64, facts: &Facts) -> Obstacle {
+    pub(in crate::sampler) fn of_rings(wanted: u64, facts: &Facts) -> Obstacle {
         Obstacle::new(ring_memory(wanted, facts), facts)
     }
 }
 
 /// True if the user lacks a privilege.
-pub(super) fn is_denied(error: &io::Error) -> bool {
+pub fn is_denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
@@ -382,13 +386,13 @@ fn change(reason: &Reason, facts: &Facts) -> Option<Change> {
 
 impl FileLimit {
     /// Number of threads that should be possible.
-    pub(super) const ENOUGH: u64 = 1000;
+    pub(in crate::sampler) const ENOUGH: u64 = 1000;
 
     /// Files that are open in addition to events.
     const OTHERS: u64 = 64;
 
     /// The limits of this process.
-    pub(super) fn of(facts: &Facts) -> FileLimit {
+    pub(in crate::sampler) fn of(facts: &Facts) -> FileLimit {
         let ((soft, hard), cpus) = (facts.open_files, facts.cpus);
         // One event for each thread on each CPU.
         let threads = match hard {

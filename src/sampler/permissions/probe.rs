@@ -38,6 +38,11 @@ impl TriedEvent {
         }
     }
 
+    /// The same on a CPU, for whatever runs there, without the kernel's code.
+    pub fn whole_machine() -> TriedEvent {
+        TriedEvent { pid: -1, cpu: 0, exclude_kernel: true, ..TriedEvent::cpu_clock() }
+    }
+
     /// Opens the event; it is closed when the file is dropped.
     ///
     /// # Errors
