@@ -257,7 +257,7 @@ impl TargetArgs {
         let rate = self.rate();
         let (mut events, refused) = self.events()?;
         if !matches!(self.call_graph, Some(StacksArg::Dwarf(Some(_)))) && self.count.is_none() {
-            let each_time = events.iter_mut().filter(|e| e.is_each_time());
+            let each_time = events.iter_mut().filter(|e| e.counts_every_event());
             each_time.for_each(|e| e.most_dump = DUMP_EACH_TIME);
         }
         let types = self.profile_types()?;
@@ -352,7 +352,7 @@ impl TargetArgs {
             snapshots: self.snapshots.unwrap_or(1),
             heap: self.heap.settings(is("heap") || is("alloc"))?,
         });
-        if self.cpu.is_some() && types.iter().any(|(_, one)| one.is_each_time()) {
+        if self.cpu.is_some() && types.iter().any(|(_, one)| one.counts_every_event()) {
             return Err(usage(
                 "-C cannot be combined with -T lock, io or syscalls, which need all CPUs: what \
                  begins on one may end on another",

@@ -202,7 +202,7 @@ impl EventSpec {
     }
 
     /// True if each occurrence is sampled, at a rate that depends on the target.
-    pub fn is_each_time(&self) -> bool {
+    pub fn counts_every_event(&self) -> bool {
         matches!(self.kind, EventKind::Tracepoint | EventKind::Probe)
     }
 

@@ -261,7 +261,7 @@ impl Session {
     /// True if samples of this event may have been lost and its values are scaled to the kernel's
     /// count.
     pub fn scales_for_losses(&self, event: usize) -> bool {
-        self.stats().lost > 0 && self.attacher.events[event].is_each_time()
+        self.stats().lost > 0 && self.attacher.events[event].counts_every_event()
     }
 
     /// Notes for the user: fallbacks taken and limits of the system.

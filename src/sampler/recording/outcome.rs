@@ -140,7 +140,7 @@ fn no_samples(ended: &EndedRecording<'_>, is_explained: bool) -> Option<Recordin
 /// Lost samples, their share, and the remedies.
 fn losses(ended: &EndedRecording<'_>) -> Vec<RecordingNote> {
     let EndedRecording { options, session, aggregator, covered, .. } = *ended;
-    let each_time = aggregator.types.iter().any(|(_, one)| one.is_each_time());
+    let each_time = aggregator.types.iter().any(|(_, one)| one.counts_every_event());
     let has_clock = aggregator.types.has_cpu_time();
     let mut notes = Vec::new();
     let Stats { samples: taken, lost, lost_records, .. } = session.stats();
@@ -244,7 +244,7 @@ fn fewer(options: &Options, each_time: bool) -> Option<LossRemedy> {
     if each_time && options.events.is_empty() {
         return Some(LossRemedy::FewerProcesses);
     }
-    let tracepoint = options.events.iter().any(EventSpec::is_each_time);
+    let tracepoint = options.events.iter().any(EventSpec::counts_every_event);
     match options.rate {
         Rate::Period(_) => Some(LossRemedy::LongerPeriod),
         _ if tracepoint => Some(LossRemedy::AnyPeriod),
@@ -261,7 +261,7 @@ fn why_empty(ended: &EndedRecording<'_>) -> EmptyCause {
         return EmptyCause::Interrupted;
     }
     if events.iter().any(|e| e.kind != EventKind::Clock) {
-        let types = aggregator.types.iter().filter(|(_, one)| one.is_each_time());
+        let types = aggregator.types.iter().filter(|(_, one)| one.counts_every_event());
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.clone());
         let types = types.map(|(_, one)| one.name().noun().to_owned());

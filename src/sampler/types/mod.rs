@@ -205,7 +205,7 @@ pub trait ProfileType {
     }
 
     /// True if it records every event, regardless of `-F`.
-    fn is_each_time(&self) -> bool {
+    fn counts_every_event(&self) -> bool {
         false
     }
 

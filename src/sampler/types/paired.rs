@@ -199,7 +199,7 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         self.paired.sample_types()
     }
 
-    fn is_each_time(&self) -> bool {
+    fn counts_every_event(&self) -> bool {
         true
     }
 
