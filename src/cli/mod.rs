@@ -12,6 +12,7 @@ mod list;
 mod naming;
 mod output;
 mod progress;
+mod quality;
 mod record;
 mod report;
 mod summary;
@@ -19,7 +20,6 @@ mod symbol_args;
 mod symbolize;
 mod target;
 mod threads;
-mod trust;
 
 use std::borrow::Cow;
 use std::process::ExitCode;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
+use super::quality;
 use super::record::Recorded;
-use super::trust;
 use crate::report::advice;
 use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
 use crate::sampler::{Importance, Note};
@@ -224,7 +224,7 @@ impl<'a> Summary<'a> {
         }
         if *names {
             unsymbolized(err, d, symbols::counted(profile))?;
-            trust::summary(err, profile, self.file.as_deref(), whole)?;
+            quality::summary(err, profile, self.file.as_deref(), whole)?;
         }
         notes.at_end.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;
         notes_of_names.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;

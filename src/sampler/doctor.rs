@@ -12,8 +12,8 @@ use perf_event_open_sys::bindings as abi;
 use super::bpf::ThreadScope;
 use super::bpf::btf::Btf;
 use super::bpf::deep;
-use super::bpf::sched::Waits;
-use super::bpf::syscalls::{Calls, Which};
+use super::bpf::sched::SchedProgram;
+use super::bpf::syscalls::{SyscallProgram, TracedCalls};
 use super::permissions::probe::{self, TriedEvent};
 use super::permissions::{
     Facts, FileLimit, Obstacle, Reason, Wanted, debug_package, is_denied, process_of_another,
@@ -196,8 +196,8 @@ fn tracepoints(facts: &Facts) -> Result<Works, Obstacle> {
 fn kernel_programs(facts: &Facts) -> Result<Works, Obstacle> {
     let (wall, calls) = match Btf::of_kernel() {
         Ok(kernel) => (
-            Waits::load(&kernel, ThreadScope::Alone).map(drop),
-            Calls::load(&kernel, Which::Waits, ThreadScope::Alone).map(drop),
+            SchedProgram::load(&kernel, ThreadScope::Alone).map(drop),
+            SyscallProgram::load(&kernel, TracedCalls::Waits, ThreadScope::Alone).map(drop),
         ),
         Err(error) => (Ok(()), Err(error)),
     };

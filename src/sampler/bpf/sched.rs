@@ -125,7 +125,7 @@ pub struct LastState {
 
 /// The programs and the maps that they share with prof.
 #[derive(Debug)]
-pub struct Waits {
+pub struct SchedProgram {
     threads: Map,
     control: Map,
     waits: Map,
@@ -133,15 +133,15 @@ pub struct Waits {
     programs: RefCell<Programs>,
 }
 
-impl Waits {
+impl SchedProgram {
     /// Loads the programs; they run when they are [attached](KernelProgram::attach).
     ///
     /// # Errors
     ///
     /// This kernel is too old, or the user lacks the privilege.
-    pub fn load(kernel: &Btf, scope: ThreadScope) -> io::Result<Waits> {
+    pub fn load(kernel: &Btf, scope: ThreadScope) -> io::Result<SchedProgram> {
         let cpus = procfs::possible_cpus() as u32;
-        let mut waits = Waits {
+        let mut waits = SchedProgram {
             threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
             control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
             waits: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
@@ -208,7 +208,7 @@ impl Waits {
     }
 }
 
-impl KernelProgram for Waits {
+impl KernelProgram for SchedProgram {
     /// The events of waits, and of threads that exit.
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
         let &[waits, ends] = events else { return Ok(()) };

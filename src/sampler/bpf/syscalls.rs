@@ -25,7 +25,7 @@ pub const MAX_SUMS: u32 = 1 << 18;
 
 /// The timed calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum TracedCalls {
     /// Calls that wait for a word in memory to change (`futex(2)`).
     Waits,
     /// All calls.
@@ -127,7 +127,7 @@ pub struct OpenCall {
 
 /// The programs and the maps that they share with prof.
 #[derive(Debug)]
-pub struct Calls {
+pub struct SyscallProgram {
     threads: Map,
     control: Map,
     events: Map,
@@ -135,15 +135,19 @@ pub struct Calls {
     programs: RefCell<Programs>,
 }
 
-impl Calls {
+impl SyscallProgram {
     /// Loads the programs; they run when they are [attached](KernelProgram::attach).
     ///
     /// # Errors
     ///
     /// This kernel is too old, or the user lacks the privilege.
-    pub fn load(kernel: &Btf, which: Which, scope: ThreadScope) -> io::Result<Calls> {
+    pub fn load(
+        kernel: &Btf,
+        which: TracedCalls,
+        scope: ThreadScope,
+    ) -> io::Result<SyscallProgram> {
         let cpus = procfs::possible_cpus() as u32;
-        let mut calls = Calls {
+        let mut calls = SyscallProgram {
             threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
             control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
             events: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
@@ -206,7 +210,7 @@ impl Calls {
     }
 }
 
-impl KernelProgram for Calls {
+impl KernelProgram for SyscallProgram {
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
         // The events that follow are tracepoints of the kernel's own locks.
         events.first().map_or(Ok(()), |&event| self.events.connect(cpu, event))

@@ -12,7 +12,7 @@ use super::paired::{
 };
 use super::{Registered, SampleType};
 use crate::sampler::TypeName;
-use crate::sampler::bpf::syscalls::{MARKED, TimedCall, Which};
+use crate::sampler::bpf::syscalls::{MARKED, TimedCall, TracedCalls};
 use crate::sampler::tracepoint::Tracepoint;
 use profile::label::{self, LIKELY_MUTEX, UNKNOWN_WAIT};
 use sys::Error;
@@ -78,8 +78,8 @@ impl PairedType for Contention {
     }
 
     /// The BPF programs do not record who released a lock.
-    fn timed_calls(&self) -> Option<Which> {
-        (!self.holders).then_some(Which::Waits)
+    fn timed_calls(&self) -> Option<TracedCalls> {
+        (!self.holders).then_some(TracedCalls::Waits)
     }
 
     fn tags_of_call(&self, call: &TimedCall) -> Tags {

@@ -20,7 +20,7 @@ use perf_event_open_sys::bindings as abi;
 use super::{End, EventTrial, KernelProgram, ProfileType, SampleType, TypeEvent, TypeStart};
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::syscalls::{Calls, TimedCall, Which};
+use crate::sampler::bpf::syscalls::{SyscallProgram, TimedCall, TracedCalls};
 use crate::sampler::events::EventKind;
 use crate::sampler::notes::notes_of_program;
 use crate::sampler::permissions::{Wanted, refusal};
@@ -48,7 +48,7 @@ pub trait PairedType {
     fn events(&self, scope: &Scope) -> Result<Vec<PairedEvent>, Error>;
 
     /// The calls that BPF programs time for it, if they can.
-    fn timed_calls(&self) -> Option<Which> {
+    fn timed_calls(&self) -> Option<TracedCalls> {
         None
     }
 
@@ -175,7 +175,7 @@ pub struct PairedEvent {
 /// The [`ProfileType`] of a [`PairedType`].
 pub struct Paired<P> {
     paired: P,
-    program: Option<Rc<Calls>>,
+    program: Option<Rc<SyscallProgram>>,
     readers: Vec<PairReader>,
     pairs: OpenPairs,
     calls: TimedCalls,
@@ -204,7 +204,8 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
     }
 
     fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Rc<dyn KernelProgram>> {
-        self.program = Some(Rc::new(Calls::load(kernel, self.paired.timed_calls()?, scope).ok()?));
+        self.program =
+            Some(Rc::new(SyscallProgram::load(kernel, self.paired.timed_calls()?, scope).ok()?));
         self.program.clone().map(|program| program as Rc<dyn KernelProgram>)
     }
 

@@ -9,7 +9,7 @@ use super::paired::{
 use super::syscall_names::names;
 use super::{Registered, SampleType};
 use crate::sampler::TypeName;
-use crate::sampler::bpf::syscalls::{MARKED, TimedCall, Which};
+use crate::sampler::bpf::syscalls::{MARKED, TimedCall, TracedCalls};
 use sys::Error;
 use sys::record::UserStack;
 
@@ -33,8 +33,8 @@ impl PairedType for Syscalls {
         events(scope)
     }
 
-    fn timed_calls(&self) -> Option<Which> {
-        Some(Which::All)
+    fn timed_calls(&self) -> Option<TracedCalls> {
+        Some(TracedCalls::All)
     }
 
     fn tags_of_call(&self, call: &TimedCall) -> Tags {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::sched::Waits;
+use crate::sampler::bpf::sched::SchedProgram;
 use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
 use crate::sampler::{Note, TypeName};
@@ -53,7 +53,7 @@ struct Spec {
 /// Wall time, with the parts that both sources share.
 struct Wall {
     spec: Spec,
-    program: Option<Rc<Waits>>,
+    program: Option<Rc<SchedProgram>>,
     way: WallSource,
 }
 
@@ -128,7 +128,7 @@ impl ProfileType for Wall {
     }
 
     fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Rc<dyn KernelProgram>> {
-        let program = Rc::new(Waits::load(kernel, scope).ok()?);
+        let program = Rc::new(SchedProgram::load(kernel, scope).ok()?);
         self.program = Some(program.clone());
         self.way = WallSource::Bpf(FromBpf::default());
         Some(program)

@@ -1,6 +1,6 @@
 //! The programs of [`super`].
 
-use super::{IDLE, UNKNOWN, Waits, thread};
+use super::{IDLE, SchedProgram, UNKNOWN, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
 use crate::sampler::bpf::thread_set::{Set, ThreadScope, ThreadSet};
@@ -22,7 +22,7 @@ const NEW: i32 = 1;
 /// Assembles the programs. In all of them, `R7` is the thread's value, `R8` the time.
 pub struct WaitPrograms<'a> {
     /// Their maps.
-    pub maps: &'a Waits,
+    pub maps: &'a SchedProgram,
     /// The recorded threads.
     pub members: ThreadSet<'a>,
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Calls, MARKED, Which, sum, thread};
+use super::{MARKED, SyscallProgram, TracedCalls, sum, thread};
 use crate::sampler::arch::{self, CallArguments};
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
@@ -33,10 +33,10 @@ const LAST_RESTART: i32 = 516;
 
 /// Assembles the programs. In all of them, `R7` is the thread's value.
 pub struct CallPrograms<'a> {
-    maps: &'a Calls,
+    maps: &'a SyscallProgram,
     members: ThreadSet<'a>,
     args: CallArguments,
-    which: Which,
+    which: TracedCalls,
 }
 
 /// Offset of the output on the stack: object, kind, length, again, interval.
@@ -53,9 +53,9 @@ impl<'a> CallPrograms<'a> {
     /// This kernel stores arguments of calls elsewhere.
     pub fn new(
         kernel: &Btf,
-        maps: &'a Calls,
+        maps: &'a SyscallProgram,
         members: ThreadSet<'a>,
-        which: Which,
+        which: TracedCalls,
     ) -> io::Result<CallPrograms<'a>> {
         let args = arch::call_arguments(|name| kernel.field("pt_regs", &[name]))?;
         Ok(CallPrograms { maps, members, args, which })
@@ -78,8 +78,8 @@ impl<'a> CallPrograms<'a> {
         let [out, found] = [(); 2].map(|()| c.label());
         // `R8`: the object, `R9`: the kind.
         match self.which {
-            Which::Waits => self.waits(&mut c, out),
-            Which::All => self.any(&mut c),
+            TracedCalls::Waits => self.waits(&mut c, out),
+            TracedCalls::All => self.any(&mut c),
         }
         snippets::this_thread(&mut c);
         if self.members.scope == ThreadScope::Everyone {
@@ -159,7 +159,7 @@ impl<'a> CallPrograms<'a> {
         let mut c = BpfCode::default();
         let [out, ours, once] = [(); 3].map(|()| c.label());
         c.store(AccessSize::Long, R10, CONTEXT, R1);
-        if self.which == Which::Waits {
+        if self.which == TracedCalls::Waits {
             // Calls that do not wait are left as early as possible, because they are the majority.
             let futex = c.label();
             c.load(AccessSize::Long, R2, R1, 0);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::Tags;
 use super::open_pairs::OpenPairs;
 use crate::sampler::bpf::extrapolate;
-use crate::sampler::bpf::syscalls::{CallSum, Calls, MAX_SUMS, OpenCall, TimedCall};
+use crate::sampler::bpf::syscalls::{CallSum, MAX_SUMS, OpenCall, SyscallProgram, TimedCall};
 use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
 use profile::LabelSetId;
 use sys::record::Sample;
@@ -90,7 +90,7 @@ impl TimedCalls {
         &mut self,
         maker: &mut StackMaker,
         pairs: &mut OpenPairs,
-        program: &Calls,
+        program: &SyscallProgram,
         time: u64,
         tags_of: impl Fn(&TimedCall) -> Tags,
     ) {
