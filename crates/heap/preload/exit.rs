@@ -36,12 +36,12 @@ pub extern "C" fn request_search(sp: u64) {
     };
     // If none is free, prof is not notified, and reports that.
     let Some(slot) = slots.find(take) else { return };
-    fill(slot, process, (pid, sp));
+    fill(slot, process, pid, sp);
     slot.state.store(name | REQUESTED, Release);
     wait(header, slot, name);
 }
 
-fn fill(slot: &ExitSlot, process: &Process, (pid, sp): (i32, u64)) {
+fn fill(slot: &ExitSlot, process: &Process, pid: i32, sp: u64) {
     slot.pid.store(pid, Relaxed);
     slot.tid.store(sample::tid(pid), Relaxed);
     slot.sp.store(sp, Relaxed);

@@ -36,7 +36,7 @@ fn unit(state: &mut u64) -> f64 {
 /// True if an allocation of `size` bytes, sampled with the mean interval `short`, is also sampled
 /// with the interval `long`: it is one or more of the points of a Poisson process, of which only a
 /// fraction is kept.
-pub fn stays(state: &mut u64, size: u64, (short, long): (u64, u64)) -> bool {
+pub fn stays(state: &mut u64, size: u64, short: u64, long: u64) -> bool {
     long <= short || unit(state) * chance(size, short) <= chance(size, long)
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let (mut state, count) = (spread(7), 1 << 18);
         for (size, short, long) in [(100, 1, 64), (100, 64, 4096), (5000, 1000, 4000)] {
             let sampled = (0..count).filter(|_| distance(&mut state, short) < size).count();
-            let kept = (0..sampled).filter(|_| stays(&mut state, size, (short, long))).count();
+            let kept = (0..sampled).filter(|_| stays(&mut state, size, short, long)).count();
             let chance = -(-(size as f64) / long as f64).exp_m1();
             let deviation = (f64::from(count) * chance * (1.0 - chance)).sqrt();
             let off = (kept as f64 - f64::from(count) * chance).abs();

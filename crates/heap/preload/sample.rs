@@ -81,8 +81,9 @@ pub unsafe extern "C" fn allocated(size: u64, address: usize, frame: *const Hook
             return;
         }
         let interval = queue::interval(header);
-        if random::stays(&mut (*thread).random, size, (header.interval, interval)) {
-            record(header, process, thread, (size, address, interval), &*frame);
+        if random::stays(&mut (*thread).random, size, header.interval, interval) {
+            let allocation = SampledAllocation { size, address, interval };
+            record(header, process, thread, allocation, &*frame);
         }
     }
 }
@@ -165,13 +166,24 @@ fn report_process(header: &'static Header, process: &Process, pid: i32) {
     }
 }
 
+/// An allocation that is sampled.
+struct SampledAllocation {
+    /// Its size in bytes.
+    size: u64,
+    /// Its address.
+    address: usize,
+    /// The mean interval with which it is sampled, in bytes.
+    interval: u64,
+}
+
 unsafe fn record(
     header: &'static Header,
     process: &Process,
     thread: *mut ThreadLocals,
-    (size, address, interval): (u64, usize, u64),
+    allocation: SampledAllocation,
     frame: &HookFrame,
 ) {
+    let SampledAllocation { size, address, interval } = allocation;
     let lose = || {
         header.stacks.lost.fetch_add(1, Relaxed);
         header.stacks.lost_bytes.fetch_add(size, Relaxed);
@@ -181,7 +193,7 @@ unsafe fn record(
     let length = stack::length(sp, MAX_STACK, unsafe { &mut (*thread).stack });
     let Some(mut place) = queue::reserve(header, start::now(), length) else { return lose() };
     let id = header.next_id.fetch_add(1, Relaxed) + 1;
-    let tracked = track(header, process, (address, id, size));
+    let tracked = track(header, process, address, id, size);
     let kind = if tracked { Kind::Allocation } else { Kind::Untracked } as u32;
     // SAFETY: the thread's own.
     let (pid, tid) = unsafe { ((*thread).pid, (*thread).tid) };
@@ -217,7 +229,7 @@ unsafe fn record(
 
 /// Tracks an allocation until its end, if there is space for it in this process and in the queue of
 /// ends.
-fn track(header: &Header, process: &Process, (address, id, size): (usize, u64, u64)) -> bool {
+fn track(header: &Header, process: &Process, address: usize, id: u64, size: u64) -> bool {
     let many = header.live.fetch_add(1, Relaxed) >= LIVE as i64;
     let tracked = !many && process.insert(address, id, size);
     if !tracked {

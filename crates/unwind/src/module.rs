@@ -282,7 +282,7 @@ impl ModuleUnwinder {
     /// Location of the saved stack pointer of the code at an address, which moves its stack pointer.
     pub fn moved(&self, cache: &mut RuleCache, FileAddress(address): FileAddress) -> Option<Moved> {
         let start = self.tables.start(address)?;
-        cache.code.moved(self.code(), (start, address))
+        cache.code.moved(self.code(), start, address)
     }
 
     /// Return address of the call that frame pointers skip.

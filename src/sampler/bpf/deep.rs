@@ -21,7 +21,7 @@ use perf_event_open_sys::ioctls;
 use super::btf::Btf;
 use super::filter::SampleFilter;
 use super::number;
-use super::syscall::{self, Map, MapKind};
+use super::syscall::{self, EntrySize, Map, MapKind};
 use program::{DeepProgram, Kernel, LoopEnd};
 use ring::{CopyRing, SlotState};
 pub use session::DeepStacks;
@@ -157,8 +157,8 @@ impl Deep {
         let kernel = Kernel::find(&Btf::of_kernel()?)?;
         let cpus = procfs::online_cpus().len();
         let size = (RING_OF_CPU * cpus).clamp(*RINGS.start(), *RINGS.end()).next_power_of_two();
-        let map = Map::new(MapKind::Ring, (0, 0), size as u32)?;
-        let lost = Map::new(MapKind::PerCpuArray, (4, 8), 1)?;
+        let map = Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, size as u32)?;
+        let lost = Map::new(MapKind::PerCpuArray, EntrySize::by_number(8), 1)?;
         let ring = CopyRing::map(&map, size)?;
         let filled = watch(map.fd())?;
         Ok(Deep {

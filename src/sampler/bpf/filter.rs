@@ -18,7 +18,7 @@ use perf_event_open_sys::ioctls;
 use super::btf::Btf;
 use super::code::{AccessSize, AluOp, BpfCode, Helper, If, Reg};
 use super::snippets::{self, KEY};
-use super::syscall::{self, Map, MapKind, Programs};
+use super::syscall::{self, EntrySize, Map, MapKind, Programs};
 
 use Reg::{R0, R1, R2, R6, R10};
 
@@ -54,7 +54,7 @@ impl SampleFilter {
     }
 
     fn with_room(kernel: &Btf, entries: u32) -> io::Result<SampleFilter> {
-        let processes = Map::new(MapKind::Hash, (4, 4), entries)?;
+        let processes = Map::new(MapKind::Hash, EntrySize::by_number(4), entries)?;
         processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
         let forks = on_fork(&processes, kernel.field("task_struct", &["tgid"])?);
         let mut forks = Programs::load(kernel, &[("sched_process_fork", forks)])?;

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 
 use super::btf::Btf;
 use super::snippets::{self, control};
-use super::syscall::{Map, MapKind, Programs};
+use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
 use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
@@ -142,10 +142,10 @@ impl SchedProgram {
     pub fn load(kernel: &Btf, scope: ThreadScope) -> io::Result<SchedProgram> {
         let cpus = procfs::possible_cpus() as u32;
         let mut waits = SchedProgram {
-            threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
-            control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
-            waits: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
-            ends: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
+            threads: Map::new(MapKind::Hash, EntrySize::by_number(thread::SIZE), MAX_THREADS)?,
+            control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
+            waits: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
+            ends: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             programs: RefCell::default(),
         };
         let fields = Fields::find(kernel)?;

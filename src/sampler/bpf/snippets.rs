@@ -104,6 +104,17 @@ pub fn update_at(code: &mut BpfCode, map: &Map, key: i16, value: i16) {
     code.call(Helper::MapUpdate);
 }
 
+/// Registers of [`choose`].
+#[derive(Clone, Copy)]
+pub struct ChoiceRegisters {
+    /// The time.
+    pub now: Reg,
+    /// Nanoseconds that the event took.
+    pub took: Reg,
+    /// Receives the CPU's value of the map.
+    pub control: Reg,
+}
+
 /// Decides whether an event that took `took` nanoseconds is sampled: all that took an interval or
 /// longer, and shorter ones with the probability took / interval, so that each represents interval
 /// / took of its kind. Adapts the interval so that there are no more than [`BURST`].
@@ -114,10 +125,11 @@ pub fn update_at(code: &mut BpfCode, map: &Map, key: i16, value: i16) {
 pub fn choose(
     code: &mut BpfCode,
     map: &Map,
-    (now, took, control): (Reg, Reg, Reg),
+    registers: ChoiceRegisters,
     nth: Option<Reg>,
     no: CodeLabel,
 ) {
+    let ChoiceRegisters { now, took, control } = registers;
     let yes = code.label();
     code.store_value(AccessSize::Word, R10, KEY, 0);
     look_up(code, map, no);
@@ -205,12 +217,7 @@ fn adapt(code: &mut BpfCode, now: Reg, control: Reg) {
 /// one. The program's argument is at [`CONTEXT`]. If the ring is full, which the kernel counts,
 /// fewer are written from then on. Outside of the recording's window the events are disabled, and
 /// nothing is written.
-pub fn write_record(
-    code: &mut BpfCode,
-    map: &Map,
-    (raw, length): (i16, i32),
-    (now, control): (Reg, Reg),
-) {
+pub fn write_record(code: &mut BpfCode, map: &Map, raw: i16, length: i32, now: Reg, control: Reg) {
     let done = code.label();
     code.load(AccessSize::Long, R1, R10, CONTEXT);
     code.map(R2, map.fd());

@@ -23,7 +23,7 @@ use memmap2::MmapRaw;
 use super::btf::Btf;
 use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use super::snippets::{self, KEY};
-use super::syscall::{Map, MapKind, Programs, load_for_samples};
+use super::syscall::{EntrySize, Map, MapKind, Programs, load_for_samples};
 use crate::sampler::stops;
 use heap::inject::{Near, StopPrograms};
 
@@ -86,7 +86,7 @@ impl Stopper {
     /// This kernel is too old, or the user lacks the privilege.
     pub fn load(signal: i32) -> io::Result<Stopper> {
         let kernel = Btf::of_kernel()?;
-        let map = Map::new(MapKind::Mapped, (4, shared::SIZE), 1)?;
+        let map = Map::new(MapKind::Mapped, EntrySize::by_number(shared::SIZE), 1)?;
         let memory = map.memory()?;
         let writer = StopProgram::new(&kernel, &map, signal)?;
         let at_exit = Programs::load(&kernel, &[("sys_exit", writer.write(At::Exit))])?;

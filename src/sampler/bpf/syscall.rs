@@ -129,13 +129,30 @@ pub struct Map {
     value_size: usize,
 }
 
+/// Sizes of a map's keys and values in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct EntrySize {
+    /// Of a key; 0 for a ring.
+    pub key: usize,
+    /// Of a value; 0 for a ring.
+    pub value: usize,
+}
+
+impl EntrySize {
+    /// With a number of a CPU, or another of 32 bits, as key.
+    pub fn by_number(value: usize) -> EntrySize {
+        EntrySize { key: 4, value }
+    }
+}
+
 impl Map {
-    /// Creates a map with a maximum number of entries, and keys and values of these sizes in bytes.
+    /// Creates a map with a maximum number of entries.
     ///
     /// # Errors
     ///
     /// `EPERM`: the user lacks the privilege.
-    pub fn new(kind: MapKind, (key, value): (usize, usize), entries: u32) -> io::Result<Map> {
+    pub fn new(kind: MapKind, entry: EntrySize, entries: u32) -> io::Result<Map> {
+        let EntrySize { key, value } = entry;
         let flags = match kind {
             // Only hashes accept it.
             MapKind::Hash => NO_PREALLOC,

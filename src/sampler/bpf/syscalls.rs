@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 
 use super::btf::Btf;
 use super::snippets::{self, control};
-use super::syscall::{Map, MapKind, Programs};
+use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
 use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
@@ -148,10 +148,10 @@ impl SyscallProgram {
     ) -> io::Result<SyscallProgram> {
         let cpus = procfs::possible_cpus() as u32;
         let mut calls = SyscallProgram {
-            threads: Map::new(MapKind::Hash, (4, thread::SIZE), MAX_THREADS)?,
-            control: Map::new(MapKind::PerCpuArray, (4, control::SIZE), 1)?,
-            events: Map::new(MapKind::PerfEvents, (4, 4), cpus)?,
-            sums: Map::new(MapKind::Hash, (sum::KEY, sum::SIZE), MAX_SUMS)?,
+            threads: Map::new(MapKind::Hash, EntrySize::by_number(thread::SIZE), MAX_THREADS)?,
+            control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
+            events: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
+            sums: Map::new(MapKind::Hash, EntrySize { key: sum::KEY, value: sum::SIZE }, MAX_SUMS)?,
             programs: RefCell::default(),
         };
         let fields = Fields::find(kernel)?;

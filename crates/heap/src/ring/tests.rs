@@ -136,7 +136,7 @@ fn the_ring_never_becomes_full() {
                 written += size as f64;
                 let sampled = size > super::super::random::distance(&mut state, least);
                 let interval = queue::interval(header);
-                if sampled && super::super::random::stays(&mut state, size, (least, interval)) {
+                if sampled && super::super::random::stays(&mut state, size, least, interval) {
                     let mut place = queue::reserve(header, 1, 600).expect("space");
                     write(&mut place, interval, 600);
                     // SAFETY: the place is ours.

@@ -225,7 +225,7 @@ impl CodeCache {
 
     /// Location of the saved stack pointer of a function that begins at `start` and moves its stack
     /// pointer: not yet.
-    pub fn moved(&mut self, _file: File<'_>, _place: (u64, u64)) -> Option<Moved> {
+    pub fn moved(&mut self, _file: File<'_>, _start: u64, _address: u64) -> Option<Moved> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use super::{IDLE, SchedProgram, UNKNOWN, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
+use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
 use crate::sampler::bpf::thread_set::{Set, ThreadScope, ThreadSet};
 use crate::sampler::thread_state;
 use profile::ThreadState;
@@ -152,9 +152,10 @@ impl WaitPrograms<'_> {
         c.store(AccessSize::Long, R7, thread::SINCE, R8);
         c.store_value(AccessSize::Long, R7, thread::WOKEN, 0);
         c.store_value(AccessSize::Word, R7, thread::DOES, ThreadState::Running as i32);
-        snippets::choose(&mut c, &self.maps.control, (R8, R9, R6), None, out);
+        let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
+        snippets::choose(&mut c, &self.maps.control, registers, None, out);
         c.store(AccessSize::Long, R10, RAW + 24, R4);
-        snippets::write_record(&mut c, &self.maps.waits, (RAW, 32), (R8, R6));
+        snippets::write_record(&mut c, &self.maps.waits, RAW, 32, R8, R6);
         c.put(out);
         c.exit();
         c.finish()
@@ -252,7 +253,8 @@ impl WaitPrograms<'_> {
         c.store_value(AccessSize::Word, R10, KEY, 0);
         snippets::look_up(c, &self.maps.control, of_nobody);
         c.op(AluOp::Mov, R6, R0);
-        snippets::write_record(c, &self.maps.ends, (ENDED, 8 + thread::SIZE as i32), (R8, R6));
+        let length = 8 + thread::SIZE as i32;
+        snippets::write_record(c, &self.maps.ends, ENDED, length, R8, R6);
         c.put(of_nobody);
         c.jump(then);
         c.put(awaited);

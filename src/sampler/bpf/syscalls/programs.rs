@@ -6,7 +6,7 @@ use super::{MARKED, SyscallProgram, TracedCalls, sum, thread};
 use crate::sampler::arch::{self, CallArguments};
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use crate::sampler::bpf::snippets::{self, CONTEXT, KEY};
+use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
 use crate::sampler::bpf::thread_set::{ThreadScope, ThreadSet};
 
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
@@ -208,9 +208,10 @@ impl<'a> CallPrograms<'a> {
         }
         c.store(AccessSize::Long, R10, RAW + 16, R9);
         self.add_up(c);
-        snippets::choose(c, &self.maps.control, (R8, R9, R6), Some(R7), out);
+        let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
+        snippets::choose(c, &self.maps.control, registers, Some(R7), out);
         c.store(AccessSize::Long, R10, RAW + 32, R4);
-        snippets::write_record(c, &self.maps.events, (RAW, 40), (R8, R6));
+        snippets::write_record(c, &self.maps.events, RAW, 40, R8, R6);
     }
 
     /// Adds the call that lasted `R9` nanoseconds to the sum of its kind; the thread is at [`KEY`].

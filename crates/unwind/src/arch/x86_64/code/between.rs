@@ -23,7 +23,8 @@ pub fn called(file: File<'_>, after: u64) -> Option<u64> {
 pub fn find(
     file: File<'_>,
     graph: &Graph,
-    (begin, between): (u64, Between),
+    begin: u64,
+    between: Between,
     are_one: impl Fn(u64, u64) -> bool,
 ) -> Option<u64> {
     let one = |a: u64, b: u64| a == b || are_one(a, b) || file.functions.are_one(a, b);

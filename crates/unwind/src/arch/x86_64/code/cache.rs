@@ -262,7 +262,7 @@ impl CodeCache {
 
     /// Location of the saved stack pointer of a function that begins at `start` and moves its stack
     /// pointer.
-    pub fn moved(&mut self, file: File<'_>, (start, address): (u64, u64)) -> Option<Moved> {
+    pub fn moved(&mut self, file: File<'_>, start: u64, address: u64) -> Option<Moved> {
         let key = (file.image, address);
         self.budget = (self.budget + REFILL).min(BUDGET);
         if let Some(cached) = self.moved.get(&key) {
@@ -302,7 +302,7 @@ impl CodeCache {
             let graph = self.graph(file, begin, MAX_LED, 0);
             self.spend(graph.nodes.len());
             let whole = (!graph.is_cut).then_some(&graph)?;
-            between::find(file, whole, (begin, between), are_one)
+            between::find(file, whole, begin, between, are_one)
         });
         if self.between.len() >= MAX_FRAMES {
             self.between.clear();

@@ -50,9 +50,17 @@ enum Behind {
     /// The rest of the function.
     More,
     /// The rest of the function, or another one.
-    Perhaps,
+    Possible,
     /// Nothing of this function: the call never returns.
     Nothing,
+}
+
+/// Code that decoded instructions lead to.
+struct FoundCode<'a> {
+    /// Addresses to decode from.
+    todo: &'a mut Vec<u64>,
+    /// Jumps: the instruction, and the address of its target.
+    jumps: &'a mut Vec<(u32, u64)>,
 }
 
 impl Graph {
@@ -122,13 +130,16 @@ impl Graph {
                 let aligned = behind_padding(text, next);
                 let is_border = |at: u64| functions.is_border(at);
                 let never = call.is_call_near() && is_last(call.near_branch_target());
-                match never || is_border(next) || aligned.is_some_and(is_border) {
-                    true => Behind::Nothing,
-                    false if aligned.is_some() => Behind::Perhaps,
-                    false => Behind::More,
+                if never || is_border(next) || aligned.is_some_and(is_border) {
+                    Behind::Nothing
+                } else if aligned.is_some() {
+                    Behind::Possible
+                } else {
+                    Behind::More
                 }
             };
-            graph.run((text, start, limit), (&mut todo, &mut jumps), &mut factory, behind);
+            let mut found = FoundCode { todo: &mut todo, jumps: &mut jumps };
+            graph.run(text, start, limit, &mut found, &mut factory, behind);
         }
         for (from, target) in jumps {
             if let Some(&to) = graph.at.get(&target) {
@@ -142,8 +153,10 @@ impl Graph {
     /// Decodes instructions until a decoded one, or one without a successor.
     fn run(
         &mut self,
-        (text, start, limit): (Text<'_>, u64, usize),
-        (todo, jumps): (&mut Vec<u64>, &mut Vec<(u32, u64)>),
+        text: Text<'_>,
+        start: u64,
+        limit: usize,
+        found: &mut FoundCode<'_>,
         factory: &mut InstructionInfoFactory,
         behind: &mut dyn FnMut(&Instruction) -> Behind,
     ) {
@@ -190,8 +203,8 @@ impl Graph {
                     self.calls.insert(next_ip, this);
                 }
                 Successor::Jump(target) | Successor::Branch(target) => {
-                    jumps.push((this, target));
-                    todo.push(target);
+                    found.jumps.push((this, target));
+                    found.todo.push(target);
                 }
                 Successor::Open | Successor::Tail => self.is_open = true,
                 _ => {}
@@ -202,7 +215,7 @@ impl Graph {
                 Successor::Call => behind(&instruction),
                 _ => Behind::Nothing,
             };
-            let may_be_last = matches!(behind, Behind::Perhaps);
+            let may_be_last = matches!(behind, Behind::Possible);
             let next = NONE;
             let jump = NONE;
             self.nodes.push(GraphNode { effect, next, jump, kind, is_leader, may_be_last });

@@ -326,7 +326,7 @@ fn a_moving_stack_pointer_is_found_by_its_saved_copy() {
     ];
     let mut w = Fixture::new(&code, &[(0, code.len() as u64)]);
     assert_eq!(w.frame(0x1a, Instruction), None);
-    let moved = w.with(|cache, file| cache.moved(file, (BASE, BASE + 0x1a))).unwrap();
+    let moved = w.with(|cache, file| cache.moved(file, BASE, BASE + 0x1a)).unwrap();
     let began = 0x7fff_1238;
     let at = ((began - 0x40) & !0xff) + 0x18;
     let read = |put: u64| {
