@@ -28,7 +28,9 @@ impl EventArgs {
     /// The events, and those that this user or this machine cannot have. Probes are searched for in
     /// `places`.
     ///
-    /// Errors: an unknown event, or one that does not exist; a filter after no tracepoint.
+    /// # Errors
+    ///
+    /// An unknown event, or one that does not exist; a filter after no tracepoint.
     pub fn specs(&self, places: &ProbePlaces) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {
         let mut specs = Vec::new();
         let mut left_out = Vec::new();

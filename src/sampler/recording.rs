@@ -62,7 +62,9 @@ pub struct Recording {
 /// `show` gets the notes that are known before sampling starts; `tick` is called a few times per
 /// second.
 ///
-/// Errors: one line that states the obstacle, before anything was sampled.
+/// # Errors
+///
+/// One line that states the obstacle, before anything was sampled.
 pub fn record(
     options: &Options,
     mut types: ProfileTypes,

@@ -75,7 +75,9 @@ pub unsafe fn map_file(path: *const u8, size: usize, old: *mut u8) -> Result<*mu
 
 /// The same with a descriptor, which may refer to any file.
 ///
-/// Errors: the kernel's number, negative.
+/// # Errors
+///
+/// The kernel's number, negative.
 ///
 /// # Safety
 ///
@@ -119,7 +121,9 @@ pub unsafe fn read_file(path: *const u8, mut take: impl FnMut(&[u8])) {
 
 /// Private zeroed memory, which is zeroed again in a child after fork.
 ///
-/// Errors: the kernel's number, negative.
+/// # Errors
+///
+/// The kernel's number, negative.
 pub fn private_memory(size: usize) -> Result<*mut u8, isize> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: new memory; no other is affected.
