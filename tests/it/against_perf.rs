@@ -12,8 +12,8 @@ use crate::common::{
     manhattan, needs, target, temp_dir,
 };
 
-/// One name for each function, where a binary has several: perf says `malloc` and prof
-/// `__GI___libc_malloc`, of one address.
+/// One name for each function of which a binary has several: for one address, perf prints `malloc`
+/// and prof `__GI___libc_malloc`.
 #[derive(Default)]
 struct Aliases {
     /// (binary, name) → the first of its names.
@@ -45,7 +45,7 @@ impl Aliases {
             }
         }
         for names in by_address.into_values() {
-            // What the debug file knows, the binary may know by one more name.
+            // The binary may have one more name for a function of the debug file.
             let key = |n: &String| (binary.to_string(), n.clone());
             let known = names.iter().find_map(|n| self.first.get(&key(n)).cloned());
             let first = known.or_else(|| names.iter().min().cloned()).unwrap();
@@ -68,8 +68,8 @@ impl Aliases {
     }
 }
 
-/// A name without its version (`cfree@GLIBC_2.2.5`) and without what the compiler adds to copies
-/// of functions (`unlink_chunk.constprop.0`), which debug information does not have.
+/// A name without its version (`cfree@GLIBC_2.2.5`) and without the compiler's suffix of copies of
+/// functions (`unlink_chunk.constprop.0`); debug information has neither.
 fn stem(name: &str) -> String {
     let name = name.split('@').next().unwrap_or_default();
     let copies = [".constprop", ".isra", ".part", ".cold"];
@@ -95,7 +95,7 @@ fn leaves(p: &Pprof) -> Counts {
     counts
 }
 
-/// Where two profiles differ most, for the reader of a failure.
+/// The largest differences between two profiles, for the message of a failure.
 fn differences(a: &Counts, b: &Counts) -> String {
     let count = |c: &Counts, name: &String| c.get(name).copied().unwrap_or(0);
     let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -106,14 +106,14 @@ fn differences(a: &Counts, b: &Counts) -> String {
     rows.iter().take(12).map(row).collect()
 }
 
-/// Manhattan distance of the functions' own shares, against what a permutation test says of two
-/// samples of one and the same profile (p = 0.001).
+/// The Manhattan distance of the functions' own shares is within the limit of a permutation test
+/// for two samples of one and the same profile (p = 0.001).
 #[test]
 fn the_distance_to_perf_is_that_of_two_perf_runs() {
     if !needs(&["perf"]) {
         return;
     }
-    // Next to another profiler that records build IDs, perf aborts.
+    // perf aborts while another profiler records build IDs.
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut program = Waiting::start(Command::new(target("busy", Build::Cpp)).arg("0"));
@@ -138,7 +138,7 @@ fn the_distance_to_perf_is_that_of_two_perf_runs() {
         manhattan(&one, &two),
         distance_of_equals(&one, &two)
     );
-    // Both runs of perf together are the best that there is to compare with.
+    // Both runs of perf together are the best reference that there is.
     let mut perf = one;
     two.iter().for_each(|(name, n)| *perf.entry(name.clone()).or_default() += n);
     let (distance, limit) = (manhattan(&ours, &perf), distance_of_equals(&ours, &perf));

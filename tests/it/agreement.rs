@@ -1,5 +1,5 @@
-//! One recording, several readers: prof's own views, go's pprof, protoc, and the tests' decoder
-//! all say the same, to the last digit.
+//! One recording, several readers: prof's own views, go's pprof, protoc and the tests' decoder
+//! agree to the last digit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn report_agrees_with_the_file() {
         assert_eq!(total, p.total(column), "{kind}");
         assert!(total > 0, "{kind}");
         let want = table(&p, column);
-        // A function of one name in two binaries can stand twice in a stack, once each.
+        // A stack can contain a function of one name twice, once for each of two binaries.
         for (name, values) in &want {
             assert_eq!(rows.get(name).map(|v| v.0), Some(values.0), "{kind} {name} self");
             assert!(rows[name].1 >= values.1, "{kind} {name} total");
@@ -151,7 +151,7 @@ fn protoc_finds_no_unknown_field() {
     }
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     if !proto.join("profile.proto").exists() {
-        return common::skip("tests/data/profile.proto is not there");
+        return common::skip("tests/data/profile.proto does not exist");
     }
     let mut raw = Vec::new();
     let gz = std::fs::File::open(recording()).unwrap();
@@ -210,7 +210,7 @@ fn the_text_report_shows_what_the_json_holds() {
 /// (binary, offset) → names of the lines, source of the innermost.
 type Named = BTreeMap<(String, u64), (Vec<String>, (String, i64))>;
 
-/// Names given later are the names given at once.
+/// Names from a later symbolization equal those from one at the end of the recording.
 #[test]
 fn symbolizing_later_gives_the_same_names() {
     let dir = temp_dir();

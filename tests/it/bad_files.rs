@@ -84,7 +84,7 @@ fn a_missing_file_is_refused_with_its_name() {
     for reader in READERS {
         Prof::new(&dir, reader).arg("no-such.pb.gz").run().refused(1, &["no-such.pb.gz"]);
     }
-    // Without a FILE it is profile.pb.gz, and what makes one is said.
+    // Without a FILE it is profile.pb.gz, and the message names the command that makes one.
     Prof::new(&dir, "report").run().refused(1, &["profile.pb.gz", "prof record"]);
     Prof::new(&dir, "flame").run().refused(1, &["profile.pb.gz", "prof record"]);
 }
@@ -98,7 +98,7 @@ fn a_directory_is_refused_with_its_name() {
 }
 
 #[test]
-fn what_is_no_profile_is_refused_in_one_line() {
+fn a_file_that_is_no_profile_is_refused_in_one_line() {
     refused(b"");
     refused(b"hello, this is no profile\n");
     refused(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");

@@ -186,7 +186,7 @@ fn a_closed_pipe_is_no_failure() {
     assert!(child.wait().unwrap().success());
 }
 
-/// The code is the command's, as a shell has it.
+/// The exit code is the command's, as in a shell.
 #[test]
 fn prof_exits_with_the_code_of_the_command() {
     let dir = temp_dir();
@@ -199,7 +199,7 @@ fn prof_exits_with_the_code_of_the_command() {
     let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 4";
     let out = Prof::new(&dir, "flame -F 999").target("sh", "-c").arg(script).run().exits(4);
     assert!(out.text().contains("<svg"), "{}", out.stderr);
-    // What failed is the recording, not the command.
+    // The recording failed, not the command.
     Prof::new(&dir, "record -o no/directory").target("sh", "-c").arg("exit 3").run().exits(1);
 }
 
@@ -217,7 +217,7 @@ fn exit_codes_are_documented() {
     }
 }
 
-/// perf's idiom for a time.
+/// perf's idiom for a duration.
 #[test]
 fn the_time_of_a_sleep_command_is_the_window() {
     let dir = temp_dir();
@@ -235,14 +235,14 @@ fn the_time_of_a_sleep_command_is_the_window() {
     refused("record -a -- make", &["-a cannot be combined with a COMMAND", "record -a -d 5s"]);
     refused("flame -a -- make", &["-a cannot be combined with a COMMAND"]);
     refused("record -a -d 1s -- sleep 5", &["both set the length"]);
-    // No tip leads to what is refused.
+    // No hint leads to a command that is refused.
     let tip = |args: &str| Prof::plain(&dir, args).run().exits(2).stderr;
-    let said = tip(&format!("record -p {pid} sleep 1"));
-    assert!(said.contains(&format!("prof record -p {pid} -- sleep 1\n")), "{said}");
-    let said = tip(&format!("record -p {pid} ls"));
-    assert!(said.contains(&instead) && !said.contains("-- ls"), "{said}");
-    let said = tip("record --timeout 5 -- true");
-    assert!(said.contains("-d 5s") && !said.contains("-- --timeout"), "{said}");
+    let hint = tip(&format!("record -p {pid} sleep 1"));
+    assert!(hint.contains(&format!("prof record -p {pid} -- sleep 1\n")), "{hint}");
+    let hint = tip(&format!("record -p {pid} ls"));
+    assert!(hint.contains(&instead) && !hint.contains("-- ls"), "{hint}");
+    let hint = tip("record --timeout 5 -- true");
+    assert!(hint.contains("-d 5s") && !hint.contains("-- --timeout"), "{hint}");
 }
 
 #[test]
@@ -263,14 +263,14 @@ fn results_that_cannot_be_written_are_a_failure() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = Prof::new(&dir, args).command_with(full.into());
         let out = command.stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "prof {args}: {said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "prof {args}: {stderr}");
         let line = "prof: cannot write standard output: no space left on the device";
-        assert!(said.starts_with(line), "prof {args}: {said}");
+        assert!(stderr.starts_with(line), "prof {args}: {stderr}");
     }
 }
 
-/// Names and paths of others reach neither the terminal nor a document as they are.
+/// Names and paths of others are escaped in the terminal and in documents.
 #[test]
 fn no_escape_sequence_reaches_the_output() {
     let dir = temp_dir();

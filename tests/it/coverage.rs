@@ -1,4 +1,4 @@
-//! `prof report --coverage`, and names from directories that the user names.
+//! `prof report --coverage`, and names from directories that the user gives.
 
 use std::fs;
 use std::path::Path;
@@ -37,13 +37,13 @@ fn a_stripped_binary_is_reported_and_its_symbols_name_it() {
     assert!(remedy.starts_with("for names: build it with -g"), "{remedy}");
     assert!(before["why_without_names"].as_str().unwrap().contains("stripped"), "{before}");
     assert_eq!(before["no_unwind_information"], false, "{before}");
-    // The few lines after the recording say it, too.
-    let said = &out.stderr;
-    let line = said.lines().find(|l| l.ends_with("/known")).expect(said);
+    // The few lines after the recording contain it, too.
+    let stderr = &out.stderr;
+    let line = stderr.lines().find(|l| l.ends_with("/known")).expect(stderr);
     let fields: Vec<&str> = line.split_whitespace().collect();
-    assert_eq!(fields[2..5], ["0%", "0%", "yes"], "{said}");
-    assert_eq!(fields[5], &before["build_id"].as_str().unwrap()[..8], "{said}");
-    assert!(said.contains(remedy), "{said}");
+    assert_eq!(fields[2..5], ["0%", "0%", "yes"], "{stderr}");
+    assert_eq!(fields[5], &before["build_id"].as_str().unwrap()[..8], "{stderr}");
+    assert!(stderr.contains(remedy), "{stderr}");
     let text = Prof::new(&dir, "report --coverage").run().ok().text();
     assert!(text.contains(remedy) && text.contains("build ID"), "{text}");
 
@@ -56,7 +56,7 @@ fn a_stripped_binary_is_reported_and_its_symbols_name_it() {
     };
     assert!(after["with_names"] == after["frames"] && most(&after, "with_lines"), "{after}");
     assert_eq!(after["remedies"].as_array().unwrap().len(), 0, "{after}");
-    // The same when it is recorded.
+    // The same with the directory given to the recording.
     Prof::new(&dir, "record -F 999 --symbol-path symbols").target(&stripped, "1").run().ok();
     let at_once = row(&dir, "/known");
     assert!(most(&at_once, "with_names") && most(&at_once, "with_lines"), "{at_once}");
@@ -69,7 +69,7 @@ fn options_about_names_need_a_recording() {
     out.refused(2, &["--no-inlines", "applies to recordings"]);
 }
 
-/// What helps is not to build the program once more: the names would be another build's.
+/// To build the program again is no remedy: the names would be another build's.
 #[test]
 fn for_a_replaced_binary_the_advice_names_the_recorded_build() {
     let dir = temp_dir();
@@ -92,7 +92,7 @@ fn for_a_replaced_binary_the_advice_names_the_recorded_build() {
     assert!(remedies.iter().all(|r| !r.as_str().unwrap().contains("-g ")), "{row}");
 }
 
-/// Where debug files come from is the machine's configuration, not prof's.
+/// Servers of debug files are the machine's configuration, not prof's.
 #[test]
 fn no_server_of_a_distribution_is_built_in() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

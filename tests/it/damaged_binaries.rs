@@ -27,10 +27,10 @@ const UNWIND: &str = "unwind information";
 struct Part {
     name: &'static str,
     ranges: Vec<Range<usize>>,
-    /// One of these is what the report says when all of it is overwritten; none: that does not
-    /// have to show.
+    /// The report contains one of these when all of it is overwritten; empty: the damage need not
+    /// show.
     reasons: &'static [&'static str],
-    /// The names themselves are not in it: what it makes of the others is right or nothing.
+    /// The part contains no names: those that prof finds with it are right or missing.
     names_stay: bool,
 }
 
@@ -53,7 +53,7 @@ fn parts(data: &[u8]) -> Vec<Part> {
         part("lines", &[".debug_line"], DAMAGED),
         Part { names_stay: false, ..part("strings", &[".debug_str", ".strtab", ".shstrtab"], &[]) },
         part("symbols", &[".symtab"], &[]),
-        // The instructions say what it would.
+        // The instructions have the same information.
         part(UNWIND, &[".eh_frame", ".eh_frame_hdr"], &[]),
         Part { ranges: in_headers, ..part("section headers", &[], &["its section headers: "]) },
         part("ranges", &[".debug_rnglists", ".debug_aranges", ".debug_loclists"], &[]),
@@ -134,7 +134,7 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_names() {
             let shown = p.lines.iter().filter(|(l, _)| own(l)).flat_map(|(_, names)| names);
             let wrong: Vec<&String> = shown.filter(|n| !known.contains(*n)).collect();
             assert!(wrong.is_empty() || !names_stay, "{name} {copy}: {wrong:?}");
-            // Whatever is wrong is a matter of the coverage report, not of its end.
+            // The coverage report contains the damage, and does not fail.
             let report = Prof::new(&dir, "report --coverage").run();
             assert_eq!(report.code(), 0, "{name} {copy}: {}", report.stderr);
             if copy == 0 && name == UNWIND {
@@ -147,12 +147,13 @@ fn damaged_binaries_are_recorded_without_panic_or_wrong_names() {
             }
         }
     }
-    // Most of it does little harm: the symbol table names what the debug information cannot.
+    // Most damage does little harm: the symbol table has the names that the debug information
+    // lacks.
     assert!(named > COPIES * 3, "only {named} could be named");
 }
 
-/// Where a stack ends because of its binary, the reason is that binary's: it says nothing of this
-/// code, or what it says cannot be read.
+/// If a stack ends because of its binary, the reason is that binary's: its unwind information does
+/// not cover this code, or cannot be read.
 #[test]
 fn missing_and_damaged_unwind_information_are_distinguished() {
     let dir = temp_dir();

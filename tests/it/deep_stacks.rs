@@ -1,6 +1,6 @@
-//! Stacks are what threads had at the moment of the sample. Of a program whose deep stacks change all
-//! the time it is known which callers each of its functions can have, and that no stack has
-//! functions of two colours: every sample is held against that.
+//! Stacks are those of the threads at the moment of the sample. The deep stacks of the program
+//! change all the time, but each of its functions has known callers, and no stack has functions of
+//! two colours: every sample is checked against that.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,14 +38,14 @@ const CALLS: &[(&str, &[&str])] = &[
 const SHAPES: [(&str, u32); 5] =
     [("buffers", 1), ("recursion", 250), ("parents", 250), ("dispatcher", 400), ("parser", 90)];
 
-/// The functions of one colour are not made one with those of the other.
+/// The compiler does not merge the functions of one colour with those of the other.
 const FLAGS: &[&str] = &["-O2", "-fno-ipa-icf", "-fomit-frame-pointer", "-pthread"];
 
 fn plain() -> PathBuf {
     targets::built("deep_stacks", "deep_stacks.c", "gcc", FLAGS)
 }
 
-/// Many of the functions are inlined, which is known from debug information.
+/// Many of the functions are inlined, as debug information records.
 fn inlined() -> PathBuf {
     let flags = [FLAGS, &["-g", "-DINLINED"]].concat();
     targets::built("deep_stacks", "deep_stacks.c", "gcc", &flags)
@@ -59,7 +59,7 @@ fn colour(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What is wrong with a stack, innermost frame first.
+/// The error in a stack, if it has one; innermost frame first.
 fn impossible(frames: &[&str]) -> Option<String> {
     let mut colours = frames.iter().filter_map(|frame| colour(frame).1);
     if let Some(first) = colours.next()
@@ -108,7 +108,7 @@ fn assert_all_possible(program: &Path, thread: &str, deep: bool) {
         let out = Prof::new(&dir, "record -F 499").target(program, &args).run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
         let whole = assert_possible(&p);
-        // Where prof cannot keep up, stacks are cut.
+        // Stacks are cut when prof cannot keep up.
         assert!(!deep || whole > 60.0, "{args}: {whole} % are whole: {}", out.stderr);
         assert!(!deep || p.figure("deep-stacks") > 100, "{args}: {:?}", p.comments);
     }
@@ -133,7 +133,7 @@ fn every_stack_of_a_thread_is_possible() {
 }
 
 /// Parts of the stack that are not in memory take room in the ring, too, and their records may be
-/// those at which prof has to be woken. Which ones they are depends on where the stack lies.
+/// those at which prof has to be woken. The position of the stack determines these records.
 #[test]
 fn no_deep_stack_is_lost_for_want_of_a_wake_up() {
     if !system::has_deep_stacks() {
@@ -181,7 +181,7 @@ fn every_stack_is_possible_when_the_whole_machine_is_recorded() {
     assert!(!system::has_deep_stacks() || whole > 60.0, "{whole} %: {:?}", p.comments);
 }
 
-/// Go says where a goroutine's stack ends.
+/// Go records the end of a goroutine's stack.
 #[test]
 fn deep_stacks_of_goroutines_are_whole() {
     if !system::needs(&["go"]) || !system::has_deep_stacks() {
@@ -194,12 +194,12 @@ fn deep_stacks_of_goroutines_are_whole() {
     let p = read(dir.path().join("profile.pb.gz"));
     let (deep, whole) = (p.total_share("main.descend"), p.total_share("main.bottom"));
     assert!(deep > 50.0, "{deep} %: {}", out.stderr);
-    // Where prof cannot keep up, stacks are cut.
+    // Stacks are cut when prof cannot keep up.
     assert!(whole > 0.6 * deep, "{whole} of {deep} % are whole: {}", out.stderr);
 }
 
-/// To copy what lies above a stack whose end is not known takes time from all that the CPU does, and
-/// other samples of the same moment are missing then.
+/// A copy of the memory above a stack whose end is unknown takes time from all that the CPU does,
+/// and other samples of the same moment are missing then.
 #[test]
 fn nothing_is_copied_from_where_no_stack_is_known() {
     if !system::has_deep_stacks() {
@@ -214,8 +214,8 @@ fn nothing_is_copied_from_where_no_stack_is_known() {
     assert_eq!(p.figure("deep-stacks"), 0, "{}", out.stderr);
 }
 
-/// Without the right to copy more, stacks end where the kernel's copy does: at a buffer that was not
-/// written to, after 320 bytes.
+/// Without the right to copy more, stacks end at the end of the kernel's copy: in a buffer that was
+/// not written to, after 320 bytes.
 #[test]
 fn without_rights_stacks_end_with_the_copy_and_the_remedy_is_named() {
     if !can_drop_rights() {
@@ -236,7 +236,7 @@ fn without_rights_stacks_end_with_the_copy_and_the_remedy_is_named() {
     }
 }
 
-/// A checker that never complains proves nothing.
+/// A checker that never reports an error proves nothing.
 #[test]
 fn impossible_stacks_are_recognized() {
     let right = ["clock_gettime", "spin_red", "work_red", "dive_red", "recursion_red", "drive"];

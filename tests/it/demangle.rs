@@ -1,4 +1,4 @@
-//! How names are written: mangled, short, with templates, in full.
+//! Forms of names: mangled, short, with templates, in full.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -38,7 +38,7 @@ fn demangle_selects_the_form_of_names() {
     let tall = Prof::new(&dir, "report --demangle tall").run();
     tall.refused(2, &["--demangle"]);
     tall.says(&["none, short, templates, full"]);
-    // Left as they are from the beginning.
+    // Mangled in the recording already.
     let mut raw = Prof::new(&dir, "record -F 999 --no-demangle");
     raw = raw.target(target("busy", Build::Cpp), "20");
     raw.run().ok();
@@ -56,7 +56,7 @@ fn mangled_names(library: &Path) -> Vec<String> {
     names
 }
 
-/// What `c++filt` makes of names.
+/// Names as `c++filt` demangles them.
 fn filtered(names: &[String]) -> Vec<String> {
     let mut command = Command::new("c++filt");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -69,8 +69,8 @@ fn filtered(names: &[String]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// A name as both write it: `c++filt` spells out what the standard library abbreviates, and leaves
-/// out a blank behind an empty pack.
+/// A name in a form common to both: `c++filt` spells out the abbreviations of the standard library,
+/// and leaves out a blank behind an empty pack.
 fn normal(name: &str) -> String {
     let mut name = name.to_owned();
     while name.contains("> >") {
@@ -114,7 +114,7 @@ fn full_names_equal_those_of_cxxfilt() {
     assert!(compared == 0 || compared > 3000, "{compared}");
 }
 
-/// A program with such a name must not stop the recording that it is in, nor the report of it.
+/// A program with such a name stops neither its recording nor the report of it.
 #[test]
 fn a_name_that_expands_too_much_stays_mangled_and_is_counted() {
     if !needs(&["gcc", "objcopy"]) {
@@ -125,7 +125,7 @@ fn a_name_that_expands_too_much_stays_mangled_and_is_counted() {
     // Each template argument has the one before it twice.
     let tail: String = "3456789ABC".chars().map(|n| format!("S2_IS{n}_S{n}_E")).collect();
     let doubled = format!("_Z1fI1AIiiE1BIS1_S1_E{tail}Evv");
-    // Open, with many ways to go on after each step back.
+    // Incomplete, with many continuations after each step back.
     let open = format!("_ZNSt6vectorIi{}", "SaIjSt6vectorIi".repeat(14));
     let program = dir.path().join("program");
     let mut objcopy = Command::new("objcopy");
@@ -137,11 +137,11 @@ fn a_name_that_expands_too_much_stays_mangled_and_is_counted() {
     let address = |name: &str| elf.symbols().find(|s| s.name() == Ok(name)).unwrap().address();
     let addresses = [address(&doubled), address(&open), address("bar")];
     write(&unnamed(&program, &addresses), &dir.path().join("profile.pb.gz"));
-    let said = "1 name is left mangled";
-    Prof::new(&dir, "symbolize").run().ok().says(&[said]);
+    let note = "1 name is left mangled";
+    Prof::new(&dir, "symbolize").run().ok().says(&[note]);
     for style in ["full", "templates", "short"] {
         let report = Prof::new(&dir, &format!("report -n 0 --demangle {style}")).run().ok();
-        assert!(report.stderr.contains(said), "{}", report.stderr);
+        assert!(report.stderr.contains(note), "{}", report.stderr);
         assert!(report.text().contains("_Z1fI1AIiiE1BIS1_S1_E"), "{}", report.text());
     }
 }

@@ -11,7 +11,7 @@ fn checks(json: &str) -> Vec<serde_json::Value> {
     checks.as_array().expect("a list").clone()
 }
 
-/// The exit code says whether one's own processes can be recorded.
+/// The exit code reports whether your own processes can be recorded.
 fn assert_honest(out: &common::Output) -> Vec<serde_json::Value> {
     let checks = checks(&out.text());
     assert_eq!(checks[0]["name"], "own processes");

@@ -44,7 +44,7 @@ fn callers_are_right_with_unwind_information() {
     row("C++", 99.0, &target("stacks", Build::Cpp), "inlined 1");
 }
 
-/// While libgcc returns to a handler, its frame leads to that one's caller: no stack says so.
+/// While libgcc returns to a handler, its frame leads to the handler's caller: no stack shows that.
 /// (Handlers that gcc puts into cold parts have no caller in the code, and rightly have a caller.)
 #[test]
 fn callers_are_right_while_exceptions_are_thrown() {
@@ -66,14 +66,14 @@ fn callers_are_right_while_exceptions_are_thrown() {
             marked += sample.values[0] as u64;
         }
     }
-    // How long libgcc takes to replace its frame is the CPU's: 2 % of the time of this program on
-    // one, 5 % on another, of which most is one `rep movs`. All else is whole.
+    // The time that libgcc needs to replace its frame depends on the CPU: 2 % of the time of this
+    // program on one, 5 % on another, of which most is one `rep movs`. All else is whole.
     let marked = 100.0 * marked as f64 / share.all as f64;
     assert!(share.all > 1000 && share.percent() + marked >= 99.0, "{marked:.2} % {share:#?}");
     assert!((0.1..8.0).contains(&marked), "{marked:.2} % of such moments");
 }
 
-/// The checker sees what is wrong: turned round, stacks are full of edges that cannot be.
+/// The checker finds errors: reversed stacks are full of impossible edges.
 #[test]
 fn the_checker_finds_wrong_edges() {
     let (mut p, _) = row("recursion", 99.0, &target("stacks", Build::Cpp), "deep 0.5");
@@ -81,8 +81,8 @@ fn the_checker_finds_wrong_edges() {
     assert!(edges::check(&p).wrong() > 0);
 }
 
-/// In the words of the stack that functions have for themselves lie return addresses of others,
-/// which look like callers.
+/// The parts of the stack that functions use for themselves contain return addresses of others,
+/// which resemble callers.
 #[test]
 fn stale_return_addresses_are_no_callers() {
     let (p, _) = row("stale words", 99.0, &target("stale", Build::C), "1.5");
@@ -135,14 +135,14 @@ fn callers_are_right_with_musl() {
     let fixed = shapes("musl-gcc", &["-O2", "-static"]);
     row("musl, static", 99.0, &fixed, "1.5");
     row("musl, static, a thread", 99.0, &fixed, "1.5 thread");
-    // Its C library is stripped: its functions begin where calls lead and where addresses that are
-    // taken lead.
+    // Its C library is stripped: its functions begin at the targets of calls and at the addresses
+    // that are taken.
     let (p, _) = row("musl, dynamic", 0.0, &shapes("musl-gcc", &["-O2"]), "1.5 thread");
     assert_ends("musl, dynamic", 97.0, &p);
 }
 
-/// Where the names of entries are stripped: at least that percentage of the stacks is not marked as
-/// truncated.
+/// Fails unless at least that percentage of the stacks is not marked as truncated; for binaries
+/// from which the names of entries are stripped.
 #[track_caller]
 fn assert_ends(name: &str, at_least: f64, p: &Pprof) {
     let cut = |f: &&str| f.starts_with("[truncated: ");
@@ -151,7 +151,7 @@ fn assert_ends(name: &str, at_least: f64, p: &Pprof) {
     assert!(ends >= at_least, "{name}: {ends:.2} % are not truncated");
 }
 
-/// `clone3` returns twice: to who called it, and where the new thread begins.
+/// `clone3` returns twice: to its caller, and at the beginning of the new thread.
 #[test]
 fn stacks_through_clone_reach_main_or_are_marked() {
     let (p, _) = row("makes threads", 97.0, &target("makes_threads", Build::C), "3");
@@ -165,7 +165,7 @@ fn stacks_through_clone_reach_main_or_are_marked() {
     }
 }
 
-/// Without symbols, functions' beginnings are known by calls only: stacks end sooner, rightly.
+/// Without symbols, only calls show the beginnings of functions: stacks end sooner, rightly.
 #[test]
 fn callers_are_right_in_stripped_code() {
     let flags = [&WITHOUT[..], &["-s"]].concat();
@@ -176,7 +176,7 @@ fn callers_are_right_in_stripped_code() {
     }
 }
 
-/// What would make the stacks whole is said where they are not.
+/// If stacks are not whole, the advice names the remedy.
 #[test]
 fn advice_names_the_compiler_flag() {
     let dir = temp_dir();

@@ -1,4 +1,4 @@
-//! What a recording prints at its end, unless `-v` or `-q` changes it.
+//! The lines that a recording prints at its end, unless `-v` or `-q` changes them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn a_stripped_program_is_named_with_what_gives_it_names() {
     assert!(names.contains(" % of the samples have no function name (bare "), "{names}");
     assert!(names.contains("; for names: build it with -g"), "{names}");
     assert!(lines[2].ends_with(NEXT) && lines.len() == 3, "{}", out.stderr);
-    // Nothing to do about samples that the kernel could not name, if they are few.
+    // No advice about samples that the kernel could not name, if they are few.
     let out = Prof::plain(&dir, "flame -F 499 -o out.svg").target(&program, "0.5").run().ok();
     let lines = self::lines(&out);
     assert!(lines[1].contains("for names: ") && lines[2].starts_with("prof: wrote out.svg ("));
@@ -78,7 +78,7 @@ fn a_stripped_program_is_named_with_what_gives_it_names() {
 
 /// One line has the reason, and nothing else is reported.
 #[test]
-fn an_empty_recording_says_why() {
+fn an_empty_recording_names_the_reason() {
     let dir = temp_dir();
     let sleeper = Running::start(Command::new("sleep").arg("60"));
     let pid = sleeper.pid().to_string();
@@ -109,7 +109,7 @@ fn an_idle_parent_with_busy_children_is_reported() {
     assert!(line.is_some_and(|line| line.contains("--tree records them too")), "{}", out.stderr);
 }
 
-/// What the processes do that outlive the COMMAND is not in the figures.
+/// The figures exclude the activity of processes after the COMMAND has ended.
 #[test]
 fn processes_that_outlive_the_command_are_reported() {
     let dir = temp_dir();
@@ -123,7 +123,7 @@ fn processes_that_outlive_the_command_are_reported() {
     assert!(lines.last().unwrap().ends_with(NEXT), "{}", out.stderr);
 }
 
-/// How the COMMAND ended is one line more.
+/// The end of the COMMAND is reported in one more line.
 #[test]
 fn the_end_of_a_command_that_fails_is_among_the_lines() {
     let dir = temp_dir();
@@ -143,7 +143,7 @@ fn the_end_of_a_command_that_fails_is_among_the_lines() {
     }
 }
 
-/// What the five lines leave out is in the file and with `-v`.
+/// Notes that the five lines leave out are in the file and with `-v`.
 #[test]
 fn all_notes_are_in_the_file_and_with_v() {
     let dir = temp_dir();

@@ -161,7 +161,7 @@ fn output_goes_to_a_file() {
     let svg = std::fs::read_to_string(dir.path().join("out.svg")).unwrap();
     assert_eq!(sums(&svg)["all"], 18 * HALF);
     Prof::new(&dir, "flame known.pb.gz -o no/such/out.svg").run().refused(1, &["no/such/out.svg"]);
-    // What is no file is not replaced by one.
+    // Only a file is replaced by a file.
     Prof::new(&dir, "flame known.pb.gz -o /dev/null").run().ok();
     use std::os::unix::fs::FileTypeExt;
     assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());

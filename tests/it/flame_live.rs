@@ -34,7 +34,7 @@ fn a_command_is_drawn_and_keeps_its_own_output() {
     assert!(out.text().trim().parse::<u64>().is_ok(), "the command's own output: {}", out.text());
 }
 
-/// Both would go to the same file, which was no SVG then.
+/// Both would go to the same file, which would then be no SVG.
 #[test]
 fn a_commands_output_stays_out_of_the_graph() {
     let dir = temp_dir();

@@ -1,6 +1,6 @@
 //! The same samples, unwound by perf and by prof's unwinder: the same registers, stack dumps and
-//! mappings, out of one perf.data file. Where perf reaches the root, both have to say the same,
-//! frame by frame.
+//! mappings, out of one perf.data file. If perf reaches the root, both stacks are equal, frame by
+//! frame.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::recorded::{Item, Replay};
 use crate::common::run;
 use crate::common::{Build, MachineLock, needs, recorded, target, temp_dir};
 
-/// Where perf's stacks end when they are whole, by name.
+/// The outermost functions of perf's whole stacks.
 const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone3", "__clone3"];
 
 /// A stack as perf prints it: offsets in files, and the name of the outermost function.
@@ -54,7 +54,7 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
     if !needs(&["perf"]) {
         return;
     }
-    // Next to another profiler that records build IDs, perf aborts.
+    // perf aborts while another profiler records build IDs.
     let lock = MachineLock::take();
     let dir = temp_dir();
     let data = dir.path().join("perf.data");
@@ -81,8 +81,8 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
             equal += 1;
             continue;
         }
-        // A handler's registers stand where those were that led to the caller: perf goes on with
-        // them, prof ends the stack and says so.
+        // A handler's registers have replaced those that led to the caller: perf goes on with them,
+        // prof ends the stack and marks it.
         if end == Some(unwind::StackEnd::ExceptionDelivery) {
             delivering += 1;
             continue;
@@ -94,12 +94,12 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
          whole by prof only\n",
         100.0 * f64::from(equal) / f64::from(roots.max(1))
     );
-    // Not eprintln: the test harness would swallow that.
+    // Not eprintln, which the test harness would capture.
     std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).ok();
     assert!(roots >= 100, "perf reached the root in {roots} samples");
     assert!(delivering * 100 <= roots, "{delivering} of {roots} stacks in delivery: {line}");
-    // None differed in any run so far, so there is nothing to explain: what turns up is a fault of
-    // one of the two, to be looked at and, if it is perf's, to be named here.
+    // None differed in any run so far, so no exception is listed: a difference is a fault of one of
+    // the two, to be examined and, if it is perf's, to be named here.
     assert!(different.is_empty(), "{line}{}", different.join("\n"));
 }
 

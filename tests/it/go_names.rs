@@ -26,7 +26,7 @@ fn names(program: &Path, addresses: &[u64]) -> Vec<(String, i64)> {
     (0..addresses.len() as u32).map(name).collect()
 }
 
-/// The table leaves out what a generic function is made for, debug information has it.
+/// The table leaves out the type arguments of generic functions, debug information has them.
 fn bare(name: &str) -> String {
     match (name.find('['), name.rfind(']')) {
         (Some(from), Some(to)) => format!("{}[...]{}", &name[..from], &name[to + 1..]),
@@ -39,7 +39,7 @@ fn check(flags: &[&str]) {
     let whole = program(flags);
     let stripped: Vec<&str> = flags.iter().copied().chain(["-ldflags=-s -w"]).collect();
     let stripped = program(&stripped);
-    // Each function lies where it lies in the other program.
+    // Each function has the same address in both programs.
     let data = std::fs::read(&whole).unwrap();
     let elf = object::File::parse(&*data).unwrap();
     assert!(

@@ -1,11 +1,11 @@
-//! Programs that measure their own profile, with their threads' CPU clocks: what prof says of the
+//! Programs that measure their own profile, with their threads' CPU clocks: prof's profile of the
 //! same run differs from it by no more than sampling error.
 //!
-//! The rounds of the programs are about as long as the longest sampling period, so counts vary
-//! less than independent draws would, as long as a program has its CPUs for itself: no other test
-//! runs then. Where others disturb it, a right profiler may still fail Pearson's test once in a
-//! thousand times, and there are many tests; so a failed case is measured once more and judged by
-//! all samples of both runs, which a profiler that is wrong fails all the more.
+//! The rounds of the programs are about as long as the longest sampling period, so counts vary less
+//! than independent draws would, as long as a program has its CPUs for itself: no other test runs
+//! then. If others disturb it, a right profiler may still fail Pearson's test once in a thousand
+//! times, and there are many tests; so a failed case is measured once more and judged by all
+//! samples of both runs, which a wrong profiler fails all the more.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,8 +26,8 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
 }
 
-/// Samples by which of these names is somewhere on the stack, in a frame's function or binary;
-/// and those that have none.
+/// Samples by the one of these names that is somewhere on the stack, in a frame's function or
+/// binary; and the samples that have none.
 fn counts(p: &Pprof, names: &[String]) -> (Vec<u64>, u64) {
     let keys: Vec<String> = names.iter().map(|n| plain(n)).collect();
     let (mut counts, mut without) = (vec![0; keys.len()], 0);
@@ -48,7 +48,7 @@ fn counts(p: &Pprof, names: &[String]) -> (Vec<u64>, u64) {
     (counts, without)
 }
 
-/// Samples of functions, and what they should be.
+/// Samples of functions, and the expected numbers.
 #[derive(Default)]
 struct Case {
     found: Vec<u64>,
@@ -59,20 +59,20 @@ struct Case {
     expected_elsewhere: f64,
 }
 
-/// What of a program's samples may be elsewhere than in its functions.
+/// Parts of a program's samples that may be elsewhere than in its functions.
 #[derive(Clone, Copy)]
 struct Slack {
-    /// The part that is, between one look at the clock and the next.
+    /// The part between one read of the clock and the next.
     between: f64,
-    /// The part that comes when it has looked at the clock for the last time.
+    /// The part after the last read of the clock.
     after: f64,
     /// The part of the samples at 4,999 Hz that may be missing without the run being repeated. All
     /// that are missing must be reported as such in any case.
     missing: f64,
 }
 
-/// Runs with missing samples are counted, and measured again. On 2 CPUs with a load of 15 they are 1
-/// of 50 runs: another process or machine has a CPU for some 20 ms, which is 2 % of a run. At the
+/// Runs with missing samples are counted, and measured again. On 2 CPUs with a load of 15 they are
+/// 1 of 50 runs: another process or machine has a CPU for some 20 ms, which is 2 % of a run. At the
 /// default rate no sample is lost in any run.
 const DISTURBED: u32 = 2;
 
@@ -82,13 +82,13 @@ const MISSING: f64 = 0.01;
 /// A compiled program.
 const COMPILED: Slack = Slack { between: 0.0, after: 0.005, missing: MISSING };
 
-/// Nanoseconds of a thread's CPU time that its own events do not see each time that the kernel
-/// switches to it: 5 µs on an idle machine, of perf's events as well. Where threads have the same
-/// parent, the kernel hands over their events and there are none.
+/// Nanoseconds of a thread's CPU time that its own events miss each time that the kernel switches
+/// to it: 5 µs on an idle machine, of perf's events as well. If threads have the same parent, the
+/// kernel hands over their events and none are missed.
 const SWITCH: f64 = 10_000.0;
 
 impl Case {
-    /// Adds what a recording found in a run whose functions took these times, of all of the
+    /// Adds the samples of a recording, of a run whose functions took these times, of all of the
     /// process's time.
     fn add(&mut self, p: &Pprof, names: &[String], times: &[f64], process: f64) {
         let (found, elsewhere) = counts(p, names);
@@ -104,7 +104,7 @@ impl Case {
         self.expected_elsewhere += samples * (process - time) / time;
     }
 
-    /// Prints what was found, and tests it.
+    /// Prints the samples that were found, and tests them.
     fn test(&self, what: &str) -> ChiSquared {
         let test = ChiSquared::new(&self.found, &self.expected);
         let samples: u64 = self.found.iter().sum();
@@ -134,7 +134,7 @@ impl Case {
     }
 }
 
-/// A program, how many threads of it work, and how long each.
+/// A program, the number of its threads that work, and the time that each works.
 struct Program<'a> {
     name: &'a str,
     command: fn() -> Command,
@@ -144,8 +144,8 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Runs it, recorded at all rates, and adds what the recordings found; again when samples are
-    /// missing, which `disturbed` counts.
+    /// Runs it, recorded at all rates, and adds the samples of the recordings; again when samples
+    /// are missing, which `disturbed` counts.
     #[track_caller]
     fn run(&self, cases: &mut [Case; 2], disturbed: &mut u32) {
         loop {
@@ -161,10 +161,10 @@ impl Program<'_> {
                 let args = format!("-F {hz} -e cpu-clock -d 2m -p {pid}");
                 ProfRecording::start(dir.path(), &format!("{hz}.pb.gz"), &args)
             });
-            let mut said = figures(&program.work());
-            let process = said.remove("process").expect("the process's own time");
-            let unseen = said.remove("switches").unwrap_or(0.0) * SWITCH;
-            let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
+            let mut measured = figures(&program.work());
+            let process = measured.remove("process").expect("the process's own time");
+            let unseen = measured.remove("switches").unwrap_or(0.0) * SWITCH;
+            let (names, times): (Vec<String>, Vec<f64>) = measured.into_iter().unzip();
             let profiles = recordings.map(ProfRecording::finish);
             drop(machine);
             std::fs::remove_file(format!("/tmp/perf-{pid}.map")).ok();
@@ -183,11 +183,11 @@ impl Program<'_> {
     }
 
     /// There is a sample for each period of CPU time that the functions used, within
-    /// [`Slack::missing`]; `false`: more are missing, and prof reports as many, by their count or by
-    /// the CPU time that they do not cover. That says nothing about how the others are attributed.
+    /// [`Slack::missing`]; `false`: more are missing, and prof reports as many, by their count or
+    /// by the CPU time that they do not cover. That does not concern the attribution of the others.
     /// Fails when more are missing than prof reports.
     ///
-    /// `unseen`: what is missing at most, because threads are switched.
+    /// `unseen`: the time that is missing at most, because threads are switched.
     #[track_caller]
     fn is_whole(&self, p: &Pprof, names: &[String], times: &[f64], unseen: f64) -> bool {
         let found = counts(p, names).0.iter().sum::<u64>() as f64;
@@ -210,7 +210,7 @@ impl Program<'_> {
         whole
     }
 
-    /// Runs it and tests what the recordings found.
+    /// Runs it and tests the samples of the recordings.
     #[track_caller]
     fn check(&self, disturbed: &mut u32) {
         let what = |hz: u32| format!("{}, {} threads, {hz} Hz", self.name, self.threads);
@@ -292,7 +292,7 @@ fn java_matches_its_own_clocks() {
         java
     };
     if needs(&["java", "javac"]) {
-        // Some of libjvm.so's code has no unwind information. Where it is first sampled, prof
+        // Some of libjvm.so's code has no unwind information. When it is first sampled, prof
         // decodes all 14 MB of code for the targets of calls, which takes longer than 256 samples
         // of a ring at 4,999 Hz: 25 to 35 ms of the run are lost, and reported.
         truth("Java", command, Slack { between: 0.0, after: 0.15, missing: 0.04 });
@@ -312,8 +312,8 @@ fn python_matches_its_own_clocks() {
     }
 }
 
-/// 100 times a second, 3 ms of one function, then 3 ms of another. At 99 Hz a recorder sees all
-/// phases of this once a second; at 100 Hz it sees always the same.
+/// 100 times a second, 3 ms of one function, then 3 ms of another. At 99 Hz a recorder samples all
+/// phases of this once a second; at 100 Hz it samples always the same.
 #[test]
 fn a_program_in_step_with_a_timer_is_sampled_at_all_phases() {
     if !needs(&["perf"]) {
@@ -344,8 +344,8 @@ fn run_ticks(case: &mut Case) {
         let args = format!("-F {hz} -e cpu-clock -p {pid}");
         (hz, PerfRecording::start(dir.path(), &format!("{hz}.data"), &args))
     });
-    let said = figures(&program.work());
-    let (names, times): (Vec<String>, Vec<f64>) = said.into_iter().unzip();
+    let measured = figures(&program.work());
+    let (names, times): (Vec<String>, Vec<f64>) = measured.into_iter().unzip();
     let time: f64 = times.iter().sum();
     println!("ticks, {names:?}: true {:.1} %", 100.0 * times[0] / time);
     for (hz, perf) in theirs {
@@ -359,7 +359,7 @@ fn run_ticks(case: &mut Case) {
     case.add(&at_99, &names, &times, time);
 }
 
-/// So many samples, drawn from those shares.
+/// `samples` samples, drawn from those shares.
 fn draw(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
     let mut counts = vec![0; shares.len()];
     for _ in 0..samples {
@@ -373,8 +373,8 @@ fn draw(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
     counts
 }
 
-/// The test refuses what is right once in a thousand times, and what is off by 3 % of the samples
-/// nearly always, with as many samples as there are here at 4,999 Hz.
+/// The test refuses a right distribution once in a thousand times, and one that is off by 3 % of
+/// the samples nearly always, with the number of samples of a run at 4,999 Hz.
 #[test]
 fn chi_squared_refuses_a_shift_of_3_percent() {
     const SHARES: [f64; 5] = [0.35, 0.25, 0.20, 0.12, 0.08];

@@ -20,7 +20,7 @@ fn record(dir: &Path, options: &str) -> Pprof {
     read(dir.join("profile.pb.gz"))
 }
 
-/// What a sample type adds up to in stacks through a function.
+/// The sum of a sample type in stacks through a function.
 fn through(p: &Pprof, kind: &str, function: &str) -> f64 {
     let column = p.column(kind);
     let in_it = p.samples.iter().filter(|s| p.frames(s).contains(&function));
@@ -39,7 +39,7 @@ fn counts_belong_to_the_stack_that_is_sampled() {
         return skip_hardware("the kernel counts no thread of a group by itself (Linux 6.13)");
     }
     let faults = p.total(p.column("page-faults"));
-    // Those of the program's start come on top.
+    // Those of the program's start are added.
     assert!((3 * PAGES..3 * PAGES + 3000).contains(&faults), "{faults}");
     let (touches, spins) =
         (through(&p, "page-faults", "touches"), through(&p, "page-faults", "spins"));
@@ -51,7 +51,7 @@ fn counts_belong_to_the_stack_that_is_sampled() {
     assert!((0.85..1.2 + stolen).contains(&cpu), "{cpu} s of three times 0.3 s, {stolen} s stolen");
 }
 
-/// A counter of the CPU's that needs no interrupts: it runs with time, whatever is done.
+/// A counter of the CPU that needs no interrupts: it runs with time, under any load.
 #[test]
 fn a_counter_that_cannot_be_sampled_is_counted_with_one_that_can() {
     let tsc = "/sys/bus/event_source/devices/msr/events/tsc";

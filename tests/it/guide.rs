@@ -1,8 +1,8 @@
-//! The console blocks of the README and the guide: each is run, and its output has the shape that the
-//! document shows.
+//! The console blocks of the README and the guide: each is run, and its output has the shape that
+//! the document shows.
 //!
 //! A shape has words, but no figures: numbers, units, dates and addresses may differ, and rows of a
-//! table or of a stack may be others, and more or fewer. `…` stands for anything.
+//! table or of a stack may be others, and more or fewer. `…` represents anything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,7 +48,7 @@ enum Part {
     Rows,
     /// Indented lines, at least one: frames of a stack, or details.
     Indented,
-    /// Lines of `prof doctor` with what would unlock them, at least one.
+    /// Lines of `prof doctor` with the commands that unlock them, at least one.
     Checks,
     /// A line that matches a pattern.
     Line(String),
@@ -77,9 +77,9 @@ fn is_check(line: &str) -> bool {
     is_match("^[a-z' ]+ +(yes|no) ", line)
 }
 
-/// The pattern of a line: figures and addresses are any, spaces as wide as they have to be.
+/// The pattern of a line: any figures and addresses, any widths of spaces.
 fn pattern(line: &str) -> String {
-    // `Showing 5 of 264 rows` or `Showing 1 row`, and how many are left out; any month; any states.
+    // `Showing 5 of 264 rows` or `Showing 1 row`, and the number left out; any month; any states.
     for begin in ["Showing ", "Time: ", "States: "] {
         if line.starts_with(begin) {
             return format!("^{begin}.*$");
@@ -162,7 +162,7 @@ fn run(dir: &Path, steps: &[Step]) -> Vec<String> {
         if let Some(file) = step.command.strip_prefix("cat ") {
             std::fs::write(dir.join(file), step.shown.join("\n") + "\n").unwrap();
         }
-        // What was started in the background has begun when the next command runs.
+        // Background commands have begun when the next command runs.
         let pause = if step.command.ends_with('&') { "\nsleep 1" } else { "" };
         script += &format!("echo '{MARK}'\n{}{pause}\n", step.command);
     }
@@ -175,13 +175,13 @@ fn run(dir: &Path, steps: &[Step]) -> Vec<String> {
     text.split(&format!("{MARK}\n")).skip(1).map(str::to_owned).collect()
 }
 
-/// Runs the console blocks of a document, after a script that makes what they need.
+/// Runs the console blocks of a document, after a script that prepares them.
 fn check(document: &str, before: &str) {
     if !needs(&["python3", "openssl", "gzip", "tar", "perl", "go"]) {
         return;
     }
     if system::tracefs().is_none() {
-        return skip("no tracefs");
+        return skip("tracefs is not available");
     }
     let _lock = MachineLock::take();
     let dir = temp_dir();
@@ -196,12 +196,12 @@ fn check(document: &str, before: &str) {
             return skip("the machine has no PMU msr");
         }
         for (step, output) in steps.iter().zip(run(dir.path(), &steps)) {
-            // What was lost depends on how busy the machine is.
+            // Losses depend on the load of the machine.
             let lines = output.lines().filter(|line| !line.starts_with("Warning: "));
             let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
             assert!(
                 has_shape(&parts(&step.shown), &lines),
-                "{document}: $ {}\nshows\n{}\nbut it is\n{output}",
+                "{document}: $ {}\nshows\n{}\nbut the output is\n{output}",
                 step.command,
                 step.shown.join("\n")
             );
