@@ -1,5 +1,5 @@
 //! Targets that are hard to record, with each profile type: those that exec, fork, die, are stopped
-//! or confined. What can be seen of them is seen, and they go on undisturbed.
+//! or confined. All that can be recorded of them is, and they go on undisturbed.
 
 use std::process::Command;
 
@@ -18,12 +18,12 @@ fn each_type(mode: &str, check: impl Fn(&str, &Pprof, &str)) {
         return;
     }
     let program = target("hardship", Build::C);
-    // All that a command can be asked for, in one file.
+    // All types that a command can be recorded with, in one file.
     let all = "cpu,wall,lock,syscalls,alloc,threads";
     for types in TYPES.iter().chain([&all]) {
         let dir = temp_dir();
         let prof = Prof::new(&dir, &format!("record -F 499 -T {types}"));
-        // The code of the command, as a shell has it.
+        // The exit code of the command, as in a shell.
         let code = if mode == "dies" { 128 + libc::SIGKILL } else { 0 };
         let out = prof.target(&program, mode).run().exits(code);
         let p = read(dir.path().join("profile.pb.gz"));
@@ -31,9 +31,9 @@ fn each_type(mode: &str, check: impl Fn(&str, &Pprof, &str)) {
     }
 }
 
-/// Some samples have this function on their stack.
+/// Fails unless some samples have this function on their stack.
 #[track_caller]
-fn sees(types: &str, p: &Pprof, function: &str) {
+fn assert_sampled(types: &str, p: &Pprof, function: &str) {
     let seen = p.samples.iter().any(|s| p.frames(s).contains(&function));
     assert!(seen, "-T {types}: no sample is in {function}");
 }
@@ -41,8 +41,8 @@ fn sees(types: &str, p: &Pprof, function: &str) {
 #[test]
 fn a_command_is_recorded_before_and_after_exec() {
     each_type("exec", |types, p, _| {
-        sees(types, p, "works_before");
-        sees(types, p, "works_afterwards");
+        assert_sampled(types, p, "works_before");
+        assert_sampled(types, p, "works_afterwards");
     });
 }
 
@@ -58,18 +58,18 @@ fn all_processes_of_a_forking_command_are_recorded() {
 
 #[test]
 fn a_killed_command_keeps_its_samples_and_its_exit_code() {
-    each_type("dies", |types, p, said| {
-        sees(types, p, "works_before");
-        assert!(said.contains("the command was killed by signal 9"), "-T {types}: {said}");
+    each_type("dies", |types, p, stderr| {
+        assert_sampled(types, p, "works_before");
+        assert!(stderr.contains("the command was killed by signal 9"), "-T {types}: {stderr}");
     });
 }
 
 /// The filter kills it for a system call that it does not make by itself.
 #[test]
 fn a_command_confined_by_seccomp_is_recorded_unharmed() {
-    each_type("confined", |types, p, said| {
-        sees(types, p, "works_afterwards");
-        assert!(!said.contains("killed"), "-T {types}: {said}");
+    each_type("confined", |types, p, stderr| {
+        assert_sampled(types, p, "works_afterwards");
+        assert!(!stderr.contains("killed"), "-T {types}: {stderr}");
     });
 }
 
@@ -122,7 +122,7 @@ fn a_stopped_process_stays_stopped_while_it_is_recorded() {
             let stopped = p.samples.iter().filter(|s| s.labels["state"] == "stopped");
             let seconds = stopped.map(|s| s.values[wall]).sum::<i64>() as f64 / 1e9;
             assert!((0.45..2.0).contains(&seconds), "-T {types}: {seconds} s stopped");
-            sees(types, &p, "works_afterwards");
+            assert_sampled(types, &p, "works_afterwards");
         } else {
             assert!(out.stderr.contains("no samples"), "-T {types}: {}", out.stderr);
         }
@@ -131,7 +131,7 @@ fn a_stopped_process_stays_stopped_while_it_is_recorded() {
     }
 }
 
-/// The kernel does not let users watch what runs with other rights than theirs.
+/// The kernel denies users the observation of programs with other rights than theirs.
 #[test]
 fn a_setuid_program_is_recorded_by_root_only() {
     if !can_drop_rights() {
@@ -149,11 +149,11 @@ fn a_setuid_program_is_recorded_by_root_only() {
     let prof = Prof::new(dir.path(), "record -F 499 -o root.pb.gz").target(&program, "dies");
     let out = prof.run().exits(137);
     assert!(!out.stderr.contains("setuid:"), "{}", out.stderr);
-    sees("cpu", &read(dir.path().join("root.pb.gz")), "works_before");
+    assert_sampled("cpu", &read(dir.path().join("root.pb.gz")), "works_before");
 }
 
-/// What it allocates and waits for: for those who may not see it, one line, and the other types; for
-/// root all, while its rights are root's.
+/// Its allocations and waits: users without the right to record them get one line, and the other
+/// types; root gets all, while the program's rights are root's.
 #[test]
 fn locks_of_a_setuid_program_are_recorded_by_root_only() {
     if !can_drop_rights() || !needs_tracefs() {
@@ -191,7 +191,7 @@ fn locks_of_a_setuid_program_are_recorded_by_root_only() {
     out.says(&["is setuid: when it starts, the kernel ends the recording"]);
 }
 
-/// Somebody else's processes are refused in one line, whatever of them is wanted.
+/// Another user's processes are refused in one line, with each profile type.
 #[test]
 fn a_process_of_another_user_is_refused_in_one_line() {
     if !can_drop_rights() {
@@ -205,7 +205,7 @@ fn a_process_of_another_user_is_refused_in_one_line() {
         let out = unprivileged(dir.path(), &args).run();
         assert_eq!(out.code(), 1, "-T {types}: {}", out.stderr);
         assert!(!out.stderr.contains("panicked"), "-T {types}: {}", out.stderr);
-        // Wall time needs the kernel's word on switches first.
+        // Wall time needs the kernel's records of switches first.
         let why = ["belongs to another user", "kernel.perf_event_paranoid"];
         let last = out.stderr.lines().last().unwrap_or_default();
         assert!(why.iter().any(|w| last.contains(w)), "-T {types}: {}", out.stderr);

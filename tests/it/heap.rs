@@ -1,4 +1,4 @@
-//! The heap: what programs allocate, and what of it is in use at the end.
+//! The heap: allocations of programs, and the memory that is in use at the end.
 
 use std::path::Path;
 
@@ -44,8 +44,8 @@ fn allocations_and_memory_in_use_are_exact() {
     }
 }
 
-/// Samples stand for what was not sampled, whatever the sizes. They are few enough for none to be
-/// missing, however long prof has to wait for a CPU.
+/// Samples represent the allocations that were not sampled, of any size. They are few enough for
+/// none to be missing, no matter how long prof has to wait for a CPU.
 #[test]
 fn estimates_are_right_on_average() {
     let dir = temp_dir();
@@ -64,11 +64,11 @@ fn estimates_are_right_on_average() {
     assert_estimate(p.sum_below("medium_kept", "inuse_space"), medium(), interval);
     assert_estimate(p.sum_below("grows", "alloc_space"), grows(), interval);
     assert_estimate(p.sum_below("aligned", "alloc_space"), aligned(), interval);
-    // What was freed is not in use, and what was moved is once.
+    // Freed memory is not in use, and moved memory is once.
     assert_eq!(p.sum_below("grows", "inuse_space"), 500_000);
     assert_eq!(p.sum_below("aligned", "inuse_space"), 0);
     assert_eq!(p.heap_below("refused"), [0; 4]);
-    // With the default, what is seldom sampled stands for more.
+    // With the default interval, rare samples represent more.
     let p = record(dir.path(), "record -T alloc", "sizes");
     assert_eq!(p.sample_types.len(), 2);
     assert_estimate(p.sum_below("grows", "alloc_space"), grows(), 524_288.0);
@@ -82,7 +82,7 @@ fn every_allocation_is_counted_at_interval_1() {
     assert_eq!(p.heap_below("in_parent"), [16, 16 * MIB, 16, 16 * MIB]);
 }
 
-/// What a child frees of its parent's is its own copy.
+/// A child that frees its parent's memory frees its own copy.
 #[test]
 fn children_are_counted_apart_and_after_exec() {
     let dir = temp_dir();
@@ -210,7 +210,7 @@ fn heap_and_cpu_time_are_recorded_together() {
     assert!(p.samples.iter().all(|s| (s.values[samples] == 0) == (s.values[cpu] == 0)));
     let report = Prof::new(&dir, "report --type inuse_space").run().ok().text();
     assert!(report.contains("keeps_one"), "{report}");
-    // What is larger than the interval by far is seen in any case.
+    // Allocations that are larger than the interval by far are sampled in any case.
     let quality = Prof::new(&dir, "report --quality --type alloc_space").run().ok().text();
     let line =
         quality.lines().find(|l| l.ends_with("breathes")).unwrap_or_else(|| panic!("{quality}"));
@@ -232,7 +232,7 @@ fn peak_and_temporary_allocations_are_exact() {
     assert_eq!(more("after_the_peak"), [0; 4]);
     assert_eq!(more("breathes"), [0, 0, 1, MIB]);
     assert_eq!(p.heap_below("after_the_peak"), [6, 6 * MIB, 6, 6 * MIB]);
-    // As part of a profile of what is allocated only.
+    // As part of a profile of allocations only.
     let p = record(dir.path(), "record -T alloc --peak --heap-interval 1K", "peaks");
     let kinds: Vec<&str> = p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["alloc_objects", "alloc_space", "peak_objects", "peak_space"]);
@@ -248,7 +248,7 @@ fn anonymous_mappings_count_only_with_heap_mmap() {
     assert_eq!(p.heap_below("maps"), [0; 4]);
 }
 
-/// A program that may do nothing but write and exit any more is not killed for what prof does.
+/// A program that may only write and exit any more is not killed because of prof.
 #[test]
 fn a_program_confined_by_seccomp_is_not_killed() {
     let dir = temp_dir();
@@ -259,7 +259,7 @@ fn a_program_confined_by_seccomp_is_not_killed() {
     assert_eq!(read(dir.path().join("profile.pb.gz")).heap_below("confined"), [8, 8 * MIB, 0, 0]);
 }
 
-/// A stack of the program's own making ends where nothing can be read.
+/// A stack that the program made itself ends where nothing can be read.
 #[test]
 fn allocations_on_a_coroutine_stack_are_counted() {
     let dir = temp_dir();
@@ -298,8 +298,8 @@ fn the_program_goes_on_after_the_window() {
     unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
 }
 
-/// A command that goes into the background: what it allocated until then is recorded, and who goes on
-/// is named.
+/// A command that goes into the background: its allocations until then are recorded, and the
+/// process that goes on is named.
 #[test]
 fn a_daemon_is_named_when_the_command_ends() {
     let dir = temp_dir();
@@ -313,7 +313,7 @@ fn a_daemon_is_named_when_the_command_ends() {
         if mode == "daemon" {
             let p = read(dir.path().join("profile.pb.gz"));
             assert_eq!(p.heap_below("in_parent"), [16, 16 * MIB, 16, 16 * MIB], "{}", out.stderr);
-            // What is advised works.
+            // The advised command works.
             let args = format!("record -T heap --inject --heap-interval 1K -d 1s -p {pid}");
             Prof::new(&dir, &args).run().ok();
             assert!(
@@ -351,7 +351,7 @@ fn impossible_heap_options_are_refused_in_one_line() {
     let fixed = built("heap_static", "heap.c", "gcc", &["-O2", "-static", "-w"]);
     let alone = Prof::new(&dir, "record -T heap").target(&fixed, "steps").run();
     alone.refused(1, &["heap_static is linked statically", "page-faults"]);
-    // What else is recorded goes on.
+    // The other types are recorded.
     let both = Prof::new(&dir, "record -T cpu,heap -F 999").target(&fixed, "sizes").run().ok();
     both.says(&["the heap is left out", "linked statically"]);
     assert_eq!(read(dir.path().join("profile.pb.gz")).sample_types.len(), 2);
@@ -382,7 +382,8 @@ fn heap_profiles_need_no_rights() {
     out.refused(1, &["setuid is setuid", "preloads nothing"]);
 }
 
-/// Programs that were not written for this: an interpreter with an allocator of its own on top.
+/// Programs that were not written for this test: an interpreter with an allocator of its own on
+/// top.
 #[test]
 fn python_node_and_shells_are_recorded() {
     let dir = temp_dir();

@@ -1,5 +1,5 @@
-//! The heap of processes that run already in containers: PID, mount, user and time namespaces of their
-//! own, and root directories of their own.
+//! The heap of processes that run already in containers: PID, mount, user and time namespaces of
+//! their own, and root directories of their own.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::common::system::needs_root;
 use crate::common::targets::built;
 use crate::common::{Prof, Running, copy_program, needs, read, run, temp_dir, until};
 
-/// A root directory that has a program, as `/program`, and what that is linked with.
+/// A root directory that has a program, as `/program`, and the libraries that it is linked with.
 fn root_with(program: &Path, root: &Path) {
     for dir in ["proc", "old"] {
         std::fs::create_dir_all(root.join(dir)).unwrap();
@@ -31,7 +31,7 @@ fn child_of(pid: i32) -> Option<i32> {
     children.ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// A process in a container: `unshare`, its child, and what the child reads.
+/// A process in a container: `unshare`, its child, and the child's input.
 struct Contained {
     unshare: Running,
     pid: i32,
@@ -48,7 +48,7 @@ impl Contained {
     }
 }
 
-/// A program that allocates what is known, and a root directory that has it, as `/program`.
+/// A program with known allocations, and a root directory that has it, as `/program`.
 fn program_and_root(dir: &Path) -> (PathBuf, PathBuf) {
     let flags = ["-O2", "-fno-optimize-sibling-calls", "-fno-builtin", "-pthread"];
     let program = built("bursts", "bursts.c", "gcc", &flags);

@@ -1,5 +1,5 @@
-//! The heap of programs that allocate faster than prof can follow, that are in namespaces of their own,
-//! and that attack the memory that they share with prof.
+//! The heap of programs that allocate faster than prof can follow, that are in namespaces of their
+//! own, and that attack the memory that they share with prof.
 
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn record(dir: &Path, interval: &str, mode: &str) -> (Output, Pprof) {
     (out, read(dir.join("profile.pb.gz")))
 }
 
-/// Right within a few percent, however much of it was not sampled.
+/// Fails unless the sum is right within a few percent, no matter how much was not sampled.
 #[track_caller]
 fn assert_near(p: &Pprof, function: &str, kind: &str, want: i64) {
     let got = p.sum_below(function, kind);
@@ -34,7 +34,7 @@ fn assert_near(p: &Pprof, function: &str, kind: &str, want: i64) {
     assert!(off < 0.1, "{function}, {kind}: {got} of {want}");
 }
 
-/// What comes before prof's first look is recorded, and so is what comes after it.
+/// Allocations before prof's first read are recorded, and so are those after it.
 #[test]
 fn a_burst_at_the_start_is_recorded_completely() {
     let dir = temp_dir();
@@ -45,7 +45,7 @@ fn a_burst_at_the_start_is_recorded_completely() {
     assert!(out.stderr.contains(" 0 lost"), "{}", out.stderr);
 }
 
-/// Some threads allocate as fast as they can and another does seldom: each has its share.
+/// Some threads allocate as fast as they can and another seldom does: each has its share.
 #[test]
 fn slow_threads_keep_their_share_during_bursts() {
     let _lock = MachineLock::take();
@@ -54,7 +54,7 @@ fn slow_threads_keep_their_share_during_bursts() {
         let (out, p) = record(dir.path(), interval, "threads");
         assert_near(&p, "bursts", "alloc_space", 512_000_000);
         assert_near(&p, "trickles", "alloc_space", 64_000_000);
-        // All of it was freed, and the end of each sample was seen.
+        // All of it was freed, and the end of each sample was recorded.
         for function in ["bursts", "trickles"] {
             assert_eq!(p.sum_below(function, "inuse_objects"), 0, "{function}\n{}", out.stderr);
         }
@@ -90,7 +90,7 @@ fn a_loop_of_large_allocations_is_estimated_right() {
     );
 }
 
-/// Processes have other numbers there, another `/proc`, or do not see prof's at all.
+/// Processes have other numbers there, another `/proc`, or have no view of prof's at all.
 #[test]
 fn a_command_in_its_own_namespaces_is_recorded() {
     if !needs_root() || !needs(&["unshare"]) {
@@ -152,7 +152,7 @@ fn hostile() -> PathBuf {
     built("hostile_ring", "hostile_ring.c", "gcc", &flags)
 }
 
-/// Prof ends in time, does not die, and keeps what it had recorded.
+/// prof ends in time, does not crash, and keeps its earlier records.
 #[test]
 fn attacks_on_the_shared_memory_keep_what_was_recorded() {
     let dir = temp_dir();
@@ -169,7 +169,7 @@ fn attacks_on_the_shared_memory_keep_what_was_recorded() {
     }
 }
 
-/// Nobody can cut the memory off.
+/// No process can truncate the memory.
 #[test]
 fn the_shared_memory_cannot_be_truncated() {
     let dir = temp_dir();
@@ -181,7 +181,7 @@ fn the_shared_memory_cannot_be_truncated() {
     assert_eq!(p.sum_below("honest", "alloc_space"), 100 * MIB);
 }
 
-/// A record that names a process that has nothing to do with the recording is not believed.
+/// A record with a process that has nothing to do with the recording is not counted.
 #[test]
 fn allocations_of_other_processes_cannot_be_forged() {
     let dir = temp_dir();

@@ -1,4 +1,5 @@
-//! What was never freed, and which of it nothing points to any more when its process exits.
+//! Memory that was never freed, and the part of it to which no pointer leads when its process
+//! exits.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ fn record(dir: &Path, args: &str, size: u32, mode: &str) -> (Output, Pprof) {
     (out, read(dir.join("profile.pb.gz")))
 }
 
-/// Leaked objects with this function among their frames, with these words as label.
+/// Leaked objects with this function among their frames, and with this value of the label `leak`.
 fn leaked(p: &Pprof, function: &str, label: &str) -> i64 {
     let column = p.column("leaked_objects");
     let with = p.samples.iter().filter(|s| p.frames(s).contains(&function));
@@ -33,7 +34,7 @@ fn leaked(p: &Pprof, function: &str, label: &str) -> i64 {
     with.map(|s| s.values[column]).sum()
 }
 
-/// By function: how many objects of each were leaked, of those that were in use.
+/// Fails unless each function leaked this number of objects, of those that were in use.
 #[track_caller]
 fn assert_leaks(p: &Pprof, label: &str, expected: &[(&str, i64, i64)]) {
     for &(function, lost, in_use) in expected {
@@ -43,7 +44,7 @@ fn assert_leaks(p: &Pprof, label: &str, expected: &[(&str, i64, i64)]) {
     }
 }
 
-/// What `leaks all` leaves: function, lost, in use.
+/// The blocks that `leaks all` leaves: function, lost, in use.
 const LEFT: [(&str, i64, i64); 11] = [
     ("lost_alone", 10, 10),
     ("lost_chain", 6, 6),
@@ -79,12 +80,12 @@ fn memory_without_a_pointer_to_it_is_leaked() {
     }
     let report = Prof::new(&dir, "report --type leaked_space").run().ok().text();
     assert!(report.contains("lost_alone") && !report.contains("kept_inside"), "{report}");
-    // As part of a profile of what is allocated only.
+    // As part of a profile of allocations only.
     let (_, p) = record(dir.path(), "record -T alloc --leaks --heap-interval 1", 64, "all");
     assert_eq!((p.sample_types.len(), leaked(&p, "lost_alone", "lost")), (4, 10));
 }
 
-/// Most are not sampled: what leads from one to the other is seen nevertheless.
+/// Most are not sampled: pointers from one to the other are followed nevertheless.
 #[test]
 fn pointers_in_unsampled_blocks_are_followed() {
     let dir = temp_dir();
@@ -96,7 +97,8 @@ fn pointers_in_unsampled_blocks_are_followed() {
     assert_eq!(p.sum_below("kept_many", "leaked_space"), 0);
 }
 
-/// Stacks, registers and variables of threads that still run; what only the stacks of ended ones had.
+/// Memory to which stacks, registers and variables of running threads point, and memory to which
+/// only stacks of ended threads did.
 #[test]
 fn memory_of_running_threads_is_not_leaked() {
     let dir = temp_dir();
@@ -110,7 +112,7 @@ fn memory_of_running_threads_is_not_leaked() {
             ("kept_by_register", 0, 2),
         ];
         assert_leaks(&p, "lost", &expected);
-        // Not what the C library and the dynamic linker keep of threads that have ended.
+        // Memory that the C library and the dynamic linker keep of ended threads is not counted.
         assert_eq!(p.total(p.column("leaked_objects")), 26, "{size}");
     }
 }
@@ -128,7 +130,7 @@ fn leaks_of_children_are_found_and_exec_is_unchecked() {
     out.says(&["was in use by a process that ended without exit handlers", "in 11 objects"]);
 }
 
-/// Whoever does not exit cannot be looked at.
+/// A process that ends without exit handlers cannot be checked.
 #[test]
 fn memory_of_a_process_without_exit_handlers_is_unchecked() {
     let dir = temp_dir();
@@ -153,7 +155,7 @@ fn memory_of_a_program_that_goes_on_is_unchecked() {
     unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
 }
 
-/// A program that may do nothing but exit any more is not killed for what prof does.
+/// A program that may only exit any more is not killed because of prof.
 #[test]
 fn a_program_confined_by_seccomp_is_checked_unharmed() {
     let dir = temp_dir();
@@ -162,7 +164,7 @@ fn a_program_confined_by_seccomp_is_checked_unharmed() {
     assert_leaks(&p, "lost", &LEFT[..9]);
 }
 
-/// It waits for prof, but not for ever.
+/// It waits for prof, but for a limited time.
 #[test]
 fn an_exiting_program_waits_for_prof_a_limited_time() {
     let dir = temp_dir();
@@ -188,8 +190,8 @@ fn threads_traced_by_others_are_unchecked() {
     assert_eq!(leaked(&p, "kept_by_thread", "unchecked"), 3);
 }
 
-/// What pointers from the program's data lead to is left out, whatever allocated it. What else their
-/// own memory points to is unknown.
+/// Blocks to which pointers from the program's data lead are left out, with any allocator. Blocks
+/// to which only an allocator's own memory may point are possibly lost.
 #[test]
 fn blocks_known_only_to_other_allocators_are_possibly_lost() {
     let directory = Path::new("/usr/lib/x86_64-linux-gnu");
@@ -247,7 +249,7 @@ fn leaks_of_cpp_and_rust_programs_are_exact() {
     assert_eq!(of("freed").0, 0);
 }
 
-/// What LeakSanitizer says of a program: bytes and blocks; `None`: it is not installed.
+/// The result of LeakSanitizer for a program: bytes and blocks; `None`: it is not installed.
 fn sanitized(dir: &Path, source: &str, flags: &[&str], mode: &str) -> Option<(i64, i64)> {
     let program = dir.join("sanitized");
     let mut compile = std::process::Command::new("g++");
@@ -266,7 +268,7 @@ fn sanitized(dir: &Path, source: &str, flags: &[&str], mode: &str) -> Option<(i6
     Some((bytes, blocks))
 }
 
-/// The same blocks as LeakSanitizer says.
+/// prof reports the same blocks as LeakSanitizer.
 #[test]
 fn leaks_equal_those_of_leak_sanitizer() {
     if !needs(&["g++"]) {

@@ -1,4 +1,4 @@
-//! What programs of the distribution leak, as valgrind says it.
+//! Leaks of programs of the distribution, as valgrind reports them.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn numbers(line: &str) -> [i64; 2] {
     [(); 2].map(|()| numbers.next().expect("two numbers"))
 }
 
-/// Bytes and blocks that nothing points to when a command ends, as valgrind says.
+/// Bytes and blocks to which nothing points when a command ends, as valgrind reports them.
 fn by_valgrind(command: &[&str], dir: &std::path::Path) -> [i64; 2] {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--leak-check=full", "--undef-value-errors=no"]).args(command);
@@ -40,8 +40,9 @@ fn by_prof(command: &[&str], dir: &std::path::Path) -> [i64; 2] {
     })
 }
 
-/// Programs that leak nothing, a little, and structures that hang together: nothing is a leak for prof
-/// that is none for valgrind. An old pointer that lies on the stack or in a register may hide a block.
+/// Programs that leak nothing, a little, and structures that hang together: nothing is a leak for
+/// prof that is none for valgrind. An old pointer that lies on the stack or in a register may hide
+/// a block.
 #[test]
 fn leaks_are_at_most_those_of_valgrind() {
     if !needs(&["valgrind", "perl", "sqlite3", "openssl", "dpkg-query", "python3"]) {

@@ -1,5 +1,6 @@
-//! What a target names or leaves behind is a trap: a FIFO, a device, a bomb. prof ends in bounded
-//! time with exit code 0, the recording is there, and it is said what has no names and why.
+//! A file that a target names or leaves behind is a trap: a FIFO, a device, a bomb. prof ends in
+//! bounded time with exit code 0, the recording is there, and prof reports the binaries without
+//! names, and the reason.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -88,7 +89,7 @@ fn a_link_to_a_debug_file_of_2_tib_is_not_followed() {
     let whole = program(path, "whole", "-g -Wl,--build-id=none");
     fs::copy(&whole, path.join("big.debug")).unwrap();
     let big = fs::OpenOptions::new().write(true).open(path.join("big.debug")).unwrap();
-    // Not every file system takes that much.
+    // Some file systems refuse files of that size.
     if big.set_len(2 << 40).is_err() {
         big.set_len(15 << 40 >> 4).unwrap();
     }
@@ -172,7 +173,7 @@ fn a_bomb_of_compressed_sections_takes_little_memory() {
     }
 }
 
-/// A mapping that is gone when its sample is looked at, and something else under its name.
+/// A mapping that is gone when its sample is processed, and another file under its name.
 #[test]
 fn a_replacement_of_a_mapped_file_is_not_opened() {
     let program = target("swaps", Build::C);
@@ -185,8 +186,8 @@ fn a_replacement_of_a_mapped_file_is_not_opened() {
     }
 }
 
-/// Who may mount in a namespace of its own can show any file as its perf map, without the right to
-/// read it.
+/// A process that may mount in a namespace of its own can show any file as its perf map, without
+/// the right to read it.
 #[test]
 fn a_perf_map_that_its_process_could_not_read_names_nothing() {
     const NOBODY: u32 = 65534;
@@ -204,7 +205,7 @@ fn a_perf_map_that_its_process_could_not_read_names_nothing() {
         let path = dir.path();
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         common::copy_program(&program, path.join("jit"));
-        // Wherever the code lies; one entry has 2 GiB at most.
+        // For code at any address; one entry has 2 GiB at most.
         let lines = (0..1_u64 << 16).map(|n| format!("{:x} 80000000 SECRET\n", n << 31));
         fs::write(path.join("secret"), lines.collect::<String>()).unwrap();
         fs::set_permissions(path.join("secret"), PermissionsExt::from_mode(0o600)).unwrap();

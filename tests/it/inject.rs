@@ -1,5 +1,5 @@
-//! The heap library in processes that run already (`--inject`): what they allocate, and that they go
-//! on undisturbed.
+//! The heap library in processes that run already (`--inject`): their allocations, and their
+//! undisturbed execution.
 
 use std::io::{PipeWriter, Write};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::common::targets::built;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir, until};
 
-/// A program that takes words and answers them, see `inject.cpp`.
+/// A program that reads words and answers them, see `inject.cpp`.
 struct Checked {
     running: Running,
     words: PipeWriter,
@@ -32,13 +32,13 @@ impl Checked {
         self.running.pid()
     }
 
-    fn says(mut self, word: &str) -> Checked {
+    fn performs(mut self, word: &str) -> Checked {
         writeln!(self.words, "{word}").unwrap();
         self.running = self.running.wait_for("done").0;
         self
     }
 
-    /// It has worked on without a mistake.
+    /// Fails unless it has worked on without a mistake.
     #[track_caller]
     fn ends_well(mut self) {
         writeln!(self.words, "end").unwrap();
@@ -54,7 +54,7 @@ fn every_allocation_after_the_injection_is_counted() {
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
     wait_for_library(&prof, target.pid());
-    let target = target.says("go");
+    let target = target.performs("go");
     prof.signal(libc::SIGINT);
     let out =
         prof.finish().ok().says(&["since the injection of prof's library", "was stopped for"]);
@@ -62,21 +62,21 @@ fn every_allocation_after_the_injection_is_counted() {
     let p = read(dir.path().join("profile.pb.gz"));
     assert_eq!(p.heap_below("keeps"), [500, 500_000, 500, 500_000]);
     assert_eq!(p.heap_below("gives_back"), [300, 600_000, 0, 0]);
-    // Who called it is the innermost, and the stack goes up to the beginning.
+    // The caller is the innermost frame, and the stack goes up to the beginning.
     let sample = p.samples.iter().find(|s| p.frames(s).contains(&"keeps")).unwrap();
     let frames = p.frames(sample);
     assert_eq!((frames[0], *frames.last().unwrap()), ("keeps", "_start"));
-    target.says("go").ends_well();
+    target.performs("go").ends_well();
 }
 
-/// What a library allocates that is loaded later is seen, too.
+/// Allocations of a library that is loaded later are recorded, too.
 #[test]
 fn libraries_loaded_after_the_injection_are_counted() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
     wait_for_library(&prof, target.pid());
-    let target = target.says("load");
+    let target = target.performs("load");
     prof.signal(libc::SIGINT);
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -99,7 +99,7 @@ fn a_loaded_process_survives_20_injections() {
         let all: i64 = p.samples.iter().map(|s| s.values[all]).sum();
         assert!(churned > 0 && churned * 100 >= all * 99, "round {round}: {churned} of {all}");
     }
-    // It is there once, and so is the memory that was shared.
+    // The library is mapped once, and so is the memory that was shared.
     for file in ["memfd:prof-heap-ring", "r-xp"] {
         let maps = maps(target.pid());
         let times =
@@ -109,10 +109,10 @@ fn a_loaded_process_survives_20_injections() {
     let files = std::fs::read_dir(format!("/proc/{}/fd", target.pid())).unwrap();
     let names = files.filter_map(|f| std::fs::read_link(f.ok()?.path()).ok());
     assert!(!names.map(|n| n.display().to_string()).any(|n| n.contains("prof-heap")));
-    target.says("go").ends_well();
+    target.performs("go").ends_well();
 }
 
-/// What each thread does, for a failure.
+/// The state of each thread, for the message of a failure.
 fn states(pid: i32) -> String {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let state = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -122,7 +122,7 @@ fn states(pid: i32) -> String {
     threads.map(|thread| state(thread).join(" ") + "\n").collect()
 }
 
-/// prof may be killed at any moment: the target does not notice, and can be recorded again.
+/// prof may be killed at any moment: the target is not affected, and can be recorded again.
 #[test]
 fn a_process_survives_when_prof_is_killed() {
     let _lock = MachineLock::take();
@@ -141,10 +141,10 @@ fn a_process_survives_when_prof_is_killed() {
     }
     out.ok().says(&["stays there without effect"]);
     assert!(read(dir.path().join("profile.pb.gz")).sum_below("fills", "alloc_space") > 0);
-    target.says("go").ends_well();
+    target.performs("go").ends_well();
 }
 
-/// A program whose threads check that no call of theirs is broken off, see `interrupted.c`.
+/// A program whose threads check that no call of theirs is interrupted, see `interrupted.c`.
 struct Waits {
     running: Running,
     words: PipeWriter,
@@ -159,18 +159,18 @@ impl Waits {
         Waits { running, words }
     }
 
-    /// Puts the library in and takes it out again.
+    /// Injects the library and takes it out of use again.
     #[track_caller]
     fn is_recorded(&self, dir: &tempfile::TempDir) {
         let pid = self.running.pid();
         let args = format!("record -T heap --inject -d 20ms --no-symbolize -p {pid}");
         let out = Prof::new(dir, &args).run().ok();
-        // Or no thread could be stopped in time, which is reported; the next recording uses it again.
-        let said = ["stays there without effect", "the next prof record --inject tries again"];
-        assert!(said.iter().any(|s| out.stderr.contains(s)), "{}", out.stderr);
+        // Or no thread could be stopped in time, which is reported; the next recording tries again.
+        let notes = ["stays there without effect", "the next prof record --inject tries again"];
+        assert!(notes.iter().any(|s| out.stderr.contains(s)), "{}", out.stderr);
     }
 
-    /// Each call has waited as long as it should, and has not failed.
+    /// Fails unless each call has waited for its whole time without an error.
     #[track_caller]
     fn ends_well(self) {
         drop(self.words);
@@ -181,7 +181,7 @@ impl Waits {
     }
 }
 
-/// Processes that take the CPUs away from everybody else, until this is dropped.
+/// Processes that take the CPUs away from all others, until this is dropped.
 fn load(programs: usize) -> Vec<Running> {
     let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     (0..programs).map(|_| busy()).collect()
@@ -210,7 +210,7 @@ const CALLS: [&str; 19] = [
 ];
 
 /// Also those that fail with `EINTR` whenever a thread is interrupted, and those whose time-out
-/// would begin from the start; where one thread has nothing else to do, too.
+/// would begin from the start; also in a thread that has nothing else to do.
 #[test]
 fn no_system_call_is_interrupted() {
     let dir = temp_dir();
@@ -238,8 +238,8 @@ fn no_system_call_is_interrupted_where_cpus_are_scarce() {
     all.ends_well();
 }
 
-/// Whatever moment prof is killed at: no call fails, no file stays open, and no memory of prof's stays
-/// mapped but the library and what it writes to.
+/// prof is killed at any moment: no call fails, no file stays open, and no memory of prof's stays
+/// mapped but the library and the memory that it writes to.
 #[test]
 fn nothing_is_left_in_a_process_when_prof_is_killed() {
     let _lock = MachineLock::take();
@@ -254,7 +254,7 @@ fn nothing_is_left_in_a_process_when_prof_is_killed() {
         prof.signal(libc::SIGKILL);
         prof.finish();
     }
-    // What the last one left a thread at takes it a moment.
+    // A thread needs a moment to leave the code at which the last recording stopped it.
     until(|| !open_files(pid).iter().any(|file| file.contains("prof-heap")));
     all.is_recorded(&dir);
     let after = (open_files(pid), maps(pid).lines().count());
@@ -269,8 +269,8 @@ fn open_files(pid: i32) -> Vec<String> {
     names.map(|name| name.display().to_string()).collect()
 }
 
-/// A program that is stopped where it is in the allocator all the time is not led out of it: a thread
-/// that runs one instruction at a time would die if prof were killed.
+/// A program that is always in the allocator when it is stopped is not led out of it: a thread that
+/// runs one instruction at a time would die if prof were killed.
 #[test]
 fn a_process_that_only_allocates_survives_when_prof_is_killed() {
     let dir = temp_dir();
@@ -280,12 +280,12 @@ fn a_process_that_only_allocates_survives_when_prof_is_killed() {
         std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 11 % 61)));
         prof.signal(libc::SIGKILL);
         prof.finish();
-        assert_ne!(status(target.pid(), "State").chars().next(), Some('t'), "it is stopped");
+        assert_ne!(status(target.pid(), "State").chars().next(), Some('t'), "stopped by a tracer");
     }
-    target.says("go").ends_well();
+    target.performs("go").ends_well();
 }
 
-/// A thread that sleeps is not woken; the reason is said, and nothing has happened to it.
+/// A sleeping thread is not woken; the reason is reported, and the thread is unchanged.
 #[test]
 fn a_process_that_sleeps_all_the_time_is_refused() {
     let (dir, sleeps) = (temp_dir(), Running::start(Command::new("sleep").arg("1000")));
@@ -295,8 +295,8 @@ fn a_process_that_sleeps_all_the_time_is_refused() {
     out.refused(1, &["continues unchanged", "none of its threads ran within 5s"]);
 }
 
-/// A static program has no dynamic linker, a stopped one does not run, and so on: one line, and it
-/// goes on.
+/// A static program has no dynamic linker, a stopped one does not run, and so on: one line, and the
+/// process goes on.
 #[test]
 fn impossible_injections_are_refused_in_one_line() {
     let dir = temp_dir();
@@ -320,8 +320,8 @@ fn impossible_injections_are_refused_in_one_line() {
     refused(&stopped.running, &["stopped by a signal", "kill -CONT"]);
     assert!(status(stopped.pid(), "State").contains('T'));
     stopped.running.signal(libc::SIGCONT);
-    // `epoll_wait` fails when a process is stopped so; that is no mistake of prof's.
-    stopped.says("go");
+    // `epoll_wait` fails when a process is stopped this way; that is no mistake of prof's.
+    stopped.performs("go");
 
     let mut confined = Running::start(Command::new(target("confined", Build::C)).arg("30"));
     confined = confined.wait_for("ready").0;
@@ -337,7 +337,7 @@ fn impossible_injections_are_refused_in_one_line() {
         until(|| status(traced.pid(), "TracerPid") != "0");
         refused(&traced.running, &["traces it already", "strace"]);
         drop(tracer);
-        traced.says("go");
+        traced.performs("go");
     }
 }
 
@@ -355,7 +355,7 @@ fn only_processes_of_the_user_are_injected() {
     let (dir, target) = (open_dir(), Checked::start(0));
     let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
     unprivileged(dir.path(), &args).run().refused(1, &["another user's", "as root"]);
-    // Other types are recorded of what can be.
+    // The target goes on undisturbed.
     target.ends_well();
     // A process of the same user.
     let program = dir.path().join("program");
@@ -373,11 +373,11 @@ fn only_processes_of_the_user_are_injected() {
     target.ends_well();
 }
 
-/// A process that ends while prof is at it: prof says so, and does not hang.
+/// A process that ends during the injection: prof reports that, and does not hang.
 #[test]
 fn a_process_that_ends_during_the_injection_is_reported() {
     let dir = temp_dir();
-    let mut said = 0;
+    let mut refusals = 0;
     for round in 0..12u64 {
         let target = Checked::start(1);
         let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
@@ -386,13 +386,13 @@ fn a_process_that_ends_during_the_injection_is_reported() {
         target.running.signal(libc::SIGKILL);
         let out = prof.finish();
         assert!(!out.stderr.contains("panicked"), "{}", out.stderr);
-        said += usize::from(out.code() == 1);
+        refusals += usize::from(out.code() == 1);
         assert!(out.code() == 0 || out.stderr.lines().count() <= 2, "{}", out.stderr);
     }
-    assert!(said > 0, "all were recorded");
+    assert!(refusals > 0, "all recordings succeeded");
 }
 
-/// Without --inject, the kernel reports where memory grows, and prof how to record more.
+/// Without --inject, the kernel reports where memory grows, and prof the option that records more.
 #[test]
 fn without_inject_page_faults_are_recorded() {
     let dir = temp_dir();

@@ -1,5 +1,5 @@
-//! The heap library in processes of programs that were not written for this (`--inject`): they work on
-//! without a mistake, while and after they are recorded.
+//! The heap library in processes of programs that were not written for these tests (`--inject`):
+//! they work on without a mistake, while and after they are recorded.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::common::unprivileged::{can_drop_rights, open_dir};
 use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
 
 /// A program that prints a line every now and then works on while and after it is recorded, and
-/// something that it allocates is seen.
+/// some of its allocations are recorded.
 #[track_caller]
 fn works_on(command: &mut Command, lines: usize) -> Pprof {
     let dir = temp_dir();
@@ -73,7 +73,7 @@ fn redis_works_on_after_an_injection() {
     server.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
     let mut server = Running::start(&mut server);
     until(|| socket.exists());
-    let asks = |words: &[&str]| {
+    let redis = |words: &[&str]| {
         let mut command = Command::new("redis-cli");
         command.arg("-s").arg(&socket).args(words).stdin(Stdio::null());
         common::run::run(command).ok().text()
@@ -81,18 +81,18 @@ fn redis_works_on_after_an_injection() {
     let prof = endless(&dir, server.pid(), "--heap-interval 64K");
     wait_for_library(&prof, server.pid());
     let fill = "for i = 1, 20000 do redis.call('set', 'key' .. i, string.rep('x', 1000)) end";
-    asks(&["eval", fill, "0"]);
+    redis(&["eval", fill, "0"]);
     prof.signal(libc::SIGINT);
     prof.finish().ok().says(&["stays there without effect"]);
     let p = read(dir.path().join("profile.pb.gz"));
     // 20 MB, of which one in 64 KiB is sampled.
     let in_use = p.total(p.column("inuse_space"));
     assert!((15_000_000..40_000_000).contains(&in_use), "{in_use}");
-    assert_eq!(asks(&["strlen", "key20000"]), "1000\n");
+    assert_eq!(redis(&["strlen", "key20000"]), "1000\n");
     assert!(server.is_running());
 }
 
-/// The server's programs, which are not where the shell looks.
+/// The server's programs, which are in no directory of `PATH`.
 fn postgres(program: &str) -> Option<std::path::PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut found = versions.filter_map(|v| Some(v.ok()?.path().join("bin").join(program)));
@@ -142,7 +142,7 @@ fn postgresql_works_on_after_an_injection() {
     let backend: i32 = pid[0].parse().unwrap();
     for (pid, works) in [(backend, true), (server.pid(), false), (backend, true)] {
         let mut prof = endless(&dir, pid, "--heap-interval 64K");
-        // Nobody is stopped that sleeps: they have something to do, again and again.
+        // A sleeping process is not stopped: queries keep both of them busy.
         let end = Instant::now() + Duration::from_secs(60);
         while !samples(&prof, pid) {
             assert!(answers());

@@ -1,5 +1,5 @@
-//! A program whose profile is known: every share has to be right, however it is unwound. It has the
-//! machine to itself: with others on its CPU, there would be too few samples for the tolerance.
+//! A program whose profile is known: every share has to be right, in each mode of unwinding. It has
+//! the machine to itself: with others on its CPU, there would be too few samples for the tolerance.
 
 use crate::common::{
     Build, MachineLock, Pprof, Prof, Running, assert_share, read, target, temp_dir,
@@ -27,7 +27,7 @@ fn check(p: &Pprof) {
             TOLERANCE,
         );
     }
-    // bar's own time, by who called it.
+    // bar's own time, by caller.
     let below = |caller: &str| {
         p.share(|s| {
             let frames = p.user_frames(s);
@@ -62,7 +62,7 @@ fn c_without_frame_pointers_has_the_known_shares() {
     check(&p);
 }
 
-/// 4 s of CPU time at 999 Hz: what is sampled is what was used.
+/// 4 s of CPU time at 999 Hz: the samples add up to the time that was used.
 #[test]
 fn the_sum_of_the_samples_is_the_cpu_time() {
     let p = command(Build::C, "-e cpu-clock");

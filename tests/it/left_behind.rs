@@ -1,4 +1,4 @@
-//! What a recording leaves behind that was killed, and that the next one removes it.
+//! Files and probes that a killed recording leaves behind, and their removal by the next one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,14 +18,14 @@ fn killed(prof: Running) {
     prof.finish();
 }
 
-/// As old as what was left behind some time ago.
+/// Makes a file as old as one that was left behind some time ago.
 fn grow_old(file: &Path) {
     let an_hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     std::fs::File::open(file).unwrap().set_modified(an_hour_ago).unwrap();
 }
 
-/// The directory of the library for a COMMAND stays as long as the prof that has made it lives, or a
-/// program has the library; the next recording of any kind removes it then.
+/// The directory of the library for a COMMAND stays as long as the prof that has made it lives, or
+/// a program has the library; the next recording of any kind removes it then.
 #[test]
 fn the_library_of_a_killed_recording_is_removed_once_unused() {
     let (dir, tmp) = (temp_dir(), temp_dir());
@@ -49,7 +49,7 @@ fn the_library_of_a_killed_recording_is_removed_once_unused() {
     // Both live.
     any();
     assert_eq!(all().len(), 2);
-    // What is started from now on would complain if the library were gone.
+    // Programs that start from now on would report an error if the library were gone.
     let commands: Vec<i32> = [&first, &second].iter().map(|prof| child(prof.pid())).collect();
     first.signal(libc::SIGKILL);
     while first.is_running() {
@@ -80,8 +80,8 @@ fn child(pid: i32) -> i32 {
     children().unwrap()
 }
 
-/// A probe that a prof has defined stays defined if it is killed, until the next recording, of
-/// whatever.
+/// A probe that a prof has defined stays defined if it is killed, until the next recording of any
+/// kind.
 #[test]
 fn probe_definitions_of_a_killed_recording_are_removed() {
     let list = Path::new("/sys/kernel/tracing/uprobe_events");
@@ -89,7 +89,7 @@ fn probe_definitions_of_a_killed_recording_are_removed() {
         return;
     }
     let Ok(_) = std::fs::read_to_string(list) else {
-        return common::skip("there are no probes");
+        return common::skip("the kernel has no probes");
     };
     let dir = temp_dir();
     let program = target("probes", Build::C);

@@ -16,7 +16,7 @@ fn record(args: &str) -> (Output, Option<Pprof>) {
     (out, profile)
 }
 
-/// The counter of cycles cannot be had here.
+/// True when the machine has no counter of cycles.
 fn no_cycles() -> bool {
     let refused = !record("-e cycles").0.status.success();
     if !refused {
@@ -29,7 +29,7 @@ fn kinds(p: &Pprof) -> Vec<&str> {
     p.sample_types.iter().map(|(kind, _)| kind.as_str()).collect()
 }
 
-/// Which part of the CPU time is spent below `bar`.
+/// The part of the CPU time that is spent below `bar`.
 fn in_bar(p: &Pprof) -> f64 {
     p.sum_below("bar", "cpu") as f64 / p.total(p.column("cpu")) as f64
 }
@@ -86,7 +86,7 @@ fn only_missing_events_are_an_error() {
     }
 }
 
-/// What no machine has is a mistake, whatever else is recorded.
+/// An event that no machine has is a mistake, with any other events.
 #[test]
 fn unknown_events_are_refused_whatever_else_is_recorded() {
     for (args, word) in [
@@ -101,7 +101,7 @@ fn unknown_events_are_refused_whatever_else_is_recorded() {
     }
 }
 
-/// A filter of what is left out is no other's.
+/// The filter of an event that is left out applies to no other.
 #[test]
 fn the_filter_of_an_event_left_out_applies_to_no_other() {
     if !can_drop_rights() || !needs(&["setpriv"]) {

@@ -1,4 +1,4 @@
-//! `prof list`: what this machine has, and what works here.
+//! `prof list`: the events of this machine, and the features that work here.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn list(args: &[&str]) -> String {
     prof.run().ok().text()
 }
 
-/// The names of a group's events, with what stands before them.
+/// The names of a group's events, with the marks before them.
 fn group<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
     let block = text.split("\n\n").find(|block| block.starts_with(title));
     let block = block.unwrap_or_else(|| panic!("{title:?} is not in:\n{text}"));
@@ -21,7 +21,7 @@ fn group<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
     block.lines().skip(1).map(name).collect()
 }
 
-/// What is listed without a mark can be recorded, what has one cannot.
+/// Events that are listed without a mark can be recorded, those with one cannot.
 #[test]
 fn events_without_a_mark_can_be_recorded_and_marked_ones_cannot() {
     let dir = temp_dir();
@@ -45,7 +45,7 @@ fn words_and_patterns_select_events() {
     assert_eq!(group(&list(&["page-f*"]), "Software"), ["  page-faults"]);
     let software = list(&["software"]);
     assert!(software.starts_with("Software events") && !software.contains("\n\n"), "{software}");
-    // As perf users have it.
+    // In perf's spelling.
     let dir = temp_dir();
     let record = Prof::new(&dir, "record --list software").run().ok();
     assert_eq!(record.text(), software);

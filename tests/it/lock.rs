@@ -1,4 +1,4 @@
-//! Lock contention: who waits for locks, and what is no contention.
+//! Lock contention: waits for locks, and waits that are no contention.
 
 use std::process::Command;
 
@@ -36,7 +36,7 @@ fn c_library_locks_are_classified_by_their_waits() {
     assert!(p.sample_types.iter().map(|(kind, _)| kind).eq(&types), "{:?}", p.sample_types);
 }
 
-/// Waits for work are none, and are said.
+/// Waits for work are no contention, and are reported.
 #[test]
 fn waits_for_work_are_left_out_and_counted() {
     if !needs_tracefs() {
@@ -59,7 +59,7 @@ fn waits_for_work_are_left_out_and_counted() {
         let figure =
             |c: &String| c.strip_prefix(&format!("waits-left-out: {what}: "))?.parse().ok();
         let left_out: i64 = p.comments.iter().find_map(figure).unwrap_or_else(|| panic!("{args}"));
-        // Who comes late does not wait; the program's own end may be a wait, too.
+        // A thread that comes late does not wait; the program's own end may be a wait, too.
         assert!((14..=24).contains(&left_out), "{args}: {left_out}");
         assert!(out.stderr.contains(&format!("{left_out} at {what}")), "{args}: {}", out.stderr);
     }
@@ -112,7 +112,7 @@ fn idle_go_threads_are_no_contention() {
     assert!(waits(&p, |_| true).0 < 0.02, "{}", out.stderr);
 }
 
-/// Without names, all waits are in it; with names, it is the same as if it had had them at once.
+/// A recording without names has all waits; once it has names, it equals one that had them at once.
 #[test]
 fn late_symbolization_classifies_waits_alike() {
     if !needs_tracefs() {
@@ -135,7 +135,7 @@ fn late_symbolization_classifies_waits_alike() {
     Prof::new(&dir, "symbolize").run().ok();
     let (later, _) = waits(&read(&file), |s| label(s, "kind") == "mutex");
     assert!(likely > 0.19 && likely == later, "{likely} s, then {later} s");
-    // What has been decided stays.
+    // Earlier decisions stay.
     Prof::new(&dir, "symbolize --force").run().ok();
     assert_eq!(waits(&read(&file), |s| label(s, "kind") == "mutex").0, later);
 }
@@ -159,7 +159,7 @@ fn go_tool_pprof_shows_the_same_waits() {
     assert_eq!(go::top(&file, "contentions", "count")["take"].1, count);
 }
 
-/// The same waits by who let the lock go.
+/// The same waits by the thread that releases the lock.
 #[test]
 fn holders_are_the_threads_that_release_the_lock() {
     if !needs_tracefs() {
@@ -190,7 +190,7 @@ fn holders_are_the_threads_that_release_the_lock() {
         assert!(given > 0.8 * delay && given < 1.01 * delay, "{given} s of {delay} s: {name}");
         assert!(all < 1.3 * delay, "{all} s of {delay} s: {name}");
     }
-    // Who announces work holds nothing.
+    // A thread that announces work holds nothing.
     let program = target("locks", Build::C);
     Prof::new(&dir, "record -T lock --holders").target(program, "condition 20").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -198,7 +198,7 @@ fn holders_are_the_threads_that_release_the_lock() {
     assert!(all < 0.02, "{all} s");
 }
 
-/// Beside each other, all are what they are alone.
+/// Recorded together, all have the values that they have alone.
 #[test]
 fn locks_cpu_and_wall_time_are_recorded_together() {
     if !needs_tracefs() {
@@ -221,7 +221,7 @@ fn locks_cpu_and_wall_time_are_recorded_together() {
     assert!(p.samples.iter().all(|s| s.values[samples] == 0 || s.values[count] == 0));
 }
 
-/// A thread that waits before the recording is not known; one that waits until its end is.
+/// A wait from before the recording is unknown; one until the end of the recording counts.
 #[test]
 fn a_wait_counts_until_the_recording_ends() {
     if !needs_tracefs() || !needs(&["python3"]) {
@@ -250,7 +250,8 @@ fn a_wait_counts_until_the_recording_ends() {
     assert!((0.3..duration - 0.1).contains(&seconds), "{seconds} s of {duration} s");
 }
 
-/// What is started is recorded, too; what ends while it waits has waited until then.
+/// Processes that the target starts are recorded, too; one that ends during a wait has waited until
+/// then.
 #[test]
 fn waits_of_children_and_of_killed_processes_are_recorded() {
     if !needs_tracefs() || !needs(&["python3"]) {
@@ -283,7 +284,7 @@ fn waits_of_children_and_of_killed_processes_are_recorded() {
     assert!((0.4..5.0).contains(&seconds), "{seconds} s: {}", out.stderr);
 }
 
-/// A process that is stopped does not wait for its lock in that time; afterwards it goes on to.
+/// A stopped process does not wait for its lock in that time; afterwards the wait goes on.
 #[test]
 fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
     if !needs_tracefs() || !needs(&["python3"]) {
@@ -322,7 +323,7 @@ fn kernel_locks_have_their_type_and_flags() {
         return;
     }
     let dir = temp_dir();
-    // Threads of one process that map memory at the same time want its mmap_lock for writing.
+    // Threads of one process that map memory at the same time take its mmap_lock for writing.
     let program = target("mappers", Build::C);
     let running = Running::start(Command::new(program).arg("4"));
     Prof::new(&dir, "record -T lock -a -d 1s").run().ok();
@@ -336,7 +337,7 @@ fn kernel_locks_have_their_type_and_flags() {
     assert!(seconds < longest, "{seconds} s of {longest} s");
 }
 
-/// Who may not use tracepoints gets one line about it, and the rest.
+/// A user who may not use tracepoints gets one line about it, and the other types.
 #[test]
 fn without_rights_locks_are_left_out_and_other_types_recorded() {
     if !can_drop_rights() {
@@ -350,8 +351,8 @@ fn without_rights_locks_are_left_out_and_other_types_recorded() {
         record(kind).refused(1, &["tracefs is readable by root only", "setcap"]);
     }
     let out = record("cpu,lock").ok();
-    let said = "prof: lock contention is left out: ";
-    assert_eq!(out.stderr.matches(said).count(), 1, "{}", out.stderr);
+    let note = "prof: lock contention is left out: ";
+    assert_eq!(out.stderr.matches(note).count(), 1, "{}", out.stderr);
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("bar") > 20.0);
     assert!(p.sample_types.iter().all(|(kind, _)| kind != "delay"), "{:?}", p.sample_types);

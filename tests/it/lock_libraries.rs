@@ -27,7 +27,7 @@ fn parking_lot_locks_are_classified_with_their_holders() {
         let in_it = |s: &Sample, function| p.frames(s).iter().any(|f| f.contains(function));
         let (got, count) = waits(&p, |s| in_it(s, "take") && label(s, "kind") == class);
         let name = format!("{kind}: {}", out.stderr);
-        // Who is overtaken waits twice.
+        // A thread that is overtaken waits twice.
         assert!((20..=40).contains(&count), "{count} waits: {name}");
         assert!(got <= 1.01 * waited && got > 0.9 * slept - 0.01, "{got} s, {text}: {name}");
         let held = p.column("holder_delay");
@@ -61,16 +61,16 @@ fn waits_for_pythons_global_lock_are_recorded() {
     let p = read(dir.path().join("profile.pb.gz"));
     let computing = |s: &Sample| label(s, "tid") != label(s, "pid");
     let (seconds, count) = waits(&p, |s| computing(s) && label(s, "kind") == "gil");
-    // To hand it over takes time, too, in which both wait; on a busy machine, they wait for a CPU.
+    // The handover takes time, too, in which both wait; on a busy machine, they wait for a CPU.
     assert!((0.25..1.5).contains(&seconds), "{seconds} s, {count} waits: {}", out.stderr);
     assert!(!out.stderr.contains("at condition variables"), "{}", out.stderr);
-    // Who waits for the threads' ends does so with one of Python's own locks.
+    // The wait for the threads' ends uses one of Python's own locks.
     let joins = |s: &Sample| !computing(s) && label(s, "kind") == "python lock";
     let (seconds, _) = waits(&p, joins);
     assert!((0.25..2.5).contains(&seconds), "{seconds} s: {}", out.stderr);
 }
 
-/// Debian's musl says nothing of its stack frames: they are found by its instructions.
+/// Debian's musl has no unwind information: its stack frames are found by its instructions.
 #[test]
 fn musl_locks_are_classified() {
     if !needs_tracefs() || !needs(&["musl-gcc"]) {
@@ -95,7 +95,7 @@ fn musl_locks_are_classified() {
             assert!((14..=30).contains(&count), "{count} waits: {name}");
             let known = waits(&p, |s| ours(s) && label(s, "kind") == right).1;
             assert_eq!(known, count, "{name}");
-            // What is not known is said.
+            // Waits of unknown kind are reported.
             let unknown = waits(&p, |s| label(s, "kind") == "unknown").1 > 0;
             assert_eq!(out.stderr.contains("may be for locks or not"), unknown, "{name}");
         }

@@ -1,4 +1,4 @@
-//! What is lost when prof has no time to read, and that little gets in its way.
+//! Samples that are lost when prof has no time to read, and measures that keep them few.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use crate::common::MachineLock;
 use crate::common::system::{has_kernel_programs, needs_root};
 use crate::common::{Build, Prof, Running, read, skip, target, temp_dir};
 
-/// Processes that want all CPUs, in sessions of their own. They do not outlive the test.
+/// Processes that use all CPUs, in sessions of their own. They do not outlive the test.
 struct Neighbours(Vec<Child>);
 
 impl Neighbours {
@@ -37,10 +37,10 @@ impl Drop for Neighbours {
     }
 }
 
-/// Only root goes before all others, and has the kernel drop the samples of others.
+/// Only root can get priority over all others, and have the kernel drop the samples of others.
 fn can_promise() -> bool {
     if needs_root() && !has_kernel_programs() {
-        skip("this kernel does not let prof drop the samples of other processes");
+        skip("in this kernel, prof cannot drop the samples of other processes");
         return false;
     }
     // SAFETY: geteuid has no conditions.
@@ -104,7 +104,8 @@ fn nothing_is_lost_in_a_storm_of_forks() {
     assert!(p.total_share("child_work") > 10.0, "children are sampled: {:?}", p.comments);
 }
 
-/// The kernel lets prof have a larger ring only when each CPU has left what the target is in.
+/// The kernel gives prof a larger ring only when each CPU has left the BPF program that the target
+/// runs.
 #[test]
 fn nothing_is_lost_while_a_ring_is_replaced_next_to_a_bpf_program() {
     let _lock = MachineLock::take();
@@ -144,18 +145,18 @@ fn losses_are_reported_as_a_share_of_the_targets_time() {
     assert!(lost > samples, "{:?}", p.comments);
     let (sampled, used) = p.pair("covered");
     assert_eq!(sampled, p.total(p.column("cpu")), "{:?}", p.comments);
-    // Where the kernel counts the target's time, that differs a little from what was due.
+    // If the kernel counts the target's time, that differs a little from the time that was due.
     let due = sampled as f64 * (lost + samples) as f64 / samples as f64;
     assert!((used as f64 / due - 1.0).abs() < 0.25, "{used} of {due}: {:?}", p.comments);
-    // By the target's own clock; what else the machine does may take timers away, but adds none.
+    // By the target's own clock; other load of the machine may take timers away, but adds none.
     assert!((1.0e9..4.5e9).contains(&(used as f64)), "{:?}", p.comments);
     let share = 100.0 * sampled as f64 / used as f64;
     let words = format!("{lost} samples were lost");
     out.says(&[&words, &format!("the others cover {share:.0} % of the"), "lower -F"]);
 }
 
-/// The kernel takes no sample for an event with a BPF program while `bpf(2)` changes a map, and does
-/// not count that.
+/// The kernel takes no sample for an event with a BPF program while `bpf(2)` changes a map, and
+/// does not count that.
 #[test]
 fn samples_that_the_kernel_skips_are_reported() {
     let _lock = MachineLock::take();
