@@ -3,8 +3,8 @@
 //!
 //! A direct call names its target. It leads to a function when that is the target's, or one that
 //! the target's code jumps to (a tail call, a cold part, an entry of the PLT), over any number of
-//! such jumps. What an indirect call or jump leads to, the code does not show: such edges
-//! are counted apart. Shares no code with the product.
+//! such jumps. The code does not show the targets of indirect calls and jumps: such edges are
+//! counted apart. Shares no code with the product.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,10 +17,10 @@ use super::pprof::{Pprof, Sample};
 /// Most instructions that are followed from a call's target.
 const MAX_STEPS: usize = 200_000;
 
-/// `mov $15, %rax; syscall`: what signal handlers return to; nothing has called it.
+/// `mov $15, %rax; syscall`: the code to which signal handlers return; nothing has called it.
 const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
-/// What the code says of an edge.
+/// The kind of an edge by the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// A direct call leads there.
@@ -39,12 +39,12 @@ pub struct Edges {
     pub right: i64,
     pub open: i64,
     pub unchecked: i64,
-    /// Callee, caller and samples of the edges that cannot be.
+    /// Callee, caller and samples of the impossible edges.
     pub wrong: BTreeMap<(String, String), i64>,
 }
 
 impl Edges {
-    /// Samples with an edge that cannot be (one sample may count more than once).
+    /// Samples with an impossible edge (one sample may count more than once).
     pub fn wrong(&self) -> i64 {
         self.wrong.values().sum()
     }
@@ -55,15 +55,15 @@ pub fn check(p: &Pprof) -> Edges {
     check_where(p, |_| true)
 }
 
-/// Fails when an edge of the profile cannot be.
+/// Fails when an edge of the profile is impossible.
 #[track_caller]
 pub fn assert_right(what: &str, p: &Pprof) -> Edges {
     let edges = check(p);
-    assert!(edges.wrong.is_empty(), "{what}: edges that cannot be: {:#?}", edges.wrong);
+    assert!(edges.wrong.is_empty(), "{what}: impossible edges: {:#?}", edges.wrong);
     edges
 }
 
-/// The same of the samples that `keep` says yes to.
+/// The same of the samples that `keep` selects.
 pub fn check_where(p: &Pprof, keep: impl Fn(&Sample) -> bool) -> Edges {
     let (mut edges, mut files) = (Edges::default(), Files::default());
     let column = p.column("samples");
@@ -144,7 +144,7 @@ enum Call {
     Indirect,
 }
 
-/// A binary: its code, and where its functions are.
+/// A binary: its code, and the ranges of its functions.
 struct File {
     /// Address and bytes of each section with code.
     code: Vec<(u64, Vec<u8>)>,
@@ -219,7 +219,7 @@ impl File {
     /// The call that ends at an address; `None`: no code is there.
     fn call_before(&self, address: u64) -> Option<Call> {
         let before = self.before(address)?;
-        // From the function's beginning on, instructions are where they are.
+        // Decoded from the function's beginning, instructions have their true addresses.
         let known = self.functions_at(address.wrapping_sub(1)).map(|f| f.0).max();
         if let Some(start) = known.filter(|s| address - s <= 1 << 20) {
             let from = before.len().checked_sub((address - start) as usize)?;
@@ -227,7 +227,7 @@ impl File {
             for instruction in &mut Decoder::with_ip(64, &before[from..], start, 0) {
                 last = instruction;
             }
-            // Data between instructions leads the decoder astray.
+            // Data between instructions misleads the decoder.
             if !last.is_invalid() && last.next_ip() == address {
                 return Some(call(&last));
             }
@@ -244,7 +244,8 @@ impl File {
         Some(found.unwrap_or(Call::None))
     }
 
-    /// Where a call's target leads: to the function of `to`, or (`None`) out of this binary.
+    /// The kind of an edge from a call's target: to the function of `to`, or (`None`) out of this
+    /// binary.
     fn leads(&self, target: u64, to: Option<u64>) -> Edge {
         let same = |at: u64| {
             to.is_some_and(|to| at == to || self.functions_at(to).any(|f| (f.0..f.1).contains(&at)))

@@ -1,4 +1,4 @@
-//! What `go tool pprof` says of a file.
+//! The output of `go tool pprof` for a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;

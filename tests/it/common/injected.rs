@@ -10,21 +10,21 @@ pub fn endless(dir: impl AsRef<Path>, pid: i32, more: &str) -> Running {
     Prof::new(dir, &format!("record -T heap --inject -d 120s -p {pid} {more}")).start()
 }
 
-/// prof has put its library into a process, and samples.
+/// Waits until prof has put its library into a process, and samples.
 #[track_caller]
 pub fn wait_for_library(prof: &Running, pid: i32) {
     until(|| samples(prof, pid));
     std::thread::sleep(Duration::from_millis(500));
 }
 
-/// What prof writes to is mapped there, and prof waits for records.
+/// True when the memory that prof shares is mapped there, and prof waits for records.
 pub fn samples(prof: &Running, pid: i32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{}/syscall", prof.pid()));
     let polls = call.unwrap_or_default().starts_with(&format!("{} ", libc::SYS_poll));
     polls && maps(pid).contains("memfd:prof-heap-ring")
 }
 
-/// What a process has mapped.
+/// The mappings of a process.
 pub fn maps(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
 }

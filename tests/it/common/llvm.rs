@@ -1,4 +1,4 @@
-//! What `llvm-symbolizer` says of addresses, next to what prof says.
+//! Symbols of addresses by `llvm-symbolizer`, next to those by prof.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -67,7 +67,7 @@ fn answer(line: &str) -> Vec<Frame> {
         line: json["Line"].as_i64().unwrap_or(0),
     };
     let frames: Vec<Frame> = frames.iter().map(frame).collect();
-    // It says of code that it knows nothing of that there is a frame without anything.
+    // For code without information it prints an empty frame.
     frames.into_iter().filter(|f| !f.function.is_empty() || f.line > 0).collect()
 }
 
@@ -90,7 +90,7 @@ fn frames(profile: &Profile, location: LocationId) -> Vec<Frame> {
     profile.lines_of(location).iter().map(frame).collect()
 }
 
-/// Where the functions of a program begin, by their names in the symbol table.
+/// The beginnings of the functions of a program, by their names in the symbol table.
 pub struct Symbols {
     functions: HashMap<String, HashSet<u64>>,
     /// Names of symbols that are no functions.
@@ -115,12 +115,12 @@ impl Symbols {
         Symbols { functions, others }
     }
 
-    /// Functions of which a compiler put a part aside.
+    /// Number of functions of which a compiler moved a part elsewhere.
     pub fn in_parts(&self) -> usize {
         self.functions.keys().filter(|name| name.ends_with(".cold")).count()
     }
 
-    /// Whether both names stand for one function.
+    /// Whether both names belong to one function.
     fn are_one(&self, ours: &str, theirs: &str) -> bool {
         let no_function = self.others.contains(theirs);
         let (ours, theirs) = (whole(ours), whole(theirs));
@@ -133,16 +133,17 @@ impl Symbols {
             || !places(ours).is_disjoint(&places(theirs))
     }
 
-    /// Whether both tools say the same of an address. They differ, by intention, in this:
+    /// Whether both tools report the same of an address. They differ, by intention, in these
+    /// points:
     ///
     /// - `llvm-symbolizer` takes the outermost function's name from the symbol table. Where one
     ///   function has several names there (constructors that are alike, functions that the compiler
     ///   found to be equal), or its parts have names of their own (`main.cold`), that is another
     ///   one than debug information has. The linker's marks, which are no functions, come first
     ///   there. Lines and inlined functions are the same.
-    /// - Where no line is known, it takes the file from the symbol table, too.
-    /// - prof gives no line to an address that is in no function (what follows a call that does not
-    ///   return, between two functions).
+    /// - If no line is known, it takes the file from the symbol table, too.
+    /// - prof gives no line to an address that is in no function (the code after a call that does
+    ///   not return, between two functions).
     pub fn agree(&self, ours: &[Frame], theirs: &[Frame]) -> bool {
         if ours.is_empty() {
             return theirs.iter().all(|f| f.function.is_empty());
@@ -159,15 +160,15 @@ impl Symbols {
     }
 }
 
-/// A function's name without what compilers add to that of a copy or a part of it.
+/// A function's name without the suffix that compilers add for a copy or a part of it.
 fn whole(name: &str) -> &str {
     let added = [".cold", ".part.", ".constprop.", ".isra.", ".lto_priv."];
     let ends = added.iter().filter_map(|what| name.find(what));
     &name[..ends.min().unwrap_or(name.len())]
 }
 
-/// Debug information has one name (`C4`, `D4`) for what are several constructors or destructors in
-/// the symbol table.
+/// Debug information has one name (`C4`, `D4`) for several constructors or destructors of the
+/// symbol table.
 fn spellings(name: &str) -> Vec<String> {
     let kinds = [("C4", ["C1", "C2", "C3"]), ("D4", ["D0", "D1", "D2"])];
     let mut all = vec![name.to_owned()];

@@ -1,10 +1,10 @@
 //! One machine for all tests: most share it, some need it for themselves.
 //!
 //! Tests of all topics run at the same time, in threads of one process. One that changes a setting
-//! of the whole machine, that loads more CPUs than one, or that measures what load would change,
-//! takes [`MachineLock`]: no other test that starts a program runs then, in this process or in
-//! another one of the same build directory. All others have a share of the machine from the first
-//! temporary directory that they make, or the first program that they start, to their end.
+//! of the whole machine, that loads more CPUs than one, or whose measurements depend on load, takes
+//! [`MachineLock`]: no other test that starts a program runs then, in this process or in another
+//! one of the same build directory. All others have a share of the machine from the first temporary
+//! directory that they make, or the first program that they start, to their end.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,12 +12,12 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// What the thread of a test holds.
+/// The part of the machine that the thread of a test holds.
 enum Held {
     Nothing,
     /// Released when the thread ends.
     Share(#[allow(dead_code, reason = "held for its lock")] File),
-    /// The lock, and how many [`MachineLock`]s there are of it.
+    /// The lock, and the number of [`MachineLock`]s on it.
     Alone(#[allow(dead_code, reason = "held for its lock")] File, usize),
 }
 
@@ -34,7 +34,7 @@ fn lock(name: &str, how: i32) -> File {
     file
 }
 
-/// Waits for the machine. Whoever waits for all of it stands in a queue that new shares have to
+/// Waits for the machine. A test that waits for all of it stands in a queue that new shares have to
 /// pass, so that they cannot keep it waiting.
 fn machine(how: i32) -> File {
     let _queue = lock("machine.queue", how);
@@ -45,7 +45,7 @@ fn machine(how: i32) -> File {
 ///
 /// To be called before any other lock is taken that a test with the whole machine may need.
 pub fn share() {
-    // Only the thread of the test itself: what it starts belongs to it, and has no name.
+    // Only the thread of the test itself: threads that it starts belong to it, and have no name.
     if std::thread::current().name().is_none() {
         return;
     }
@@ -89,7 +89,7 @@ impl Drop for MachineLock {
 
 /// Files under /proc/sys with other values, restored when dropped.
 pub struct Sysctl {
-    /// Paths, and what they held.
+    /// Paths, and their previous contents.
     before: Vec<(PathBuf, String)>,
     _lock: MachineLock,
 }

@@ -1,4 +1,5 @@
-//! What the end-to-end tests share: run the built binary, build targets, read what came out.
+//! Common parts of the end-to-end tests: runs of the built binary, builds of targets, readers of
+//! the results.
 
 pub mod edges;
 pub mod go;
@@ -36,12 +37,12 @@ pub fn temp_dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary directory")
 }
 
-/// Waits until something is so, a minute at most.
+/// Waits until a condition holds, a minute at most.
 #[track_caller]
 pub fn until(condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < end, "it never came");
+        assert!(Instant::now() < end, "the condition never held");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

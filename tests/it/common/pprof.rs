@@ -1,4 +1,4 @@
-//! A reader of pprof files that shares no code with the product: the tests' second opinion.
+//! A reader of pprof files that shares no code with the product: an independent check.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -240,7 +240,7 @@ impl Pprof {
         }
     }
 
-    /// Column of a sample type; `None`: panics.
+    /// Column of a sample type; panics when there is none.
     #[track_caller]
     pub fn column(&self, kind: &str) -> usize {
         self.sample_types
@@ -300,7 +300,7 @@ impl Pprof {
             .map(|kind| self.sum_below(function, kind))
     }
 
-    /// Share (percent of the last column) of the samples that `keep` says yes to.
+    /// Share (percent of the last column) of the samples that `keep` selects.
     pub fn share(&self, keep: impl Fn(&Sample) -> bool) -> f64 {
         let column = self.sample_types.len() - 1;
         let kept: i64 = self.samples.iter().filter(|s| keep(s)).map(|s| s.values[column]).sum();

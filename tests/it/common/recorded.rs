@@ -12,7 +12,7 @@ use unwind::{Frame, StackEnd, Unwinder};
 /// `PROT_EXEC` of `mmap(2)`.
 const EXECUTABLE: u32 = 4;
 
-/// What a perf.data file says, as far as unwinding needs it.
+/// A record of a perf.data file, as far as unwinding needs it.
 pub enum Item {
     Map { pid: i32, start: u64, len: u64, offset: u64, file: FileId, path: Vec<u8> },
     Exec { pid: i32, name: Vec<u8> },

@@ -1,5 +1,5 @@
-//! Several recorders on one run of a program that says "ready", begins when its standard input
-//! ends, and prints what it did.
+//! Several recorders on one run of a program that prints "ready", begins when its standard input
+//! ends, and prints its figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,14 +34,14 @@ impl Waiting {
         self.program.pid()
     }
 
-    /// Lets it work, to its end.
+    /// Starts its work, and waits for its end.
     #[track_caller]
     pub fn work(mut self) -> Output {
         self.stdin = None;
         self.program.finish().ok()
     }
 
-    /// Lets it work, for good.
+    /// Starts its work, and does not wait.
     pub fn go(&mut self) {
         self.stdin = None;
     }
@@ -63,7 +63,7 @@ fn pipe() -> (fs::File, fs::File) {
     }
 }
 
-/// What a program printed: `NAME NUMBER` in each line.
+/// The figures that a program printed: `NAME NUMBER` in each line.
 pub fn figures(out: &Output) -> BTreeMap<String, f64> {
     let pair = |line: &str| {
         let (name, number) = line.rsplit_once(' ')?;

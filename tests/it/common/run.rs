@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Nothing that a test starts may run longer.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What a program said and how it ended.
+/// The output of a program, and its exit status.
 #[derive(Debug)]
 pub struct Output {
     pub status: ExitStatus,
@@ -156,7 +156,7 @@ pub fn tool(name: &str, args: &[&OsStr]) -> String {
     run(command).ok().text()
 }
 
-/// Runs perf, and again a while later when it aborts: while another profiler records build ids on
+/// Runs perf, and again a while later when it aborts: while another profiler records build IDs on
 /// all CPUs, the kernel (6.18) puts their mark on perf's mapping records, too, which perf 6.1 does
 /// not survive.
 #[track_caller]
@@ -255,7 +255,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = self.child.take().unwrap().wait().unwrap();
-        // A grandchild may hold the pipe; what is there after a while is what there is.
+        // A grandchild may hold the pipe; it has a while to close it.
         let all = |r: &mpsc::Receiver<Vec<u8>>| r.recv_timeout(Duration::from_secs(20));
         let stdout = all(&self.stdout).expect("standard output stays open");
         let stderr = all(&self.stderr).expect("standard error stays open");

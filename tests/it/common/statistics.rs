@@ -1,4 +1,4 @@
-//! Tests of hypotheses, for profiles that are a sample of something known.
+//! Tests of hypotheses, for profiles that are samples of known distributions.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ const CHI_SQUARED_999: [f64; 10] =
 #[derive(Debug, Clone, Copy)]
 pub struct ChiSquared {
     pub statistic: f64,
-    /// What a right distribution exceeds once in a thousand times.
+    /// The limit that a right distribution exceeds once in a thousand times.
     pub limit: f64,
 }
 
 impl ChiSquared {
-    /// Of counts against weights of any scale. Panics when a class is expected to have fewer than
-    /// five: the statistic would not have its distribution.
+    /// The test of counts against weights of any scale. Panics when a class is expected to have
+    /// fewer than five: the statistic would not have its distribution.
     #[track_caller]
     pub fn new(counts: &[u64], weights: &[f64]) -> ChiSquared {
         assert_eq!(counts.len(), weights.len());
@@ -31,15 +31,15 @@ impl ChiSquared {
         ChiSquared { statistic: classes.sum(), limit: CHI_SQUARED_999[counts.len() - 2] }
     }
 
-    /// The counts may well be a sample of that distribution.
+    /// True when the counts may well be a sample of that distribution.
     pub fn passes(&self) -> bool {
         self.statistic <= self.limit
     }
 }
 
-/// So many allocations of one size, each sampled with its own chance, come out as this many bytes
-/// on average. Five standard deviations off is once in a million; where hardly any is missed, three
-/// that are missed are.
+/// Fails unless `got` is a likely estimate of the bytes of allocations of these sizes, each sampled
+/// with its own chance. Five standard deviations off is once in a million; where hardly any is
+/// missed, three that are missed are.
 #[track_caller]
 pub fn assert_estimate(got: i64, sizes: impl Iterator<Item = u64>, interval: f64) {
     let (mut sum, mut variance, mut largest) = (0.0, 0.0, 0.0f64);

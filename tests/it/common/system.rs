@@ -1,4 +1,4 @@
-//! What the machine has and allows.
+//! Features and rights of the machine.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,7 @@ pub use sys::testing::{skip, skip_hardware};
 
 use super::run;
 
-/// True when all these programs are installed; else says which is missing.
+/// True when all these programs are installed; else reports the missing one.
 #[track_caller]
 pub fn needs(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -21,7 +21,7 @@ pub fn needs(programs: &[&str]) -> bool {
     }
 }
 
-/// True when the tests run as root; else says so.
+/// True when the tests run as root; else reports that.
 #[track_caller]
 pub fn needs_root() -> bool {
     // SAFETY: geteuid has no conditions.
@@ -32,7 +32,8 @@ pub fn needs_root() -> bool {
     root
 }
 
-/// True when programs in the kernel time what events tell of elsewhere, as `prof doctor` says.
+/// True when `prof doctor` reports that programs in the kernel measure times that otherwise follow
+/// from events.
 pub fn has_kernel_programs() -> bool {
     let out = run::Prof::new(std::env::temp_dir(), "doctor --json").run().text();
     let checks: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
@@ -40,7 +41,8 @@ pub fn has_kernel_programs() -> bool {
     check["ok"].as_bool().expect("yes or no")
 }
 
-/// True when stacks beyond the kernel's own copy are copied, as `prof doctor` says; else says so.
+/// True when `prof doctor` reports that stacks beyond the kernel's own copy are copied; else
+/// reports the reason.
 #[track_caller]
 pub fn has_deep_stacks() -> bool {
     let out = run::Prof::new(std::env::temp_dir(), "doctor --json").run().text();
@@ -48,20 +50,20 @@ pub fn has_deep_stacks() -> bool {
     let check = checks.iter().find(|c| c["name"] == "deep stacks").expect("such a check");
     let has = check["ok"].as_bool().expect("yes or no");
     if !has {
-        skip(&format!("no deep stacks here: {}", check["why"]));
+        skip(&format!("deep stacks are not available: {}", check["why"]));
     }
     has
 }
 
-/// How long this virtual machine's CPUs were another's, since it started (`proc(5)`).
+/// The time in which this virtual machine's CPUs were another's, since it started (`proc(5)`).
 pub fn stolen_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     let ticks = stat.lines().next().and_then(|cpus| cpus.split_whitespace().nth(8));
-    // USER_HZ is 100 on all that prof runs on.
+    // USER_HZ is 100 on all machines that prof runs on.
     ticks.and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
 }
 
-/// True when the tests run as root and tracepoints are there; else reports what is missing.
+/// True when the tests run as root and tracepoints are there; else reports the obstacle.
 #[track_caller]
 pub fn needs_tracefs() -> bool {
     if !needs_root() {
@@ -74,7 +76,7 @@ pub fn needs_tracefs() -> bool {
     there
 }
 
-/// The directory of tracefs with its events, mounted when it was empty; `None`: not to be had.
+/// The directory of tracefs with its events, mounted when it was empty; `None`: not available.
 pub fn tracefs() -> Option<PathBuf> {
     let dirs = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
     let there = || dirs.iter().find(|d| d.join("events/sched").is_dir()).cloned();

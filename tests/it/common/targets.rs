@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use super::run;
 
-/// How a target is built.
+/// The compiler of a target, and its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// `gcc -O2`, as gcc likes it: without frame pointers.
+    /// `gcc -O2`, by gcc's default without frame pointers.
     C,
     /// The same with frame pointers.
     CFramePointers,
@@ -52,7 +52,7 @@ pub fn target(name: &str, build: Build) -> PathBuf {
     built(name, &format!("{name}.{suffix}"), compiler, flags)
 }
 
-/// Path of what a compiler makes of a source file under a name.
+/// Path of the output of a compiler for a source file, under a name.
 #[track_caller]
 pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let source = self::source(source);
@@ -64,7 +64,7 @@ pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBu
         .join(format!("{:016x}", hasher.finish()));
     let program = dir.join(name);
     super::machine::share();
-    // Two tests may want the same one at once: those of one process wait for each other, those
+    // Two tests may need the same one at once: those of one process wait for each other, those
     // of others have their own file, which is renamed when it is whole.
     let _lock = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.exists() {
@@ -81,8 +81,8 @@ pub fn built(name: &str, source: &str, compiler: &str, flags: &[&str]) -> PathBu
     program
 }
 
-/// Path of what cargo makes of the package NAME in tests/targets/, with what it depends on; `None`:
-/// that is not to be had here.
+/// Path of the program that cargo makes of the package NAME in tests/targets/, with its
+/// dependencies; `None`: they are not available.
 #[track_caller]
 pub fn package(name: &str) -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -101,8 +101,8 @@ pub fn package(name: &str) -> Option<PathBuf> {
 }
 
 /// Copies a program that is to be executed. A process of its own does it: a child that another test
-/// starts in that moment would inherit our descriptor, and what is open for writing cannot be executed
-/// ("Text file busy").
+/// starts in that moment would inherit our descriptor, and a file that is open for writing cannot
+/// be executed ("Text file busy").
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let (from, to) = (from.as_ref(), to.as_ref());
@@ -110,7 +110,7 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     assert!(status.success(), "cp {} {}: {status}", from.display(), to.display());
 }
 
-/// Writes a program that is to be executed, for the reason of [`copy_program`] by another process.
+/// Writes a program that is to be executed, by another process for the reason of [`copy_program`].
 #[track_caller]
 pub fn write_program(path: impl AsRef<Path>, bytes: &[u8]) {
     let path = path.as_ref();

@@ -1,4 +1,4 @@
-//! prof as it is for users without rights.
+//! prof for users without rights.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +7,8 @@ use std::process::Command;
 use super::system::needs_root;
 use super::{Build, Prof, needs, target, temp_dir};
 
-/// A directory that every user can write to, with copies of prof and `known` that every user can run.
+/// A directory that every user can write to, with copies of prof and `known` that every user can
+/// run.
 pub fn open_dir() -> tempfile::TempDir {
     let dir = temp_dir();
     let open = |path: &Path, mode| {

@@ -1,4 +1,4 @@
-//! Waits for locks in recordings, and what programs say of their own.
+//! Waits for locks in recordings, and programs' own measurements of them.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub fn label<'a>(sample: &'a Sample, key: &str) -> &'a str {
     sample.labels.get(key).map_or("", String::as_str)
 }
 
-/// Seconds and number of waits of the samples that are to be kept.
+/// Seconds and number of waits of the samples that `keep` selects.
 pub fn waits(p: &Pprof, keep: impl Fn(&Sample) -> bool) -> (f64, i64) {
     let (count, delay) = (p.column("contentions"), p.column("delay"));
     let kept = || p.samples.iter().filter(|s| keep(s));
@@ -17,7 +17,7 @@ pub fn waits(p: &Pprof, keep: impl Fn(&Sample) -> bool) -> (f64, i64) {
     (seconds, kept().map(|s| s.values[count]).sum())
 }
 
-/// What a program says of itself: seconds that it waited, and the address of its lock.
+/// A program's own measurement: seconds that it waited, and the address of its lock.
 pub fn said(text: &str) -> (f64, u64) {
     let (seconds, address) = text.trim().split_once(' ').unwrap_or_else(|| panic!("{text}"));
     let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
@@ -25,12 +25,12 @@ pub fn said(text: &str) -> (f64, u64) {
 }
 
 /// Not more than a program measured itself, and no less but for its way to the kernel and back, on
-/// which a busy machine may stop it. (How near the two are is for `benches/lock.rs` to say.)
+/// which a busy machine may stop it. (`benches/lock.rs` measures the difference.)
 pub fn is_most_of(got: f64, want: f64) -> bool {
     got <= 1.01 * want + 0.001 && got > 0.8 * want - 0.01
 }
 
-/// Records the program and compares what it says with its waits of `kind` in `function`.
+/// Records the program and compares its own measurement with its waits of `kind` in `function`.
 /// Such programs hold a lock for 10 ms, 20 times, while one thread wants it.
 #[track_caller]
 pub fn assert_waits(dir: &Path, program: &Path, args: &str, kind: &str, function: &str) -> Pprof {

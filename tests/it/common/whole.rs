@@ -1,4 +1,4 @@
-//! Which share of stacks reaches the function where its thread begins, by prof and by perf.
+//! The share of stacks that reach the function where their thread begins, by prof and by perf.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -7,8 +7,8 @@ use object::Object;
 
 use super::pprof::Pprof;
 
-/// Where programs, threads and goroutines begin. The second half of the dynamic loader's `_start`
-/// has a name of its own.
+/// Functions where programs, threads and goroutines begin. The second half of the dynamic loader's
+/// `_start` has a name of its own.
 const ENTRIES: &[&str] = &[
     "_start",
     "_dl_start_user",
@@ -24,7 +24,7 @@ fn is_entry(name: &str) -> bool {
     ENTRIES.contains(&name.trim_start_matches("__"))
 }
 
-/// Entry points of ELF files, read once; the name of what stands there may be stripped.
+/// Entry points of ELF files, read once; the name of the function there may be stripped.
 #[derive(Default)]
 struct Files(HashMap<String, Option<u64>>);
 
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// How many user stacks are whole.
+/// Number of user stacks, and of those that are whole.
 #[derive(Default, Debug)]
 pub struct Share {
     pub whole: i64,
@@ -61,7 +61,7 @@ impl Share {
     }
 }
 
-/// Of a profile that prof wrote, over the samples that `keep` says yes to.
+/// The share in a profile that prof wrote, over the samples that `keep` selects.
 pub fn of_profile(p: &Pprof, keep: impl Fn(&super::pprof::Sample) -> bool) -> Share {
     let (mut share, mut files) = (Share::default(), Files::default());
     let column = p.column("samples");
@@ -79,7 +79,7 @@ pub fn of_profile(p: &Pprof, keep: impl Fn(&super::pprof::Sample) -> bool) -> Sh
     share
 }
 
-/// Of what `perf script --no-inline -F ip,sym,dso` printed.
+/// The share in the output of `perf script --no-inline -F ip,sym,dso`.
 pub fn of_perf_script(text: &str) -> Share {
     let (mut share, mut files) = (Share::default(), Files::default());
     for stack in text.split("\n\n") {
