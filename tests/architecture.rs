@@ -1,4 +1,4 @@
-//! The rules of `ARCHITECTURE.md` that the source itself can be held against.
+//! The rules of `ARCHITECTURE.md` that can be checked in the source itself.
 
 #[path = "architecture/ports.rs"]
 mod ports;
@@ -19,7 +19,7 @@ impl Source {
     }
 }
 
-/// All of prof's source but the preloaded library, which lives in other people's programs, and but
+/// All of prof's source but the preloaded library, which is loaded into other programs, and but
 /// files of unit tests.
 fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -64,7 +64,7 @@ fn offences(breaks: impl Fn(&Source, &str) -> bool) -> Vec<String> {
     all.iter().flat_map(of_file).collect()
 }
 
-/// Files that open others by name without `sys::foreign`, and whose names these are.
+/// Files that open others by name without `sys::foreign`, and the owners of these names.
 const OPENS: &[(&str, &str)] = &[
     ("crates/formats/src/file.rs", "the user's: a profile to read"),
     ("src/cli/output", "the user's: a profile to write"),
@@ -84,8 +84,8 @@ const OPENS: &[(&str, &str)] = &[
     ("src/report/advice/packages.rs", "root's, in /etc"),
 ];
 
-/// What a target, a profile or a binary names must not be opened in any other way: whoever adds a
-/// file to the list says whose the names are.
+/// A file that a target, a profile or a binary names must not be opened in any other way. An entry
+/// of the list states the owner of the names.
 #[test]
 fn files_that_others_name_are_opened_in_one_place() {
     const CALLS: [&str; 5] =
@@ -200,7 +200,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn crates_depend_on_each_other_as_architecture_says() {
+fn crates_depend_on_each_other_as_documented() {
     let table = table();
     let documented: BTreeMap<String, BTreeSet<String>> = table
         .iter()
@@ -218,7 +218,7 @@ fn names_part(text: &str, path: &str) -> bool {
 }
 
 #[test]
-fn rooms_import_each_other_as_architecture_says() {
+fn rooms_import_each_other_as_documented() {
     let table = table();
     let crates = dependencies();
     let rooms: Vec<&str> = table.keys().filter_map(|part| part.strip_prefix("src/")).collect();

@@ -1,4 +1,4 @@
-//! What belongs to one CPU architecture lies in files of that name, which have the same items.
+//! Code for one CPU architecture lies in files of that name, which have the same items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
