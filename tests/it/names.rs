@@ -1,5 +1,6 @@
-//! Names of what is gone, moved or hidden when the recording ends: deleted and replaced binaries,
-//! other mount namespaces, processes that live for milliseconds; the kernel's own; containers.
+//! Names of code that is gone, moved or hidden when the recording ends: of deleted and replaced
+//! binaries, of other mount namespaces, of processes that live for milliseconds, of the kernel; and
+//! of containers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,9 @@ fn known() -> PathBuf {
     target("known", Build::CDebug)
 }
 
-/// The functions of `known` have their shares, so all of them were named, and rightly.
+/// Checks that the functions of `known` have their shares: all of them have names, the right ones.
 #[track_caller]
-fn assert_known(p: &Pprof, said: &str) {
+fn assert_known(p: &Pprof, messages: &str) {
     let of_known = |s: &common::pprof::Sample| {
         s.labels.get("process").is_some_and(|name| name.starts_with("known"))
     };
@@ -34,7 +35,7 @@ fn assert_known(p: &Pprof, said: &str) {
         let leaf = |s: &common::pprof::Sample| p.user_frames(s).first() == Some(&function);
         100.0 * p.share(|s| of_known(s) && leaf(s)) / all
     };
-    assert!(all > 50.0, "{all} %: {said}\n{:?}", p.mappings);
+    assert!(all > 50.0, "{all} %: {messages}\n{:?}", p.mappings);
     assert_share("bar", part("bar"), 55.6, 10.0);
     assert_share("main", part("main"), 22.2, 8.0);
 }
@@ -45,11 +46,11 @@ fn a_binary_deleted_while_recording_has_names() {
     let known = known().display().to_string();
     let script =
         format!("cp {known} known-x; ./known-x 1 & sleep 0.2; rm known-x; wait; sleep 0.4");
-    let (p, said) = record(dir.path(), &script);
-    assert_known(&p, &said);
+    let (p, messages) = record(dir.path(), &script);
+    assert_known(&p, &messages);
 }
 
-/// Another build has its name when the recording ends.
+/// A replaced binary has the names of its own build when the recording ends.
 #[test]
 fn a_binary_replaced_while_recording_has_its_own_names() {
     let dir = temp_dir();
@@ -59,12 +60,12 @@ fn a_binary_replaced_while_recording_has_its_own_names() {
         known.display(),
         other.display()
     );
-    let (p, said) = record(dir.path(), &script);
-    assert_known(&p, &said);
+    let (p, messages) = record(dir.path(), &script);
+    assert_known(&p, &messages);
     assert_eq!(p.total_share("before_exit"), 0.0);
 }
 
-/// Without a build id only its time of change shows that it is another.
+/// Without a build ID, only its time of change distinguishes the file from the recorded one.
 #[test]
 fn an_overwritten_binary_gives_no_names() {
     let dir = temp_dir();
@@ -78,12 +79,12 @@ fn an_overwritten_binary_gives_no_names() {
     .ok();
     let script =
         format!("./known-x 0.5; cat {} > known-x; sleep 0.4", target("exits", Build::C).display());
-    let (p, said) = record(dir.path(), &script);
+    let (p, messages) = record(dir.path(), &script);
     let of_known = p.label_share("process", "known-x");
-    assert!(of_known > 50.0, "{of_known} % {said}");
+    assert!(of_known > 50.0, "{of_known} % {messages}");
     assert_eq!(p.total_share("before_exit") + p.total_share("bar"), 0.0);
-    assert!(said.contains("changed or replaced since it was recorded"), "{said}");
-    // The same later, of a recording without names.
+    assert!(messages.contains("changed or replaced since it was recorded"), "{messages}");
+    // The same in a later symbolization of a recording without names.
     let script = "cp known-x old; gcc -O2 -g -Wl,--build-id=none -o known-y \
                   \"$SOURCE\" && ./known-y 0.5";
     let mut prof = Prof::new(&dir, "record -F 999 --no-symbolize -- sh -c").arg(script);
@@ -103,8 +104,8 @@ fn a_binary_in_another_mount_namespace_has_names() {
     let dir = temp_dir();
     let known = known().display().to_string();
     let inside = format!("mount -t tmpfs none /mnt && cp {known} /mnt/known-x && /mnt/known-x 1");
-    let (p, said) = record(dir.path(), &format!("unshare --mount sh -c '{inside}'; sleep 0.4"));
-    assert_known(&p, &said);
+    let (p, messages) = record(dir.path(), &format!("unshare --mount sh -c '{inside}'; sleep 0.4"));
+    assert_known(&p, &messages);
     assert!(p.mappings.iter().any(|m| m.file == "/mnt/known-x"), "{:?}", p.mappings);
 }
 
@@ -118,15 +119,16 @@ fn a_binary_in_a_chroot_has_names() {
     let mut gcc = Command::new("gcc");
     gcc.current_dir(&dir).args(["-O2", "-static", "-o", "known-x"]).arg(source);
     common::run::run(gcc).ok();
-    let (p, said) = record(
+    let (p, messages) = record(
         dir.path(),
         "mkdir root && cp known-x root/ && chroot root /known-x 1; rm -r root; sleep 0.4",
     );
-    assert_known(&p, &said);
+    assert_known(&p, &messages);
     assert!(p.mappings.iter().any(|m| m.file == "/known-x"), "{:?}", p.mappings);
 }
 
-/// Shares of the samples of these processes whose leaf, and of their user frames that, have names.
+/// Shares of the leaves and of the user frames that have names, in samples of processes of this
+/// name.
 fn named(p: &Pprof, process: &str) -> (f64, f64) {
     let (mut samples, mut leaves, mut all, mut with) = (0, 0, 0, 0);
     for s in p.samples.iter().filter(|s| s.labels.get("process").is_some_and(|n| n == process)) {
@@ -151,7 +153,7 @@ fn processes_that_live_for_milliseconds_have_names() {
     let _lock = MachineLock::take();
     let dir = temp_dir();
     let (exits, forker) = (target("exits", Build::CDebug), target("forker", Build::CDebug));
-    // Until the shell is killed; what it started ends by itself.
+    // Runs until the shell is killed; the processes that it started end by themselves.
     let script = format!(
         "while :; do seq 20 | xargs -n 1 {} 0 12 > /dev/null; {} 40 1 5000 > /dev/null; done",
         exits.display(),
@@ -167,8 +169,8 @@ fn processes_that_live_for_milliseconds_have_names() {
     }
 }
 
-/// No process that ran it is left when it is looked for, but the shell that started them; and
-/// the file has no build id.
+/// When prof searches for the file, no process that ran it is left, only the shell that started
+/// them; and the file has no build ID.
 #[test]
 fn short_lived_processes_in_another_mount_namespace_have_names() {
     if !needs(&["unshare", "mount"]) || !needs_root() {
@@ -181,13 +183,13 @@ fn short_lived_processes_in_another_mount_namespace_have_names() {
     common::run::run(gcc).ok();
     let inside = "mount -t tmpfs none /mnt; cp brief /mnt; \
                   for n in $(seq 30); do /mnt/brief 0 10 > /dev/null; done";
-    let (p, said) = record(dir.path(), &format!("unshare --mount sh -c '{inside}'"));
+    let (p, messages) = record(dir.path(), &format!("unshare --mount sh -c '{inside}'"));
     let (leaves, frames) = named(&p, "brief");
-    assert!(leaves >= 99.0 && frames >= 97.0, "{leaves} % {frames} %\n{said}");
+    assert!(leaves >= 99.0 && frames >= 97.0, "{leaves} % {frames} %\n{messages}");
     assert!(p.mappings.iter().any(|m| m.file == "/mnt/brief"), "{:?}", p.mappings);
 }
 
-/// Each is deleted as soon as it has ended, as `configure` and test runners do.
+/// Each program is deleted as soon as it has ended, as by `configure` and test runners.
 #[test]
 fn programs_deleted_after_each_run_are_never_named_wrongly() {
     let dir = temp_dir();
@@ -300,7 +302,7 @@ fn hidden_kernel_addresses_are_reported_and_not_guessed() {
     assert!(!out.stderr.contains("panicked"));
 }
 
-/// A container as Docker makes it, but for the daemon.
+/// A container as Docker makes it, without the daemon.
 struct Container {
     id: String,
     cgroup: PathBuf,

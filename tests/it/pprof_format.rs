@@ -1,4 +1,4 @@
-//! pprof files between prof and the tools of others: `go tool pprof`, `protoc`, Go's runtime.
+//! Exchange of pprof files between prof and other tools: `go tool pprof`, `protoc`, Go's runtime.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -75,7 +75,7 @@ fn save(profile: &Profile, path: PathBuf) -> PathBuf {
     path
 }
 
-/// What `go tool pprof` says of a file, which must not be a warning.
+/// Output of `go tool pprof` for a file, without warnings.
 fn go(option: &str, file: &Path) -> String {
     let mut command = Command::new("go");
     command.args(["tool", "pprof", "-symbolize=none", option]).arg(file).stdin(Stdio::null());
@@ -165,7 +165,7 @@ fn protoc_reads_every_field() {
     ] {
         assert!(text.contains(field), "{field:?} is not in:\n{text}");
     }
-    // The test itself: an unknown field is found.
+    // A check of the test: an unknown field is found.
     content.extend([0x98, 0x06, 7]);
     assert_eq!(unknown_fields(&protoc(&content, dir.path())), ["99: 7"]);
 }
@@ -208,7 +208,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     e.finish().unwrap()
 }
 
-/// 10 MB of gzip that unpack to 10 GB: a sound beginning, then `unit` again and again.
+/// 10 MB of gzip that unpack to 10 GB: a valid beginning, then `unit`, repeated.
 fn bomb(unit: &[u8]) -> Vec<u8> {
     let block = gzip(&unit.repeat((16 << 20) / unit.len()));
     [gzip(&[0x0a, 2, 8, 1, 0x32, 0, 0x32, 1, b'x']), block.repeat((10_000_000_000usize >> 24) + 1)]
@@ -226,7 +226,7 @@ fn bombs_are_refused_in_bounded_memory() {
         std::fs::write(&file, bomb(&unit)).unwrap();
         report(&file).refused(1, &["bomb.pb.gz", "refused at byte"]);
     }
-    // A string of 3 GiB, by its length; there are four bytes.
+    // A string with a length of 3 GiB, of which four bytes are present.
     let file = dir.path().join("lies.pb");
     std::fs::write(&file, [0x32, 0x80, 0x80, 0x80, 0x80, 0x0c, 1, 2, 3, 4]).unwrap();
     report(&file).refused(1, &["lies.pb", "a message of 3221225472 bytes"]);

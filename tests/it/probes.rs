@@ -1,4 +1,4 @@
-//! Probes by name: functions, their returns, offsets, markers, and what cannot be probed.
+//! Probes by name: functions, their returns, offsets, markers, and impossible probes.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::common::system::{needs_root, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Pprof, Prof, Waiting, go, needs, read, skip, target, temp_dir};
 
-/// Whether this machine has probes in programs; else says so.
+/// Support for probes in programs on this machine; without it, the test is skipped.
 fn can_probe() -> bool {
     let there = std::path::Path::new("/sys/bus/event_source/devices/uprobe/type").exists();
     if !there {
@@ -28,7 +28,7 @@ fn record(events: &[&str], args: &str) -> Pprof {
     read(dir.path().join("profile.pb.gz"))
 }
 
-/// How often an event was counted in stacks that go through a function.
+/// Count of an event in stacks that contain a function.
 fn through(p: &Pprof, event: &str, function: &str) -> i64 {
     let column = p.column(event);
     let in_it = p.samples.iter().filter(|s| p.frames(s).contains(&function));
@@ -46,7 +46,7 @@ fn each_call_is_counted_by_its_stack() {
     for caller in ["first", "second", "child"] {
         assert_eq!(through(&p, "probe:leaf", caller), 600, "{caller}");
     }
-    // At the first instruction the stack is that of the caller still.
+    // At the first instruction, the stack is still the caller's.
     assert!(p.samples.iter().all(|s| p.frames(s)[0] == "leaf"));
     assert_eq!(p.figure("truncated"), 0, "{:?}", p.comments);
     assert_eq!((p.figure("samples"), p.figure("lost")), (1800, 0));
@@ -63,7 +63,7 @@ fn returns_and_offsets_are_counted() {
     assert_eq!(p.total(p.column(&by_path)), 1800);
     assert_eq!(p.figure("truncated"), 0, "{:?}", p.comments);
     let leaves: std::collections::BTreeSet<_> = p.samples.iter().map(|s| p.frames(s)[0]).collect();
-    // Where it returns to.
+    // The leaf is the function that the call returns to.
     assert!(leaves.iter().all(|f| ["first", "second", "child"].contains(f)), "{leaves:?}");
     let p = record(&["probe:leaf+1,probe:probes:leaf+0x4", "uretprobe:second"], "150");
     assert_eq!(p.total(p.column("probe:leaf+1")), 450);
@@ -71,7 +71,7 @@ fn returns_and_offsets_are_counted() {
     assert_eq!(p.total(p.column("uretprobe:second")), 150);
 }
 
-/// One of them is passed only while its counter is not 0.
+/// One of the markers is executed only while its counter is not 0.
 #[test]
 fn markers_are_counted() {
     if !can_probe() {
@@ -96,14 +96,14 @@ fn markers_are_counted() {
         let p = read(dir.path().join("profile.pb.gz"));
         Some(p.total(p.column("sdt:python:gc__start")))
     };
-    // It collects by itself, too, when it starts and ends.
+    // Python also collects by itself when it starts and ends.
     match (collections(0), collections(50)) {
         (Some(none), Some(fifty)) => assert_eq!(fifty - none, 50),
         _ => skip("this python3 has no markers"),
     }
 }
 
-/// Far more than a ring holds: what is lost is said, and the values are right in spite of it.
+/// Far more events than a ring buffer holds: the loss is reported, and the values are still right.
 #[test]
 fn lost_probe_events_are_extrapolated() {
     if !can_probe() {
@@ -147,7 +147,7 @@ fn probes_count_after_exec() {
     assert_eq!(p.total(p.column("probe:leaf")), 1500);
 }
 
-/// Nothing is left behind in it.
+/// Nothing is left behind in the target.
 #[test]
 fn stopped_and_killed_targets_are_left_unharmed() {
     if !can_probe() {
@@ -167,7 +167,7 @@ fn stopped_and_killed_targets_are_left_unharmed() {
     let recording = ProfRecording::start(dir.path(), "p.pb.gz", &args);
     signal(libc::SIGKILL);
     recording.finish();
-    // Whoever profiles may be killed, too: the program is then what it was.
+    // If prof itself is killed, the program is left unchanged, too.
     let waiting = Waiting::start(Command::new(program).args(["600", "wait"]));
     let running =
         Prof::new(&dir, "record -e probe:leaf -d 60s").args(&format!("-p {}", waiting.pid()));
@@ -245,7 +245,7 @@ fn impossible_probes_are_refused_in_one_line() {
     out.refused(2, &["no file is named", "probe:FILE:FUNCTION"]);
 }
 
-/// A kernel either has kprobes, or says how it would.
+/// Either the kernel has kprobes, or prof names the missing option.
 #[test]
 fn kernel_functions_are_counted_or_the_missing_option_is_named() {
     if !needs_root() {
@@ -291,7 +291,7 @@ fn filters_select_tracepoint_events() {
     let all = count(&["-e", exec])[1];
     let some = count(&["-e", exec, "--filter", "filename ~ \"*/true\""])[1];
     assert_eq!((all, some), (11, 10));
-    // It is for the event before it alone, and several have to be true all.
+    // A filter applies only to the event before it, and all of several filters have to match.
     let exit = "sched:sched_process_exit";
     let both = count(&["-e", exec, "--filter", "filename ~ \"*/true\"", "-e", exit]);
     assert_eq!(both[1..], [10, 11]);

@@ -1,4 +1,4 @@
-//! `prof report --quality`: how sure a profile is of what it says.
+//! `prof report --quality`: the uncertainty of the values in a profile.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ fn row(report: &serde_json::Value, function: &str) -> serde_json::Value {
 }
 
 fn number(value: &serde_json::Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 #[test]
@@ -60,14 +60,15 @@ fn the_figures_are_those_of_the_file() {
             assert!(0.0 <= low && low <= share && share <= high && high <= 1.0, "{row}");
         }
     }
-    // The interval is as wide as the binomial distribution says.
+    // The interval has the width that the binomial distribution gives.
     let bar = row(&report, "bar");
     let [share, low, high] = ["share", "low", "high"].map(|key| number(&bar["self"][key]));
     let width = 2.0 * 1.96 * (share * (1.0 - share) / samples as f64).sqrt();
     assert!(((high - low) / width - 1.0).abs() < 0.01, "{bar}");
 }
 
-/// What `samples_to_halve` promises: with three times as many more, intervals are half as wide.
+/// The meaning of `samples_to_halve`: with three times as many additional samples, intervals are
+/// half as wide.
 #[test]
 fn four_times_the_samples_halve_the_intervals() {
     let (once, four_times) = (json("", 1), json("", 4));
@@ -114,7 +115,7 @@ fn rows_are_selected_as_in_the_report() {
         by_total.iter().any(|f| f == "_start" || f.starts_with("__libc_start")),
         "{by_total:?}"
     );
-    // Of what a filter keeps, the share is of the whole.
+    // The shares of filtered samples are shares of the whole.
     let filtered = row(&json("--focus foo2", 1), "bar");
     let all = row(&json("", 1), "bar");
     let share = |row: &serde_json::Value| number(&row["self"]["share"]);

@@ -1,4 +1,4 @@
-//! Programs that were not written for this: interpreters, a compiler, a server under load.
+//! Programs that were not written for tests: interpreters, a compiler, a server under load.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::{Pprof, Prof, Running, needs, read, temp_dir};
 
-/// Share of the samples whose user stack begins where threads and programs begin.
+/// Share of the samples whose user stack begins at the entry of a thread or program.
 fn whole_stacks(p: &Pprof) -> f64 {
     const ENTRIES: &[&str] = &[
         "_start",
@@ -38,7 +38,8 @@ fn python_is_recorded_in_its_interpreter_loop() {
     let args = format!("{} 3", script("busy.py"));
     Prof::new(&dir, "record -F 999").target("python3", &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    // It runs for 3 s of the clock, in which others may have the CPUs: at least a tenth of that.
+    // It runs for 3 s of wall time, in which other processes may use the CPUs: at least a tenth of
+    // that.
     assert!(p.figure("samples") > 300, "{:?}", p.comments);
     p.assert_nothing_is_missing();
     let eval = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("_PyEval_EvalFrame")));
@@ -63,7 +64,7 @@ fn an_attached_python_has_whole_stacks() {
     assert!(whole_stacks(&p) > 95.0, "whole: {} % {:?}", whole_stacks(&p), p.comments);
 }
 
-/// With a perf map the compiled JavaScript has names; node is the JIT that everyone has.
+/// With a perf map the compiled JavaScript has names; node is the most common JIT compiler.
 #[test]
 fn node_with_a_perf_map_has_names() {
     if !needs(&["node"]) {
@@ -91,14 +92,14 @@ fn node_without_a_perf_map_gets_advice() {
     let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
     out.says(&["code that node made at run time", "start node with --perf-basic-prof"]);
     let p = read(dir.path().join("profile.pb.gz"));
-    // As above, of 2 s.
+    // As above, for 2 s.
     assert!(p.figure("samples") > 300, "{:?}", p.comments);
     p.assert_nothing_is_missing();
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));
     assert!(inside > 70.0, "node::Start: {inside} % {:?}", p.comments);
 }
 
-/// A driver that starts the compiler proper and the assembler: three programs, one recording.
+/// A driver that starts the compiler and the assembler: three programs, one recording.
 #[test]
 fn all_programs_of_a_compiler_run_are_recorded() {
     let dir = temp_dir();
@@ -117,7 +118,7 @@ fn all_programs_of_a_compiler_run_are_recorded() {
     let p = read(dir.path().join("profile.pb.gz"));
     let [compiler, assembler] = ["cc1", "as"].map(|name| p.label_share("process", name));
     assert!(compiler > 60.0, "{compiler} % {:?}", p.label_values("process"));
-    // Without optimization it has about 5 % of the time; with it, next to none.
+    // Without optimization, the assembler has about 5 % of the time; with it, nearly none.
     assert!(assembler > 1.0, "{assembler} % {:?}", p.label_values("process"));
     p.assert_nothing_is_missing();
     assert!(p.mappings.iter().any(|m| m.file.ends_with("/cc1") && !m.build_id.is_empty()));
@@ -148,7 +149,7 @@ fn a_loaded_redis_server_has_whole_stacks() {
         &port,
         "-q",
         "-l",
-        // Several commands a packet: without it nearly all of the time is the kernel's.
+        // Several commands in a packet: otherwise, nearly all of the time is spent in the kernel.
         "-P",
         "32",
         "-t",

@@ -1,4 +1,4 @@
-//! What triggers a sample: rates, periods, events, several at once.
+//! Triggers of samples: rates, periods, events, several events at once.
 
 use crate::common;
 use crate::common::{Build, Pprof, Prof, assert_share, read, system, target, temp_dir};
@@ -29,12 +29,12 @@ fn the_default_is_99_hz_and_the_event_is_named() {
     assert!((150..260).contains(&p.figure("samples")), "{:?}", p.comments);
     let kind = p.sample_types[1].0.as_str();
     assert!(["cpu", "cycles"].contains(&kind), "{kind}");
-    // Where there is no PMU it is said, once.
-    let said = out.stderr.matches("cpu-clock").count();
-    assert_eq!(said, usize::from(kind == "cpu"), "{}", out.stderr);
+    // Without a PMU, the substitute is reported once.
+    let notes = out.stderr.matches("cpu-clock").count();
+    assert_eq!(notes, usize::from(kind == "cpu"), "{}", out.stderr);
 }
 
-/// Of an event that is rare: a clock at 100 kHz can keep a virtual machine from anything else.
+/// With a rare event: a clock at 100 kHz can take all the time of a virtual machine.
 #[test]
 fn a_rate_beyond_the_limit_is_lowered_with_a_note() {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap();
@@ -75,9 +75,10 @@ fn period_1_records_every_page_fault() {
     assert_eq!(faults, p.total(p.column("samples")));
 }
 
-/// Where the kernel chooses the period, the samples' periods add up to many times what happened.
+/// If the kernel chooses the period, the periods of the samples add up to many times the true
+/// count.
 #[test]
-fn values_are_what_the_kernel_counted() {
+fn values_equal_the_counts_of_the_kernel() {
     let dir = temp_dir();
     for rate in ["29", "99", "999"] {
         let prof = Prof::new(&dir, "record -e page-faults -F").arg(rate);
@@ -85,14 +86,14 @@ fn values_are_what_the_kernel_counted() {
         prof.target(target("faults", Build::C), "1800000").run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
         let faults = p.total(p.column("page-faults"));
-        // Those of the start come on top.
+        // The faults of the start are added.
         assert!((1_800_000..1_802_000).contains(&faults), "-F {rate}: {faults}");
         assert!(p.figure("samples") > 5, "{:?}", p.comments);
     }
 }
 
-/// A ring that turns out to be used is replaced while its CPU is sampled: neither the samples
-/// nor the mappings of programs that start in the meantime get lost, nor is a sample counted twice.
+/// A ring buffer that is found in use is replaced while its CPU is sampled: neither the samples nor
+/// the mappings of programs that start in the meantime are lost, and no sample is counted twice.
 #[test]
 fn nothing_is_lost_while_rings_are_replaced() {
     let dir = temp_dir();
@@ -116,7 +117,7 @@ fn nothing_is_lost_while_rings_are_replaced() {
     let in_main = p.samples.iter().filter(|s| p.frames(s).contains(&"main"));
     let named: i64 = in_main.map(|s| s.values[cpu]).sum();
     let seconds = named as f64 * 1e-9;
-    // To start a program is outside of main.
+    // The start of a program is outside of main.
     assert!((0.92 * used..1.03 * used).contains(&seconds), "{seconds} s of {used} s");
     assert!(used > 3.0, "{used} s of 16 times 0.2 s");
     assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
@@ -132,11 +133,11 @@ fn context_switches_of_a_sleeper_are_counted() {
     assert!(p.total(p.column("context-switches")) >= 20, "{:?}", p.comments);
 }
 
-/// A thread that may run on one CPU alone is moved by itself only.
+/// A thread that may run on only one CPU migrates only by its own calls.
 #[test]
 fn migrations_are_counted_by_their_stack() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return system::skip_hardware("there is one CPU only");
+        return system::skip_hardware("there is only one CPU");
     }
     let dir = temp_dir();
     for options in ["-c 1", "-F 99"] {
@@ -149,7 +150,7 @@ fn migrations_are_counted_by_their_stack() {
             in_it.map(|s| s.values[column]).sum::<i64>()
         };
         let all = p.total(column);
-        // Before it begins to move, it may have been moved as well.
+        // The kernel may also have migrated it before its own migrations begin.
         assert!((400..410).contains(&all), "{options}: {all}: {}", out.stderr);
         if options == "-c 1" {
             assert_eq!((of("there"), of("back")), (200, 200), "{}", out.stderr);
@@ -210,8 +211,8 @@ fn an_unknown_tracepoint_is_refused() {
     refused("-e sched:no_such_point", 2, &["sched:no_such_point"]);
 }
 
-/// Generic names, the kernel's, the caches' and raw ones: each is recorded under its name, or
-/// refused in one line.
+/// Generic events, events of the kernel and of caches, raw events: each is recorded under its name,
+/// or refused in one line.
 #[test]
 fn hardware_events_are_recorded_or_refused_with_an_alternative() {
     let dir = temp_dir();
@@ -242,7 +243,8 @@ fn hardware_events_are_recorded_or_refused_with_an_alternative() {
     }
 }
 
-/// What cannot be precise is sampled as it can be, which is said, also in the file.
+/// Events that cannot be precise are sampled with the precision available; this is reported, also
+/// in the file.
 #[test]
 fn missing_precision_is_reported_and_the_recording_goes_on() {
     let dir = temp_dir();
@@ -259,7 +261,7 @@ fn missing_precision_is_reported_and_the_recording_goes_on() {
     if without_counters {
         assert!(out.stderr.contains(clock), "{}", out.stderr);
         assert!(p.comments.iter().any(|c| c.contains(clock)), "{:?}", p.comments);
-        // What was asked for by its name is refused as it is without the option.
+        // An event that is requested by its name is refused as without the option.
         for args in ["--precise -e cycles", "-e cycles:P"] {
             let out = record(args);
             out.refused(1, &["event 'cycles", "does not exist on this machine", "cpu-clock"]);
@@ -281,7 +283,7 @@ fn events_of_a_pmu_are_read_from_sysfs() {
     if std::path::Path::new("/sys/bus/event_source/devices/msr/events/tsc").exists() {
         refused("-e msr/nosuch/", 2, &["msr", "'nosuch'"]);
         refused("-e msr/event=x/", 2, &["'x' is not a number"]);
-        // The counter of cycles is no source of interrupts.
+        // The counter of cycles raises no interrupts.
         refused("-e msr/tsc/", 1, &["msr/tsc/", "without interrupts"]);
     } else {
         system::skip_hardware("the CPU has no counter of cycles without interrupts");

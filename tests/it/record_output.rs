@@ -1,4 +1,4 @@
-//! Where a recording is written, and what is left when that fails.
+//! Output files of a recording, and the files that are left after a failed write.
 
 use std::fs::OpenOptions;
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn names(dir: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-/// `touch RAN` as the COMMAND: whether it ran shows when prof found the output out.
+/// Records `touch RAN`: without the file RAN, the output was refused before the COMMAND ran.
 fn refused_before_the_command_runs(output: &str) {
     let dir = temp_dir();
     std::fs::create_dir(dir.path().join("directory")).unwrap();
@@ -86,7 +86,7 @@ fn a_full_disk_leaves_the_old_file_whole() {
     Prof::new(&disk.path, "record -F 99").target(target("exits", Build::C), "0 200").run().ok();
     let old = std::fs::read(&file).unwrap();
     Pprof::decode(&old);
-    // Takes what is left of the disk; the part that fits stays.
+    // Fills the rest of the disk; the part that fits stays.
     std::fs::write(disk.path.join("filler"), vec![0u8; 64 << 10]).unwrap_err();
     let out =
         Prof::new(&disk.path, "record -F 999").target(target("recurse", Build::C), "10 0.3").run();
@@ -162,7 +162,7 @@ fn a_command_that_ends_at_once_gives_a_valid_profile() {
     }
 }
 
-/// Nothing ran: the file is valid, and both prof's ends say what happened.
+/// No process ran: the file is valid, and both `prof record` and `prof report` report it.
 #[test]
 fn an_empty_recording_is_valid_and_reported() {
     let dir = temp_dir();
@@ -193,7 +193,7 @@ fn quiet_prints_nothing() {
     assert_eq!(out.stderr, "");
 }
 
-/// A recording whose look-up of names waits for a debuginfod server that never answers.
+/// A recording whose symbolization waits for a debuginfod server that never answers.
 struct Waiting {
     dir: tempfile::TempDir,
     prof: Running,
@@ -232,7 +232,7 @@ fn a_recording_is_on_disk_before_it_is_symbolized() {
     assert!(read(&file).figure("samples") > 20);
     let left = names(&dir);
     assert!(!left.iter().any(|name| name.starts_with(".prof-")), "{left:?}");
-    // The names can be had afterwards.
+    // The names can be added afterwards.
     Prof::new(&dir, "symbolize").run().ok();
     assert!(!read(&file).samples.is_empty());
 }
@@ -248,7 +248,7 @@ fn an_interrupted_symbolization_loses_nothing_on_standard_output() {
     assert!(Pprof::decode(&out.stdout).figure("samples") > 20, "{}", out.stderr);
 }
 
-/// A FIFO next to the binary, where its debug information may be: who opens it waits for ever.
+/// A FIFO next to the binary, at the path of its debug information: opening it blocks forever.
 #[test]
 fn a_hanging_symbolization_ends_with_the_first_interrupt() {
     if !needs(&["mkfifo"]) {
@@ -264,7 +264,7 @@ fn a_hanging_symbolization_ends_with_the_first_interrupt() {
     while prof.is_running() && !file.exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    // What hangs now would hang for ever; what does not, may end by itself.
+    // If prof hangs now, it would hang forever; if not, it may end by itself.
     std::thread::sleep(std::time::Duration::from_millis(500));
     if prof.is_running() {
         prof.signal(libc::SIGINT);
@@ -322,7 +322,7 @@ fn with_sudo_a_recording_belongs_to_the_user_in_their_directory() {
     }
 }
 
-/// As the kernel has it with `fs.protected_symlinks`, whatever this machine's setting is.
+/// As in the kernel with `fs.protected_symlinks`, independent of this machine's setting.
 #[test]
 fn a_link_of_another_user_in_a_shared_directory_is_not_followed() {
     if !system::needs_root() {

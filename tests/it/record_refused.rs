@@ -1,4 +1,4 @@
-//! What prof does when it is not allowed, or not able, to record what it is asked for.
+//! Recordings that prof is not allowed, or not able, to make as requested.
 
 use std::process::Command;
 
@@ -137,7 +137,7 @@ fn an_unprivileged_user_records_their_own_processes() {
     let out = unprivileged(dir.path(), "record -F 999").target("./known", "1").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("bar") > 40.0, "{}", out.stderr);
-    // What is missing is said, with what unlocks it.
+    // The missing part is reported, with the command that enables it.
     assert!(out.stderr.contains("kernel"), "{}", out.stderr);
     assert!(out.stderr.contains("perf_event_paranoid"), "{}", out.stderr);
 }
@@ -186,7 +186,7 @@ fn kernel_code_alone_is_refused_with_the_setting_to_change() {
     record("page-faults,cpu-clock:k").ok().says(&["'cpu-clock:k' is left out: ", setting]);
 }
 
-/// tracefs is root's own, so the right to profile is not enough.
+/// Only root may read tracefs, so the right to profile is not enough.
 #[test]
 fn tracepoints_need_a_right_of_their_own() {
     if !can_drop_rights() || !system::needs_tracefs() || !needs(&["setcap"]) {
@@ -220,7 +220,8 @@ fn tracepoints_need_a_right_of_their_own() {
     assert_eq!(unlock(), None);
 }
 
-/// Samples of everybody without a look into their processes: said once, with the command.
+/// Samples of all users without access to their processes: reported once, with the command that
+/// helps.
 #[test]
 fn unreadable_mappings_of_the_whole_machine_are_reported_once() {
     if !can_drop_rights() {
@@ -239,7 +240,7 @@ fn unreadable_mappings_of_the_whole_machine_are_reported_once() {
     }
 }
 
-/// Locked memory is not to be had: smaller rings, a word about it, and a good recording.
+/// Without enough locked memory: smaller ring buffers, a message, and a valid recording.
 #[test]
 fn a_low_memlock_limit_means_smaller_rings() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
@@ -257,7 +258,8 @@ fn a_low_memlock_limit_means_smaller_rings() {
     assert!(words.contains("mlock") || words.contains("memlock"), "{}", out.stderr);
 }
 
-/// Enough for the rings that a recording of whole CPUs begins with, not for those of busy CPUs.
+/// Enough for the ring buffers with which a recording of whole CPUs begins, not for those of busy
+/// CPUs.
 #[test]
 fn a_memlock_limit_met_later_keeps_the_smaller_rings() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
@@ -281,7 +283,7 @@ fn a_memlock_limit_met_later_keeps_the_smaller_rings() {
     assert!((1.85..2.25).contains(&seconds), "{seconds} s");
 }
 
-/// Not even for the smallest rings.
+/// Not enough even for the smallest ring buffers.
 #[test]
 fn without_locked_memory_a_recording_is_refused_with_the_remedy() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
@@ -304,7 +306,7 @@ fn without_locked_memory_a_recording_is_refused_with_the_remedy() {
     assert!(row.contains(" no ") && row.contains("kernel.perf_event_mlock_kb"), "{row}");
 }
 
-/// 300 threads and an unprivileged prof on them, with limits of open files as prlimit has them.
+/// Runs an unprivileged prof on 300 threads, with limits of open files in the format of prlimit.
 fn with_open_files(limits: &str) -> (tempfile::TempDir, common::Output) {
     let dir = open_dir();
     common::copy_program(target("threads", Build::C), dir.path().join("threads"));
@@ -320,7 +322,7 @@ fn with_open_files(limits: &str) -> (tempfile::TempDir, common::Output) {
     (dir, Prof { command }.run())
 }
 
-/// The soft limit is raised, and that is said.
+/// The soft limit is raised, and this is reported.
 #[test]
 fn a_soft_limit_of_open_files_is_raised() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
@@ -332,7 +334,7 @@ fn a_soft_limit_of_open_files_is_raised() {
     assert!(read(dir.path().join("profile.pb.gz")).total_share("thread_work") > 20.0);
 }
 
-/// Where the hard limit is in the way of a user, it is a line with what is needed.
+/// If the hard limit is too low, an unprivileged recording is refused in one line with the remedy.
 #[test]
 fn a_hard_limit_of_open_files_is_refused_with_the_remedy() {
     if !can_drop_rights() || !needs(&["prlimit"]) {

@@ -1,4 +1,4 @@
-//! What is recorded: processes, threads, trees, CPUs, cgroups, the whole machine.
+//! Targets of a recording: processes, threads, trees, CPUs, cgroups, the whole machine.
 
 use std::process::Command;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn threads(count: u32, life_ms: u32, busy_us: u32) -> Running {
     Running::start(&mut command).wait_for("ready").0
 }
 
-/// Ids of the threads that a process has now.
+/// IDs of the current threads of a process.
 fn tids(pid: i32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks.map(|t| t.unwrap().file_name().into_string().unwrap()).collect()
@@ -129,8 +129,8 @@ fn one_thread_is_recorded_alone() {
     assert_eq!(p.label_values("tid"), [tid.as_str()].into());
 }
 
-/// 500 threads that live for a second each: whoever was there at the attach, and whoever came
-/// later, is in the recording, with the CPU time that the kernel says they used.
+/// 500 threads that live for a second each: those that exist at the attach, and those that start
+/// later, are in the recording, with the CPU time that the kernel reports for them.
 #[test]
 fn the_cpu_time_of_500_short_lived_threads_is_recorded() {
     let _lock = MachineLock::take();
@@ -165,7 +165,7 @@ fn threads_of_a_process_with_2000_are_recorded() {
     assert!(p.total_share("thread_work") > 20.0);
 }
 
-/// All threads are sampled: each that is busy for the whole window has its samples.
+/// All threads are sampled: each thread that is busy for the whole window has samples.
 #[test]
 fn no_thread_is_missed_when_attaching() {
     let _lock = MachineLock::take();
@@ -201,7 +201,7 @@ fn a_deep_recursion_is_truncated_and_counted() {
     assert!(cut > 900, "{:?}", p.comments);
 }
 
-/// Beyond the kernel's copy, the stack is copied by a program at the same moment.
+/// The part beyond the kernel's copy is copied by a program in the kernel at the same moment.
 #[test]
 fn a_stack_deeper_than_its_copy_is_whole() {
     if !system::has_deep_stacks() {
@@ -240,7 +240,7 @@ fn the_whole_machine_is_recorded_without_idle_time() {
     let dir = temp_dir();
     let known = known();
     let out = Prof::new(&dir, "record -e cpu-clock -a -F 499 -d 3s").run().ok();
-    // A CPU's clock runs on while it idles: no samples are missed then.
+    // The clock of a CPU also runs while the CPU idles: no samples are missed then.
     assert!(!out.stderr.contains("the samples cover"), "{}", out.stderr);
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.comment("covered").is_some(), "{:?}", p.comments);
@@ -251,7 +251,7 @@ fn the_whole_machine_is_recorded_without_idle_time() {
         s.labels.get("pid") == Some(&pid) && p.frames(s).last().is_some_and(|f| *f == "_start")
     });
     assert!(inside > 0.95 * of_known, "{inside} % whole of {of_known} %");
-    // Idle CPUs are no samples: never more than the CPUs' time.
+    // Idle time gives no samples: the sum is never more than the CPUs' time.
     let cpus = std::thread::available_parallelism().unwrap().get() as f64;
     let used = p.total(p.column("cpu")) as f64 / p.duration_nanos as f64;
     assert!(used < cpus * 1.1, "{used} CPUs used of {cpus}");
@@ -273,7 +273,7 @@ fn only_the_selected_cpus_are_recorded() {
         Prof::new(&dir, "record -C 1 -F 999 -d 1s -o off.pb.gz").run().ok();
         assert_eq!(read(dir.path().join("off.pb.gz")).label_share("pid", &pid), 0.0);
     } else {
-        system::skip_hardware("there is one CPU only");
+        system::skip_hardware("there is only one CPU");
     }
 }
 

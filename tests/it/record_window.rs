@@ -1,4 +1,4 @@
-//! When a recording begins and ends, and what happens to the COMMAND in the meantime.
+//! Beginning and end of a recording, and the state of the COMMAND in between.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir};
 
-/// Gives prof the time to attach; what a test checks does not depend on how long it takes.
+/// Gives prof the time to attach; no check depends on the length of this time.
 fn wait_for_attach() {
     std::thread::sleep(Duration::from_millis(700));
 }
@@ -87,7 +87,7 @@ fn the_command_inherits_no_signals_or_descriptors_of_prof() {
         command.args(["-c", script]).stdin(Stdio::null());
         let text = common::run::run(command).ok().text();
         let words: Vec<&str> = text.split_whitespace().collect();
-        // Signals from 32 on are the C library's own.
+        // The C library uses the signals from 32 on.
         let signals = |hex: &str| u64::from_str_radix(hex, 16).unwrap() & 0x7fff_ffff;
         (signals(words[1]), signals(words[3]), words[4].to_string())
     };
@@ -98,8 +98,8 @@ fn the_command_inherits_no_signals_or_descriptors_of_prof() {
     };
     let plain = state(Command::new("sh"));
     assert_eq!(state(prof(Command::new("env"))), plain);
-    // What is ignored stays so: a hang-up; in the background of a script, what terminals send; the
-    // rest that prof handles.
+    // Ignored signals stay ignored: the hang-up; the signals of terminals, in the background of a
+    // script; the others that prof handles.
     let ignoring = |signals: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("trap '' {signals}; exec \"$@\""), "sh"]);
@@ -136,7 +136,7 @@ fn sigterm_ends_early_and_writes() {
     ended_by(libc::SIGTERM);
 }
 
-/// `timeout` signals prof and then its whole group: that is one wish for an end, not two.
+/// `timeout` signals prof and then its whole group: this is one request to end, not two.
 #[test]
 fn an_end_by_timeout_writes_the_profile() {
     let dir = temp_dir();
@@ -154,7 +154,7 @@ fn an_end_by_timeout_writes_the_profile() {
     }
 }
 
-/// Writing into a pipe without a reader blocks: there a second Ctrl-C has to be enough.
+/// A write into a full pipe that is not read blocks: a second Ctrl-C has to be enough.
 #[test]
 fn a_second_ctrl_c_ends_a_blocked_write() {
     let _lock = MachineLock::take();
@@ -166,25 +166,25 @@ fn a_second_ctrl_c_ends_a_blocked_write() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: both descriptors are open; F_SETPIPE_SZ takes a number.
     unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&writer), libc::F_SETPIPE_SZ, 4096) };
-    // Full from the beginning, so that it blocks however little is recorded.
+    // Full from the beginning, so that even the smallest profile blocks.
     std::io::Write::write_all(&mut writer, &[0; 4096]).unwrap();
     let prof = Prof::new(&dir, "record -F 999 -d 1h -o - -p").arg(threads.pid().to_string());
     let mut child = prof.command_with(Stdio::from(writer)).spawn().unwrap();
     let pid = child.id() as i32;
-    // Its second thread is the one that handles signals.
+    // Its second thread handles signals.
     let threads_of =
         |pid| std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     while threads_of(pid) < 2 && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
     }
     wait_for_attach();
-    // SAFETY: the child is not reaped yet, so the pid is its own.
+    // SAFETY: the child is not reaped yet, so the pid is still the child's.
     let interrupt = || unsafe { libc::kill(pid, libc::SIGINT) };
     interrupt();
     std::thread::sleep(Duration::from_secs(2));
     let ended = child.try_wait().unwrap();
     assert!(ended.is_none(), "the pipe did not block it: {ended:?}");
-    // If names were still looked up, the second ended that, and the third gives up.
+    // If names were still being resolved, the second Ctrl-C ended that, and the third one gives up.
     let mut waited = 0;
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -196,7 +196,7 @@ fn a_second_ctrl_c_ends_a_blocked_write() {
         waited += 1;
         if waited > 1000 {
             child.kill().unwrap();
-            panic!("Ctrl-C changes nothing any more");
+            panic!("Ctrl-C has no effect any more");
         }
         std::thread::sleep(Duration::from_millis(10));
     };
@@ -251,7 +251,7 @@ fn the_window_has_the_requested_length() {
     assert!(p.time_nanos > 1_700_000_000_000_000_000);
 }
 
-/// `exits` is busy for 2 s of CPU time, of which the first second of the clock is not seen.
+/// `exits` is busy for 2 s of CPU time, of which the first second of wall time is not recorded.
 #[test]
 fn a_delay_leaves_out_the_start() {
     let dir = temp_dir();

@@ -8,7 +8,7 @@ use crate::common;
 use crate::common::views::{self, HALF};
 use crate::common::{Prof, needs, temp_dir};
 
-/// Self value and total of every function, as `prof report --json` has them.
+/// Self value and total of every function in `prof report --json`.
 fn functions(dir: impl AsRef<Path>, args: &str) -> BTreeMap<String, (i64, i64)> {
     let json = Prof::new(dir, "report --json --sort symbol").args(args).run().ok();
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();

@@ -39,8 +39,8 @@ fn lines(p: &Pprof, function: &str) -> Vec<(String, i64)> {
 fn a_perf_map_names_code_whenever_it_is_written() {
     for mode in ["map", "late"] {
         let dir = temp_dir();
-        let (p, said) = record(dir.path(), mode, 500);
-        assert!(p.self_share("jitted") > 90.0, "{mode}: {}\n{said}", p.self_share("jitted"));
+        let (p, messages) = record(dir.path(), mode, 500);
+        assert!(p.self_share("jitted") > 90.0, "{mode}: {}\n{messages}", p.self_share("jitted"));
         assert!(p.mappings.iter().any(|m| m.file.starts_with("/tmp/perf-")), "{:?}", p.mappings);
     }
 }
@@ -55,20 +55,20 @@ fn python_perf_maps_give_python_names() {
     assert!(svg.contains("Python"), "the legend names the language: {svg}");
 }
 
-/// Each of the two has its own time, though they lie at the same addresses; the moments about
-/// the change are no one's rather than the wrong one's.
+/// Each of the two functions has its own time, though they lie at the same addresses; the time
+/// around the change is attributed to neither rather than to the wrong one.
 #[test]
 fn reused_addresses_are_distinguished_by_time() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "reuse-map", 1000);
+    let (p, messages) = record(dir.path(), "reuse-map", 1000);
     let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
-    // One look is unknown: what is taken in at once, a fifth of a second, and more when the
-    // machine is busy.
-    assert!((22.0..36.0).contains(&a) && (50.0..72.0).contains(&b), "{a} % {b} %\n{said}");
+    // The samples of one poll have no name: those that are read at once, of a fifth of a second, or
+    // of more on a busy machine.
+    assert!((22.0..36.0).contains(&a) && (50.0..72.0).contains(&b), "{a} % {b} %\n{messages}");
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "reuse-dump", 60);
+    let (p, messages) = record(dir.path(), "reuse-dump", 60);
     let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
-    assert!(a + b > 95.0, "{a} % {b} %\n{said}");
+    assert!(a + b > 95.0, "{a} % {b} %\n{messages}");
     assert_share("phase_a", a, 33.3, 5.0);
     assert_share("phase_b", b, 66.7, 5.0);
 }
@@ -76,8 +76,8 @@ fn reused_addresses_are_distinguished_by_time() {
 #[test]
 fn a_jitdump_has_source_lines() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "lines", 500);
-    assert!(p.self_share("jitted") > 90.0, "{}\n{said}", p.self_share("jitted"));
+    let (p, messages) = record(dir.path(), "lines", 500);
+    assert!(p.self_share("jitted") > 90.0, "{}\n{messages}", p.self_share("jitted"));
     let found = lines(&p, "jitted");
     let right = found.iter().filter(|l| **l == ("/src/jit.src".to_owned(), 8)).count();
     assert!(
@@ -91,9 +91,9 @@ fn a_jitdump_has_source_lines() {
 #[test]
 fn code_that_moves_keeps_its_name() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "move", 300);
+    let (p, messages) = record(dir.path(), "move", 300);
     let (moved, other) = (p.self_share("moved"), p.self_share("other"));
-    assert!(moved > 65.0 && moved <= 80.0, "moved {moved} %, other {other} %\n{said}");
+    assert!(moved > 65.0 && moved <= 80.0, "moved {moved} %, other {other} %\n{messages}");
     assert_share("other", other, 25.0, 6.0);
 }
 
@@ -103,28 +103,28 @@ fn truncated_and_garbage_files_are_reported_and_harmless() {
     let (p, _) = record(dir.path(), "cut", 400);
     assert!(p.self_share("jitted") > 90.0);
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "garbage", 400);
+    let (p, messages) = record(dir.path(), "garbage", 400);
     assert_eq!(p.total_share("jitted"), 0.0);
-    assert!(said.contains("have no function name") && said.contains(".map"), "{said}");
-    // How many lines, in the report and at once.
+    assert!(messages.contains("have no function name") && messages.contains(".map"), "{messages}");
+    // The number of malformed lines, in the report and in the message of the recording.
     let count = |text: &str| -> usize {
         let at = text.find(" malformed)").expect(text);
         text[..at].rsplit('(').next().unwrap().parse().unwrap()
     };
     let report = Prof::new(&dir, "report --coverage").run().ok().text();
     assert!(report.contains("without names: "), "{report}");
-    assert!(count(&report) > 900 && count(&report) == count(&said), "{report}\n{said}");
+    assert!(count(&report) > 900 && count(&report) == count(&messages), "{report}\n{messages}");
 }
 
-/// Good lines name code whatever else stands in the map, and what does is counted.
+/// Valid lines name code, whatever other lines are in the map; the others are counted.
 #[test]
 fn invalid_lines_are_counted_and_harmless() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "littered", 400);
-    assert!(p.self_share("jitted") > 90.0, "{} %\n{said}", p.self_share("jitted"));
+    let (p, messages) = record(dir.path(), "littered", 400);
+    assert!(p.self_share("jitted") > 90.0, "{} %\n{messages}", p.self_share("jitted"));
     assert_eq!(p.total_share("huge"), 0.0);
     let report = Prof::new(&dir, "report --coverage").run().ok().text();
-    for text in [&said, &report] {
+    for text in [&messages, &report] {
         assert!(text.contains("bad input: 7 malformed lines in the perf map"), "{text}");
     }
 }
@@ -132,25 +132,24 @@ fn invalid_lines_are_counted_and_harmless() {
 #[test]
 fn the_later_of_two_lines_for_one_address_counts() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "remade", 1000);
-    // Of the samples about the time when the file was written nothing is known.
-    assert!(p.self_share("jitted") > 80.0, "{} %\n{said}", p.self_share("jitted"));
+    let (p, messages) = record(dir.path(), "remade", 1000);
+    // The samples around the time when the file was written have no name.
+    assert!(p.self_share("jitted") > 80.0, "{} %\n{messages}", p.self_share("jitted"));
     assert_eq!(p.total_share("old"), 0.0);
 }
 
 #[test]
 fn only_a_regular_file_is_read_as_a_perf_map() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "pipe", 400);
+    let (p, messages) = record(dir.path(), "pipe", 400);
     assert_eq!(p.total_share("jitted"), 0.0);
     let report = Prof::new(&dir, "report --coverage").run().ok().text();
-    for text in [&said, &report] {
+    for text in [&messages, &report] {
         assert!(text.contains("not a regular file"), "{text}");
     }
 }
 
-/// Names that are asked for later come from the files that are still there, and nothing that is
-/// ambiguous then.
+/// Names of a later symbolization come from the files that still exist; ambiguous code has none.
 #[test]
 fn a_jitdump_names_a_recording_afterwards() {
     let dir = temp_dir();
@@ -166,7 +165,7 @@ fn a_jitdump_names_a_recording_afterwards() {
     assert_eq!(p.self_share("phase_a") + p.self_share("phase_b"), 0.0);
 }
 
-/// A perf map is taken later as long as it cannot be another process's: it has not changed, or
+/// A perf map is used later only if it cannot belong to another process: it has not changed, or
 /// only its own process has written to it.
 #[test]
 fn a_perf_map_changed_after_its_process_ended_is_not_used() {
@@ -202,7 +201,7 @@ fn files_in_a_container_are_found() {
     let program = target("jit", Build::CFramePointers).display().to_string();
     for mode in ["map", "lines"] {
         let dir = temp_dir();
-        // The new /tmp hides the directory of the recording, and perhaps the program.
+        // The new /tmp hides the directory of the recording, and possibly the program.
         let inside = format!(
             "exec 3<{program} && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >jit && exec 3<&- \
              && chmod 755 jit && ./jit {mode} 600"
@@ -217,7 +216,7 @@ fn files_in_a_container_are_found() {
     }
 }
 
-/// A map that another user or an earlier process has left does not name anything.
+/// A map that is left from another user or an earlier process names nothing.
 #[test]
 fn a_perf_map_of_an_earlier_process_is_not_used() {
     if !needs(&["touch"]) {
@@ -225,8 +224,8 @@ fn a_perf_map_of_an_earlier_process_is_not_used() {
     }
     let dir = temp_dir();
     let program = target("jit", Build::CFramePointers);
-    // Everything is `wrong` in the map that is there before the program begins; the program
-    // itself writes none.
+    // The map that exists before the program begins names everything `wrong`; the program itself
+    // writes none.
     let script = format!(
         "echo '0 7fffffffffff wrong' > /tmp/perf-$$.map; touch -d '2 days ago' /tmp/perf-$$.map; \
          exec {} lines 400",
@@ -252,7 +251,7 @@ fn node_with_a_jitdump_has_names() {
     let hot = p.share(|s| p.frames(s).iter().any(|f| f.contains("hotFunction")));
     assert!(hot > 60.0, "hotFunction: {hot} %\n{}", out.stderr);
     assert!(p.mappings.iter().any(|m| m.file.ends_with(".dump")), "{:?}", p.mappings);
-    // Node 20 writes names of files from memory that it has freed; those are not taken.
+    // Node 20 writes names of files from memory that it has freed; those are not used.
     for (location, names) in &p.lines {
         if names.first().is_some_and(|name| name.contains("hotFunction")) {
             let (file, line) = &p.sources[location];
@@ -281,7 +280,7 @@ fn java_with_a_perf_map_has_names() {
     assert!(svg.contains("Java"), "the legend names the language");
 }
 
-/// LLVM's interpreter compiles, and has the agent built in (in Debian).
+/// LLVM's interpreter compiles, and Debian's build contains the agent.
 #[test]
 fn llvm_with_a_jitdump_has_names() {
     if !needs(&["lli"]) {
