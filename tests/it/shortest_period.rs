@@ -1,9 +1,9 @@
-//! The shortest period of a clock. No other test runs with it: at 100 kHz a clock can keep the CPU
-//! of a virtual machine from anything else for seconds.
+//! The shortest period of a clock. No other test runs at the same time: at 100 kHz a clock can take
+//! all the time of a virtual machine's CPU for seconds.
 
 use crate::common::{MachineLock, Prof, read, temp_dir};
 
-/// A clock cannot tick as often as that; each sample weighs what the kernel made of it.
+/// A clock cannot tick at this rate; each sample has the period that the kernel chose.
 #[test]
 fn a_period_below_the_minimum_of_the_kernel_is_raised() {
     let _lock = MachineLock::take();

@@ -1,4 +1,4 @@
-//! Block I/O and system calls: how often, for how long, by whom.
+//! Block I/O and system calls: counts, durations, and their callers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,8 +14,8 @@ fn sum(p: &Pprof, kind: &str, keep: impl Fn(&Sample) -> bool) -> i64 {
     p.samples.iter().filter(|s| keep(s)).map(|s| s.values[column]).sum()
 }
 
-/// Seconds that the program says at its end.
-fn said(text: &str) -> Vec<f64> {
+/// Seconds that the program prints at its end.
+fn printed(text: &str) -> Vec<f64> {
     let last = text.lines().last().unwrap_or_default();
     last.split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
@@ -26,7 +26,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// `None`: there is none, or its requests cannot be recorded, which is reported.
+    /// `None` if there is no device, or its requests cannot be recorded, which is reported.
     #[track_caller]
     fn new(dir: &Path) -> Option<Loop> {
         if !needs_tracefs() || !needs(&["losetup"]) {
@@ -61,8 +61,8 @@ impl Drop for Loop {
     }
 }
 
-/// The delay of requests is the block layer's own count, which has a resolution of 1 ms and begins a
-/// little earlier; the program waited longer, by the kernel's way to the driver and back.
+/// The delay of requests is the block layer's own count, which has a resolution of 1 ms and begins
+/// a little earlier; the program waited longer, by the kernel's path to the driver and back.
 #[track_caller]
 fn assert_delay(delay: f64, program: f64, kernel: f64) {
     assert!(delay < program, "{delay} s of {program} s");
@@ -83,7 +83,7 @@ fn block_requests_are_counted_by_their_issuer() {
     assert_eq!(sum(&p, "io_requests", ours), 200, "{}", out.stderr);
     assert_eq!(sum(&p, "io_bytes", ours), 200 << 16);
     assert_eq!(sum(&p, "io_bytes", |s| ours(s) && label(s, "rw") == "read"), 200 << 16);
-    let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, said(&out.text())[0]);
+    let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, printed(&out.text())[0]);
     assert_delay(delay, whole, disk.read_seconds() - before);
     let text = Prof::new(&dir, "report --sort device,rw --type io_bytes").run().ok().text();
     assert!(text.contains(disk.name()) && text.contains("read"), "{text}");
@@ -93,7 +93,7 @@ fn block_requests_are_counted_by_their_issuer() {
     }
 }
 
-/// Of a process that runs already, from then on.
+/// Requests of a process that runs already are counted from the attach on.
 #[test]
 fn block_requests_of_a_running_process_are_counted() {
     let dir = temp_dir();
@@ -109,13 +109,14 @@ fn block_requests_of_a_running_process_are_counted() {
     let ours = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "device") == disk.name();
     assert_eq!(sum(&p, "io_requests", ours), 300);
     assert_eq!(sum(&p, "io_bytes", |s| ours(s) && label(s, "rw") == "read"), 300 << 14);
-    let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, said(&out.text())[0]);
+    let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, printed(&out.text())[0]);
     assert_delay(delay, whole, disk.read_seconds() - before);
     let reads = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "syscall") == "pread64";
     assert_eq!(sum(&p, "syscalls", reads), 300);
 }
 
-/// Requests complete wherever the device's interrupt comes; with CPU time, of the whole machine.
+/// Requests complete on any CPU that receives the device's interrupt; with CPU time, of the whole
+/// machine.
 #[test]
 fn block_requests_of_the_whole_machine_are_attributed_to_processes() {
     let dir = temp_dir();
@@ -132,7 +133,7 @@ fn block_requests_of_the_whole_machine_are_attributed_to_processes() {
     assert_eq!(sum(&p, "io_requests", ours), 100);
     assert_eq!(sum(&p, "io_bytes", ours), 100 << 16);
     assert!(sum(&p, "cpu", |_| true) > 0);
-    // A request is no sample of time.
+    // A request is not a sample of time.
     assert_eq!(sum(&p, "samples", |s| !label(s, "device").is_empty()), 0);
 }
 
@@ -154,10 +155,11 @@ fn system_calls_are_counted_by_name_and_stack() {
     assert_eq!(sum(&p, "syscalls", of("fetch", "pread64")), 250, "{}", out.stderr);
     assert_eq!(sum(&p, "syscalls", of("ask", "getppid")), 250, "{}", out.stderr);
     assert_eq!(sum(&p, "syscalls", of("doze", "clock_nanosleep")), 20, "{}", out.stderr);
-    let all = said(&out.text());
+    let all = printed(&out.text());
     let seconds = |function, name| sum(&p, "syscall_time", of(function, name)) as f64 / 1e9;
     let (fetched, dozed) = (seconds("fetch", "pread64"), seconds("doze", "clock_nanosleep"));
-    // Most of a read is in the kernel, so none is much shorter than the fastest in the program's view.
+    // Most of a read is in the kernel, so none is much shorter than the fastest that the program
+    // measured.
     let least = 0.5 * 250.0 * all[3];
     assert!((least..all[0]).contains(&fetched), "{fetched} s of {least} to {} s", all[0]);
     assert!(dozed > 0.8 * all[2] && dozed < all[2], "{dozed} s of {} s", all[2]);
@@ -168,7 +170,7 @@ fn system_calls_are_counted_by_name_and_stack() {
     }
 }
 
-/// Frequent calls are not recorded one by one, but counted.
+/// Frequent calls are counted instead of recorded one by one.
 #[test]
 fn frequent_system_calls_are_sampled_and_extrapolated() {
     if !needs_tracefs() {

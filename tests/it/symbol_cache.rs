@@ -1,4 +1,5 @@
-//! Names that are kept from one recording to the next: never others than without them.
+//! The symbol cache, which keeps names from one recording to the next: never other names than
+//! without it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +17,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// With a program that has inlined functions, lines and a C library's start code without.
+    /// A lab with a program that has inlined functions, lines, and the C library's start code
+    /// without lines.
     fn new() -> Lab {
         let dir = temp_dir();
         let program = dir.path().join("program");
@@ -42,7 +44,7 @@ impl Lab {
         addresses.sort_unstable();
         addresses.dedup();
         assert!(addresses.len() > 50, "{}", addresses.len());
-        // Of no function, which is an answer, too.
+        // An address in no function, which is a valid result, too.
         addresses.push(addresses.last().unwrap() + 64);
         write(&unnamed(&self.program, &addresses), &self.path(name));
     }
@@ -54,7 +56,7 @@ impl Lab {
         prof.env("PROF_CACHE_SIZE", "").env("XDG_CACHE_HOME", self.path("cache"))
     }
 
-    /// The profile that comes out, byte by byte, and what was said.
+    /// The bytes of the resulting profile, and the output of prof.
     fn symbolize(&self, input: &str, options: &str) -> (Vec<u8>, Output) {
         let output = self.prof(input, "named.pb.gz", options).run().ok();
         (fs::read(self.path("named.pb.gz")).unwrap(), output)
@@ -68,7 +70,7 @@ impl Lab {
         files
     }
 
-    /// Without any cache.
+    /// The profile that results without any cache.
     fn cold(&self, input: &str, options: &str) -> Vec<u8> {
         self.symbolize(input, &format!("--no-cache {options}")).0
     }
@@ -86,13 +88,14 @@ fn cached_names_equal_the_first_ones() {
     for options in ["", "--no-inlines", "--no-demangle"] {
         let (half, all) = (lab.cold("half.pb.gz", options), lab.cold("all.pb.gz", options));
         let before = lab.kept();
-        // From nothing, from all that is needed, from a part of it, from more than that.
+        // With an empty cache, with all the names needed, with a part of them, with more than
+        // those.
         assert!(lab.symbolize("half.pb.gz", options).0 == half, "{options}");
         let new: Vec<PathBuf> = lab.kept().into_iter().filter(|f| !before.contains(f)).collect();
-        assert_eq!(new.len(), 1, "each set of options has answers of its own: {options}");
+        assert_eq!(new.len(), 1, "each set of options has names of its own: {options}");
         let first = state(&new[0]);
         assert!(lab.symbolize("half.pb.gz", options).0 == half, "{options}");
-        assert_eq!(state(&new[0]), first, "nothing was to be added: {options}");
+        assert_eq!(state(&new[0]), first, "nothing had to be added: {options}");
         assert!(lab.symbolize("all.pb.gz", options).0 == all, "{options}");
         assert!(state(&new[0]).1.len() > first.1.len(), "{options}");
         assert!(lab.symbolize("half.pb.gz", options).0 == half, "{options}");
@@ -105,7 +108,7 @@ fn cached_names_equal_the_first_ones() {
 fn cached_names_are_used() {
     let lab = Lab::new();
     lab.symbolize("all.pb.gz", "");
-    // What the file says now cannot come from anywhere else.
+    // The names that the file now contains cannot come from any other source.
     let file = &lab.kept()[0];
     let mut bytes = fs::read(file).unwrap();
     while let Some(at) = bytes.windows(4).position(|w| w == b"main") {
@@ -118,7 +121,7 @@ fn cached_names_are_used() {
     let (named, _) = lab.symbolize("all.pb.gz", "");
     let names: Vec<String> = common::Pprof::decode(&named).lines.into_values().flatten().collect();
     assert!(names.iter().any(|n| n == "niam") && !names.iter().any(|n| n == "main"), "{names:?}");
-    // And --no-cache does not look.
+    // And --no-cache does not read the cache.
     let cold = common::Pprof::decode(&lab.cold("all.pb.gz", ""));
     assert!(cold.lines.into_values().flatten().any(|n| n == "main"));
 }
@@ -128,14 +131,14 @@ fn without_a_cache_no_file_is_left() {
     let lab = Lab::new();
     lab.cold("all.pb.gz", "");
     lab.prof("all.pb.gz", "named.pb.gz", "").env("PROF_CACHE_SIZE", "0").run().ok();
-    // Nor without a home.
+    // Nor without a home directory.
     let homeless = lab.prof("all.pb.gz", "named.pb.gz", "").env("XDG_CACHE_HOME", "relative");
     homeless.env("HOME", "").run().ok();
     assert_eq!(lab.kept(), Vec::<PathBuf>::new());
     assert!(!lab.path("cache").exists() && !lab.path("relative").exists());
     let wrong = lab.prof("all.pb.gz", "named.pb.gz", "").env("PROF_CACHE_SIZE", "much");
     wrong.run().refused(2, &["PROF_CACHE_SIZE", "much"]);
-    // In the home, for its owner alone.
+    // In the home directory, for its owner alone.
     let at_home = lab.prof("all.pb.gz", "named.pb.gz", "").env("XDG_CACHE_HOME", "");
     at_home.env("HOME", lab.dir.path()).run().ok();
     let directory = lab.path(".cache/prof");
@@ -169,7 +172,7 @@ fn another_build_has_a_cache_file_of_its_own() {
     lab.symbolize("all.pb.gz", "");
     fs::remove_file(&lab.program).unwrap();
     common::copy_program(target("known", Build::CFramePointers), &lab.program);
-    // The recorded build is gone: its names come from the binary, which is not there.
+    // The recorded build is gone: its names come from the binary, which no longer exists.
     let (_, output) = lab.symbolize("all.pb.gz", "");
     output.says(&["0 of ", "another build than the recorded one"]);
     lab.record("other.pb.gz", 2);
@@ -219,14 +222,14 @@ fn new_debug_files_replace_cached_names() {
 fn a_cache_that_cannot_be_written_is_no_error() {
     let lab = Lab::new();
     let cold = lab.cold("all.pb.gz", "");
-    // A file where the directory should be; root may write anywhere else.
+    // A file in place of the directory; root may write anywhere else.
     fs::write(lab.path("cache"), "").unwrap();
     let (named, output) = lab.symbolize("all.pb.gz", "");
     assert_eq!(output.stderr.matches("cannot cache symbols in").count(), 1, "{}", output.stderr);
     assert!(named == cold);
-    // Who asks for a cache hears of it, once.
-    let asked = lab.prof("all.pb.gz", "named.pb.gz", "").env("PROF_CACHE_SIZE", "1M").run().ok();
-    assert_eq!(asked.stderr.matches("cannot cache symbols in").count(), 1, "{}", asked.stderr);
+    // If a cache is requested explicitly, its failure is reported, once.
+    let sized = lab.prof("all.pb.gz", "named.pb.gz", "").env("PROF_CACHE_SIZE", "1M").run().ok();
+    assert_eq!(sized.stderr.matches("cannot cache symbols in").count(), 1, "{}", sized.stderr);
     fs::remove_file(lab.path("cache")).unwrap();
     let Some(disk) = SmallDisk::mount(lab.path("cache"), 16) else {
         return skip("a small disk cannot be mounted");

@@ -10,7 +10,7 @@ use crate::common::{Build, Prof, machine, needs, target, temp_dir, unnamed, writ
 use object::{Object, ObjectSymbol};
 use profile::Profile;
 
-/// The program with known answers, built once: these tests run side by side.
+/// The program with known answers, built once: these tests run in parallel.
 fn known() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     machine::share();
@@ -79,8 +79,8 @@ fn a_replaced_binary_gives_no_names() {
     assert_eq!(names(&file), Vec::<String>::new());
 }
 
-/// Without a build id only its times show that a file is what was recorded, and a file of
-/// the same name nothing at all.
+/// Without a build ID, only the times of a file show that it is the recorded one; a file of the
+/// same name shows nothing.
 #[test]
 fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
     let dir = temp_dir();
@@ -102,7 +102,7 @@ fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
     Prof::new(&dir, "symbolize").run().ok();
     assert_eq!(names(&file), ["main"]);
     recorded();
-    // An older file comes to its place.
+    // An older file takes its place.
     let older = dir.path().join("older");
     common::copy_program(known(), &older);
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
@@ -130,7 +130,7 @@ fn bad_input_is_refused_in_one_line() {
 }
 
 /// The recording is over and waits for a debuginfod server that never answers: an interrupt ends
-/// the waiting, not prof.
+/// the wait, not prof.
 #[test]
 fn an_interrupt_ends_the_wait_for_debuginfod_and_keeps_the_recording() {
     let dir = temp_dir();

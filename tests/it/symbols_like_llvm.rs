@@ -14,8 +14,8 @@ fn program(name: &str, compiler: &str, flags: &str) -> PathBuf {
     targets::built(name, &format!("cpp/{name}.cpp"), compiler, &flags)
 }
 
-/// Fails unless prof and `llvm-symbolizer` say the same of each instruction of `program`, or
-/// `excused` says that they need not.
+/// Fails unless prof and `llvm-symbolizer` agree on each instruction of `program`, or `excused`
+/// permits the difference.
 #[track_caller]
 fn check(program: &Path, excused: impl Fn(&[Frame]) -> bool) {
     let (addresses, symbols) = (instructions(program), Symbols::of(program));
@@ -39,7 +39,7 @@ fn check(program: &Path, excused: impl Fn(&[Frame]) -> bool) {
     );
 }
 
-/// As [`check`], and parts of functions were moved away in the program.
+/// As [`check`], for a program in which parts of functions were moved away.
 #[track_caller]
 fn check_in_parts(program: &Path) {
     assert!(Symbols::of(program).in_parts() > 0, "no function in parts: {}", program.display());
@@ -104,7 +104,7 @@ fn a_separate_debug_file_matches_llvm() {
     };
     let built = built.to_str().unwrap();
     objcopy(&["--only-keep-debug", built, "program.debug"]);
-    // The symbol table stays, to compare names by it.
+    // The symbol table stays, as a reference for names.
     objcopy(&["--strip-debug", "--add-gnu-debuglink=program.debug", built, "program"]);
     check_in_parts(&dir.path().join("program"));
 }

@@ -1,4 +1,4 @@
-//! `prof threads`: what each thread does now.
+//! `prof threads`: the current stack and state of each thread.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use crate::common::system::needs_root;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
 
-/// The program with that number of threads that wait for its mutex, when all are where they belong.
+/// The program with `waiters` threads that wait for its mutex, when all threads are in their
+/// places.
 fn program(waiters: usize) -> Running {
     let program = target("blocked", Build::CDebug);
     Running::start(Command::new(program).arg(waiters.to_string())).wait_for("ready").0
@@ -30,12 +31,12 @@ fn block<'a>(text: &'a str, begin: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("{begin:?} is not in:\n{text}"))
 }
 
-/// All words are there, in this order.
+/// Checks that all words are in the text, in this order.
 #[track_caller]
 fn in_order(text: &str, words: &[&str]) {
     let mut rest = text;
     for word in words {
-        let at = rest.find(word).unwrap_or_else(|| panic!("{word:?} is not (there) in:\n{text}"));
+        let at = rest.find(word).unwrap_or_else(|| panic!("{word:?} is missing in:\n{text}"));
         rest = &rest[at + word.len()..];
     }
 }
@@ -71,7 +72,7 @@ fn threads_with_equal_stacks_are_grouped() {
 }
 
 #[test]
-fn kernel_frames_show_what_threads_wait_for() {
+fn kernel_frames_show_the_waits_of_threads() {
     if !needs_root() {
         return;
     }
@@ -140,7 +141,7 @@ fn the_whole_machine_includes_kernel_threads() {
     let waiting = format!("blocked {pid}, waiter ");
     let block = text.split("\n\n").find(|b| b.lines().next().unwrap().contains(&waiting));
     in_order(block.unwrap_or_else(|| panic!("{text}")), &["waits_for_the_mutex"]);
-    // The kernel's own.
+    // Threads of the kernel.
     in_order(&text, &["kthreadd 2", "kthreadd  [kernel.kallsyms]"]);
 }
 
@@ -179,14 +180,14 @@ fn unreadable_processes_are_refused_in_one_line() {
     let (dir, running) = (open_dir(), program(1));
     let pid = running.pid().to_string();
     unprivileged(dir.path(), &format!("threads -p {pid}")).run().refused(1, &[&pid]);
-    // Their own processes are shown among all others.
+    // The user's own processes are shown among all others.
     let mut sleep = Command::new("setpriv");
     sleep.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "sleep", "100"]);
     let own = Running::start(&mut sleep);
     while name_of(own.pid()) != "sleep" || !state_of(own.pid()).contains("(sleeping)") {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // It may have waited for something else on its way.
+    // It may have slept for another reason before.
     std::thread::sleep(Duration::from_millis(100));
     let all = unprivileged(dir.path(), "threads -a").run().ok().says(&["may not read the stack"]);
     let all = all.text();
@@ -195,7 +196,7 @@ fn unreadable_processes_are_refused_in_one_line() {
     in_order(own, &["nanosleep", "main", "_start"]);
 }
 
-/// A thread's stack is where it was started.
+/// Each thread is attributed to the stack that created it.
 #[test]
 fn lasting_threads_are_attributed_to_their_creator() {
     if !needs_root() {
@@ -213,22 +214,21 @@ fn lasting_threads_are_attributed_to_their_creator() {
     let (leaked, used) =
         (of("threads_created", "leaks_a_thread"), of("threads_created", "uses_threads"));
     assert!(leaked > 10, "{leaked}");
-    // The recording ends somewhere in between.
+    // The recording may end between two calls.
     assert!((used - 2 * leaked).abs() <= 2, "{leaked} leaked, {used} used");
     assert_eq!(of("threads_grown", "leaks_a_thread"), leaked);
     assert!(of("threads_grown", "uses_threads") <= 2);
-    // On average, half of those were there that stay, and those that were there before.
+    // On average, half of the new threads that stay are there, and all of the older ones.
     let (waiting, seen) = (of("threads", "stays"), of("samples", "stays"));
     assert!(waiting >= leaked / 4, "{waiting} of {leaked}");
     // Each thread is a row of its own, and its average is rounded.
-    assert!((seen - 5 * waiting).abs() <= seen / 4, "{seen} seen in 5 looks, {waiting} on average");
+    assert!((seen - 5 * waiting).abs() <= seen / 4, "{seen} in 5 snapshots, {waiting} on average");
     if needs(&["go"]) {
         let top = common::go::top(&file, "threads_grown", "count");
         assert_eq!(top["leaks_a_thread"].1, leaked, "{top:?}");
     }
 }
 
-/// One snapshot, at once, as `prof threads` takes it; or with the CPU time of the window, in one file.
 #[test]
 fn threads_are_no_allocations() {
     let dir = temp_dir();
@@ -241,6 +241,8 @@ fn threads_are_no_allocations() {
     assert!(seen.iter().all(|s| s.values[objects] == 0), "{seen:?}");
 }
 
+/// One snapshot, at once, as of `prof threads`; or several, with the CPU time of the window in one
+/// file.
 #[test]
 fn snapshots_are_recorded_alone_and_with_cpu_time() {
     let dir = temp_dir();
@@ -255,7 +257,7 @@ fn snapshots_are_recorded_alone_and_with_cpu_time() {
     let starter = Running::start(&mut Command::new(starter)).wait_for("ready").0;
     Prof::new(&dir, &format!("record -T threads -d 400ms -p {}", starter.pid())).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.total(0) < 40, "{} of them at the half", p.total(0));
+    assert!(p.total(0) < 40, "{} threads at half of the time", p.total(0));
     let out = Prof::new(&dir, "report").run().ok();
     assert!(out.text().contains("Type: threads [count]"), "{}", out.text());
     let args = format!("record -T threads,cpu --snapshots 3 -d 600ms -p {pid}");

@@ -1,4 +1,4 @@
-//! Wall time: where the time of each thread goes, on a CPU and off it.
+//! Wall time: the time of each thread, on a CPU and off it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::waits::label;
 use crate::common::{Build, MachineLock, Pprof, Prof, Running, needs, read, target, temp_dir};
 
-/// What the program says of itself, in seconds, by thread and function.
-type Said = BTreeMap<(String, String), f64>;
+/// Seconds that the program measured, by thread and function.
+type Measured = BTreeMap<(String, String), f64>;
 
-fn said(text: &str) -> Said {
+fn measured(text: &str) -> Measured {
     let line = |line: &str| {
         let mut words = line.split(' ').map(str::to_owned);
         Some(((words.next()?, words.next()?), words.next()?.parse().ok()?))
@@ -23,7 +23,7 @@ fn said(text: &str) -> Said {
     text.lines().filter_map(line).collect()
 }
 
-/// Seconds of wall time of the samples that are to be kept.
+/// Seconds of wall time of the samples that `keep` selects.
 fn seconds(p: &Pprof, keep: impl Fn(&Sample) -> bool) -> f64 {
     let wall = p.column("wall");
     let sum: i64 = p.samples.iter().filter(|s| keep(s)).map(|s| s.values[wall]).sum();
@@ -38,19 +38,20 @@ fn of_thread(p: &Pprof, thread: &str, function: &str, state: &str) -> f64 {
     })
 }
 
-/// Each function's time is what the program measured, and each thread's states add up.
-fn assert_as_said(p: &Pprof, said: &Said, names: &str) {
-    for ((thread, function), want) in said {
+/// Checks that each function has the time that the program measured, and that each thread's states
+/// add up.
+fn assert_as_measured(p: &Pprof, measured: &Measured, names: &str) {
+    for ((thread, function), want) in measured {
         let got = of_thread(p, thread, function, "");
-        // Reading the clocks and naming the thread lies outside, and a tick of the machine's; a
-        // thread may have to wait for a CPU just then.
+        // Not measured are the reading of the clocks, the naming of the thread, and a tick of the
+        // machine; and a thread may have to wait for a CPU at that moment.
         let (off, queued) = ((got - want).abs(), of_thread(p, thread, "all", "runnable"));
         let most = 0.01 * want + 0.005 + queued;
         assert!(off < most, "{names}: {thread} {function}: {got} s of {want} s ({queued} queued)");
     }
     let slept = of_thread(p, "napper", "nap", "sleeping");
     let queued = of_thread(p, "napper", "nap", "runnable");
-    let napped = said[&("napper".into(), "nap".into())];
+    let napped = measured[&("napper".into(), "nap".into())];
     assert!(slept > 0.9 * napped - queued, "{slept} s asleep, {queued} s queued of {napped} s");
     let ran = of_thread(p, "napper", "work", "running");
     assert!(ran > 0.3, "{ran} s of work");
@@ -58,29 +59,29 @@ fn assert_as_said(p: &Pprof, said: &Said, names: &str) {
     assert!(on_cpu < 0.05, "the reader waits: {on_cpu}");
 }
 
-/// Records the program that waits, with the machine to itself: its times are compared to a few
+/// Records the program `waits`, with the machine to itself: its times are compared to a few
 /// milliseconds.
-fn record(dir: &Path, args: &str) -> (Pprof, Said) {
+fn record(dir: &Path, args: &str) -> (Pprof, Measured) {
     let _lock = MachineLock::take();
     let program = target("waits", Build::C);
     let prof = Prof::new(dir, args).target(program, "50");
     let out = prof.run().ok();
-    (read(dir.join("profile.pb.gz")), said(&out.text()))
+    (read(dir.join("profile.pb.gz")), measured(&out.text()))
 }
 
 #[test]
 fn wall_time_is_attributed_by_thread_function_and_state() {
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), "record -T cpu,wall -F 499");
-    assert_eq!(said.len(), 6, "{said:?}");
-    assert_as_said(&p, &said, "sched_switch");
-    // CPU time is what it is without wall time.
+    let (p, measured) = record(dir.path(), "record -T cpu,wall -F 499");
+    assert_eq!(measured.len(), 6, "{measured:?}");
+    assert_as_measured(&p, &measured, "sched_switch");
+    // CPU time is the same as without wall time.
     let cpu = p.total(p.column("cpu")) as f64 / 1e9;
     let ran = seconds(&p, |s| label(s, "state") == "running");
     assert!((cpu - ran).abs() < 0.1 * ran, "cpu {cpu} s, running {ran} s");
     let out = Prof::new(&dir, "report --type wall --sort thread,state").run().ok();
     assert!(out.text().contains("sleeping"), "{}", out.text());
-    // At a glance: in words above the table, in colours in the picture.
+    // The states in total: in words above the table, in colours in the flame graph.
     let states = |out: &str| out.lines().any(|l| l.starts_with("States: running "));
     assert!(states(&out.text()), "{}", out.text());
     let out = Prof::new(&dir, "report --type cpu").run().ok();
@@ -99,17 +100,18 @@ fn wall_time_is_attributed_by_thread_function_and_state() {
     }
 }
 
-/// Where some CPUs are named, the kernel's records of switches tell it, not programs in the kernel.
+/// If CPUs are listed, wall time comes from the kernel's records of switches, not from programs in
+/// the kernel.
 #[test]
 fn switch_records_give_the_same_wall_time() {
     let cpus = std::thread::available_parallelism().unwrap().get() - 1;
     let dir = temp_dir();
-    let (p, said) = record(dir.path(), &format!("record -T wall -F 499 -C 0-{cpus}"));
-    assert_as_said(&p, &said, "-C");
+    let (p, measured) = record(dir.path(), &format!("record -T wall -F 499 -C 0-{cpus}"));
+    assert_as_measured(&p, &measured, "-C");
 }
 
-/// Of waits that are too many, some are sampled, and stand for all: for those of each function, and
-/// each thread's states add up all the same.
+/// Of waits that are too frequent, some are sampled and represent all: all those of each function;
+/// and each thread's states still add up.
 #[test]
 fn frequent_waits_are_sampled_and_extrapolated() {
     if !needs_root() {
@@ -119,17 +121,17 @@ fn frequent_waits_are_sampled_and_extrapolated() {
     let dir = temp_dir();
     let program = target("turns", Build::C);
     // About 700 of the short waits are sampled in this time, so that their sum has a standard error
-    // of 4 %, and the clock's samples say precisely enough where the threads ran.
+    // of 4 %, and the clock's samples show precisely enough where the threads ran.
     let out = Prof::new(&dir, "record -T wall -F 997").target(program, "12").run();
     let out = out.ok().says(&["only some of the", "were sampled", "to the time of each thread"]);
-    let (p, said) = (read(dir.path().join("profile.pb.gz")), said(&out.text()));
+    let (p, measured) = (read(dir.path().join("profile.pb.gz")), measured(&out.text()));
     assert_eq!(p.figure("lost"), 0, "{}", out.text());
-    for ((thread, function), want) in &said {
+    for ((thread, function), want) in &measured {
         let got = of_thread(&p, thread, function, "");
         assert!((got - want).abs() < 0.1 * want, "{function}: {got} s of {want} s");
     }
-    // Both live a little longer than that, and the recording goes on until their end is noticed.
-    let (lasted, duration) = (said.values().sum::<f64>(), p.duration_nanos as f64 / 1e9);
+    // Both live a little longer than that, and the recording continues until it detects their end.
+    let (lasted, duration) = (measured.values().sum::<f64>(), p.duration_nanos as f64 / 1e9);
     for thread in ["asks", "answers"] {
         let all = of_thread(&p, thread, "all", "");
         let all_of_it = 0.99 * lasted..1.01 * duration;
@@ -137,7 +139,7 @@ fn frequent_waits_are_sampled_and_extrapolated() {
     }
 }
 
-/// The thread has its process's number from then on, and nothing is left of the one that it had.
+/// The thread has the ID of its process from then on, and its former ID no longer exists.
 #[test]
 fn a_thread_that_execs_keeps_its_time() {
     let _lock = MachineLock::take();
@@ -164,14 +166,14 @@ fn off_cpu_alone_sums_up_short_waits() {
     let (p, _) = record(dir.path(), "record --off-cpu --min-block 10ms");
     assert_eq!(seconds(&p, |s| label(s, "state") == "running"), 0.0);
     assert!(of_thread(&p, "napper", "nap", "sleeping") > 0.9);
-    // On a busy machine, threads wait for a CPU for long, little by little.
+    // On a busy machine, many short waits for a CPU add up to long ones.
     let short = seconds(&p, |s| {
         p.frames(s) == ["[waits shorter than --min-block]"] && label(s, "state") != "runnable"
     });
     assert!(short < 1.0, "{short}");
 }
 
-/// Two threads that share one CPU and wake each other: what is woken waits for the other to sleep.
+/// Two threads that share one CPU and wake each other: the woken one waits for the other to sleep.
 #[test]
 fn a_woken_thread_is_runnable_until_it_gets_a_cpu() {
     if !needs_root() {
@@ -179,20 +181,20 @@ fn a_woken_thread_is_runnable_until_it_gets_a_cpu() {
     }
     let _lock = MachineLock::take();
     let dir = temp_dir();
-    // So much work that few turns are taken: nothing is thinned out.
+    // Enough work for each turn that there are few turns, and none is left out by sampling.
     let program = target("pingpong", Build::C);
     Prof::new(&dir, "record -T wall").target(program, "1 1000000").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     let waits = |state: &str| {
         seconds(&p, |s| p.frames(s).contains(&"waits_for") && label(s, "state") == state)
     };
-    // Each sleeps while the other works, and is woken by it just before that sleeps, too.
+    // Each thread sleeps while the other works, which wakes it just before it sleeps itself.
     let (slept, queued) = (waits("sleeping"), waits("runnable"));
     assert!(slept > 0.2 && queued > 0.0, "{slept} s asleep, {queued} s queued");
     assert!(queued < slept, "{slept} s asleep, {queued} s queued");
 }
 
-/// Whoever may sample the kernel, but not use tracepoints.
+/// A user who may sample the kernel, but not use tracepoints.
 #[test]
 fn without_root_context_switch_events_give_wall_time() {
     if !needs_root() || !needs(&["setpriv"]) {
@@ -219,7 +221,7 @@ fn without_root_context_switch_events_give_wall_time() {
     });
     let out = out.ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert_as_said(&p, &said(&out.text()), "context-switches");
+    assert_as_measured(&p, &measured(&out.text()), "context-switches");
 }
 
 /// A thread that sleeps from before the beginning to the end of the recording has its stack.
@@ -229,7 +231,7 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     let dir = temp_dir();
     let mut command = Command::new(target("waits", Build::C));
     let (running, _) = Running::start(command.arg("200")).wait_for("ready");
-    // It has to get there.
+    // The thread has to reach its wait.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let pid = running.pid();
     Prof::new(&dir, &format!("record -T wall -d 1s -p {pid}")).run().ok();
@@ -239,7 +241,7 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     assert!((dozed - duration).abs() < 0.02 * duration, "{dozed} s of {duration} s");
     if needs_root() {
         let slept = of_thread(&p, "idler", "vfs_read", "sleeping");
-        assert_eq!(slept, dozed, "what it waits for in the kernel is missing");
+        assert_eq!(slept, dozed, "the kernel function in which it waits is missing");
     }
     for thread in ["napper", "reader", "idler"] {
         let all = of_thread(&p, thread, "all", "");
@@ -247,7 +249,7 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     }
 }
 
-/// Processes come and go: none has more time than there was, nor had the CPUs.
+/// Processes start and end: none has more time than there was, nor do the CPUs.
 #[test]
 fn no_thread_has_more_time_than_the_recording() {
     if !needs_root() {
@@ -275,7 +277,7 @@ fn no_thread_has_more_time_than_the_recording() {
     assert!(ran < 1.02 * cpus * duration, "{ran} s on {cpus} CPUs in {duration} s");
 }
 
-/// Beside each other, all are what they are alone: a nap is no CPU time, a page fault no nap.
+/// Recorded together, all values are the same as alone: a nap is no CPU time, a page fault no nap.
 #[test]
 fn wall_time_cpu_time_and_events_are_recorded_together() {
     let dir = temp_dir();
@@ -295,7 +297,8 @@ fn wall_time_cpu_time_and_events_are_recorded_together() {
     assert!(slept > 0.1, "{slept}");
 }
 
-/// Who may not sample the kernel cannot know where threads stop, but what they run.
+/// Without the right to sample the kernel, prof records the code that threads run, but not
+/// their waits.
 #[test]
 fn without_rights_wall_time_is_left_out_and_cpu_time_recorded() {
     if !can_drop_rights() {

@@ -1,7 +1,8 @@
-//! How many of a program's stacks reach the function where its thread begins, at the default
-//! settings, next to what perf makes of the same program.
+//! Share of a program's stacks that reach the function where its thread begins, at the default
+//! settings, next to perf's share for the same program.
 //!
-//! What takes long or needs much (Java, tokio, a machine that compiles) is in `benches/stacks.rs`.
+//! Cases that take long or need much (Java, tokio, a machine that compiles) are in
+//! `benches/stacks.rs`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,11 @@ fn perf(dir: &Path, mode: &str, program: &Path, args: &[&str]) -> Share {
         record.args(["record", "-q", "-e", "cpu-clock", "-F", "499", "--call-graph", mode, "-o"]);
         record.arg(&data).arg("--").arg(program).args(args).current_dir(dir);
     });
-    let said = common::run::perf(|script| {
+    let script = common::run::perf(|script| {
         script.args(["script", "--no-inline", "-F", "ip,sym,dso", "-i"]).arg(&data);
     });
     std::fs::remove_file(&data).ok();
-    whole::of_perf_script(&said.text())
+    whole::of_perf_script(&script.text())
 }
 
 /// Records a program, prints its row, and fails when fewer stacks are whole than `at_least`
@@ -31,7 +32,7 @@ fn row(name: &str, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
     row_at(name, 999, at_least, program, args)
 }
 
-/// The same at a rate.
+/// As [`row`], at a rate.
 #[track_caller]
 fn row_at(name: &str, hertz: u32, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
     let dir = temp_dir();
@@ -50,7 +51,7 @@ fn row_at(name: &str, hertz: u32, at_least: f64, program: &Path, args: &[&str]) 
             line += &format!(", perf {mode} {:.1} %", theirs.percent());
         }
     }
-    // Not eprintln: the test harness would swallow that.
+    // Not eprintln: the test harness would capture that.
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
     assert!(ours.all >= 200, "{name}: {} user stacks\n{}", ours.all, out.stderr);
     assert!(
@@ -82,8 +83,8 @@ fn cpp_stacks_of_deep_recursion_are_whole() {
     assert!(deepest > 1000, "{deepest} frames");
 }
 
-/// More stack than the kernel copies: how much, depends on the rate. A copy is cut where prof cannot
-/// keep up.
+/// More stack than the kernel copies: the size of the copy depends on the rate. A copy is cut if
+/// prof cannot keep up.
 #[test]
 fn stacks_of_more_than_64_kib_are_mostly_whole() {
     const OFTEN_ENOUGH: f64 = 75.0;
@@ -105,7 +106,7 @@ fn stacks_of_more_than_64_kib_are_mostly_whole() {
     row_at("busy all along 540 KB", 499, OFTEN_ENOUGH, &program, &args);
 }
 
-/// There is a limit to what is copied, and to what is shown.
+/// The copied part of a stack is limited, and so are the frames that are shown.
 #[test]
 fn truncated_stacks_have_a_reason_and_advice() {
     let dir = temp_dir();
@@ -115,7 +116,7 @@ fn truncated_stacks_have_a_reason_and_advice() {
     for (options, depth, why, advice) in [
         ("-F 4999 -g dwarf,1024", 300, "dump smaller than 65528 bytes ", "-g dwarf,65528"),
         ("-F 4999 -g dwarf,65528", 1000, "dump too small ", largest),
-        // So many frames that all of them are copied at this rate.
+        // A number of frames that can all be copied at this rate.
         ("-F 99", 9000, "too deep ", "user stacks truncated"),
         ("-F 999 -g fp", 300, "deeper than kernel.perf_event_max_stack ", "max_stack=1024"),
     ] {
@@ -131,8 +132,8 @@ fn truncated_stacks_have_a_reason_and_advice() {
 
 #[test]
 fn cpp_stacks_in_exceptions_are_whole() {
-    // Stacks of exceptions that are being handed to their handler are marked (`edges` holds that to
-    // a bound): 0.05 to 0.25 % of this program's time, by CPU.
+    // Stacks of exceptions on the way to their handler are marked (`edges` checks a bound for
+    // that): 0.05 to 0.25 % of this program's time, by CPU.
     row("C++ exceptions", 99.5, &target("stacks", Build::Cpp), &["exceptions", "1.2"]);
 }
 
@@ -141,7 +142,7 @@ fn cpp_stacks_in_assembly_copies_are_whole() {
     row("C++ memcpy and others", 99.9, &target("stacks", Build::Cpp), &["copies", "1.2"]);
 }
 
-/// Frames that are aligned more than the stack is: their unwind information reads memory.
+/// Frames with a stricter alignment than the stack's: their unwind information reads memory.
 #[test]
 fn cpp_stacks_with_aligned_frames_are_whole() {
     row("C++ aligned frames", 99.9, &target("stacks", Build::Cpp), &["aligned", "1.2"]);
@@ -172,7 +173,7 @@ fn static_pie_cpp_stacks_are_whole() {
     row("C++ static-pie", 99.9, &program, &["aligned", "1.2"]);
 }
 
-/// OpenSSL's assembly describes its frames in every way that there is.
+/// OpenSSL's assembly uses all forms of unwind information.
 #[test]
 fn openssl_stacks_in_assembly_are_whole() {
     if !needs(&["openssl"]) {
@@ -188,14 +189,14 @@ fn openssl_stacks_in_assembly_are_whole() {
 
 #[test]
 fn rust_release_stacks_are_whole() {
-    // It panics all the time: stacks that are being handed to a handler are marked (`edges` holds
-    // that to a bound), 0.2 % of its time on some CPUs.
+    // It panics continually: stacks on the way to a handler are marked (`edges` checks a bound for
+    // that), 0.2 % of its time on some CPUs.
     row("Rust release", 99.5, &target("stacks", Build::Rust), &["1.2"]);
 }
 
 #[test]
 fn python_stacks_with_extensions_are_whole() {
-    // Debian's, whatever else comes first in PATH.
+    // Debian's Python, even if another one comes first in PATH.
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {
         return common::skip("/usr/bin/python3 is not installed");
@@ -227,7 +228,7 @@ fn go_stacks_with_cgo_are_whole() {
 }
 
 /// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
-/// what lies above there is stale.
+/// the memory above their frames is stale.
 #[test]
 fn go_scheduler_stacks_have_no_stale_callers() {
     if !needs(&["go"]) {
@@ -236,19 +237,19 @@ fn go_scheduler_stacks_have_no_stale_callers() {
     // A goroutine that was parked may run elsewhere, and its stack be another, while the scheduler
     // runs on the stack of the thread that parked it.
     let p = row("Go, goroutines", 97.0, &target("goroutines", Build::Go), &["2"]);
-    // What handlers return to has no caller, and stands right behind this function.
+    // The code that handlers return to has no caller, and lies right behind this function.
     assert_eq!(p.total_share("runtime.cgoSigtramp"), 0.0);
     let plain = |f: &str| f.trim_end_matches(".abi0").to_owned();
     let mut seen = 0;
     for frames in p.samples.iter().map(|s| p.user_frames(s)) {
         let mut outer = frames.iter().rev().map(|f| plain(f)).filter(|f| !f.starts_with('['));
-        // `newproc` is what the first thread's stack has where Go's scheduler begins.
+        // The first thread's stack has `newproc` at the place where Go's scheduler begins.
         assert!(outer.next().is_none_or(|f| f != "runtime.newproc"), "{frames:?}");
         let switch = |f: String| f == "runtime.mcall" || f == "runtime.systemstack";
         seen += usize::from(outer.any(switch));
     }
     assert!(seen > 20, "{seen} stacks of Go's run-time code");
-    // Frame pointers leave out who called `systemstack`; it is put in.
+    // Frame pointers leave out the caller of `systemstack`; prof inserts it.
     let left_out = |callee: &str, caller: &str| {
         callee.starts_with("runtime.systemstack") && !caller.starts_with("runtime.goexit")
     };
@@ -261,19 +262,19 @@ fn go_scheduler_stacks_have_no_stale_callers() {
 fn stacks_in_signal_handlers_and_vfork_children_are_whole() {
     let program = target("switches", Build::C);
     let p = row("signal handlers", 99.9, &program, &["signals", "1"]);
-    // The handler's stack goes on with what was interrupted.
+    // The handler's stack continues with the interrupted function.
     let handled = p.total_share("handler_work");
     let through = p.share(|s| {
         let frames = p.user_frames(s);
         frames.contains(&"handler_work") && frames.contains(&"main")
     });
     assert!(handled > 5.0 && handled - through < 0.1, "{handled} % and {through} %");
-    // No copy holds the stack that was interrupted: where the handler runs, its end is marked. That
-    // is a tenth of the time.
+    // No copy contains the interrupted stack: while the handler runs, the end is marked. That is a
+    // tenth of the time.
     let p = row("on another stack", 80.0, &program, &["altstack", "1"]);
     for s in p.samples.iter().map(|s| p.user_frames(s)).filter(|f| !f.is_empty()) {
         let last = s[s.len() - 1];
-        // The second: while the dynamic linker still loads the program.
+        // The second entry: while the dynamic linker still loads the program.
         let entries = ["_start", "_dl_start_user"];
         let end = "[truncated: signal handler on a stack of its own]";
         assert!(entries.contains(&last) || last == end, "{s:?}");
@@ -286,7 +287,7 @@ fn stacks_in_signal_handlers_and_vfork_children_are_whole() {
     assert!(p.total_share("child_work") > 10.0);
 }
 
-/// The stack of a coroutine begins somewhere, and that is all that can be said.
+/// A coroutine's stack has a beginning, but no caller that can be reported.
 #[test]
 fn coroutine_stacks_are_marked_and_no_caller_is_invented() {
     const MARK: &str = "[truncated: no caller on this stack]";
@@ -305,14 +306,14 @@ fn coroutine_stacks_are_marked_and_no_caller_is_invented() {
             let frames = p.user_frames(s);
             let known = ["spin", "coroutine_work", "coroutine", "swapcontext", "switch_stack"];
             if frames == ["swapcontext", MARK] {
-                // It is on the other stack already, where it has not put its return address yet.
+                // It is already on the other stack, on which it has not put its return address yet.
                 continue;
             }
             let (callers, end) = frames.split_at(frames.len() - 2);
             assert_eq!(end, [first, MARK], "{mode}: {frames:?}");
             assert!(callers.iter().all(|f| known.contains(f)), "{mode}: {frames:?}");
         }
-        // What switches between stacks has no unwind information at all.
+        // The code that switches between stacks has no unwind information at all.
         let switches = |s: &common::pprof::Sample| p.user_frames(s).contains(&"switch_stack");
         for s in p.samples.iter().filter(|s| switches(s)) {
             let last = p.user_frames(s).pop().unwrap();

@@ -1,17 +1,18 @@
-//! What prof does where tracefs is not mounted: one line says so, and what does not need it goes on.
+//! Recordings without a mounted tracefs: one line reports it, and everything that does not need it
+//! is recorded.
 
 use std::process::Command;
 
 use crate::common::system::{has_kernel_programs, needs_root, needs_tracefs};
 use crate::common::{Build, Output, Pprof, Prof, needs, read, skip, target, temp_dir};
 
-/// Takes tracefs and debugfs away, where only what follows sees that.
+/// Removes tracefs and debugfs, in the view of the following command alone.
 const WITHOUT: &str = "for d in /sys/kernel/tracing /sys/kernel/debug; do \
                        while umount -l $d 2>/dev/null; do :; done; done; \
                        test ! -e /sys/kernel/tracing/events || exit 99; exec \"$@\"";
 
-/// Records a program (`hardship dies`: it works, and kills itself) without tracefs; `None`: that
-/// cannot be done here.
+/// Records a program (`hardship dies`: it works, and kills itself) without tracefs; `None` if that
+/// is impossible here.
 fn record(args: &str) -> Option<(Output, Option<Pprof>)> {
     if !needs_tracefs() || !needs(&["unshare", "umount"]) {
         return None;
@@ -31,7 +32,7 @@ fn record(args: &str) -> Option<(Output, Option<Pprof>)> {
     Some((out, profile))
 }
 
-/// The COMMAND kills itself.
+/// Exit code of a COMMAND that kills itself.
 const KILLED: i32 = 128 + 9;
 
 const HINT: &str = "tracefs is not mounted; try: mount -t tracefs nodev /sys/kernel/tracing";
@@ -89,11 +90,11 @@ fn events_that_need_tracefs_are_left_out_and_the_others_recorded() {
     assert!(kinds.iter().all(|kind| p.total(p.column(kind)) > 0), "{:?}", p.comments);
 }
 
-/// Programs in the kernel find tracepoints without it.
+/// Programs in the kernel find tracepoints without tracefs.
 #[test]
 fn kernel_programs_record_waits_and_calls_without_tracefs() {
     if !needs_root() || !has_kernel_programs() {
-        return skip("no programs in the kernel");
+        return skip("programs in the kernel are not available");
     }
     for (args, kind) in [("-T wall", "wall"), ("-T lock", "delay"), ("-T syscalls", "syscalls")] {
         let Some((out, profile)) = record(args) else { return };
@@ -104,7 +105,7 @@ fn kernel_programs_record_waits_and_calls_without_tracefs() {
     }
 }
 
-/// The event for switches has a substitute, and single threads can be probed without.
+/// The event for switches has a substitute, and single threads can be probed without tracefs.
 #[test]
 fn types_that_do_not_need_tracefs_are_recorded() {
     for (args, kind) in [
