@@ -1,4 +1,4 @@
-/** Threads that wait for a monitor, and measure it themselves: Locks ROUNDS. */
+/** Threads that wait for a monitor, and measure their own waits: Locks ROUNDS. */
 public class Locks {
     static final Object monitor = new Object(), meeting = new Object();
     static int turn;
@@ -11,7 +11,7 @@ public class Locks {
         }
     }
 
-    /** Waits until it is the turn; what is no contention. */
+    /** Waits until its turn has come, which is no contention. */
     static void await(int wanted) throws InterruptedException {
         synchronized (meeting) {
             while (turn != wanted) meeting.wait();

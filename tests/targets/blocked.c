@@ -1,5 +1,5 @@
-// Threads that each do one thing: some wait for a mutex, one for a condition, one reads from a
-// pipe, one sleeps, one runs. Prints "ready" when all do, then waits to be killed.
+// Threads that each have one activity: some wait for a mutex, one for a condition, one reads from a
+// pipe, one sleeps, one runs. Prints "ready" when all of them do this, then waits to be killed.
 //
 // usage: blocked WAITERS
 
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < waiters; i++) pthread_create(&thread, NULL, begin, &waiter);
     for (int i = 0; i < 4; i++) pthread_create(&thread, NULL, begin, &jobs[i]);
     while (there < waiters + 4) usleep(10000);
-    // One step more to go, each.
+    // Each thread has one more step to go.
     usleep(200000);
     puts("ready");
     fflush(stdout);

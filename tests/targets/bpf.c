@@ -1,5 +1,5 @@
-/* Runs BPF programs in the kernel: `first` for MS milliseconds of CPU time and unloads it, then `second`, of
- * the same size, for twice as long. With `for-ever`, `first` is run until it is killed.
+/* Runs BPF programs in the kernel: `first` for MS milliseconds of CPU time, unloads it, then
+ * `second`, of the same size, for twice as long. With `for-ever`, runs `first` until it is killed.
  *
  * usage: bpf MS|for-ever
  */

@@ -1,4 +1,4 @@
-// Allocates faster than anybody can follow: bursts MODE. What each function allocates is known.
+// Allocates known amounts faster than any reader can follow: bursts MODE.
 
 #include <poll.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@ static void pause_us(int us) {
   nanosleep(&t, NULL);
 }
 
-// 150,000 bytes at once, before anybody has looked.
+// 150,000 bytes at once, before prof has polled.
 FUNCTION static void first(void) {
   for (int i = 0; i < 1500; i++) sink = malloc(100);
 }
@@ -39,7 +39,7 @@ FUNCTION static void bursts(void) {
   }
 }
 
-// 64,000,000 bytes, all along.
+// 64,000,000 bytes, throughout the run.
 FUNCTION static void trickles(void) {
   for (int i = 0; i < 1000; i++) {
     void *p = malloc(64000);
@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
     first();
     later();
   } else if (!strcmp(mode, "asked")) {
-    // For each line that it reads; it never waits for long.
+    // Allocates for each line that it reads, and never waits for long.
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
     for (char line = '\n'; line == '\n';) {

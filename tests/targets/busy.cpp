@@ -1,9 +1,9 @@
 // Ordinary C++ for the benches: maps, sorting, virtual calls, templates, recursion.
 //
-// usage: busy ROUNDS           (about 7 ms each; 0: for ever)
+// usage: busy ROUNDS           (about 7 ms each; 0: forever)
 //
-// Prints "ready", waits for a line on standard input (its end will do), works, and prints the
-// CPU and the wall-clock time that the work took, in nanoseconds.
+// Prints "ready", waits for a line on standard input or its end, works, and prints the CPU time and
+// the wall time of the work, in nanoseconds.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Busy in JavaScript. usage: node busy.js SECONDS (0: for ever)
+// Busy in JavaScript. usage: node busy.js SECONDS (0: forever)
 'use strict';
 
 function hotFunction(n) {

@@ -1,4 +1,4 @@
-"""Busy in pure Python. usage: busy.py SECONDS (0: for ever)"""
+"""Busy in pure Python. usage: busy.py SECONDS (0: forever)"""
 import sys
 import time
 

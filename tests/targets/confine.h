@@ -17,7 +17,7 @@ static void confine(const int *calls, int number) {
     }
     filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     struct sock_fprog program = {(unsigned short)n, filter};
-    /* All threads that there are. */
+    /* For all existing threads. */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
         exit(3);

@@ -1,8 +1,8 @@
 /* Pieces of work for benches/lock.rs: contended KIND TIMES.
  *
  * mutex: four threads take one mutex TIMES times in all, for 1 us, and work 3 us without it;
- * wakes: wakes nobody TIMES times; calls: getppid TIMES times. Prints the seconds that it took and
- * how many waits (of mutex: context switches that were not forced) or calls there were.
+ * wakes: a wake-up without waiter, TIMES times; calls: getppid TIMES times. Prints the duration in
+ * seconds, and the number of waits (of mutex: context switches that were not forced) or of calls.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>

@@ -1,5 +1,5 @@
-/* Deep stacks that change all the time, and of which it is known what they may look like: rounds of
- * some hundred microseconds are red and blue by turns. A stack has functions of one colour only.
+/* Deep stacks that change all the time, and whose permitted shapes are known: rounds of some
+ * hundred microseconds are red and blue by turns. A stack has functions of one colour only.
  *
  * usage: deep_stacks SHAPE DEPTH SECONDS [thread]
  *

@@ -1,10 +1,10 @@
 /* Pieces of work for benches/events.rs: events KIND TIMES ROUNDS [DEVICE].
  *
- * TIMES times: works for so many ROUNDS of a loop, and then causes one event. calls: getppid;
+ * TIMES times: works for ROUNDS rounds of a loop, and then causes one event. calls: getppid;
  * emulated, stepped: calls a function of that name; markers: passes the marker `app:step`;
- * faults: touches a page that is not there; switches: wakes another thread on this CPU and waits
- * until that has done the same; reads: 4 KiB of DEVICE, directly. Prints the seconds that it took by
- * the wall's clock and of CPU time.
+ * faults: touches a page that is not present; switches: wakes another thread on this CPU and waits
+ * until it has done the same; reads: 4 KiB of DEVICE, directly. Prints the duration in seconds of
+ * wall time and of CPU time.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static double now(clockid_t clock) {
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* The kernel does what the first instruction does by itself, or lets the program step over it. */
+/* The kernel emulates the first instruction of one, and single-steps that of the other. */
 void emulated(void);
 void stepped(void *);
 __asm__(".text\n .globl emulated\n .type emulated,@function\nemulated:\n .cfi_startproc\n"

@@ -1,4 +1,4 @@
-/* A parent that only waits, and CHILDREN children that are busy in `child_work`, for ever;
+/* A parent that only waits, and CHILDREN children that are busy in `child_work` forever;
  * prints the pids of the children, then "ready".
  *
  * usage: family CHILDREN

@@ -1,5 +1,5 @@
-/* Runs on a stack of its own, with a base of thread-local memory (`fs`) that lies above it in the same
- * memory and is no C library's: nothing says where the stack ends.
+/* Runs on a stack of its own, with a base of thread-local memory (`fs`) that lies above it in the
+ * same memory and is not the C library's: nothing states where the stack ends.
  *
  * usage: foreign_base ROUNDS
  */
@@ -13,7 +13,7 @@
 
 enum { SIZE = 4 << 20, STACK = 1 << 20, BASE = 3 << 20 };
 
-/* About 300 KiB of stack, then so many rounds. It uses no thread-local memory. */
+/* About 300 KiB of stack, then the given rounds. It uses no thread-local memory. */
 __attribute__((noinline, used)) static long descend(long depth, long rounds) {
     volatile long room[128];
     room[depth % 128] = depth;

@@ -1,5 +1,5 @@
-// COUNT threads that sleep below a few functions, and one that runs for SECONDS and looks how long
-// it did not: the longest gap between two looks at the clock, in milliseconds, is printed.
+// COUNT threads that sleep below a few functions, and one that runs for SECONDS and measures its
+// pauses: prints the longest time between two readings of the clock, in milliseconds.
 //
 // usage: gaps COUNT SECONDS
 

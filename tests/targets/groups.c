@@ -2,7 +2,7 @@
  *
  * usage: groups PAGES
  *
- * Each of the three touches so many fresh pages in `touches`, and computes for 0.3 s of CPU time in
+ * Each of the three touches PAGES fresh pages in `touches`, and computes for 0.3 s of CPU time in
  * `spins`, which touches none.
  */
 #define _GNU_SOURCE

@@ -38,7 +38,7 @@ static uint64_t spin(double seconds) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             __asm__ volatile("" : "+r"(x));
         }
-        /* Something for those who look at the heap and at waits. */
+        /* Work for recordings of the heap and of waits. */
         free(kept);
         kept = malloc(10000);
         usleep(1000);

@@ -1,4 +1,4 @@
-// Allocates in ways whose answers are known: heap MODE. What is kept is in use at the end.
+// Allocates in ways with known answers: heap MODE. Memory that is kept is in use at the end.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@
 #define MIB (1 << 20)
 #define FUNCTION __attribute__((noinline, noclone))
 
-// Nothing is optimized away.
+// Keeps allocations from being optimized away.
 static void *volatile sink;
 static void use(void *p) {
   sink = p;
@@ -86,7 +86,7 @@ FUNCTION static void grows(void) {
   }
 }
 
-// What cannot be had is refused as ever.
+// Impossible requests are refused as usual.
 FUNCTION static void refused(void) {
   volatile size_t huge = SIZE_MAX / 2;
   errno = 0;
@@ -113,7 +113,7 @@ FUNCTION static void after_exec(void) {
   for (int i = 0; i < 4; i++) use(malloc(MIB));
 }
 
-// The child frees what its parent has, which still has it.
+// The child frees its copies of its parent's blocks, which the parent still has.
 static void forks(char *self) {
   void *p[16];
   in_parent(p);
@@ -137,7 +137,7 @@ FUNCTION static void ending_thread(void *unused) {
   free(p);
 }
 
-// The next thread frees what this one has.
+// The next thread frees the block of this one.
 FUNCTION static void *in_thread(void *before) {
   pthread_setspecific(key, &key);
   free(before);
@@ -230,7 +230,7 @@ FUNCTION static void confined(void) {
   }
 }
 
-// Only write and exit are allowed any more: whatever else is called kills.
+// Only write and exit are permitted from now on: all other calls kill the process.
 static void confine(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -252,7 +252,7 @@ static void confine(void) {
   syscall(SYS_exit, 0);
 }
 
-// Its copy of the stack would reach beyond a stack of the program's own making.
+// A copy of this stack would reach beyond the memory that the program made for it.
 static void *small_stack;
 FUNCTION static void on_small_stack(void) {
   for (int i = 0; i < 7; i++) {
@@ -281,7 +281,7 @@ int main(int argc, char **argv) {
     steps(10);
     keeps_one();
   } else if (!strcmp(mode, "long")) {
-    // Whoever waits for the end of what it says does not wait for its own end.
+    // A reader that waits for the end of the output does not wait for the end of the process.
     if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) abort();
     steps(100000);
   } else if (!strcmp(mode, "daemon")) {

@@ -1,4 +1,4 @@
-// Allocates one MiB at a time by each form of operator new, and gives back half of it.
+// Allocates one MiB at a time by each form of operator new, and frees half of it.
 
 #include <cstddef>
 #include <cstdint>
@@ -56,7 +56,7 @@ FUNCTION static void by_nothrow_new() {
 }
 
 FUNCTION static void by_vector() {
-  // Room for those that are never destroyed: an allocation of a few bytes is sampled now and then.
+  // Space for those that are never destroyed: a small allocation is sampled now and then.
   alignas(std::vector<char>) static unsigned char kept[4][sizeof(std::vector<char>)];
   for (int i = 0; i < 8; i++) {
     std::vector<char> v;
@@ -73,7 +73,7 @@ int main(int argc, char **) {
   by_nothrow_new();
   by_vector();
   if (argc > 1) {
-    // An exception goes through whatever stands in front of operator new.
+    // An exception passes through any function in front of operator new.
     try {
       volatile std::size_t huge = SIZE_MAX / 4;
       use(new char[huge]);

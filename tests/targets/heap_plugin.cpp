@@ -1,4 +1,4 @@
-// A library that allocates with C++'s operators, for a program that knows nothing of C++.
+// A library that allocates with C++'s operators, for a program without C++.
 
 #include <cstddef>
 

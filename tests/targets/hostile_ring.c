@@ -1,5 +1,5 @@
-// Attacks the memory that it shares with prof: hostile_ring MODE. Where things are in it comes from
-// the test, as macros.
+// Attacks the memory that it shares with prof: hostile_ring MODE. The offsets of its parts come
+// from the test, as macros.
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -64,7 +64,7 @@ static void truncate_it(void) {
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "";
   honest();
-  // Prof has looked at that.
+  // Prof has polled by then.
   usleep(500000);
   find();
   uint64_t next = *at(NEXT);
@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
       *at(NEXT) = p + 1;
     }
   } else if (!strcmp(mode, "others")) {
-    // Allocations of a process that has nothing to do with this one.
+    // Allocations of an unrelated process.
     int32_t pid = argc > 2 ? atoi(argv[2]) : 1;
     for (uint64_t p = next; p < next + 1000; p++) {
       volatile uint64_t *record = at(RING + p % GRANULES * 256);
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
       record[1] = 1;
       record[3] = 1 << 20;
       record[4] = 1;
-      // No number; the process and the thread.
+      // Without a number; with the process and the thread.
       ((volatile int32_t *)record)[11] = pid;
       ((volatile int32_t *)record)[12] = pid;
       *at(WORDS + 8 * (p % GRANULES)) = word(p, 1, 2);

@@ -1,7 +1,7 @@
-// A program that checks itself all the time, whatever is done to it meanwhile: threads that sleep
-// and wait (they must not be woken before their time, nor see an error), that compute with floating
-// point numbers, and THREADS that fill blocks of memory, and look whether their contents are still
-// there when they free them.
+// A program that checks itself all the time, whatever is done to it in the meantime: threads that
+// sleep and wait (they must not be woken early, nor get an error), that compute with floating point
+// numbers, and THREADS that fill blocks of memory, and check whether their contents are unchanged
+// when they free them.
 //
 // usage: inject THREADS
 //
@@ -9,7 +9,7 @@
 //   go   500 blocks of 1,000 bytes are allocated and kept, 300 of 2,000 allocated by new and
 //        deleted, and 100 are freed that are as old as the program
 //   load a library is loaded by dlopen (PLUGIN in the environment) and allocates
-//   end  how many things went wrong; the program ends
+//   end  the number of failed checks; the program ends
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -102,7 +102,7 @@ static void reads() {
         errno = 0;
         check(read(bytes[0], &got, 1) == 1 && errno == 0, "read");
         if (over) return;
-        check(got == expected, "what was read");
+        check(got == expected, "the data read");
     }
 }
 
@@ -166,7 +166,7 @@ __attribute__((noinline)) static void gives_back() {
 static void loads() {
     void *plugin = dlopen(getenv("PLUGIN"), RTLD_NOW);
     check(plugin, "dlopen");
-    // What put itself into the program has time to see it, also where CPUs are scarce.
+    // The injected code has time to see the library, also where CPUs are scarce.
     usleep(6000000);
     auto run = (void (*)())dlsym(plugin, "plugin_allocates");
     check(run, "dlsym");

@@ -1,6 +1,6 @@
-// Checks that system calls that wait are neither broken off nor end too early, whatever is done to
-// the process meanwhile. Prints "ready", then works until its standard input ends, and prints how many
-// calls were made and how many went wrong.
+// Checks that waiting system calls are neither interrupted nor end too early, whatever is done to
+// the process in the meantime. Prints "ready", then works until its standard input ends, and prints
+// the number of calls and the number of those that went wrong.
 //
 // usage: interrupted all|CALL MILLISECONDS
 //
@@ -54,7 +54,7 @@ static struct timespec span(void) {
     return t;
 }
 
-// What each thread waits for, and never comes.
+// Objects for each thread to wait for, which never become ready.
 struct Things {
     int pipe[2], set, sockets[2], listens, semaphores, queue;
     aio_context_t aio;
@@ -73,7 +73,7 @@ static void make(struct Things *t) {
     t->set = epoll_create1(0);
     struct sockaddr_un any = {.sun_family = AF_UNIX};
     t->listens = socket(AF_UNIX, SOCK_STREAM, 0);
-    // Without a name, the kernel gives it one.
+    // Without a name, the kernel assigns one.
     if (bind(t->listens, (struct sockaddr *)&any, sizeof any.sun_family) || listen(t->listens, 1)) abort();
     setsockopt(t->listens, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     t->semaphores = semget(IPC_PRIVATE, 1, 0600);
@@ -93,7 +93,7 @@ static void unmake(struct Things *t) {
     msgctl(t->queue, IPC_RMID, NULL);
 }
 
-// Each returns what it should: 0 for a time that is over, as the caller checks.
+// The expected results: 0 for an elapsed time, which the caller checks.
 static int failed_with(long result, int error) { return result == -1 && errno == error ? 0 : 1; }
 
 static int by_epoll(struct Things *t) {
@@ -101,7 +101,7 @@ static int by_epoll(struct Things *t) {
     return epoll_wait(t->set, &e, 1, (int)milliseconds);
 }
 static int by_epoll_pwait(struct Things *t) {
-    // The signals are blocked but for the time of the call.
+    // The signals are blocked except during the call.
     struct epoll_event e;
     sigset_t before, none;
     sigemptyset(&none);
@@ -166,7 +166,7 @@ static int by_sigtimedwait(struct Things *t) {
     return failed_with(sigtimedwait(&t->usr1, NULL, &time), EAGAIN);
 }
 static int by_any_signal(struct Things *t) {
-    // Nobody sends any, also not one that would be ignored.
+    // No process sends any of them, nor one that would be ignored.
     struct timespec time = span();
     sigset_t before;
     pthread_sigmask(SIG_BLOCK, &t->every, &before);
@@ -190,7 +190,7 @@ static int by_aio(struct Things *t) {
     struct io_event event;
     return (int)syscall(SYS_io_getevents, t->aio, 1, 1, &event, &time);
 }
-// A child that ends raises a signal that is ignored: it must not break anything off.
+// A child that ends raises a signal that is ignored: it must not interrupt anything.
 static int by_children(struct Things *t) {
     pid_t child = fork();
     if (child == 0) {
@@ -203,7 +203,7 @@ static int by_children(struct Things *t) {
     errno = error;
     return result;
 }
-// These have no time-out: a child's end, or a message, ends them.
+// These calls have no time-out: the end of a child, or a message, ends them.
 static int by_read(struct Things *t) {
     pid_t child = fork();
     if (child == 0) {

@@ -1,10 +1,10 @@
-/* A JIT compiler with a known answer: makes loops at run time, runs them and says so in the files
- * that profilers read.
+/* A JIT compiler with a known answer: generates loops at run time, runs them and names them in the
+ * files that profilers read.
  *
  * usage: jit MODE [MS]     (MS: CPU time of a part, 300)
  *
  *   map        `jitted` for one part, named in /tmp/perf-PID.map before it runs
- *   late       the same, but named when it has run, as Java does it
+ *   late       the same, but named after it has run, as by Java
  *   python     `py::hot:/app/hot.py`, as CPython 3.12 with -X perf
  *   reuse-map  at the same addresses `phase_a` for one part and `phase_b` for two, in the map
  *   reuse-dump the same in a jitdump, ten times by turns
@@ -13,8 +13,8 @@
  *              at its new place and one of `other`
  *   cut        as lines, but the jitdump ends within a record
  *   garbage    no map at all, but a file that looks like one
- *   littered   as map, but with seven lines more that are none, one of them of a size that no code
- *              has, at the same address
+ *   littered   as map, but with seven additional lines that are invalid, one of them of an
+ *              impossible size, at the same address
  *   remade     as map, but with a line of older code, `old`, before it
  *   pipe       a pipe where the map should be
  *   none       the loop for one part, and no file
@@ -92,7 +92,7 @@ static void open_dump(void) {
     fwrite(head, sizeof head, 1, dump);
     words(tail, 2);
     fflush(dump);
-    /* So that profilers notice. */
+    /* A mapping that profilers notice. */
     if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0) == MAP_FAILED)
         perror("mmap");
 }

@@ -1,7 +1,7 @@
 /* A program with a known answer. Of 9 parts of CPU time, by self: bar 5, main 2, foo1 1.5,
  * foo2 0.5; by total: main 9, foo1 4, foo2 3.
  *
- * usage: known SECONDS     (of CPU time; 0: for ever)
+ * usage: known SECONDS     (of CPU time; 0: forever)
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 #define FUNCTION __attribute__((noinline, noclone)) static uint64_t
 
-/* A leaf: gcc gives it no frame unless its address is asked for. */
+/* A leaf: gcc gives it no frame unless its address is taken. */
 #ifdef FRAME_POINTERS
 #define ENTER __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
 #else

@@ -4,7 +4,7 @@
 //! Built without overflow checks: plain operators, as a function of the library would be a
 //! frame of its own, inlined.
 //!
-//! usage: known SECONDS     (of wall-clock time; 0: for ever)
+//! usage: known SECONDS     (of wall-clock time; 0: forever)
 
 use std::arch::asm;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-/* DEPTH frames of about BYTES each (60, 540 or 4,200) above `main`. With MICROSECONDS of 0, all work is
- * done at the deepest; else so much is done in each frame on the way back, again and again.
+/* DEPTH frames of about BYTES each (60, 540 or 4,200) above `main`. With MICROSECONDS of 0, all
+ * work is at the deepest; else each frame works for that time on the way back, again and again.
  *
  * usage: large_frames DEPTH BYTES MICROSECONDS SECONDS
  */

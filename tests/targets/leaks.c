@@ -1,5 +1,5 @@
-// Leaves memory behind in ways whose answers are known: leaks MODE. Functions named lost_... leave
-// what nothing points to any more, kept_... what something points to at exit, freed what is freed.
+// Leaves memory behind in ways with known answers: leaks MODE. Functions lost_... leave blocks that
+// no pointer leads to, kept_... blocks that a pointer leads to at exit, freed frees its blocks.
 
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -25,7 +25,7 @@ struct node {
   char more[SIZE - 2 * sizeof(void *)];
 };
 
-// A block that is full of something.
+// A block with content.
 FUNCTION static struct node *block(struct node *next) {
   struct node *n = malloc(sizeof *n);
   memset(n->more, 1, sizeof n->more);
@@ -34,7 +34,7 @@ FUNCTION static struct node *block(struct node *next) {
   return n;
 }
 
-// What is left of pointers on the stack below, and in registers.
+// Clears the pointers that are left on the stack below, and in registers.
 FUNCTION static void wipe(void) {
   volatile char old[32 << 10];
   for (size_t i = 0; i < sizeof old; i++) old[i] = 0;
@@ -58,7 +58,7 @@ FUNCTION static void lost_alone(void) {
   }
 }
 
-// Each points to the one before, nothing to the last.
+// Each points to the one before, no pointer leads to the last.
 FUNCTION static void lost_chain(void) {
   struct node *volatile n = NULL;
   for (int i = 0; i < 6; i++) n = block(n);
@@ -72,14 +72,14 @@ FUNCTION static void lost_circle(void) {
   n = NULL;
 }
 
-// What holds it is freed, and may be given to others or not.
+// The block that points to it is freed, and may be reused or not.
 FUNCTION static void lost_inside(void) {
   struct node *volatile n[12];
   for (int i = 0; i < 12; i++) n[i] = block(NULL), n[i]->data = block(NULL);
   for (int i = 0; i < 12; i++) free(n[i]), n[i] = NULL;
 }
 
-// The same of a small one, which the C library keeps for the next.
+// The same with a small block, which the C library keeps for the next allocation.
 FUNCTION static void lost_inside_small(void) {
   void **volatile small[5];
   for (int i = 0; i < 5; i++) small[i] = malloc(40), small[i][3] = block(NULL);
@@ -90,14 +90,14 @@ FUNCTION static void kept_by_global(void) {
   for (int i = 0; i < 8; i++) global = block(global);
 }
 
-// By pointers into the middle only.
+// By pointers into the middle alone.
 FUNCTION static void kept_inside(void) {
   struct node *volatile n = block(NULL);
   inner = (struct node *)((char *)n + SIZE / 2);
   n = NULL;
 }
 
-// Through one that is not sampled, as a rule.
+// Through a block that is normally not sampled.
 FUNCTION static void kept_behind_small(void) {
   struct node **small = malloc(24);
   small[2] = block(NULL);
@@ -134,7 +134,7 @@ static void all(void) {
   wipe();
 }
 
-// What is freed by the program's own exit handlers, or later still, by a library's, is freed.
+// Blocks that are freed by exit handlers of the program, or later by a library, count as freed.
 static struct node *volatile late;
 FUNCTION static void freed_at_exit(void) {
   free(late);
@@ -152,7 +152,7 @@ FUNCTION static struct node *kept_by_thread(void) { return block(NULL); }
 FUNCTION static struct node *kept_by_own(void) { return block(NULL); }
 FUNCTION static struct node *kept_by_register(void) { return block(NULL); }
 
-// Waits for ever, with one on its stack, one in its own variables, one in a register alone.
+// Waits forever, with one block on its stack, one in its own variables, one in a register alone.
 static void *waits(void *unused) {
   (void)unused;
   struct node *volatile n = kept_by_thread();
@@ -170,7 +170,7 @@ static void *waits(void *unused) {
   }
 }
 
-// Runs for ever.
+// Runs forever.
 static void *runs(void *unused) {
   (void)unused;
   struct node *volatile n = kept_by_thread();
@@ -180,7 +180,7 @@ static void *runs(void *unused) {
   return NULL;
 }
 
-// Leaves what only its stack knew, which the C library keeps for the next thread.
+// Leaves blocks with pointers only on its stack, which the C library keeps for the next thread.
 static void *ends(void *unused) {
   (void)unused;
   lost_chain();
@@ -199,7 +199,7 @@ static void threads(void) {
   nanosleep(&t, NULL);
 }
 
-// A child that exits, and one that becomes another program.
+// One child exits, another one becomes another program.
 static void children(char *self) {
   kept_by_global();
   wipe();
@@ -222,7 +222,7 @@ static void children(char *self) {
 #define MANY 30000
 static struct node *volatile table[1024];
 
-// In lists of a table.
+// In the lists of a table.
 FUNCTION static void kept_many(void) {
   for (int i = 0; i < MANY; i++) table[i % 1024] = block(table[i % 1024]);
 }
@@ -242,8 +242,8 @@ static char state_of(pid_t pid) {
   return state;
 }
 
-// Its parent, who should look at it, is stopped. A child lets it go on when this one has ended, and
-// tells after how many milliseconds that was.
+// Stops its parent, which is to search for leaks. A child continues the parent when this process
+// has ended, and prints the milliseconds until then.
 static void stops_parent(void) {
   pid_t parent = getppid();
   int ends[2];
@@ -266,7 +266,7 @@ static void stops_parent(void) {
   while (state_of(parent) != 'T') usleep(1000);
 }
 
-// Only exit_group is allowed any more: whatever else is called kills.
+// Only exit_group is permitted from now on: all other calls kill the process.
 static void confine(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -1,5 +1,5 @@
-// Leaves memory behind as C++ programs do. Functions named lost_... leave what nothing points to any
-// more, kept_... what something points to at exit.
+// Leaves memory behind as C++ programs do. Functions lost_... leave blocks that no pointer leads
+// to, kept_... blocks that a pointer leads to at exit.
 
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,7 @@ struct Other {
   long b = 2;
 };
 
-// What points to it as an Other points to its middle.
+// A pointer to it as an Other points to its middle.
 struct Both : Base, Other {
   char more[1000] = {};
 };
@@ -68,7 +68,7 @@ FUNCTION static void lost_cycles() {
   }
 }
 
-// Their owner is destroyed without them.
+// Their owner is destroyed, but they are not.
 FUNCTION static void lost_members() {
   for (int i = 0; i < 20; i++) {
     auto *all = new std::vector<char *>;

@@ -1,5 +1,5 @@
-//! Leaves memory behind as Rust programs do. Functions named `lost_…` leave what nothing points to
-//! any more, `kept_…` what something points to at exit.
+//! Leaves memory behind as Rust programs do. Functions `lost_…` leave blocks that no pointer leads
+//! to, `kept_…` blocks that a pointer leads to at exit.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ fn freed() {
     OWN.with_borrow_mut(|own| own.extend((0..20).map(|_| vec![1; 700].into_boxed_slice())));
 }
 
-/// What is left of pointers on the stack below.
+/// Clears the pointers that are left on the stack below.
 #[inline(never)]
 fn wipe() {
     black_box([0u8; 32 << 10]);

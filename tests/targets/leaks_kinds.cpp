@@ -1,4 +1,4 @@
-// Loses blocks in ways that C++ programs do, in a thread that has ended, too, and keeps others.
+// Loses blocks in ways of C++ programs, also in a thread that has ended, and keeps others.
 
 #include <cstdlib>
 #include <cstring>
@@ -65,7 +65,7 @@ FUNCTION static void lost_in_thread() {
 
 FUNCTION static void kept_interior() { interior = static_cast<char *>(malloc(7000)) + 3500; }
 
-// Overwrites what calls have left on the stack.
+// Overwrites the values that calls have left on the stack.
 FUNCTION static void scrub() {
   volatile char bytes[20000];
   memset(const_cast<char *>(bytes), 0, sizeof bytes);

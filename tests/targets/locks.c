@@ -1,13 +1,13 @@
-/* A program whose threads wait for locks, and measure it themselves.
+/* A program whose threads wait for locks, and measure their own waits.
  *
  * usage: locks KIND ROUNDS [confined]
  *
  * KIND is mutex, recursive, errorcheck, adaptive, pi, read, write, semaphore, condition or join.
  * The main thread holds the lock for 10 ms, ROUNDS times; each time a second thread, `waiter`,
- * wants it in take() meanwhile (for a condition: waits to be told; for a join: for a thread to
- * end). At the end the waiter's time in take() is printed, in seconds of the wall's clock, and the
- * address of the lock: `SECONDS ADDRESS`. confined: under a seccomp filter that kills it for all but
- * the system calls that it makes by itself.
+ * takes it in take() in the meantime (for a condition: waits for the signal; for a join: for a
+ * thread to end). At the end the waiter's time in take() is printed, in seconds of wall time, and
+ * the address of the lock: `SECONDS ADDRESS`. confined: under a seccomp filter that kills it for
+ * all but the system calls that it makes itself.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -30,7 +30,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
-static int told;
+static int signaled;
 
 static double now(void) {
     struct timespec t;
@@ -68,12 +68,12 @@ static void unlock(void) {
         pthread_mutex_unlock(&mutex);
 }
 
-/* What a waiter waits for besides locks. */
+/* Waits of other kinds. */
 static void other(void) {
     if (is("condition")) {
         pthread_mutex_lock(&guard);
-        while (!told) pthread_cond_wait(&condition, &guard);
-        told = 0;
+        while (!signaled) pthread_cond_wait(&condition, &guard);
+        signaled = 0;
         pthread_mutex_unlock(&guard);
     } else {
         pthread_t napper;
@@ -96,7 +96,7 @@ __attribute__((noinline, noclone)) static void give(void) {
     usleep(10000);
     if (is("condition")) {
         pthread_mutex_lock(&guard);
-        told = 1;
+        signaled = 1;
         pthread_cond_signal(&condition);
         pthread_mutex_unlock(&guard);
     } else if (!is("join")) {
@@ -105,7 +105,7 @@ __attribute__((noinline, noclone)) static void give(void) {
     __asm__ volatile("");
 }
 
-/* The lock is free to be held again when this has had it. The two meet on a pipe, which is no
+/* The lock is free to be held again when the waiter has had it. The two meet at a pipe, which is no
  * futex. */
 static int go[2], back[2];
 

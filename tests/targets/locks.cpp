@@ -12,7 +12,7 @@
 static std::mutex mutex, guard;
 static std::shared_mutex shared;
 static std::condition_variable condition;
-static bool told;
+static bool signaled;
 static std::string kind;
 
 using Clock = std::chrono::steady_clock;
@@ -28,8 +28,8 @@ __attribute__((noinline)) static void take() {
         std::unique_lock<std::shared_mutex> held(shared);
     } else {
         std::unique_lock<std::mutex> held(guard);
-        condition.wait(held, [] { return told; });
-        told = false;
+        condition.wait(held, [] { return signaled; });
+        signaled = false;
     }
     waited += Clock::now() - since;
 }
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
         if (kind == "read" || kind == "write") shared.unlock();
         if (kind == "condition") {
             std::lock_guard<std::mutex> held(guard);
-            told = true;
+            signaled = true;
             condition.notify_one();
         }
         if (read(back[0], &byte, 1) != 1) perror("read");

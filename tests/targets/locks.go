@@ -1,4 +1,4 @@
-// Goroutines that wait for a channel and for each other's mutex: what waits are those of threads
+// Goroutines that wait for a channel and for each other's mutex: the waits are those of threads
 // without work, which are no contention of a lock.
 package main
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 struct Shared {
     mutex: Mutex<u64>,
     rwlock: RwLock<u64>,
-    told: Mutex<bool>,
+    signaled: Mutex<bool>,
     condition: Condvar,
 }
 
@@ -19,11 +19,11 @@ fn take(kind: &str, shared: &Shared) -> Duration {
         "read" => assert!(*shared.rwlock.read().unwrap() < u64::MAX),
         "write" => *shared.rwlock.write().unwrap() += 1,
         "condition" => {
-            let mut told = shared.told.lock().unwrap();
-            while !*told {
-                told = shared.condition.wait(told).unwrap();
+            let mut signaled = shared.signaled.lock().unwrap();
+            while !*signaled {
+                signaled = shared.condition.wait(signaled).unwrap();
             }
-            *told = false;
+            *signaled = false;
         }
         _ => thread::park(),
     }
@@ -35,7 +35,7 @@ fn give(kind: &str, shared: &Shared, waiter: &thread::Thread, held: impl FnOnce(
     thread::sleep(Duration::from_millis(10));
     held();
     if kind == "condition" {
-        *shared.told.lock().unwrap() = true;
+        *shared.signaled.lock().unwrap() = true;
         shared.condition.notify_one();
     } else if kind == "park" {
         waiter.unpark();
@@ -49,7 +49,7 @@ fn main() {
     let shared = Arc::new(Shared {
         mutex: Mutex::new(0),
         rwlock: RwLock::new(0),
-        told: Mutex::new(false),
+        signaled: Mutex::new(false),
         condition: Condvar::new(),
     });
     // The two meet at sockets, which are no futexes.

@@ -1,5 +1,5 @@
-/* Busy in assembly from which nobody can tell where its caller is: it moves its stack pointer by
- * a number that is nowhere on the stack. usage: lost SECONDS */
+/* Busy in assembly from which no unwinder can find its caller: it moves its stack pointer by
+ * a number that is not on the stack. usage: lost SECONDS */
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Makes threads one after the other, for a time. usage: makes_threads SECONDS */
+/* Creates threads one after the other for SECONDS. usage: makes_threads SECONDS */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-/* Threads that map and unmap memory all the time: mappers THREADS. They want the lock of their
- * process's address space. */
+/* Threads that map and unmap memory all the time: mappers THREADS. They compete for the lock of
+ * their process's address space. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>

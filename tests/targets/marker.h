@@ -1,4 +1,4 @@
-/* A note as <sys/sdt.h> makes it. */
+/* A note in the format of <sys/sdt.h>. */
 #define MARKER(name, counter)                                                                  \
     __asm__ volatile("990: nop\n"                                                              \
                      ".pushsection .note.stapsdt,\"\",\"note\"\n .balign 4\n"                  \

@@ -1,4 +1,4 @@
-/* Moves itself from one CPU to another and back, TIMES in all: there() and back() half of that each.
+/* Moves itself from one CPU to another and back, TIMES in all: there() and back() half of it each.
  *
  * usage: migrates TIMES
  */
@@ -14,7 +14,7 @@ static void moves_to(int cpu) {
     if (sched_setaffinity(0, sizeof set, &set)) perror("sched_setaffinity");
 }
 
-/* Each call has work behind it, so that it is no tail call, and of its own, so that none is another. */
+/* Each call has work of its own behind it, so that it is no tail call and all functions differ. */
 #define FUNCTION __attribute__((noinline, noclone)) static void
 
 FUNCTION begins(int cpu) {

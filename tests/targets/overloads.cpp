@@ -1,4 +1,4 @@
-// Functions that have one readable name, and one that is alone. usage: overloads N
+// Functions that share a readable name, and one with its own. usage: overloads N
 #include <cstdlib>
 
 namespace shop {

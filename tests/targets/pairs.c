@@ -1,5 +1,5 @@
 // Allocates and frees: pairs N. First N pairs of one small size, then N of many sizes of which a
-// thousand live at a time. Says for each how many nanoseconds of CPU time a pair took.
+// thousand live at a time. Prints the nanoseconds of CPU time per pair for each.
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Two threads on one CPU take turns: each works for WORK rounds of a loop, wakes the other and
- * sleeps. Prints how many turns there were, and how many nanoseconds each took.
+ * sleeps. Prints the number of turns, and the mean nanoseconds of one.
  *
  * usage: pingpong SECONDS WORK
  */

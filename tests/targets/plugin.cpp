@@ -1,4 +1,4 @@
-// A plug-in of stacks.cpp: works itself, and calls back.
+// A plug-in of stacks.cpp: does its own work, and calls back.
 
 #include <cstdint>
 #include <string>

@@ -1,10 +1,10 @@
-/* Calls functions and passes markers so many times: places for probes, with known answers.
+/* Calls functions and passes markers N times: places for probes, with known answers.
  *
  * usage: probes N [wait|exec]
  *
  * Two threads call `leaf` N times each, through `first` and `second`; then a child process does N
  * times through `child`. Each call of `first` passes the marker `app:step`, and the marker
- * `app:heard` if its counter says that somebody listens. `wait`: not before standard input ends.
+ * `app:heard` if its counter shows a listener. `wait`: not before standard input ends.
  * `exec`: as a new program.
  */
 #define _GNU_SOURCE

@@ -1,5 +1,5 @@
-// Writes cpu.pb.gz and heap.pb.gz of itself, as Go's own profiler makes them, to the folder that
-// it is given.
+// Writes its own profiles, as Go's own profiler makes them, to the given directory: cpu.pb.gz and
+// heap.pb.gz.
 package main
 
 import (

@@ -1,4 +1,4 @@
-/* Functions with frames of all shapes, and a C library that calls back. Made to be built without
+/* Functions with frames of all shapes, and a C library that calls back. To be built without
  * unwind information. usage: shapes SECONDS [thread] */
 #include <alloca.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ NI static void matches(void) {
     regfree(&r);
 }
 
-/* The stack pointer is no constant away from the frame. */
+/* The stack pointer has no constant distance from the frame. */
 NI static void room(long n) {
     char *all = alloca((size_t)n);
     memset(all, 1, (size_t)n);
@@ -80,7 +80,7 @@ NI static long chooses(int which) {
     }
 }
 
-/* Calls that never return stand in the middle and at the end. */
+/* Calls that never return are in the middle and at the end. */
 NI static void checks(long n) {
     if (n < 0)
         abort();

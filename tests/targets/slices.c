@@ -1,5 +1,5 @@
-// Allocates and frees 64 bytes all the time, beside THREADS that sleep, and prints for each tenth of
-// a second what a pair took, in nanoseconds, and the longest time in which it did not run, in
+// Allocates and frees 64 bytes all the time, next to THREADS that sleep. Prints for each tenth of a
+// second the time of a pair, in nanoseconds, and the longest pause of the thread that allocates, in
 // milliseconds.
 //
 // usage: slices SECONDS THREADS

@@ -1,4 +1,4 @@
-// C++ whose stacks are hard to unwind in one way each; every thread is busy for SECONDS.
+// C++ stacks, each hard to unwind in one way; every thread is busy for SECONDS.
 //
 // usage: stacks inlined|deep|exceptions|storm|copies|aligned|plugin SECONDS [PLUGIN.so]
 //
@@ -40,7 +40,7 @@ struct Random {
     }
 };
 
-// Inlined: templates and lambdas of the library, in each other.
+// Inlined: templates and lambdas of the library, nested.
 uint64_t inlined(Random &random) {
     std::map<std::string, std::vector<uint64_t>> words;
     for (int i = 0; i < 200; i++)
@@ -53,7 +53,7 @@ uint64_t inlined(Random &random) {
     return sum;
 }
 
-// Deep: a thousand frames, busy all along the way.
+// Deep: a thousand frames, each of them busy.
 __attribute__((noinline, noclone)) uint64_t deep(Random &random, int depth) {
     volatile uint64_t kept[4] = {random.next(), random.next()};
     uint64_t sum = depth <= 1 ? 0 : deep(random, depth - 1);
@@ -61,7 +61,7 @@ __attribute__((noinline, noclone)) uint64_t deep(Random &random, int depth) {
     return sum + kept[0];
 }
 
-// Exceptions, amid work: thrown through a few frames with destructors, caught, thrown on, caught.
+// Exceptions, between other work: through frames with destructors, caught, thrown on, caught.
 __attribute__((noinline)) void thrower(Random &random, int depth) {
     std::string text(20 + random.next() % 20, 'x');
     if (depth == 0) throw std::runtime_error(text);
@@ -94,9 +94,9 @@ uint64_t exceptions(Random &random) {
     return caught;
 }
 
-// A storm: nothing but exceptions. Just before it returns to a handler, libgcc puts that one's
-// registers into its own frame, in the place of those that lead to its caller. For that moment,
-// nobody can find the way up.
+// A storm: only exceptions. Just before it returns to a handler, libgcc puts the handler's
+// registers into its own frame, in the place of those that lead to its caller. At that moment, no
+// unwinder can find the caller.
 uint64_t storm(Random &random) {
     uint64_t caught = 0;
     for (int i = 0; i < 200; i++) {
@@ -125,14 +125,14 @@ uint64_t copies(Random &random) {
     return sum;
 }
 
-// Aligned: what is on the stack needs more alignment than the caller gave it, so the compiler
-// keeps the caller's stack pointer in another register and describes it by an expression.
+// Aligned: objects on the stack need more alignment than the caller gave it, so the compiler keeps
+// the caller's stack pointer in another register and describes it by an expression.
 __attribute__((noinline, noclone)) uint64_t aligned(Random &random, int depth) {
     struct alignas(128) Block {
         uint64_t words[32];
     };
     volatile Block block = {};
-    // As long as it likes, so that the frame pointer is needed for the frame itself.
+    // Of variable length, so that the frame pointer is needed for the frame itself.
     volatile char *some = (volatile char *)__builtin_alloca(random.next() % 300 + 1);
     some[0] = 1;
     for (int i = 0; i < 500; i++) block.words[i % 32] += random.next();
@@ -140,7 +140,7 @@ __attribute__((noinline, noclone)) uint64_t aligned(Random &random, int depth) {
 }
 
 #if !defined(WITHOUT_PLUGINS)
-// A plug-in: loaded, called, which calls back, and unloaded again.
+// A plug-in: loaded, called, calls back, and unloaded again.
 uint64_t call_back(void *of, uint64_t x) { return inlined(*(Random *)of) + x; }
 
 uint64_t with_plugin(Random &random) {

@@ -46,7 +46,7 @@ fn work(seconds: f64, seed: u64) -> u64 {
         for _ in 0..20 {
             sum = sum.wrapping_add(recurse(20, seed ^ sum));
         }
-        // Amid work: see exceptions in stacks.cpp.
+        // Between other work: see exceptions in stacks.cpp.
         sum = sum.wrapping_add(unwinds(sum));
     }
     sum

@@ -1,5 +1,5 @@
-/* Busy in assembly that nothing describes, whose lowest words of the stack were left by others:
- * what lies at the stack pointer is a return address, but not its own. usage: stale SECONDS */
+/* Busy in assembly without unwind information; the lowest words of its stack are left from others:
+ * the word at the stack pointer is a return address, but a stale one. usage: stale SECONDS */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-// swaps FOLDER TRAP: maps a file with code, runs in it, unmaps it, and lets a FIFO ("fifo"), or a
-// link to TRAP, take its place; again and again until killed.
+// swaps DIRECTORY TRAP: maps a file with code, runs in it, unmaps it, and puts a FIFO ("fifo"), or
+// a link to TRAP, in its place; again and again until killed.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

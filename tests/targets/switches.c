@@ -34,7 +34,7 @@ __attribute__((noinline, noclone)) static uint64_t spin(long rounds) {
     return x;
 }
 
-/* Signals: a timer's handler, which interrupts whatever is running. */
+/* Signals: a timer's handler, which interrupts the running code. */
 __attribute__((noinline)) static void handler_work(void) {
     spin(300000);
     __asm__ volatile(""); /* no tail call */
@@ -115,8 +115,8 @@ static void contexts(void) {
 
 #endif
 
-/* The same by a few instructions, as Boost.Context and its kin do it: no unwind information
- * says where the stack of a coroutine begins, and what lies there is what was left there. */
+/* The same by a few instructions, as in Boost.Context and related libraries: no unwind information
+ * states where the stack of a coroutine begins, and stale words lie there. */
 void switch_stack(void **save, void *to);
 __asm__(".text\n"
         ".type switch_stack, @function\n"

@@ -3,7 +3,7 @@
  * usage: threads COUNT LIFE_MS SECONDS [BUSY_US]
  *
  * COUNT threads run at any time; each lives LIFE_MS (0: as long as the program) and is then
- * replaced. Prints "ready" on a line when all have started. SECONDS 0: for ever.
+ * replaced. Prints "ready" on a line when all have started. SECONDS 0: forever.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

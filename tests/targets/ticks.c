@@ -4,8 +4,8 @@
  * usage: ticks TICKS
  *
  * Prints "ready", waits for the end of its standard input, works, and prints NAME NANOSECONDS of
- * both, by the thread's CPU clock. It stays on the CPU where it is, as what is in step is one
- * CPU's timer, and where it may, it runs before all others, who would shift its work.
+ * both, by the thread's CPU clock. It stays on its CPU, with whose timer it is in step, and if
+ * permitted, it runs before all other threads, which would shift its work.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -24,7 +24,7 @@ static int64_t now(clockid_t clock) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* A part of its caller: recorders without stacks have to tell them apart. */
+/* Inlined into its caller: recorders without stacks have to distinguish the callers. */
 __attribute__((always_inline)) static inline uint64_t burn(uint64_t x) {
     for (int n = 0; n < 10000; n++) {
         x = x * 6364136223846793005u + 1442695040888963407u;

@@ -1,5 +1,5 @@
-/* A program that knows its own profile: it measures with the thread's CPU clock what each of its
- * functions uses. All of them call the same leaf, so only a whole stack tells them apart.
+/* A program that measures its own profile: the time of each of its functions by the thread's CPU
+ * clock. All of them call the same leaf, so only a whole stack distinguishes them.
  *
  * usage: truth THREADS MILLISECONDS      (of CPU time of each thread)
  *
@@ -30,7 +30,7 @@ NOINLINE static uint64_t burn(uint64_t x) {
     return x;
 }
 
-/* Works until this thread has used so much CPU time; returns what it was in the end. */
+/* Works until this thread has used the quota of CPU time; returns the time used. */
 #define SPIN(name, salt)                                                                       \
     NOINLINE static int64_t name(int64_t quota) {                                              \
         int64_t start = now(CLOCK_THREAD_CPUTIME_ID), used;                                    \

@@ -33,7 +33,7 @@ __attribute__((noipa)) uint64_t burn(uint64_t x) {
 
 struct Work {
     virtual ~Work() = default;
-    // Works until this thread has used so much CPU time; returns what it was in the end.
+    // Works until this thread has used the quota of CPU time; returns the time used.
     virtual int64_t run(int64_t quota) = 0;
 };
 

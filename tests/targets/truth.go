@@ -36,7 +36,7 @@ func burn(x uint64) uint64 {
 	return x
 }
 
-// Works until this thread has used so much CPU time; returns what it was in the end.
+// Works until this thread has used the quota of CPU time; returns the time used.
 //
 //go:noinline
 func spinAlpha(quota int64) int64 {

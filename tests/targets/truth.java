@@ -30,7 +30,7 @@ final class Truth {
         return x;
     }
 
-    /** Works until this thread has used so much CPU time; returns what it was in the end. */
+    /** Works until this thread has used the quota of CPU time; returns the time used. */
     static long spinAlpha(long quota) {
         long start = now(), used;
         do sink = burn(sink + 1);
@@ -95,8 +95,8 @@ final class Truth {
     public static void main(String[] args) throws Exception {
         int threads = Integer.parseInt(args[0]);
         long quota = Long.parseLong(args[1]) * 1000000;
-        // Often, as calls are counted, and for more than one turn of the loop: a branch that was
-        // never taken is not compiled.
+        // Many rounds, as calls are counted, and more than one turn of the loop each: a branch that
+        // was never taken is not compiled.
         for (int round = 0; round < 600; round++)
             for (LongUnaryOperator function : FUNCTIONS) function.applyAsLong(30000);
         long[][] used = new long[threads][NAMES.length];

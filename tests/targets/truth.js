@@ -33,7 +33,7 @@ function burn(x) {
   return x;
 }
 
-// Works until this thread has used so much CPU time; returns what it was in the end.
+// Works until this thread has used the quota of CPU time; returns the time used.
 function spinAlpha(quota) {
   const start = now();
   for (;;) {

@@ -1,5 +1,5 @@
 """The program of truth.c in Python, whose work is done by libraries: Python 3.11 has no names for
-its own functions, so each kind of work is known by the binary that does it.
+its own functions, so each kind of work is identified by the binary that does it.
 
 usage: truth.py THREADS MILLISECONDS      (of CPU time of each thread)
 """
@@ -18,7 +18,7 @@ import zlib
 generator = random.Random(1)
 TEXT = "".join(generator.choice("etaoin shrdlu") for _ in range(16384))
 DATA = TEXT.encode()
-# Each takes so long that the interpreter between them is next to nothing.
+# Each takes long enough that the interpreter's time between them is negligible.
 LONG_TEXT, LONG_DATA, LONGEST_DATA = TEXT * 3, DATA * 8, DATA * 32
 
 
@@ -61,7 +61,7 @@ KINDS = [
 
 
 def spin(function, quota):
-    """Works until this thread has used so much CPU time; returns what it was in the end."""
+    """Works until this thread has used the quota of CPU time; returns the time used."""
     start = time.thread_time_ns()
     while True:
         function()
@@ -104,7 +104,7 @@ def main():
     process = time.process_time_ns() - process
     for kind, (binary, _, _) in enumerate(KINDS):
         print(binary, sum(one[kind] for one in used))
-    # The interpreter's own end is not measured.
+    # The end of the interpreter is not measured.
     print("process", process, flush=True)
     os._exit(0)
 

@@ -34,8 +34,8 @@ fn burn(mut x: u64) -> u64 {
     x
 }
 
-/// A function that works until this thread has used so much CPU time, and returns what it was in
-/// the end.
+/// A function that works until this thread has used the quota of CPU time, and returns the time
+/// that was used.
 macro_rules! spin {
     ($name:ident, $salt:literal) => {
         #[inline(never)]

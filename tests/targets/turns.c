@@ -1,5 +1,5 @@
 // Waits thousands of times a second in two functions, for some microseconds in the one and for
-// longer in the other, and says what it measured of each: "thread function seconds".
+// longer in the other, and prints the measured times of each: "thread function seconds".
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

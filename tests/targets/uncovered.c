@@ -1,4 +1,4 @@
-/* Busy in assembly that nothing describes: no unwind information, no frame pointer, and more on
+/* Busy in assembly that no table describes: no unwind information, no frame pointer, and more on
  * the stack than the return address. usage: uncovered SECONDS */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Works for SECONDS of CPU time below a frame of 100 KB, of which little was ever written.
+/* Works for SECONDS of CPU time below a frame of 100 KB, of which only a small part was written.
  *
  * usage: untouched SECONDS
  */

@@ -1,11 +1,11 @@
-/* A program whose threads wait in known places, and measure it themselves.
+/* A program whose threads wait in known places, and measure their own waits.
  *
  * usage: waits ROUNDS
  *
  * Threads: `napper` sleeps 20 ms in nap() and works 10 ms of CPU time in work(), ROUNDS times;
- * `reader` waits for a byte of `writer`'s in take(), which comes each 15 ms; `idler` sleeps in
+ * `reader` waits in take() for a byte of `writer`, which comes every 15 ms; `idler` sleeps in
  * doze() from its beginning to the end. At the end each function's time is printed in seconds of
- * the wall's clock: `THREAD FUNCTION SECONDS`, and with the function `all` that of the thread.
+ * wall time: `THREAD FUNCTION SECONDS`, and with the function `all` the time of the thread.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,5 @@
-//! As locks.rs, for parking_lot's locks: KIND is mutex, read, write or condition. Prints the seconds in
-//! take(), and how many of these the thread slept: before it does, it yields its CPU a few times.
+//! As locks.rs, for parking_lot's locks: KIND is mutex, read, write or condition. Prints the
+//! seconds in take(), and those asleep in it: before it sleeps, it yields its CPU a few times.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,11 +14,11 @@ use parking_lot::{Condvar, Mutex, RwLock};
 struct Shared {
     mutex: Mutex<u64>,
     rwlock: RwLock<u64>,
-    told: Mutex<bool>,
+    signaled: Mutex<bool>,
     condition: Condvar,
 }
 
-/// How long this thread has run or waited for a CPU so far (`Documentation/scheduler/sched-stats.rst`).
+/// Running and runnable time of this thread so far (`Documentation/scheduler/sched-stats.rst`).
 fn awake() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanoseconds = text.split(' ').take(2).map(|n| n.parse::<u64>().unwrap());
@@ -33,18 +33,18 @@ fn take(kind: &str, shared: &Shared) -> (Duration, Duration) {
         "read" => assert!(*shared.rwlock.read() < u64::MAX),
         "write" => *shared.rwlock.write() += 1,
         _ => {
-            let mut told = shared.told.lock();
-            while !*told {
-                shared.condition.wait(&mut told);
+            let mut signaled = shared.signaled.lock();
+            while !*signaled {
+                shared.condition.wait(&mut signaled);
             }
-            *told = false;
+            *signaled = false;
         }
     }
     let elapsed = since.elapsed();
     (elapsed, elapsed.saturating_sub(awake() - before))
 }
 
-/// Until the thread with this folder in /proc sleeps.
+/// Returns when the thread with this directory in /proc sleeps.
 fn until_it_sleeps(thread: &Path) {
     let sleeps =
         |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
@@ -59,7 +59,7 @@ fn give(kind: &str, shared: &Shared, waiter: &Path, held: impl FnOnce()) {
     thread::sleep(Duration::from_millis(10));
     held();
     if kind == "condition" {
-        *shared.told.lock() = true;
+        *shared.signaled.lock() = true;
         shared.condition.notify_one();
     }
 }
@@ -87,12 +87,12 @@ fn main() {
             (waited.as_secs_f64(), slept.as_secs_f64())
         }
     });
-    let folder = receiver.recv().unwrap();
+    let directory = receiver.recv().unwrap();
     for _ in 0..rounds {
         let mutex = (kind == "mutex").then(|| shared.mutex.lock());
         let write = (kind == "read" || kind == "write").then(|| shared.rwlock.write());
         ours.write_all(&[0]).unwrap();
-        give(&kind, &shared, &folder, || drop((mutex, write)));
+        give(&kind, &shared, &directory, || drop((mutex, write)));
         ours.read_exact(&mut [0]).unwrap();
     }
     let (waited, slept) = waiter.unwrap().join().unwrap();
