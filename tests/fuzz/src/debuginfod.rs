@@ -10,7 +10,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use symbols::debuginfod::{Debuginfod, Environment};
 
-/// Most bytes of a file.
+/// Maximum size of a file, in bytes.
 const MAX_SIZE: u64 = 1 << 16;
 
 struct Server {
@@ -18,7 +18,7 @@ struct Server {
     answers: Sender<Vec<u8>>,
 }
 
-/// A server on the loopback interface that answers each request with the next bytes it is given.
+/// A server on the loopback interface that answers each request with the next bytes of the channel.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -44,15 +44,15 @@ fn answer_with(mut client: TcpStream, answer: &[u8]) {
 
 fuzz_target!(|data: &[u8]| {
     let server = server();
-    // A redirection to the server itself would wait for an answer that nobody gives.
+    // A redirection to the server itself would wait for an answer that never comes.
     let folded = data.to_ascii_lowercase();
     if folded.windows(8).any(|w| w == b"location") {
         return;
     }
-    let folder = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a temporary directory");
     let environment = Environment {
         urls: vec![format!("http://127.0.0.1:{}", server.port)],
-        cache: folder.path().to_owned(),
+        cache: directory.path().to_owned(),
         timeout: Some(Duration::from_secs(1)),
         max_size: Some(MAX_SIZE),
         max_time: None,
@@ -62,6 +62,6 @@ fuzz_target!(|data: &[u8]| {
     if let Some((path, file)) = client.debug_file("0123456789abcdef") {
         let size = file.metadata().map_or(0, |meta| meta.len());
         assert!(0 < size && size <= MAX_SIZE, "{size} bytes");
-        assert!(path.starts_with(folder.path()));
+        assert!(path.starts_with(directory.path()));
     }
 });

@@ -1,4 +1,4 @@
-//! Mangled names, and the files in which names are kept from one recording to the next.
+//! Mangled names, and the files that keep names from one recording to the next.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A pprof file that somebody else wrote: every view of it, and writing it again.
+//! A foreign pprof file: every view of it, and its output after reading.
 #![no_main]
 
 use formats::pprof;
@@ -27,15 +27,15 @@ fuzz_target!(|data: &[u8]| {
             self_only: false,
         };
         let top = Top::new(&view, &options);
-        let look = text::TableOptions {
+        let layout = text::TableOptions {
             granularity: Granularity::FUNCTION,
             children: true,
             labels,
             ratio: None,
         };
-        let _ = text::write_table(&mut out, &view, &top, &look);
+        let _ = text::write_table(&mut out, &view, &top, &layout);
         let mut table = Vec::new();
-        let _ = json::write_table(&mut table, &view, &top, &look);
+        let _ = json::write_table(&mut table, &view, &top, &layout);
         assert!(std::str::from_utf8(&table).is_ok(), "JSON is UTF-8");
         let _ = json::write_quality(&mut out, &view, &Quality::new(&view, &options));
         let _ = Coverage::new(&view);
@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
     drop(view);
     let mut again = Vec::new();
     if pprof::write(&profile, &mut again).is_ok() {
-        assert!(pprof::read(&again[..]).is_ok(), "what was written is read");
+        assert!(pprof::read(&again[..]).is_ok(), "a written profile is readable");
     }
 });
 

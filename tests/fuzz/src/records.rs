@@ -1,4 +1,4 @@
-//! What the kernel and `/proc` say: records of perf events, lines of `maps`, ELF notes.
+//! Input from the kernel and `/proc`: records of perf events, lines of `maps`, ELF notes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

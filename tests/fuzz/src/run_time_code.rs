@@ -1,4 +1,5 @@
-//! What processes say of code that they make at run time: perf maps and jitdump files.
+//! Descriptions of code made at run time, by the processes that made it: perf maps and jitdump
+//! files.
 #![no_main]
 
 use std::io::{BufReader, Write};
@@ -6,7 +7,7 @@ use std::io::{BufReader, Write};
 use libfuzzer_sys::fuzz_target;
 use sys::jit::{jitdump, perf_map};
 
-/// Entries taken of one file.
+/// Maximum number of entries taken from one file.
 const MOST: usize = 4096;
 
 fuzz_target!(|data: &[u8]| {

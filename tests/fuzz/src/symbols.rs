@@ -1,4 +1,4 @@
-//! An ELF file with debug information, as a target may have mapped it, asked for its names.
+//! An ELF file with debug information, as a target may have mapped it, and a request for its names.
 #![no_main]
 
 use std::io::Write;

@@ -10,11 +10,11 @@ use sys::maps::{Region, Regions};
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 use unwind::Unwinder;
 
-/// Where the file is mapped, and where the stack lies.
+/// Addresses of the mapped file and of the stack.
 const BASE: u64 = 0x5000_0000_0000;
 const STACK: u64 = 0x7fff_0000_0000;
 
-/// No process has it.
+/// A process ID that no process has.
 const PID: i32 = i32::MAX - 1;
 
 fuzz_target!(|data: &[u8]| {
