@@ -43,6 +43,14 @@ macro_rules! check_filter {
     };
 }
 
+/// Aligns the section of a hook, which has it alone, to a cache line: else the cost of the few
+/// instructions that every allocation runs depends on where the linker puts them.
+macro_rules! align_section {
+    () => {
+        ".p2align 6"
+    };
+}
+
 macro_rules! push {
     ($register:literal) => {
         concat!("push ", $register, "\n.cfi_adjust_cfa_offset 8\n")
@@ -75,6 +83,7 @@ macro_rules! allocates {
                 "3:",
                 "jmp qword ptr [rip + {real} + {at}]",
                 ".cfi_endproc",
+                align_section!(),
                 real = sym REAL,
                 at = const Real::$real as usize * 8,
                 sampled = sym sampled,
@@ -104,6 +113,7 @@ macro_rules! operator_new {
                 pop!("rdi"),
                 "jmp {sampled}",
                 ".cfi_endproc",
+                align_section!(),
                 real = sym REAL,
                 at = const Real::$real as usize * 8,
                 counts = sym NEW_COUNTS,
@@ -135,6 +145,7 @@ macro_rules! frees {
                 pop!("rdi"),
                 "jmp qword ptr [rip + {real} + {at}]",
                 ".cfi_endproc",
+                align_section!(),
                 real = sym REAL,
                 at = const Real::$real as usize * 8,
                 passes = sym PASSES,
