@@ -156,7 +156,7 @@ pub fn record(
         );
     }
     let mut print_note = |note: &Note| {
-        if verbose || note.importance < Importance::Detail {
+        if verbose || note.importance() < Importance::Detail {
             progress.print(&note.to_string());
         }
     };

@@ -113,7 +113,7 @@ impl<'a> Summary<'a> {
             let all = d.lost.saturating_add(d.samples);
             lost.push(format!("{} of {all} samples were lost", percent(d.lost, all)));
             let of_losses = notes.at_end.iter().filter(|note| note.is_loss());
-            let worst = of_losses.min_by_key(|note| note.importance);
+            let worst = of_losses.min_by_key(|note| note.importance());
             let remedy = worst.and_then(Note::loss_remedy);
             remedies.push(remedy.map(|remedy| remedy.to_string()));
         }
@@ -188,8 +188,8 @@ impl<'a> Summary<'a> {
         let rest = notes.at_end.iter();
         let rest: Vec<&Note> =
             rest.filter(|note| !is_lost(note) && uncovered_time(note).is_none()).collect();
-        let first = rest.iter().min_by_key(|note| note.importance);
-        let first = first.filter(|note| note.importance < Importance::Detail);
+        let first = rest.iter().min_by_key(|note| note.importance());
+        let first = first.filter(|note| note.importance() < Importance::Detail);
         let printed = [names_missed.as_ref(), run_time_code.as_ref()];
         let of_names = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
         let more = match (rest.len() + of_names.count(), first) {
@@ -328,7 +328,7 @@ fn is_running(pid: i32) -> bool {
 
 /// CPU time without samples that is more than chance, if this note reports it.
 fn uncovered_time(note: &Note) -> Option<&UncoveredTime> {
-    note.uncovered_time().filter(|_| note.importance < Importance::Detail)
+    note.uncovered_time().filter(|_| note.importance() < Importance::Detail)
 }
 
 /// A share, as it is printed.

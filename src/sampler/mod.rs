@@ -37,7 +37,7 @@ pub mod types;
 pub use command::StoppedCommand;
 pub use events::EventSpec;
 pub use left_out::{LeftOut, TypeName};
-pub use notes::{Importance, Note, NoteCause, Notes};
+pub use notes::{Importance, Note, Notes};
 pub use probe_definitions::remove_leftovers as remove_leftover_probes;
 pub use recording::{CpuCoverage, Interrupts, Recording, Tick, Window, is_cpu, record};
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};

@@ -46,9 +46,9 @@ pub enum Importance {
     Detail,
 }
 
-/// The cause of a note, with its facts.
+/// A note for the user about a recording, with its facts; [`Display`](fmt::Display) is its sentence.
 #[derive(Clone, Debug)]
-pub enum NoteCause {
+pub enum Note {
     /// An event or a profile type is not recorded.
     LeftOut(LeftOut),
     /// About the events.
@@ -63,47 +63,24 @@ pub enum NoteCause {
     Heap(HeapNote),
 }
 
-impl NoteCause {
-    fn importance(&self) -> Importance {
-        match self {
-            NoteCause::LeftOut(_) => Importance::Missing,
-            NoteCause::Events(note) => note.importance(),
-            NoteCause::System(note) => note.importance(),
-            NoteCause::Recording(note) => note.importance(),
-            NoteCause::Types(note) => note.importance(),
-            NoteCause::Heap(note) => note.importance(),
-        }
-    }
-}
-
-impl fmt::Display for NoteCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoteCause::LeftOut(left_out) => left_out.fmt(f),
-            NoteCause::Events(note) => note.fmt(f),
-            NoteCause::System(note) => note.fmt(f),
-            NoteCause::Recording(note) => note.fmt(f),
-            NoteCause::Types(note) => note.fmt(f),
-            NoteCause::Heap(note) => note.fmt(f),
-        }
-    }
-}
-
-/// A note for the user about a recording; [`Display`](fmt::Display) is its sentence.
-#[derive(Clone, Debug)]
-pub struct Note {
-    /// Its cause.
-    pub cause: NoteCause,
-    /// Its importance.
-    pub importance: Importance,
-}
-
 impl Note {
+    /// Its importance to the reader of the figures.
+    pub fn importance(&self) -> Importance {
+        match self {
+            Note::LeftOut(_) => Importance::Missing,
+            Note::Events(note) => note.importance(),
+            Note::System(note) => note.importance(),
+            Note::Recording(note) => note.importance(),
+            Note::Types(note) => note.importance(),
+            Note::Heap(note) => note.importance(),
+        }
+    }
+
     /// The remedy against the loss of samples, if this note reports one.
     pub fn loss_remedy(&self) -> Option<LossRemedy> {
-        match &self.cause {
-            NoteCause::Recording(RecordingNote::Lost { remedies, .. }) => remedies.first().copied(),
-            NoteCause::Heap(HeapNote::SamplesLost { .. } | HeapNote::FreesLost { .. }) => {
+        match self {
+            Note::Recording(RecordingNote::Lost { remedies, .. }) => remedies.first().copied(),
+            Note::Heap(HeapNote::SamplesLost { .. } | HeapNote::FreesLost { .. }) => {
                 Some(LossRemedy::LongerHeapInterval)
             }
             _ => None,
@@ -113,68 +90,67 @@ impl Note {
     /// True if it reports samples that were lost.
     pub fn is_loss(&self) -> bool {
         matches!(
-            self.cause,
-            NoteCause::Recording(RecordingNote::Lost { .. })
-                | NoteCause::Heap(HeapNote::SamplesLost { .. } | HeapNote::FreesLost { .. })
+            self,
+            Note::Recording(RecordingNote::Lost { .. })
+                | Note::Heap(HeapNote::SamplesLost { .. } | HeapNote::FreesLost { .. })
         )
     }
 
     /// The CPU time that the samples do not cover, if this note reports that.
     pub fn uncovered_time(&self) -> Option<&UncoveredTime> {
-        match &self.cause {
-            NoteCause::Recording(RecordingNote::Uncovered(time)) => Some(time),
+        match self {
+            Note::Recording(RecordingNote::Uncovered(time)) => Some(time),
             _ => None,
         }
     }
 }
 
-impl<C: Into<NoteCause>> From<C> for Note {
-    fn from(cause: C) -> Note {
-        let cause = cause.into();
-        let importance = cause.importance();
-        Note { cause, importance }
-    }
-}
-
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)
+        match self {
+            Note::LeftOut(left_out) => left_out.fmt(f),
+            Note::Events(note) => note.fmt(f),
+            Note::System(note) => note.fmt(f),
+            Note::Recording(note) => note.fmt(f),
+            Note::Types(note) => note.fmt(f),
+            Note::Heap(note) => note.fmt(f),
+        }
     }
 }
 
-impl From<LeftOut> for NoteCause {
-    fn from(left_out: LeftOut) -> NoteCause {
-        NoteCause::LeftOut(left_out)
+impl From<LeftOut> for Note {
+    fn from(left_out: LeftOut) -> Note {
+        Note::LeftOut(left_out)
     }
 }
 
-impl From<EventNote> for NoteCause {
-    fn from(note: EventNote) -> NoteCause {
-        NoteCause::Events(note)
+impl From<EventNote> for Note {
+    fn from(note: EventNote) -> Note {
+        Note::Events(note)
     }
 }
 
-impl From<SystemNote> for NoteCause {
-    fn from(note: SystemNote) -> NoteCause {
-        NoteCause::System(note)
+impl From<SystemNote> for Note {
+    fn from(note: SystemNote) -> Note {
+        Note::System(note)
     }
 }
 
-impl From<RecordingNote> for NoteCause {
-    fn from(note: RecordingNote) -> NoteCause {
-        NoteCause::Recording(note)
+impl From<RecordingNote> for Note {
+    fn from(note: RecordingNote) -> Note {
+        Note::Recording(note)
     }
 }
 
-impl From<TypeNote> for NoteCause {
-    fn from(note: TypeNote) -> NoteCause {
-        NoteCause::Types(note)
+impl From<TypeNote> for Note {
+    fn from(note: TypeNote) -> Note {
+        Note::Types(note)
     }
 }
 
-impl From<HeapNote> for NoteCause {
-    fn from(note: HeapNote) -> NoteCause {
-        NoteCause::Heap(note)
+impl From<HeapNote> for Note {
+    fn from(note: HeapNote) -> Note {
+        Note::Heap(note)
     }
 }
 
@@ -197,11 +173,11 @@ impl Notes {
 /// Fails unless each note has this importance and sentence.
 #[cfg(test)]
 #[track_caller]
-fn assert_notes<N: Into<NoteCause>>(cases: Vec<(N, Importance, &str)>) {
+fn assert_notes<N: Into<Note>>(cases: Vec<(N, Importance, &str)>) {
     for (note, importance, sentence) in cases {
-        let note = Note::from(note);
+        let note: Note = note.into();
         assert_eq!(note.to_string(), sentence);
-        assert_eq!(note.importance, importance, "{sentence}");
+        assert_eq!(note.importance(), importance, "{sentence}");
     }
 }
 
