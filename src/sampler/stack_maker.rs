@@ -21,7 +21,7 @@ pub use extrapolation::{ColumnSums, Extrapolated, Shares};
 pub use into_profile::Aggregated;
 use kernel_code::KernelCode;
 use labels::{Keys, LabelCache};
-pub use pending_stack::PendingStack;
+pub use pending_stack::{NOT_SAMPLED, PendingStack};
 use profile::{Builder, Column, LabelSetId, LocationId, MappingId, Truncation};
 use sys::image::State;
 use sys::record::{Record, Sample};

@@ -3,6 +3,9 @@
 use super::Innermost;
 use profile::LocationId;
 
+/// The frame in place of the stack of something that was counted without a sample.
+pub const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
+
 /// A stack whose value is not known yet.
 #[derive(Default)]
 pub struct PendingStack {

@@ -19,7 +19,9 @@ use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::sched::SchedProgram;
 use crate::sampler::notes::notes_of_program;
-use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
+use crate::sampler::stack_maker::{
+    ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
+};
 use crate::sampler::{Note, TypeName};
 use from_bpf::FromBpf;
 use from_switches::FromSwitches;
@@ -35,7 +37,6 @@ pub const REGISTERED: Registered = Registered {
 };
 
 /// The frame in place of a stack.
-const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 const SHORT: &str = "[waits shorter than --min-block]";
 
 /// The options and columns of wall time.

@@ -7,13 +7,12 @@ use super::Tags;
 use super::open_pairs::OpenPairs;
 use crate::sampler::bpf::extrapolate;
 use crate::sampler::bpf::syscalls::{CallSum, MAX_SUMS, OpenCall, SyscallProgram, TimedCall};
-use crate::sampler::stack_maker::{ColumnSums, Extrapolated, PendingStack, Shares, StackMaker};
+use crate::sampler::stack_maker::{
+    ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
+};
 use profile::LabelSetId;
 use sys::record::Sample;
 use sys::{ThreadId, procfs};
-
-/// The frame in place of a stack.
-const NOT_SAMPLED: &str = "[stack not known: it was not sampled]";
 
 /// The key of a sum: the calls of a thread with the same object and kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,10 +4,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ExitedThreads, NOT_SAMPLED, SHORT, Spec, StackOr, StateSums, add, software_event};
+use super::{ExitedThreads, SHORT, Spec, StackOr, StateSums, add, software_event};
 use crate::sampler::EventSpec;
 use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait};
-use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use crate::sampler::stack_maker::{NOT_SAMPLED, PendingStack, StackMaker};
 use crate::sampler::types::TypeEvent;
 use perf_event_open_sys::bindings as abi;
 use profile::ThreadState;

@@ -7,11 +7,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ExitedThreads, NOT_SAMPLED, SHORT, Spec, StateSums, add, software_event};
+use super::{ExitedThreads, SHORT, Spec, StateSums, add, software_event};
 use crate::sampler::events::{EventKind, Overload};
 use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, refusal};
-use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use crate::sampler::stack_maker::{NOT_SAMPLED, PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
 use crate::sampler::types::{EventTrial, TypeEvent};
 use crate::sampler::{EventSpec, thread_state};
