@@ -54,6 +54,15 @@ const REPORT: &[Example] = &[
     example("prof report --coverage", "Print which binaries lack names, and the remedy"),
 ];
 
+/// Examples of `prof merge`.
+const MERGE: &[Example] = &[
+    example("prof merge a.pb.gz b.pb.gz -o all.pb.gz", "Merge two profiles"),
+    example(
+        "prof merge profile.pb.gz --process nginx -o nginx.pb.gz",
+        "Write the samples of one process",
+    ),
+];
+
 /// Examples of `prof flame`.
 const FLAME: &[Example] = &[
     example("prof flame > out.svg", "Draw profile.pb.gz; open out.svg in a browser"),
@@ -173,6 +182,7 @@ pub fn examples(subcommand: &str) -> &'static [Example] {
         "prof" => PROF,
         "record" => RECORD,
         "report" => REPORT,
+        "merge" => MERGE,
         "flame" => FLAME,
         "list" => LIST,
         "threads" => THREADS,

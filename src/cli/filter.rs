@@ -1,17 +1,35 @@
 //! Arguments that select samples and frames, and the style of names.
 
+pub mod samples;
+
+use std::path::PathBuf;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use regex::Regex;
 
 use super::usage;
 use crate::report::style::{Style, restyle};
 use profile::Profile;
 use symbols::refused;
-use sys::printed::Stderr;
-use view::Filter;
+use sys::printed::{self, Stderr};
+use view::{Filter, Granularity};
 
-/// The heading of the filters in help.
-const HEADING: &str = "Filters";
+use samples::SampleArgs;
+
+/// pprof's granularities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FrameParts {
+    /// Functions
+    Functions,
+    /// Functions and their source files
+    #[value(name = "filefunctions")]
+    FileFunctions,
+    /// Source files
+    Files,
+    /// Functions and source lines
+    Lines,
+    /// Instructions
+    Addresses,
+}
 
 /// The samples and frames that a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]
@@ -28,23 +46,16 @@ pub struct FilterArgs {
     )]
     pub sample_type: Option<String>,
 
-    /// Show only samples with a frame that matches
-    ///
-    /// A frame matches if its function, source file or binary contains a match of REGEX.
-    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
-    pub focus: Option<String>,
+    /// Parts of frames by which rows and boxes differ, as in pprof
+    #[arg(long, value_name = "PARTS", value_enum, help_heading = "View")]
+    pub granularity: Option<FrameParts>,
 
-    /// Leave out samples with a frame that matches
-    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
-    pub ignore: Option<String>,
+    /// Attribute inlined functions to the functions that they were inlined into
+    #[arg(id = "fold_inlined", long = "no-inlines", help_heading = "View")]
+    pub no_inlines: bool,
 
-    /// Show only frames that match; values of others go to their callers
-    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
-    pub show: Option<String>,
-
-    /// Leave out frames that match; their values go to their callers
-    #[arg(long, value_name = "REGEX", help_heading = HEADING)]
-    pub hide: Option<String>,
+    #[command(flatten)]
+    pub samples: SampleArgs,
 
     /// Style of C++ and Rust names [default: as in the profile]
     #[arg(long, value_name = "STYLE", value_parser = style(), help_heading = "Symbols")]
@@ -70,11 +81,50 @@ fn style() -> impl TypedValueParser<Value = Style> {
 impl FilterArgs {
     /// The filter. Fails if a value is not a regular expression.
     pub fn filter(&self) -> anyhow::Result<Filter> {
-        Ok(Filter {
-            focus: regex("--focus", self.focus.as_deref())?,
-            ignore: regex("--ignore", self.ignore.as_deref())?,
-            show: regex("--show", self.show.as_deref())?,
-            hide: regex("--hide", self.hide.as_deref())?,
+        self.samples.filter()
+    }
+
+    /// Reads and merges FILEs, as [`load_unchanged`](super::report::load_unchanged), with the names of `--demangle`, and
+    /// applies the filter.
+    pub fn load(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
+        let mut profile = self.load_for_file(files)?;
+        self.prepare(&mut profile);
+        Ok(profile)
+    }
+
+    /// The same for a file: with all characters of its names, and with inlined functions.
+    pub fn load_for_file(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
+        // Before the files, so that an error is reported at once.
+        let filter = self.filter()?;
+        let mut profile = super::report::load_unchanged(files)?;
+        self.restyle(&mut profile);
+        Ok(self.samples.apply(&filter, profile))
+    }
+
+    /// Applies the filter to a recording.
+    pub fn apply(&self, profile: Profile) -> anyhow::Result<Profile> {
+        let mut profile = self.samples.apply(&self.filter()?, profile);
+        self.prepare(&mut profile);
+        Ok(profile)
+    }
+
+    /// Makes a profile fit to be shown.
+    fn prepare(&self, profile: &mut Profile) {
+        // No name may break or control a line of output.
+        profile.strings.replace(printed::line);
+        if self.no_inlines {
+            view::fold_inlined(profile);
+        }
+    }
+
+    /// The granularity, if one is requested.
+    pub fn granularity(&self) -> Option<Granularity> {
+        self.granularity.map(|parts| match parts {
+            FrameParts::Functions => Granularity::FUNCTIONS,
+            FrameParts::FileFunctions => Granularity::FILE_FUNCTIONS,
+            FrameParts::Files => Granularity::FILES,
+            FrameParts::Lines => Granularity::LINES,
+            FrameParts::Addresses => Granularity::ADDRESSES,
         })
     }
 
@@ -98,29 +148,5 @@ impl FilterArgs {
             let there = if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") };
             usage(format!("--type: the profile has no sample type {wanted:?}; it has: {there}"))
         })
-    }
-}
-
-/// Parses a regular expression; the error is one line.
-fn regex(option: &str, text: Option<&str>) -> anyhow::Result<Option<Regex>> {
-    let Some(text) = text else { return Ok(None) };
-    Regex::new(text).map(Some).map_err(|error| {
-        let message = error.to_string();
-        let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        usage(format!("{option}: {text:?} is not a regular expression: {last}"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bad_expressions_are_refused() {
-        let error = regex("--focus", Some("(")).unwrap_err().to_string();
-        assert_eq!(error, "--focus: \"(\" is not a regular expression: unclosed group");
-        assert!(
-            regex("--focus", Some("(a{1000}){1000}")).is_err_and(|e| !e.to_string().contains('\n'))
-        );
     }
 }

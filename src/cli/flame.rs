@@ -98,6 +98,8 @@ pub struct DrawArgs {
 
 /// Runs `prof flame`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut args = args;
+    args.draw.filter.no_inlines |= args.symbols.no_inlines();
     args.draw.check()?;
     args.check()?;
     let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
@@ -105,8 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.target.is_given() {
         return record_and_draw(&args, output);
     } else {
-        let mut profile = super::report::load(&args.files)?;
-        args.draw.filter.restyle(&mut profile);
+        let profile = args.draw.filter.load(&args.files)?;
         draw(&args, &profile, output)?;
         // Freeing a large profile piece by piece takes longer than the system needs for all.
         std::mem::forget(profile);
@@ -121,7 +122,12 @@ fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> 
     let some = recorded.diagnostics.samples > 0;
     args.draw.filter.restyle(&mut recorded.profile);
     let to_stdout = output.is_stdout();
-    let bytes = if some { draw(args, &recorded.profile, output)? } else { 0 };
+    let bytes = if some {
+        let profile = args.draw.filter.apply(recorded.profile.clone())?;
+        draw(args, &profile, output)?
+    } else {
+        0
+    };
     if !args.verbosity.quiet {
         Summary::of(&recorded, None).write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
@@ -195,9 +201,15 @@ impl DrawArgs {
     }
 
     fn granularity(&self) -> Granularity {
-        match (self.folded, self.colors) {
-            (true, _) => Granularity::SYMBOL,
-            (false, Some(Scheme::Kernel)) => Granularity { inlined: true, ..Granularity::FUNCTION },
+        match (self.filter.granularity(), self.folded, self.colors) {
+            (Some(granularity), false, Some(Scheme::Kernel)) => {
+                Granularity { inlined: true, ..granularity }
+            }
+            (Some(granularity), ..) => granularity,
+            (None, true, _) => Granularity::SYMBOL,
+            (None, false, Some(Scheme::Kernel)) => {
+                Granularity { inlined: true, ..Granularity::FUNCTION }
+            }
             _ => Granularity::FUNCTION,
         }
     }
@@ -207,7 +219,7 @@ impl DrawArgs {
 fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     let (args, quiet) = (&args.draw, args.verbosity.quiet);
     let type_index = args.filter.type_index(profile)?;
-    let mut view = View::new(profile, type_index, args.granularity(), &args.filter.filter()?);
+    let mut view = View::new(profile, type_index, args.granularity());
     if view.kept_total == 0 {
         anyhow::bail!("nothing to draw: {}", super::report::nothing_to_show(&view));
     }

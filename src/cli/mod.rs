@@ -9,6 +9,7 @@ mod flame;
 mod heap;
 mod hints;
 mod list;
+mod merge;
 mod naming;
 mod output;
 mod progress;
@@ -53,13 +54,21 @@ pub enum Command {
     /// Print profiles as tables, call trees or JSON
     ///
     /// Reads pprof files of prof and of other tools.
+    // pprof's name.
+    #[command(mut_arg("fold_inlined", |arg| arg.alias("noinlines")))]
     Report(Box<report::Args>),
+    /// Merge profiles into one, or write a part of one
+    ///
+    /// Values of equal stacks with equal labels are added. Filters select what is written.
+    Merge(Box<merge::Args>),
     /// Draw a flame graph of profiles, or of a target recorded now
     ///
     /// Without a target, profile.pb.gz or the FILEs are drawn. With a target, it is recorded as by
     /// 'prof record', and the recording is drawn without writing a profile.
     // --demangle none, which flame has for files as well, replaces --no-demangle.
+    // --no-inlines is that of recordings.
     #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
+    #[command(mut_arg("fold_inlined", |arg| arg.long("noinlines").hide(true)))]
     Flame(Box<flame::Args>),
     /// List events for -e: those of this machine, and USDT markers of programs
     ///
@@ -98,6 +107,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),
+        Command::Merge(args) => merge::run(*args),
         Command::Flame(args) => flame::run(*args),
         Command::List(args) => list::run(args),
         Command::Threads(args) => threads::run(args),

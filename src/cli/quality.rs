@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::report::advice::binaries;
 use crate::report::coverage;
 use profile::Profile;
-use view::{Coverage, Filter, Granularity, View};
+use view::{Coverage, Granularity, View};
 
 /// Most binaries that are printed after a recording.
 const SUMMARY_ROWS: usize = 4;
@@ -22,7 +22,7 @@ pub fn summary(
     printed: Option<String>,
 ) -> io::Result<()> {
     // The first sample type counts samples.
-    let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
+    let view = View::new(profile, 0, Granularity::NONE);
     let mut coverage = Coverage::new(&view);
     let all = coverage.binaries.len();
     coverage.binaries.truncate(SUMMARY_ROWS);

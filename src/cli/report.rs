@@ -7,26 +7,20 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
-use super::filter::FilterArgs;
+use super::filter::{FilterArgs, samples};
 use super::{examples, usage};
 use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::{Profile, label};
 use sys::printed;
-use view::{Direction, Filter, Granularity, Quotient, Sort, View};
+use view::{Direction, Granularity, Quotient, Sort, View};
 
 /// The file that is read if no FILE is given.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
 
-/// Reads and merges FILEs (`profile.pb.gz` if there are none).
-pub fn load(files: &[PathBuf]) -> anyhow::Result<Profile> {
-    let mut profile = load_unchanged(files)?;
-    // No name may break or control a line of output.
-    profile.strings.replace(printed::line);
-    Ok(profile)
-}
-
-fn load_unchanged(files: &[PathBuf]) -> anyhow::Result<Profile> {
+/// Reads and merges FILEs (`profile.pb.gz` if there are none). Names may contain any characters; see
+/// [`FilterArgs::load`].
+pub fn load_unchanged(files: &[PathBuf]) -> anyhow::Result<Profile> {
     if files.is_empty() {
         let default = Path::new(DEFAULT_FILE);
         if !default.exists() {
@@ -141,6 +135,11 @@ pub struct Args {
     /// Print the metadata of the file only
     #[arg(long, help_heading = "Output")]
     header_only: bool,
+
+    /// Write the samples that pass the filters to FILE, as a profile
+    #[arg(short, long, value_name = "FILE", help_heading = "Output",
+          conflicts_with_all = ["json", "header", "header_only", "call_graph"])]
+    output: Option<PathBuf>,
 
     /// Print text, which is the default, as in perf
     #[arg(long, hide = true, help_heading = "Output")]
@@ -290,6 +289,10 @@ impl Args {
         if plan.direction.is_some() && !plan.granularity.function {
             plan.granularity = Granularity::FUNCTION;
         }
+        if let Some(granularity) = self.filter.granularity() {
+            let binary = plan.granularity.binary && grouped;
+            plan.granularity = Granularity { binary: binary || granularity.binary, ..granularity };
+        }
         if self.lines {
             (plan.granularity.function, plan.granularity.line) = (true, true);
         }
@@ -297,7 +300,7 @@ impl Args {
     }
 
     /// The arguments of the view.
-    fn request<'a>(&self, plan: &'a Plan, filter: &'a Filter) -> Request<'a> {
+    fn request<'a>(&self, plan: &'a Plan) -> Request<'a> {
         let file = match plan.files.as_slice() {
             [] => Some(DEFAULT_FILE.into()),
             [file] if file.as_os_str() != "-" => Some(file.to_string_lossy()),
@@ -313,7 +316,6 @@ impl Args {
             rows: self.nodecount,
             min_percent: self.percent_limit,
             quotient: None,
-            filter,
             file: file.map(|file| super::shell_word(&file).into_owned()),
         }
     }
@@ -340,13 +342,16 @@ fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
-    let filter = args.filter.filter()?;
-    let request = args.request(&plan, &filter);
+    let request = args.request(&plan);
     let chosen = views::find(args.view.chosen, &request);
     (chosen.check)(&request).map_err(usage)?;
-    let mut profile = load(&plan.files)?;
+    if let Some(path) = &args.output {
+        let output = samples::output(path)?;
+        samples::write(&args.filter.load_for_file(&plan.files)?, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let profile = args.filter.load(&plan.files)?;
     check_labels(&profile, &plan.must_exist)?;
-    args.filter.restyle(&mut profile);
     let mut out = printed::stdout();
     print(&args, chosen, request, &profile, &mut out)?;
     out.flush()?;
@@ -376,7 +381,7 @@ fn print(
         return Ok(());
     }
     let request = Request { quotient, ..request };
-    let mut view = View::new(profile, type_index, request.granularity, request.filter);
+    let mut view = View::new(profile, type_index, request.granularity);
     if !args.json {
         text::write_summary(out, &view)?;
         if view.kept_total == 0 {
@@ -390,7 +395,8 @@ fn print(
 /// The message for an empty view, with the reason.
 pub fn nothing_to_show(view: &View) -> String {
     let (kind, _) = view.value_type();
-    if view.profile.samples.is_empty() {
+    let samples = view.profile.samples.len();
+    if view.profile.unfiltered.as_ref().map_or(samples, |all| all.samples) == 0 {
         "The profile contains no samples.".to_string()
     } else if view.total == 0 {
         format!("No sample has a value of type {kind}.")

@@ -11,7 +11,7 @@ use crate::report::advice;
 use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
 use crate::sampler::{Importance, Note};
 use profile::Diagnostics;
-use view::{Filter, Granularity, View};
+use view::{Granularity, View};
 
 /// The amount of output on standard error.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -95,7 +95,7 @@ impl<'a> Summary<'a> {
                 plural(d.distinct, "distinct stack")
             )),
             Kind::Snapshot => {
-                let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
+                let view = View::new(profile, 0, Granularity::NONE);
                 let threads = u64::try_from(view.kept_total).unwrap_or_default();
                 let stacks = plural(profile.samples.len() as u64, "distinct stack");
                 Some(format!("{}, {stacks}", plural(threads, "thread")))

@@ -44,12 +44,16 @@ pub struct SymbolArgs {
 }
 
 impl SymbolArgs {
-    /// The first of these options that was given.
+    /// True if inlined functions are not to be shown.
+    pub fn no_inlines(&self) -> bool {
+        self.no_inlines
+    }
+
+    /// The first of these options that was given, of those that have no meaning for a profile.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--symbol-path", !self.symbol_path.is_empty()),
             ("--debuginfod", !self.debuginfod.is_empty()),
-            ("--no-inlines", self.no_inlines),
             ("--no-demangle", self.no_demangle),
             ("--no-cache", self.no_cache),
         ];

@@ -12,7 +12,7 @@ use super::{examples, usage};
 use crate::report::threads;
 use crate::sampler::{self, Interrupts, Target, types};
 use sys::printed::{self, Stderr};
-use view::{Filter, Granularity, View};
+use view::{Granularity, View};
 
 /// Arguments of `prof threads`.
 #[derive(Debug, clap::Args)]
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             recorded.profile.strings.replace(printed::line);
             let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
-            let view = View::new(&recorded.profile, 0, each, &Filter::default());
+            let view = View::new(&recorded.profile, 0, each);
             let mut out = printed::stdout();
             threads::write(&mut out, &view, args.each)?;
             out.flush()?;

@@ -192,7 +192,7 @@ fn by_side(frame: &Frame) -> ColorGroup {
     match (frame.kernel, frame.inlined, frame.name) {
         (true, ..) => ColorGroup::new("kernel", (20.0, 12.0), 0.85, 0.66),
         (_, true, _) => ColorGroup::new("inlined", (185.0, 12.0), 0.50, 0.66),
-        (_, _, Name::Address(_)) => ColorGroup::UNKNOWN,
+        (_, _, Name::Address(_) | Name::Unknown) => ColorGroup::UNKNOWN,
         _ => ColorGroup::new("user", (105.0, 22.0), 0.50, 0.66),
     }
 }
@@ -238,7 +238,7 @@ fn hsl(hue: f64, saturation: f64, lightness: f64) -> Rgb {
 pub fn language(profile: &Profile, frame: &Frame) -> Language {
     match frame.name {
         _ if frame.kernel => Language::Kernel,
-        Name::Address(_) | Name::Any | Name::NoStack => Language::Unknown,
+        Name::Address(_) | Name::Any | Name::Unknown | Name::NoStack => Language::Unknown,
         Name::Label(..) => Language::Label,
         Name::Function(name) => {
             let file = profile.str(frame.file);
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use profile::{Builder, LabelSetId};
     use view::testing::{functions, mapping};
-    use view::{Filter, Frames, Granularity};
+    use view::{Frames, Granularity};
 
     /// Language and package of a function of this name in this file of this binary.
     fn of(name: &str, file: &str, binary: &str) -> (Language, String) {
@@ -389,7 +389,7 @@ mod tests {
         let l = functions(&mut b, Some(m), 1, &[(name, file, 1)]);
         b.add(&[l], LabelSetId::EMPTY, profile::Column(0), 1);
         let p = b.finish(None);
-        let frames = Frames::new(&p, Granularity::FUNCTION, &Filter::default());
+        let frames = Frames::new(&p, Granularity::FUNCTION);
         let frame = *frames.get(frames.of(l)[0]);
         (language(&p, &frame), package(&p, &frame))
     }

@@ -58,10 +58,10 @@ mod tests {
     use super::*;
     use profile::Profile;
     use view::testing::{answers, odd_names, processes};
-    use view::{Cut, Direction, Filter, Granularity};
+    use view::{Cut, Direction, Granularity};
 
     fn folded(p: &Profile, direction: Direction, roots: &[&str]) -> String {
-        let mut view = View::new(p, 0, Granularity::SYMBOL, &Filter::default());
+        let mut view = View::new(p, 0, Granularity::SYMBOL);
         let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
         let tree = Tree::new(&mut view, direction, &roots, Cut::Nothing);
         let mut out = Vec::new();

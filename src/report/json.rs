@@ -6,7 +6,8 @@
 //! addition:
 //!
 //! * for a table: `rows`, each with `self`, `total`, and, if rows are distinguished by it,
-//!   `function`, `system_name`, `binary` (path), `file`, `line`, `labels` (object); `row_count`
+//!   `function`, `system_name`, `binary` (path), `file`, `line`, `address` (hexadecimal, in the
+//!   binary's file), `labels` (object); `row_count`
 //!   is their number before `--nodecount` and `--percent-limit`;
 //! * for a call tree: `nodes` (those that `--percent-limit` keeps), each with `id`, `parent` (id,
 //!   or null: the root, node 0), `self`, `total` and the same properties. A parent precedes its
@@ -204,7 +205,12 @@ fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Va
             _ => "",
         };
         out.insert("system_name".into(), or_null(system_name));
+    }
+    if granularity.function || granularity.file {
         out.insert("file".into(), or_null(p.str(frame.file)));
+    }
+    if granularity.address {
+        out.insert("address".into(), format!("{:#x}", frame.address).into());
     }
     if granularity.binary {
         out.insert("binary".into(), or_null(p.str(frame.binary)));
@@ -219,13 +225,13 @@ fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Va
 mod tests {
     use super::*;
     use view::testing::{answers, odd_names, processes};
-    use view::{Cut, Direction, Filter, TopOptions};
+    use view::{Cut, Direction, TopOptions};
 
     #[test]
     fn a_table_has_exact_values() {
         let mut p = answers();
         p.values[1] = (1 << 53) + 1;
-        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&p, 1, Granularity::FUNCTION);
         let top = Top::new(&view, &TopOptions::default());
         let options = TableOptions {
             granularity: Granularity::FUNCTION,
@@ -248,7 +254,7 @@ mod tests {
     #[test]
     fn labels_and_odd_names_are_values() {
         let p = processes();
-        let view = View::new(&p, 0, Granularity::NONE, &Filter::default());
+        let view = View::new(&p, 0, Granularity::NONE);
         let labels = vec!["process".to_string(), "nothing".to_string()];
         let top = Top::new(&view, &TopOptions { labels: labels.clone(), ..TopOptions::default() });
         let options =
@@ -259,7 +265,7 @@ mod tests {
         assert_eq!(v["rows"][0]["labels"], json!({ "process": "web;1", "nothing": null }));
 
         let p = odd_names();
-        let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+        let mut view = View::new(&p, 0, Granularity::FUNCTION);
         let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
         let mut out = Vec::new();
         write_tree(&mut out, &view, &tree, Granularity::FUNCTION).unwrap();

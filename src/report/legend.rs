@@ -40,12 +40,12 @@ pub fn squares(groups: &[ColorGroup]) -> String {
 mod tests {
     use super::*;
     use view::testing::answers;
-    use view::{Filter, Frames, Granularity};
+    use view::{Frames, Granularity};
 
     #[test]
     fn groups_are_named_once_where_there_are_several() {
         let p = answers();
-        let frames = Frames::new(&p, Granularity::FUNCTION, &Filter::default());
+        let frames = Frames::new(&p, Granularity::FUNCTION);
         let mut all: Vec<Frame> = (0..frames.len() as u32).map(|f| *frames.get(f)).collect();
         all.retain(|f| colors::group(Scheme::Kernel, &p, f).is_some_and(|g| g.name == "user"));
         assert!(all.len() > 1);

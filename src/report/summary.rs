@@ -93,7 +93,7 @@ pub fn sample_count(profile: &Profile) -> Option<i64> {
         .sample_types
         .iter()
         .position(|t| profile.str(t.kind) == "samples" && profile.str(t.unit) == "count")?;
-    Some(profile.total(index))
+    Some(profile.unfiltered_total(index))
 }
 
 /// The sampling period with its unit, and as a rate if it is a time; both ends of a range if merged
@@ -216,7 +216,7 @@ pub fn header(profile: &Profile) -> Vec<String> {
     for (i, t) in profile.sample_types.iter().enumerate() {
         let kind = profile.str(t.kind);
         let unit = profile.str(t.unit);
-        out.push(format!("total {kind}: {}", units::format(profile.total(i), unit)));
+        out.push(format!("total {kind}: {}", units::format(profile.unfiltered_total(i), unit)));
     }
     if profile.doc_url != profile::StrId::EMPTY {
         out.push(format!("documentation: {}", profile.str(profile.doc_url)));
@@ -270,8 +270,7 @@ mod tests {
 
     #[test]
     fn a_subtitle_is_short() {
-        let whole =
-            |p: &Profile| subtitle(&View::new(p, 1, Granularity::FUNCTION, &Filter::default()));
+        let whole = |p: &Profile| subtitle(&View::new(p, 1, Granularity::FUNCTION));
         let mut p = answers();
         assert_eq!(whole(&p), "18 samples");
         p = with_comments(&["lost: 1200", "truncated: 65 of 338", "truncated: no rules: 65"]);
@@ -289,7 +288,8 @@ mod tests {
         assert_eq!(period(&p), "1.00 ms to 2.00 ms (999 to 499 Hz)");
         p.least_period = 0;
         let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
-        let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION, &filter));
+        let mut p = filter.apply(p).profile;
+        let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION));
         assert!(filtered.ends_with("truncated · filtered: 33.33% of 9.00 s"), "{filtered}");
         let kind = p.strings.intern("cycles");
         let unit = p.strings.intern("count");
@@ -307,7 +307,8 @@ mod tests {
         let mut p = answers();
         p.duration_nanos = 18_000_000_000;
         let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
-        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION, &filter));
+        let p = filter.apply(p).profile;
+        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION));
         assert_eq!(lines[0], "File: app");
         assert_eq!(lines[1], "Type: cpu [nanoseconds]; --type also: samples");
         assert_eq!(
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn a_recording_of_the_whole_machine_is_not_named_after_a_binary() {
         let p = with_comments(&["target: whole machine"]);
-        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION, &Filter::default()));
+        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION));
         assert_eq!(lines[0], "Target: whole machine");
         assert!(!lines.iter().any(|line| line.starts_with("File:")));
     }

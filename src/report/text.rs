@@ -114,20 +114,29 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
         let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
         columns.push(TextColumn::new(key, Align::Left, rows().map(text)));
     }
-    let Granularity { function, binary, line, .. } = options.granularity;
+    let Granularity { function, binary, line, file, address, .. } = options.granularity;
     if binary {
         let name = |r: &Row| or_unknown(frame(r).binary_name(view.profile));
         columns.push(TextColumn::new("binary", Align::Left, rows().map(name)));
+    }
+    if address {
+        let place = |r: &Row| format!("{:#x}", frame(r).address);
+        columns.push(TextColumn::new("address", Align::Right, rows().map(place)));
     }
     if function {
         let name = |r: &Row| {
             let name = clean(&frame(r).display(view.profile));
             match frame(r).place(view.profile) {
-                place if line && !place.is_empty() => format!("{name} {}", clean(&place)),
+                place if (line || file) && !place.is_empty() => {
+                    format!("{name} {}", clean(&place))
+                }
                 _ => name,
             }
         };
         columns.push(TextColumn::new("function", Align::Left, rows().map(name)));
+    } else if file {
+        let name = |r: &Row| clean(&frame(r).display(view.profile));
+        columns.push(TextColumn::new("file", Align::Left, rows().map(name)));
     }
     columns
 }
@@ -304,11 +313,11 @@ fn write_node(
 mod tests {
     use super::*;
     use profile::Profile;
+    use view::TopOptions;
     use view::testing::{answers, odd_names, processes};
-    use view::{Filter, TopOptions};
 
     fn table(p: &Profile, options: &TableOptions, top: &TopOptions) -> String {
-        let view = View::new(p, p.default_type_index(), options.granularity, &Filter::default());
+        let view = View::new(p, p.default_type_index(), options.granularity);
         let top = Top::new(&view, top);
         let mut out = Vec::new();
         write_summary(&mut out, &view).unwrap();
@@ -372,7 +381,7 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     #[test]
     fn a_tree_of_callers_has_self_values_only() {
         let p = answers();
-        let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let mut view = View::new(&p, 1, Granularity::FUNCTION);
         let tree = Tree::new(&mut view, Direction::Callers, &[], Cut::Nothing);
         let mut out = Vec::new();
         let options = TreeOptions { limit: 5, min_percent: 0.0 };
@@ -392,7 +401,7 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     #[test]
     fn a_call_tree_has_a_line_for_each_branch() {
         let p = answers();
-        let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let mut view = View::new(&p, 1, Granularity::FUNCTION);
         let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
         let mut out = Vec::new();
         let options = TreeOptions { limit: 0, min_percent: 0.0 };

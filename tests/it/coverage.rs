@@ -65,8 +65,8 @@ fn a_stripped_binary_is_reported_and_its_symbols_name_it() {
 #[test]
 fn options_about_names_need_a_recording() {
     let dir = temp_dir();
-    let out = Prof::new(&dir, "flame --no-inlines some.pb.gz").run();
-    out.refused(2, &["--no-inlines", "applies to recordings"]);
+    let out = Prof::new(&dir, "flame --no-cache some.pb.gz").run();
+    out.refused(2, &["--no-cache", "applies to recordings"]);
 }
 
 /// To build the program again is no remedy: the names would be another build's.

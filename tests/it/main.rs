@@ -16,6 +16,7 @@ mod demangle;
 mod doctor;
 mod edges;
 mod ending;
+mod filters;
 mod flame;
 mod flame_live;
 mod frame_by_frame;

@@ -10,6 +10,7 @@ mod builder;
 mod cause;
 pub mod comment;
 mod comments;
+mod compact;
 mod diagnostics;
 pub mod label;
 mod labels;
@@ -23,17 +24,20 @@ mod strings;
 mod tables;
 mod thread_state;
 mod truncation;
+mod unfiltered;
 
 pub use builder::{Builder, Column};
 pub use cause::{Cause, Gap};
+pub use compact::compact;
 pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
-pub use stacks::{StackId, StackTable};
+pub use stacks::{StackId, StackInterner, StackTable};
 pub use strings::{StrId, StringTable};
 pub use thread_state::ThreadState;
 pub use truncation::Truncation;
+pub use unfiltered::{Unfiltered, UnfilteredType};
 
 /// Index of a [`Mapping`] in [`Profile::mappings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -154,9 +158,9 @@ pub struct Profile {
     pub duration_nanos: i64,
     /// Free text; prof's own are of the form `key: value` (see [`Diagnostics`]).
     pub comments: Vec<StrId>,
-    /// Regular expression of frames to drop (pprof's `drop_frames`); stored, not applied.
+    /// Regular expression of frames to drop (pprof's `drop_frames`); filters apply it.
     pub drop_frames: StrId,
-    /// Regular expression of frames to keep (pprof's `keep_frames`); stored, not applied.
+    /// Regular expression of frames to keep in spite of it (pprof's `keep_frames`).
     pub keep_frames: StrId,
     /// Link to documentation of the profile's type (pprof's `doc_url`).
     pub doc_url: StrId,
@@ -176,6 +180,8 @@ pub struct Profile {
     pub samples: Vec<SampleRow>,
     /// Values of all samples, row by row.
     pub values: Vec<i64>,
+    /// Figures from before a filter, if there was one. Not in a file.
+    pub unfiltered: Option<Box<Unfiltered>>,
 }
 
 impl Profile {
@@ -228,6 +234,12 @@ impl Profile {
             .iter()
             .position(matches)
             .or_else(|| name.parse().ok().filter(|&i: &usize| i < self.sample_types.len()))
+    }
+
+    /// Sum of the values of type `type_index`, over the samples from before a filter, too.
+    pub fn unfiltered_total(&self, type_index: usize) -> i64 {
+        let figures = self.unfiltered.as_ref().and_then(|all| all.types.get(type_index));
+        figures.map_or_else(|| self.total(type_index), |figures| figures.sum)
     }
 
     /// Sum over all samples of the values of type `type_index`.

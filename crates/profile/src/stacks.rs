@@ -1,5 +1,10 @@
 //! Stacks as slices of location ids, leaf first.
 
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+
 use super::LocationId;
 
 /// Index of a stack in a [`StackTable`].
@@ -64,9 +69,58 @@ impl StackTable {
     }
 }
 
+/// A table of stacks that are all distinct.
+#[derive(Clone, Debug, Default)]
+pub struct StackInterner {
+    table: StackTable,
+    index: HashTable<u32>,
+}
+
+impl StackInterner {
+    /// A table with space for stacks and frames: growing would hash all stacks again.
+    pub fn with_capacity(stacks: usize, frames: usize) -> StackInterner {
+        let mut table = StackTable::default();
+        table.reserve(stacks, frames);
+        StackInterner { table, index: HashTable::with_capacity(stacks) }
+    }
+
+    /// Id of a stack (leaf first); a new one is added.
+    pub fn intern(&mut self, frames: &[LocationId]) -> StackId {
+        let StackInterner { table, index } = self;
+        let h = hash(frames);
+        if let Some(&id) = index.find(h, |&id| table.get(StackId(id)) == frames) {
+            return StackId(id);
+        }
+        let id = table.push(frames);
+        index.insert_unique(h, id.0, |&id| hash(table.get(StackId(id))));
+        id
+    }
+
+    /// The table.
+    pub fn finish(self) -> StackTable {
+        self.table
+    }
+}
+
+fn hash(frames: &[LocationId]) -> u64 {
+    let mut h = FxHasher::default();
+    frames.hash(&mut h);
+    h.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_stacks_have_one_id() {
+        let mut stacks = StackInterner::default();
+        let a = stacks.intern(&[LocationId(3), LocationId(1)]);
+        let empty = stacks.intern(&[]);
+        assert_eq!(stacks.intern(&[LocationId(3), LocationId(1)]), a);
+        assert_eq!(stacks.intern(&[]), empty);
+        assert_eq!(stacks.finish().len(), 2);
+    }
 
     #[test]
     fn stacks_come_back_as_pushed() {

@@ -162,8 +162,8 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<LocationClass<'_>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Granularity;
     use crate::testing::{functions, mapping};
-    use crate::{Filter, Granularity};
     use profile::{Builder, Column, LabelSetId};
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
             }
         }
         let p = b.finish(None);
-        let view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&p, 0, Granularity::FUNCTION);
         let found: Vec<_> = Coverage::new(&view)
             .binaries
             .into_iter()

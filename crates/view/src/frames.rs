@@ -5,8 +5,7 @@ use std::cmp::Ordering;
 
 use rustc_hash::FxHashMap;
 
-use super::Filter;
-use profile::{LabelValue, Line, LocationId, MappingId, Profile, StrId};
+use profile::{LabelValue, Line, LocationId, Profile, StrId};
 
 /// Properties that distinguish frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,17 +18,42 @@ pub struct Granularity {
     pub line: bool,
     /// Inlined or not.
     pub inlined: bool,
+    /// The source file.
+    pub file: bool,
+    /// The address of the instruction.
+    pub address: bool,
+    /// The address of an instruction without a function; otherwise all of a binary are one frame.
+    pub unknown: bool,
 }
 
 impl Granularity {
     /// By function and binary, as in `perf report`.
     pub const FUNCTION: Granularity =
-        Granularity { function: true, binary: true, line: false, inlined: false };
+        Granularity { function: true, binary: true, ..Granularity::NONE };
     /// By function alone, as in `go tool pprof`.
     pub const SYMBOL: Granularity = Granularity { binary: false, ..Granularity::FUNCTION };
     /// All frames are the same.
-    pub const NONE: Granularity =
-        Granularity { function: false, binary: false, line: false, inlined: false };
+    pub const NONE: Granularity = Granularity {
+        function: false,
+        binary: false,
+        line: false,
+        inlined: false,
+        file: false,
+        address: false,
+        unknown: true,
+    };
+    /// pprof's `functions`: by function alone.
+    pub const FUNCTIONS: Granularity =
+        Granularity { function: true, unknown: false, ..Granularity::NONE };
+    /// pprof's `filefunctions`: by function and source file.
+    pub const FILE_FUNCTIONS: Granularity = Granularity { file: true, ..Granularity::FUNCTIONS };
+    /// pprof's `files`: by source file.
+    pub const FILES: Granularity = Granularity { file: true, ..Granularity::NONE };
+    /// pprof's `lines`: by function, source file and line.
+    pub const LINES: Granularity = Granularity { line: true, ..Granularity::FILE_FUNCTIONS };
+    /// pprof's `addresses`: by instruction.
+    pub const ADDRESSES: Granularity =
+        Granularity { binary: true, address: true, unknown: true, ..Granularity::LINES };
 }
 
 /// Name of a frame.
@@ -40,6 +64,8 @@ pub enum Name {
     /// An address without a function: offset in the binary's file, or the address itself without a
     /// binary.
     Address(u64),
+    /// All code without a function, or without a source file, of a binary.
+    Unknown,
     /// Value of a label, as the lowest frame of a stack.
     Label(Option<LabelValue>, StrId),
     /// Placeholder for the frames of a sample without any.
@@ -61,6 +87,8 @@ pub struct Frame {
     pub line: i64,
     /// Its name in the binary (mangled), at one of its locations.
     pub system_name: StrId,
+    /// Its address, as in [`Name::Address`]; 0 if not distinguished.
+    pub address: u64,
     /// It runs in the kernel.
     pub kernel: bool,
     /// The function was inlined (distinguished only if the granularity includes it).
@@ -79,19 +107,17 @@ pub struct Frames {
     index: FxHashMap<Frame, u32>,
     /// The frame of samples without frames.
     pub no_stack: u32,
-    hides: bool,
 }
 
 impl Frames {
-    /// The frames of all locations, except those that `filter` hides.
-    pub fn new(profile: &Profile, granularity: Granularity, filter: &Filter) -> Frames {
+    /// The frames of all locations.
+    pub fn new(profile: &Profile, granularity: Granularity) -> Frames {
         let mut frames = Frames {
             frames: Vec::new(),
             ends: Vec::with_capacity(profile.locations.len()),
             ids: Vec::with_capacity(profile.locations.len()),
             index: FxHashMap::default(),
             no_stack: 0,
-            hides: filter.hides(),
         };
         let bare = Frame {
             name: Name::NoStack,
@@ -99,15 +125,15 @@ impl Frames {
             file: StrId::EMPTY,
             line: 0,
             system_name: StrId::EMPTY,
+            address: 0,
             kernel: false,
             inlined: false,
         };
         frames.no_stack = frames.intern(bare, granularity);
         let kernel: Vec<bool> =
             profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
-        let mut hidden = filter.hidden_lines(profile);
         for i in 0..profile.locations.len() {
-            frames.add_location(profile, LocationId(i as u32), granularity, &kernel, &mut hidden);
+            frames.add_location(profile, LocationId(i as u32), granularity, &kernel);
         }
         frames
     }
@@ -118,17 +144,18 @@ impl Frames {
         id: LocationId,
         granularity: Granularity,
         kernel: &[bool],
-        hidden: &mut impl FnMut(Option<MappingId>, Option<&Line>) -> bool,
     ) {
         let location = &profile.locations[id.0 as usize];
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
+        let address = match mapping {
+            Some(m) if m.file != StrId::EMPTY => {
+                location.address.wrapping_sub(m.start).wrapping_add(m.file_offset)
+            }
+            _ => location.address,
+        };
         let place = Frame {
-            name: Name::Address(match mapping {
-                Some(m) if m.file != StrId::EMPTY => {
-                    location.address.wrapping_sub(m.start).wrapping_add(m.file_offset)
-                }
-                _ => location.address,
-            }),
+            name: Name::Address(address),
+            address,
             binary: mapping.map_or(StrId::EMPTY, |m| m.file),
             file: StrId::EMPTY,
             line: 0,
@@ -140,14 +167,11 @@ impl Frames {
         };
         let lines = profile.lines_of(id);
         for (i, line) in lines.iter().enumerate() {
-            if hidden(location.mapping, Some(line)) {
-                continue;
-            }
             let frame = with_line(profile, place, line, i + 1 < lines.len());
             let id = self.intern(frame, granularity);
             self.ids.push(id);
         }
-        if lines.is_empty() && !hidden(location.mapping, None) {
+        if lines.is_empty() {
             let id = self.intern(place, granularity);
             self.ids.push(id);
         }
@@ -159,18 +183,32 @@ impl Frames {
         let mut key = frame;
         key.system_name = StrId::EMPTY;
         if !granularity.line {
-            (key.file, key.line) = (StrId::EMPTY, 0);
+            key.line = 0;
+        }
+        if !granularity.line && !granularity.file {
+            key.file = StrId::EMPTY;
+        }
+        if !granularity.address {
+            key.address = 0;
         }
         if !granularity.inlined {
             key.inlined = false;
         }
+        let is_code = matches!(key.name, Name::Function(_) | Name::Address(_));
+        let is_unknown = if granularity.function {
+            matches!(key.name, Name::Address(_)) && !granularity.unknown
+        } else {
+            is_code && granularity.file && key.file == StrId::EMPTY
+        };
+        if is_unknown {
+            key.name = Name::Unknown;
+        } else if !granularity.function {
+            key.name = Name::Any;
+        }
         // An address is ambiguous without its binary.
-        let needs_binary = granularity.function && matches!(key.name, Name::Address(_));
+        let needs_binary = matches!(key.name, Name::Address(_) | Name::Unknown);
         if !granularity.binary && !needs_binary {
             (key.binary, key.kernel) = (StrId::EMPTY, false);
-        }
-        if !granularity.function {
-            key.name = Name::Any;
         }
         let mut shown = key;
         if granularity.function {
@@ -192,6 +230,7 @@ impl Frames {
             file: StrId::EMPTY,
             line: 0,
             system_name: StrId::EMPTY,
+            address: 0,
             kernel: false,
             inlined: false,
         };
@@ -220,11 +259,6 @@ impl Frames {
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
-
-    /// True if some frames were hidden, so that a location may have none.
-    pub fn hides(&self) -> bool {
-        self.hides
-    }
 }
 
 fn with_line(profile: &Profile, place: Frame, line: &Line, inlined: bool) -> Frame {
@@ -240,6 +274,14 @@ fn with_line(profile: &Profile, place: Frame, line: &Line, inlined: bool) -> Fra
         system_name: function.system_name,
         inlined,
         ..place
+    }
+}
+
+/// Leaves of each location only the outermost function, into which the others were inlined.
+pub fn fold_inlined(profile: &mut Profile) {
+    for location in profile.locations.iter_mut().filter(|l| l.line_count > 1) {
+        location.first_line += location.line_count - 1;
+        location.line_count = 1;
     }
 }
 
@@ -286,9 +328,10 @@ impl Name {
         match self {
             Name::Function(_) => 0,
             Name::Address(_) => 1,
-            Name::Label(..) => 2,
-            Name::NoStack => 3,
-            Name::Any => 4,
+            Name::Unknown => 2,
+            Name::Label(..) => 3,
+            Name::NoStack => 4,
+            Name::Any => 5,
         }
     }
 }
@@ -306,6 +349,12 @@ impl Frame {
             }
             Name::Label(None, key) => format!("[no {}]", profile.str(key)).into(),
             Name::NoStack => "[no stack]".into(),
+            Name::Unknown if self.binary == StrId::EMPTY => "[unknown]".into(),
+            Name::Unknown => match self.binary_name(profile) {
+                name if name.starts_with('[') => name.into(),
+                name => format!("[{name}]").into(),
+            },
+            Name::Any if self.file != StrId::EMPTY => self.place(profile).into(),
             Name::Any => "[all]".into(),
         }
     }
@@ -342,6 +391,7 @@ impl Frame {
             .then_with(|| profile.str(self.binary).cmp(profile.str(other.binary)))
             .then_with(|| profile.str(self.file).cmp(profile.str(other.file)))
             .then(self.line.cmp(&other.line))
+            .then(self.address.cmp(&other.address))
             .then(self.inlined.cmp(&other.inlined))
     }
 }
@@ -354,7 +404,7 @@ mod tests {
     #[test]
     fn inlined_lines_are_frames_and_unknown_frames_stay() {
         let p = frames_profile();
-        let frames = Frames::new(&p, Granularity::FUNCTION, &Filter::default());
+        let frames = Frames::new(&p, Granularity::FUNCTION);
         assert_eq!(names_of(&p, &frames, 0), ["inner", "outer"]);
         assert_eq!(names_of(&p, &frames, 1), ["libx.so+0x1234"]);
         assert_eq!(names_of(&p, &frames, 2), ["0xdead"]);
@@ -366,7 +416,7 @@ mod tests {
     #[test]
     fn granularity_determines_equality() {
         let p = frames_profile();
-        let at = |g| Frames::new(&p, g, &Filter::default());
+        let at = |g| Frames::new(&p, g);
         let by_binary = at(Granularity { binary: true, ..Granularity::NONE });
         assert_eq!(by_binary.of(LocationId(0))[0], by_binary.of(LocationId(0))[1]);
         let all = at(Granularity::NONE);
@@ -389,8 +439,16 @@ mod tests {
         let binary = id;
         let file = id;
         let system_name = id;
-        let empty =
-            Frame { name, binary, file, system_name, line: 0, kernel: false, inlined: false };
+        let empty = Frame {
+            name,
+            binary,
+            file,
+            system_name,
+            line: 0,
+            address: 0,
+            kernel: false,
+            inlined: false,
+        };
         let mut all: Vec<Frame> = Vec::new();
         for binary in [low, high] {
             let addresses = [1, 0x10, 2].map(Name::Address);

@@ -1,5 +1,5 @@
-//! Models of a profile's views: a [`View`] is one sample type, filtered, with its frames; all
-//! others ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`], [`Threads`]) are computed from one, so that
+//! Models of a profile's views: a [`Filter`] selects samples and frames of a profile; a [`View`] is
+//! one sample type of the result, with its frames; all others ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`], [`Threads`]) are computed from one, so that
 //! no two of them can disagree.
 //!
 //! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
@@ -18,8 +18,10 @@ mod top;
 mod tree;
 
 pub use coverage::{Coverage, Covered};
-pub use filter::Filter;
-pub use frames::{Frame, Frames, Granularity, Name, base_name, is_kernel, label_text};
+pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
+pub use frames::{
+    Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
+};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use states::{ByState, States};
@@ -27,9 +29,9 @@ pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 
-use profile::{LabelSetId, LocationId, Profile, StrId};
+use profile::{LabelSetId, LocationId, Profile, StrId, UnfilteredType};
 
-/// One sample type of a profile, at one granularity and through one filter.
+/// One sample type of a profile, at one granularity.
 ///
 /// All views of a profile are computed from one of these, so that they cannot disagree.
 pub struct View<'a> {
@@ -39,11 +41,10 @@ pub struct View<'a> {
     pub type_index: usize,
     /// The frames of all locations.
     pub frames: Frames,
-    /// Sum of the magnitudes of all values before the filter: the 100 % of all views.
+    /// Sum of the magnitudes of all values before a filter: the 100 % of all views.
     pub total: i64,
-    /// The same for the samples that pass the filter.
+    /// The same for the samples of the profile, which passed the filter.
     pub kept_total: i64,
-    keep_stack: Option<Vec<bool>>,
     /// Smallest value that is shown.
     least: i64,
 }
@@ -61,43 +62,31 @@ pub struct ViewSample<'a> {
 
 impl<'a> View<'a> {
     /// The view of sample type `type_index`.
-    pub fn new(
-        profile: &'a Profile,
-        type_index: usize,
-        granularity: Granularity,
-        filter: &Filter,
-    ) -> View<'a> {
-        let frames = Frames::new(profile, granularity, filter);
-        let keep_stack = filter.keep_stacks(profile, &frames);
-        let mut view = View {
-            profile,
-            type_index,
-            frames,
-            total: 0,
-            kept_total: 0,
-            keep_stack: None,
-            least: i64::MIN,
-        };
-        view.total = view.sum();
-        view.keep_stack = keep_stack;
-        view.kept_total = if view.keep_stack.is_some() { view.sum() } else { view.total };
+    pub fn new(profile: &'a Profile, type_index: usize, granularity: Granularity) -> View<'a> {
+        let frames = Frames::new(profile, granularity);
+        let mut view =
+            View { profile, type_index, frames, total: 0, kept_total: 0, least: i64::MIN };
+        view.kept_total = view.sum();
+        view.total = view.unfiltered().map_or(view.kept_total, |all| all.magnitude);
         view
     }
 
-    /// Samples that pass the filter and have a value.
+    /// Figures of this sample type from before a filter, if there was one.
+    fn unfiltered(&self) -> Option<&'a UnfilteredType> {
+        self.profile.unfiltered.as_ref().and_then(|all| all.types.get(self.type_index))
+    }
+
+    /// Samples that have a value.
     pub fn samples(&self) -> impl Iterator<Item = ViewSample<'_>> {
         let width = self.profile.sample_types.len().max(1);
         let values = self.profile.values.iter().skip(self.type_index).step_by(width);
-        let keep = self.keep_stack.as_deref();
         let samples = self.profile.samples.iter().zip(values);
         let shown = move |v: i64| v != 0 && v >= self.least;
-        samples.filter(move |(s, v)| shown(**v) && keep.is_none_or(|k| k[s.stack.0 as usize])).map(
-            |(s, &value)| ViewSample {
-                stack: self.profile.stacks.get(s.stack),
-                labels: s.labels,
-                value,
-            },
-        )
+        samples.filter(move |(_, v)| shown(**v)).map(|(s, &value)| ViewSample {
+            stack: self.profile.stacks.get(s.stack),
+            labels: s.labels,
+            value,
+        })
     }
 
     /// Excludes samples of a negative value from now on, also from the totals. Returns their
@@ -107,9 +96,7 @@ impl<'a> View<'a> {
         if count > 0 {
             self.least = 1;
             self.kept_total = self.sum();
-            let kept = self.keep_stack.take();
-            self.total = self.sum();
-            self.keep_stack = kept;
+            self.total = self.unfiltered().map_or(self.kept_total, |all| all.positive);
         }
         count
     }

@@ -68,7 +68,10 @@ impl Quality {
     /// Confidence of a view whose frames are functions, with the rows of `options`; its labels are
     /// ignored.
     pub fn new(view: &View, options: &TopOptions) -> Quality {
-        let (samples, effective) = sample_sizes(view.profile, view.type_index);
+        let (samples, effective) = match view.unfiltered() {
+            Some(all) => (all.events, all.effective),
+            None => sample_sizes(view.profile, view.type_index),
+        };
         let top = Top::new(view, &TopOptions::default());
         let part = |value: i64| (value.max(0) as f64 / view.total.max(1) as f64).min(1.0);
         let own: Vec<f64> =
@@ -156,7 +159,7 @@ fn heap_sizes(profile: &Profile, type_index: usize, heap: &HeapSampling) -> (f64
 }
 
 /// Number of samples, and Kish's effective number for values that differ: (Σv)²/Σv².
-fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
+pub(crate) fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
     if let Some(heap) = HeapSampling::of(profile, type_index) {
         return heap_sizes(profile, type_index, &heap);
     }
@@ -241,7 +244,7 @@ mod tests {
     #[test]
     fn entropy_and_samples_of_a_known_profile() {
         let p = answers();
-        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&p, 1, Granularity::FUNCTION);
         let two = TopOptions { limit: 2, ..TopOptions::default() };
         let quality = Quality::new(&view, &two);
         // bar 5, main 2, foo1 1.5, foo2 0.5 of 9.
@@ -257,7 +260,7 @@ mod tests {
     #[test]
     fn rows_are_those_of_the_table() {
         let p = answers();
-        let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&p, 1, Granularity::FUNCTION);
         let names = |options: &TopOptions| -> Vec<String> {
             let quality = Quality::new(&view, options);
             let name = |r: &FunctionShares| view.frames.get(r.row.frame).display(&p).into_owned();
@@ -274,7 +277,8 @@ mod tests {
     fn filtered_samples_are_one_class() {
         let p = answers();
         let filter = Filter { focus: Some("foo2".parse().unwrap()), ..Filter::default() };
-        let view = View::new(&p, 1, Granularity::FUNCTION, &filter);
+        let p = filter.apply(p).profile;
+        let view = View::new(&p, 1, Granularity::FUNCTION);
         let quality = Quality::new(&view, &TopOptions::default());
         // bar 2.5 and foo2 0.5 of 9; the rest 6.
         let expected: f64 = [2.5, 0.5, 6.0].iter().map(|x: &f64| -x / 9.0 * (x / 9.0).log2()).sum();
@@ -286,7 +290,7 @@ mod tests {
     #[test]
     fn a_profile_without_samples_has_no_confidence() {
         let p = profile::Builder::new(&[("samples", "count")]).finish(None);
-        let view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&p, 0, Granularity::FUNCTION);
         let quality = Quality::new(&view, &TopOptions::default());
         assert_eq!((quality.samples, quality.effective, quality.entropy), (0.0, 0.0, 0.0));
         assert!(quality.rows.is_empty());

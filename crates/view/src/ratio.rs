@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Filter, Granularity, Row, Top, TopOptions, View};
+use super::{Granularity, Row, Top, TopOptions, View};
 use profile::{LabelValue, Profile};
 
 /// Values of two sample types in the rows of a table.
@@ -58,18 +58,16 @@ impl Quotient {
 type RowKey = (u32, Vec<Option<LabelValue>>);
 
 impl Ratio {
-    /// The quotient for each of the rows of `top`, a table of the same profile at this granularity
-    /// and through this filter.
+    /// The quotient for each of the rows of `top`, a table of the same profile at this granularity.
     pub fn new(
         profile: &Profile,
         quotient: Quotient,
         granularity: Granularity,
-        filter: &Filter,
         top: &Top,
         options: &TopOptions,
     ) -> Ratio {
         let values = |type_index| -> FxHashMap<RowKey, (i64, i64)> {
-            let view = View::new(profile, type_index, granularity, filter);
+            let view = View::new(profile, type_index, granularity);
             let all = TopOptions { labels: options.labels.clone(), ..TopOptions::default() };
             let all = Top::new(&view, &all);
             all.rows.iter().map(|row| (key(&all, row), (row.self_value, row.total))).collect()
@@ -123,12 +121,11 @@ mod tests {
     fn cycles_per_instruction_of_functions() {
         let p = counted();
         let quotient = Quotient::cpi(&p).unwrap();
-        let filter = Filter::default();
         let options = TopOptions::default();
         for type_index in 0..3 {
-            let view = View::new(&p, type_index, Granularity::FUNCTION, &filter);
+            let view = View::new(&p, type_index, Granularity::FUNCTION);
             let top = Top::new(&view, &options);
-            let ratio = Ratio::new(&p, quotient, Granularity::FUNCTION, &filter, &top, &options);
+            let ratio = Ratio::new(&p, quotient, Granularity::FUNCTION, &top, &options);
             assert_eq!(ratio.name, "CPI");
             for (row, quotients) in top.rows.iter().zip(&ratio.rows) {
                 let want = match &*view.frames.get(row.frame).display(&p) {

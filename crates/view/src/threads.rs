@@ -116,8 +116,8 @@ fn thread(view: &View, labels: LabelSetId) -> ListedThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Granularity;
     use crate::testing::snapshot;
-    use crate::{Filter, Granularity};
 
     /// The state, the frames and the TIDs of each group.
     fn drawn(view: &View, threads: &Threads) -> Vec<String> {
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn threads_with_equal_stacks_and_states_are_one_group() {
         let profile = snapshot();
-        let view = View::new(&profile, 0, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&profile, 0, Granularity::FUNCTION);
         let threads = Threads::by_stack(&view);
         assert_eq!(
             drawn(&view, &threads),
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn each_thread_is_a_group_in_the_order_of_tids() {
         let profile = snapshot();
-        let view = View::new(&profile, 0, Granularity::FUNCTION, &Filter::default());
+        let view = View::new(&profile, 0, Granularity::FUNCTION);
         let threads = Threads::each(&view);
         let tids: Vec<i64> = threads.groups.iter().map(|group| group.threads[0].tid).collect();
         assert_eq!(tids, [10, 11, 12, 13, 21]);

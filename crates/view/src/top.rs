@@ -215,12 +215,12 @@ mod tests {
     use crate::{Filter, Granularity};
     use profile::Profile;
 
-    fn view<'a>(p: &'a Profile, g: Granularity, filter: &Filter) -> View<'a> {
-        View::new(p, p.default_type_index(), g, filter)
+    fn view(p: &Profile, g: Granularity) -> View<'_> {
+        View::new(p, p.default_type_index(), g)
     }
 
     fn table(p: &Profile, g: Granularity, o: &TopOptions) -> Vec<(String, i64, i64)> {
-        let view = view(p, g, &Filter::default());
+        let view = view(p, g);
         let top = Top::new(&view, o);
         let name = |r: &Row| view.frames.get(r.frame).display(p).into_owned();
         top.rows.iter().map(|r| (name(r), r.self_value, r.total)).collect()
@@ -289,11 +289,11 @@ mod tests {
     fn labels_distinguish_rows() {
         let p = processes();
         let o = TopOptions { labels: vec!["process".into()], ..TopOptions::default() };
-        let v = view(&p, Granularity::NONE, &Filter::default());
+        let v = view(&p, Granularity::NONE);
         let top = Top::new(&v, &o);
         assert_eq!(top.rows.iter().map(|r| r.self_value).collect::<Vec<_>>(), [3, 1]);
         assert_eq!(top.groups.len(), 2);
-        let v = view(&p, Granularity::FUNCTION, &Filter::default());
+        let v = view(&p, Granularity::FUNCTION);
         let top = Top::new(&v, &o);
         // serve of web, query of db, serve of db.
         assert_eq!(
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn limits_cut_rows_and_count_them() {
         let p = answers();
-        let v = view(&p, Granularity::FUNCTION, &Filter::default());
+        let v = view(&p, Granularity::FUNCTION);
         let top = Top::new(&v, &TopOptions { limit: 2, ..TopOptions::default() });
         assert_eq!((top.rows.len(), top.row_count, top.shown), (2, 4, 7_000_000_000));
         let o = TopOptions { min_percent: 16.0, self_only: true, ..TopOptions::default() };
@@ -320,7 +320,8 @@ mod tests {
         let p = answers();
         let re = |s: &str| Some(s.parse().unwrap());
         let sum = |f: &Filter| {
-            let v = view(&p, Granularity::FUNCTION, f);
+            let p = f.apply(p.clone()).profile;
+            let v = view(&p, Granularity::FUNCTION);
             let top = Top::new(&v, &TopOptions::default());
             assert_eq!(v.total, 9_000_000_000);
             assert_eq!(v.kept_total, top.shown);

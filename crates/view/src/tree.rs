@@ -134,7 +134,7 @@ mod tests {
 
     /// The tree as `name total self`, one line a node, indented.
     fn drawn(p: &Profile, direction: Direction, roots: &[&str]) -> Vec<String> {
-        let mut view = View::new(p, 0, Granularity::FUNCTION, &Filter::default());
+        let mut view = View::new(p, 0, Granularity::FUNCTION);
         let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
         let tree = Tree::new(&mut view, direction, &roots, Cut::Nothing);
         let depth = |mut n: u32| {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_tree_agrees_with_the_table() {
         for p in [answers(), frames_profile(), processes()] {
-            let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+            let mut view = View::new(&p, 0, Granularity::FUNCTION);
             let top = Top::new(&view, &TopOptions { sort: Sort::Name, ..TopOptions::default() });
             let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
             assert_eq!(tree.nodes[0].total, view.total);
@@ -289,7 +289,8 @@ mod tests {
             let p = random_profile(seed);
             let hide = (seed % 2 == 1).then(|| "hidden".parse().unwrap());
             let filter = Filter { hide, ..Filter::default() };
-            let mut view = View::new(&p, 0, Granularity::FUNCTION, &filter);
+            let p = filter.apply(p).profile;
+            let mut view = View::new(&p, 0, Granularity::FUNCTION);
             let key = p.strings.find("process").unwrap();
             let roots = if seed % 3 == 0 { vec![key] } else { Vec::new() };
             let direction = if seed % 5 < 2 { Direction::Callers } else { Direction::Callees };

@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::{Advisor, Missing};
 use profile::{Profile, Truncation};
-use view::{Coverage, Covered, Filter, Granularity, View};
+use view::{Coverage, Covered, Granularity, View};
 
 /// An advisor for all binaries that lack something, in terms of the profile `file`, a word of a
 /// shell, if it is a single one.
@@ -36,7 +36,7 @@ pub fn once<'a>(
 /// The command that helps most against missing names of the binary `of`, in terms of the profile
 /// `file`, a word of a shell.
 pub fn for_names(profile: &Profile, file: Option<String>, of: &str) -> Option<String> {
-    let view = View::new(profile, 0, Granularity::NONE, &Filter::default());
+    let view = View::new(profile, 0, Granularity::NONE);
     let coverage = Coverage::new(&view);
     let binary = coverage.binaries.iter().find(|b| profile.str(b.file) == of)?;
     let why = binary.why.iter().map(|gap| &gap.cause).collect();

@@ -4,7 +4,7 @@ use super::*;
 use crate::report::colors::Rgb;
 use profile::Profile;
 use view::testing::{answers, odd_names, processes, states};
-use view::{Filter, Granularity, States, Top, TopOptions};
+use view::{Granularity, States, Top, TopOptions};
 
 /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ fn options() -> FlameOptions {
 }
 
 fn drawn(p: &Profile, kind: usize, roots: &[&str], options: &FlameOptions) -> String {
-    let mut view = View::new(p, kind, Granularity::FUNCTION, &Filter::default());
+    let mut view = View::new(p, kind, Granularity::FUNCTION);
     let roots: Vec<_> = roots.iter().map(|r| p.strings.find(r).unwrap()).collect();
     let tree = Tree::new(&mut view, Direction::Callees, &roots, Cut::Width(options.min_width));
     let mut out = Vec::new();
@@ -126,7 +126,7 @@ fn boxes_have_the_known_values() {
 fn table_and_flame_graph_agree() {
     let p = answers();
     let seen = boxes_of(&drawn(&p, 1, &[], &options()));
-    let view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+    let view = View::new(&p, 1, Granularity::FUNCTION);
     for row in Top::new(&view, &TopOptions::default()).rows {
         let name = view.frames.get(row.frame).display(&p);
         let sum: i64 = seen.iter().filter(|b| b.name() == name).map(|b| b.value).sum();
@@ -220,7 +220,7 @@ fn colours_follow_the_scheme() {
 fn an_empty_drawing_is_an_error() {
     let mut p = answers();
     p.values.iter_mut().for_each(|v| *v = -*v);
-    let mut view = View::new(&p, 1, Granularity::FUNCTION, &Filter::default());
+    let mut view = View::new(&p, 1, Granularity::FUNCTION);
     let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
     let error = write(&mut Vec::new(), &view, &tree, &options()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -239,7 +239,7 @@ fn a_deep_recursion_is_drawn() {
 #[test]
 fn boxes_have_the_colours_of_their_states() {
     let p = states();
-    let mut view = View::new(&p, 0, Granularity::FUNCTION, &Filter::default());
+    let mut view = View::new(&p, 0, Granularity::FUNCTION);
     let states = States::of(&view).unwrap();
     assert_eq!(states.values(&view), [3, 1, 4, 0, 0, 0]);
     let cut = Cut::Width(0.0);

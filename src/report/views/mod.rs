@@ -8,7 +8,7 @@ mod tree;
 
 use std::io::{self, Write};
 
-use view::{Direction, Filter, Granularity, Quotient, Sort, TopOptions, View};
+use view::{Direction, Granularity, Quotient, Sort, TopOptions, View};
 
 /// All views.
 pub static ALL: [Registered; 4] =
@@ -65,8 +65,6 @@ pub struct Request<'a> {
     pub min_percent: Option<f64>,
     /// A column with the ratio of two sample types.
     pub quotient: Option<Quotient>,
-    /// The filter that made the [`View`].
-    pub filter: &'a Filter,
     /// The profile's file as a word of a shell, if it is a single one.
     pub file: Option<String>,
 }

@@ -15,9 +15,8 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let top = Top::new(view, &options);
     let profile = view.profile;
     let granularity = request.granularity;
-    let ratio = request
-        .quotient
-        .map(|quotient| Ratio::new(profile, quotient, granularity, request.filter, &top, &options));
+    let ratio =
+        request.quotient.map(|quotient| Ratio::new(profile, quotient, granularity, &top, &options));
     let labels = request.labels.to_vec();
     let options = TableOptions { granularity, children: request.children, labels, ratio };
     match request.format {

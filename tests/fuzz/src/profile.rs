@@ -5,18 +5,15 @@ use formats::pprof;
 use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
 use prof::report::{flame, folded, json, summary, text};
-use view::{
-    Coverage, Cut, Direction, Filter, Granularity, Quality, Sort, Top, TopOptions, Tree, View,
-};
+use view::{Coverage, Cut, Direction, Granularity, Quality, Sort, Top, TopOptions, Tree, View};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(profile) = pprof::read(data) else { return };
     let mut out = Vec::new();
-    let filter = Filter::default();
     let of = profile.default_type_index();
     let _ = text::write_header(&mut out, &profile);
     {
-        let view = View::new(&profile, of, Granularity::FUNCTION, &filter);
+        let view = View::new(&profile, of, Granularity::FUNCTION);
         let _ = text::write_summary(&mut out, &view);
         let labels = vec!["process".to_owned()];
         let options = TopOptions {
@@ -40,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = json::write_quality(&mut out, &view, &Quality::new(&view, &options));
         let _ = Coverage::new(&view);
     }
-    let mut view = View::new(&profile, of, Granularity::FUNCTION, &filter);
+    let mut view = View::new(&profile, of, Granularity::FUNCTION);
     view.leave_out_negative();
     if view.kept_total != 0 {
         let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Width(0.05));
