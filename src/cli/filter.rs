@@ -87,23 +87,33 @@ impl FilterArgs {
     /// Reads and merges FILEs, as [`load_unchanged`](super::report::load_unchanged), with the names of `--demangle`, and
     /// applies the filter.
     pub fn load(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
-        let mut profile = self.load_for_file(files)?;
+        Ok(self.load_part(files)?.0)
+    }
+
+    /// The same, with the beginning of the part that `--time` selects, in microseconds since that of
+    /// the recording.
+    pub fn load_part(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, u64)> {
+        let (mut profile, from) = self.load_part_for_file(files)?;
         self.prepare(&mut profile);
-        Ok(profile)
+        Ok((profile, from))
     }
 
     /// The same for a file: with all characters of its names, and with inlined functions.
     pub fn load_for_file(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
+        Ok(self.load_part_for_file(files)?.0)
+    }
+
+    fn load_part_for_file(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, u64)> {
         // Before the files, so that an error is reported at once.
         let filter = self.filter()?;
         let mut profile = super::report::load_unchanged(files)?;
         self.restyle(&mut profile);
-        Ok(self.samples.apply(&filter, profile))
+        self.samples.apply(&filter, profile)
     }
 
     /// Applies the filter to a recording.
     pub fn apply(&self, profile: Profile) -> anyhow::Result<Profile> {
-        let mut profile = self.samples.apply(&self.filter()?, profile);
+        let (mut profile, _) = self.samples.apply(&self.filter()?, profile)?;
         self.prepare(&mut profile);
         Ok(profile)
     }

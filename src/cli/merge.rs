@@ -30,7 +30,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = samples::output(&args.output)?;
     let profile = load_unchanged(&args.files)?;
     // As it was recorded: the frames that a profile drops are dropped where it is shown.
-    let merged = if filter.is_empty() { profile } else { args.samples.apply(&filter, profile) };
+    let merged = if filter.is_empty() && !args.samples.time.is_given() {
+        profile
+    } else {
+        args.samples.apply(&filter, profile)?.0
+    };
     samples::write(&merged, output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -21,6 +21,7 @@ mod symbol_args;
 mod symbolize;
 mod target;
 mod threads;
+mod time;
 
 use std::borrow::Cow;
 use std::process::ExitCode;

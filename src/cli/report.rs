@@ -8,7 +8,9 @@ use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use super::filter::{FilterArgs, samples};
+use super::time;
 use super::{examples, usage};
+use crate::report::over::OverRequest;
 use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::{Profile, label};
@@ -108,6 +110,14 @@ pub struct Args {
 
     #[command(flatten)]
     view: ViewArgs,
+
+    /// Print values over time: a column for each INTERVAL, such as 1s or 100ms
+    ///
+    /// The columns are self values, or totals with --cum. Text has at most 60: the interval is
+    /// widened if there would be more. It needs a profile of 'prof record --timestamps'.
+    #[arg(long, value_name = "INTERVAL", value_parser = time::interval, help_heading = "View",
+          conflicts_with_all = ["call_graph", "ratio", "coverage", "quality"])]
+    over: Option<u64>,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -316,6 +326,11 @@ impl Args {
             rows: self.nodecount,
             min_percent: self.percent_limit,
             quotient: None,
+            over: self.over.map(|interval| OverRequest {
+                interval,
+                from: 0,
+                totals: plan.order == Sort::Total,
+            }),
             file: file.map(|file| super::shell_word(&file).into_owned()),
         }
     }
@@ -350,7 +365,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         samples::write(&args.filter.load_for_file(&plan.files)?, output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let profile = args.filter.load(&plan.files)?;
+    let (profile, from) = args.filter.load_part(&plan.files)?;
+    if args.over.is_some() {
+        time::check("--over", &profile)?;
+    }
+    let over = request.over.map(|over| OverRequest { from, ..over });
+    let request = Request { over, ..request };
     check_labels(&profile, &plan.must_exist)?;
     let mut out = printed::stdout();
     print(&args, chosen, request, &profile, &mut out)?;

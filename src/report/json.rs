@@ -25,6 +25,11 @@
 //!   `samples_to_halve`, and `rows`, one for each function, whose `self` and `total` are objects
 //!   of `share`, `low` and `high`, from 0 to 1.
 //!
+//! * for a table over time: `interval_micros`, `from_micros` (the start of the first interval,
+//!   since that of the recording), `sums` (of all samples, by interval), `without_time` (the value
+//!   of samples without a time, which are in no interval), `row_count`, and `rows` as those of a
+//!   table, each with `self_over` and `total_over`, its values by interval.
+//!
 //! Unknown values are null. Later versions may add members; they do not change these.
 
 use std::io::{self, Write};
@@ -147,7 +152,7 @@ pub fn write_tree(
 }
 
 /// Writes `head` with the member `name` as its last, one object a line and none kept in memory.
-fn write_list(
+pub(super) fn write_list(
     out: &mut dyn Write,
     head: Map<String, Value>,
     name: &str,
@@ -162,7 +167,7 @@ fn write_list(
     writeln!(out, "\n]}}")
 }
 
-fn head(view: &View) -> Map<String, Value> {
+pub(super) fn head(view: &View) -> Map<String, Value> {
     let p = view.profile;
     let kind = |t: &ValueType| json!({ "kind": p.str(t.kind), "unit": p.str(t.unit) });
     let main = p.mappings.first().map_or("", |m| p.str(m.file));
@@ -188,14 +193,14 @@ fn or_null(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { text.into() }
 }
 
-fn label(p: &Profile, value: LabelValue) -> Value {
+pub(super) fn label(p: &Profile, value: LabelValue) -> Value {
     match value {
         LabelValue::Str(s) => p.str(s).into(),
         LabelValue::Num { value, .. } => value.into(),
     }
 }
 
-fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Value> {
+pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map<String, Value> {
     let p = view.profile;
     let mut out = Map::new();
     if granularity.function {

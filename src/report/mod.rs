@@ -9,6 +9,7 @@ pub mod folded;
 pub mod json;
 pub mod legend;
 pub mod locks;
+pub mod over;
 pub mod quality;
 pub mod style;
 pub mod summary;

@@ -26,20 +26,24 @@ pub struct TableOptions {
 
 /// The side of a column on which its cells begin or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Align {
+pub(super) enum Align {
     Left,
     Right,
 }
 
 /// A column of a table of text.
-struct TextColumn {
+pub(super) struct TextColumn {
     title: String,
     align: Align,
     cells: Vec<String>,
 }
 
 impl TextColumn {
-    fn new(title: &str, align: Align, cells: impl Iterator<Item = String>) -> TextColumn {
+    pub(super) fn new(
+        title: &str,
+        align: Align,
+        cells: impl Iterator<Item = String>,
+    ) -> TextColumn {
         TextColumn { title: title.to_string(), align, cells: cells.collect() }
     }
 
@@ -141,7 +145,7 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
     columns
 }
 
-fn label_cell(view: &View, value: Option<LabelValue>) -> String {
+pub(super) fn label_cell(view: &View, value: Option<LabelValue>) -> String {
     or_unknown(&value.map_or(String::new(), |v| label_text(view.profile, v)))
 }
 
@@ -154,7 +158,7 @@ pub(super) fn clean(text: &str) -> String {
     sys::printed::line(text).into_owned()
 }
 
-fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::Result<()> {
+pub(super) fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::Result<()> {
     let widths: Vec<_> = columns.iter().map(TextColumn::width).collect();
     let rows = columns.first().map_or(0, |c| c.cells.len());
     for row in 0..=rows {

@@ -10,6 +10,7 @@ use super::{Event, Note, Options, Session};
 use event_groups::EventGroups;
 use profile::{Builder, Column};
 use sample_types::SampleTypes;
+use sys::os;
 use sys::record::{Record, Sample};
 
 /// The weight of a sample, and the sample type to which it is added.
@@ -86,19 +87,23 @@ impl Aggregator {
     /// Adds an event.
     pub fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample { event, weight, sample } => match self.routes[*event] {
-                Route::Count(_) if !sample.group.is_empty() => self.group(sample),
-                Route::Count(of) => {
-                    self.maker.add_sample(sample, &[(of.column, of.of(*weight))]);
-                }
-                Route::Type(EventOwner { of, event }) => {
-                    if let Some(one) = self.types.get_mut(of) {
-                        one.sample(&mut self.maker, event, sample, *weight);
-                    }
-                }
-                Route::Nowhere => {}
-            },
+            Event::Sample { event, weight, sample } => self.sample(*event, *weight, sample),
             Event::Other(record) => self.record(record),
+        }
+    }
+
+    fn sample(&mut self, event: usize, weight: u64, sample: &Sample<'_>) {
+        // Durations end with the event that adds them.
+        self.maker.builder.set_time(Some(sample.time));
+        match self.routes[event] {
+            Route::Count(_) if !sample.group.is_empty() => self.group(sample),
+            Route::Count(of) => self.maker.add_sample(sample, &[(of.column, of.of(weight))]),
+            Route::Type(EventOwner { of, event }) => {
+                if let Some(one) = self.types.get_mut(of) {
+                    one.sample(&mut self.maker, event, sample, weight);
+                }
+            }
+            Route::Nowhere => {}
         }
     }
 
@@ -132,6 +137,7 @@ impl Aggregator {
 
     /// Runs the periodic work of the types.
     pub fn poll(&mut self, now: &Poll<'_>) {
+        self.maker.builder.set_time(Some(os::monotonic_nanos()));
         for (_, one) in self.types.iter_mut() {
             one.poll(&mut self.maker, now);
         }
@@ -148,7 +154,13 @@ impl Aggregator {
     /// Completes the profile after the last event. Returns notes for the user.
     pub fn end(&mut self, end: &End) -> Vec<Note> {
         let Aggregator { maker, types, .. } = self;
-        types.iter_mut().flat_map(|(_, one)| one.end(maker, end)).collect()
+        let mut notes = Vec::new();
+        for (_, one) in types.iter_mut() {
+            // What goes on as the recording ends.
+            maker.builder.set_time(Some(end.time));
+            notes.extend(one.end(maker, end));
+        }
+        notes
     }
 
     /// Scales the weights of events to the kernel's counts, given by event, and extrapolated

@@ -95,6 +95,8 @@ pub struct Options {
     pub deepest: Option<u32>,
     /// Threads and children created later are sampled too.
     pub inherit: bool,
+    /// Times of samples are kept, of at most this many; `None`: of none.
+    pub times: Option<u64>,
     /// A COMMAND's standard output is redirected to prof's standard error.
     pub stdout_to_stderr: bool,
 }
@@ -112,6 +114,7 @@ impl Options {
             stacks,
             deepest: None,
             inherit: true,
+            times: None,
             stdout_to_stderr: false,
         }
     }

@@ -19,7 +19,7 @@ pub use coverage::CpuCoverage;
 pub use interrupts::Interrupts;
 use outcome::{EndedRecording, UsedBefore};
 use prepare::Started;
-use profile::{Diagnostics, Profile, ValueType, comment};
+use profile::{Diagnostics, Profile, TimeLimits, ValueType, comment};
 use sys::{Error, os, procfs};
 use watch::Watch;
 
@@ -94,9 +94,13 @@ pub fn record(
     // Last of all, because the rings fill from here on.
     session.begin();
     let began = (Instant::now(), SystemTime::now());
+    let start = os::monotonic_nanos();
     let used = coverage::Before::new(&options.target, &session);
     started.go()?;
     let mut aggregator = Aggregator::new(&options, types, &session);
+    if let Some(max_samples) = options.times {
+        aggregator.maker.builder.keep_times(TimeLimits { start, max_samples });
+    }
     if let Some(frames) = frames.filter(|_| session.has_programs()) {
         aggregator.maker.expect_programs(frames);
     }
@@ -118,6 +122,8 @@ pub fn record(
     at_end.extend_from_slice(&session.notes()[of_session..]);
     let spill = settled.err().map(|e| RecordingNote::SpillUnreadable(e.to_string()));
     at_end.extend(spill.into_iter().chain(outlived).map(Note::from));
+    let without_time = aggregator.maker.builder.without_time().filter(|&samples| samples > 0);
+    at_end.extend(without_time.map(RecordingNote::WithoutTime).map(Note::from));
     at_end.extend(of_types);
     let covered = used.coverage(&options.target, &session, &aggregator.maker);
     let at_last = given.notes(&EndedRecording {
@@ -154,6 +160,7 @@ fn diagnostics(session: &Session, aggregator: &Aggregator) -> Diagnostics {
         truncated: counts.truncated(),
         deep: counts.deep,
         folded: maker.builder.folded(),
+        without_time: maker.builder.without_time(),
         no_unwind_info: maker.without_unwind_info(),
         ..Diagnostics::default()
     }

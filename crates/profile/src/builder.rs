@@ -8,9 +8,10 @@ use rustc_hash::FxHashMap;
 
 use super::spill::{OpenSpill, Spill};
 use super::tables::{Leaf, NO_NODE, PATHS, StackNode, StackRow, StackTables, hash2};
+use super::time_log::TimeLog;
 use super::{
     Detail, Function, FunctionId, LabelSetId, Limits, Line, Location, LocationId, Mapping,
-    MappingId, Profile, SampleRow, StackTable, StrId, Truncation, ValueType,
+    MappingId, Profile, SampleRow, StackId, StackTable, StrId, TimesId, Truncation, ValueType,
 };
 
 /// Index of a sample type: position of a value in a sample.
@@ -28,6 +29,7 @@ pub struct Builder {
     pub profile: Profile,
     pub(super) tables: StackTables,
     pub(super) spill: Option<Spill>,
+    pub(super) times: Option<TimeLog>,
     location_index: HashTable<u32>,
     synthetic_index: FxHashMap<StrId, LocationId>,
     truncations: Vec<(Truncation, LocationId)>,
@@ -54,6 +56,7 @@ impl Builder {
             profile,
             tables: StackTables::default(),
             spill: None,
+            times: None,
             location_index: HashTable::new(),
             synthetic_index: FxHashMap::default(),
             truncations: Vec::new(),
@@ -205,6 +208,9 @@ impl Builder {
             cell[0] += 1;
         }
         values.iter().for_each(|&(column, weight)| cell[column.0] += weight);
+        if let Some(times) = &mut self.times {
+            times.add(row, values);
+        }
         let Limits { part_nodes, part_rows, spilled_rows, .. } = self.limits;
         if (self.tables.rows.len() >= part_rows || self.tables.nodes.len() >= part_nodes)
             && self.spill.as_ref().is_some_and(|s| s.is_open(spilled_rows))
@@ -285,17 +291,28 @@ impl Builder {
 
     /// The profile. `main` becomes its first mapping: pprof expects the main binary there.
     pub fn finish(self, main: Option<MappingId>) -> Profile {
-        let Builder { mut profile, tables: StackTables { nodes, rows, values, .. }, .. } = self;
-        let mut stack_of_node: FxHashMap<u32, super::StackId> = FxHashMap::default();
+        let Builder { mut profile, tables, times, .. } = self;
+        let StackTables { nodes, rows, values, .. } = tables;
+        let mut stack_of_node: FxHashMap<u32, StackId> = FxHashMap::default();
         let mut stacks = StackTable::default();
-        for row in &rows {
-            let stack = *stack_of_node
-                .entry(row.node)
-                .or_insert_with(|| stacks.push_iter(frames(&nodes, row.node)));
-            profile.samples.push(SampleRow { stack, labels: row.labels });
-        }
+        let mut stack_of = |row: &StackRow| {
+            let push = || stacks.push_iter(frames(&nodes, row.node));
+            *stack_of_node.entry(row.node).or_insert_with(push)
+        };
+        let of_rows: Vec<StackId> = rows.iter().map(&mut stack_of).collect();
         profile.stacks = stacks;
-        profile.values = values;
+        match times {
+            Some(times) => times.distribute(&mut profile, &rows, values, &of_rows),
+            None => {
+                let samples = rows.iter().zip(of_rows).map(|(row, stack)| SampleRow {
+                    stack,
+                    labels: row.labels,
+                    times: TimesId::NONE,
+                });
+                profile.samples.extend(samples);
+                profile.values = values;
+            }
+        }
         if let Some(main) = main {
             swap_mappings(&mut profile, MappingId(0), main);
         }

@@ -19,6 +19,8 @@ pub const TRUNCATED: &str = "truncated";
 pub const DEEP_STACKS: &str = "deep-stacks";
 /// Samples whose stack was cut because the table of stacks was full.
 pub const FOLDED: &str = "folded";
+/// Samples beyond the limit of those whose time is kept.
+pub const WITHOUT_TIME: &str = "without-time";
 /// Samples whose leaf frame has no name; and by binary.
 pub const UNSYMBOLIZED: &str = "unsymbolized";
 /// Causes of missing names of a binary.

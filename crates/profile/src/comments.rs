@@ -24,6 +24,7 @@ fn rule(key: &str) -> Option<MergeRule> {
         | comment::DEEP_STACKS
         | comment::COMPLETED_LATER
         | comment::FOLDED
+        | comment::WITHOUT_TIME
         | comment::UNSYMBOLIZED
         | comment::OWN_CPU_SECONDS
         | comment::RECORDING_CPU_SECONDS
@@ -123,6 +124,7 @@ mod tests {
         let figures = super::super::Diagnostics {
             lost_records: 1,
             covered: Some((1, 2)),
+            without_time: Some(3),
             ..Default::default()
         };
         let comments = figures.to_comments();

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
-    MappingId, Profile, SampleRow, StackId, StrId, ValueType,
+    MappingId, Profile, SampleRow, StackId, StrId, TimesId, ValueType,
 };
 
 /// The same profile without stacks, locations, functions, labels and strings that no sample refers
@@ -27,7 +27,11 @@ pub fn compact(from: &Profile) -> Profile {
     for row in &from.samples {
         let stack = compactor.stack(row.stack);
         let labels = compactor.labels(row.labels);
-        compactor.out.samples.push(SampleRow { stack, labels });
+        let times = match from.times.get(row.times) {
+            [] => TimesId::NONE,
+            times => compactor.out.times.push(times.iter().copied()),
+        };
+        compactor.out.samples.push(SampleRow { stack, labels, times });
     }
     compactor.out.values.clone_from(&from.values);
     compactor.out

@@ -105,6 +105,8 @@ pub struct Diagnostics {
     pub deep: u64,
     /// Samples whose stack was cut because the stack table was full.
     pub folded: u64,
+    /// Samples beyond the limit of those whose time is kept; `None`: no times are kept.
+    pub without_time: Option<u64>,
     /// Samples whose leaf has no function name, by binary, most first.
     pub unsymbolized: Vec<BinaryShare>,
     /// Causes of missing names or source lines.
@@ -154,6 +156,9 @@ impl Diagnostics {
         }
         add(comment::DEEP_STACKS, &self.deep);
         add(comment::FOLDED, &self.folded);
+        if let Some(samples) = self.without_time {
+            add(comment::WITHOUT_TIME, &samples);
+        }
         out.extend(unsymbolized_comments(&self.unsymbolized));
         out.extend(self.reasons.iter().map(Reason::comment));
         let mut add = |key: &str, value: &dyn fmt::Display| out.push(format!("{key}: {value}"));
@@ -210,6 +215,9 @@ impl Diagnostics {
             truncated_otherwise: all_truncated.saturating_sub(of_codes),
             deep: count(comment::DEEP_STACKS),
             folded: count(comment::FOLDED),
+            without_time: comment::values(profile, comment::WITHOUT_TIME)
+                .next()
+                .map(|_| count(comment::WITHOUT_TIME)),
             unsymbolized: shares
                 .map(|(binary, samples)| BinaryShare { binary: binary.to_owned(), samples })
                 .collect(),
@@ -391,6 +399,7 @@ mod tests {
             truncated: vec![(Truncation::DumpTooSmall, 2), (Truncation::Compat, 1)],
             deep: 5,
             folded: 6,
+            without_time: Some(7),
             unsymbolized: vec![BinaryShare { binary: "/lib/a: b.so".into(), samples: 3 }],
             no_unwind_info: vec!["/bin/x".into()],
             own_cpu_seconds: 0.25,

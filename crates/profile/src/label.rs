@@ -32,7 +32,13 @@ pub const SYSCALL: &str = "syscall";
 /// Leak state of memory that was not freed.
 pub const LEAK: &str = "leak";
 
-/// All keys.
+/// Time of a sample, a number of microseconds since the start of the recording. Not in a set of
+/// labels: see [`TimeTable`](super::TimeTable).
+pub const TIMESTAMP: &str = "timestamp";
+/// The unit of [`TIMESTAMP`].
+pub const TIMESTAMP_UNIT: &str = "microseconds";
+
+/// All keys of sets of labels.
 pub const ALL: [&str; 15] = [
     PID,
     TID,

@@ -23,6 +23,8 @@ mod stacks;
 mod strings;
 mod tables;
 mod thread_state;
+mod time_log;
+mod times;
 mod truncation;
 mod unfiltered;
 
@@ -36,6 +38,8 @@ pub use merge::{MergeError, merge};
 pub use stacks::{StackId, StackInterner, StackTable};
 pub use strings::{StrId, StringTable};
 pub use thread_state::ThreadState;
+pub use time_log::TimeLimits;
+pub use times::{TimeTable, TimesId, share_of_times};
 pub use truncation::Truncation;
 pub use unfiltered::{Unfiltered, UnfilteredType};
 
@@ -131,6 +135,8 @@ pub struct SampleRow {
     pub stack: StackId,
     /// The labels.
     pub labels: LabelSetId,
+    /// The times of its samples; none, if they are not known.
+    pub times: TimesId,
 }
 
 /// A profile in memory: weighted stacks and the meaning of their addresses.
@@ -176,6 +182,8 @@ pub struct Profile {
     pub stacks: StackTable,
     /// Label sets.
     pub labels: LabelTable,
+    /// Times of samples.
+    pub times: TimeTable,
     /// Samples.
     pub samples: Vec<SampleRow>,
     /// Values of all samples, row by row.

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
-    MappingId, Profile, SampleRow, StackId, StrId, ValueType,
+    MappingId, Profile, SampleRow, StackId, StrId, TimesId, ValueType,
 };
 
 /// Error of merging profiles.
@@ -50,7 +50,7 @@ impl std::error::Error for MergeError {}
 /// equal if they agree in build ID (else in file), offset and size; their addresses become those of
 /// the first. Values of equal stacks with equal labels are added (saturating); samples without
 /// remaining values are dropped. The result begins with the earliest profile and lasts as long as
-/// all together; its period is the largest; the figures in prof's own comments are added up, other
+/// all together; its period is the largest; times of samples are shifted to its start; the figures in prof's own comments are added up, other
 /// comments united.
 ///
 /// # Errors
@@ -63,6 +63,7 @@ pub fn merge(profiles: Vec<Profile>) -> Result<Profile, MergeError> {
     }
     let types = common_types(&profiles)?;
     let mut merger = Merger::new(&profiles[0], &types);
+    merger.start = profiles.iter().map(|p| p.time_nanos).filter(|&start| start > 0).min();
     for profile in profiles {
         // By value, so that each is freed after it was added.
         merger.add(&profile, &types);
@@ -117,6 +118,8 @@ struct LocationKey<'a> {
 
 struct Merger {
     out: Profile,
+    /// Start of the earliest profile, if known.
+    start: Option<i64>,
     mappings: FxHashMap<MappingKey, MappingId>,
     functions: FxHashMap<Function, FunctionId>,
     locations: HashTable<u32>,
@@ -148,6 +151,7 @@ impl Merger {
         }
         Merger {
             out,
+            start: None,
             mappings: FxHashMap::default(),
             functions: FxHashMap::default(),
             locations: HashTable::new(),
@@ -324,6 +328,10 @@ impl Merger {
         let columns: Vec<usize> =
             types.iter().filter_map(|t| have.iter().position(|h| h == t)).collect();
         let width = columns.len();
+        // Microseconds from the start of the result to that of this profile.
+        let later = self.start.filter(|_| p.time_nanos > 0);
+        let later =
+            later.map_or(0, |start| p.time_nanos.saturating_sub(start).max(0) as u64 / 1000);
         let Merger { out, samples, .. } = self;
         for (i, sample) in p.samples.iter().enumerate() {
             let values = p.values_of(i);
@@ -332,8 +340,16 @@ impl Merger {
             }
             let stack = stacks[sample.stack.0 as usize];
             let labels = labels[sample.labels.0 as usize];
+            if sample.times != TimesId::NONE {
+                // Apart, because its samples may have other values than those of another row.
+                let times = p.times.get(sample.times).iter().map(|t| t.saturating_add(later));
+                let times = out.times.push(times);
+                out.samples.push(SampleRow { stack, labels, times });
+                out.values.extend(columns.iter().map(|&c| values[c]));
+                continue;
+            }
             let row = *samples.entry((stack, labels)).or_insert_with(|| {
-                out.samples.push(SampleRow { stack, labels });
+                out.samples.push(SampleRow { stack, labels, times: TimesId::NONE });
                 out.values.resize(out.values.len() + width, 0);
                 out.samples.len() - 1
             });

@@ -7,6 +7,7 @@ use super::{Builder, Column, LabelSetId};
 impl Builder {
     /// Scales the values of a column to the sum `total`; if their sum is 0, they stay.
     pub fn scale_to(&mut self, column: Column, total: i64) {
+        self.times.iter_mut().for_each(|times| times.before_scaling(&self.tables.values));
         let width = self.profile.sample_types.len();
         let cells = || (column.0..).step_by(width);
         let all = self.tables.values.len();
@@ -30,6 +31,7 @@ impl Builder {
     /// Rounding remainders are carried to the next value with the same labels, so that sums are
     /// exact.
     pub fn scale_labelled(&mut self, column: Column, shares: &FxHashMap<LabelSetId, (i64, i64)>) {
+        self.times.iter_mut().for_each(|times| times.before_scaling(&self.tables.values));
         let width = self.profile.sample_types.len();
         let mut rests: FxHashMap<LabelSetId, i128> = FxHashMap::default();
         for (row, values) in self.tables.rows.iter().zip(self.tables.values.chunks_mut(width)) {

@@ -9,6 +9,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use super::builder::Builder;
 use super::tables::{StackNode, StackRow, StackTables};
+use super::time_log::TimeLog;
 use super::{LabelSetId, LocationId};
 
 /// Opens the spill file of a [`Builder`] for writing and reading, on first use.
@@ -16,7 +17,7 @@ pub type OpenSpill = fn() -> io::Result<File>;
 
 /// The file, and its contents.
 pub struct Spill {
-    open: OpenSpill,
+    pub(super) open: OpenSpill,
     file: Option<File>,
     /// Number of nodes and rows of each part.
     parts: Vec<(usize, usize)>,
@@ -71,7 +72,10 @@ impl Builder {
     pub(super) fn spill_tables(&mut self) {
         let Some(spill) = &mut self.spill else { return };
         match spill.put(&self.tables) {
-            Ok(()) => self.tables = StackTables::default(),
+            Ok(()) => {
+                self.tables = StackTables::default();
+                self.times.iter_mut().for_each(TimeLog::end_part);
+            }
             Err(_) => spill.failed = true,
         }
     }
@@ -92,12 +96,21 @@ impl Builder {
             let mut from = BufReader::with_capacity(1 << 16, &file);
             for &(nodes, rows) in &parts {
                 let part = read_part(&mut from, nodes, rows, width)?;
-                self.tables.add_all(&part, width);
+                let rows = self.tables.add_all(&part, width);
+                if let Some(times) = &mut self.times {
+                    times.place_part(rows);
+                }
             }
             Ok(())
         };
         let result = read();
-        self.tables.add_all(&last, width);
+        let rows = self.tables.add_all(&last, width);
+        if let Some(times) = &mut self.times {
+            times.place_part(rows);
+            if result.is_err() {
+                times.give_up();
+            }
+        }
         result
     }
 }

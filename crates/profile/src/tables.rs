@@ -138,22 +138,26 @@ impl StackTables {
         n
     }
 
-    /// Adds the stacks and values of `other`, which need no indices.
-    pub fn add_all(&mut self, other: &StackTables, width: usize) {
+    /// Adds the stacks and values of `other`, which need no indices. Returns the row of each of its
+    /// rows.
+    pub fn add_all(&mut self, other: &StackTables, width: usize) -> Vec<u32> {
         let mut here: Vec<u32> = Vec::with_capacity(other.nodes.len());
         let place = |here: &[u32], n: u32| here.get(n as usize).copied().unwrap_or(NO_NODE);
         for &StackNode { parent, location } in &other.nodes {
             let node = StackNode { parent: place(&here, parent), location };
             here.push(self.find_node(node).unwrap_or_else(|| self.push_node(node)));
         }
+        let mut rows = Vec::with_capacity(other.rows.len());
         for (&StackRow { node, labels }, values) in
             other.rows.iter().zip(other.values.chunks(width))
         {
             let row = StackRow { node: place(&here, node), labels };
             let i = self.find_row(row).unwrap_or_else(|| self.push_row(row, width));
+            rows.push(i as u32);
             for (sum, value) in self.values[i * width..].iter_mut().zip(values) {
                 *sum = sum.saturating_add(*value);
             }
         }
+        rows
     }
 }

@@ -8,12 +8,14 @@
 mod coverage;
 mod filter;
 mod frames;
+mod over;
 mod quality;
 mod ratio;
 mod states;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod threads;
+mod time;
 mod top;
 mod tree;
 
@@ -22,14 +24,16 @@ pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{
     Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
 };
+pub use over::{Over, OverOptions, OverRow};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use states::{ByState, States};
 pub use threads::{ListedThread, ThreadGroup, Threads};
+pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Cut, Direction, Node, Tree};
 
-use profile::{LabelSetId, LocationId, Profile, StrId, UnfilteredType};
+use profile::{LabelSetId, LocationId, Profile, StrId, TimesId, UnfilteredType};
 
 /// One sample type of a profile, at one granularity.
 ///
@@ -58,6 +62,8 @@ pub struct ViewSample<'a> {
     pub labels: LabelSetId,
     /// Its value; never 0.
     pub value: i64,
+    /// The times among which its value is divided.
+    pub times: TimesId,
 }
 
 impl<'a> View<'a> {
@@ -86,6 +92,7 @@ impl<'a> View<'a> {
             stack: self.profile.stacks.get(s.stack),
             labels: s.labels,
             value,
+            times: s.times,
         })
     }
 

@@ -201,7 +201,11 @@ mod tests {
         profile.period_type = intern("space", "bytes");
         profile.sample_types = types.to_vec();
         let sizes = |profile: &mut Profile, period, objects: i64, space| {
-            profile.samples = vec![SampleRow { stack: StackId(0), labels: LabelSetId::EMPTY }];
+            profile.samples = vec![SampleRow {
+                stack: StackId(0),
+                labels: LabelSetId::EMPTY,
+                times: Default::default(),
+            }];
             profile.values = vec![objects, space];
             profile.period = period;
             sample_sizes(profile, 1)

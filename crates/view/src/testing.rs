@@ -3,7 +3,7 @@
 use super::Frames;
 use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
-    Mapping, Profile, label,
+    Mapping, Profile, TimeLimits, label,
 };
 
 /// Adds a location of `mapping` with these functions, innermost first.
@@ -61,6 +61,22 @@ pub fn answers() -> Profile {
             b.add(stack, LabelSetId::EMPTY, Column(1), half);
         }
     }
+    b.finish(None)
+}
+
+/// Three seconds that begin 7 s after the epoch, with 10 samples each: of `f`, of `g`, of `f`, all
+/// called by `main`; and one sample of `g` without a time.
+pub fn phases() -> Profile {
+    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    b.keep_times(TimeLimits { start: 0, max_samples: 30 });
+    let [main, f, g] = [("main", 1), ("f", 2), ("g", 3)]
+        .map(|(name, address)| functions(&mut b, None, address, &[(name, "", 0)]));
+    for (n, leaf) in (0u64..31).zip([f, g, f, g].into_iter().flat_map(|leaf| [leaf; 10])) {
+        b.set_time(Some(n * 100_000_000));
+        b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), 100_000_000);
+    }
+    b.profile.time_nanos = 7_000_000_000;
+    b.profile.duration_nanos = 3_000_000_000;
     b.finish(None)
 }
 

@@ -279,7 +279,11 @@ mod tests {
     fn an_empty_stack_is_a_row() {
         let mut p = answers();
         let stack = p.stacks.push(&[]);
-        p.samples.push(profile::SampleRow { stack, labels: Default::default() });
+        p.samples.push(profile::SampleRow {
+            stack,
+            labels: Default::default(),
+            times: Default::default(),
+        });
         p.values.extend([1, 7]);
         let rows = table(&p, Granularity::FUNCTION, &TopOptions::default());
         assert!(rows.contains(&row("[no stack]", 7, 7)));

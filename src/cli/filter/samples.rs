@@ -5,6 +5,7 @@ use std::path::Path;
 use regex::Regex;
 
 use super::super::output::Output;
+use super::super::time::TimeArgs;
 use super::super::{summary, usage};
 use profile::Profile;
 use sys::printed::Stderr;
@@ -85,6 +86,10 @@ pub struct SampleArgs {
     /// Show only samples with a frame in a binary, by name, path, build ID or REGEX
     #[arg(long, value_name = "BINARY", help_heading = HEADING)]
     pub binary: Option<String>,
+
+    /// The part of the recording
+    #[command(flatten)]
+    pub time: TimeArgs,
 }
 
 impl SampleArgs {
@@ -112,12 +117,14 @@ impl SampleArgs {
     }
 
     /// The profile through the filter. Conditions that nothing meets are printed.
-    pub fn apply(&self, filter: &Filter, profile: Profile) -> Profile {
+    /// Returns also the beginning of the selected time in microseconds since that of the recording.
+    pub fn apply(&self, filter: &Filter, profile: Profile) -> anyhow::Result<(Profile, u64)> {
+        let (profile, from) = self.time.select(profile)?;
         let filtered = filter.apply(profile);
         for condition in filtered.unmatched {
             Stderr::line(&format!("prof: {}", self.unmatched(condition)));
         }
-        filtered.profile
+        Ok((filtered.profile, from))
     }
 
     /// The sentence about a condition that nothing meets.

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use profile::{
     FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, SampleRow, StackId,
-    StrId, comment, label,
+    StrId, TimesId, comment, label,
 };
 use rules::{LockRole, WaitRule};
 
@@ -64,10 +64,15 @@ pub fn classify(profile: &mut Profile) -> LockWaits {
             }
         };
         let labels = relabel(classifier.profile, sample.labels, place, kind);
+        if sample.times != TimesId::NONE {
+            kept.push(SampleRow { labels, ..*sample });
+            kept_values.extend(row);
+            continue;
+        }
         // Waits of different kinds may be equal now.
         let at = *changed.entry((sample.stack, labels)).or_insert(kept.len());
         if at == kept.len() {
-            kept.push(SampleRow { stack: sample.stack, labels });
+            kept.push(SampleRow { labels, ..*sample });
             kept_values.extend(row);
         } else {
             let sum = &mut kept_values[at * width..(at + 1) * width];

@@ -2,17 +2,24 @@
 //! [`view`] and writes it as text or JSON.
 
 mod coverage;
+mod over;
 mod quality;
 mod table;
 mod tree;
 
 use std::io::{self, Write};
 
+use super::over::OverRequest;
 use view::{Direction, Granularity, Quotient, Sort, TopOptions, View};
 
 /// All views.
-pub static ALL: [Registered; 4] =
-    [table::REGISTERED, tree::REGISTERED, coverage::REGISTERED, quality::REGISTERED];
+pub static ALL: [Registered; 5] = [
+    table::REGISTERED,
+    tree::REGISTERED,
+    coverage::REGISTERED,
+    quality::REGISTERED,
+    over::REGISTERED,
+];
 
 /// A view, with its option and its functions.
 pub struct Registered {
@@ -65,6 +72,8 @@ pub struct Request<'a> {
     pub min_percent: Option<f64>,
     /// A column with the ratio of two sample types.
     pub quotient: Option<Quotient>,
+    /// A column for each interval of time.
+    pub over: Option<OverRequest>,
     /// The profile's file as a word of a shell, if it is a single one.
     pub file: Option<String>,
 }
@@ -95,9 +104,10 @@ impl Request<'_> {
 
 /// The view with the option `name`; without one, the table or the tree.
 pub fn find(name: Option<&str>, request: &Request<'_>) -> &'static Registered {
-    let name = name.unwrap_or(match request.direction {
-        Some(_) => tree::REGISTERED.name,
-        None => table::REGISTERED.name,
+    let name = name.unwrap_or(match (request.direction, request.over) {
+        (_, Some(_)) => over::REGISTERED.name,
+        (Some(_), None) => tree::REGISTERED.name,
+        (None, None) => table::REGISTERED.name,
     });
     ALL.iter().find(|view| view.name == name).unwrap_or(&ALL[0])
 }

@@ -78,6 +78,8 @@ pub enum RecordingNote {
     ScaledForLosses(Vec<String>),
     /// Number of lost records about mappings and names.
     LostRecords(u64),
+    /// Number of samples beyond the limit of those whose time is kept.
+    WithoutTime(u64),
     /// Samples were moved to a file that cannot be read; the reason.
     SpillUnreadable(String),
 }
@@ -211,7 +213,7 @@ impl RecordingNote {
             | RecordingNote::PrivilegedCommand { .. }
             | RecordingNote::Outlived { .. }
             | RecordingNote::SpillUnreadable(_) => Importance::Missing,
-            RecordingNote::HiddenMappings(_) => Importance::Figures,
+            RecordingNote::HiddenMappings(_) | RecordingNote::WithoutTime(_) => Importance::Figures,
             RecordingNote::Uncovered(time) => match time.cause {
                 MissedCause::LateTimers | MissedCause::LateTimersAndPrograms { .. } => {
                     Importance::Figures

@@ -171,6 +171,8 @@ impl ProfileType for Allocations {
     }
 
     fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
+        // Sums of the whole recording have no time.
+        maker.builder.set_time(None);
         let leaks = self.stacks.model.finish(&mut maker.builder);
         let mut notes = std::mem::take(&mut self.notes);
         if let Some(library) = &mut self.library {

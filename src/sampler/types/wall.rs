@@ -248,6 +248,8 @@ impl StateSums {
 
     /// Scales the samples of waits, of which only some were taken, to the total time.
     fn scale(&mut self, maker: &mut StackMaker, column: Column) {
+        // Time that was not sampled has no known end.
+        maker.builder.set_time(None);
         let mut sums = std::mem::take(&mut self.sums);
         sums.retain(|_, known| known.all != known.exact);
         let mut shares = Shares::default();

@@ -4,7 +4,7 @@
 
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelTable, LabelValue, Line, Location, LocationId,
-    Mapping, MappingId, SampleRow, StackId, StrId, ValueType,
+    Mapping, MappingId, SampleRow, StackId, StrId, TimeTable, ValueType,
 };
 
 use super::error::ReadError;
@@ -34,7 +34,11 @@ pub(super) struct DecodedTables {
     /// Number of values of each sample, set by the first.
     pub width: Option<usize>,
     label_scratch: Vec<Label>,
-    /// Label bytes of the previous sample, and their set: consecutive samples are often alike.
+    pub times: TimeTable,
+    /// Times of the sample.
+    time_scratch: Vec<u64>,
+    /// Label bytes of the previous sample without its times, and their set: consecutive samples are
+    /// often alike.
     last_labels: (Vec<u8>, LabelSetId),
 }
 
@@ -58,6 +62,8 @@ impl DecodedTables {
             label_count: 0,
             width: None,
             label_scratch: Vec::new(),
+            times: TimeTable::default(),
+            time_scratch: Vec::new(),
             last_labels: (Vec::new(), LabelSetId::EMPTY),
         }
     }
@@ -77,6 +83,8 @@ impl DecodedTables {
             + of(&self.samples)
             + of(&self.values)
             + of(&self.label_scratch)
+            + of(&self.time_scratch)
+            + self.times.bytes() as u64
             + self.label_count * size_of::<Label>() as u64
             + self.labels.len() as u64 * 16
             + self.strings.bytes()
@@ -104,8 +112,11 @@ impl DecodedTables {
         let start = c.at();
         let values_before = self.values.len();
         let mut label_bytes: Option<&[u8]> = None;
+        // The labels before the first time: their number, and where they end in `label_bytes`.
+        let mut plain = (0, 0);
         let mut only_labels_follow = true;
         self.label_scratch.clear();
+        self.time_scratch.clear();
         while let Some(tag) = c.tag()? {
             match tag.field {
                 1 => self.frames(&mut c, tag, start)?,
@@ -118,13 +129,16 @@ impl DecodedTables {
                 }
                 3 => {
                     if label_bytes.is_none() {
-                        if c.rest() == self.last_labels.0 && !self.last_labels.0.is_empty() {
-                            let labels = self.last_labels.1;
+                        if let Some(labels) = self.same_labels(&c)? {
                             return self.finish_sample(start, values_before, labels);
                         }
                         label_bytes = Some(c.rest());
                     }
                     self.label(&mut c, tag)?;
+                    if self.time_scratch.is_empty() {
+                        let all = label_bytes.map_or(0, <[u8]>::len);
+                        plain = (self.label_scratch.len(), all - c.rest().len());
+                    }
                     continue;
                 }
                 _ => c.skip(tag)?,
@@ -136,12 +150,35 @@ impl DecodedTables {
         if self.labels.len() > before {
             self.label_count += self.label_scratch.len() as u64;
         }
+        only_labels_follow &= plain.0 == self.label_scratch.len();
         if let Some(bytes) = label_bytes.filter(|_| only_labels_follow) {
             self.last_labels.0.clear();
-            self.last_labels.0.extend_from_slice(bytes);
+            self.last_labels.0.extend_from_slice(&bytes[..plain.1]);
             self.last_labels.1 = labels;
         }
         self.finish_sample(start, values_before, labels)
+    }
+
+    /// The labels of a sample, whose first is next, if they are those of the previous sample; only
+    /// times may follow them.
+    fn same_labels(&mut self, c: &Cursor) -> Result<Option<LabelSetId>, ReadError> {
+        let (last, labels) = &self.last_labels;
+        let labels = *labels;
+        let Some(rest) = c.rest().strip_prefix(&last[..]).filter(|_| !last.is_empty()) else {
+            return Ok(None);
+        };
+        let mut c = Cursor::new(rest, c.at() + last.len() as u64);
+        while let Some(tag) = c.tag()? {
+            if tag.field == 3 {
+                self.label(&mut c, tag)?;
+            }
+            if tag.field != 3 || !self.label_scratch.is_empty() {
+                self.label_scratch.clear();
+                self.time_scratch.clear();
+                return Ok(None);
+            }
+        }
+        Ok(Some(labels))
     }
 
     /// Location ids of a sample.
@@ -175,7 +212,8 @@ impl DecodedTables {
             let what = format!("a sample of {have} values behind samples of {width}");
             return Err(ReadError::at(at, what));
         }
-        self.samples.push(SampleRow { stack: StackId(self.ends.len() as u32), labels });
+        let times = self.times.push(self.time_scratch.iter().copied());
+        self.samples.push(SampleRow { stack: StackId(self.ends.len() as u32), labels, times });
         self.ends.push(self.frames.len());
         Ok(())
     }
@@ -201,6 +239,13 @@ impl DecodedTables {
             StrId::EMPTY => LabelValue::Num { value: number, unit },
             text => LabelValue::Str(text),
         };
+        if let LabelValue::Num { value, unit } = value
+            && self.strings.is_time(key, unit)
+            && let Ok(time) = u64::try_from(value)
+        {
+            self.time_scratch.push(time);
+            return Ok(());
+        }
         self.label_scratch.push(Label { key, value });
         Ok(())
     }

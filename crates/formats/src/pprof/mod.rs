@@ -17,6 +17,7 @@ mod legacy;
 mod properties;
 mod read;
 mod strings;
+mod times;
 mod wire;
 mod write;
 

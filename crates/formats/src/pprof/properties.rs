@@ -27,7 +27,7 @@ pub(crate) fn content(p: &Profile) -> String {
     let rest = [p.default_sample_type, p.drop_frames, p.keep_frames].map(s);
     writeln!(out, "{rest:?} {:?}", p.mappings.iter().map(mapping).collect::<Vec<_>>()).unwrap();
     for (i, sample) in p.samples.iter().enumerate() {
-        writeln!(out, "sample {:?}", p.values_of(i)).unwrap();
+        writeln!(out, "sample {:?} {:?}", p.values_of(i), p.times.get(sample.times)).unwrap();
         for label in p.labels.get(sample.labels) {
             let value = match label.value {
                 LabelValue::Str(v) => format!("{:?}", s(v)),
@@ -140,8 +140,8 @@ fn add_samples(
     word: &dyn Fn(u32) -> StrId,
 ) {
     let locations = p.locations.len() as u32;
-    for (stack, labels, value) in samples {
-        let frames = stack.iter().filter(|_| locations > 0);
+    for (stack_of, labels, value) in samples {
+        let frames = stack_of.iter().filter(|_| locations > 0);
         let stack = p.stacks.push_iter(frames.map(|&f| LocationId(f % locations)));
         let set: Vec<Label> = labels
             .iter()
@@ -154,7 +154,9 @@ fn add_samples(
             })
             .collect();
         let labels = p.labels.intern(&set);
-        p.samples.push(SampleRow { stack, labels });
+        let times =
+            p.times.push(stack_of.iter().take(3).map(|&n| value as u64 >> 1 ^ u64::from(n)));
+        p.samples.push(SampleRow { stack, labels, times });
         p.values.extend((0..types as i64).map(|i| value.wrapping_mul(i + 1)));
     }
 }

@@ -12,6 +12,7 @@ use super::error::ReadError;
 use super::ids::Resolver;
 use super::input::{Input, InputLimits};
 use super::legacy;
+use super::times;
 use super::wire::{Cursor, FIXED64, FieldTag, LEN, VARINT};
 
 /// Reads a profile: `profile.proto`, with gzip around it or without.
@@ -162,12 +163,14 @@ fn finish(decoded: Decoded) -> Result<Profile, ReadError> {
         labels: tables.labels,
         samples: tables.samples,
         values: tables.values,
+        times: tables.times,
         ..header
     };
     if tables.strings.needs_translation() {
         translate_strings(&mut profile, |kept| tables.strings.id(kept));
     }
     profile.strings = tables.strings.table;
+    times::take_from_labels(&mut profile);
     Ok(profile)
 }
 

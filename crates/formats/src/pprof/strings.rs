@@ -3,6 +3,7 @@
 //! Other messages refer to strings by index, mostly before the table. Until then an index is stored
 //! as if it were a [`StrId`], which is right if the file's strings are distinct.
 
+use profile::label::{TIMESTAMP, TIMESTAMP_UNIT};
 use profile::{StrId, StringTable};
 
 use super::error::ReadError;
@@ -20,18 +21,35 @@ pub(super) struct Strings {
     /// Largest index used, and its offset.
     max_use: u32,
     max_use_at: u64,
+    /// Number of the string [`TIMESTAMP`], once it was read.
+    timestamp: Option<u32>,
+    /// Number of the string [`TIMESTAMP_UNIT`].
+    timestamp_unit: Option<u32>,
 }
 
 impl Strings {
     pub(super) fn new() -> Strings {
-        let table = StringTable::default();
-        Strings { table, text: 0, count: 0, map: Vec::new(), max_use: 0, max_use_at: 0 }
+        Strings {
+            table: StringTable::default(),
+            text: 0,
+            count: 0,
+            map: Vec::new(),
+            max_use: 0,
+            max_use_at: 0,
+            timestamp: None,
+            timestamp_unit: None,
+        }
     }
 
     /// Adds the next string of the file. Invalid UTF-8 is replaced.
     pub(super) fn define(&mut self, bytes: &[u8], at: u64) -> Result<(), ReadError> {
         if self.count == 0 && !bytes.is_empty() {
             return Err(ReadError::at(at, "the first string of the string table is not empty"));
+        }
+        if bytes == TIMESTAMP.as_bytes() {
+            self.timestamp = Some(self.count);
+        } else if bytes == TIMESTAMP_UNIT.as_bytes() {
+            self.timestamp_unit = Some(self.count);
         }
         let before = self.table.len();
         let id = match std::str::from_utf8(bytes) {
@@ -63,6 +81,12 @@ impl Strings {
             (self.max_use, self.max_use_at) = (index, at);
         }
         Ok(StrId(index))
+    }
+
+    /// True if a label with this key and unit, as stored, is known to be a time.
+    #[inline]
+    pub(super) fn is_time(&self, key: StrId, unit: StrId) -> bool {
+        self.timestamp == Some(key.0) && self.timestamp_unit == Some(unit.0)
     }
 
     /// Its memory.

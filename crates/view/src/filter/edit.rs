@@ -1,6 +1,6 @@
 //! Changes to the samples and stacks of a profile.
 
-use profile::{LabelSetId, LocationId, Profile, SampleRow, StackId, StackInterner};
+use profile::{LabelSetId, LocationId, Profile, SampleRow, StackId, StackInterner, TimesId};
 use rustc_hash::FxHashMap;
 
 /// Keeps the samples for which `keep` is true.
@@ -83,14 +83,14 @@ pub fn edit_labels(profile: &mut Profile, edit: impl Fn(LabelSetId) -> LabelSetI
     edit_samples(profile, |sample| Some(SampleRow { labels: edit(sample.labels), ..sample }));
 }
 
-/// Adds up samples with equal stacks and labels.
+/// Adds up samples with equal stacks and labels and without times.
 pub fn add_up(profile: &mut Profile) {
     let width = profile.sample_types.len();
-    let mut rows: FxHashMap<(StackId, LabelSetId), usize> = FxHashMap::default();
+    let mut rows: FxHashMap<(StackId, LabelSetId, TimesId), usize> = FxHashMap::default();
     let mut kept = 0;
     for i in 0..profile.samples.len() {
         let sample = profile.samples[i];
-        let row = *rows.entry((sample.stack, sample.labels)).or_insert(kept);
+        let row = *rows.entry((sample.stack, sample.labels, sample.times)).or_insert(kept);
         if row == kept {
             profile.samples[kept] = sample;
             profile.values.copy_within(i * width..(i + 1) * width, kept * width);

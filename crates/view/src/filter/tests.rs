@@ -240,7 +240,11 @@ fn random() -> impl Strategy<Value = Profile> {
             for (stack, value) in stacks {
                 let frames: Vec<_> = stack.into_iter().map(LocationId).collect();
                 let stack = p.stacks.push(&frames);
-                p.samples.push(profile::SampleRow { stack, labels: LabelSetId::EMPTY });
+                p.samples.push(profile::SampleRow {
+                    stack,
+                    labels: LabelSetId::EMPTY,
+                    times: profile::TimesId::NONE,
+                });
                 p.values.push(value);
             }
             p

@@ -107,6 +107,11 @@ impl fmt::Display for RecordingNote {
                 "{records} records about mappings and names were lost, because there were more \
                  than prof could read in time; processes that still ran were read from /proc again"
             ),
+            RecordingNote::WithoutTime(samples) => write!(
+                f,
+                "{samples} samples have no time, because there were more than --max-samples; their \
+                 values are in the profile"
+            ),
             RecordingNote::SpillUnreadable(why) => {
                 write!(f, "samples are missing: the spill file cannot be read: {why}")
             }

@@ -93,7 +93,10 @@ impl TimedCalls {
         time: u64,
         tags_of: impl Fn(&TimedCall) -> Tags,
     ) {
+        // Calls that were not sampled have no known end.
+        maker.builder.set_time(None);
         self.scale(maker, pairs, program.sums(), &tags_of);
+        maker.builder.set_time(Some(time));
         for open in program.open().into_iter().filter(|open| open.since < time) {
             let OpenCall { tid, since, object, kind } = open;
             let Some((pid, _)) = procfs::owner(tid) else { continue };

@@ -1,0 +1,249 @@
+//! Values over time: those of the rows of a table, by interval.
+
+use rustc_hash::FxHashMap;
+
+use super::time::{length_micros, share};
+use super::{Top, TopOptions, View, ViewSample, key_ids};
+use profile::{LabelValue, TimesId};
+
+/// Options of an [`Over`].
+#[derive(Clone, Debug)]
+pub struct OverOptions {
+    /// The requested interval in microseconds.
+    pub interval: u64,
+    /// Most intervals; they are made wider, if there are more.
+    pub most: usize,
+    /// The rows.
+    pub top: TopOptions,
+}
+
+/// A row, with its values in each interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverRow {
+    /// Id of its frame, see [`super::Frames::get`].
+    pub frame: u32,
+    /// Index in [`Over::groups`].
+    pub group: u32,
+    /// Self value in all intervals, and of samples without a time.
+    pub self_value: i64,
+    /// The same with callees.
+    pub total: i64,
+    /// Self value by interval.
+    pub self_values: Vec<i64>,
+    /// Total by interval.
+    pub totals: Vec<i64>,
+}
+
+/// A table of functions by intervals of time.
+#[derive(Clone, Debug)]
+pub struct Over {
+    /// Length of an interval in microseconds; the first begins with the profile.
+    pub interval: u64,
+    /// The sum of all samples by interval.
+    pub sums: Vec<i64>,
+    /// The rows, in the order of the table.
+    pub rows: Vec<OverRow>,
+    /// Values of the labels that distinguish rows.
+    pub groups: Vec<Vec<Option<LabelValue>>>,
+    /// Number of rows before the limit.
+    pub row_count: usize,
+    /// The sum of samples without a time.
+    pub without_time: i64,
+}
+
+/// Most cells of a table, so that its memory stays bounded.
+const MAX_CELLS: usize = 1 << 21;
+
+impl Over {
+    /// The table of a view.
+    pub fn new(view: &View, options: &OverOptions) -> Over {
+        let length = length_micros(view.profile).max(1);
+        let most = options.most.clamp(1, MAX_CELLS) as u64;
+        let wanted = options.interval.max(1);
+        let interval = match length.div_ceil(wanted) {
+            count if count > most => wanted.saturating_mul(count.div_ceil(most)),
+            _ => wanted,
+        };
+        let count = length.div_ceil(interval) as usize;
+        let mut top_options = options.top.clone();
+        let limit = (MAX_CELLS / count).max(1);
+        if top_options.limit == 0 || top_options.limit > limit {
+            top_options.limit = limit;
+        }
+        let top = Top::new(view, &top_options);
+        let mut over = Over {
+            interval,
+            sums: vec![0; count],
+            rows: Vec::with_capacity(top.rows.len()),
+            groups: top.groups,
+            row_count: top.row_count,
+            without_time: 0,
+        };
+        over.rows.extend(top.rows.iter().map(|row| OverRow {
+            frame: row.frame,
+            group: row.group,
+            self_value: row.self_value,
+            total: row.total,
+            self_values: vec![0; count],
+            totals: vec![0; count],
+        }));
+        over.fill(view, &top_options.labels);
+        over
+    }
+
+    fn fill(&mut self, view: &View, labels: &[String]) {
+        let rows = self.rows.iter().enumerate();
+        let index: FxHashMap<(u32, u32), usize> =
+            rows.map(|(i, row)| ((row.frame, row.group), i)).collect();
+        let is_shown: Vec<bool> = {
+            let mut shown = vec![false; view.frames.len()];
+            self.rows.iter().for_each(|row| shown[row.frame as usize] = true);
+            shown
+        };
+        let mut groups = Groups::new(view, labels, &self.groups);
+        let mut parts: Vec<(usize, i64)> = Vec::new();
+        // Number of the last sample that was added to each row's totals.
+        let mut stamps = vec![0usize; self.rows.len()];
+        for (n, sample) in view.samples().enumerate() {
+            if sample.times == TimesId::NONE {
+                self.without_time = self.without_time.saturating_add(sample.value);
+                continue;
+            }
+            self.divide(view, &sample, &mut parts);
+            let group = groups.of(view, &sample);
+            let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l));
+            let none = [view.frames.no_stack];
+            let none = none.iter().filter(|_| sample.stack.is_empty());
+            for (depth, &frame) in frames.chain(none).enumerate() {
+                let Some(&row) =
+                    is_shown[frame as usize].then(|| index.get(&(frame, group))).flatten()
+                else {
+                    continue;
+                };
+                let row_of = &mut self.rows[row];
+                if depth == 0 {
+                    add(&mut row_of.self_values, &parts);
+                }
+                if std::mem::replace(&mut stamps[row], n + 1) != n + 1 {
+                    add(&mut row_of.totals, &parts);
+                }
+            }
+        }
+    }
+
+    /// Divides the value of a sample among the intervals, and adds it to the sums.
+    fn divide(&mut self, view: &View, sample: &ViewSample<'_>, parts: &mut Vec<(usize, i64)>) {
+        let times = view.profile.times.get(sample.times);
+        parts.clear();
+        let mut first = 0;
+        while let Some(&time) = times.get(first) {
+            let at = time / self.interval;
+            let rest = &times[first..];
+            let end = first + rest.partition_point(|&t| t / self.interval == at);
+            parts.push((at as usize, share(sample.value, first..end, times.len())));
+            first = end;
+        }
+        add(&mut self.sums, parts);
+    }
+}
+
+fn add(sums: &mut [i64], parts: &[(usize, i64)]) {
+    for &(at, value) in parts {
+        sums[at] = sums[at].saturating_add(value);
+    }
+}
+
+/// The group of each set of labels.
+struct Groups {
+    keys: Vec<Option<profile::StrId>>,
+    index: FxHashMap<Vec<Option<LabelValue>>, u32>,
+    of_set: FxHashMap<u32, u32>,
+}
+
+impl Groups {
+    fn new(view: &View, labels: &[String], groups: &[Vec<Option<LabelValue>>]) -> Groups {
+        let index = groups.iter().enumerate().map(|(i, values)| (values.clone(), i as u32));
+        let keys = key_ids(view.profile, labels);
+        Groups { keys, index: index.collect(), of_set: FxHashMap::default() }
+    }
+
+    fn of(&mut self, view: &View, sample: &ViewSample<'_>) -> u32 {
+        let Groups { keys, index, of_set } = self;
+        if keys.is_empty() {
+            return 0;
+        }
+        *of_set.entry(sample.labels.0).or_insert_with(|| {
+            let value = |k: &Option<_>| k.and_then(|k| view.profile.labels.value(sample.labels, k));
+            let values: Vec<_> = keys.iter().map(value).collect();
+            index.get(&values).copied().unwrap_or(0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Granularity;
+    use crate::testing::phases;
+
+    fn over(p: &profile::Profile, interval: u64, most: usize) -> Vec<(String, Vec<i64>, Vec<i64>)> {
+        let view = View::new(p, 0, Granularity::FUNCTION);
+        let options = OverOptions { interval, most, top: TopOptions::default() };
+        let over = Over::new(&view, &options);
+        for row in &over.rows {
+            assert!(row.self_values.iter().sum::<i64>() <= row.self_value);
+        }
+        let named = |row: &OverRow| view.frames.get(row.frame).display(p).into_owned();
+        let rows = over.rows.iter().map(|r| (named(r), r.self_values.clone(), r.totals.clone()));
+        let all = ("all".to_owned(), over.sums.clone(), vec![over.without_time]);
+        std::iter::once(all).chain(rows).collect()
+    }
+
+    #[test]
+    fn each_interval_has_its_samples() {
+        let p = phases();
+        let expected = [
+            ("all".to_owned(), vec![10, 10, 10], vec![1]),
+            ("f".to_owned(), vec![10, 0, 10], vec![10, 0, 10]),
+            ("g".to_owned(), vec![0, 10, 0], vec![0, 10, 0]),
+            ("main".to_owned(), vec![0, 0, 0], vec![10, 10, 10]),
+        ];
+        assert_eq!(over(&p, 1_000_000, 60), expected);
+        let halves: Vec<_> = over(&p, 500_000, 60).into_iter().map(|row| row.1).collect();
+        assert_eq!(halves[0], [5; 6]);
+        assert_eq!(halves[2], [0, 0, 5, 5, 0, 0]);
+    }
+
+    #[test]
+    fn intervals_are_widened() {
+        let p = phases();
+        assert_eq!(over(&p, 1, 3)[0].1, [10, 10, 10]);
+        assert_eq!(over(&p, 1_000_000, 2)[0].1, [20, 10]);
+        assert_eq!(over(&p, u64::MAX, 2)[0].1, [30]);
+        // A time that no recording reaches.
+        let mut p = p;
+        let far = p.times.push([1 << 62].into_iter());
+        p.samples[0].times = far;
+        assert_eq!(over(&p, 1, 60)[0].1.len(), 60);
+    }
+
+    #[test]
+    fn profiles_of_any_kind_have_a_table() {
+        for p in [crate::testing::answers(), crate::testing::odd_names(), Default::default()] {
+            let rows = over(&p, 1, 60);
+            assert_eq!(rows[0].1.iter().sum::<i64>(), 0);
+        }
+    }
+
+    #[test]
+    fn labels_group_rows() {
+        let mut p = crate::testing::processes();
+        let times: Vec<_> = [[1, 3], [2, 5]].map(|t| p.times.push(t.into_iter())).to_vec();
+        p.samples.iter_mut().zip(times).for_each(|(row, times)| row.times = times);
+        let view = View::new(&p, 0, Granularity::NONE);
+        let top = TopOptions { labels: vec!["process".into()], ..TopOptions::default() };
+        let over = Over::new(&view, &OverOptions { interval: 2, most: 9, top });
+        let rows: Vec<_> = over.rows.iter().map(|r| (r.total, r.totals.clone())).collect();
+        assert_eq!(rows, [(3, vec![1, 2, 0]), (1, vec![0, 0, 1])]);
+    }
+}

@@ -1,0 +1,28 @@
+//! The table of values over time.
+
+use std::io::{self, Write};
+
+use super::{OutputFormat, Registered, Request, always};
+use crate::report::over::{self, MOST_IN_JSON, MOST_IN_TEXT};
+use crate::report::text::TableOptions;
+use view::{Over, OverOptions, TopOptions, View};
+
+/// With `--over`.
+pub const REGISTERED: Registered = Registered { name: "over", option: None, check: always, write };
+
+fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(of) = request.over else { return Ok(()) };
+    let (most, rows) = match request.format {
+        OutputFormat::Text => (MOST_IN_TEXT, over::DEFAULT_ROWS),
+        OutputFormat::Json => (MOST_IN_JSON, 0),
+    };
+    let top = TopOptions { limit: request.rows.unwrap_or(rows), ..request.top() };
+    let model = Over::new(view, &OverOptions { interval: of.interval, most, top });
+    let granularity = request.granularity;
+    let labels = request.labels.to_vec();
+    let options = TableOptions { granularity, children: request.children, labels, ratio: None };
+    match request.format {
+        OutputFormat::Text => over::write_text(out, view, &model, of, &options),
+        OutputFormat::Json => over::write_json(out, view, &model, of, &options),
+    }
+}
