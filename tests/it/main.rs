@@ -58,6 +58,7 @@ mod symbol_cache;
 mod symbolize;
 mod symbols_like_llvm;
 mod threads;
+mod timestamps;
 mod wall;
 mod whole_stacks;
 mod without_tracefs;
