@@ -145,6 +145,9 @@ impl Args {
             if !self.files.is_empty() {
                 return Err(usage("give FILEs to draw or a target to record, not both"));
             }
+            if self.draw.filter.samples.time.is_given() && !self.target.timestamps {
+                return Err(usage("--time of a recording needs --timestamps"));
+            }
             if let Some(kind) = &self.draw.filter.sample_type
                 && !kind.bytes().all(|b| b.is_ascii_digit())
                 && !self.target.can_have_type(kind.split('/').next().unwrap_or(kind))?

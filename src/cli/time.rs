@@ -18,7 +18,7 @@ pub struct TimeArgs {
 }
 
 impl TimeArgs {
-    /// True if a part is selected.
+    /// True if a part of a recording is selected.
     pub fn is_given(&self) -> bool {
         self.time.is_some()
     }

@@ -63,6 +63,14 @@ struct Entry {
 /// Sorts by values, then by time, in 12 bytes.
 type Taken = [u32; 3];
 
+/// The samples of all rows.
+struct Samples {
+    /// End of each row's samples in `taken`.
+    ends: Vec<usize>,
+    taken: Vec<Taken>,
+    sets: ValueSets,
+}
+
 fn put(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -197,6 +205,31 @@ impl TimeLog {
         Ok(())
     }
 
+    /// All samples, by row.
+    fn samples(&mut self, rows: usize, width: usize) -> io::Result<Samples> {
+        let mut ends = vec![0usize; rows];
+        self.read(|entry, _| {
+            if let Some(count) = ends.get_mut(entry.row as usize) {
+                *count += 1;
+            }
+        })?;
+        let mut all = 0;
+        let starts = ends.iter_mut().map(|end| {
+            all += *end;
+            all - std::mem::replace(end, all)
+        });
+        let mut next: Vec<usize> = starts.collect();
+        let mut samples = Samples { ends, taken: vec![[0; 3]; all], sets: ValueSets::new(width) };
+        self.read(|Entry { row, time }, values| {
+            if let Some(at) = next.get_mut(row as usize) {
+                let set = samples.sets.intern(values);
+                samples.taken[*at] = [set, (time >> 32) as u32, time as u32];
+                *at += 1;
+            }
+        })?;
+        Ok(samples)
+    }
+
     /// Adds the samples of `rows`, whose values are `values`, to a profile: those with times by
     /// equal values, and what remains of each row without a time.
     pub fn distribute(
@@ -207,41 +240,19 @@ impl TimeLog {
         stacks: &[StackId],
     ) {
         let width = profile.sample_types.len();
-        let mut ends = vec![0usize; rows.len() + 1];
-        let counted = self.read(|entry, _| {
-            if let Some(end) = ends.get_mut(entry.row as usize + 1) {
-                *end += 1;
-            }
-        });
-        let mut sets = ValueSets::new(width);
-        let mut taken: Vec<Taken> = Vec::new();
-        if counted.is_ok() {
-            for i in 1..ends.len() {
-                ends[i] += ends[i - 1];
-            }
-            taken.resize(ends[rows.len()], [0; 3]);
-            let mut next = ends.clone();
-            let filled = self.read(|Entry { row, time }, values| {
-                let Some(at) = next.get_mut(row as usize).filter(|_| (row as usize) < rows.len())
-                else {
-                    return;
-                };
-                taken[*at] = [sets.intern(values), (time >> 32) as u32, time as u32];
-                *at += 1;
-            });
-            if filled.is_err() {
-                taken.clear();
-            }
-        }
-        if taken.is_empty() {
-            ends.fill(0);
-        }
+        let none = |_| Samples {
+            ends: vec![0; rows.len()],
+            taken: Vec::new(),
+            sets: ValueSets::new(width),
+        };
+        let mut samples = self.samples(rows.len(), width).unwrap_or_else(none);
         let unscaled = self.unscaled.take();
         let unscaled = unscaled.as_ref().unwrap_or(&values);
         for (i, row) in rows.iter().enumerate() {
             let sample = SampleRow { stack: stacks[i], labels: row.labels, times: TimesId::NONE };
             let cells = i * width..(i + 1) * width;
-            let of_row = &mut taken[ends[i]..ends[i + 1]];
+            let start = if i == 0 { 0 } else { samples.ends[i - 1] };
+            let of_row = &mut samples.taken[start..samples.ends[i]];
             of_row.sort_unstable();
             let mut scaled = Scaled::new(&unscaled[cells.clone()], &values[cells]);
             for equal in of_row.chunk_by(|a, b| a[0] == b[0]) {
@@ -249,7 +260,7 @@ impl TimeLog {
                     equal.iter().map(|&[_, high, low]| u64::from(high) << 32 | u64::from(low));
                 let times = profile.times.push(times);
                 profile.samples.push(SampleRow { times, ..sample });
-                profile.values.extend(scaled.next(sets.get(equal[0][0]), equal.len()));
+                profile.values.extend(scaled.next(samples.sets.get(equal[0][0]), equal.len()));
             }
             let rest = scaled.rest();
             if of_row.is_empty() || rest.iter().any(|&v| v != 0) {
