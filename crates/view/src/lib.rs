@@ -1,16 +1,21 @@
 //! Models of a profile's views: a [`Filter`] selects samples and frames of a profile; a [`View`] is
-//! one sample type of the result, with its frames; all others ([`Top`], [`Tree`], [`Coverage`], [`Quality`], [`States`], [`Threads`]) are computed from one, so that
-//! no two of them can disagree.
+//! one sample type of the result, with its frames; all others ([`Top`], [`Tree`],
+//! [`Sandwich`], [`Graph`], [`Coverage`], [`Quality`], [`States`], [`Threads`]) are computed from
+//! one, so that no two of them can disagree.
 //!
 //! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
 //! or on the source of the profile.
 
+mod boxes;
 mod coverage;
 mod filter;
 mod frames;
 mod over;
+mod graph;
+mod peek;
 mod quality;
 mod ratio;
+mod sandwich;
 mod states;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -19,14 +24,18 @@ mod time;
 mod top;
 mod tree;
 
+pub use boxes::{BoxOptions, Boxes, FlameBox, Siblings};
 pub use coverage::{Coverage, Covered};
 pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{
     Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
 };
 pub use over::{Over, OverOptions, OverRow};
+pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
+pub use peek::{Peek, Peeked};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
+pub use sandwich::{Sandwich, matching_frames};
 pub use states::{ByState, States};
 pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
@@ -49,6 +58,8 @@ pub struct View<'a> {
     pub total: i64,
     /// The same for the samples of the profile, which passed the filter.
     pub kept_total: i64,
+    /// Calls of a function by itself are one frame in trees; false in a new view.
+    pub collapse_recursion: bool,
     /// Smallest value that is shown.
     least: i64,
 }
@@ -70,8 +81,15 @@ impl<'a> View<'a> {
     /// The view of sample type `type_index`.
     pub fn new(profile: &'a Profile, type_index: usize, granularity: Granularity) -> View<'a> {
         let frames = Frames::new(profile, granularity);
-        let mut view =
-            View { profile, type_index, frames, total: 0, kept_total: 0, least: i64::MIN };
+        let mut view = View {
+            profile,
+            type_index,
+            frames,
+            total: 0,
+            kept_total: 0,
+            collapse_recursion: false,
+            least: i64::MIN,
+        };
         view.kept_total = view.sum();
         view.total = view.unfiltered().map_or(view.kept_total, |all| all.magnitude);
         view

@@ -1,6 +1,6 @@
 //! The calling-context tree, from callers to callees or inverted.
 
-mod build;
+pub(crate) mod build;
 
 use super::{ByState, States, View};
 use profile::StrId;

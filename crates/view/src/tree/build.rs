@@ -10,7 +10,7 @@ use super::{ByState, Cut, Direction, Node, States, Tree, View};
 use profile::{LabelSetId, LocationId, StrId};
 
 /// See [`Tree::new`], [`Tree::with_states`].
-pub(super) fn build(
+pub(crate) fn build(
     view: &mut View,
     direction: Direction,
     roots: &[StrId],
@@ -21,6 +21,34 @@ pub(super) fn build(
     let view = &*view;
     let mut items: Vec<PathSample> = Vec::with_capacity(view.samples().count());
     items.extend(view.samples().map(|s| PathSample::new(s.stack, s.labels, s.value)));
+    let rooted = Rooted { frames: root_frames, depth: roots.len() };
+    grow(view, items, TreeShape { direction, cut, states }, rooted)
+}
+
+/// The labels at the root of a tree.
+#[derive(Default)]
+pub(crate) struct Rooted {
+    /// The frames of each label set.
+    frames: FxHashMap<LabelSetId, Vec<u32>>,
+    /// Their number.
+    depth: usize,
+}
+
+/// The properties of a tree apart from its samples.
+pub(crate) struct TreeShape {
+    pub direction: Direction,
+    pub cut: Cut,
+    pub states: Option<States>,
+}
+
+/// The tree of these samples.
+pub(crate) fn grow<'v>(
+    view: &'v View,
+    mut items: Vec<PathSample<'v>>,
+    shape: TreeShape,
+    rooted: Rooted,
+) -> Tree {
+    let TreeShape { direction, cut, states } = shape;
     let total = items.iter().fold(0i64, |sum, i| sum.saturating_add(i.value));
     let root = Node { parent: 0, frame: 0, self_value: 0, total };
     let all = PendingNode { node: Tree::ROOT, depth: 0, start: 0, end: items.len() };
@@ -29,8 +57,7 @@ pub(super) fn build(
         view,
         states,
         direction,
-        root_frames,
-        root_depth: roots.len(),
+        rooted,
         cut,
         tree: Tree {
             nodes: vec![root],
@@ -67,7 +94,7 @@ pub(super) fn label_frames(view: &mut View, roots: &[StrId]) -> FxHashMap<LabelS
 
 /// A sample during the build: the rest of its stack.
 #[derive(Clone, Copy)]
-struct PathSample<'a> {
+pub(crate) struct PathSample<'a> {
     stack: &'a [LocationId],
     /// Number of processed frames of the location at the near end of `stack`.
     passed: u32,
@@ -80,6 +107,11 @@ struct PathSample<'a> {
 impl<'a> PathSample<'a> {
     fn new(stack: &'a [LocationId], labels: LabelSetId, value: i64) -> PathSample<'a> {
         PathSample { stack, passed: 0, labels, value, frame: 0 }
+    }
+
+    /// The sample without the first `passed` frames of the location at the near end of `stack`.
+    pub(crate) fn from_within(stack: &'a [LocationId], passed: usize, value: i64) -> Self {
+        PathSample { passed: passed as u32, ..PathSample::new(stack, LabelSetId::EMPTY, value) }
     }
 
     /// Advances to the next frame of the stack; false if there is none.
@@ -138,8 +170,7 @@ struct TreeBuilder<'v, 'a> {
     view: &'v View<'a>,
     states: Option<States>,
     direction: Direction,
-    root_frames: FxHashMap<LabelSetId, Vec<u32>>,
-    root_depth: usize,
+    rooted: Rooted,
     cut: Cut,
     tree: Tree,
     /// Index in `groups` of a frame, while a node is expanded; `NO_GROUP` otherwise.
@@ -198,7 +229,7 @@ impl<'v> TreeBuilder<'v, '_> {
         let mut going = 0;
         for i in 0..items.len() {
             let mut item = items[i];
-            if !self.advance(&mut item, depth) {
+            if !self.advance_to_other(&mut item, node, depth) {
                 own = own.saturating_add(item.value);
                 continue;
             }
@@ -229,12 +260,23 @@ impl<'v> TreeBuilder<'v, '_> {
         going
     }
 
+    /// Advances to the next frame; if recursion is collapsed, to one that differs from the node's.
+    fn advance_to_other(&self, item: &mut PathSample<'v>, node: u32, depth: usize) -> bool {
+        while self.advance(item, depth) {
+            let collapses = self.view.collapse_recursion && depth > self.rooted.depth;
+            if !collapses || item.frame != self.tree.nodes[node as usize].frame {
+                return true;
+            }
+        }
+        false
+    }
+
     fn advance(&self, item: &mut PathSample<'v>, depth: usize) -> bool {
-        if depth < self.root_depth {
-            item.frame = self.root_frames[&item.labels][depth];
+        if depth < self.rooted.depth {
+            item.frame = self.rooted.frames[&item.labels][depth];
             return true;
         }
-        if depth == self.root_depth && item.stack.is_empty() {
+        if depth == self.rooted.depth && item.stack.is_empty() {
             item.frame = self.view.frames.no_stack;
             return true;
         }
