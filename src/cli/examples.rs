@@ -75,6 +75,13 @@ const FLAME: &[Example] = &[
     example("prof flame --folded > out.folded", "Write folded stacks for other tools"),
 ];
 
+/// Examples of `prof graph`.
+const GRAPH: &[Example] = &[
+    example("prof graph -o out.svg", "Draw the call graph of profile.pb.gz; needs Graphviz"),
+    example("prof graph > out.dot", "Write it in DOT, for any program of Graphviz"),
+    example("prof graph -n 20 --focus malloc -o out.svg", "Draw 20 functions around malloc"),
+];
+
 /// Examples of `prof list`.
 const LIST: &[Example] = &[
     example("prof list", "List all events of this machine"),
@@ -184,6 +191,7 @@ pub fn examples(subcommand: &str) -> &'static [Example] {
         "report" => REPORT,
         "merge" => MERGE,
         "flame" => FLAME,
+        "graph" => GRAPH,
         "list" => LIST,
         "threads" => THREADS,
         "symbolize" => SYMBOLIZE,

@@ -13,10 +13,10 @@ use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{folded, summary as of_view, units};
+use crate::report::{folded, json, summary as of_view, units};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
-use view::{Cut, Direction, Granularity, States, Tree, View};
+use view::{BoxOptions, Boxes, Cut, Direction, Granularity, Siblings, States, Tree, View};
 
 /// The heading of options for the drawing in help.
 const HEADING: &str = "Drawing";
@@ -52,12 +52,20 @@ pub struct DrawArgs {
     filter: FilterArgs,
 
     /// Draw roots at the top (an icicle graph)
-    #[arg(long, help_heading = HEADING)]
+    #[arg(long, visible_alias = "icicle", help_heading = HEADING)]
     inverted: bool,
 
     /// Reverse stacks: leaves at the root, callers above callees
     #[arg(long, help_heading = HEADING)]
     reverse: bool,
+
+    /// Draw the widest boxes first, not by name
+    #[arg(long, help_heading = HEADING)]
+    left_heavy: bool,
+
+    /// Draw direct recursion as one box
+    #[arg(long, help_heading = HEADING)]
+    collapse_recursion: bool,
 
     /// Title above the graph [default: process, sample type and total]
     #[arg(long, value_name = "TEXT", help_heading = HEADING)]
@@ -94,6 +102,10 @@ pub struct DrawArgs {
     /// name becomes ':'.
     #[arg(long, help_heading = "Output")]
     folded: bool,
+
+    /// Write the boxes as JSON instead of a drawing
+    #[arg(long, conflicts_with = "folded", help_heading = "Output")]
+    json: bool,
 }
 
 /// Runs `prof flame`.
@@ -177,7 +189,7 @@ impl DrawArgs {
     pub fn check(&self) -> anyhow::Result<()> {
         self.filter.filter()?;
         let terminal = self.output.is_none() && printed::stdout_is_terminal();
-        if terminal && !self.folded {
+        if terminal && !self.folded && !self.json {
             return Err(usage(
                 "will not write an SVG to the terminal; add > out.svg or -o out.svg",
             ));
@@ -223,6 +235,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     let (args, quiet) = (&args.draw, args.verbosity.quiet);
     let type_index = args.filter.type_index(profile)?;
     let mut view = View::new(profile, type_index, args.granularity());
+    view.collapse_recursion = args.collapse_recursion;
     if view.kept_total == 0 {
         anyhow::bail!("nothing to draw: {}", super::report::nothing_to_show(&view));
     }
@@ -253,6 +266,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         title: args.title.clone().unwrap_or_else(|| title(&view)),
         subtitle: of_view::subtitle(&view),
         inverted: args.inverted,
+        order: if args.left_heavy { Siblings::LeftHeavy } else { Siblings::Name },
         width: args.width.map(|w| w as usize),
         min_width: args.min_width,
         scheme,
@@ -260,6 +274,11 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     output.write_text(|out| {
         if args.folded {
             folded::write(out, &view, &tree)
+        } else if args.json {
+            let FlameOptions { order, min_width, .. } = options;
+            let boxes =
+                Boxes::new(&view, &tree, &BoxOptions { order, min_width, zoom: Tree::ROOT });
+            json::write_boxes(out, &view, &tree, &boxes, args.granularity())
         } else {
             flame::write(out, &view, &tree, &options)
         }
@@ -295,7 +314,7 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
 }
 
 /// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
-fn title(view: &View) -> String {
+pub(super) fn title(view: &View) -> String {
     let processes = view.label_values(label::PROCESS);
     let name = match processes.as_slice() {
         [] => of_view::main_binary(view.profile).unwrap_or("all").to_string(),

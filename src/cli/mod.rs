@@ -6,6 +6,7 @@ mod events;
 mod examples;
 mod filter;
 mod flame;
+mod graph;
 mod heap;
 mod hints;
 mod list;
@@ -71,6 +72,11 @@ pub enum Command {
     #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
     #[command(mut_arg("fold_inlined", |arg| arg.long("noinlines").hide(true)))]
     Flame(Box<flame::Args>),
+    /// Draw the call graph of profiles: functions, and the calls between them
+    ///
+    /// Writes DOT, or an SVG if Graphviz is installed. The functions, calls and limits are those of
+    /// pprof: a dotted line represents calls through functions that were left out.
+    Graph(Box<graph::Args>),
     /// List events for -e: those of this machine, and USDT markers of programs
     ///
     /// Events that cannot be recorded are marked with '-', with the reason.
@@ -110,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(*args),
         Command::Merge(args) => merge::run(*args),
         Command::Flame(args) => flame::run(*args),
+        Command::Graph(args) => graph::run(*args),
         Command::List(args) => list::run(args),
         Command::Threads(args) => threads::run(args),
         Command::Symbolize(args) => symbolize::run(args),

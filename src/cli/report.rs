@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use super::filter::{FilterArgs, samples};
@@ -122,6 +123,10 @@ pub struct Args {
     #[command(flatten)]
     filter: FilterArgs,
 
+    /// Print direct recursion as one frame, in call trees
+    #[arg(long, help_heading = "View")]
+    collapse_recursion: bool,
+
     /// Print at most N rows; 0 prints all [default: 30, or 200 with -g]
     ///
     /// With --json, the default is all.
@@ -161,6 +166,8 @@ pub struct Args {
 struct ViewArgs {
     /// The name of the view.
     chosen: Option<&'static str>,
+    /// The value of its option.
+    argument: Option<String>,
 }
 
 impl clap::Args for ViewArgs {
@@ -168,12 +175,15 @@ impl clap::Args for ViewArgs {
         let options = views::ALL.iter().filter_map(|view| Some((view.name, view.option.as_ref()?)));
         let names: Vec<&'static str> = options.clone().map(|(name, _)| name).collect();
         command.args(options.map(|(name, option)| {
+            let action =
+                if option.value_name.is_some() { ArgAction::Set } else { ArgAction::SetTrue };
             Arg::new(name)
                 .long(name)
+                .value_name(option.value_name.unwrap_or(name))
                 .help(option.help)
                 .long_help(option.long_help)
                 .help_heading("View")
-                .action(ArgAction::SetTrue)
+                .action(action)
                 .conflicts_with_all(names.iter().filter(|other| **other != name))
                 .conflicts_with_all(option.conflicts)
         }))
@@ -187,8 +197,15 @@ impl clap::Args for ViewArgs {
 impl FromArgMatches for ViewArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<ViewArgs, clap::Error> {
         let with_option = views::ALL.iter().filter(|view| view.option.is_some());
-        let chosen = with_option.map(|view| view.name).find(|name| matches.get_flag(name));
-        Ok(ViewArgs { chosen })
+        let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let chosen = with_option.clone().map(|view| view.name).find(given);
+        let has_value = |view: &&Registered| {
+            let option = view.option.as_ref();
+            Some(view.name) == chosen && option.is_some_and(|option| option.value_name.is_some())
+        };
+        let argument = with_option.clone().find(has_value);
+        let argument = argument.and_then(|view| matches.get_one::<String>(view.name).cloned());
+        Ok(ViewArgs { chosen, argument })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -231,7 +248,7 @@ fn sort_key(word: &str) -> Result<SortKey, String> {
     })
 }
 
-fn rows(text: &str) -> Result<usize, String> {
+pub(super) fn rows(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "not a number of rows; 0 shows all".to_string())
 }
 
@@ -310,7 +327,7 @@ impl Args {
     }
 
     /// The arguments of the view.
-    fn request<'a>(&self, plan: &'a Plan) -> Request<'a> {
+    fn request<'a>(&'a self, plan: &'a Plan) -> Request<'a> {
         let file = match plan.files.as_slice() {
             [] => Some(DEFAULT_FILE.into()),
             [file] if file.as_os_str() != "-" => Some(file.to_string_lossy()),
@@ -318,6 +335,7 @@ impl Args {
         };
         Request {
             format: if self.json { OutputFormat::Json } else { OutputFormat::Text },
+            argument: self.view.argument.as_deref(),
             direction: plan.direction,
             granularity: plan.granularity,
             labels: &plan.labels,
@@ -402,14 +420,32 @@ fn print(
     }
     let request = Request { quotient, ..request };
     let mut view = View::new(profile, type_index, request.granularity);
+    view.collapse_recursion = args.collapse_recursion;
+    if chosen.option.as_ref().is_some_and(|option| option.value_name.is_some()) {
+        // Nothing is printed if the value is wrong.
+        let mut text = Vec::new();
+        write_view(args, chosen, &request, &mut view, &mut text)?;
+        return Ok(out.write_all(&text)?);
+    }
+    write_view(args, chosen, &request, &mut view, out)
+}
+
+/// Writes the summary and the view.
+fn write_view(
+    args: &Args,
+    chosen: &Registered,
+    request: &Request<'_>,
+    view: &mut View<'_>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     if !args.json {
-        text::write_summary(out, &view)?;
+        text::write_summary(out, view)?;
         if view.kept_total == 0 {
-            writeln!(out, "{}", nothing_to_show(&view))?;
+            writeln!(out, "{}", nothing_to_show(view))?;
             return Ok(());
         }
     }
-    Ok((chosen.write)(&request, &mut view, out)?)
+    Ok((chosen.write)(request, view, out)?)
 }
 
 /// The message for an empty view, with the reason.

@@ -15,7 +15,7 @@ use inferno::flamegraph::{self, Options};
 use super::colors::{self, Scheme};
 use super::{legend, units};
 use sys::printed::{self, Clean};
-use view::{Cut, Direction, Name, Node, Tree, View};
+use view::{BoxOptions, Boxes, Direction, FlameBox, Name, Node, Siblings, Tree, View};
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +29,8 @@ pub struct FlameOptions {
     pub subtitle: String,
     /// Roots at the top, leaves at the bottom.
     pub inverted: bool,
+    /// Order of the boxes on one box.
+    pub order: Siblings,
     /// Width in pixels; `None`: as wide as the window.
     pub width: Option<usize>,
     /// Boxes narrower than this percentage of the whole are omitted (their value stays in the box
@@ -54,14 +56,6 @@ const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
 /// private-use character.
 const LEGEND: &str = "\u{e000}";
 
-/// A box of the drawing, in the order of the drawing.
-struct Drawn {
-    node: u32,
-    depth: usize,
-    /// Its value minus that of the boxes on it, as inferno expects.
-    rest: i64,
-}
-
 /// Draws `tree`. Fails with `InvalidInput` if no box has a positive value.
 pub fn write(
     out: &mut dyn Write,
@@ -69,7 +63,8 @@ pub fn write(
     tree: &Tree,
     options: &FlameOptions,
 ) -> io::Result<()> {
-    let boxes = boxes(view, tree, options.min_width);
+    let FlameOptions { order, min_width, .. } = *options;
+    let boxes = Boxes::new(view, tree, &BoxOptions { order, min_width, zoom: Tree::ROOT }).boxes;
     if boxes.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
     }
@@ -99,30 +94,6 @@ pub fn write(
     insert_names(&mut Clean::new(out), &svg, view, tree, &boxes, width)
 }
 
-/// The boxes that are wide enough, from callers to callees, siblings by name.
-fn boxes(view: &View, tree: &Tree, min_width: f64) -> Vec<Drawn> {
-    let total = tree.node(Tree::ROOT).total;
-    let cut = Cut::Width(min_width);
-    let children = tree.children();
-    let shown = |node: u32| {
-        let wide = |c: &&u32| cut.keeps(view, total, tree.node(**c).total);
-        let mut ids: Vec<u32> = children.of(node).iter().filter(wide).copied().collect();
-        let frame = |n: u32| view.frames.get(tree.node(n).frame);
-        ids.sort_by(|&a, &b| frame(b).cmp_name(frame(a), view.profile));
-        ids
-    };
-    let mut out = Vec::new();
-    let mut pending: Vec<_> = shown(Tree::ROOT).into_iter().map(|c| (c, 0)).collect();
-    while let Some((node, depth)) = pending.pop() {
-        let on_it = shown(node);
-        let sum = on_it.iter().fold(0i64, |s, &c| s.saturating_add(tree.node(c).total));
-        let rest = tree.node(node).total.saturating_sub(sum).max(0);
-        out.push(Drawn { node, depth, rest });
-        pending.extend(on_it.into_iter().map(|c| (c, depth + 1)));
-    }
-    out
-}
-
 /// Number of a box. Padded, so that the order of the drawing is that of the text, which inferno
 /// requires.
 fn number(index: usize, count: usize) -> String {
@@ -131,11 +102,11 @@ fn number(index: usize, count: usize) -> String {
 }
 
 /// Folded lines of numbers. A box without a rest needs none: those on it make it wide enough.
-fn lines(boxes: &[Drawn]) -> String {
+fn lines(boxes: &[FlameBox]) -> String {
     let mut out = String::new();
     let mut path: Vec<usize> = Vec::new();
     for (index, b) in boxes.iter().enumerate() {
-        path.truncate(b.depth);
+        path.truncate(b.depth as usize);
         path.push(index);
         if b.rest > 0 {
             for (i, &index) in path.iter().enumerate() {
@@ -148,7 +119,7 @@ fn lines(boxes: &[Drawn]) -> String {
     out
 }
 
-fn palette(view: &View, tree: &Tree, boxes: &[Drawn], scheme: Scheme) -> PaletteMap {
+fn palette(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> PaletteMap {
     let nodes = || boxes.iter().map(|b| tree.node(b.node));
     let own = |n: &Node| match tree.direction {
         Direction::Callees => n.self_value,
@@ -174,7 +145,7 @@ fn palette(view: &View, tree: &Tree, boxes: &[Drawn], scheme: Scheme) -> Palette
     palette
 }
 
-fn legend(view: &View, tree: &Tree, boxes: &[Drawn], options: &FlameOptions) -> String {
+fn legend(view: &View, tree: &Tree, boxes: &[FlameBox], options: &FlameOptions) -> String {
     let mut frames: Vec<u32> = boxes.iter().map(|b| tree.node(b.node).frame).collect();
     frames.sort_unstable();
     frames.dedup();
@@ -197,7 +168,7 @@ fn insert_names(
     svg: &str,
     view: &View,
     tree: &Tree,
-    boxes: &[Drawn],
+    boxes: &[FlameBox],
     width: f64,
 ) -> io::Result<()> {
     let unexpected = || io::Error::other("unexpected output of inferno");

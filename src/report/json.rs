@@ -1,40 +1,14 @@
 //! Views as JSON with a stable schema and exact integer values.
 //!
-//! One object. Always present: `version` (1), `type` and `types` (objects of `kind` and `unit`),
-//! `total` and `kept` (before and after the filter, in the unit of `type`), `main` (the main
-//! binary, or null), `time_nanos`, `duration_nanos`, `period`, `period_type`, `comments`. In
-//! addition:
-//!
-//! * for a table: `rows`, each with `self`, `total`, and, if rows are distinguished by it,
-//!   `function`, `system_name`, `binary` (path), `file`, `line`, `address` (hexadecimal, in the
-//!   binary's file), `labels` (object); `row_count`
-//!   is their number before `--nodecount` and `--percent-limit`;
-//! * for a call tree: `nodes` (those that `--percent-limit` keeps), each with `id`, `parent` (id,
-//!   or null: the root, node 0), `self`, `total` and the same properties. A parent precedes its
-//!   children. In a tree of callers, `total` is the self value of the chain's first function in
-//!   this context, `self` the part of it without a further caller.
-//!
-//! * for a coverage report: `rows`, one for each binary, with `binary`, `build_id`, `self`,
-//!   `total` (of samples with a frame in it), the part of this whose stacks are truncated in it
-//!   (`truncated`: objects of `reason` and `value`), `frames` (the sum over its frames of their
-//!   samples' value) and the parts of this that have a name (`with_names`) and a source line
-//!   (`with_lines`); `why_without_names`, `why_without_lines`, `bad_input` (parse errors of its
-//!   files) and `remedies` are sentences.
-//!
-//! * for a quality report: `samples`, `effective_samples`, `functions`, `entropy_bits`,
-//!   `samples_to_halve`, and `rows`, one for each function, whose `self` and `total` are objects
-//!   of `share`, `low` and `high`, from 0 to 1.
-//!
-//! * for a table over time: `interval_micros`, `from_micros` (the start of the first interval,
-//!   since that of the recording), `sums` (of all samples, by interval), `without_time` (the value
-//!   of samples without a time, which are in no interval), `row_count`, and `rows` as those of a
-//!   table, each with `self_over` and `total_over`, its values by interval.
-//!
-//! Unknown values are null. Later versions may add members; they do not change these.
+//! `docs/json.md` describes it.
+
+mod shapes;
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+
+pub use shapes::{write_boxes, write_graph, write_peek, write_sandwich};
 
 use super::coverage::Remedies;
 use super::text::TableOptions;
@@ -138,7 +112,15 @@ pub fn write_tree(
     tree: &Tree,
     granularity: Granularity,
 ) -> io::Result<()> {
-    let nodes = tree.nodes.iter().enumerate().map(|(id, node)| {
+    write_list(out, head(view), "nodes", nodes(view, tree, granularity))
+}
+
+fn nodes(
+    view: &View,
+    tree: &Tree,
+    granularity: Granularity,
+) -> impl Iterator<Item = Map<String, Value>> {
+    tree.nodes.iter().enumerate().map(move |(id, node)| {
         let root = id == Tree::ROOT as usize;
         let mut object =
             if root { Map::new() } else { frame(view, view.frames.get(node.frame), granularity) };
@@ -147,8 +129,7 @@ pub fn write_tree(
         object.insert("self".into(), node.self_value.into());
         object.insert("total".into(), node.total.into());
         object
-    });
-    write_list(out, head(view), "nodes", nodes)
+    })
 }
 
 /// Writes `head` with the member `name` as its last, one object a line and none kept in memory.
@@ -158,13 +139,29 @@ pub(super) fn write_list(
     name: &str,
     objects: impl Iterator<Item = Map<String, Value>>,
 ) -> io::Result<()> {
+    write_head(out, head)?;
+    write_member(out, name, objects)?;
+    writeln!(out, "}}")
+}
+
+/// Writes all members of `head`, and no end.
+fn write_head(out: &mut dyn Write, head: Map<String, Value>) -> io::Result<()> {
     let head = Value::Object(head).to_string();
-    write!(out, "{},\n\"{name}\":[", &head[..head.len() - 1])?;
+    out.write_all(&head.as_bytes()[..head.len() - 1])
+}
+
+/// Writes a further member, a list.
+fn write_member(
+    out: &mut dyn Write,
+    name: &str,
+    objects: impl Iterator<Item = Map<String, Value>>,
+) -> io::Result<()> {
+    write!(out, ",\n\"{name}\":[")?;
     for (i, object) in objects.enumerate() {
         out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
         serde_json::to_writer(&mut *out, &object)?;
     }
-    writeln!(out, "\n]}}")
+    write!(out, "\n]")
 }
 
 pub(super) fn head(view: &View) -> Map<String, Value> {

@@ -4,13 +4,17 @@
 pub mod advice;
 pub mod colors;
 pub mod coverage;
+pub mod dot;
 pub mod flame;
 pub mod folded;
+pub mod graphviz;
 pub mod json;
 pub mod legend;
 pub mod locks;
 pub mod over;
+pub mod peek;
 pub mod quality;
+pub mod sandwich;
 pub mod style;
 pub mod summary;
 pub mod text;

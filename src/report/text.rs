@@ -210,6 +210,26 @@ pub fn write_tree(
     tree: &Tree,
     options: TreeOptions,
 ) -> io::Result<()> {
+    match tree.direction {
+        Direction::Callers => {
+            writeln!(out, "\n{:>10}  {:>7}  function, its callers below it", "self", "self%")?;
+        }
+        Direction::Callees => {
+            let total = ["total", "total%"];
+            let own = ["self", "self%"];
+            writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
+        }
+    }
+    write_nodes(out, view, tree, options)
+}
+
+/// Writes the lines of a call tree, without a header.
+pub(super) fn write_nodes(
+    out: &mut dyn Write,
+    view: &View,
+    tree: &Tree,
+    options: TreeOptions,
+) -> io::Result<()> {
     let children = tree.children();
     let cut = Cut::Percent(options.min_percent);
     let whole = tree.node(Tree::ROOT).total;
@@ -225,16 +245,6 @@ pub fn write_tree(
         });
         ids
     };
-    match tree.direction {
-        Direction::Callers => {
-            writeln!(out, "\n{:>10}  {:>7}  function, its callers below it", "self", "self%")?;
-        }
-        Direction::Callees => {
-            let total = ["total", "total%"];
-            let own = ["self", "self%"];
-            writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
-        }
-    }
     let mut pending: Vec<PendingLine> = Vec::new();
     let roots = shown(Tree::ROOT);
     let mut hidden = tree.left_out + children.of(Tree::ROOT).len() - roots.len();
@@ -263,7 +273,7 @@ pub fn write_tree(
 }
 
 /// A value and its share, as two columns of a call tree.
-fn pair([value, percent]: [&str; 2]) -> String {
+pub(super) fn pair([value, percent]: [&str; 2]) -> String {
     format!("{value:>10}  {percent:>7}")
 }
 

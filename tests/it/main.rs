@@ -52,6 +52,7 @@ mod record_targets;
 mod record_window;
 mod report;
 mod run_time_code;
+mod shapes;
 mod shortest_period;
 mod spans;
 mod symbol_cache;

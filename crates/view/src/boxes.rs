@@ -170,7 +170,7 @@ impl Layout<'_> {
 mod tests {
     use super::*;
     use crate::testing::{answers, functions};
-    use crate::{Direction, Filter, Granularity};
+    use crate::{Direction, Granularity};
     use profile::{Column, LabelSetId, Profile};
 
     /// The boxes as `name depth left width`.

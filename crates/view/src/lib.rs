@@ -10,8 +10,8 @@ mod boxes;
 mod coverage;
 mod filter;
 mod frames;
-mod over;
 mod graph;
+mod over;
 mod peek;
 mod quality;
 mod ratio;
@@ -30,12 +30,12 @@ pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{
     Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
 };
-pub use over::{Over, OverOptions, OverRow};
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
+pub use over::{Over, OverOptions, OverRow};
 pub use peek::{Peek, Peeked};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
-pub use sandwich::{Sandwich, matching_frames};
+pub use sandwich::{Sandwich, matching_frames, named_frames};
 pub use states::{ByState, States};
 pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};

@@ -61,13 +61,13 @@ impl Peek {
 mod tests {
     use super::*;
     use crate::testing::answers;
-    use crate::{Filter, Granularity, matching_frames};
+    use crate::{Granularity, named_frames};
 
     #[test]
     fn callers_and_callees_are_those_of_the_graph() {
         let p = answers();
         let view = View::new(&p, 0, Granularity::SYMBOL);
-        let peek = Peek::new(&view, &matching_frames(&view, "foo").unwrap());
+        let peek = Peek::new(&view, &named_frames(&view, "foo").unwrap());
         let name = |n: u32| view.frames.get(peek.node(n).frame).display(&p).into_owned();
         let lines: Vec<_> = peek
             .functions

@@ -57,29 +57,36 @@ impl Sandwich {
     }
 }
 
-/// The frames of the view with the name `wanted`; without one, those whose names match it as a
-/// regular expression.
+/// The frames of functions and addresses with the name `wanted`; without one, those whose names
+/// match it as a regular expression.
 ///
 /// # Errors
 ///
 /// No frame has the name, and it is not a regular expression.
-pub fn matching_frames(view: &View, wanted: &str) -> Result<Vec<u32>, regex::Error> {
-    let code = |&f: &u32| matches!(view.frames.get(f).name, Name::Function(_) | Name::Address(_));
-    let all = || (0..view.frames.len() as u32).filter(code);
-    let name = |f: u32| view.frames.get(f).display(view.profile);
-    let exact: Vec<u32> = all().filter(|&f| name(f) == wanted).collect();
-    if !exact.is_empty() {
-        return Ok(exact);
-    }
-    let regex = Regex::new(wanted)?;
-    Ok(all().filter(|&f| regex.is_match(&name(f))).collect())
+pub fn named_frames(view: &View, wanted: &str) -> Result<Vec<u32>, regex::Error> {
+    let exact = frames_with(view, |name| name == wanted);
+    if exact.is_empty() { Ok(matching_frames(view, &Regex::new(wanted)?)) } else { Ok(exact) }
+}
+
+/// The frames of functions and addresses whose names match.
+pub fn matching_frames(view: &View, regex: &Regex) -> Vec<u32> {
+    frames_with(view, |name| regex.is_match(name))
+}
+
+fn frames_with(view: &View, wanted: impl Fn(&str) -> bool) -> Vec<u32> {
+    let is_wanted = |&f: &u32| {
+        let frame = view.frames.get(f);
+        let code = matches!(frame.name, Name::Function(_) | Name::Address(_));
+        code && wanted(&frame.display(view.profile))
+    };
+    (0..view.frames.len() as u32).filter(is_wanted).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{answers, functions, processes};
-    use crate::{Filter, Granularity, Top, TopOptions};
+    use crate::{Granularity, Top, TopOptions};
     use profile::{Builder, Column, LabelSetId, Profile};
 
     fn view(p: &Profile) -> View<'_> {
@@ -101,7 +108,7 @@ mod tests {
     fn callers_and_callees_are_merged() {
         let p = answers();
         let view = view(&p);
-        let s = Sandwich::new(&view, &matching_frames(&view, "bar").unwrap(), Cut::Nothing);
+        let s = Sandwich::new(&view, &named_frames(&view, "bar").unwrap(), Cut::Nothing);
         assert_eq!((s.total, s.self_value), (10, 10));
         let expected = [
             "/bar 10 0",
@@ -114,9 +121,9 @@ mod tests {
         got.sort();
         assert_eq!(got, expected);
         assert_eq!(paths(&view, &s.callees), ["/bar 10 10"]);
-        let s = Sandwich::new(&view, &matching_frames(&view, "^foo").unwrap(), Cut::Nothing);
+        let s = Sandwich::new(&view, &named_frames(&view, "^foo").unwrap(), Cut::Nothing);
         assert_eq!((s.total, s.self_value), (14, 4));
-        let s = Sandwich::new(&view, &matching_frames(&view, "foo1").unwrap(), Cut::Nothing);
+        let s = Sandwich::new(&view, &named_frames(&view, "foo1").unwrap(), Cut::Nothing);
         assert_eq!(paths(&view, &s.callees), ["/foo1 8 3", "/foo1/bar 5 5"]);
         assert_eq!(paths(&view, &s.callers), ["/foo1 8 0", "/foo1/main 8 8"]);
     }
@@ -151,7 +158,7 @@ mod tests {
     fn a_recursion_is_divided_at_its_outermost_call_and_collapsed_on_request() {
         let p = recursive();
         let mut view = view(&p);
-        let f = matching_frames(&view, "f").unwrap();
+        let f = named_frames(&view, "f").unwrap();
         let s = Sandwich::new(&view, &f, Cut::Nothing);
         assert_eq!(
             paths(&view, &s.callers),

@@ -4,7 +4,7 @@ use super::*;
 use crate::report::colors::Rgb;
 use profile::Profile;
 use view::testing::{answers, odd_names, processes, states};
-use view::{Granularity, States, Top, TopOptions};
+use view::{Cut, Granularity, States, Top, TopOptions};
 
 /// A drawn box: tooltip, label, colour, and `fg:w`, its value.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ fn options() -> FlameOptions {
         title: "app <cpu> & more".into(),
         subtitle: "9.00 s".into(),
         inverted: false,
+        order: Siblings::Name,
         width: None,
         min_width: 0.0,
         scheme: Scheme::Language,

@@ -14,6 +14,7 @@ pub const REGISTERED: Registered = Registered {
         help: "Print the shares with names, lines and whole stacks, by binary",
         long_help: "Print the shares with names, lines and whole stacks, by binary\n\n\
             Includes the reasons why some are missing, and the commands that help.",
+        value_name: None,
         conflicts: &["ratio"],
     }),
     check: always,

@@ -3,7 +3,9 @@
 
 mod coverage;
 mod over;
+mod peek;
 mod quality;
+mod sandwich;
 mod table;
 mod tree;
 
@@ -13,9 +15,11 @@ use super::over::OverRequest;
 use view::{Direction, Granularity, Quotient, Sort, TopOptions, View};
 
 /// All views.
-pub static ALL: [Registered; 5] = [
+pub static ALL: [Registered; 7] = [
     table::REGISTERED,
     tree::REGISTERED,
+    sandwich::REGISTERED,
+    peek::REGISTERED,
     coverage::REGISTERED,
     quality::REGISTERED,
     over::REGISTERED,
@@ -39,6 +43,8 @@ pub struct ViewOption {
     pub help: &'static str,
     /// The same with more for `--help`.
     pub long_help: &'static str,
+    /// The name of its value, if it has one.
+    pub value_name: Option<&'static str>,
     /// Other options, by their names in clap, that have no meaning for it.
     pub conflicts: &'static [&'static str],
 }
@@ -56,6 +62,8 @@ pub enum OutputFormat {
 pub struct Request<'a> {
     /// Text or JSON.
     pub format: OutputFormat,
+    /// The value of the view's option.
+    pub argument: Option<&'a str>,
     /// Of a call tree; `None`: a table.
     pub direction: Option<Direction>,
     /// The parts in which equal frames agree.
@@ -114,4 +122,25 @@ pub fn find(name: Option<&str>, request: &Request<'_>) -> &'static Registered {
 
 fn always(_request: &Request<'_>) -> Result<(), &'static str> {
     Ok(())
+}
+
+/// For views that find functions by their names.
+fn needs_functions(request: &Request<'_>) -> Result<(), &'static str> {
+    if request.granularity.function && request.labels.is_empty() {
+        Ok(())
+    } else {
+        Err("--sandwich and --peek report functions: use --sort self, total, name or symbol")
+    }
+}
+
+/// An error in the value of an option.
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// The reason why a regular expression is none.
+fn last_line(error: &regex::Error) -> String {
+    let message = error.to_string();
+    let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    format!("it is not a regular expression: {last}")
 }

@@ -14,6 +14,7 @@ pub const REGISTERED: Registered = Registered {
         long_help: "Print a 95 % confidence interval for each of the top functions\n\n\
             Includes the number of samples, the entropy of the profile, and the number of further \
             samples that halves the intervals.",
+        value_name: None,
         conflicts: &["call_graph", "lines", "ratio"],
     }),
     check,

@@ -8,7 +8,7 @@ use crate::report::{json, text};
 use view::{Cut, Direction, Tree, View};
 
 /// Lines without `-n`.
-const DEFAULT_LINES: usize = 200;
+pub(super) const DEFAULT_LINES: usize = 200;
 /// Share of the total below which nodes are left out (perf's default).
 const DEFAULT_PERCENT: f64 = 0.5;
 
@@ -18,12 +18,8 @@ pub const REGISTERED: Registered = Registered { name: "tree", option: None, chec
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let strings = &view.profile.strings;
     let roots: Vec<_> = request.labels.iter().filter_map(|l| strings.find(l)).collect();
-    let default_percent = match request.format {
-        OutputFormat::Json => 0.0,
-        OutputFormat::Text => DEFAULT_PERCENT,
-    };
-    let min_percent = request.min_percent.unwrap_or(default_percent);
-    let cut = if min_percent > 0.0 { Cut::Percent(min_percent) } else { Cut::Nothing };
+    let min_percent = min_percent(request);
+    let cut = cut(min_percent);
     let direction = request.direction.unwrap_or(Direction::Callees);
     let tree = Tree::new(view, direction, &roots, cut);
     match request.format {
@@ -33,4 +29,16 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
             text::write_tree(out, view, &tree, TreeOptions { limit, min_percent })
         }
     }
+}
+
+/// Share of the total below which nodes are left out.
+pub(super) fn min_percent(request: &Request<'_>) -> f64 {
+    request.min_percent.unwrap_or(match request.format {
+        OutputFormat::Json => 0.0,
+        OutputFormat::Text => DEFAULT_PERCENT,
+    })
+}
+
+pub(super) fn cut(min_percent: f64) -> Cut {
+    if min_percent > 0.0 { Cut::Percent(min_percent) } else { Cut::Nothing }
 }

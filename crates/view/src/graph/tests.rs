@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{answers, functions, processes};
-use crate::{Filter, Granularity, Top, TopOptions};
+use crate::{Granularity, Top, TopOptions};
 use profile::{Builder, Column, LabelSetId, Profile};
 
 fn view(p: &Profile) -> View<'_> {

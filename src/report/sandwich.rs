@@ -1,0 +1,34 @@
+//! Sandwiches as text: the callers of a function above it, its callees below.
+
+use std::io::{self, Write};
+
+use super::text::{TreeOptions, clean, pair, write_nodes};
+use super::units;
+use view::{Sandwich, View};
+
+/// Functions that the first line names.
+const NAMED: usize = 3;
+
+/// Writes a sandwich of the frames `functions`, as two call trees.
+pub fn write_text(
+    out: &mut dyn Write,
+    view: &View,
+    sandwich: &Sandwich,
+    functions: &[u32],
+    options: TreeOptions,
+) -> io::Result<()> {
+    let name = |&f: &u32| clean(&view.frames.get(f).display(view.profile));
+    let mut names: Vec<String> = functions.iter().take(NAMED).map(name).collect();
+    names.dedup();
+    if functions.len() > NAMED {
+        names.push(format!("{} more", functions.len() - NAMED));
+    }
+    let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
+    writeln!(out, "\nFunction: {}", names.join(", "))?;
+    writeln!(out, "Total: {}; self: {}", value(sandwich.total), value(sandwich.self_value))?;
+    writeln!(out, "\n{}  function, its callers below it", pair(["total", "total%"]))?;
+    write_nodes(out, view, &sandwich.callers, options)?;
+    let total = pair(["total", "total%"]);
+    writeln!(out, "\n{total}  {}  function, its callees below it", pair(["self", "self%"]))?;
+    write_nodes(out, view, &sandwich.callees, options)
+}
