@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::filter::FilterArgs;
 use super::flame::title;
 use super::output::Output;
-use super::{examples, usage};
+use super::{examples, report, usage};
 use crate::report::{dot, graphviz, json};
 use profile::Profile;
 use sys::printed;

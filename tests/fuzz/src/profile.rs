@@ -4,11 +4,16 @@
 use formats::pprof;
 use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
-use prof::report::{flame, folded, json, summary, text};
-use view::{Coverage, Cut, Direction, Granularity, Quality, Sort, Top, TopOptions, Tree, View};
+use prof::report::{dot, flame, folded, json, summary, text};
+use view::{
+    Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality, Sandwich,
+    Siblings, Sort, Top, TopOptions, Tree, Trim, View,
+};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(profile) = pprof::read(data) else { return };
+    // The regular expressions of drop_frames and keep_frames are the file's.
+    let profile = Filter::default().apply(profile).profile;
     let mut out = Vec::new();
     let of = profile.default_type_index();
     let _ = text::write_header(&mut out, &profile);
@@ -36,6 +41,12 @@ fuzz_target!(|data: &[u8]| {
         assert!(std::str::from_utf8(&table).is_ok(), "JSON is UTF-8");
         let _ = json::write_quality(&mut out, &view, &Quality::new(&view, &options));
         let _ = Coverage::new(&view);
+        let graph = Graph::new(&view, NodeOrder::Drawing, Trim::default());
+        let _ = dot::write(&mut out, &view, &graph, "fuzz");
+        let functions: Vec<u32> = top.rows.iter().map(|row| row.frame).collect();
+        let peek = Peek::new(&view, &functions);
+        let _ = json::write_peek(&mut out, &view, &peek, Granularity::FUNCTION);
+        let _ = Sandwich::new(&view, &functions, Cut::Nothing);
     }
     let mut view = View::new(&profile, of, Granularity::FUNCTION);
     view.leave_out_negative();
@@ -57,6 +68,7 @@ fn draw(view: &View<'_>, tree: &Tree, out: &mut Vec<u8>) {
         title: "fuzz".into(),
         subtitle: summary::subtitle(view),
         inverted: false,
+        order: Siblings::Name,
         width: Some(1200),
         min_width: 0.05,
         scheme: Scheme::default(),
