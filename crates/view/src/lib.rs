@@ -8,6 +8,7 @@
 
 mod boxes;
 mod coverage;
+mod diff;
 mod filter;
 mod frames;
 mod graph;
@@ -26,6 +27,9 @@ mod tree;
 
 pub use boxes::{BoxOptions, Boxes, FlameBox, Siblings};
 pub use coverage::{Coverage, Covered};
+pub use diff::{
+    Change, Diff, DiffFrame, DiffName, DiffNode, DiffOptions, DiffRow, DiffTree, Scale, Side,
+};
 pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{
     Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
@@ -75,6 +79,8 @@ pub struct ViewSample<'a> {
     pub value: i64,
     /// The times among which its value is divided.
     pub times: TimesId,
+    /// Its number in the profile.
+    pub row: usize,
 }
 
 impl<'a> View<'a> {
@@ -104,13 +110,14 @@ impl<'a> View<'a> {
     pub fn samples(&self) -> impl Iterator<Item = ViewSample<'_>> {
         let width = self.profile.sample_types.len().max(1);
         let values = self.profile.values.iter().skip(self.type_index).step_by(width);
-        let samples = self.profile.samples.iter().zip(values);
+        let samples = self.profile.samples.iter().zip(values).enumerate();
         let shown = move |v: i64| v != 0 && v >= self.least;
-        samples.filter(move |(_, v)| shown(**v)).map(|(s, &value)| ViewSample {
+        samples.filter(move |(_, (_, v))| shown(**v)).map(|(row, (s, &value))| ViewSample {
             stack: self.profile.stacks.get(s.stack),
             labels: s.labels,
             value,
             times: s.times,
+            row,
         })
     }
 

@@ -97,6 +97,37 @@ impl Quality {
     }
 }
 
+/// Variances of sampled values.
+pub(super) struct Variances {
+    heap: Option<HeapSampling>,
+    type_index: usize,
+    /// The first sample type counts samples.
+    counted: bool,
+}
+
+impl Variances {
+    /// Those of the values of this type.
+    pub(super) fn of(profile: &Profile, type_index: usize) -> Variances {
+        let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
+        Variances { heap: HeapSampling::of(profile, type_index), type_index, counted }
+    }
+
+    /// The variance of the value in a row of n samples: v²/n, less if many events were sampled.
+    pub(super) fn get(&self, values: &[i64]) -> f64 {
+        let value = values.get(self.type_index).map_or(0.0, |&v| (v as f64).abs());
+        match &self.heap {
+            Some(heap) => match heap.sampled(values) {
+                Some((chance, sampled)) => value * value * (1.0 - chance) / sampled,
+                None => 0.0,
+            },
+            None => match (self.counted, values.first()) {
+                (true, Some(&n)) if n > 0 => value * value / n as f64,
+                _ => value * value,
+            },
+        }
+    }
+}
+
 /// Sampling of the heap: allocations of n bytes with the probability 1 - exp(-n / interval).
 struct HeapSampling {
     /// Columns of the objects and bytes of the type's pair.

@@ -1,0 +1,299 @@
+//! The difference of two profiles, or of several recordings before and after a change: what each
+//! function had before, what it has after, and whether the change exceeds sampling error.
+//!
+//! Frames are matched by text: functions by name, binaries by base name. Addresses without a name
+//! are one row for each binary. [`significance`] describes the test.
+
+mod cells;
+mod names;
+mod probability;
+mod significance;
+mod tree;
+
+use std::cmp::Ordering;
+
+use crate::{Sort, View};
+use cells::Cells;
+use names::NameTable;
+use profile::Profile;
+use significance::Judge;
+
+pub use names::{DiffFrame, DiffName};
+pub use tree::{DiffNode, DiffTree};
+
+/// The unit of comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// Values as recorded: the mean of a side's recordings.
+    #[default]
+    AsRecorded,
+    /// Values per second of the recordings.
+    PerSecond,
+    /// Values after are scaled so that their total is that before (pprof's `-normalize`).
+    Total,
+}
+
+/// Options of a [`Diff`].
+#[derive(Clone, Debug, Default)]
+pub struct DiffOptions {
+    /// The unit of comparison.
+    pub scale: Scale,
+    /// Order of the rows among those that changed, and among the others: by the change of the self
+    /// value or total, or by name.
+    pub sort: Sort,
+    /// Label keys that distinguish rows, in addition to the frames of the views.
+    pub labels: Vec<String>,
+}
+
+/// A value on both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Change {
+    /// Before, in the unit of comparison.
+    pub before: f64,
+    /// After, in the unit of comparison.
+    pub after: f64,
+    /// Probability that sampling alone makes two recordings of the same program differ this much;
+    /// `None`: not tested, because no difference of so few samples could be significant, or the
+    /// value is negative.
+    pub p: Option<f64>,
+    /// The same, corrected for the number of tests (Holm).
+    pub adjusted_p: Option<f64>,
+}
+
+impl Change {
+    /// Largest probability of listing anything as changed if nothing has.
+    pub const FAMILY_ERROR: f64 = 0.05;
+
+    /// After minus before.
+    pub fn difference(&self) -> f64 {
+        self.after - self.before
+    }
+
+    /// After divided by before; `None` if that is no number.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.after / self.before).filter(|ratio| ratio.is_finite())
+    }
+
+    /// It exceeds sampling error.
+    pub fn is_significant(&self) -> bool {
+        self.adjusted_p.is_some_and(|p| p <= Change::FAMILY_ERROR)
+    }
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiffRow {
+    /// Index in [`Diff::frames`].
+    pub frame: u32,
+    /// Index in [`Diff::groups`].
+    pub group: u32,
+    /// Self value.
+    pub itself: Change,
+    /// Total.
+    pub total: Change,
+}
+
+impl DiffRow {
+    /// Its self value or its total changed.
+    pub fn is_significant(&self) -> bool {
+        self.itself.is_significant() || self.total.is_significant()
+    }
+}
+
+/// The recordings before or after.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Side {
+    /// Number of recordings.
+    pub recordings: usize,
+    /// Sum of all values, as recorded.
+    pub recorded: i64,
+    /// The same in the unit of comparison.
+    pub total: f64,
+    /// Sum of their lengths in nanoseconds; 0 if one of them is unknown.
+    pub duration_nanos: i64,
+    /// Number of samples of equal weight with the same confidence.
+    pub effective: f64,
+    /// Unit of comparison in a recorded unit.
+    pub factor: f64,
+}
+
+/// The difference.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Diff {
+    /// Kind of the values, for example `cpu`.
+    pub kind: String,
+    /// Their unit, for example `nanoseconds`.
+    pub unit: String,
+    /// The unit of comparison.
+    pub scale: Scale,
+    /// The recordings before.
+    pub before: Side,
+    /// The recordings after.
+    pub after: Side,
+    /// Ratio of what did not change, after to before as recorded: the rows are tested against it.
+    pub common: f64,
+    /// Variance of what did not change, between the sides (or, with three recordings or more, among
+    /// the recordings of a side), in units of the sampling variance; at least 1.
+    pub dispersion: f64,
+    /// The variance was measured among the recordings of a side.
+    pub replicated: bool,
+    /// Number of tests.
+    pub tests: usize,
+    /// Frames of the rows.
+    pub frames: Vec<DiffFrame>,
+    /// Values of the labels of the rows, one set for each combination.
+    pub groups: Vec<Vec<Option<String>>>,
+    /// Rows: those that changed, then the others.
+    pub rows: Vec<DiffRow>,
+}
+
+impl Diff {
+    /// The difference of these recordings, which have the same granularity.
+    pub fn new(before: &[View], after: &[View], options: &DiffOptions) -> Diff {
+        let all = || before.iter().chain(after);
+        let mut names = NameTable::default();
+        let mut cells = Cells::new(before.len(), after.len());
+        for (run, view) in all().enumerate() {
+            let ids = names.add(view);
+            cells.add(run, view, &ids, &options.labels);
+        }
+        let mut diff = Diff::of_sides(before, after, options.scale);
+        let judge = Judge::new(&cells, before.len());
+        (diff.common, diff.dispersion) = (judge.common, judge.dispersion);
+        diff.replicated = judge.replicated;
+        diff.before.effective = judge.effective(0);
+        diff.after.effective = judge.effective(1);
+        diff.rows = cells
+            .keys()
+            .map(|(group, frame)| DiffRow {
+                frame,
+                group,
+                itself: Change::default(),
+                total: Change::default(),
+            })
+            .collect();
+        for (index, row) in diff.rows.iter_mut().enumerate() {
+            let [own, total] = cells.sums(index);
+            row.itself = change(own, &diff.before, &diff.after);
+            row.total = change(total, &diff.before, &diff.after);
+        }
+        diff.tests = judge.test(&cells, &mut diff.rows);
+        diff.frames = names.frames;
+        diff.groups = cells.groups;
+        diff.sort(options.sort);
+        diff
+    }
+
+    fn of_sides(before: &[View], after: &[View], scale: Scale) -> Diff {
+        let (kind, unit) = before.iter().chain(after).next().map_or(("", ""), View::value_type);
+        let mut diff = Diff {
+            kind: kind.to_owned(),
+            unit: unit.to_owned(),
+            scale,
+            before: side(before),
+            after: side(after),
+            ..Diff::default()
+        };
+        let recordings = |side: &Side| 1.0 / side.recordings.max(1) as f64;
+        let per_second = |side: &Side| 1e9 / side.duration_nanos as f64;
+        let known = |side: &Side| side.duration_nanos > 0;
+        let totals =
+            [&diff.before, &diff.after].map(|side| side.recorded as f64 * recordings(side));
+        diff.before.factor = recordings(&diff.before);
+        diff.after.factor = recordings(&diff.after);
+        match scale {
+            Scale::PerSecond if known(&diff.before) && known(&diff.after) => {
+                diff.before.factor = per_second(&diff.before);
+                diff.after.factor = per_second(&diff.after);
+            }
+            Scale::Total if totals[0] != 0.0 && totals[1] != 0.0 => {
+                diff.after.factor *= totals[0] / totals[1];
+            }
+            // Without lengths or totals, only the recorded values can be compared.
+            _ => diff.scale = Scale::AsRecorded,
+        }
+        for side in [&mut diff.before, &mut diff.after] {
+            side.total = side.recorded as f64 * side.factor;
+        }
+        diff
+    }
+
+    /// Number of rows that changed.
+    pub fn changed(&self) -> usize {
+        self.rows.iter().filter(|row| row.is_significant()).count()
+    }
+
+    /// The total of both sides.
+    pub fn total(&self) -> Change {
+        let (before, after) = (self.before.total, self.after.total);
+        Change { before, after, ..Change::default() }
+    }
+
+    fn sort(&mut self, sort: Sort) {
+        let frames = &self.frames;
+        let groups = &self.groups;
+        let by_name = |a: &DiffRow, b: &DiffRow| {
+            let frame = |row: &DiffRow| &frames[row.frame as usize];
+            let group = |row: &DiffRow| &groups[row.group as usize];
+            frame(a).cmp(frame(b)).then_with(|| group(a).cmp(group(b)))
+        };
+        let size = |change: &Change| change.difference().abs();
+        let largest = |a: &Change, b: &Change| size(b).total_cmp(&size(a));
+        let compare = |a: &DiffRow, b: &DiffRow| {
+            let by_value = match sort {
+                Sort::SelfValue => {
+                    largest(&a.itself, &b.itself).then_with(|| largest(&a.total, &b.total))
+                }
+                Sort::Total => {
+                    largest(&a.total, &b.total).then_with(|| largest(&a.itself, &b.itself))
+                }
+                Sort::Name => Ordering::Equal,
+            };
+            let changed_first = b.is_significant().cmp(&a.is_significant());
+            changed_first.then(by_value).then_with(|| by_name(a, b))
+        };
+        self.rows.sort_by(compare);
+    }
+}
+
+fn side(views: &[View]) -> Side {
+    let lengths = || views.iter().map(|view| view.profile.duration_nanos);
+    let known = lengths().all(|nanos| nanos > 0);
+    let duration_nanos = if known { lengths().fold(0i64, i64::saturating_add) } else { 0 };
+    let sum = |view: &View| view.samples().fold(0i64, |sum, s| sum.saturating_add(s.value));
+    let recorded = views.iter().map(sum).fold(0i64, i64::saturating_add);
+    Side { recordings: views.len(), recorded, duration_nanos, ..Side::default() }
+}
+
+fn change([before, after]: [i64; 2], of: &Side, to: &Side) -> Change {
+    let before = before as f64 * of.factor;
+    Change { before, after: after as f64 * to.factor, ..Change::default() }
+}
+
+impl Diff {
+    /// Index of the sample type in each profile with the kind and unit of type `index` of profile
+    /// number `of`. A profile without any types has no samples either: any index will do.
+    ///
+    /// # Errors
+    ///
+    /// The number of a profile that has other types only.
+    pub fn common_type(profiles: &[Profile], of: usize, index: usize) -> Result<Vec<usize>, usize> {
+        let name = |p: &Profile, index: usize| -> Option<[String; 2]> {
+            let value_type = p.sample_types.get(index)?;
+            Some([value_type.kind, value_type.unit].map(|id| p.str(id).to_owned()))
+        };
+        let wanted = profiles.get(of).and_then(|p| name(p, index));
+        let find = |(number, profile): (usize, &Profile)| {
+            let types = profile.sample_types.len();
+            // Of two types of one name, the one with the same index.
+            let mut candidates = std::iter::once(index).chain(0..types);
+            let there = candidates.find(|&i| i < types && name(profile, i) == wanted);
+            let any = (types == 0).then_some(0);
+            there.or(any).ok_or(number)
+        };
+        profiles.iter().enumerate().map(find).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

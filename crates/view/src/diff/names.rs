@@ -1,0 +1,98 @@
+//! Frames of several profiles, matched by text.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::{Frame, Name, View, base_name};
+use profile::Profile;
+
+/// A function, line, binary or label that the rows and nodes of a difference refer to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DiffFrame {
+    /// The kind of its name.
+    pub kind: DiffName,
+    /// The function, or a label's value; empty for addresses without a name.
+    pub name: Arc<str>,
+    /// Base name of the binary; empty if unknown or not distinguished.
+    pub binary: Arc<str>,
+    /// Source file, if lines are distinguished; else empty.
+    pub file: Arc<str>,
+    /// Source line; 0 if unknown or not distinguished.
+    pub line: i64,
+    /// It runs in the kernel.
+    pub kernel: bool,
+}
+
+/// Kind of a [`DiffFrame`]'s name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DiffName {
+    /// A function.
+    Function,
+    /// All addresses without a name of a binary. One by one they cannot be compared: another build
+    /// has other addresses, and samples of one build move between neighbouring instructions from
+    /// run to run.
+    Unnamed,
+    /// The value of a label.
+    Label,
+    /// The frame of samples without a stack.
+    NoStack,
+    /// Not distinguished at this granularity.
+    Any,
+}
+
+/// The frames of several profiles: equal ones are one.
+#[derive(Default)]
+pub(super) struct NameTable {
+    pub(super) frames: Vec<DiffFrame>,
+    index: FxHashMap<DiffFrame, u32>,
+    texts: FxHashSet<Arc<str>>,
+}
+
+impl NameTable {
+    /// The ids of the frames of a view.
+    pub(super) fn add(&mut self, view: &View) -> Vec<u32> {
+        let frames = (0..view.frames.len() as u32).map(|id| view.frames.get(id));
+        frames.map(|frame| self.id(view.profile, frame)).collect()
+    }
+
+    fn id(&mut self, profile: &Profile, frame: &Frame) -> u32 {
+        let path = profile.str(frame.binary);
+        let binary = base_name(path);
+        let kind = match frame.name {
+            Name::Function(_) => DiffName::Function,
+            Name::Address(_) | Name::Unknown => DiffName::Unnamed,
+            Name::Label(..) => DiffName::Label,
+            Name::NoStack => DiffName::NoStack,
+            Name::Any => DiffName::Any,
+        };
+        let name = match kind {
+            DiffName::Unnamed => self.text(""),
+            _ => self.text(&frame.display(profile)),
+        };
+        // Without lines, the file is that of any of a function's locations.
+        let by_line = frame.line != 0 && kind == DiffName::Function;
+        let key = DiffFrame {
+            kind,
+            name,
+            binary: self.text(binary),
+            file: self.text(if by_line { profile.str(frame.file) } else { "" }),
+            line: if by_line { frame.line } else { 0 },
+            kernel: frame.kernel && !binary.is_empty(),
+        };
+        let frames = &mut self.frames;
+        *self.index.entry(key).or_insert_with_key(|key| {
+            frames.push(key.clone());
+            frames.len() as u32 - 1
+        })
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(there) = self.texts.get(text) {
+            return there.clone();
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(new.clone());
+        new
+    }
+}

@@ -1,0 +1,319 @@
+use super::*;
+use crate::testing::{answers, functions, mapping};
+use crate::{Direction, Granularity};
+use profile::{Builder, Column, LabelSetId, LocationId};
+
+/// Nanoseconds between two samples.
+const PERIOD: i64 = 1_000_000;
+
+fn views(profiles: &[Profile]) -> Vec<View<'_>> {
+    let last = |p: &Profile| p.sample_types.len().saturating_sub(1);
+    profiles.iter().map(|p| View::new(p, last(p), Granularity::FUNCTION)).collect()
+}
+
+fn diff_of(before: &[Profile], after: &[Profile], options: &DiffOptions) -> Diff {
+    Diff::new(&views(before), &views(after), options)
+}
+
+/// A profile of `main` and its callees, with these numbers of samples in each.
+fn profile_of(samples: &[(&str, u64)]) -> Profile {
+    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let app = mapping(&mut b, "/usr/bin/app", 0x1000);
+    let main = functions(&mut b, Some(app), 0x1000, &[("main", "", 0)]);
+    for (index, (name, count)) in samples.iter().enumerate() {
+        let leaf = functions(&mut b, Some(app), 0x1001 + index as u64, &[(name, "", 0)]);
+        for _ in 0..*count {
+            b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), PERIOD);
+        }
+    }
+    b.profile.duration_nanos = 1_000_000_000;
+    b.finish(None)
+}
+
+fn row<'d>(diff: &'d Diff, name: &str) -> &'d DiffRow {
+    let is_it = |row: &&DiffRow| &*diff.frames[row.frame as usize].name == name;
+    diff.rows.iter().find(is_it).unwrap_or_else(|| panic!("{name}"))
+}
+
+fn changed(diff: &Diff) -> Vec<&str> {
+    let rows = diff.rows.iter().filter(|row| row.is_significant());
+    rows.map(|row| &*diff.frames[row.frame as usize].name).collect()
+}
+
+/// Uniform numbers from 0 to 1, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((self.0 >> 33) as f64 + 0.5) / f64::from(1u32 << 31)
+    }
+
+    /// A Poisson number, by a normal distribution if the mean is large.
+    fn poisson(&mut self, mean: f64) -> u64 {
+        if mean > 200.0 {
+            let normal = (-2.0 * self.next().ln()).sqrt() * (6.283_185 * self.next()).cos();
+            return (mean + mean.sqrt() * normal).round() as u64;
+        }
+        let mut product = self.next();
+        let mut number = 0;
+        while product > (-mean).exp() {
+            product *= self.next();
+            number += 1;
+        }
+        number
+    }
+}
+
+/// Names and mean numbers of samples of a program with 120 functions, of which `f0` has a tenth.
+fn means(samples: f64) -> Vec<(String, f64)> {
+    let weights: Vec<f64> = (1..120).map(|i| 1.0 / f64::from(i + 4)).collect();
+    let sum: f64 = weights.iter().sum();
+    let rest = weights.iter().map(|w| 0.9 * samples * w / sum);
+    let all = std::iter::once(0.1 * samples).chain(rest);
+    all.enumerate().map(|(i, mean)| (format!("f{i}"), mean)).collect()
+}
+
+/// A recording of a program, in which each mean drifts by this relative deviation.
+fn recording(random: &mut Random, means: &[(String, f64)], drift: f64) -> Profile {
+    let samples: Vec<(&str, u64)> = means
+        .iter()
+        .map(|(name, mean)| {
+            // Nearly normal, with a variance of 1.
+            let sum: f64 = (0..12).map(|_| random.next()).sum();
+            (name.as_str(), random.poisson(mean * (1.0 + drift * (sum - 6.0))))
+        })
+        .collect();
+    profile_of(&samples)
+}
+
+#[test]
+fn values_are_matched_by_name() {
+    let before = profile_of(&[("kept", 300), ("gone", 40), ("shrunk", 100)]);
+    // Other addresses and another order.
+    let after = profile_of(&[("new", 50), ("shrunk", 20), ("kept", 310)]);
+    let diff = diff_of(&[before], &[after], &DiffOptions::default());
+    let ms = |n: u64| (n as i64 * PERIOD) as f64;
+    let kept = row(&diff, "kept");
+    assert_eq!([kept.itself.before, kept.itself.after], [ms(300), ms(310)]);
+    assert_eq!(kept.itself.difference(), ms(10));
+    assert_eq!(row(&diff, "gone").itself.ratio(), Some(0.0));
+    assert_eq!(row(&diff, "new").itself.ratio(), None);
+    let main = row(&diff, "main");
+    assert_eq!([main.total.before, main.total.after], [ms(440), ms(380)]);
+    assert_eq!(main.itself.p, None);
+    assert_eq!(diff.rows.len(), 5);
+    let changed = changed(&diff);
+    assert!(!changed.contains(&"kept"));
+    for name in ["new", "gone", "shrunk"] {
+        assert!(changed.contains(&name), "{name} in {changed:?}");
+    }
+    // What changed is first, each part by the size of the change.
+    let significant: Vec<bool> = diff.rows.iter().map(DiffRow::is_significant).collect();
+    assert!(significant.is_sorted_by(|a, b| a >= b), "{significant:?}");
+}
+
+#[test]
+fn a_profile_does_not_differ_from_itself() {
+    let diff = diff_of(&[answers()], &[answers()], &DiffOptions::default());
+    assert_eq!(diff.changed(), 0);
+    assert_eq!(diff.common, 1.0);
+    assert!(diff.rows.iter().all(|row| row.total.difference() == 0.0));
+}
+
+#[test]
+fn scales_are_recorded_seconds_and_totals() {
+    let before = profile_of(&[("a", 100), ("b", 100)]);
+    let mut after = profile_of(&[("a", 300), ("b", 100)]);
+    after.duration_nanos *= 4;
+    let of = |scale| {
+        let options = DiffOptions { scale, ..DiffOptions::default() };
+        let diff = diff_of(&[before.clone()], &[after.clone()], &options);
+        let a = row(&diff, "a").itself;
+        (a.before / PERIOD as f64, a.after / PERIOD as f64, diff.after.total / PERIOD as f64)
+    };
+    assert_eq!(of(Scale::AsRecorded), (100.0, 300.0, 400.0));
+    assert_eq!(of(Scale::PerSecond), (100.0, 75.0, 100.0));
+    assert_eq!(of(Scale::Total), (100.0, 150.0, 200.0));
+    after.duration_nanos = 0;
+    let options = DiffOptions { scale: Scale::PerSecond, ..DiffOptions::default() };
+    assert_eq!(diff_of(&[before], &[after], &options).scale, Scale::AsRecorded);
+}
+
+#[test]
+fn recordings_of_other_lengths_and_rates_are_no_change() {
+    let before = profile_of(&[("a", 400), ("b", 300), ("c", 150), ("d", 90)]);
+    let after = profile_of(&[("a", 4000), ("b", 3000), ("c", 1500), ("d", 900)]);
+    let diff = diff_of(&[before], &[after], &DiffOptions::default());
+    assert_eq!(changed(&diff), [""; 0]);
+    assert!((diff.common - 10.0).abs() < 1e-9, "{}", diff.common);
+}
+
+#[test]
+fn a_change_does_not_make_the_others_change() {
+    // Nine tenths became twice as slow: the rest has a smaller share, but the same value.
+    let before = profile_of(&[("slow", 20_000), ("a", 900), ("b", 700), ("c", 600)]);
+    let after = profile_of(&[("slow", 40_000), ("a", 905), ("b", 690), ("c", 610)]);
+    let diff = diff_of(&[before], &[after], &DiffOptions::default());
+    assert!((diff.common - 1.0).abs() < 0.05, "{}", diff.common);
+    assert_eq!(changed(&diff), ["slow", "main"]);
+}
+
+#[test]
+fn equal_programs_pass_chance_in_at_most_5_of_100_pairs() {
+    let mut random = Random(7);
+    for (samples, drift) in [(1_000.0, 0.0), (30_000.0, 0.0), (30_000.0, 0.01)] {
+        let means = means(samples);
+        let mut listed = 0;
+        for _ in 0..100 {
+            let pair = [0, 1].map(|_| recording(&mut random, &means, drift));
+            let diff = diff_of(&pair[..1], &pair[1..], &DiffOptions::default());
+            listed += usize::from(diff.changed() > 0);
+        }
+        assert!(listed <= 5, "{samples} samples, drift {drift}: {listed} of 100");
+    }
+}
+
+#[test]
+fn a_tenth_that_became_a_fifth_slower_is_found_in_95_of_100_pairs() {
+    let mut random = Random(8);
+    let before = means(30.0 * 999.0);
+    let mut after = before.clone();
+    after[0].1 *= 1.2;
+    let mut found = 0;
+    let mut others = 0;
+    for _ in 0..100 {
+        let pair = [&before, &after].map(|means| recording(&mut random, means, 0.0));
+        let diff = diff_of(&pair[..1], &pair[1..], &DiffOptions::default());
+        let changed = changed(&diff);
+        found += usize::from(changed.contains(&"f0"));
+        others += usize::from(changed.iter().any(|name| !["f0", "main"].contains(name)));
+    }
+    assert!(found >= 95, "found in {found} of 100");
+    assert!(others <= 5, "others in {others} of 100");
+}
+
+#[test]
+fn differences_among_recordings_of_a_side_are_no_change() {
+    let mut random = Random(9);
+    let means = means(10_000.0);
+    let mut wild = 0;
+    let mut listed = 0;
+    for _ in 0..40 {
+        // Each run of this program differs from others by a tenth.
+        let runs: Vec<_> = (0..10).map(|_| recording(&mut random, &means, 0.1)).collect();
+        let pair = diff_of(&runs[..1], &runs[1..2], &DiffOptions::default());
+        wild += usize::from(pair.changed() > 0);
+        let replicated = diff_of(&runs[..5], &runs[5..], &DiffOptions::default());
+        assert!(replicated.replicated && replicated.dispersion > 1.0);
+        listed += usize::from(replicated.changed() > 0);
+    }
+    assert!(listed <= 2, "{listed} of 40 with five recordings each; {wild} of 40 pairs");
+    let mut after = means.clone();
+    after[0].1 *= 2.0;
+    let before: Vec<_> = (0..5).map(|_| recording(&mut random, &means, 0.03)).collect();
+    let after: Vec<_> = (0..5).map(|_| recording(&mut random, &after, 0.03)).collect();
+    assert!(changed(&diff_of(&before, &after, &DiffOptions::default())).contains(&"f0"));
+}
+
+#[test]
+fn few_samples_are_not_tested() {
+    let before = profile_of(&[("a", 500), ("b", 450), ("rare", 3)]);
+    let after = profile_of(&[("a", 510), ("b", 440), ("seldom", 4)]);
+    let diff = diff_of(&[before], &[after], &DiffOptions::default());
+    assert_eq!(row(&diff, "rare").itself.p, None);
+    assert_eq!(row(&diff, "seldom").itself.p, None);
+    assert!(row(&diff, "a").itself.p.is_some_and(|p| p > 0.1));
+    assert!(diff.tests < 6, "{}", diff.tests);
+}
+
+#[test]
+fn hostile_profiles_have_a_difference() {
+    let empty = Profile::default();
+    let mut negative = answers();
+    negative.values.iter_mut().for_each(|v| *v = -*v);
+    let mut huge = answers();
+    huge.values.iter_mut().for_each(|v| *v = i64::MAX);
+    let mut least = answers();
+    least.values.iter_mut().for_each(|v| *v = i64::MIN);
+    let mut bare = answers();
+    bare.locations.iter_mut().for_each(|l| l.line_count = 0);
+    let all = [empty, answers(), negative, huge, least, bare];
+    for before in &all {
+        for after in &all {
+            for scale in [Scale::AsRecorded, Scale::PerSecond, Scale::Total] {
+                let options = DiffOptions { scale, ..DiffOptions::default() };
+                let pair = [before.clone(), after.clone()];
+                let diff = diff_of(&pair[..1], &pair[1..], &options);
+                for change in diff.rows.iter().flat_map(|row| [&row.itself, &row.total]) {
+                    assert!(change.p.is_none_or(|p| (0.0..=1.0).contains(&p)), "{change:?}");
+                    assert!(change.difference().is_finite(), "{change:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn addresses_without_names_are_one_row_of_their_binary() {
+    let side = |first: u64| {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let app = mapping(&mut b, "/usr/bin/app", 0x1000);
+        let main = functions(&mut b, Some(app), 0x1000, &[("main", "", 0)]);
+        let stack: Vec<LocationId> = (0..4).map(|i| b.location(Some(app), first + i)).collect();
+        for _ in 0..50 {
+            b.add(&[stack.as_slice(), &[main]].concat(), LabelSetId::EMPTY, Column(0), 1);
+        }
+        b.finish(None)
+    };
+    let diff = diff_of(&[side(0x1100)], &[side(0x1200)], &DiffOptions::default());
+    let unnamed = diff.rows.iter().find(|r| diff.frames[r.frame as usize].name.is_empty());
+    let unnamed = unnamed.expect("a row of all addresses");
+    assert_eq!(diff.frames[unnamed.frame as usize].kind, DiffName::Unnamed);
+    assert_eq!([unnamed.total.before, unnamed.total.after], [50.0, 50.0]);
+    assert_eq!((diff.rows.len(), diff.changed()), (2, 0));
+}
+
+#[test]
+fn types_are_matched_by_kind_and_unit() {
+    let two = answers();
+    let mut other = Builder::new(&[("cpu", "nanoseconds"), ("samples", "count")]).finish(None);
+    assert_eq!(Diff::common_type(&[two.clone(), other.clone()], 0, 1), Ok(vec![1, 0]));
+    let cpu = other.sample_types[0];
+    other.sample_types = vec![cpu, cpu];
+    assert_eq!(Diff::common_type(&[other.clone(), other.clone()], 0, 1), Ok(vec![1, 1]));
+    assert_eq!(Diff::common_type(&[two.clone(), other], 0, 0), Err(1));
+    assert_eq!(Diff::common_type(&[two, Profile::default()], 0, 1), Ok(vec![1, 0]));
+}
+
+#[test]
+fn a_tree_has_the_contexts_of_both_sides() {
+    let before = [profile_of(&[("kept", 3), ("gone", 4)])];
+    let after = [profile_of(&[("new", 5), ("kept", 6)])];
+    let mut sides = [views(&before), views(&after)];
+    let [before, after] = &mut sides;
+    let tree = DiffTree::new(before, after, Direction::Callees, &[]);
+    let mut nodes: Vec<(&str, [i64; 2])> = tree.nodes[1..]
+        .iter()
+        .map(|n| (&*tree.frames[n.frame as usize].name, n.totals.map(|v| v / PERIOD)))
+        .collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, [("gone", [4, 0]), ("kept", [3, 6]), ("main", [7, 11]), ("new", [0, 5])]);
+    assert!(tree.nodes.iter().enumerate().skip(1).all(|(id, n)| (n.parent as usize) < id));
+}
+
+#[test]
+fn deep_recursion_is_compared() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let ids: Vec<LocationId> = (0..2)
+        .map(|i| functions(&mut b, None, 1 + i, &[(["a", "b"][i as usize], "", 0)]))
+        .collect();
+    let stack: Vec<LocationId> = (0..10_000).map(|i| ids[i % 2]).collect();
+    b.add(&stack, LabelSetId::EMPTY, Column(0), 7);
+    let profiles = [b.finish(None)];
+    let diff = diff_of(&profiles, &profiles, &DiffOptions::default());
+    assert_eq!(row(&diff, "a").total.after, 7.0);
+    let mut sides = [views(&profiles), views(&profiles)];
+    let [before, after] = &mut sides;
+    assert_eq!(DiffTree::new(before, after, Direction::Callees, &[]).nodes.len(), 10_001);
+}
