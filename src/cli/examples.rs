@@ -82,6 +82,18 @@ const GRAPH: &[Example] = &[
     example("prof graph -n 20 --focus malloc -o out.svg", "Draw 20 functions around malloc"),
 ];
 
+/// Examples of `prof diff`.
+const DIFF: &[Example] = &[
+    example("prof diff old.pb.gz new.pb.gz", "Print the functions that changed, then the others"),
+    example("prof diff old.pb.gz", "Compare with profile.pb.gz"),
+    example(
+        "prof diff --base a1.pb.gz a2.pb.gz a3.pb.gz --with b1.pb.gz b2.pb.gz b3.pb.gz",
+        "Compare three recordings each, whose differences among them count",
+    ),
+    example("prof diff --sort binary old.pb.gz new.pb.gz", "Compare binaries"),
+    example("prof diff --per-second 10s.pb.gz 60s.pb.gz", "Compare rates of unequal recordings"),
+];
+
 /// Examples of `prof list`.
 const LIST: &[Example] = &[
     example("prof list", "List all events of this machine"),
@@ -192,6 +204,7 @@ pub fn examples(subcommand: &str) -> &'static [Example] {
         "merge" => MERGE,
         "flame" => FLAME,
         "graph" => GRAPH,
+        "diff" => DIFF,
         "list" => LIST,
         "threads" => THREADS,
         "symbolize" => SYMBOLIZE,

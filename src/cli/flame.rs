@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::diff::{ScaleArgs, Sides};
 use super::filter::FilterArgs;
 use super::output::Output;
 use super::summary::{self, Summary, Verbosity};
@@ -13,10 +14,13 @@ use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{folded, json, summary as of_view, units};
+use crate::report::{flame_diff, folded, json, summary as of_view, units};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
-use view::{BoxOptions, Boxes, Cut, Direction, Granularity, Siblings, States, Tree, View};
+use view::{
+    BoxOptions, Boxes, Cut, Diff, DiffOptions, DiffTree, Direction, Granularity, Siblings, States,
+    Tree, View,
+};
 
 /// The heading of options for the drawing in help.
 const HEADING: &str = "Drawing";
@@ -54,6 +58,17 @@ pub struct DrawArgs {
     /// Draw roots at the top (an icicle graph)
     #[arg(long, visible_alias = "icicle", help_heading = HEADING)]
     inverted: bool,
+
+    /// Draw the difference to the profile BASE: red grew, blue shrank
+    ///
+    /// Boxes are as wide as in FILE. What only BASE has is drawn on a box [disappeared].
+    #[arg(long, value_name = "BASE", conflicts_with_all = ["folded", "colors"],
+          help_heading = HEADING)]
+    pub(super) diff: Option<PathBuf>,
+
+    /// Unit of comparison of --diff
+    #[command(flatten)]
+    pub(super) scale: ScaleArgs,
 
     /// Reverse stacks: leaves at the root, callers above callees
     #[arg(long, help_heading = HEADING)]
@@ -114,6 +129,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.draw.filter.no_inlines |= args.symbols.no_inlines();
     args.draw.check()?;
     args.check()?;
+    if let Some(base) = &args.draw.diff {
+        return args.draw.difference(base, &args.files);
+    }
     let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
     let output = Output::create_any(path)?;
     if args.target.is_given() {
@@ -154,6 +172,9 @@ impl Args {
     /// Fails if the arguments contradict each other.
     fn check(&self) -> anyhow::Result<()> {
         if self.target.is_given() {
+            if self.draw.diff.is_some() {
+                return Err(usage("--diff compares FILEs: record the target with prof record"));
+            }
             if !self.files.is_empty() {
                 return Err(usage("give FILEs to draw or a target to record, not both"));
             }
@@ -213,6 +234,50 @@ impl DrawArgs {
             key.with_context(|| format!("--root: no sample has a label {name:?}"))
         };
         self.root.iter().map(id).collect()
+    }
+
+    /// Draws the difference of `files` (the default file if there are none) to `base`.
+    fn difference(&self, base: &Path, files: &[PathBuf]) -> anyhow::Result<ExitCode> {
+        let path = self.output.as_deref().unwrap_or(Path::new("-"));
+        let output = Output::create_any(path)?;
+        let after = match files {
+            [] => vec![super::report::DEFAULT_FILE.into()],
+            files => files.to_vec(),
+        };
+        let sides = Sides::load(&[vec![base.to_owned()], after], &self.filter)?;
+        let mut views = sides.views(Granularity::FUNCTION);
+        let negative: usize = views.iter_mut().map(View::leave_out_negative).sum();
+        if negative > 0 {
+            Stderr::line(&format!("prof: {negative} samples with negative values are left out"));
+        }
+        if views.iter().all(|view| view.kept_total == 0) {
+            anyhow::bail!("nothing to draw: no sample has a value");
+        }
+        let direction = if self.reverse { Direction::Callers } else { Direction::Callees };
+        let roots = if self.root.iter().any(|root| root == "none") { &[] } else { &*self.root };
+        let (before, after) = views.split_at_mut(1);
+        let tree = DiffTree::new(before, after, direction, roots);
+        let scale = self.scale.scale();
+        let model = Diff::new(before, after, &DiffOptions { scale, ..DiffOptions::default() });
+        super::diff::check_scale(&model, scale)?;
+        let total = |value: f64| units::format(value.round() as i64, &model.unit);
+        let title = format!(
+            "{}: {} before, {} after",
+            model.kind,
+            total(model.before.total),
+            total(model.after.total)
+        );
+        let options = FlameOptions {
+            title: self.title.clone().unwrap_or(title),
+            subtitle: format!("difference to {}", base.display()),
+            inverted: self.inverted,
+            width: self.width.map(|w| w as usize),
+            min_width: self.min_width,
+            order: Siblings::Name,
+            scheme: Scheme::default(),
+        };
+        output.write_text(|out| flame_diff::write(out, &model, &tree, &options))?;
+        Ok(ExitCode::SUCCESS)
     }
 
     fn granularity(&self) -> Granularity {

@@ -1,6 +1,7 @@
 //! The command line: one file for each subcommand, with `Args` and `run(Args) -> Result<ExitCode>`.
 
 mod completions;
+mod diff;
 mod doctor;
 mod events;
 mod examples;
@@ -77,6 +78,11 @@ pub enum Command {
     /// Writes DOT, or an SVG if Graphviz is installed. The functions, calls and limits are those of
     /// pprof: a dotted line represents calls through functions that were left out.
     Graph(Box<graph::Args>),
+    /// Compare two profiles, or several recordings before and after a change
+    ///
+    /// Prints each function with its values before and after, and whether they differ by more than
+    /// sampling error. Functions are matched by name, binaries by base name.
+    Diff(Box<diff::Args>),
     /// List events for -e: those of this machine, and USDT markers of programs
     ///
     /// Events that cannot be recorded are marked with '-', with the reason.
@@ -117,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Merge(args) => merge::run(*args),
         Command::Flame(args) => flame::run(*args),
         Command::Graph(args) => graph::run(*args),
+        Command::Diff(args) => diff::run(*args),
         Command::List(args) => list::run(args),
         Command::Threads(args) => threads::run(args),
         Command::Symbolize(args) => symbolize::run(args),

@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
+use super::diff::Comparison;
 use super::filter::{FilterArgs, samples};
 use super::time;
 use super::{examples, usage};
@@ -16,7 +17,7 @@ use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::{Profile, label};
 use sys::printed;
-use view::{Direction, Granularity, Quotient, Sort, View};
+use view::{Direction, Granularity, Quotient, Scale, Sort, View};
 
 /// The file that is read if no FILE is given.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
@@ -108,6 +109,11 @@ pub struct Args {
     /// instruction, if the profile has both.
     #[arg(long, value_name = "TYPE/TYPE", help_heading = "View", conflicts_with = "call_graph")]
     ratio: Option<String>,
+
+    /// Compare with the profile BASE, as prof diff BASE FILE
+    #[arg(long, value_name = "BASE", help_heading = "View",
+          conflicts_with_all = ["call_graph", "ratio", "header", "header_only", "percent_limit"])]
+    diff: Option<PathBuf>,
 
     #[command(flatten)]
     view: ViewArgs,
@@ -216,7 +222,7 @@ impl FromArgMatches for ViewArgs {
 
 /// One word of `--sort`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum SortKey {
+pub(super) enum SortKey {
     Order(Sort),
     Symbol,
     Binary,
@@ -229,7 +235,7 @@ enum SortKey {
 /// The keys of `--sort` in addition to the labels of a profile.
 const SORT_KEYS: &str = "self, total, name, binary (dso), symbol, line, process (comm)";
 
-fn sort_key(word: &str) -> Result<SortKey, String> {
+pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
     let by_label = |key: &str| SortKey::Label(key.to_string());
     Ok(match word {
         "self" | "flat" | "overhead" => SortKey::Order(Sort::SelfValue),
@@ -326,6 +332,28 @@ impl Args {
         plan
     }
 
+    /// Prints the difference to `base`.
+    fn compare(&self, base: &Path, plan: Plan) -> anyhow::Result<ExitCode> {
+        if let Some(view) = self.view.chosen {
+            return Err(usage(format!("--{view} cannot be combined with --diff")));
+        }
+        let files = if plan.files.is_empty() { vec![DEFAULT_FILE.into()] } else { plan.files };
+        let comparison = Comparison {
+            files: [vec![base.to_owned()], files],
+            scale: Scale::AsRecorded,
+            absolute: false,
+            granularity: plan.granularity,
+            order: plan.order,
+            labels: plan.labels,
+            must_exist: plan.must_exist,
+            children: !self.no_children,
+            rows: self.nodecount,
+            filter: &self.filter,
+            json: self.json,
+        };
+        comparison.print()
+    }
+
     /// The arguments of the view.
     fn request<'a>(&'a self, plan: &'a Plan) -> Request<'a> {
         let file = match plan.files.as_slice() {
@@ -355,7 +383,7 @@ impl Args {
 }
 
 /// Fails if one of `keys` is neither a label of the profile nor one that prof records.
-fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
+pub(super) fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
     /// Labels of a profile that an error lists.
     const SHOWN: usize = 20;
     let there = profile.labels.keys();
@@ -375,6 +403,9 @@ fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
+    if let Some(base) = &args.diff {
+        return args.compare(base, plan);
+    }
     let request = args.request(&plan);
     let chosen = views::find(args.view.chosen, &request);
     (chosen.check)(&request).map_err(usage)?;

@@ -41,20 +41,20 @@ pub struct FlameOptions {
 }
 
 /// Width of the layout if the window determines the width.
-const DEFAULT_WIDTH: usize = 1200;
+pub(super) const DEFAULT_WIDTH: usize = 1200;
 /// Size of the text, and mean width of a character, in pixels.
-const FONT_SIZE: usize = 12;
+pub(super) const FONT_SIZE: usize = 12;
 const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
 /// Space left and right of the boxes.
-const PADDING: usize = 10;
+pub(super) const PADDING: usize = 10;
 
 /// inferno's `Search` is almost invisible.
-const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
-const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
+pub(super) const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
+pub(super) const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
 
 /// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
 /// private-use character.
-const LEGEND: &str = "\u{e000}";
+pub(super) const LEGEND: &str = "\u{e000}";
 
 /// Draws `tree`. Fails with `InvalidInput` if no box has a positive value.
 pub fn write(
@@ -96,7 +96,7 @@ pub fn write(
 
 /// Number of a box. Padded, so that the order of the drawing is that of the text, which inferno
 /// requires.
-fn number(index: usize, count: usize) -> String {
+pub(super) fn number(index: usize, count: usize) -> String {
     let digits = count.ilog10() as usize + 1;
     format!("{index:0digits$}")
 }
@@ -202,7 +202,7 @@ fn insert_names(
     out.write_all(rest.as_bytes())
 }
 
-fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     let at = element.find(&format!(" {name}=\""))?;
     let value = &element[at + name.len() + 3..];
     Some(&value[..value.find('"')?])
@@ -242,7 +242,7 @@ fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
 }
 
 /// The part of `name` that fits into this width.
-fn fitting(name: &str, pixels: f64) -> String {
+pub(super) fn fitting(name: &str, pixels: f64) -> String {
     let fits = ((pixels - 3.0) / CHAR_WIDTH).max(0.0) as usize;
     if name.chars().count() <= fits {
         name.to_string()
@@ -253,6 +253,6 @@ fn fitting(name: &str, pixels: f64) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

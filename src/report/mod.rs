@@ -4,8 +4,10 @@
 pub mod advice;
 pub mod colors;
 pub mod coverage;
+pub mod diff;
 pub mod dot;
 pub mod flame;
+pub mod flame_diff;
 pub mod folded;
 pub mod graphviz;
 pub mod json;

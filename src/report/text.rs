@@ -159,9 +159,14 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 pub(super) fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::Result<()> {
+    lines_of(columns).try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// The line of titles, and one for each row.
+pub(super) fn lines_of(columns: &[TextColumn]) -> impl Iterator<Item = String> + '_ {
     let widths: Vec<_> = columns.iter().map(TextColumn::width).collect();
     let rows = columns.first().map_or(0, |c| c.cells.len());
-    for row in 0..=rows {
+    (0..=rows).map(move |row| {
         let mut line = String::new();
         for (column, &width) in columns.iter().zip(&widths) {
             let cell =
@@ -176,9 +181,9 @@ pub(super) fn write_columns(out: &mut dyn Write, columns: &[TextColumn]) -> io::
                 Align::Left => line.extend([cell, padding.as_str()]),
             }
         }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
+        line.truncate(line.trim_end().len());
+        line
+    })
 }
 
 /// Limits of a call tree.

@@ -13,6 +13,7 @@ mod coverage;
 mod damaged_binaries;
 mod deep_stacks;
 mod demangle;
+mod diff;
 mod doctor;
 mod edges;
 mod ending;

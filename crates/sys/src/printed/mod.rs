@@ -6,6 +6,7 @@
 //! [`Stderr`] in whole lines, [`line`](fn@line) in a name. Nothing else in prof opens standard
 //! output or standard error for text.
 
+mod lines;
 mod stderr;
 mod stdout;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+pub use lines::{Emphasis, Lines};
 pub use stderr::Stderr;
 pub use stdout::{Stdout, help, stdout};
 

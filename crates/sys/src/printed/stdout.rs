@@ -28,6 +28,12 @@ pub fn help(styled: &str, plain: &str) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Named<W>(W);
 
+impl<W> Named<W> {
+    pub(super) fn new(inner: W) -> Named<W> {
+        Named(inner)
+    }
+}
+
 fn named(e: io::Error) -> io::Error {
     match e.kind() {
         // Ends prof without a message, or is retried.

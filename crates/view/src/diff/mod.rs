@@ -38,6 +38,9 @@ pub enum Scale {
 pub struct DiffOptions {
     /// The unit of comparison.
     pub scale: Scale,
+    /// Test for values that are equal in the unit of comparison, rather than for the ratio of what
+    /// did not change.
+    pub absolute: bool,
     /// Order of the rows among those that changed, and among the others: by the change of the self
     /// value or total, or by name.
     pub sort: Sort,
@@ -130,7 +133,7 @@ pub struct Diff {
     pub before: Side,
     /// The recordings after.
     pub after: Side,
-    /// Ratio of what did not change, after to before as recorded: the rows are tested against it.
+    /// Ratio that the rows are tested against: of what did not change, after to before as recorded.
     pub common: f64,
     /// Variance of what did not change, between the sides (or, with three recordings or more, among
     /// the recordings of a side), in units of the sampling variance; at least 1.
@@ -158,7 +161,8 @@ impl Diff {
             cells.add(run, view, &ids, &options.labels);
         }
         let mut diff = Diff::of_sides(before, after, options.scale);
-        let judge = Judge::new(&cells, before.len());
+        let equal = diff.before.factor / diff.after.factor;
+        let judge = Judge::new(&cells, before.len(), options.absolute.then_some(equal));
         (diff.common, diff.dispersion) = (judge.common, judge.dispersion);
         diff.replicated = judge.replicated;
         diff.before.effective = judge.effective(0);

@@ -120,7 +120,8 @@ struct Test {
 }
 
 impl Judge {
-    pub(super) fn new(cells: &Cells, before: usize) -> Judge {
+    /// With the ratio `common` if it is given; else it is found.
+    pub(super) fn new(cells: &Cells, before: usize, common: Option<f64>) -> Judge {
         let evidence = |cells: &[Cell], which: usize| {
             let mut out = Evidence::default();
             for (run, cell) in cells.iter().enumerate() {
@@ -143,7 +144,10 @@ impl Judge {
             common_variance: 0.0,
             runs,
         };
-        judge.find_common();
+        match common.filter(|ratio| ratio.is_finite() && *ratio > 0.0) {
+            Some(ratio) => judge.common = ratio,
+            None => judge.find_common(),
+        }
         judge.dispersion = if judge.replicated {
             let freedom = judge.freedom();
             judge.dispersion_of(|row| judge.replicate_dispersion(cells, row, 0), freedom)
@@ -294,10 +298,10 @@ impl Judge {
             excess.dispersion = ((PRIOR_FREEDOM * self.dispersion + own) / freedom).max(1.0);
         }
         let Tested { p, smallest } = p_value(&e, &self.all, self.common, excess);
-        let heavy_tails = |p: f64| match self.replicated {
-            true => student(deviations(p), PRIOR_FREEDOM + self.freedom()).max(p),
-            false => p,
-        };
+        // A variance that was measured itself has an error.
+        let freedom = PRIOR_FREEDOM + self.freedom();
+        let heavy_tails =
+            |p: f64| if self.replicated { student(deviations(p), freedom).max(p) } else { p };
         Some(Test { row, which, p: heavy_tails(p), smallest: heavy_tails(smallest) })
     }
 }

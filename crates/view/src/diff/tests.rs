@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use super::*;
 use crate::testing::{answers, functions, mapping};
 use crate::{Direction, Granularity};
@@ -52,7 +54,8 @@ impl Random {
     /// A Poisson number, by a normal distribution if the mean is large.
     fn poisson(&mut self, mean: f64) -> u64 {
         if mean > 200.0 {
-            let normal = (-2.0 * self.next().ln()).sqrt() * (6.283_185 * self.next()).cos();
+            let normal =
+                (-2.0 * self.next().ln()).sqrt() * (std::f64::consts::TAU * self.next()).cos();
             return (mean + mean.sqrt() * normal).round() as u64;
         }
         let mut product = self.next();
@@ -128,7 +131,7 @@ fn scales_are_recorded_seconds_and_totals() {
     after.duration_nanos *= 4;
     let of = |scale| {
         let options = DiffOptions { scale, ..DiffOptions::default() };
-        let diff = diff_of(&[before.clone()], &[after.clone()], &options);
+        let diff = diff_of(from_ref(&before), from_ref(&after), &options);
         let a = row(&diff, "a").itself;
         (a.before / PERIOD as f64, a.after / PERIOD as f64, diff.after.total / PERIOD as f64)
     };
@@ -147,6 +150,18 @@ fn recordings_of_other_lengths_and_rates_are_no_change() {
     let diff = diff_of(&[before], &[after], &DiffOptions::default());
     assert_eq!(changed(&diff), [""; 0]);
     assert!((diff.common - 10.0).abs() < 1e-9, "{}", diff.common);
+}
+
+#[test]
+fn absolute_tests_are_for_equal_values() {
+    let before = profile_of(&[("a", 400), ("b", 300), ("c", 350)]);
+    let after = profile_of(&[("a", 800), ("b", 600), ("c", 700)]);
+    let of = |scale| {
+        let options = DiffOptions { scale, absolute: true, ..DiffOptions::default() };
+        diff_of(from_ref(&before), from_ref(&after), &options).changed()
+    };
+    assert_eq!(of(Scale::AsRecorded), 4);
+    assert_eq!(of(Scale::Total), 0);
 }
 
 #[test]

@@ -1,0 +1,282 @@
+//! `prof diff`, and `prof report --diff`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::filter::FilterArgs;
+use super::report::{self, SortKey};
+use super::{examples, usage};
+use crate::report::diff::{self, DiffLayout};
+use profile::Profile;
+use sys::printed::{self, Lines};
+use view::{Diff, DiffOptions, Granularity, Scale, Sort, View};
+
+/// Arguments of `prof diff`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples::short("diff"), after_long_help = examples::long("diff"))]
+pub struct Args {
+    /// The profile before
+    #[arg(value_name = "BASE")]
+    before: Option<PathBuf>,
+
+    /// The profile after [default: profile.pb.gz]
+    #[arg(value_name = "FILE")]
+    after: Option<PathBuf>,
+
+    /// Several recordings before, instead of BASE
+    ///
+    /// With three or more on a side, the differences among them count as sampling error.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "with", conflicts_with = "before",
+          help_heading = "Profiles")]
+    base: Vec<PathBuf>,
+
+    /// Several recordings after, instead of FILE
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "base", help_heading = "Profiles")]
+    with: Vec<PathBuf>,
+
+    #[command(flatten)]
+    scale: ScaleArgs,
+
+    #[command(flatten)]
+    test: TestArgs,
+
+    /// Order and group rows by KEYS, separated by commas
+    ///
+    /// As in prof report: self, total and name order rows, by the change; binary, symbol, line,
+    /// process and other labels group them.
+    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = report::sort_key,
+          default_value = "self", help_heading = "View")]
+    sort: Vec<SortKey>,
+
+    /// Compare source lines instead of functions
+    #[arg(long, help_heading = "View")]
+    lines: bool,
+
+    /// Print self values only
+    #[arg(long, help_heading = "View")]
+    no_children: bool,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// Print at most N rows; 0 prints all [default: 30; all with --json]
+    #[arg(short, long, value_name = "N", value_parser = report::rows, allow_negative_numbers = true,
+          help_heading = "View")]
+    nodecount: Option<usize>,
+
+    /// Print JSON, with exact values
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// The unit of comparison.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct ScaleArgs {
+    /// Scale the profile after to the total of the one before
+    #[arg(long, help_heading = "View", conflicts_with = "per_second")]
+    normalize: bool,
+
+    /// Compare values per second of the recordings, for unequal lengths
+    #[arg(long, help_heading = "View")]
+    per_second: bool,
+}
+
+/// The test of changes.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+struct TestArgs {
+    /// Test whether values are equal, rather than whether they changed as the rest
+    ///
+    /// Without it, a row is tested against the ratio of what did not change, so that another load
+    /// or clock of the machine, or more work, does not make all rows differ.
+    #[arg(long, help_heading = "View")]
+    absolute: bool,
+}
+
+impl ScaleArgs {
+    /// The unit.
+    pub(super) fn scale(self) -> Scale {
+        match self {
+            ScaleArgs { per_second: true, .. } => Scale::PerSecond,
+            ScaleArgs { normalize: true, .. } => Scale::Total,
+            ScaleArgs { .. } => Scale::AsRecorded,
+        }
+    }
+}
+
+/// A comparison to print.
+pub(super) struct Comparison<'a> {
+    /// Files before and after.
+    pub(super) files: [Vec<PathBuf>; 2],
+    pub(super) scale: Scale,
+    pub(super) absolute: bool,
+    pub(super) granularity: Granularity,
+    pub(super) order: Sort,
+    pub(super) labels: Vec<String>,
+    /// The subset of `labels` that have to be labels of a profile.
+    pub(super) must_exist: Vec<String>,
+    pub(super) children: bool,
+    pub(super) rows: Option<usize>,
+    pub(super) filter: &'a FilterArgs,
+    pub(super) json: bool,
+}
+
+/// Runs `prof diff`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let files = match (&args.before, &args.after) {
+        (None, _) if !args.base.is_empty() => [args.base.clone(), args.with.clone()],
+        (None, _) => {
+            return Err(usage("name the profile to compare with: prof diff BASE [FILE]"));
+        }
+        (Some(base), None) => [vec![base.clone()], vec![report::DEFAULT_FILE.into()]],
+        (Some(base), Some(file)) => [vec![base.clone()], vec![file.clone()]],
+    };
+    let mut comparison = Comparison {
+        files,
+        scale: args.scale.scale(),
+        absolute: args.test.absolute,
+        granularity: Granularity::NONE,
+        order: Sort::SelfValue,
+        labels: Vec::new(),
+        must_exist: Vec::new(),
+        children: !args.no_children,
+        rows: args.nodecount,
+        filter: &args.filter,
+        json: args.json,
+    };
+    comparison.group(&args.sort, args.lines);
+    comparison.print()
+}
+
+impl Comparison<'_> {
+    /// Resolves the words of `--sort`.
+    fn group(&mut self, keys: &[SortKey], lines: bool) {
+        for key in keys {
+            match key {
+                SortKey::Order(order) => self.order = *order,
+                SortKey::Symbol => self.granularity.function = true,
+                SortKey::Binary => self.granularity.binary = true,
+                SortKey::Line => (self.granularity.function, self.granularity.line) = (true, true),
+                SortKey::Label(key) => self.labels.push(key.clone()),
+                SortKey::LabelOfProfile(key) => {
+                    self.labels.push(key.clone());
+                    self.must_exist.push(key.clone());
+                }
+            }
+        }
+        if self.granularity == Granularity::NONE && self.labels.is_empty() {
+            self.granularity = Granularity::FUNCTION;
+        }
+        if lines {
+            (self.granularity.function, self.granularity.line) = (true, true);
+        }
+    }
+
+    /// Prints the comparison.
+    pub(super) fn print(self) -> anyhow::Result<ExitCode> {
+        let sides = Sides::load(&self.files, self.filter)?;
+        if !self.must_exist.is_empty() {
+            let missing = |p: &Profile| report::check_labels(p, &self.must_exist);
+            let errors = sides.profiles.iter().map(missing);
+            if let Some(first) = errors.collect::<Result<Vec<()>, _>>().err()
+                && sides.profiles.iter().all(|p| missing(p).is_err())
+            {
+                return Err(first);
+            }
+        }
+        let views = sides.views(self.granularity);
+        let (before, after) = views.split_at(self.files[0].len());
+        let options = DiffOptions {
+            scale: self.scale,
+            absolute: self.absolute,
+            sort: self.order,
+            labels: self.labels.clone(),
+        };
+        let model = Diff::new(before, after, &options);
+        check_scale(&model, self.scale)?;
+        let names = |files: &Vec<PathBuf>| {
+            files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        };
+        let layout = DiffLayout {
+            files: [names(&self.files[0]), names(&self.files[1])],
+            granularity: self.granularity,
+            labels: self.labels,
+            children: self.children,
+            rows: self.rows.unwrap_or(if self.json { 0 } else { 30 }),
+        };
+        if self.json {
+            let mut out = printed::stdout();
+            diff::write_json(&mut out, &model, &layout)?;
+            std::io::Write::flush(&mut out)?;
+        } else {
+            let mut out = Lines::stdout();
+            for line in diff::lines(&model, &layout) {
+                out.line(&line.text, line.emphasis)?;
+            }
+            out.flush()?;
+        }
+        drop(views);
+        // Freeing large profiles piece by piece takes longer than the system needs for all.
+        std::mem::forget(sides);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Fails if the profiles cannot be compared in this unit.
+pub(super) fn check_scale(model: &Diff, scale: Scale) -> anyhow::Result<()> {
+    if model.scale == scale {
+        return Ok(());
+    }
+    anyhow::bail!(match scale {
+        Scale::PerSecond => "--per-second: a profile does not contain the length of its recording",
+        _ => "--normalize: the total of a profile is 0",
+    })
+}
+
+/// The profiles of both sides.
+pub(super) struct Sides {
+    /// Those before, then those after.
+    pub(super) profiles: Vec<Profile>,
+    /// The common sample type in each of them.
+    types: Vec<usize>,
+}
+
+impl Sides {
+    /// Reads the files.
+    pub(super) fn load(files: &[Vec<PathBuf>; 2], filter: &FilterArgs) -> anyhow::Result<Sides> {
+        let mut profiles = Vec::new();
+        let all: Vec<&PathBuf> = files.iter().flatten().collect();
+        for file in &all {
+            let is_default = file.as_os_str() == report::DEFAULT_FILE;
+            let files = if is_default { &[] } else { std::slice::from_ref(*file) };
+            profiles.push(filter.load(files)?);
+        }
+        // The first one with sample types decides which one is compared.
+        let first = profiles.iter().position(|p| !p.sample_types.is_empty()).unwrap_or(0);
+        let of_first = match profiles.get(first) {
+            Some(profile) if !profile.sample_types.is_empty() => filter.type_index(profile)?,
+            _ => 0,
+        };
+        let types = Diff::common_type(&profiles, first, of_first).map_err(|number| {
+            let kinds = |p: &Profile| -> String {
+                let kinds: Vec<&str> = p.sample_types.iter().map(|t| p.str(t.kind)).collect();
+                kinds.join(", ")
+            };
+            let kind = profiles[first].sample_types.get(of_first);
+            let kind = kind.map_or("", |t| profiles[first].str(t.kind));
+            usage(format!(
+                "{} has no sample type {kind:?}, which {} has, but: {}; choose a common one with \
+                 --type",
+                all[number].display(),
+                all[first].display(),
+                kinds(&profiles[number]),
+            ))
+        })?;
+        Ok(Sides { profiles, types })
+    }
+
+    /// A view of each profile.
+    pub(super) fn views(&self, granularity: Granularity) -> Vec<View<'_>> {
+        let pairs = self.profiles.iter().zip(&self.types);
+        pairs.map(|(p, &index)| View::new(p, index, granularity)).collect()
+    }
+}

@@ -1,0 +1,318 @@
+//! A difference of profiles as lines of text, and as JSON.
+//!
+//! JSON: one object with `version` (1), `type` (`kind`, `unit`), `scale` (`as recorded`, `per
+//! second` or `total`), `before` and `after` (objects of `files`, `recordings`, `recorded` (the sum
+//! of all values), `total` (the same in the unit of comparison), `factor` (one by the other),
+//! `duration_nanos` (null if unknown) and `effective_samples` (null: no sampling error)),
+//! `common_ratio` (of what did not change), `dispersion`, `replicated`, `tests`, `family_error`,
+//! `changed`, `row_count` and `rows`. A row has the properties that distinguish it (`function`,
+//! `name_kind`, `binary` (base name), `file`, `line`, `labels`), and `self` and `total`, objects of
+//! `before`, `after`, `change`, `ratio` (null if it is no number), `p` and `adjusted_p` (null if it
+//! was not tested) and `significant`. Rows that changed are first.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::json::VERSION;
+use super::text::{Align, TextColumn, clean, lines_of};
+use super::units;
+use sys::printed::Emphasis;
+use view::{Change, Diff, DiffFrame, DiffName, DiffRow, Granularity, Scale, Side};
+
+/// Contents of the output.
+#[derive(Clone, Debug)]
+pub struct DiffLayout {
+    /// Files before and after, as the user named them.
+    pub files: [Vec<String>; 2],
+    /// Granularity of the frames, as in the views.
+    pub granularity: Granularity,
+    /// Keys of the labels that distinguish rows, as in the model.
+    pub labels: Vec<String>,
+    /// Totals next to self values.
+    pub children: bool,
+    /// Most rows; 0: all.
+    pub rows: usize,
+}
+
+/// A line of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportLine {
+    /// Its text.
+    pub text: String,
+    /// Its importance: rows that did not change are faint.
+    pub emphasis: Emphasis,
+}
+
+/// Ratio of the lengths of recordings from which on rates are suggested.
+const UNEQUAL: f64 = 1.1;
+
+/// The lines of a difference.
+pub fn lines(diff: &Diff, layout: &DiffLayout) -> Vec<ReportLine> {
+    let line = |text: String| ReportLine { text, emphasis: Emphasis::Normal };
+    let mut out: Vec<ReportLine> = header(diff, layout).into_iter().map(line).collect();
+    let shown = shown(diff, layout);
+    out.push(line(String::new()));
+    for (index, text) in lines_of(&columns(diff, layout, shown)).enumerate() {
+        let is_faint = index > 0 && !shown[index - 1].is_significant();
+        let emphasis = if is_faint { Emphasis::Faint } else { Emphasis::Normal };
+        out.push(ReportLine { text, emphasis });
+    }
+    let left = diff.rows.len() - shown.len();
+    if left > 0 {
+        let rows = if left == 1 { "row" } else { "rows" };
+        out.push(line(format!("… and {} more {rows}; -n 0 shows all", count(left))));
+    }
+    out
+}
+
+fn shown<'d>(diff: &'d Diff, layout: &DiffLayout) -> &'d [DiffRow] {
+    let rows = if layout.rows == 0 { diff.rows.len() } else { layout.rows };
+    &diff.rows[..rows.min(diff.rows.len())]
+}
+
+fn count(number: usize) -> String {
+    units::thousands(number as i64)
+}
+
+fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
+    let mut out = Vec::new();
+    for (name, side, files) in
+        [("Before", &diff.before, &layout.files[0]), ("After", &diff.after, &layout.files[1])]
+    {
+        out.push(format!("{name}: {}: {}", clean(&listed(files)), of_side(diff, side)));
+    }
+    let total = diff.total();
+    let per_second = |side: &Side| side.duration_nanos as f64 / 1e9 / side.recordings.max(1) as f64;
+    let lengths = [per_second(&diff.before), per_second(&diff.after)];
+    let uneven = lengths[0].max(lengths[1]) > UNEQUAL * lengths[0].min(lengths[1]);
+    let unit = match diff.scale {
+        Scale::AsRecorded if diff.before.recordings + diff.after.recordings > 2 => {
+            "means of the recordings"
+        }
+        Scale::AsRecorded if lengths.iter().all(|&l| l > 0.0) && uneven => {
+            "as recorded, in recordings of unequal lengths (--per-second compares rates)"
+        }
+        Scale::AsRecorded => "as recorded",
+        Scale::PerSecond => "per second of the recordings",
+        Scale::Total => "after is scaled to the total before",
+    };
+    out.push(format!(
+        "Values: {unit}; total {} → {} ({})",
+        value(diff, total.before),
+        value(diff, total.after),
+        ratio(&total),
+    ));
+    out.push(verdict(diff));
+    out
+}
+
+fn listed(files: &[String]) -> String {
+    match files {
+        [] => "-".to_owned(),
+        [file] => file.clone(),
+        [first, ..] => format!("{first} and {} more", count(files.len() - 1)),
+    }
+}
+
+fn of_side(diff: &Diff, side: &Side) -> String {
+    let mut out = format!("{} {}", clean(&diff.kind), units::format(side.recorded, &diff.unit));
+    if side.duration_nanos > 0 {
+        out += &format!(" in {}", units::format(side.duration_nanos, "nanoseconds"));
+    }
+    if side.effective.is_finite() {
+        out += &format!(", {} samples", units::thousands(side.effective.round() as i64));
+    }
+    out
+}
+
+fn verdict(diff: &Diff) -> String {
+    let rows = if diff.rows.len() == 1 { "row" } else { "rows" };
+    let mut out = format!(
+        "Changed by more than sampling error: {} of {} {rows} (p ≤ {} over all {} tests",
+        count(diff.changed()),
+        count(diff.rows.len()),
+        Change::FAMILY_ERROR,
+        count(diff.tests),
+    );
+    // The ratio in the unit of comparison: 1 if the total is that of what did not change.
+    let common = diff.common * diff.after.factor / diff.before.factor;
+    if common.is_finite() && (common - 1.0).abs() >= 0.005 {
+        out += &format!(", against ×{common:.2} of the rest");
+    }
+    if diff.dispersion > 1.05 {
+        let among = if diff.replicated { "recordings of a side" } else { "the two sides" };
+        out += &format!("; variance among {among}: ×{:.1}", diff.dispersion);
+    }
+    out + ")"
+}
+
+/// A value in the unit of comparison.
+fn value(diff: &Diff, value: f64) -> String {
+    let text = units::format(value.round() as i64, &diff.unit);
+    if diff.scale == Scale::PerSecond { text + "/s" } else { text }
+}
+
+fn ratio(change: &Change) -> String {
+    match change.ratio() {
+        _ if change.before == change.after => "=".to_owned(),
+        _ if change.before == 0.0 => "new".to_owned(),
+        _ if change.after == 0.0 => "gone".to_owned(),
+        Some(ratio) => format!("×{ratio:.2}"),
+        None => "-".to_owned(),
+    }
+}
+
+fn p(change: &Change) -> String {
+    match change.adjusted_p {
+        None => "-".to_owned(),
+        Some(p) if p < 0.0001 => "<0.0001".to_owned(),
+        Some(p) => format!("{p:.4}"),
+    }
+}
+
+fn difference(diff: &Diff, change: &Change) -> String {
+    let text = value(diff, change.difference());
+    if change.difference() > 0.0 { format!("+{text}") } else { text }
+}
+
+fn columns(diff: &Diff, layout: &DiffLayout, shown: &[DiffRow]) -> Vec<TextColumn> {
+    let rows = || shown.iter();
+    let mut columns = Vec::new();
+    let mut of_value = |title: &str, get: fn(&DiffRow) -> &Change| {
+        let mut column = |title: &str, cell: &dyn Fn(&Change) -> String| {
+            columns.push(TextColumn::new(title, Align::Right, rows().map(|row| cell(get(row)))));
+        };
+        column(&format!("{title}before"), &|change| value(diff, change.before));
+        column("after", &|change| value(diff, change.after));
+        column("change", &|change| difference(diff, change));
+        column("ratio", &ratio);
+        column("p", &p);
+    };
+    of_value("self: ", |row| &row.itself);
+    if layout.children {
+        of_value("total: ", |row| &row.total);
+    }
+    for (index, key) in layout.labels.iter().enumerate() {
+        let text = |row: &DiffRow| or_unknown(diff.groups[row.group as usize][index].as_deref());
+        columns.push(TextColumn::new(key, Align::Left, rows().map(text)));
+    }
+    let frame = |row: &DiffRow| &diff.frames[row.frame as usize];
+    let Granularity { function, binary, .. } = layout.granularity;
+    if binary {
+        let name = |row: &DiffRow| or_unknown(Some(&frame(row).binary));
+        columns.push(TextColumn::new("binary", Align::Left, rows().map(name)));
+    }
+    if function {
+        let name = |row: &DiffRow| clean(&frame_name(frame(row)));
+        columns.push(TextColumn::new("function", Align::Left, rows().map(name)));
+    }
+    columns
+}
+
+fn or_unknown(text: Option<&str>) -> String {
+    match text {
+        None | Some("") => "-".to_owned(),
+        Some(text) => clean(text),
+    }
+}
+
+/// A frame as text, with its line if lines are distinguished.
+pub fn frame_name(frame: &DiffFrame) -> String {
+    let name = match frame.kind {
+        DiffName::Unnamed => "[without names]",
+        _ => &frame.name,
+    };
+    match (&*frame.file, frame.line) {
+        ("", _) => name.to_owned(),
+        (file, 0) => format!("{name} {file}"),
+        (file, line) => format!("{name} {file}:{line}"),
+    }
+}
+
+/// Writes a difference as JSON.
+pub fn write_json(out: &mut dyn Write, diff: &Diff, layout: &DiffLayout) -> io::Result<()> {
+    let side = |side: &Side, files: &[String]| {
+        let duration = Some(side.duration_nanos).filter(|&nanos| nanos > 0);
+        json!({
+            "files": files,
+            "recordings": side.recordings,
+            "recorded": side.recorded,
+            "total": side.total,
+            "factor": side.factor,
+            "duration_nanos": duration,
+            "effective_samples": side.effective,
+        })
+    };
+    let scale = match diff.scale {
+        Scale::AsRecorded => "as recorded",
+        Scale::PerSecond => "per second",
+        Scale::Total => "total",
+    };
+    let head = json!({
+        "version": VERSION,
+        "type": {"kind": diff.kind, "unit": diff.unit},
+        "scale": scale,
+        "before": side(&diff.before, &layout.files[0]),
+        "after": side(&diff.after, &layout.files[1]),
+        "common_ratio": diff.common,
+        "dispersion": diff.dispersion,
+        "replicated": diff.replicated,
+        "tests": diff.tests,
+        "family_error": Change::FAMILY_ERROR,
+        "changed": diff.changed(),
+        "row_count": diff.rows.len(),
+    });
+    let head = head.to_string();
+    write!(out, "{},\n\"rows\":[", &head[..head.len() - 1])?;
+    for (index, row) in shown(diff, layout).iter().enumerate() {
+        out.write_all(if index == 0 { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(&mut *out, &row_object(diff, layout, row))?;
+    }
+    writeln!(out, "\n]}}")
+}
+
+fn row_object(diff: &Diff, layout: &DiffLayout, row: &DiffRow) -> Map<String, Value> {
+    let or_null = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
+    let frame = &diff.frames[row.frame as usize];
+    let mut out = Map::new();
+    if layout.granularity.function {
+        let kind = match frame.kind {
+            DiffName::Function => "function",
+            DiffName::Unnamed => "unnamed",
+            DiffName::Label => "label",
+            DiffName::NoStack => "no stack",
+            DiffName::Any => "any",
+        };
+        out.insert("function".into(), or_null(&frame.name));
+        out.insert("name_kind".into(), kind.into());
+    }
+    if layout.granularity.binary {
+        out.insert("binary".into(), or_null(&frame.binary));
+    }
+    if layout.granularity.line {
+        out.insert("file".into(), or_null(&frame.file));
+        out.insert("line".into(), Some(frame.line).filter(|&line| line != 0).into());
+    }
+    if !layout.labels.is_empty() {
+        let values = diff.groups[row.group as usize].iter().map(|v| v.clone().into());
+        let labels: Map<_, _> = layout.labels.iter().cloned().zip(values).collect();
+        out.insert("labels".into(), labels.into());
+    }
+    for (name, change) in [("self", &row.itself), ("total", &row.total)] {
+        out.insert(name.into(), change_object(change));
+    }
+    out
+}
+
+fn change_object(change: &Change) -> Value {
+    json!({
+        "before": change.before,
+        "after": change.after,
+        "change": change.difference(),
+        "ratio": change.ratio(),
+        "p": change.p,
+        "adjusted_p": change.adjusted_p,
+        "significant": change.is_significant(),
+    })
+}

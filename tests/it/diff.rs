@@ -1,0 +1,242 @@
+//! `prof diff`, `prof report --diff` and `prof flame --diff` on files with known answers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use profile::{Builder, Column, Function, FunctionId, LabelSetId, Line, LocationId, Mapping};
+
+use crate::common::{Prof, needs, skip, system, temp_dir, views};
+
+/// Nanoseconds between two samples.
+const PERIOD: i64 = 1_000_000;
+
+/// Writes a profile of `main` and its callees, with these numbers of samples in each.
+fn save(dir: &Path, file: &str, types: &[(&str, &str)], samples: &[(&str, i64)]) -> PathBuf {
+    let mut b = Builder::new(types);
+    let path = b.profile.strings.intern("/usr/bin/app");
+    let mapping = Mapping { start: 0x1000, limit: 0x90000, file: path, ..Mapping::default() };
+    let app = b.add_mapping(mapping);
+    let add = |b: &mut Builder, name: &str| -> LocationId {
+        let function = FunctionId(b.profile.functions.len() as u32);
+        let id = b.location(Some(app), 0x1000 + u64::from(function.0));
+        let name = b.profile.strings.intern(name);
+        b.profile.functions.push(Function { name, system_name: name, ..Function::default() });
+        b.profile.set_lines(id, &[Line { function, line: 1, column: 0 }]);
+        id
+    };
+    let main = add(&mut b, "main");
+    for (name, count) in samples {
+        let leaf = add(&mut b, name);
+        let sign = count.signum();
+        for _ in 0..count.abs() {
+            b.add(&[leaf, main], LabelSetId::EMPTY, Column(types.len() - 1), sign * PERIOD);
+        }
+    }
+    b.profile.duration_nanos = 2_000_000_000;
+    let path = dir.join(file);
+    formats::pprof::write(&b.finish(None), std::fs::File::create(&path).unwrap()).unwrap();
+    path
+}
+
+const CPU: &[(&str, &str)] = &[("samples", "count"), ("cpu", "nanoseconds")];
+
+const BEFORE: &[(&str, i64)] = &[("kept", 900), ("slower", 300), ("gone", 200), ("noise", 400)];
+const AFTER: &[(&str, i64)] = &[("noise", 410), ("kept", 905), ("slower", 450), ("new", 250)];
+
+fn json(dir: &Path, args: &str) -> serde_json::Value {
+    let out = Prof::new(dir, args).run().ok();
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn row(diff: &serde_json::Value, function: &str) -> serde_json::Value {
+    let rows = diff["rows"].as_array().unwrap();
+    rows.iter().find(|r| r["function"] == function).unwrap_or_else(|| panic!("{diff}")).clone()
+}
+
+#[test]
+fn values_changes_and_significance_are_those_of_the_files() {
+    let dir = temp_dir();
+    save(dir.path(), "a.pb.gz", CPU, BEFORE);
+    save(dir.path(), "profile.pb.gz", CPU, AFTER);
+    let diff = json(dir.path(), "diff a.pb.gz --json");
+    assert_eq!((&diff["version"], &diff["row_count"]), (&1.into(), &6.into()), "{diff}");
+    let slower = row(&diff, "slower");
+    assert_eq!(slower["self"]["before"], 3e8);
+    assert_eq!(slower["self"]["after"], 4.5e8);
+    assert_eq!(slower["self"]["change"], 1.5e8);
+    assert_eq!(slower["self"]["ratio"], 1.5);
+    assert_eq!(slower["binary"], "app");
+    for (function, changed) in
+        [("slower", true), ("new", true), ("gone", true), ("kept", false), ("noise", false)]
+    {
+        assert_eq!(row(&diff, function)["self"]["significant"], changed, "{function}");
+    }
+    assert_eq!(row(&diff, "new")["self"]["ratio"], serde_json::Value::Null);
+    assert_eq!(json(dir.path(), "report --diff a.pb.gz --json"), diff);
+    let text = Prof::new(dir.path(), "diff a.pb.gz profile.pb.gz").run().ok().text();
+    assert!(text.contains("+150.0 ms  ×1.50  <0.0001"), "{text}");
+    // The fourth is main, whose total grew.
+    assert!(text.contains("more than sampling error: 4 of 6 rows"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+    assert_eq!(Prof::new(dir.path(), "report --diff a.pb.gz").run().ok().text(), text);
+}
+
+#[test]
+fn groups_and_scales_are_those_of_the_options() {
+    let dir = temp_dir();
+    save(dir.path(), "a.pb.gz", CPU, BEFORE);
+    save(dir.path(), "b.pb.gz", CPU, AFTER);
+    let diff = json(dir.path(), "diff a.pb.gz b.pb.gz --sort binary --json");
+    assert_eq!(diff["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(diff["rows"][0]["self"]["after"], 2.015e9);
+    let diff = json(dir.path(), "diff a.pb.gz b.pb.gz --per-second --json");
+    assert_eq!(row(&diff, "slower")["self"]["after"], 2.25e8);
+    let diff = json(dir.path(), "diff --base a.pb.gz a.pb.gz --with b.pb.gz --normalize --json");
+    assert_eq!(diff["before"]["recordings"], 2);
+    assert_eq!(diff["before"]["total"], diff["after"]["total"]);
+    let text = Prof::new(dir.path(), "diff a.pb.gz b.pb.gz --lines -n 2").run().ok().text();
+    assert!(text.ends_with("… and 4 more rows; -n 0 shows all\n"), "{text}");
+}
+
+/// The flat values of `go tool pprof -top`, by function.
+fn pprof_top(args: &[&str]) -> Vec<(String, f64)> {
+    let all = ["tool", "pprof", "-top", "-unit=ms", "-nodefraction=0", "-nodecount=1000"];
+    let out = Command::new("go").args(all).args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let rows = text.lines().skip_while(|line| !line.trim_start().starts_with("flat"));
+    rows.skip(1)
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words[5].to_owned(), words[0].trim_end_matches("ms").parse().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn changes_are_those_of_go_tool_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let a = save(dir.path(), "a.pb.gz", CPU, BEFORE);
+    let b = save(dir.path(), "b.pb.gz", CPU, AFTER);
+    let base = format!("-diff_base={}", a.display());
+    for normalize in [false, true] {
+        let option = if normalize { "--normalize" } else { "" };
+        let diff = json(dir.path(), &format!("diff a.pb.gz b.pb.gz --json {option}"));
+        let mut args = vec![base.as_str(), b.to_str().unwrap()];
+        args.splice(0..0, normalize.then_some("-normalize"));
+        let rows = pprof_top(&args);
+        assert!(rows.len() >= 5, "{rows:?}");
+        for (function, flat) in rows {
+            let change = row(&diff, &function)["self"]["change"].as_f64().unwrap() / 1e6;
+            // pprof prints two digits, and truncates scaled values.
+            assert!((change - flat).abs() < 0.011, "{function}: {change}, pprof: {flat}");
+        }
+    }
+}
+
+#[test]
+fn several_recordings_count_their_differences() {
+    let dir = temp_dir();
+    // One function varies between the recordings of a side as much as between the sides.
+    let runs =
+        [["a1", "300"], ["a2", "420"], ["a3", "350"], ["b1", "460"], ["b2", "330"], ["b3", "440"]];
+    for [file, wild] in runs {
+        let samples = [("wild", wild.parse().unwrap()), ("calm", 600), ("other", 500)];
+        save(dir.path(), file, CPU, &samples);
+    }
+    let diff = json(dir.path(), "diff --base a1 a2 a3 --with b1 b2 b3 --json");
+    assert_eq!(diff["replicated"], true);
+    assert_eq!(row(&diff, "wild")["self"]["significant"], false, "{diff}");
+    let pair = json(dir.path(), "diff a1 b1 --json");
+    assert_eq!(row(&pair, "wild")["self"]["significant"], true, "{pair}");
+}
+
+#[test]
+fn profiles_that_cannot_be_compared_get_one_line() {
+    let dir = temp_dir();
+    save(dir.path(), "a.pb.gz", CPU, BEFORE);
+    save(dir.path(), "heap.pb.gz", &[("inuse_space", "bytes")], BEFORE);
+    Prof::new(dir.path(), "diff a.pb.gz heap.pb.gz").run().refused(2, &["cpu", "inuse_space"]);
+    Prof::new(dir.path(), "diff").run().refused(2, &["prof diff BASE"]);
+    Prof::new(dir.path(), "diff a.pb.gz").run().refused(1, &["profile.pb.gz"]);
+    Prof::new(dir.path(), "diff a.pb.gz gone.pb.gz").run().refused(1, &["gone.pb.gz"]);
+    let none = views::empty(dir.path());
+    let none = none.file_name().unwrap().to_str().unwrap();
+    Prof::new(dir.path(), &format!("diff {none} {none}")).run().ok().says(&[]);
+    Prof::new(dir.path(), &format!("flame -o x.svg --diff {none} {none}"))
+        .run()
+        .refused(1, &["nothing to draw"]);
+}
+
+#[test]
+fn negative_values_long_names_and_types_of_one_name_are_compared() {
+    let dir = temp_dir();
+    let long = "x".repeat(100_000);
+    let samples = [("kept", 90), ("negative", -20), ("\x1b[31mred\n", 9), (long.as_str(), 30)];
+    let twice: &[(&str, &str)] = &[("cpu", "nanoseconds"), ("cpu", "nanoseconds")];
+    save(dir.path(), "a.pb.gz", twice, &samples);
+    save(dir.path(), "b.pb.gz", twice, &samples[..3]);
+    let out = Prof::new(dir.path(), "diff a.pb.gz b.pb.gz").run().ok().text();
+    assert!(out.contains("-20.00 ms") && !out.contains('\x1b'), "{}", &out[..1000]);
+    let diff = json(dir.path(), "diff a.pb.gz b.pb.gz --json");
+    assert_eq!(row(&diff, "negative")["self"]["p"], serde_json::Value::Null);
+    Prof::new(dir.path(), "flame -o x.svg --diff a.pb.gz b.pb.gz").run().ok();
+}
+
+#[test]
+fn a_flame_graph_shows_what_grew_and_what_disappeared() {
+    let dir = temp_dir();
+    save(dir.path(), "a.pb.gz", CPU, BEFORE);
+    save(dir.path(), "b.pb.gz", CPU, AFTER);
+    Prof::new(dir.path(), "flame -o x.svg --diff a.pb.gz b.pb.gz").run().ok();
+    let svg = std::fs::read_to_string(dir.path().join("x.svg")).unwrap();
+    let fill = |name: &str| {
+        let title = format!("<title>{name} (");
+        let after = svg.split_once(&title).unwrap_or_else(|| panic!("no box {name}: {svg}")).1;
+        let rgb = after.split_once("fill=\"rgb(").unwrap().1.split_once(')').unwrap().0;
+        let rgb: Vec<u8> = rgb.split(',').map(|c| c.parse().unwrap()).collect();
+        [rgb[0], rgb[1], rgb[2]]
+    };
+    let [red, _, blue] = fill("slower");
+    assert!(red > blue, "slower is red");
+    let [red, _, blue] = fill("gone");
+    assert!(blue > red, "gone is blue");
+    assert!(fill("new")[0] == 255);
+    assert!(svg.contains("<title>[disappeared] (cpu 0 ns, before 200.0 ms"), "{svg}");
+    assert!(svg.contains("slower (cpu 450.0 ms, before 300.0 ms, change +150.0 ms, ×1.50, app)"));
+}
+
+/// Pairs of recordings of an unchanged program list nothing; with a wide bound, since other tests
+/// run at the same time.
+#[test]
+fn pairs_of_recordings_of_one_program_list_nothing() {
+    if !needs(&["perl"]) {
+        return;
+    }
+    if system::tracefs().is_none() {
+        return skip("tracefs is not available");
+    }
+    let dir = temp_dir();
+    let code = "while (1) { my %h; for my $i (1 .. 5000) { $h{$i % 977} .= 'x'; } \
+                my @a = sort { $a <=> $b } map { $_ * 7919 % 1009 } 1 .. 500; }";
+    let program = dir.path().join("loop.pl");
+    std::fs::write(&program, code).unwrap();
+    let mut listed = 0;
+    for pair in 0..10 {
+        for side in ["a", "b"] {
+            let out = format!("{side}{pair}.pb.gz");
+            let mut perl = Command::new("perl").arg(&program).spawn().unwrap();
+            let pid = perl.id();
+            let args = format!("record -q -F 999 -e cpu-clock -d 1s -o {out} -p {pid}");
+            let result = Prof::new(dir.path(), &args).run();
+            perl.kill().unwrap();
+            perl.wait().unwrap();
+            result.ok();
+        }
+        let diff = json(dir.path(), &format!("diff a{pair}.pb.gz b{pair}.pb.gz --json"));
+        listed += usize::from(diff["changed"] != 0);
+    }
+    assert!(listed <= 3, "{listed} of 10 pairs list a change");
+}
