@@ -63,6 +63,17 @@ const MERGE: &[Example] = &[
     ),
 ];
 
+/// Examples of `prof annotate`.
+const ANNOTATE: &[Example] = &[
+    example("prof annotate main.work", "Print the lines of a function in profile.pb.gz"),
+    example("prof annotate src/parse.c", "Print the lines of a source file"),
+    example("prof annotate --asm 'hash|compare'", "Print the instructions of several functions"),
+    example(
+        "prof annotate work --source-path src --trim-path /build",
+        "Look for source that was compiled in /build in src",
+    ),
+];
+
 /// Examples of `prof flame`.
 const FLAME: &[Example] = &[
     example("prof flame > out.svg", "Draw profile.pb.gz; open out.svg in a browser"),
@@ -202,6 +213,7 @@ pub fn examples(subcommand: &str) -> &'static [Example] {
         "record" => RECORD,
         "report" => REPORT,
         "merge" => MERGE,
+        "annotate" => ANNOTATE,
         "flame" => FLAME,
         "graph" => GRAPH,
         "diff" => DIFF,

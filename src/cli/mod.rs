@@ -1,5 +1,6 @@
 //! The command line: one file for each subcommand, with `Args` and `run(Args) -> Result<ExitCode>`.
 
+mod annotate;
 mod completions;
 mod diff;
 mod doctor;
@@ -64,6 +65,13 @@ pub enum Command {
     ///
     /// Values of equal stacks with equal labels are added. Filters select what is written.
     Merge(Box<merge::Args>),
+    /// Print the source or the instructions of functions, with values
+    ///
+    /// Reads pprof files of prof and of other tools. Source files are found by the paths in the
+    /// profile and in --source-path; with --asm, binaries are disassembled.
+    // --demangle none, which annotate has for files as well, replaces --no-demangle.
+    #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
+    Annotate(Box<annotate::Args>),
     /// Draw a flame graph of profiles, or of a target recorded now
     ///
     /// Without a target, profile.pb.gz or the FILEs are drawn. With a target, it is recorded as by
@@ -121,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),
         Command::Merge(args) => merge::run(*args),
+        Command::Annotate(args) => annotate::run(*args),
         Command::Flame(args) => flame::run(*args),
         Command::Graph(args) => graph::run(*args),
         Command::Diff(args) => diff::run(*args),

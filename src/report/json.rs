@@ -186,7 +186,7 @@ pub(super) fn head(view: &View) -> Map<String, Value> {
     head
 }
 
-fn or_null(text: &str) -> Value {
+pub(super) fn or_null(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { text.into() }
 }
 

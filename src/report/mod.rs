@@ -2,6 +2,7 @@
 //! and [`folded`]), and advice.
 
 pub mod advice;
+pub mod annotate;
 pub mod colors;
 pub mod coverage;
 pub mod diff;

@@ -12,6 +12,7 @@
 mod address_frames;
 mod arch;
 mod batch;
+mod binary;
 mod cache;
 pub mod debuginfod;
 mod demangle;
@@ -40,6 +41,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub use binary::Binary;
 pub use cache::Cache;
 #[cfg(fuzzing)]
 pub use cache::fuzz_kept_names;

@@ -17,6 +17,7 @@ mod peek;
 mod quality;
 mod ratio;
 mod sandwich;
+pub mod source;
 mod states;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,0 +1,160 @@
+//! x86-64, in the syntax of perf and objdump (AT&T).
+
+use iced_x86::{
+    DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory,
+    Mnemonic, OpAccess,
+};
+
+use super::{Decoded, Flow};
+
+/// A decoder of instructions.
+pub struct Decoder {
+    formatter: GasFormatter,
+    info: InstructionInfoFactory,
+}
+
+impl Decoder {
+    /// A decoder.
+    pub fn new() -> Decoder {
+        let mut formatter = GasFormatter::new();
+        let options = formatter.options_mut();
+        options.set_space_after_operand_separator(true);
+        options.set_hex_prefix("0x");
+        options.set_hex_suffix("");
+        options.set_uppercase_hex(false);
+        options.set_small_hex_numbers_in_decimal(false);
+        options.set_branch_leading_zeros(false);
+        options.set_rip_relative_addresses(true);
+        options.set_first_operand_char_index(7);
+        Decoder { formatter, info: InstructionInfoFactory::new() }
+    }
+
+    /// The instruction at the start of `code`, which is not empty, at `address`.
+    pub fn decode(&mut self, code: &[u8], address: u64) -> Decoded {
+        let mut decoder = iced_x86::Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Decoded::bad(1);
+        }
+        let mut text = String::new();
+        self.formatter.format(&instruction, &mut text);
+        let (flow, direct) = flow(&instruction);
+        Decoded {
+            length: instruction.len(),
+            text: Some(text),
+            flow,
+            target: direct.then(|| instruction.near_branch_target()),
+            slow: self.is_slow(&instruction),
+        }
+    }
+
+    fn is_slow(&mut self, instruction: &Instruction) -> bool {
+        let reads = |access| {
+            matches!(
+                access,
+                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            )
+        };
+        // The top of the stack is in the cache.
+        let loads = !instruction.is_stack_instruction()
+            && self.info.info(instruction).used_memory().iter().any(|m| reads(m.access()));
+        loads || instruction.has_lock_prefix() || is_slow(instruction.mnemonic())
+    }
+}
+
+/// The continuation, and whether its target is stated.
+fn flow(instruction: &Instruction) -> (Flow, bool) {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch => (Flow::Jump, true),
+        FlowControl::IndirectBranch => (Flow::Jump, false),
+        FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+            (Flow::Branch, instruction.near_branch_target() != 0)
+        }
+        FlowControl::Call => (Flow::Call, instruction.near_branch_target() != 0),
+        FlowControl::IndirectCall => (Flow::Call, false),
+        FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => (Flow::End, false),
+        FlowControl::Next => (Flow::Next, false),
+    }
+}
+
+/// Divisions, roots, and instructions that wait for others.
+fn is_slow(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{
+        Cpuid, Div, Divpd, Divps, Divsd, Divss, Fdiv, Fdivp, Fsqrt, Idiv, Lfence, Mfence, Pause,
+        Rdtsc, Rdtscp, Sqrtpd, Sqrtps, Sqrtsd, Sqrtss, Vdivpd, Vdivps, Vdivsd, Vdivss, Vsqrtpd,
+        Vsqrtps, Vsqrtsd, Vsqrtss,
+    };
+    matches!(
+        mnemonic,
+        Cpuid
+            | Div
+            | Divpd
+            | Divps
+            | Divsd
+            | Divss
+            | Fdiv
+            | Fdivp
+            | Fsqrt
+            | Idiv
+            | Lfence
+            | Mfence
+            | Pause
+            | Rdtsc
+            | Rdtscp
+            | Sqrtpd
+            | Sqrtps
+            | Sqrtsd
+            | Sqrtss
+            | Vdivpd
+            | Vdivps
+            | Vdivsd
+            | Vdivss
+            | Vsqrtpd
+            | Vsqrtps
+            | Vsqrtsd
+            | Vsqrtss
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(code: &[u8]) -> Decoded {
+        Decoder::new().decode(code, 0x1000)
+    }
+
+    #[test]
+    fn instructions_have_the_text_of_objdump() {
+        let cases: [(&[u8], &str); 5] = [
+            (&[0x55], "push   %rbp"),
+            (&[0x48, 0x89, 0xe5], "mov    %rsp, %rbp"),
+            (&[0x48, 0x8b, 0x05, 0x10, 0, 0, 0], "mov    0x10(%rip), %rax"),
+            (&[0xe8, 0xfb, 0x0f, 0, 0], "call   0x2000"),
+            (&[0xf3, 0x0f, 0x1e, 0xfa], "endbr64"),
+        ];
+        for (code, text) in cases {
+            let found = decoded(code);
+            assert_eq!(found.text.as_deref(), Some(text));
+            assert_eq!(found.length, code.len());
+        }
+        assert_eq!(decoded(&[0x06]), Decoded::bad(1));
+        assert_eq!(decoded(&[0xe8, 0xfb]), Decoded::bad(1));
+    }
+
+    #[test]
+    fn jumps_calls_and_slow_instructions_are_known() {
+        let flow = |code: &[u8]| (decoded(code).flow, decoded(code).target);
+        assert_eq!(flow(&[0x75, 0xfe]), (Flow::Branch, Some(0x1000)));
+        assert_eq!(flow(&[0xeb, 0x10]), (Flow::Jump, Some(0x1012)));
+        assert_eq!(flow(&[0xff, 0xe0]), (Flow::Jump, None));
+        assert_eq!(flow(&[0xe8, 0, 0, 0, 0]), (Flow::Call, Some(0x1005)));
+        assert_eq!(flow(&[0xff, 0xd0]), (Flow::Call, None));
+        assert_eq!(flow(&[0xc3]), (Flow::End, None));
+        // mov (%rdi), %rax; idiv %rcx; lock inc (%rdi); pop %rax; mov %rax, (%rdi); lea
+        let slow: [&[u8]; 3] = [&[0x48, 0x8b, 0x07], &[0x48, 0xf7, 0xf9], &[0xf0, 0xff, 0x07]];
+        let fast: [&[u8]; 3] = [&[0x58], &[0x48, 0x89, 0x07], &[0x48, 0x8d, 0x07]];
+        assert!(slow.iter().all(|code| decoded(code).slow));
+        assert!(!fast.iter().any(|code| decoded(code).slow));
+    }
+}

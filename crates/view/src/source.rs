@@ -1,0 +1,460 @@
+//! Values by source line and by instruction address, of functions or whole source files.
+//!
+//! A line of inlined code has its value in the function that it was inlined from, and again below
+//! the line of the call in the function that it was inlined into.
+
+use regex::Regex;
+use rustc_hash::FxHashMap;
+
+use super::{Name, View, base_name};
+use profile::{LocationId, MappingId, StrId};
+
+/// Levels of inlined functions that are kept below a line. A file could claim any number.
+const MAX_INLINED: usize = 64;
+
+/// Self value and total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// Sum of the samples that were taken there.
+    pub self_value: i64,
+    /// Sum of the samples whose stack contains it, once for each stack even in a recursion.
+    pub total: i64,
+}
+
+/// The part of a profile that a listing is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A function in a source file.
+    Function,
+    /// A source file, with all functions in it.
+    File,
+}
+
+/// The frames of a view that were selected by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The unit of the listings.
+    pub unit: Unit,
+    /// For each frame of the view, whether it is selected.
+    frames: Vec<bool>,
+}
+
+impl Selection {
+    /// The frames that `what` selects: those of the functions with this name; else those of the
+    /// source files with this path or these last parts of a path; else those of the functions whose
+    /// names contain a match of it as a regular expression. `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// It selects none by name, and is not a regular expression.
+    pub fn find(view: &View, what: &str) -> Result<Option<Selection>, regex::Error> {
+        let strings = view.profile.strings.len();
+        let mut exact = vec![None; strings];
+        let named = |id: StrId, cache: &mut Vec<Option<bool>>, test: &dyn Fn(&str) -> bool| {
+            id != StrId::EMPTY
+                && *cache[id.0 as usize].get_or_insert_with(|| test(view.profile.str(id)))
+        };
+        let function = |frame: usize| match view.frames.get(frame as u32).name {
+            Name::Function(name) => name,
+            _ => StrId::EMPTY,
+        };
+        let select = |unit: Unit, of: &mut dyn FnMut(usize) -> bool| {
+            let frames: Vec<bool> = (0..view.frames.len()).map(of).collect();
+            frames.contains(&true).then_some(Selection { unit, frames })
+        };
+        let by_name = select(Unit::Function, &mut |frame| {
+            named(function(frame), &mut exact, &|name| name == what)
+        });
+        if by_name.is_some() {
+            return Ok(by_name);
+        }
+        let mut of_file = vec![None; strings];
+        let by_file = select(Unit::File, &mut |frame| {
+            let file = view.frames.get(frame as u32).file;
+            named(file, &mut of_file, &|path| is_end_of_path(path, what))
+        });
+        if by_file.is_some() {
+            return Ok(by_file);
+        }
+        let regex = Regex::new(what)?;
+        let mut matches = vec![None; strings];
+        Ok(select(Unit::Function, &mut |frame| {
+            named(function(frame), &mut matches, &|name| regex.is_match(name))
+        }))
+    }
+}
+
+/// True if `end` is `path`, or its last parts.
+fn is_end_of_path(path: &str, end: &str) -> bool {
+    !end.is_empty()
+        && path.strip_suffix(end).is_some_and(|before| {
+            before.is_empty() || before.ends_with('/') || end.starts_with('/')
+        })
+}
+
+/// A line of a function that was inlined at a line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlinedLine {
+    /// Levels of inlining, from 1.
+    pub depth: u32,
+    /// Its function.
+    pub function: Name,
+    /// Its source file.
+    pub file: StrId,
+    /// Its line, 0 if unknown.
+    pub line: i64,
+    /// Its values as called there.
+    pub values: Values,
+}
+
+/// A source line with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    /// Its number, 0 if unknown.
+    pub line: i64,
+    /// Its values.
+    pub values: Values,
+    /// Lines of functions inlined there: each after the line that it was inlined at, largest total
+    /// first.
+    pub inlined: Vec<InlinedLine>,
+}
+
+/// An instruction address with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressValue {
+    /// A mapping that contains it.
+    pub mapping: Option<MappingId>,
+    /// Offset in the binary's file, or the address itself without a binary.
+    pub offset: u64,
+    /// Its values.
+    pub values: Values,
+}
+
+/// The values of a function or a source file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The function; [`Name::Any`] for a whole file.
+    pub function: Name,
+    /// The function's name in the binary (mangled).
+    pub system_name: StrId,
+    /// The source file, empty if unknown.
+    pub file: StrId,
+    /// Line where the function begins, 0 if unknown.
+    pub start_line: i64,
+    /// Its values.
+    pub values: Values,
+    /// Its lines with values, in their order.
+    pub lines: Vec<SourceLine>,
+    /// Addresses of the function's own code, in the order of mappings and offsets; of the code that
+    /// it was inlined into, if it has none. Empty for a file.
+    pub addresses: Vec<AddressValue>,
+    /// A mapping with code of it.
+    pub mapping: Option<MappingId>,
+}
+
+/// Listings of the selected functions or files, hottest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The unit of the listings.
+    pub unit: Unit,
+    /// By self value, then total, then name.
+    pub listings: Vec<Listing>,
+}
+
+/// Sums of a line, an address or a listing.
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    stamp: u32,
+    values: Values,
+}
+
+/// A cell that a location adds to.
+#[derive(Clone, Copy)]
+struct Touch {
+    cell: u32,
+    /// It is the location's innermost frame, which has the self value.
+    innermost: bool,
+}
+
+/// A place with a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Listing(Name, StrId),
+    Line {
+        listing: u32,
+        line: i64,
+    },
+    /// A line of a function that was inlined at a line, or at another inlined line.
+    Inlined {
+        at: u32,
+        function: Name,
+        file: StrId,
+        line: i64,
+    },
+    Address {
+        listing: u32,
+        file: StrId,
+        build_id: StrId,
+        offset: u64,
+    },
+}
+
+/// A found place, and further facts of it.
+struct Place {
+    key: Key,
+    mapping: Option<MappingId>,
+    /// Of an address: it is the function's own code.
+    own: bool,
+    system_name: StrId,
+}
+
+/// The cells of the selected frames, and those that each location adds to.
+struct Cells<'v, 'p> {
+    view: &'v View<'p>,
+    selection: &'v Selection,
+    index: FxHashMap<Key, u32>,
+    places: Vec<Place>,
+    cells: Vec<Cell>,
+    touches: Vec<Touch>,
+    /// End of each location's part of `touches`.
+    ends: Vec<u32>,
+}
+
+impl Cells<'_, '_> {
+    fn cell(&mut self, key: Key, mapping: Option<MappingId>) -> u32 {
+        *self.index.entry(key).or_insert_with(|| {
+            self.places.push(Place { key, mapping, own: false, system_name: StrId::EMPTY });
+            self.cells.push(Cell::default());
+            self.places.len() as u32 - 1
+        })
+    }
+
+    fn touch(&mut self, key: Key, mapping: Option<MappingId>, innermost: bool) -> u32 {
+        let cell = self.cell(key, mapping);
+        self.touches.push(Touch { cell, innermost });
+        cell
+    }
+
+    /// Adds the cells of a location's selected frames.
+    fn add_location(&mut self, id: LocationId) {
+        let view = self.view;
+        let chain = view.frames.of(id);
+        let mapping = view.profile.locations[id.0 as usize].mapping;
+        for (at, &frame_id) in chain.iter().enumerate() {
+            if !self.selection.frames[frame_id as usize] {
+                continue;
+            }
+            let frame = *view.frames.get(frame_id);
+            let function = match self.selection.unit {
+                Unit::Function => frame.name,
+                Unit::File => Name::Any,
+            };
+            let innermost = at == 0;
+            let listing = self.touch(Key::Listing(function, frame.file), mapping, innermost);
+            if self.selection.unit == Unit::Function {
+                self.places[listing as usize].system_name = frame.system_name;
+                let address = self.touch(self.address(id, listing), mapping, innermost);
+                self.places[address as usize].own |= at + 1 == chain.len();
+            }
+            let line = Key::Line { listing, line: frame.line };
+            let mut parent = self.touch(line, mapping, innermost);
+            for below in (0..at).rev().take(MAX_INLINED) {
+                let inner = view.frames.get(chain[below]);
+                let (function, file, line) = (inner.name, inner.file, inner.line);
+                let key = Key::Inlined { at: parent, function, file, line };
+                parent = self.touch(key, mapping, below == 0);
+            }
+        }
+        self.ends.push(self.touches.len() as u32);
+    }
+
+    fn address(&self, id: LocationId, listing: u32) -> Key {
+        let profile = self.view.profile;
+        let location = &profile.locations[id.0 as usize];
+        let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
+        let (file, build_id, offset) = match mapping {
+            Some(m) if m.file != StrId::EMPTY => {
+                let offset = location.address.wrapping_sub(m.start).wrapping_add(m.file_offset);
+                (m.file, m.build_id, offset)
+            }
+            _ => (StrId::EMPTY, StrId::EMPTY, location.address),
+        };
+        Key::Address { listing, file, build_id, offset }
+    }
+
+    /// Adds all samples of the view.
+    fn accumulate(&mut self) {
+        let mut stamp = 0u32;
+        for sample in self.view.samples() {
+            stamp = stamp.wrapping_add(1);
+            if stamp == 0 {
+                self.cells.iter_mut().for_each(|cell| cell.stamp = 0);
+                stamp = 1;
+            }
+            let mut is_leaf = true;
+            for &location in sample.stack {
+                let i = location.0 as usize;
+                let start = if i == 0 { 0 } else { self.ends[i - 1] };
+                for touch in &self.touches[start as usize..self.ends[i] as usize] {
+                    let cell = &mut self.cells[touch.cell as usize];
+                    let values = &mut cell.values;
+                    if is_leaf && touch.innermost {
+                        values.self_value = values.self_value.saturating_add(sample.value);
+                    }
+                    if cell.stamp != stamp {
+                        cell.stamp = stamp;
+                        values.total = values.total.saturating_add(sample.value);
+                    }
+                }
+                // The frames of a location may all be hidden.
+                is_leaf &= self.view.frames.of(location).is_empty();
+            }
+        }
+    }
+}
+
+impl Source {
+    /// The listings of the selected frames of a view whose granularity includes lines.
+    pub fn new(view: &View, selection: &Selection) -> Source {
+        let mut cells = Cells {
+            view,
+            selection,
+            index: FxHashMap::default(),
+            places: Vec::new(),
+            cells: Vec::new(),
+            touches: Vec::new(),
+            ends: Vec::with_capacity(view.profile.locations.len()),
+        };
+        for i in 0..view.profile.locations.len() {
+            cells.add_location(LocationId(i as u32));
+        }
+        cells.accumulate();
+        let mut listings = listings(&cells);
+        add_start_lines(view, &mut listings);
+        let profile = view.profile;
+        let name = |listing: &Listing| match listing.function {
+            Name::Function(name) => profile.str(name),
+            _ => "",
+        };
+        listings.sort_by(|a, b| {
+            let by_value = |v: &Values| (v.self_value.unsigned_abs(), v.total.unsigned_abs());
+            by_value(&b.values)
+                .cmp(&by_value(&a.values))
+                .then_with(|| name(a).cmp(name(b)))
+                .then_with(|| profile.str(a.file).cmp(profile.str(b.file)))
+        });
+        Source { unit: selection.unit, listings }
+    }
+}
+
+/// The lines of functions inlined below each cell, with their cells.
+type Inlined = FxHashMap<u32, Vec<u32>>;
+
+/// The listings of all cells with a value.
+fn listings(cells: &Cells) -> Vec<Listing> {
+    let mut listings: Vec<Listing> = Vec::new();
+    let mut number: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut below: Inlined = FxHashMap::default();
+    let with_value = || (0..cells.cells.len()).filter(|&i| cells.cells[i].stamp != 0);
+    for i in with_value() {
+        let place = &cells.places[i];
+        match place.key {
+            Key::Listing(function, file) => {
+                number.insert(i as u32, listings.len());
+                listings.push(Listing {
+                    function,
+                    system_name: place.system_name,
+                    file,
+                    start_line: 0,
+                    values: cells.cells[i].values,
+                    lines: Vec::new(),
+                    addresses: Vec::new(),
+                    mapping: place.mapping,
+                });
+            }
+            Key::Inlined { at, .. } => below.entry(at).or_default().push(i as u32),
+            Key::Line { .. } | Key::Address { .. } => {}
+        }
+    }
+    let mut own = vec![false; listings.len()];
+    for i in with_value() {
+        if let Key::Address { listing, .. } = cells.places[i].key {
+            own[number[&listing]] |= cells.places[i].own;
+        }
+    }
+    for i in with_value() {
+        let place = &cells.places[i];
+        let values = cells.cells[i].values;
+        match place.key {
+            Key::Line { listing, line } => {
+                let inlined = inlined(cells, &mut below, i as u32);
+                listings[number[&listing]].lines.push(SourceLine { line, values, inlined });
+            }
+            Key::Address { listing, offset, .. } => {
+                let number = number[&listing];
+                if place.own || !own[number] {
+                    let mapping = place.mapping;
+                    listings[number].addresses.push(AddressValue { mapping, offset, values });
+                }
+            }
+            Key::Listing(..) | Key::Inlined { .. } => {}
+        }
+    }
+    for listing in &mut listings {
+        listing.lines.sort_by_key(|line| line.line);
+        listing.addresses.sort_by_key(|address| (address.mapping, address.offset));
+    }
+    listings
+}
+
+/// The inlined lines below a cell, in the order of a tree.
+fn inlined(cells: &Cells, below: &mut Inlined, line: u32) -> Vec<InlinedLine> {
+    let mut out = Vec::new();
+    let mut pending: Vec<(u32, u32)> = Vec::new();
+    let mut next = Some((line, 0));
+    while let Some((at, depth)) = next {
+        if let Key::Inlined { function, file, line, .. } = cells.places[at as usize].key {
+            let values = cells.cells[at as usize].values;
+            out.push(InlinedLine { depth, function, file, line, values });
+        }
+        let mut children = below.remove(&at).unwrap_or_default();
+        let total = |&cell: &u32| cells.cells[cell as usize].values.total.unsigned_abs();
+        children.sort_by_key(|cell| (total(cell), std::cmp::Reverse(*cell)));
+        pending.extend(children.into_iter().map(|cell| (cell, depth + 1)));
+        next = pending.pop();
+    }
+    out
+}
+
+/// Sets the lines where the functions begin.
+fn add_start_lines(view: &View, listings: &mut [Listing]) {
+    let mut first: FxHashMap<(Name, StrId), i64> = FxHashMap::default();
+    for function in view.profile.functions.iter().filter(|f| f.start_line > 0) {
+        let name = if function.name == StrId::EMPTY { function.system_name } else { function.name };
+        let line = first.entry((Name::Function(name), function.filename)).or_insert(i64::MAX);
+        *line = function.start_line.min(*line);
+    }
+    for listing in listings {
+        let key = (listing.function, listing.file);
+        listing.start_line = first.get(&key).copied().unwrap_or(0);
+    }
+}
+
+/// Names of all functions and files of a view, for suggestions.
+pub fn candidates<'p>(view: &View<'p>) -> Vec<&'p str> {
+    let mut names: Vec<&str> = Vec::new();
+    for frame in (0..view.frames.len()).map(|i| view.frames.get(i as u32)) {
+        if let Name::Function(name) = frame.name {
+            names.push(view.profile.str(name));
+        }
+        if frame.file != StrId::EMPTY {
+            names.push(base_name(view.profile.str(frame.file)));
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+use super::*;
+use crate::testing::{answers, frames_profile, functions, mapping};
+use crate::{Filter, Granularity, Top, TopOptions};
+use profile::{Builder, Column, LabelSetId, Profile};
+
+const LINES: Granularity = Granularity { line: true, ..Granularity::SYMBOL };
+
+fn source_with(profile: &Profile, type_index: usize, filter: &Filter, what: &str) -> Source {
+    let profile = filter.apply(profile.clone()).profile;
+    let view = View::new(&profile, type_index, LINES);
+    let selection = Selection::find(&view, what).unwrap().unwrap();
+    Source::new(&view, &selection)
+}
+
+fn source(profile: &Profile, type_index: usize, what: &str) -> Source {
+    source_with(profile, type_index, &Filter::default(), what)
+}
+
+fn pair(values: Values) -> (i64, i64) {
+    (values.self_value, values.total)
+}
+
+#[test]
+fn the_sums_are_those_of_top() {
+    let p = answers();
+    for what in ["app.c", "main|foo|bar"] {
+        let source = source(&p, 1, what);
+        let view = View::new(&p, 1, LINES);
+        let top = Top::new(&view, &TopOptions::default());
+        let sum = source.listings.iter().map(|l| l.values.self_value).sum::<i64>();
+        assert_eq!(sum, top.shown);
+        if source.unit == Unit::Function {
+            for row in &top.rows {
+                let name = view.frames.get(row.frame).name;
+                let listing = source.listings.iter().find(|l| l.function == name).unwrap();
+                assert_eq!(pair(listing.values), (row.self_value, row.total));
+                assert_eq!(pair(listing.lines[0].values), (row.self_value, row.total));
+                assert_eq!(pair(listing.addresses[0].values), (row.self_value, row.total));
+            }
+        }
+    }
+    // All four functions are on line 10.
+    let file = source(&p, 1, "app.c");
+    assert_eq!((file.unit, file.listings.len()), (Unit::File, 1));
+    assert_eq!(file.listings[0].lines.len(), 1);
+    assert_eq!(pair(file.listings[0].values), (9_000_000_000, 9_000_000_000));
+}
+
+#[test]
+fn a_name_precedes_a_file_and_a_regular_expression() {
+    let p = answers();
+    let functions = |what: &str| {
+        let source = source(&p, 1, what);
+        let name = |l: &Listing| match l.function {
+            Name::Function(name) => p.str(name).to_owned(),
+            _ => p.str(l.file).to_owned(),
+        };
+        source.listings.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(functions("foo1"), ["foo1"]);
+    assert_eq!(functions("foo"), ["foo1", "foo2"]);
+    assert_eq!(functions("app.c"), ["app.c"]);
+    let view = View::new(&p, 1, LINES);
+    assert_eq!(Selection::find(&view, "nothing"), Ok(None));
+    assert!(Selection::find(&view, "(").is_err());
+    assert!(is_end_of_path("/a/b/c.rs", "b/c.rs") && !is_end_of_path("/a/ab/c.rs", "b/c.rs"));
+    assert!(is_end_of_path("/a/b/c.rs", "/c.rs") && !is_end_of_path("/a/b.rs", ""));
+    assert_eq!(candidates(&view), ["app.c", "bar", "foo1", "foo2", "main"]);
+}
+
+#[test]
+fn inlined_code_is_counted_at_its_line_and_at_the_call() {
+    let p = frames_profile();
+    let inner = &source(&p, 0, "inner").listings[0];
+    let lines: Vec<_> = inner.lines.iter().map(|l| (l.line, pair(l.values))).collect();
+    assert_eq!(lines, [(7, (1, 1)), (9, (1, 1))]);
+    // Its own code, not that of `outer`.
+    assert_eq!(inner.addresses.len(), 1);
+    assert_eq!(inner.addresses[0].offset, 0x30);
+    let outer = &source(&p, 0, "outer").listings[0];
+    assert_eq!(pair(outer.values), (0, 1));
+    assert_eq!(outer.lines.len(), 1);
+    let below = &outer.lines[0].inlined;
+    assert_eq!(below.len(), 1);
+    assert_eq!((below[0].depth, below[0].line, pair(below[0].values)), (1, 7, (1, 1)));
+    // The instruction has been executed there, whatever it was inlined from.
+    assert_eq!((outer.addresses[0].offset, pair(outer.addresses[0].values)), (0x10, (0, 1)));
+}
+
+#[test]
+fn a_stack_counts_once_in_a_recursion() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let app = mapping(&mut b, "/usr/bin/app", 0x1000);
+    let a = functions(&mut b, Some(app), 0x1000, &[("f", "f.c", 3)]);
+    let c = functions(&mut b, Some(app), 0x1004, &[("f", "f.c", 4)]);
+    b.add(&vec![a; 10_000], LabelSetId::EMPTY, Column(0), 5);
+    b.add(&[a, c, a], LabelSetId::EMPTY, Column(0), -2);
+    let p = b.finish(None);
+    let listing = &source(&p, 0, "f").listings[0];
+    assert_eq!(pair(listing.values), (3, 3));
+    let lines: Vec<_> = listing.lines.iter().map(|l| (l.line, pair(l.values))).collect();
+    assert_eq!(lines, [(3, (3, 3)), (4, (0, -2))]);
+}
+
+#[test]
+fn hidden_frames_give_their_value_to_callers() {
+    let p = answers();
+    let hide = Filter { hide: Some(Regex::new("bar").unwrap()), ..Filter::default() };
+    let listing = &source_with(&p, 1, &hide, "foo1").listings[0];
+    assert_eq!(pair(listing.values), (4_000_000_000, 4_000_000_000));
+}
+
+#[test]
+fn a_location_of_any_number_of_inlined_functions_is_bounded() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let lines = vec![("f", "f.c", 3); 2_000];
+    let deep = functions(&mut b, None, 1, &lines);
+    b.add(&[deep], LabelSetId::EMPTY, Column(0), 1);
+    let p = b.finish(None);
+    let listing = &source(&p, 0, "f").listings[0];
+    assert_eq!(pair(listing.values), (1, 1));
+    assert!(listing.lines[0].inlined.len() <= MAX_INLINED);
+}

@@ -1,0 +1,222 @@
+//! A function's instructions with values, between the source lines that they were compiled from.
+
+use std::io::{self, Write};
+
+use super::listing::{column, printed, write_head};
+use super::{Annotated, BinaryCode, Layout, shown_rows};
+use crate::report::{text::clean, units};
+use code::arrows::{Arrow, arrows};
+use code::assembly::{Assembly, Instruction, NoCode, Piece, Place};
+use code::text::{SourcePaths, SourceText};
+use view::source::Unit;
+use view::{View, base_name};
+
+/// Instructions before and after one with a value.
+const CONTEXT: usize = 8;
+/// Instructions without a value that are not worth leaving out.
+const GAP: usize = 16;
+/// Arrows next to each other.
+const LANES: usize = 5;
+/// Files whose text is kept.
+const MAX_FILES: usize = 64;
+
+/// Source files of the code, by recorded path.
+#[derive(Default)]
+struct Files {
+    known: std::collections::HashMap<String, Option<SourceText>>,
+}
+
+impl Files {
+    fn line(&mut self, place: &Place, paths: &SourcePaths) -> String {
+        if !self.known.contains_key(&place.file) && self.known.len() >= MAX_FILES {
+            return String::new();
+        }
+        let text = self
+            .known
+            .entry(place.file.clone())
+            .or_insert_with(|| SourceText::find(&place.file, paths).ok());
+        let line = text.as_ref().and_then(|text| text.line(place.line));
+        printed(line.unwrap_or_default()).trim_start().to_owned()
+    }
+}
+
+/// Writes the code of a listing.
+pub fn write(
+    out: &mut dyn Write,
+    view: &View,
+    annotated: &Annotated<'_>,
+    layout: Layout,
+    paths: &SourcePaths,
+) -> io::Result<()> {
+    write_head(out, view, Unit::Function, annotated)?;
+    let mut files = Files::default();
+    for BinaryCode { binary, code, .. } in &annotated.code {
+        let assembly = match code {
+            Ok(assembly) => assembly,
+            Err(why) => {
+                let note = no_code(view.profile.str(*binary), why);
+                writeln!(out, "note: {}\n", clean(&note))?;
+                continue;
+            }
+        };
+        for piece in &assembly.pieces {
+            Rows { view, layout, paths, files: &mut files }.write(out, assembly, piece)?;
+        }
+        if assembly.left_out > 0 {
+            writeln!(out, "… and {} more functions of this name\n", assembly.left_out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The cause of missing instructions, and the remedy.
+fn no_code(binary: &str, why: &NoCode) -> String {
+    let binary = if binary.is_empty() { "[unknown binary]" } else { binary };
+    match why {
+        NoCode::NoBinary(cause) => {
+            format!("no instructions of {binary}: {cause}; --symbol-path names a directory with it")
+        }
+        NoCode::UnknownMachine => format!("{binary} is for another CPU architecture"),
+        NoCode::NoBounds => {
+            format!("no instructions of {binary}: no symbol has the bounds of this function")
+        }
+    }
+}
+
+struct Rows<'a> {
+    view: &'a View<'a>,
+    layout: Layout,
+    paths: &'a SourcePaths,
+    files: &'a mut Files,
+}
+
+impl Rows<'_> {
+    fn write(&mut self, out: &mut dyn Write, assembly: &Assembly, piece: &Piece) -> io::Result<()> {
+        let (start, end) = (piece.function.start, piece.function.end);
+        let path = assembly.path.display().to_string();
+        writeln!(out, "{}  {start:#x}..{end:#x}", clean(&path))?;
+        if piece.left_out > 0 {
+            let left = units::thousands(piece.left_out as i64);
+            writeln!(out, "note: {left} bytes far from the hottest instruction are left out")?;
+        }
+        let instructions = &piece.instructions;
+        if instructions.iter().any(|i| i.skid) {
+            writeln!(out, "note: ~ marks values that likely belong to the instruction before")?;
+        }
+        let drawn = Drawn::new(arrows(&piece.jumps, LANES), instructions.len());
+        let shown = self.shown(instructions);
+        writeln!(out, "{:>10}  {:>10}", "self", "total")?;
+        let mut last: Option<&Place> = None;
+        for (i, instruction) in instructions.iter().enumerate() {
+            if !shown[i] {
+                if i == 0 || shown[i - 1] {
+                    writeln!(out, "{:>10}  {:>10}", "", "…")?;
+                }
+                last = None;
+                continue;
+            }
+            let place = instruction.places.first();
+            if place.is_some_and(|place| last.is_none_or(|l| !same_line(l, place))) {
+                self.write_place(out, instruction)?;
+                last = place;
+            }
+            self.write_instruction(out, instruction, &drawn.row(i))?;
+        }
+        writeln!(out)
+    }
+
+    fn shown(&self, instructions: &[Instruction]) -> Vec<bool> {
+        if self.layout.all_lines {
+            return vec![true; instructions.len()];
+        }
+        let has_value = |i: &usize| instructions[*i].self_value != 0 || instructions[*i].total != 0;
+        let with_value: Vec<usize> = (0..instructions.len()).filter(has_value).collect();
+        shown_rows(instructions.len(), &with_value, CONTEXT, GAP)
+    }
+
+    /// Writes the source line of an instruction, and the function if it was inlined.
+    fn write_place(&mut self, out: &mut dyn Write, instruction: &Instruction) -> io::Result<()> {
+        let Some(place) = instruction.places.first().filter(|place| place.line > 0) else {
+            return Ok(());
+        };
+        let inlined = match instruction.places.len() {
+            0 | 1 => String::new(),
+            _ => format!(" ({})", place.function),
+        };
+        let text = self.files.line(place, self.paths);
+        let file = base_name(&place.file);
+        let line = format!("{:24}{file}:{}{inlined}  {text}", "", place.line);
+        writeln!(out, "{}", clean(&line).trim_end())
+    }
+
+    fn write_instruction(
+        &self,
+        out: &mut dyn Write,
+        instruction: &Instruction,
+        arrows: &str,
+    ) -> io::Result<()> {
+        let own = column(self.view, self.layout, instruction.self_value);
+        let total = column(self.view, self.layout, instruction.total);
+        let mark = if instruction.skid { '~' } else { ' ' };
+        let text = instruction.text.as_deref().unwrap_or("(bad)");
+        let target = instruction.target.as_ref().map_or("", |target| target.name.as_str());
+        let target = if target.is_empty() { String::new() } else { format!("  <{target}>") };
+        let address = instruction.address.0;
+        let row = format!("{own:>10}{mark} {total:>10} {address:>10x} {arrows} {text}{target}");
+        writeln!(out, "{}", clean(&row).trim_end())
+    }
+}
+
+fn same_line(a: &Place, b: &Place) -> bool {
+    (a.line, &a.file, &a.function) == (b.line, &b.file, &b.function)
+}
+
+/// The arrows of a piece, by instruction.
+struct Drawn {
+    /// For each instruction, the arrows that begin, end or pass there.
+    at: Vec<Vec<Arrow>>,
+    lanes: usize,
+}
+
+impl Drawn {
+    fn new(arrows: Vec<Arrow>, count: usize) -> Drawn {
+        let mut at = vec![Vec::new(); count];
+        let lanes = arrows.iter().map(|arrow| arrow.lane + 1).max().unwrap_or(0);
+        for arrow in arrows {
+            let (first, last) = (arrow.from.min(arrow.to), arrow.from.max(arrow.to));
+            // At most one arrow of each lane is at an instruction.
+            for row in &mut at[first as usize..=last as usize] {
+                row.push(arrow);
+            }
+        }
+        Drawn { at, lanes }
+    }
+
+    /// The arrows at an instruction: the outermost lane first, then the head.
+    fn row(&self, i: usize) -> String {
+        let mut cells = vec![' '; self.lanes + 1];
+        let row = i as u32;
+        let column = |arrow: &Arrow| self.lanes - 1 - arrow.lane;
+        for arrow in &self.at[i] {
+            let (first, last) = (arrow.from.min(arrow.to), arrow.from.max(arrow.to));
+            cells[column(arrow)] = match row {
+                row if row == first => '┌',
+                row if row == last => '└',
+                _ => '│',
+            };
+        }
+        for arrow in self.at[i].iter().filter(|a| row == a.from || row == a.to) {
+            for cell in &mut cells[column(arrow) + 1..] {
+                *cell = match *cell {
+                    ' ' => '─',
+                    '│' => '┼',
+                    other => other,
+                };
+            }
+        }
+        if self.at[i].iter().any(|arrow| row == arrow.to) {
+            cells[self.lanes] = '>';
+        }
+        cells.into_iter().collect()
+    }
+}

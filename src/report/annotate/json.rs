@@ -1,0 +1,144 @@
+//! Listings as JSON: the members of [`crate::report::json`], and
+//!
+//! * `unit`: `function` or `file`; `listing_count`: the number of listings before `--nodecount`;
+//! * `listings`, hottest first, each with `function` and `system_name` (null for a file), `file`,
+//!   `start_line`, `self`, `total`; `source`: an object of `path` (of the file that was read),
+//!   `newer_than` (`binary`, `recording`) and `missing` (`unnamed`, `missing`, `not_regular`,
+//!   `too_large`, `unreadable`); `lines` with values, each with `line`, `self`, `total`, `text` and
+//!   `inlined`: the lines of functions inlined there, each with `depth` (from 1, as in a tree),
+//!   `function`, `file`, `line`, `self`, `total`;
+//! * with `--asm`, in each listing, `code`: an object for each binary with `binary`, `build_id`,
+//!   `path`, `missing` (`no_binary`, `unknown_machine`, `no_bounds`), `functions_left_out`, and
+//!   `pieces`, each with `start` and `end` (addresses in the file), `bytes_left_out`, and
+//!   `instructions`, each with `address`, `length`, `text` (null: not an instruction), `self`,
+//!   `total`, `skid`, `target` (an object of `address` and `function`), and `source`: objects of
+//!   `function`, `file`, `line`, innermost first.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::{Annotated, Annotation, BinaryCode, Newer};
+use crate::report::json::{head, or_null, write_list};
+use code::assembly::{Instruction, Piece};
+use view::source::{SourceLine, Unit};
+use view::{Name, View};
+
+/// Writes the listings.
+pub fn write(out: &mut dyn Write, view: &View, annotation: &Annotation<'_>) -> io::Result<()> {
+    let mut head = head(view);
+    let unit = match annotation.source.unit {
+        Unit::Function => "function",
+        Unit::File => "file",
+    };
+    head.insert("unit".into(), unit.into());
+    head.insert("listing_count".into(), annotation.source.listings.len().into());
+    let with_code = annotation.with_code;
+    let listings = annotation.shown.iter().map(|annotated| listing(view, annotated, with_code));
+    write_list(out, head, "listings", listings)
+}
+
+fn listing(view: &View, annotated: &Annotated<'_>, with_code: bool) -> Map<String, Value> {
+    let p = view.profile;
+    let listing = annotated.listing;
+    let text = annotated.text.text.as_ref();
+    let newer = annotated.text.newer_than.map(|newer| match newer {
+        Newer::Binary => "binary",
+        Newer::Recording => "recording",
+    });
+    let lines: Vec<Value> = listing
+        .lines
+        .iter()
+        .map(|l| {
+            let text = text.ok().and_then(|text| text.line(l.line));
+            json!({
+                "line": number(l.line), "self": l.values.self_value, "total": l.values.total,
+                "text": text, "inlined": inlined(view, l),
+            })
+        })
+        .collect();
+    let mut out = Map::new();
+    out.insert("function".into(), name(view, listing.function));
+    let system_name = match listing.function {
+        Name::Function(_) => p.str(listing.system_name),
+        _ => "",
+    };
+    out.insert("system_name".into(), or_null(system_name));
+    out.insert("file".into(), or_null(p.str(listing.file)));
+    out.insert("start_line".into(), number(listing.start_line));
+    out.insert("self".into(), listing.values.self_value.into());
+    out.insert("total".into(), listing.values.total.into());
+    let source = json!({
+        "path": text.ok().map(|text| text.path.to_string_lossy()),
+        "newer_than": newer,
+        "missing": text.err().map(|why| why.code()),
+    });
+    out.insert("source".into(), source);
+    out.insert("lines".into(), lines.into());
+    if with_code {
+        let code: Vec<Value> = annotated.code.iter().map(|code| binary(view, code)).collect();
+        out.insert("code".into(), code.into());
+    }
+    out
+}
+
+fn number(line: i64) -> Value {
+    if line == 0 { Value::Null } else { line.into() }
+}
+
+fn name(view: &View, name: Name) -> Value {
+    match name {
+        Name::Function(name) => view.profile.str(name).into(),
+        _ => Value::Null,
+    }
+}
+
+fn inlined(view: &View, line: &SourceLine) -> Vec<Value> {
+    let one = |l: &view::source::InlinedLine| {
+        json!({
+            "depth": l.depth, "function": name(view, l.function),
+            "file": or_null(view.profile.str(l.file)), "line": number(l.line),
+            "self": l.values.self_value, "total": l.values.total,
+        })
+    };
+    line.inlined.iter().map(one).collect()
+}
+
+fn binary(view: &View, code: &BinaryCode) -> Value {
+    let p = view.profile;
+    let found = code.code.as_ref();
+    let pieces = found.map_or(&[][..], |assembly| assembly.pieces.as_slice());
+    json!({
+        "binary": or_null(p.str(code.binary)),
+        "build_id": or_null(p.str(code.build_id)),
+        "path": found.ok().map(|assembly| assembly.path.to_string_lossy()),
+        "missing": found.err().map(|why| why.code()),
+        "functions_left_out": found.map_or(0, |assembly| assembly.left_out),
+        "pieces": pieces.iter().map(piece).collect::<Vec<_>>(),
+    })
+}
+
+fn piece(piece: &Piece) -> Value {
+    json!({
+        "start": piece.function.start,
+        "end": piece.function.end,
+        "bytes_left_out": piece.left_out,
+        "instructions": piece.instructions.iter().map(instruction).collect::<Vec<_>>(),
+    })
+}
+
+fn instruction(i: &Instruction) -> Value {
+    let target = i.target.as_ref();
+    let target = target.map(|t| json!({"address": t.address.0, "function": or_null(&t.name)}));
+    let place = |place: &code::assembly::Place| {
+        json!({
+            "function": or_null(&place.function), "file": or_null(&place.file),
+            "line": number(place.line),
+        })
+    };
+    json!({
+        "address": i.address.0, "length": i.length, "text": i.text, "self": i.self_value,
+        "total": i.total, "skid": i.skid, "target": target,
+        "source": i.places.iter().map(place).collect::<Vec<_>>(),
+    })
+}

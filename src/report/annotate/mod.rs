@@ -1,0 +1,143 @@
+//! Source lines and instructions with their values, as text and JSON.
+
+mod asm;
+mod json;
+mod listing;
+#[cfg(test)]
+mod tests;
+
+use code::assembly::{Assembly, NoCode, Weight};
+use code::text::{NoText, SourceText};
+use profile::StrId;
+use sys::FileOffset;
+use view::View;
+use view::source::{Listing, Source};
+
+pub use asm::write as write_assembly;
+pub use json::write as write_json;
+pub use listing::write as write_source;
+
+/// Layout of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The whole file or function, without gaps.
+    pub all_lines: bool,
+    /// Values in percent of the total.
+    pub percent: bool,
+}
+
+/// The text of a listing's source file.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// The text, or the cause of its absence.
+    pub text: Result<SourceText, NoText>,
+    /// The file was modified after this.
+    pub newer_than: Option<Newer>,
+}
+
+/// A time that a source file should be older than.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newer {
+    /// That of the binary's file.
+    Binary,
+    /// That of the recording.
+    Recording,
+}
+
+/// Code of a listing in one binary.
+#[derive(Clone, Debug)]
+pub struct BinaryCode {
+    /// Path of the binary in the profile.
+    pub binary: StrId,
+    /// Its build ID.
+    pub build_id: StrId,
+    /// Its instructions, or the cause of their absence.
+    pub code: Result<Assembly, NoCode>,
+}
+
+/// What was found for a listing.
+#[derive(Clone, Debug)]
+pub struct Annotated<'a> {
+    /// The values.
+    pub listing: &'a Listing,
+    /// The source.
+    pub text: Text,
+    /// The code, in each binary; empty unless it was requested.
+    pub code: Vec<BinaryCode>,
+}
+
+/// Listings with their text and code.
+pub struct Annotation<'a> {
+    /// The model.
+    pub source: &'a Source,
+    /// The first listings of it.
+    pub shown: Vec<Annotated<'a>>,
+    /// Instructions were requested.
+    pub with_code: bool,
+}
+
+/// Addresses of a listing in one binary.
+pub struct OfBinary {
+    /// Path of the binary in the profile.
+    pub binary: StrId,
+    /// Its build ID.
+    pub build_id: StrId,
+    /// Its addresses.
+    pub weights: Vec<Weight>,
+}
+
+/// The addresses of a listing, by binary.
+pub fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
+    let mut found: Vec<OfBinary> = Vec::new();
+    for address in &listing.addresses {
+        let mapping = address.mapping.map(|m| &view.profile.mappings[m.0 as usize]);
+        let (binary, build_id) = mapping.map_or_else(Default::default, |m| (m.file, m.build_id));
+        let weight = Weight {
+            offset: FileOffset(address.offset),
+            self_value: address.values.self_value,
+            total: address.values.total,
+        };
+        match found.iter_mut().find(|f| (f.binary, f.build_id) == (binary, build_id)) {
+            Some(known) => known.weights.push(weight),
+            None => found.push(OfBinary { binary, build_id, weights: vec![weight] }),
+        }
+    }
+    found
+}
+
+/// True if samples of a type may have the address of the instruction after the one that they
+/// belong to: those of timers and of counters without a precise mode.
+pub fn skids(kind: &str, unit: &str) -> bool {
+    const COUNTED: [&str; 9] = [
+        "samples",
+        "cpu",
+        "cycles",
+        "cpu-cycles",
+        "instructions",
+        "cpu-clock",
+        "task-clock",
+        "wall",
+        "branches",
+    ];
+    let (event, modifiers) = kind.split_once(':').unwrap_or((kind, ""));
+    COUNTED.contains(&event) && !modifiers.contains('p') && unit != "bytes"
+}
+
+/// Whether each of `count` rows is shown: those with a value, `context` before and after them, and
+/// what is between two of these if it is no more than `gap`.
+fn shown_rows(count: usize, with_value: &[usize], context: usize, gap: usize) -> Vec<bool> {
+    let mut shown = vec![false; count];
+    let mut end: Option<usize> = None;
+    for &row in with_value.iter().filter(|&&row| row < count) {
+        let mut first = row.saturating_sub(context);
+        if let Some(end) = end
+            && first <= end + gap
+        {
+            first = first.min(end);
+        }
+        let last = (row + context).min(count - 1);
+        shown[first..=last].iter_mut().for_each(|row| *row = true);
+        end = Some(last + 1);
+    }
+    shown
+}
