@@ -4,18 +4,17 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::filter::FilterArgs;
 use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
-use crate::report::annotate::{
-    self, Annotated, Annotation, BinaryCode, Layout, Newer, Text, by_binary, skids,
-};
+use crate::report::annotate::{self, Annotated, BinaryCode, Layout, Newer, Text, by_binary, skids};
 use crate::report::text;
 use code::assembly::{Limits, Request, disassemble};
-use code::text::{SourcePaths, SourceText};
+use code::text::{NoText, SourcePaths, SourceText};
 use profile::{Profile, StrId};
 use symbols::{Binary, SymbolOptions};
 use sys::{printed, suggest};
@@ -27,6 +26,9 @@ const DEFAULT_FUNCTIONS: usize = 10;
 
 /// Names that an error suggests.
 const SUGGESTED: usize = 3;
+
+/// Bytes of source text that are kept for the next listings.
+const MAX_TEXT: usize = 64 << 20;
 
 /// Arguments of `prof annotate`.
 #[derive(Debug, clap::Args)]
@@ -120,55 +122,69 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let type_index = args.filter.type_index(&profile)?;
     let granularity = Granularity { binary: false, line: true, ..Granularity::FUNCTION };
     let view = View::new(&profile, type_index, granularity);
+    let source = source(&view, &args)?;
     let mut out = printed::stdout();
     if !args.json {
         text::write_summary(&mut out, &view)?;
-        if view.kept_total == 0 {
-            writeln!(out, "{}", nothing_to_show(&view))?;
-            out.flush()?;
-            return Ok(ExitCode::SUCCESS);
-        }
     }
-    let mut selection = select(&view, &args.what)?;
-    if args.asm {
-        selection.unit = Unit::Function;
-    }
-    let source = Source::new(&view, &selection);
-    let mut lookup = Lookup { view: &view, options: &options, built: HashMap::new() };
-    let shown = source.listings.iter().take(args.rows());
-    let shown = shown.map(|listing| lookup.annotate(listing, &paths, args.asm)).collect();
-    let annotation = Annotation { source: &source, shown, with_code: args.asm };
+    let mut lookup = Lookup {
+        view: &view,
+        options: &options,
+        paths: &paths,
+        with_code: args.asm,
+        texts: HashMap::new(),
+        size: 0,
+        built: HashMap::new(),
+    };
     if args.json {
-        annotate::write_json(&mut out, &view, &annotation)?;
+        let shown = source.listings.iter().take(args.rows());
+        let shown = shown.map(|listing| lookup.annotate(listing));
+        annotate::write_json(&mut out, &view, &source, shown)?;
     } else {
-        write(&args, &view, &annotation, &paths, &mut out)?;
+        write(&args, &source, &mut lookup, &mut out)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// The listings of WHAT; none of a view without samples, in which nothing has a name.
+fn source(view: &View, args: &Args) -> anyhow::Result<Source> {
+    let nothing = Source { unit: Unit::Function, listings: Vec::new() };
+    if view.kept_total == 0 {
+        return Ok(nothing);
+    }
+    let mut selection = select(view, &args.what)?;
+    if args.asm {
+        selection.unit = Unit::Function;
+    }
+    Ok(Source::new(view, &selection))
+}
+
 fn write(
     args: &Args,
-    view: &View,
-    annotation: &Annotation<'_>,
-    paths: &SourcePaths,
+    source: &Source,
+    lookup: &mut Lookup<'_>,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
+    let view = lookup.view;
+    if view.kept_total == 0 {
+        writeln!(out, "{}", nothing_to_show(view))?;
+    } else if source.listings.is_empty() {
+        writeln!(out, "No sample that passes the filter has a value there.")?;
+    }
     let layout = Layout { all_lines: args.all_lines, percent: args.percent };
-    for annotated in &annotation.shown {
+    for listing in source.listings.iter().take(args.rows()) {
         writeln!(out)?;
+        let annotated = lookup.annotate(listing);
         if args.asm {
-            annotate::write_assembly(out, view, annotated, layout, paths)?;
+            annotate::write_assembly(out, view, &annotated, layout, lookup.paths)?;
         } else {
-            annotate::write_source(out, view, annotation.source.unit, annotated, layout)?;
+            annotate::write_source(out, view, source.unit, &annotated, layout)?;
         }
     }
-    let left = annotation.source.listings.len() - annotation.shown.len();
+    let left = source.listings.len().saturating_sub(args.rows());
     if left > 0 {
         writeln!(out, "\n… and {left} more; -n 0 shows all")?;
-    }
-    if annotation.source.listings.is_empty() {
-        writeln!(out, "No sample that passes the filter has a value there.")?;
     }
     Ok(())
 }
@@ -201,22 +217,36 @@ fn select(view: &View, what: &str) -> anyhow::Result<Selection> {
 struct Lookup<'a> {
     view: &'a View<'a>,
     options: &'a SymbolOptions,
+    paths: &'a SourcePaths,
+    with_code: bool,
+    /// Source files by recorded path, and the bytes of their lines.
+    texts: HashMap<StrId, Result<Arc<SourceText>, NoText>>,
+    size: usize,
     /// Modification times of the binaries' files, by path.
     built: HashMap<StrId, Option<SystemTime>>,
 }
 
 impl Lookup<'_> {
-    fn annotate<'l>(
-        &mut self,
-        listing: &'l Listing,
-        paths: &SourcePaths,
-        with_code: bool,
-    ) -> Annotated<'l> {
-        let profile = self.view.profile;
-        let text = SourceText::find(profile.str(listing.file), paths);
+    fn annotate<'l>(&mut self, listing: &'l Listing) -> Annotated<'l> {
+        let text = self.text(listing.file);
         let newer_than = text.as_ref().ok().and_then(|text| self.newer(listing, text));
-        let code = if with_code { self.code(listing) } else { Vec::new() };
+        let code = self.with_code.then(|| self.code(listing));
         Annotated { listing, text: Text { text, newer_than }, code }
+    }
+
+    fn text(&mut self, file: StrId) -> Result<Arc<SourceText>, NoText> {
+        if let Some(known) = self.texts.get(&file) {
+            return known.clone();
+        }
+        if self.size > MAX_TEXT {
+            self.texts.clear();
+            self.size = 0;
+        }
+        let recorded = self.view.profile.str(file);
+        let text = SourceText::find(recorded, self.paths).map(Arc::new);
+        self.size += text.as_ref().map_or(0, |text| text.size());
+        self.texts.insert(file, text.clone());
+        text
     }
 
     /// The time that a source file is newer than: that of its binary, or of the recording if the

@@ -43,6 +43,8 @@ fn help_lists_each_option_under_its_heading() {
         ("flame", "View:", "--type"),
         ("flame", "Drawing:", "--inverted"),
         ("flame", "Output:", "--folded"),
+        ("annotate", "View:", "--asm"),
+        ("annotate", "Source:", "--source-path"),
         ("report", "Filters:", "--focus"),
         ("report", "Symbols:", "--demangle"),
         ("report", "View:", "--type"),

@@ -250,6 +250,11 @@ fn the_chapter_on_comparing_shows_what_its_commands_print() {
 }
 
 #[test]
+fn the_chapter_on_source_shows_what_its_commands_print() {
+    check("docs/guide/annotate.md", "");
+}
+
+#[test]
 fn the_chapter_on_trust_shows_what_its_commands_print() {
     let openssl = "prof record -q -d 2 -- openssl speed -seconds 2 sha256";
     check("docs/guide/trust.md", &format!("{openssl}; {BIG}"));

@@ -6,6 +6,7 @@ mod common;
 
 mod against_perf;
 mod agreement;
+mod annotate;
 mod bad_files;
 mod benchmarks;
 mod cli;

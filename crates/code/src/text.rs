@@ -91,6 +91,11 @@ impl SourceText {
         self.lines.get(index).map(String::as_str)
     }
 
+    /// Bytes of its lines.
+    pub fn size(&self) -> usize {
+        self.lines.iter().map(String::len).sum()
+    }
+
     /// True if it was modified after `other`.
     pub fn is_newer_than(&self, other: SystemTime) -> bool {
         self.modified.is_some_and(|modified| modified > other)

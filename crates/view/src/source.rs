@@ -146,7 +146,7 @@ pub struct Listing {
     /// Its lines with values, in their order.
     pub lines: Vec<SourceLine>,
     /// Addresses of the function's own code, in the order of mappings and offsets; of the code that
-    /// it was inlined into, if it has none. Empty for a file.
+    /// it was inlined into, if it has none. Empty for a file. Self values include inlined code.
     pub addresses: Vec<AddressValue>,
     /// A mapping with code of it.
     pub mapping: Option<MappingId>,
@@ -253,7 +253,8 @@ impl Cells<'_, '_> {
             let listing = self.touch(Key::Listing(function, frame.file), mapping, innermost);
             if self.selection.unit == Unit::Function {
                 self.places[listing as usize].system_name = frame.system_name;
-                let address = self.touch(self.address(id, listing), mapping, innermost);
+                // The instruction was executed there, whatever it was inlined from.
+                let address = self.touch(self.address(id, listing), mapping, true);
                 self.places[address as usize].own |= at + 1 == chain.len();
             }
             let line = Key::Line { listing, line: frame.line };

@@ -1,5 +1,6 @@
 //! A function's instructions with values, between the source lines that they were compiled from.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::listing::{column, printed, write_head};
@@ -17,25 +18,27 @@ const CONTEXT: usize = 8;
 const GAP: usize = 16;
 /// Arrows next to each other.
 const LANES: usize = 5;
-/// Files whose text is kept.
-const MAX_FILES: usize = 64;
+/// Bytes of source text that are kept for a function.
+const MAX_TEXT: usize = 64 << 20;
 
 /// Source files of the code, by recorded path.
 #[derive(Default)]
 struct Files {
-    known: std::collections::HashMap<String, Option<SourceText>>,
+    known: HashMap<String, Option<SourceText>>,
+    size: usize,
 }
 
 impl Files {
+    /// The text of a line; empty if it is not there.
     fn line(&mut self, place: &Place, paths: &SourcePaths) -> String {
-        if !self.known.contains_key(&place.file) && self.known.len() >= MAX_FILES {
-            return String::new();
+        if !self.known.contains_key(&place.file) {
+            let room = self.size < MAX_TEXT;
+            let text = room.then(|| SourceText::find(&place.file, paths).ok()).flatten();
+            self.size += text.as_ref().map_or(0, SourceText::size);
+            self.known.insert(place.file.clone(), text);
         }
-        let text = self
-            .known
-            .entry(place.file.clone())
-            .or_insert_with(|| SourceText::find(&place.file, paths).ok());
-        let line = text.as_ref().and_then(|text| text.line(place.line));
+        let text = self.known[&place.file].as_ref();
+        let line = text.and_then(|text| text.line(place.line));
         printed(line.unwrap_or_default()).trim_start().to_owned()
     }
 }
@@ -50,7 +53,7 @@ pub fn write(
 ) -> io::Result<()> {
     write_head(out, view, Unit::Function, annotated)?;
     let mut files = Files::default();
-    for BinaryCode { binary, code, .. } in &annotated.code {
+    for BinaryCode { binary, code, .. } in annotated.code.iter().flatten() {
         let assembly = match code {
             Ok(assembly) => assembly,
             Err(why) => {

@@ -18,27 +18,30 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::{Annotated, Annotation, BinaryCode, Newer};
+use super::{Annotated, BinaryCode, Newer};
 use crate::report::json::{head, or_null, write_list};
 use code::assembly::{Instruction, Piece};
-use view::source::{SourceLine, Unit};
+use view::source::{Source, SourceLine, Unit};
 use view::{Name, View};
 
 /// Writes the listings.
-pub fn write(out: &mut dyn Write, view: &View, annotation: &Annotation<'_>) -> io::Result<()> {
+pub fn write<'a>(
+    out: &mut dyn Write,
+    view: &View,
+    source: &Source,
+    listings: impl Iterator<Item = Annotated<'a>>,
+) -> io::Result<()> {
     let mut head = head(view);
-    let unit = match annotation.source.unit {
+    let unit = match source.unit {
         Unit::Function => "function",
         Unit::File => "file",
     };
     head.insert("unit".into(), unit.into());
-    head.insert("listing_count".into(), annotation.source.listings.len().into());
-    let with_code = annotation.with_code;
-    let listings = annotation.shown.iter().map(|annotated| listing(view, annotated, with_code));
-    write_list(out, head, "listings", listings)
+    head.insert("listing_count".into(), source.listings.len().into());
+    write_list(out, head, "listings", listings.map(|annotated| listing(view, &annotated)))
 }
 
-fn listing(view: &View, annotated: &Annotated<'_>, with_code: bool) -> Map<String, Value> {
+fn listing(view: &View, annotated: &Annotated<'_>) -> Map<String, Value> {
     let p = view.profile;
     let listing = annotated.listing;
     let text = annotated.text.text.as_ref();
@@ -75,8 +78,8 @@ fn listing(view: &View, annotated: &Annotated<'_>, with_code: bool) -> Map<Strin
     });
     out.insert("source".into(), source);
     out.insert("lines".into(), lines.into());
-    if with_code {
-        let code: Vec<Value> = annotated.code.iter().map(|code| binary(view, code)).collect();
+    if let Some(code) = &annotated.code {
+        let code: Vec<Value> = code.iter().map(|code| binary(view, code)).collect();
         out.insert("code".into(), code.into());
     }
     out

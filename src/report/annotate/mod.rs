@@ -6,12 +6,14 @@ mod listing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use code::assembly::{Assembly, NoCode, Weight};
 use code::text::{NoText, SourceText};
 use profile::StrId;
 use sys::FileOffset;
 use view::View;
-use view::source::{Listing, Source};
+use view::source::Listing;
 
 pub use asm::write as write_assembly;
 pub use json::write as write_json;
@@ -30,7 +32,7 @@ pub struct Layout {
 #[derive(Clone, Debug)]
 pub struct Text {
     /// The text, or the cause of its absence.
-    pub text: Result<SourceText, NoText>,
+    pub text: Result<Arc<SourceText>, NoText>,
     /// The file was modified after this.
     pub newer_than: Option<Newer>,
 }
@@ -62,18 +64,8 @@ pub struct Annotated<'a> {
     pub listing: &'a Listing,
     /// The source.
     pub text: Text,
-    /// The code, in each binary; empty unless it was requested.
-    pub code: Vec<BinaryCode>,
-}
-
-/// Listings with their text and code.
-pub struct Annotation<'a> {
-    /// The model.
-    pub source: &'a Source,
-    /// The first listings of it.
-    pub shown: Vec<Annotated<'a>>,
-    /// Instructions were requested.
-    pub with_code: bool,
+    /// The code, in each binary, if it was requested.
+    pub code: Option<Vec<BinaryCode>>,
 }
 
 /// Addresses of a listing in one binary.
