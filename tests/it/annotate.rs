@@ -161,7 +161,7 @@ fn of_pprof(file: &Path, kind: &str, unit: &str) -> Listings {
             current = Some(listings.entry((name.to_owned(), file.to_owned())).or_default());
             continue;
         }
-        let words: Vec<&str> = line.splitn(2, ':').next().unwrap().split_whitespace().collect();
+        let words: Vec<&str> = line.split(':').next().unwrap().split_whitespace().collect();
         let ([own, total, number], Some(lines)) = (words.as_slice(), current.as_mut()) else {
             continue;
         };

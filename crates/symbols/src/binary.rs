@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(bounds.find(0x120), None);
         let labels = FunctionBounds {
             functions: vec![(0x100, 0x20), (0x108, 0)],
-            sections: vec![0x100..0x200],
+            sections: vec![0x100..0x200, 0x300..0x310],
         };
         assert_eq!(labels.find(0x110), Some(0x100..0x120));
         assert_eq!(bounds.find(0x150), Some(0x140..0x180));

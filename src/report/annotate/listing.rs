@@ -58,9 +58,10 @@ fn write_text(
     with_value.extend(index(listing.start_line));
     with_value.extend(known.iter().filter_map(|line| index(line.line)));
     with_value.sort_unstable();
-    let shown = match rows.layout.all_lines {
-        true => vec![true; text.len()],
-        false => shown_rows(text.len(), &with_value, CONTEXT, GAP),
+    let shown = if rows.layout.all_lines {
+        vec![true; text.len()]
+    } else {
+        shown_rows(text.len(), &with_value, CONTEXT, GAP)
     };
     let mut known = known.iter().peekable();
     let mut in_gap = false;

@@ -48,7 +48,7 @@ impl Decoded {
 /// A disassembler of one architecture.
 pub enum Disassembler {
     /// x86-64.
-    X86(x86_64::Decoder),
+    X86(Box<x86_64::Decoder>),
     /// AArch64.
     Arm(aarch64::Decoder),
 }
@@ -57,7 +57,7 @@ impl Disassembler {
     /// The disassembler of ELF's `e_machine`, if there is one.
     pub fn of(machine: object::elf::Machine) -> Option<Disassembler> {
         match machine {
-            EM_X86_64 => Some(Disassembler::X86(x86_64::Decoder::new())),
+            EM_X86_64 => Some(Disassembler::X86(Box::new(x86_64::Decoder::new()))),
             EM_AARCH64 => Some(Disassembler::Arm(aarch64::Decoder::new())),
             _ => None,
         }
