@@ -116,6 +116,8 @@ impl Args {
 
 /// Runs `prof annotate`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut args = args;
+    args.filter.no_inlines |= args.symbols.no_inlines();
     let paths = args.paths()?;
     let options = args.symbols.options()?;
     let profile = args.filter.load(&args.files)?;

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::usage;
 use crate::report::style::{Style, restyle};
+use crate::report::terminal::{Condition, Effect};
 use profile::Profile;
 use symbols::refused;
 use sys::printed::{self, Stderr};
@@ -118,6 +119,18 @@ impl FilterArgs {
         Ok(profile)
     }
 
+    /// Reads and merges FILEs for the interactive views, which have the filters as conditions, and
+    /// show the notes.
+    pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, Vec<String>)> {
+        let mut profile = super::report::load_unchanged(files)?;
+        let mut notes = Vec::new();
+        notes.extend(self.restyled(&mut profile));
+        let (mut profile, _, note) = self.samples.time.selected(profile)?;
+        notes.extend(note);
+        self.prepare(&mut profile);
+        Ok((profile, notes))
+    }
+
     /// Makes a profile fit to be shown.
     fn prepare(&self, profile: &mut Profile) {
         // No name may break or control a line of output.
@@ -138,16 +151,51 @@ impl FilterArgs {
         })
     }
 
-    /// Writes the names in the style of `--demangle`.
+    /// The filters as conditions of the interactive views, in the order in which they apply.
+    pub fn conditions(&self) -> Vec<Condition> {
+        let SampleArgs { focus, ignore, show, hide, show_from, prune_from, .. } = &self.samples;
+        let SampleArgs { tagfocus, tagignore, tagshow, taghide, .. } = &self.samples;
+        let SampleArgs { tagroot, tagleaf, thread, process, binary, .. } = &self.samples;
+        let keys = |keys: &Vec<String>| (!keys.is_empty()).then(|| keys.join(","));
+        let all = [
+            (Effect::Process, process.clone()),
+            (Effect::Thread, thread.clone()),
+            (Effect::TagRoot, keys(tagroot)),
+            (Effect::TagLeaf, keys(tagleaf)),
+            (Effect::Binary, binary.clone()),
+            (Effect::Focus, focus.clone()),
+            (Effect::Ignore, ignore.clone()),
+            (Effect::Hide, hide.clone()),
+            (Effect::Show, show.clone()),
+            (Effect::ShowFrom, show_from.clone()),
+            (Effect::TagFocus, tagfocus.clone()),
+            (Effect::TagIgnore, tagignore.clone()),
+            (Effect::TagShow, tagshow.clone()),
+            (Effect::TagHide, taghide.clone()),
+            (Effect::PruneFrom, prune_from.clone()),
+        ];
+        let given = all.into_iter().filter_map(|(effect, value)| {
+            Some(Condition { effect, pattern: value.filter(|value| !value.is_empty())? })
+        });
+        given.collect()
+    }
+
+    /// Writes the names in the style of `--demangle`. Prints if it could not with some of them.
     pub fn restyle(&self, profile: &mut Profile) {
-        let Some(style) = self.demangle else { return };
+        if let Some(note) = self.restyled(profile) {
+            Stderr::line(&format!("prof: {note}"));
+        }
+    }
+
+    /// The same, and returns the note.
+    fn restyled(&self, profile: &mut Profile) -> Option<String> {
+        let style = self.demangle?;
         let left = if style == Style::None { 0 } else { refused(profile) };
         restyle(profile, style);
-        if left > 0 {
+        (left > 0).then(|| {
             let s = if left == 1 { " is" } else { "s are" };
-            let text = "left mangled: demangled, they would be too long";
-            Stderr::line(&format!("prof: {left} name{s} {text}"));
-        }
+            format!("{left} name{s} left mangled: demangled, they would be too long")
+        })
     }
 
     /// Index of the sample type to show. Fails when the profile has no such type.

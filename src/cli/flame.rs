@@ -328,7 +328,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         args.min_width
     );
     let options = FlameOptions {
-        title: args.title.clone().unwrap_or_else(|| title(&view)),
+        title: args.title.clone().unwrap_or_else(|| of_view::title(&view)),
         subtitle: of_view::subtitle(&view),
         inverted: args.inverted,
         order: if args.left_heavy { Siblings::LeftHeavy } else { Siblings::Name },
@@ -376,17 +376,4 @@ fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
         Stderr::line(&format!("prof: {count} {are} left out; prof report shows them"));
     }
     Ok(())
-}
-
-/// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
-pub(super) fn title(view: &View) -> String {
-    let processes = view.label_values(label::PROCESS);
-    let name = match processes.as_slice() {
-        [] => of_view::main_binary(view.profile).unwrap_or("all").to_string(),
-        [(name, _)] => name.clone(),
-        [(first, _), (second, _)] => format!("{first} and {second}"),
-        several => format!("{} and {} other processes", several[0].0, several.len() - 1),
-    };
-    let (kind, unit) = view.value_type();
-    format!("{name}: {kind}, {}", units::format(view.kept_total, unit))
 }

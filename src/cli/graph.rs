@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::filter::FilterArgs;
-use super::flame::title;
 use super::output::Output;
 use super::{examples, report, usage};
+use crate::report::summary::title;
 use crate::report::{dot, graphviz, json};
 use profile::Profile;
 use sys::printed;

@@ -55,9 +55,10 @@ pub enum Command {
     /// Stacks are unwound while recording. At the end, addresses are symbolized, and the profile is
     /// written to profile.pb.gz, or to FILE with -o. Without -T and -e, CPU time is recorded.
     Record(Box<record::Args>),
-    /// Print profiles as tables, call trees or JSON
+    /// Show profiles as tables, call trees, flame graphs or JSON
     ///
-    /// Reads pprof files of prof and of other tools.
+    /// Reads pprof files of prof and of other tools. On a terminal, the views are interactive: '?'
+    /// lists the keys. Into a pipe, or with --stdio, text is printed.
     // pprof's name.
     #[command(mut_arg("fold_inlined", |arg| arg.alias("noinlines")))]
     Report(Box<report::Args>),
@@ -70,7 +71,9 @@ pub enum Command {
     /// Reads pprof files of prof and of other tools. Source files are found by the paths in the
     /// profile and in --source-path; with --asm, binaries are disassembled.
     // --demangle none, which annotate has for files as well, replaces --no-demangle.
+    // --no-inlines is that of symbolization.
     #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
+    #[command(mut_arg("fold_inlined", |arg| arg.long("noinlines").hide(true)))]
     Annotate(Box<annotate::Args>),
     /// Draw a flame graph of profiles, or of a target recorded now
     ///

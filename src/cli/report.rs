@@ -1,6 +1,6 @@
 //! `prof report`, and reading of FILEs for all views.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +13,7 @@ use super::filter::{FilterArgs, samples};
 use super::time;
 use super::{examples, usage};
 use crate::report::over::OverRequest;
+use crate::report::terminal::{self, Opened, Page, Rows, Shown, Start};
 use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::{Profile, label};
@@ -162,8 +163,8 @@ pub struct Args {
           conflicts_with_all = ["json", "header", "header_only", "call_graph"])]
     output: Option<PathBuf>,
 
-    /// Print text, which is the default, as in perf
-    #[arg(long, hide = true, help_heading = "Output")]
+    /// Print text also on a terminal, where the views are interactive otherwise
+    #[arg(long, help_heading = "Output")]
     stdio: bool,
 }
 
@@ -354,6 +355,22 @@ impl Args {
         comparison.print()
     }
 
+    /// True if no option asks for text, and the terminal can show the interactive views.
+    fn is_interactive(&self) -> bool {
+        let prints = self.stdio
+            || self.json
+            || self.header
+            || self.header_only
+            || self.output.is_some()
+            || self.over.is_some()
+            || self.collapse_recursion
+            || self.nodecount.is_some()
+            || self.percent_limit.is_some()
+            || self.ratio.is_some()
+            || self.no_children;
+        !prints && has_terminal()
+    }
+
     /// The arguments of the view.
     fn request<'a>(&'a self, plan: &'a Plan) -> Request<'a> {
         let file = match plan.files.as_slice() {
@@ -400,11 +417,58 @@ pub(super) fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result
     Err(usage(format!("--sort {wrong}: no such label; {labels}; other keys: {SORT_KEYS}")))
 }
 
+/// True if the terminal can show the interactive views: it can move its cursor, and there are keys.
+fn has_terminal() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    !dumb && printed::stdout_is_terminal() && std::io::stdin().is_terminal()
+}
+
+/// The first page of the interactive views; `None`: they do not have what the options select.
+fn first_page(args: &Args, plan: &Plan) -> Option<Start> {
+    let sort = plan.order;
+    let table = |rows| Some(Shown::Table { rows, sort });
+    let shown = match (args.view.chosen, plan.direction, plan.labels.as_slice()) {
+        (Some(name), ..) => Page::named(name).map(Shown::Text),
+        (None, Some(direction), []) => Some(Shown::Tree(direction)),
+        (None, None, [label]) if plan.granularity == Granularity::NONE => {
+            table(Rows::Label(label.clone()))
+        }
+        (None, None, []) => match plan.granularity {
+            Granularity { line: true, .. } => table(Rows::Lines),
+            Granularity::FUNCTION => table(Rows::Functions),
+            Granularity { function: false, binary: true, .. } => table(Rows::Binaries),
+            _ => None,
+        },
+        _ => None,
+    };
+    let names: Vec<_> = plan.files.iter().map(|file| file.to_string_lossy()).collect();
+    let file = if names.is_empty() { DEFAULT_FILE.to_owned() } else { names.join(" ") };
+    let file = printed::line(&file).into_owned();
+    Some(Start { file, shown: shown?, conditions: args.filter.conditions() })
+}
+
+/// Shows the interactive views.
+fn interact(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCode> {
+    terminal::run(start, move || {
+        let (profile, notes) = args.filter.open(&plan.files)?;
+        check_labels(&profile, &plan.must_exist)?;
+        let type_index = args.filter.type_index(&profile)?;
+        Ok(Opened { profile, type_index, notes })
+    })
+}
+
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
     if let Some(base) = &args.diff {
         return args.compare(base, plan);
+    }
+    if args.is_interactive()
+        && let Some(start) = first_page(&args, &plan)
+    {
+        // Wrong options are an error before the screen is entered.
+        args.filter.filter()?;
+        return interact(args, plan, start);
     }
     let request = args.request(&plan);
     let chosen = views::find(args.view.chosen, &request);

@@ -29,16 +29,26 @@ impl TimeArgs {
     ///
     /// A part is selected, and the profile has no times of samples.
     pub fn select(&self, profile: Profile) -> anyhow::Result<(Profile, u64)> {
-        let Some(range) = self.time else { return Ok((profile, 0)) };
+        let (profile, from, note) = self.selected(profile)?;
+        if let Some(note) = note {
+            Stderr::line(&format!("prof: {note}"));
+        }
+        Ok((profile, from))
+    }
+
+    /// The same, and returns the note on samples without a time.
+    pub fn selected(&self, profile: Profile) -> anyhow::Result<(Profile, u64, Option<String>)> {
+        let Some(range) = self.time else { return Ok((profile, 0, None)) };
         check("--time", &profile)?;
         let part = select_time(profile, range);
         let shown = part.profile.default_type_index();
+        let mut note = None;
         if let Some(&value) = part.without_time.get(shown).filter(|value| **value != 0) {
             let unit = part.profile.sample_types[shown].unit;
             let value = units::format(value, part.profile.str(unit));
-            Stderr::line(&format!("prof: left out {value} of samples without a time"));
+            note = Some(format!("left out {value} of samples without a time"));
         }
-        Ok((part.profile, part.from))
+        Ok((part.profile, part.from, note))
     }
 }
 

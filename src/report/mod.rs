@@ -20,6 +20,7 @@ pub mod quality;
 pub mod sandwich;
 pub mod style;
 pub mod summary;
+pub mod terminal;
 pub mod text;
 pub mod threads;
 pub mod units;

@@ -239,6 +239,19 @@ pub fn header(profile: &Profile) -> Vec<String> {
     out
 }
 
+/// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
+pub fn title(view: &View) -> String {
+    let processes = view.label_values(profile::label::PROCESS);
+    let name = match processes.as_slice() {
+        [] => main_binary(view.profile).unwrap_or("all").to_string(),
+        [(name, _)] => name.clone(),
+        [(first, _), (second, _)] => format!("{first} and {second}"),
+        several => format!("{} and {} other processes", several[0].0, several.len() - 1),
+    };
+    let (kind, unit) = view.value_type();
+    format!("{name}: {kind}, {}", units::format(view.kept_total, unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

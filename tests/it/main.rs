@@ -60,6 +60,7 @@ mod spans;
 mod symbol_cache;
 mod symbolize;
 mod symbols_like_llvm;
+mod terminal;
 mod threads;
 mod timestamps;
 mod wall;

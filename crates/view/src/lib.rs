@@ -45,7 +45,7 @@ pub use states::{ByState, States};
 pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
 pub use top::{Row, Sort, Top, TopOptions};
-pub use tree::{Cut, Direction, Node, Tree};
+pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 
 use profile::{LabelSetId, LocationId, Profile, StrId, TimesId, UnfilteredType};
 

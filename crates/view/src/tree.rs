@@ -1,6 +1,9 @@
 //! The calling-context tree, from callers to callees or inverted.
 
 pub(crate) mod build;
+mod order;
+
+pub use order::Ordered;
 
 use super::{ByState, States, View};
 use profile::StrId;
@@ -120,6 +123,12 @@ impl Children {
     pub fn of(&self, node: u32) -> &[u32] {
         let i = node as usize;
         &self.ids[self.starts[i] as usize..self.starts[i + 1] as usize]
+    }
+
+    /// The same, to be reordered.
+    fn of_mut(&mut self, node: u32) -> &mut [u32] {
+        let i = node as usize;
+        &mut self.ids[self.starts[i] as usize..self.starts[i + 1] as usize]
     }
 }
 

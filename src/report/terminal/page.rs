@@ -1,0 +1,329 @@
+//! A page of the history: its query, its model when that is computed, and what of it is selected.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::boxes::{CellBox, cell_boxes};
+use super::cursor::{Cursor, Move};
+use super::model::{Graph, Model};
+use super::outline::Outline;
+use super::query::{Query, Shown};
+use view::Tree;
+
+/// A page.
+pub struct PageState {
+    /// What it shows.
+    pub query: Query,
+    /// The model; `None`: not computed yet.
+    pub model: Option<Arc<Model>>,
+    /// The reason why there is no model.
+    pub error: Option<String>,
+    /// The selected row.
+    pub cursor: Cursor,
+    /// The lines of a call tree.
+    pub outline: Outline,
+    /// The node that fills a flame graph.
+    pub zoom: u32,
+    /// The selected node of a flame graph.
+    pub chosen: u32,
+}
+
+/// The size of the part of the screen that shows a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    /// Columns.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+}
+
+impl Body {
+    /// Rows of a list below the titles of its columns.
+    pub fn rows(self) -> usize {
+        usize::from(self.height.saturating_sub(1))
+    }
+}
+
+impl PageState {
+    /// A page without a model.
+    pub fn new(query: Query) -> PageState {
+        PageState {
+            query,
+            model: None,
+            error: None,
+            cursor: Cursor::default(),
+            outline: Outline::default(),
+            zoom: Tree::ROOT,
+            chosen: Tree::ROOT,
+        }
+    }
+
+    /// Sets the model.
+    pub fn set(&mut self, model: Arc<Model>) {
+        if let Model::Graph(graph) = &*model {
+            self.outline = Outline::new(graph);
+            let roots = graph.ordered.children(Tree::ROOT).iter().copied();
+            let widest = roots.max_by_key(|&root| graph.tree.node(root).total);
+            self.chosen = widest.unwrap_or(Tree::ROOT);
+        }
+        self.model = Some(model);
+        self.error = None;
+    }
+
+    /// True if it is drawn as boxes.
+    pub fn is_flame(&self) -> bool {
+        matches!(self.query.shown, Shown::Flame(_))
+    }
+
+    /// The number of rows that the cursor moves through.
+    pub fn rows(&self) -> usize {
+        match self.model.as_deref() {
+            None => 0,
+            Some(Model::Table(table)) => table.rows.len(),
+            Some(Model::Graph(_)) => self.outline.lines().len(),
+            Some(Model::Text(lines)) => lines.len(),
+        }
+    }
+
+    /// The number of the things that a search goes through: all nodes of a tree, not those that are
+    /// shown only.
+    pub fn searched(&self) -> usize {
+        match self.model.as_deref() {
+            Some(Model::Graph(graph)) => graph.ordered.nodes().len(),
+            _ => self.rows(),
+        }
+    }
+
+    /// The text that a search compares.
+    pub fn text_at(&self, index: usize) -> Cow<'_, str> {
+        match self.model.as_deref() {
+            Some(Model::Table(table)) => table.name(index),
+            Some(Model::Graph(graph)) => match graph.ordered.nodes()[index] {
+                Tree::ROOT => "".into(),
+                node => graph.facts.name(graph.tree.node(node).frame),
+            },
+            Some(Model::Text(lines)) => lines[index].as_str().into(),
+            None => "".into(),
+        }
+    }
+
+    /// The index of what is selected, for a search.
+    pub fn search_position(&self) -> usize {
+        match self.model.as_deref() {
+            Some(Model::Graph(graph)) => graph.ordered.position(self.node()),
+            _ => self.cursor.selected,
+        }
+    }
+
+    /// Selects what a search has found.
+    pub fn select_found(&mut self, index: usize, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        let row = match &*model {
+            Model::Graph(graph) => {
+                let node = graph.ordered.nodes()[index];
+                self.chosen = node;
+                if self.is_flame() {
+                    self.zoom_to_show(graph, body);
+                    return;
+                }
+                self.outline.reveal(graph, node).unwrap_or(self.cursor.selected)
+            }
+            _ => index,
+        };
+        self.cursor.go(Move::To(row), self.rows(), body.rows());
+    }
+
+    /// Zooms out until the chosen box is on the screen, or into it if it is too narrow.
+    fn zoom_to_show(&mut self, graph: &Graph, body: Body) {
+        let on_screen =
+            |zoom: u32| cell_boxes(graph, zoom, body.width).iter().any(|b| b.node == self.chosen);
+        if !on_screen(self.zoom) {
+            self.zoom = if on_screen(Tree::ROOT) { Tree::ROOT } else { self.chosen };
+        }
+    }
+
+    /// The selected node of a tree; the root without one.
+    pub fn node(&self) -> u32 {
+        if self.is_flame() {
+            return self.chosen;
+        }
+        self.outline.lines().get(self.cursor.selected).map_or(Tree::ROOT, |line| line.node)
+    }
+
+    /// The name of what is selected.
+    pub fn name(&self) -> Option<Cow<'_, str>> {
+        match self.model.as_deref()? {
+            Model::Table(table) if table.rows.is_empty() => None,
+            Model::Table(table) => Some(table.name(self.cursor.selected)),
+            Model::Graph(graph) => match self.node() {
+                Tree::ROOT => None,
+                node => Some(graph.facts.name(graph.tree.node(node).frame)),
+            },
+            Model::Text(lines) => lines.get(self.cursor.selected).map(|line| line.as_str().into()),
+        }
+    }
+
+    /// Moves the selection.
+    pub fn go(&mut self, step: Move, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        match &*model {
+            Model::Graph(graph) if self.is_flame() => self.go_in_boxes(graph, step, body),
+            _ => self.cursor.go(step, self.rows(), body.rows()),
+        }
+    }
+
+    /// Moves between boxes: up and down along the stack.
+    fn go_in_boxes(&mut self, graph: &Graph, step: Move, body: Body) {
+        let boxes = cell_boxes(graph, self.zoom, body.width);
+        let Some(at) = boxes.iter().position(|b| b.node == self.chosen) else {
+            self.chosen = boxes.first().map_or(self.chosen, |b| b.node);
+            return;
+        };
+        let parent = |b: &CellBox| graph.tree.node(b.node).parent;
+        let steps = match step {
+            Move::Rows(by) => by,
+            Move::Pages(by) => by * isize::try_from(body.rows().max(1)).unwrap_or(1),
+            Move::First => isize::MIN,
+            Move::Last | Move::To(_) => isize::MAX,
+        };
+        let mut at = at;
+        for _ in 0..steps.unsigned_abs().min(boxes.len()) {
+            let next = if steps < 0 {
+                boxes.iter().position(|b| b.node == parent(&boxes[at]))
+            } else {
+                // The widest of those on it.
+                let on_it = boxes.iter().enumerate().filter(|(_, b)| parent(b) == boxes[at].node);
+                on_it.max_by_key(|(i, b)| (b.width, boxes.len() - i)).map(|(i, _)| i)
+            };
+            match next {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        self.chosen = boxes[at].node;
+        self.cursor.go(Move::To(boxes[at].depth), usize::MAX, body.rows());
+    }
+
+    /// Moves to the next box at the same depth, or to the previous one.
+    fn go_sideways(&mut self, graph: &Graph, by: isize, body: Body) {
+        let boxes = cell_boxes(graph, self.zoom, body.width);
+        let Some(at) = boxes.iter().position(|b| b.node == self.chosen) else { return };
+        let next = at.checked_add_signed(by).and_then(|next| boxes.get(next));
+        if let Some(next) = next.filter(|next| next.depth == boxes[at].depth) {
+            self.chosen = next.node;
+        }
+    }
+
+    /// To the left: collapses a node, moves to its caller, or moves the text.
+    pub fn left(&mut self, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        match &*model {
+            Model::Graph(graph) if self.is_flame() => self.go_sideways(graph, -1, body),
+            Model::Graph(graph) => {
+                let node = self.node();
+                if self.outline.is_expanded(node) {
+                    self.outline.collapse(graph, node);
+                } else if let Some(row) = self.outline.line_of(graph.tree.node(node).parent) {
+                    self.cursor.selected = row;
+                }
+                self.cursor.fit(self.rows(), body.rows());
+            }
+            _ => self.cursor.left = self.cursor.left.saturating_sub(SIDE_STEP),
+        }
+    }
+
+    /// To the right: expands a node, or moves the text.
+    pub fn right(&mut self, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        match &*model {
+            Model::Graph(graph) if self.is_flame() => self.go_sideways(graph, 1, body),
+            Model::Graph(graph) => {
+                let node = self.node();
+                if node != Tree::ROOT {
+                    self.outline.expand(graph, node);
+                }
+            }
+            _ => self.cursor.left = (self.cursor.left + SIDE_STEP).min(MAX_SIDE),
+        }
+    }
+
+    /// Opens a row: expands or collapses a node, or zooms into a box.
+    pub fn open(&mut self, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        let Model::Graph(graph) = &*model else { return };
+        let node = self.node();
+        if self.is_flame() {
+            self.zoom = node;
+        } else if self.outline.is_expanded(node) {
+            self.outline.collapse(graph, node);
+        } else if node != Tree::ROOT {
+            self.outline.expand(graph, node);
+        }
+        self.cursor.fit(if self.is_flame() { usize::MAX } else { self.rows() }, body.rows());
+    }
+
+    /// Expands everything below the selected row.
+    pub fn expand_all(&mut self) {
+        if let Some(Model::Graph(graph)) = self.model.clone().as_deref() {
+            self.outline.expand_all(graph, self.node());
+        }
+    }
+
+    /// Collapses everything.
+    pub fn collapse_all(&mut self, body: Body) {
+        if let Some(Model::Graph(graph)) = self.model.clone().as_deref() {
+            self.outline.collapse_all(graph);
+            self.zoom = Tree::ROOT;
+            self.cursor.fit(self.rows(), body.rows());
+        }
+    }
+
+    /// Zooms out by one box; false if everything is on the screen.
+    pub fn zoom_out(&mut self) -> bool {
+        let Some(Model::Graph(graph)) = self.model.as_deref() else { return false };
+        if !self.is_flame() || self.zoom == Tree::ROOT {
+            return false;
+        }
+        self.zoom = graph.tree.node(self.zoom).parent;
+        true
+    }
+
+    /// Selects what was clicked, in cells of the body. A second click opens it.
+    pub fn click(&mut self, column: u16, row: u16, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        let (column, row) = (usize::from(column), usize::from(row));
+        let at = self.cursor.first + row;
+        match &*model {
+            Model::Graph(graph) if self.is_flame() => {
+                let boxes = cell_boxes(graph, self.zoom, body.width);
+                let hit = boxes.iter().find(|b| {
+                    let left = usize::from(b.left);
+                    b.depth == at && (left..left + usize::from(b.width)).contains(&column)
+                });
+                let Some(hit) = hit else { return };
+                let again = self.chosen == hit.node;
+                self.chosen = hit.node;
+                if again {
+                    self.open(body);
+                }
+            }
+            _ => {
+                // Below the titles of the columns.
+                let Some(at) = at.checked_sub(1).filter(|&at| row > 0 && at < self.rows()) else {
+                    return;
+                };
+                let again = self.cursor.selected == at;
+                self.cursor.go(Move::To(at), self.rows(), body.rows());
+                if again {
+                    self.open(body);
+                }
+            }
+        }
+    }
+}
+
+/// Columns by which text is moved to the side.
+const SIDE_STEP: usize = 8;
+
+/// Most columns by which text is moved.
+const MAX_SIDE: usize = 100_000;

@@ -1,0 +1,305 @@
+//! The loop: events in, pictures out.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, MouseEventKind};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+
+use super::app::{App, Command};
+use super::cursor::Move;
+use super::keys::{self, Action};
+use super::model::{self, Model};
+use super::page::Body;
+use super::query::{Condition, Shown};
+use super::screen::Screen;
+use super::theme::Theme;
+use super::{draw, export};
+use profile::Profile;
+
+/// Time between two pictures of the spinner.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Rows that a turn of the mouse's wheel moves.
+const WHEEL: isize = 3;
+
+/// A profile that was read for the interactive views.
+pub struct Opened {
+    /// The profile.
+    pub profile: Profile,
+    /// The sample type that is shown first.
+    pub type_index: usize,
+    /// Notes for the line at the bottom.
+    pub notes: Vec<String>,
+}
+
+/// The first page.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The file, for the line at the top.
+    pub file: String,
+    /// The view.
+    pub shown: Shown,
+    /// The filters.
+    pub conditions: Vec<Condition>,
+}
+
+/// The end of the interactive views.
+pub enum Ended {
+    /// The user ended them.
+    ByUser,
+    /// A signal ended them; it is raised again.
+    BySignal(i32),
+}
+
+/// An event.
+enum Event {
+    Input(Input),
+    /// The terminal is gone.
+    InputEnded,
+    Signal(i32),
+    Opened(anyhow::Result<Box<Opened>>),
+    Computed(u64, Result<Box<Model>, String>),
+    Said(String),
+    /// A thread has panicked.
+    Panicked,
+}
+
+/// Shows the interactive views of the profile that `open` reads in the background.
+///
+/// # Errors
+///
+/// The terminal cannot be used, or the profile cannot be read.
+pub fn run(
+    start: Start,
+    open: impl FnOnce() -> anyhow::Result<Opened> + Send + 'static,
+) -> anyhow::Result<ExitCode> {
+    let theme = Theme::from_environment(|name| std::env::var(name).ok());
+    let (sender, events) = channel();
+    // Before the screen is entered: a signal must not leave the terminal as the views need it.
+    listen_to_signals(sender.clone())?;
+    let screen = Screen::enter()?;
+    listen_to_input(sender.clone());
+    let opening = sender.clone();
+    in_background(&sender, move || {
+        opening.send(Event::Opened(open().map(Box::new))).ok();
+    });
+    let mut views = Views { app: App::new(start, theme), screen, sender, tick: 0 };
+    let ended = views.run(&events);
+    drop(views);
+    match ended? {
+        Ended::ByUser => Ok(ExitCode::SUCCESS),
+        Ended::BySignal(signal) => {
+            signal_hook::low_level::emulate_default_handler(signal)?;
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn listen_to_signals(sender: Sender<Event>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGCONT])?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            if sender.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn listen_to_input(sender: Sender<Event>) {
+    thread::spawn(move || {
+        while let Ok(input) = event::read() {
+            if sender.send(Event::Input(input)).is_err() {
+                return;
+            }
+        }
+        sender.send(Event::InputEnded).ok();
+    });
+}
+
+/// Runs `work` on a thread of its own; a panic there ends the views.
+fn in_background(sender: &Sender<Event>, work: impl FnOnce() + Send + 'static) {
+    struct OnPanic(Sender<Event>);
+    impl Drop for OnPanic {
+        fn drop(&mut self) {
+            if thread::panicking() {
+                self.0.send(Event::Panicked).ok();
+            }
+        }
+    }
+    let guard = OnPanic(sender.clone());
+    thread::spawn(move || {
+        let _guard = guard;
+        work();
+    });
+}
+
+/// The interactive views while they run.
+struct Views {
+    app: App,
+    screen: Screen,
+    sender: Sender<Event>,
+    tick: usize,
+}
+
+impl Views {
+    fn run(&mut self, events: &Receiver<Event>) -> anyhow::Result<Ended> {
+        loop {
+            self.draw()?;
+            let event = if self.app.is_searching() {
+                // The search goes on when no event waits.
+                match events.try_recv() {
+                    Ok(event) => Some(event),
+                    Err(_) => {
+                        self.app.search_on();
+                        None
+                    }
+                }
+            } else if self.app.is_busy() {
+                match events.recv_timeout(TICK) {
+                    Ok(event) => Some(event),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(Ended::ByUser),
+                }
+            } else {
+                Some(events.recv()?)
+            };
+            self.tick += 1;
+            // All that wait, so that a key that is held down is not drawn once for each repetition.
+            let waiting = event.into_iter().chain(events.try_iter()).collect::<Vec<_>>();
+            for event in waiting {
+                if let Some(ended) = self.handle(event)? {
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        let Views { app, screen, tick, .. } = self;
+        screen.terminal.draw(|frame| {
+            let area = frame.area();
+            let body = draw::body(app, area);
+            app.body = Body { width: body.width, height: body.height };
+            draw::draw(app, area, frame.buffer_mut(), *tick);
+        })?;
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> anyhow::Result<Option<Ended>> {
+        match event {
+            Event::Input(input) => return self.input(input),
+            // Without a terminal, as after a hang-up.
+            Event::InputEnded => return Ok(Some(Ended::ByUser)),
+            Event::Signal(SIGTSTP) => self.screen.suspend()?,
+            Event::Signal(SIGCONT) => self.screen.draw_anew()?,
+            Event::Signal(signal) => return Ok(Some(Ended::BySignal(signal))),
+            Event::Opened(opened) => {
+                let Opened { profile, type_index, notes } = *opened?;
+                let commands = self.app.open(Arc::new(profile), type_index);
+                if !notes.is_empty() {
+                    self.app.say(notes.join("; "));
+                }
+                return self.perform(commands);
+            }
+            Event::Computed(job, model) => {
+                self.app.computed(job, model.map(|model| *model));
+            }
+            Event::Said(message) => self.app.say(message),
+            Event::Panicked => anyhow::bail!("a bug ended the interactive views; --stdio prints"),
+        }
+        Ok(None)
+    }
+
+    fn input(&mut self, input: Input) -> anyhow::Result<Option<Ended>> {
+        let commands = match input {
+            Input::Key(key) if key.kind != KeyEventKind::Release => {
+                if self.app.prompt.is_some() && self.typed(key.code) {
+                    Vec::new()
+                } else if self.app.prompt.is_some() && key.code == KeyCode::Enter {
+                    self.app.entered()
+                } else {
+                    keys::action(key).map(|action| self.act(action)).unwrap_or_default()
+                }
+            }
+            Input::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::ScrollDown => self.act(Action::Go(Move::Rows(WHEEL))),
+                MouseEventKind::ScrollUp => self.act(Action::Go(Move::Rows(-WHEEL))),
+                MouseEventKind::Down(_) => {
+                    self.click(mouse.column, mouse.row);
+                    Vec::new()
+                }
+                _ => Vec::new(),
+            },
+            Input::Paste(text) => {
+                text.chars().for_each(|c| self.app.typed(c));
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        self.perform(commands)
+    }
+
+    fn act(&mut self, action: Action) -> Vec<Command> {
+        self.app.prompt = None;
+        self.app.act(action)
+    }
+
+    /// A key while a text is typed; false: it has its usual action.
+    fn typed(&mut self, key: KeyCode) -> bool {
+        match key {
+            KeyCode::Char(c) => self.app.typed(c),
+            KeyCode::Backspace => self.app.deleted(),
+            KeyCode::Esc => self.app.prompt = None,
+            _ => return false,
+        }
+        true
+    }
+
+    fn click(&mut self, column: u16, row: u16) {
+        let Ok(size) = self.screen.terminal.size() else { return };
+        let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
+        let body = draw::body(&self.app, area);
+        if let Some(row) = row.checked_sub(body.y).filter(|&row| row < body.height) {
+            self.app.click(column, row);
+        }
+    }
+
+    fn perform(&mut self, commands: Vec<Command>) -> anyhow::Result<Option<Ended>> {
+        for command in commands {
+            match command {
+                Command::Compute(job, query) => {
+                    let Some(profile) = self.app.profile.clone() else { continue };
+                    let sender = self.sender.clone();
+                    in_background(&self.sender, move || {
+                        let model = model::compute(&profile, &query);
+                        sender.send(Event::Computed(job, model.map(Box::new))).ok();
+                    });
+                }
+                Command::Write(path) => {
+                    let Some(profile) = self.app.profile.clone() else { continue };
+                    let query = self.app.page().query.clone();
+                    let sender = self.sender.clone();
+                    in_background(&self.sender, move || {
+                        sender.send(Event::Said(export::write(&profile, &query, &path))).ok();
+                    });
+                }
+                Command::Copy(text) => {
+                    self.screen.copy(&text)?;
+                    self.app.say(format!("copied {text}"));
+                }
+                Command::Redraw => self.screen.draw_anew()?,
+                Command::Suspend => self.screen.suspend()?,
+                Command::Quit => return Ok(Some(Ended::ByUser)),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,185 @@
+//! Colours and characters that a terminal can show.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// Colours that a terminal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// None, or the user wants none (`NO_COLOR`).
+    None,
+    /// Those of the user's palette.
+    Ansi,
+    /// The 256 of xterm.
+    Xterm,
+}
+
+/// Characters that a terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charset {
+    /// ASCII only.
+    Ascii,
+    /// UTF-8.
+    Unicode,
+}
+
+/// Appearance of the interactive views. Text has the terminal's own colours, so that light and dark
+/// backgrounds both work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Theme {
+    /// Its colours.
+    pub depth: Depth,
+    /// Its characters.
+    pub charset: Charset,
+}
+
+/// Shares of the total above which a value is drawn as hot, and as warm; those of `perf report`.
+const HOT: f64 = 5.0;
+const WARM: f64 = 0.5;
+
+/// Colours of xterm's cube for boxes, legible below black text.
+const BOXES: [u8; 12] = [180, 216, 222, 229, 209, 215, 223, 186, 187, 217, 221, 179];
+const KERNEL_BOXES: [u8; 4] = [153, 117, 152, 111];
+
+impl Theme {
+    /// The appearance for these environment variables.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Theme {
+        let set = |name: &str| variable(name).filter(|text| !text.is_empty());
+        let term = set("TERM").unwrap_or_default();
+        let depth = if set("NO_COLOR").is_some() || term.ends_with("-mono") || term == "vt100" {
+            Depth::None
+        } else if term.contains("256color") || set("COLORTERM").is_some() {
+            Depth::Xterm
+        } else {
+            Depth::Ansi
+        };
+        // The order of setlocale(3).
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+        let locale = locale.to_ascii_lowercase();
+        let utf8 = locale.contains("utf-8") || locale.contains("utf8");
+        Theme { depth, charset: if utf8 { Charset::Unicode } else { Charset::Ascii } }
+    }
+
+    /// A share of the total in percent.
+    pub fn share(self, percent: f64) -> Style {
+        let size = percent.abs();
+        match self.depth {
+            Depth::None if size >= HOT => Style::new().add_modifier(Modifier::BOLD),
+            Depth::None => Style::new(),
+            _ if size >= HOT => Style::new().fg(Color::Red),
+            _ if size >= WARM => Style::new().fg(Color::Green),
+            _ => Style::new(),
+        }
+    }
+
+    /// The selected row.
+    pub fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Titles, and the bars at the top and at the bottom.
+    pub fn bar(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Titles of columns, and words that stand out.
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// What matters less.
+    pub fn faint(self) -> Style {
+        match self.depth {
+            Depth::None => Style::new(),
+            _ => Style::new().add_modifier(Modifier::DIM),
+        }
+    }
+
+    /// Names of the kernel.
+    pub fn kernel(self) -> Style {
+        match self.depth {
+            Depth::None => Style::new(),
+            _ => Style::new().fg(Color::Blue),
+        }
+    }
+
+    /// A match of a search.
+    pub fn found(self) -> Style {
+        match self.depth {
+            Depth::None => Style::new().add_modifier(Modifier::UNDERLINED),
+            _ => Style::new().fg(Color::Black).bg(Color::Yellow),
+        }
+    }
+
+    /// A box of a flame graph, with a number that is the same for the same name.
+    pub fn flame_box(self, hash: u64, kernel: bool) -> Style {
+        let text = Style::new().fg(Color::Black);
+        match (self.depth, kernel) {
+            (Depth::None, _) if hash.is_multiple_of(2) => Style::new(),
+            (Depth::None, _) => Style::new().add_modifier(Modifier::REVERSED),
+            (Depth::Ansi, true) => text.bg(Color::Cyan),
+            (Depth::Ansi, false) if hash.is_multiple_of(2) => text.bg(Color::Yellow),
+            (Depth::Ansi, false) => text.bg(Color::LightRed),
+            (Depth::Xterm, true) => {
+                text.bg(Color::Indexed(KERNEL_BOXES[hash as usize % KERNEL_BOXES.len()]))
+            }
+            (Depth::Xterm, false) => text.bg(Color::Indexed(BOXES[hash as usize % BOXES.len()])),
+        }
+    }
+
+    /// `unicode`, or `ascii` if the terminal has no other characters.
+    pub fn glyph(self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        match self.charset {
+            Charset::Unicode => unicode,
+            Charset::Ascii => ascii,
+        }
+    }
+
+    /// Text in the characters of the terminal.
+    pub fn text<'a>(self, text: &'a str) -> std::borrow::Cow<'a, str> {
+        match self.charset {
+            Charset::Ascii if !text.is_ascii() => {
+                let ascii = |c: char| match c {
+                    'µ' => 'u',
+                    '…' => '.',
+                    '│' => '|',
+                    c if c.is_ascii() => c,
+                    _ => '?',
+                };
+                text.chars().map(ascii).collect::<String>().into()
+            }
+            _ => text.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn theme(variables: &[(&str, &str)]) -> Theme {
+        Theme::from_environment(|name| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn colours_and_characters_follow_the_environment() {
+        let xterm = theme(&[("TERM", "xterm-256color"), ("LANG", "de_DE.UTF-8")]);
+        assert_eq!(xterm, Theme { depth: Depth::Xterm, charset: Charset::Unicode });
+        let plain = theme(&[("TERM", "xterm"), ("LANG", "C")]);
+        assert_eq!(plain, Theme { depth: Depth::Ansi, charset: Charset::Ascii });
+        assert_eq!(theme(&[("TERM", "xterm"), ("NO_COLOR", "1")]).depth, Depth::None);
+        assert_eq!(theme(&[("TERM", "vt100")]).depth, Depth::None);
+        let overridden = theme(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]);
+        assert_eq!(overridden.charset, Charset::Ascii);
+    }
+
+    #[test]
+    fn other_characters_are_replaced_without_utf8() {
+        let ascii = Theme { depth: Depth::None, charset: Charset::Ascii };
+        assert_eq!(ascii.text("12 µs 中 …"), "12 us ? .");
+        let all = Theme { charset: Charset::Unicode, ..ascii };
+        assert_eq!(all.text("12 µs 中"), "12 µs 中");
+    }
+}

@@ -1,0 +1,265 @@
+//! The interactive views of `prof report`, in a real terminal: keys go into tmux, screens come out.
+//!
+//! Screens that are compared as a whole lie in `tests/it/screens/`; `UPDATE_SCREENS=1` writes them
+//! anew.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::views;
+use crate::common::{needs, temp_dir, until};
+
+/// A shell in a terminal.
+struct Terminal {
+    dir: tempfile::TempDir,
+    socket: PathBuf,
+}
+
+impl Terminal {
+    /// A terminal of this size with the known profile in `known.pb.gz`; `variables` are set in it.
+    fn start(width: u32, height: u32, variables: &[&str]) -> Terminal {
+        let dir = temp_dir();
+        views::known(&dir);
+        let socket = dir.path().join("tmux");
+        let terminal = Terminal { dir, socket };
+        let mut shell = vec!["env", "PS1=$ ", "ENV=", "LANG=C.UTF-8"];
+        shell.extend(variables);
+        shell.extend(["sh", "-i"]);
+        let mut command = terminal.tmux();
+        command.args(["-f", "/dev/null", "new-session", "-d"]);
+        command.args(["-x", &width.to_string(), "-y", &height.to_string()]);
+        command.args(shell).current_dir(terminal.dir.path());
+        assert!(command.status().unwrap().success(), "{command:?}");
+        terminal.wait_for("$");
+        terminal
+    }
+
+    fn tmux(&self) -> Command {
+        let mut command = Command::new("tmux");
+        command.arg("-u").arg("-S").arg(&self.socket).env("LANG", "C.UTF-8");
+        command.env("PATH", path_with_prof());
+        command
+    }
+
+    fn output(&self, args: &[&str]) -> String {
+        let out = self.tmux().args(args).output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// Presses keys, by tmux's names.
+    fn keys(&self, keys: &[&str]) {
+        self.output(&[&["send-keys"], keys].concat());
+    }
+
+    /// Types a command into the shell.
+    fn run(&self, command: &str) {
+        self.output(&["send-keys", "-l", command]);
+        self.keys(&["Enter"]);
+    }
+
+    /// The lines on the screen.
+    fn screen(&self) -> String {
+        let text = self.output(&["capture-pane", "-p"]);
+        text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+
+    /// Waits until a text is on the screen.
+    #[track_caller]
+    fn wait_for(&self, text: &str) {
+        self.wait_until(text, |screen| screen.contains(text));
+    }
+
+    #[track_caller]
+    fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds(&self.screen()) {
+            assert!(
+                Instant::now() < end,
+                "never came: {what:?}; on the screen:\n{}",
+                self.screen()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the screen in a file of `tests/it/screens/`.
+    #[track_caller]
+    fn shows(&self, name: &str) {
+        let path = format!("{}/tests/it/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_SCREENS").is_some() {
+            std::thread::sleep(Duration::from_secs(1));
+            std::fs::write(&path, self.screen()).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap();
+        self.wait_until(&expected, |screen| screen == expected);
+    }
+
+    /// Fails unless the terminal is as the shell expects it.
+    #[track_caller]
+    fn is_restored(&self) {
+        let flags = "#{alternate_on}#{cursor_flag}#{mouse_any_flag}";
+        assert_eq!(self.output(&["display-message", "-p", flags]).trim(), "010");
+        self.run("stty -a | tr ';' '\\n' | grep -c -w -e -icanon -e -echo -e -isig");
+        self.wait_until("0 flags", |screen| {
+            let mut lines = screen.lines().rev().filter(|line| !line.trim().is_empty());
+            lines.next().is_some_and(|line| line.starts_with('$'))
+                && lines.next().is_some_and(|line| line == "0")
+        });
+    }
+
+    /// The process id of prof.
+    fn prof(&self) -> i32 {
+        let shell = self.output(&["display-message", "-p", "#{pane_pid}"]);
+        let path = format!("/proc/{0}/task/{0}/children", shell.trim());
+        let children = std::fs::read_to_string(path).unwrap();
+        children.split_whitespace().next().expect("prof runs").parse().unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.output(&["kill-server"]);
+    }
+}
+
+/// `$PATH` with the built prof in front.
+fn path_with_prof() -> String {
+    let prof = Path::new(env!("CARGO_BIN_EXE_prof")).parent().unwrap();
+    format!("{}:{}", prof.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn each_view_is_drawn() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    terminal.run("prof report known.pb.gz");
+    terminal.shows("functions");
+    for (key, screen) in [
+        ("s", "functions-by-total"),
+        ("t", "call-tree"),
+        ("r", "callers"),
+        ("F", "flame-graph"),
+        ("5", "lines"),
+        ("6", "binaries"),
+        ("?", "help"),
+    ] {
+        terminal.keys(&[key]);
+        terminal.shows(screen);
+    }
+    terminal.keys(&["j", "j", "G"]);
+    terminal.wait_for("this help, quit");
+    terminal.keys(&["?"]);
+    terminal.shows("binaries");
+    terminal.keys(&["q"]);
+    terminal.wait_for("$ prof report known.pb.gz");
+    terminal.is_restored();
+}
+
+#[test]
+fn a_function_is_found_filtered_and_left_again() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    terminal.run("prof report known.pb.gz");
+    terminal.wait_for("bar  (known)");
+    terminal.keys(&["/", "f", "o", "o", "2"]);
+    terminal.wait_for(" /foo2_");
+    terminal.keys(&["Enter", "+"]);
+    terminal.wait_for("filters: focus=^foo2$");
+    terminal.shows("focused");
+    terminal.keys(&["t"]);
+    terminal.wait_for("call tree");
+    terminal.wait_for("filters: focus=^foo2$");
+    terminal.keys(&["u"]);
+    terminal.wait_until("no filter", |screen| !screen.contains("filters:"));
+    terminal.keys(&["<", "<", "<"]);
+    terminal.wait_for("functions  cpu  9.00 s");
+    terminal.keys(&["w"]);
+    terminal.wait_for("write to");
+    terminal.run("out.svg");
+    terminal.wait_for("wrote out.svg");
+    let svg = std::fs::read_to_string(terminal.dir.path().join("out.svg")).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.contains("foo2"));
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
+#[test]
+fn the_terminal_is_restored_after_signals() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        terminal.run("clear; prof report known.pb.gz");
+        terminal.wait_for("bar  (known)");
+        // SAFETY: kill takes numbers; prof runs until then.
+        assert_eq!(unsafe { libc::kill(terminal.prof(), signal) }, 0);
+        terminal.wait_until("the shell", |screen| !screen.contains("bar  (known)"));
+        terminal.is_restored();
+    }
+    // ^Z stops it, and fg continues it where it was.
+    terminal.run("clear; prof report known.pb.gz");
+    terminal.wait_for("bar  (known)");
+    terminal.keys(&["t"]);
+    terminal.wait_for("call tree");
+    terminal.keys(&["C-z"]);
+    terminal.wait_for("Stopped");
+    terminal.is_restored();
+    terminal.run("fg");
+    terminal.shows("call-tree");
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
+#[test]
+fn a_hang_up_ends_it() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    terminal.run("prof report known.pb.gz");
+    terminal.wait_for("bar  (known)");
+    let prof = format!("/proc/{}", terminal.prof());
+    terminal.output(&["kill-server"]);
+    until(|| !Path::new(&prof).exists());
+}
+
+#[test]
+fn a_small_or_simple_terminal_shows_what_it_can() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let tiny = Terminal::start(20, 5, &[]);
+    tiny.run("prof report known.pb.gz");
+    tiny.shows("tiny");
+    tiny.keys(&["F"]);
+    tiny.shows("tiny-flame-graph");
+    tiny.output(&["resize-window", "-x", "60", "-y", "8"]);
+    tiny.shows("resized-flame-graph");
+    let ascii = Terminal::start(80, 12, &["LANG=C", "NO_COLOR=1"]);
+    ascii.run("prof report -g known.pb.gz");
+    ascii.shows("call-tree-in-ascii");
+    let dumb = Terminal::start(80, 40, &["TERM=dumb"]);
+    dumb.run("prof report known.pb.gz");
+    dumb.wait_for("Showing 4 rows");
+    dumb.run("prof report --stdio known.pb.gz");
+    dumb.wait_for("Showing 4 rows");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_line() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    terminal.run("prof report none.pb.gz; echo exit $?");
+    terminal.wait_for("exit 1");
+    let screen = terminal.screen();
+    assert!(screen.contains("prof: cannot read none.pb.gz: no such file"), "{screen}");
+    terminal.is_restored();
+}
