@@ -1,22 +1,18 @@
 //! Flame graphs: inferno's interactive SVG.
 //!
-//! inferno reads lines of text and splits them at `;` and at the last space, and identifies a box
-//! by its name. So each box is passed as a number, and inferno computes the layout; titles, labels
-//! and colours are inserted afterwards. Names then need no escaping, two boxes of one name can have
-//! two colours, and the tooltips can contain `12.3 ms` for 12,300,000.
+//! The boxes of [`view`] with their colours, names and tooltips; [`picture`] draws them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
-use inferno::flamegraph::{self, Options};
-
-use super::colors::{self, Scheme};
+use super::colors::{self, Rgb, Scheme};
 use super::{legend, units};
-use sys::printed::{self, Clean};
+use picture::{BoxText, PictureBox};
+use sys::printed;
 use view::{BoxOptions, Boxes, Direction, FlameBox, Name, Node, Siblings, Tree, View};
 
+pub(super) mod picture;
 #[cfg(test)]
 mod tests;
 
@@ -40,22 +36,6 @@ pub struct FlameOptions {
     pub scheme: Scheme,
 }
 
-/// Width of the layout if the window determines the width.
-pub(super) const DEFAULT_WIDTH: usize = 1200;
-/// Size of the text, and mean width of a character, in pixels.
-pub(super) const FONT_SIZE: usize = 12;
-const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
-/// Space left and right of the boxes.
-pub(super) const PADDING: usize = 10;
-
-/// inferno's `Search` is almost invisible.
-pub(super) const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
-pub(super) const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
-
-/// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
-/// private-use character.
-pub(super) const LEGEND: &str = "\u{e000}";
-
 /// Draws `tree`. Fails with `InvalidInput` if no box has a positive value.
 pub fn write(
     out: &mut dyn Write,
@@ -65,61 +45,20 @@ pub fn write(
 ) -> io::Result<()> {
     let FlameOptions { order, min_width, .. } = *options;
     let boxes = Boxes::new(view, tree, &BoxOptions { order, min_width, zoom: Tree::ROOT }).boxes;
-    if boxes.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
-    }
-    let lines = lines(&boxes);
-    let mut palette = palette(view, tree, &boxes, options.scheme);
-    let mut inferno = Options::default();
-    // XML has no control characters, and a tooltip has one line.
-    inferno.title = printed::line(&options.title).into_owned();
-    inferno.subtitle = Some(format!("{}{LEGEND}", printed::line(&options.subtitle)));
-    inferno.image_width = options.width;
-    // Narrow boxes have already been removed.
-    inferno.min_width = 0.0;
-    inferno.no_sort = true;
-    inferno.font_size = FONT_SIZE;
-    inferno.bgcolors = Some(BackgroundColor::Flat(Color { r: 252, g: 252, b: 250 }));
-    inferno.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-    inferno.palette_map = Some(&mut palette);
-    if options.inverted {
-        inferno.direction = flamegraph::Direction::Inverted;
-    }
-    let mut svg = Vec::new();
-    flamegraph::from_lines(&mut inferno, lines.lines(), &mut svg)?;
-    drop(lines);
-    let svg = String::from_utf8(svg).map_err(io::Error::other)?;
-    let width = (options.width.unwrap_or(DEFAULT_WIDTH)).saturating_sub(2 * PADDING) as f64;
-    let svg = svg.replacen(LEGEND, &legend(view, tree, &boxes, options), 1);
-    insert_names(&mut Clean::new(out), &svg, view, tree, &boxes, width)
+    let colors = colors(view, tree, &boxes, options.scheme);
+    let shape =
+        |(b, color): (&FlameBox, Rgb)| PictureBox { depth: b.depth as usize, rest: b.rest, color };
+    let shapes: Vec<PictureBox> = boxes.iter().zip(colors).map(shape).collect();
+    let legend = legend(view, tree, &boxes, options);
+    picture::write(out, &shapes, &legend, options, |index| {
+        let node = index.map_or(Tree::ROOT, |index| boxes[index].node);
+        let name = name(view, tree, node);
+        BoxText { tooltip: tooltip(view, tree, node, &name), name }
+    })
 }
 
-/// Number of a box. Padded, so that the order of the drawing is that of the text, which inferno
-/// requires.
-pub(super) fn number(index: usize, count: usize) -> String {
-    let digits = count.ilog10() as usize + 1;
-    format!("{index:0digits$}")
-}
-
-/// Folded lines of numbers. A box without a rest needs none: those on it make it wide enough.
-fn lines(boxes: &[FlameBox]) -> String {
-    let mut out = String::new();
-    let mut path: Vec<usize> = Vec::new();
-    for (index, b) in boxes.iter().enumerate() {
-        path.truncate(b.depth as usize);
-        path.push(index);
-        if b.rest > 0 {
-            for (i, &index) in path.iter().enumerate() {
-                let separator = if i == 0 { "" } else { ";" };
-                let _ = write!(out, "{separator}{}", number(index, boxes.len()));
-            }
-            let _ = writeln!(out, " {}", b.rest);
-        }
-    }
-    out
-}
-
-fn palette(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> PaletteMap {
+/// The colour of each box.
+fn colors(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> Vec<Rgb> {
     let nodes = || boxes.iter().map(|b| tree.node(b.node));
     let own = |n: &Node| match tree.direction {
         Direction::Callees => n.self_value,
@@ -130,19 +69,16 @@ fn palette(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> Pale
         Scheme::SelfValue => nodes().map(own).max().unwrap_or(0),
         _ => tree.node(Tree::ROOT).total,
     };
-    let mut palette = PaletteMap::default();
-    for (i, b) in boxes.iter().enumerate() {
+    let color = |b: &FlameBox| {
         let node = tree.node(b.node);
         let frame = view.frames.get(node.frame);
         let is_code = !matches!(frame.name, Name::Label(..) | Name::NoStack);
-        let rgb = match tree.states.get(b.node as usize).filter(|_| is_code) {
+        match tree.states.get(b.node as usize).filter(|_| is_code) {
             Some(by_state) => colors::of_states(by_state),
             None => colors::color(scheme, view.profile, frame, own(node), node.total, max),
-        };
-        palette.insert(number(i, boxes.len()), Color { r: rgb.r, g: rgb.g, b: rgb.b });
-    }
-    palette.insert("", Color { r: 228, g: 228, b: 224 });
-    palette
+        }
+    };
+    boxes.iter().map(color).collect()
 }
 
 fn legend(view: &View, tree: &Tree, boxes: &[FlameBox], options: &FlameOptions) -> String {
@@ -158,54 +94,6 @@ fn legend(view: &View, tree: &Tree, boxes: &[FlameBox], options: &FlameOptions) 
     };
     let dot = if legend.is_empty() || options.subtitle.is_empty() { "" } else { " ·" };
     format!("{dot}{legend}")
-}
-
-/// Replaces the numbers in inferno's drawing by names and values.
-///
-/// A box is `<title>NUMBER (…)</title><rect … width="W%" …/><text …>…</text>`.
-fn insert_names(
-    out: &mut dyn Write,
-    svg: &str,
-    view: &View,
-    tree: &Tree,
-    boxes: &[FlameBox],
-    width: f64,
-) -> io::Result<()> {
-    let unexpected = || io::Error::other("unexpected output of inferno");
-    let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
-    out.write_all(svg[..start].replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1).as_bytes())?;
-    let mut rest = &svg[start..];
-    while let Some((before, after)) = rest.split_once("<title>") {
-        let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
-        let (rect, after) = after.split_once("<text ").ok_or_else(unexpected)?;
-        let (place, after) = after.split_once('>').ok_or_else(unexpected)?;
-        let (_, after) = after.split_once("</text>").ok_or_else(unexpected)?;
-        let number = title.split(' ').next().unwrap_or("");
-        let node = match number {
-            "all" => Tree::ROOT,
-            n => {
-                let index: usize = n.parse().map_err(|_| unexpected())?;
-                boxes.get(index).ok_or_else(unexpected)?.node
-            }
-        };
-        let percent = attribute(rect, "width")
-            .and_then(|w| w.trim_end_matches('%').parse::<f64>().ok())
-            .ok_or_else(unexpected)?;
-        let name = name(view, tree, node);
-        let label = fitting(&name, percent / 100.0 * width);
-        let title = tooltip(view, tree, node, &name);
-        let title = escape(&title);
-        let label = escape(&label);
-        write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
-        rest = after;
-    }
-    out.write_all(rest.as_bytes())
-}
-
-pub(super) fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
-    let at = element.find(&format!(" {name}=\""))?;
-    let value = &element[at + name.len() + 3..];
-    Some(&value[..value.find('"')?])
 }
 
 fn name<'a>(view: &'a View, tree: &Tree, node: u32) -> Cow<'a, str> {
@@ -239,20 +127,4 @@ fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
         }
     }
     format!("{name} ({})", printed::line(&inside.replace('(', "[")))
-}
-
-/// The part of `name` that fits into this width.
-pub(super) fn fitting(name: &str, pixels: f64) -> String {
-    let fits = ((pixels - 3.0) / CHAR_WIDTH).max(0.0) as usize;
-    if name.chars().count() <= fits {
-        name.to_string()
-    } else if fits < 3 {
-        String::new()
-    } else {
-        name.chars().take(fits - 2).chain("..".chars()).collect()
-    }
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

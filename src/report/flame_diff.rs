@@ -7,15 +7,14 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
-use inferno::flamegraph::{self, Options};
 use rustc_hash::FxHashMap;
 
 use super::colors::Rgb;
 use super::diff::frame_name;
-use super::flame::{self, FlameOptions};
+use super::flame::FlameOptions;
+use super::flame::picture::{self, BoxText, PictureBox};
 use super::units;
-use sys::printed::{self, Clean};
+use sys::printed;
 use view::{Diff, DiffTree};
 
 /// Name of the box with what only the profile before has.
@@ -63,32 +62,11 @@ pub fn write(
     options: &FlameOptions,
 ) -> io::Result<()> {
     let drawing = Drawing::new(diff, tree, options.min_width);
-    if drawing.boxes.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
-    }
-    let lines = drawing.lines();
-    let mut palette = drawing.palette();
-    let mut inferno = Options::default();
-    inferno.title = printed::line(&options.title).into_owned();
-    inferno.subtitle = Some(format!("{}{}", printed::line(&options.subtitle), flame::LEGEND));
-    inferno.image_width = options.width;
-    // Narrow boxes have already been removed.
-    inferno.min_width = 0.0;
-    inferno.no_sort = true;
-    inferno.font_size = flame::FONT_SIZE;
-    inferno.bgcolors = Some(BackgroundColor::Flat(Color { r: 252, g: 252, b: 250 }));
-    inferno.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-    inferno.palette_map = Some(&mut palette);
-    if options.inverted {
-        inferno.direction = flamegraph::Direction::Inverted;
-    }
-    let mut svg = Vec::new();
-    flamegraph::from_lines(&mut inferno, lines.lines(), &mut svg)?;
-    drop(lines);
-    let svg = String::from_utf8(svg).map_err(io::Error::other)?;
-    let svg = svg.replacen(flame::LEGEND, &legend(), 1);
-    let width = options.width.unwrap_or(flame::DEFAULT_WIDTH).saturating_sub(2 * flame::PADDING);
-    drawing.insert_names(&mut Clean::new(out), &svg, width as f64)
+    picture::write(out, &drawing.shapes(), &legend(), options, |index| {
+        let content = index.map_or(Content::Node(0), |index| drawing.boxes[index].content);
+        let name = drawing.name(content);
+        BoxText { tooltip: drawing.tooltip(content, &name), name: name.into() }
+    })
 }
 
 impl<'a> Drawing<'a> {
@@ -155,24 +133,6 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Folded lines of numbers, as in [`flame`].
-    fn lines(&self) -> String {
-        let mut out = String::new();
-        let mut path: Vec<usize> = Vec::new();
-        for (index, b) in self.boxes.iter().enumerate() {
-            path.truncate(b.depth);
-            path.push(index);
-            if b.rest > 0 {
-                for (i, &index) in path.iter().enumerate() {
-                    let separator = if i == 0 { "" } else { ";" };
-                    let _ = write!(out, "{separator}{}", flame::number(index, self.boxes.len()));
-                }
-                let _ = writeln!(out, " {}", b.rest);
-            }
-        }
-        out
-    }
-
     /// Before and after of a box, in recorded units of after.
     fn values(&self, content: Content) -> [f64; 2] {
         match content {
@@ -184,50 +144,19 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn palette(&self) -> PaletteMap {
+    /// The boxes as they are drawn.
+    fn shapes(&self) -> Vec<PictureBox> {
         let change = |b: &DrawnBox| {
             let [before, after] = self.values(b.content);
             after - before
         };
         let largest = self.boxes.iter().map(|b| change(b).abs()).fold(0.0, f64::max);
-        let mut palette = PaletteMap::default();
-        for (index, b) in self.boxes.iter().enumerate() {
-            let Rgb { r, g, b } = color(change(b), largest);
-            palette.insert(flame::number(index, self.boxes.len()), Color { r, g, b });
-        }
-        palette.insert("", Color { r: 228, g: 228, b: 224 });
-        palette
-    }
-
-    /// Replaces the numbers in inferno's drawing by names and values.
-    fn insert_names(&self, out: &mut dyn Write, svg: &str, width: f64) -> io::Result<()> {
-        let unexpected = || io::Error::other("unexpected output of inferno");
-        let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
-        let head = svg[..start].replacen(flame::FAINT_SEARCH, flame::VISIBLE_SEARCH, 1);
-        out.write_all(head.as_bytes())?;
-        let mut rest = &svg[start..];
-        while let Some((before, after)) = rest.split_once("<title>") {
-            let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
-            let (rect, after) = after.split_once("<text ").ok_or_else(unexpected)?;
-            let (place, after) = after.split_once('>').ok_or_else(unexpected)?;
-            let (_, after) = after.split_once("</text>").ok_or_else(unexpected)?;
-            let content = match title.split(' ').next().unwrap_or("") {
-                "all" => Content::Node(0),
-                n => {
-                    let index: usize = n.parse().map_err(|_| unexpected())?;
-                    self.boxes.get(index).ok_or_else(unexpected)?.content
-                }
-            };
-            let percent = flame::attribute(rect, "width")
-                .and_then(|w| w.trim_end_matches('%').parse::<f64>().ok())
-                .ok_or_else(unexpected)?;
-            let name = self.name(content);
-            let label = flame::escape(&flame::fitting(&name, percent / 100.0 * width));
-            let title = flame::escape(&self.tooltip(content, &name));
-            write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
-            rest = after;
-        }
-        out.write_all(rest.as_bytes())
+        let shape = |b: &DrawnBox| PictureBox {
+            depth: b.depth,
+            rest: b.rest,
+            color: color(change(b), largest),
+        };
+        self.boxes.iter().map(shape).collect()
     }
 
     fn name(&self, content: Content) -> String {

@@ -1,7 +1,7 @@
 //! Reads drawings back as XML.
 
+use super::picture::{CHAR_WIDTH, VISIBLE_SEARCH, fitting};
 use super::*;
-use crate::report::colors::Rgb;
 use profile::Profile;
 use view::testing::{answers, odd_names, processes, states};
 use view::{Cut, Granularity, States, Top, TopOptions};

@@ -1,0 +1,192 @@
+//! Boxes as an SVG by inferno.
+//!
+//! inferno reads lines of text and splits them at `;` and at the last space, and identifies a box
+//! by its name. So each box is passed as a number, and inferno computes the layout; titles, labels
+//! and colours are inserted afterwards. Names then need no escaping, two boxes of one name can have
+//! two colours, and the tooltips can contain `12.3 ms` for 12,300,000.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
+use inferno::flamegraph::{self, Options};
+
+use super::FlameOptions;
+use crate::report::colors::Rgb;
+use sys::printed::{self, Clean};
+
+/// Width of the layout if the window determines the width.
+const DEFAULT_WIDTH: usize = 1200;
+/// Size of the text, and mean width of a character, in pixels.
+const FONT_SIZE: usize = 12;
+pub(super) const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
+/// Space left and right of the boxes.
+const PADDING: usize = 10;
+
+/// inferno's `Search` is almost invisible.
+const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
+pub(super) const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
+
+/// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
+/// private-use character.
+const LEGEND: &str = "\u{e000}";
+
+/// A box of a picture, in the order of the drawing.
+pub struct PictureBox {
+    /// Its row; 0: that of the roots.
+    pub depth: usize,
+    /// Its value minus that of the boxes on it, as inferno expects.
+    pub rest: i64,
+    /// Its colour.
+    pub color: Rgb,
+}
+
+/// The text of a box.
+pub struct BoxText<'t> {
+    /// Its name.
+    pub name: Cow<'t, str>,
+    /// Its tooltip. The script in the SVG treats the text before the last parenthesis as the name.
+    pub tooltip: String,
+}
+
+/// Draws boxes, with a text for each: that of the box with an index, or `None`: of all of them.
+///
+/// # Errors
+///
+/// `InvalidInput` if there is no box, and those of `out`.
+pub fn write<'t>(
+    out: &mut dyn Write,
+    boxes: &[PictureBox],
+    legend: &str,
+    options: &FlameOptions,
+    text: impl Fn(Option<usize>) -> BoxText<'t>,
+) -> io::Result<()> {
+    if boxes.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
+    }
+    let svg = draw(boxes, options)?.replacen(LEGEND, legend, 1);
+    let width = options.width.unwrap_or(DEFAULT_WIDTH).saturating_sub(2 * PADDING) as f64;
+    insert_texts(&mut Clean::new(out), &svg, boxes.len(), width, text)
+}
+
+/// inferno's drawing of the boxes' numbers.
+fn draw(boxes: &[PictureBox], options: &FlameOptions) -> io::Result<String> {
+    let lines = lines(boxes);
+    let mut palette = palette(boxes);
+    let mut inferno = Options::default();
+    // XML has no control characters, and a tooltip has one line.
+    inferno.title = printed::line(&options.title).into_owned();
+    inferno.subtitle = Some(format!("{}{LEGEND}", printed::line(&options.subtitle)));
+    inferno.image_width = options.width;
+    // Narrow boxes have already been removed.
+    inferno.min_width = 0.0;
+    inferno.no_sort = true;
+    inferno.font_size = FONT_SIZE;
+    inferno.bgcolors = Some(BackgroundColor::Flat(Color { r: 252, g: 252, b: 250 }));
+    inferno.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
+    inferno.palette_map = Some(&mut palette);
+    if options.inverted {
+        inferno.direction = flamegraph::Direction::Inverted;
+    }
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut inferno, lines.lines(), &mut svg)?;
+    drop(lines);
+    String::from_utf8(svg).map_err(io::Error::other)
+}
+
+/// Number of a box. Padded, so that the order of the drawing is that of the text, which inferno
+/// requires.
+fn number(index: usize, count: usize) -> String {
+    let digits = count.ilog10() as usize + 1;
+    format!("{index:0digits$}")
+}
+
+/// Folded lines of numbers. A box without a rest needs none: those on it make it wide enough.
+fn lines(boxes: &[PictureBox]) -> String {
+    let mut out = String::new();
+    let mut path: Vec<usize> = Vec::new();
+    for (index, b) in boxes.iter().enumerate() {
+        path.truncate(b.depth);
+        path.push(index);
+        if b.rest > 0 {
+            for (i, &index) in path.iter().enumerate() {
+                let separator = if i == 0 { "" } else { ";" };
+                let _ = write!(out, "{separator}{}", number(index, boxes.len()));
+            }
+            let _ = writeln!(out, " {}", b.rest);
+        }
+    }
+    out
+}
+
+fn palette(boxes: &[PictureBox]) -> PaletteMap {
+    let mut palette = PaletteMap::default();
+    for (index, b) in boxes.iter().enumerate() {
+        let Rgb { r, g, b } = b.color;
+        palette.insert(number(index, boxes.len()), Color { r, g, b });
+    }
+    palette.insert("", Color { r: 228, g: 228, b: 224 });
+    palette
+}
+
+/// Replaces the numbers in inferno's drawing by texts.
+///
+/// A box is `<title>NUMBER (…)</title><rect … width="W%" …/><text …>…</text>`.
+fn insert_texts<'t>(
+    out: &mut dyn Write,
+    svg: &str,
+    count: usize,
+    width: f64,
+    text: impl Fn(Option<usize>) -> BoxText<'t>,
+) -> io::Result<()> {
+    let unexpected = || io::Error::other("unexpected output of inferno");
+    let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
+    out.write_all(svg[..start].replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1).as_bytes())?;
+    let mut rest = &svg[start..];
+    while let Some((before, after)) = rest.split_once("<title>") {
+        let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
+        let (rect, after) = after.split_once("<text ").ok_or_else(unexpected)?;
+        let (place, after) = after.split_once('>').ok_or_else(unexpected)?;
+        let (_, after) = after.split_once("</text>").ok_or_else(unexpected)?;
+        let number = title.split(' ').next().unwrap_or("");
+        let index = match number {
+            "all" => None,
+            n => {
+                let index = n.parse().ok().filter(|&index: &usize| index < count);
+                Some(index.ok_or_else(unexpected)?)
+            }
+        };
+        let percent = attribute(rect, "width")
+            .and_then(|w| w.trim_end_matches('%').parse::<f64>().ok())
+            .ok_or_else(unexpected)?;
+        let BoxText { name, tooltip } = text(index);
+        let label = escape(&fitting(&name, percent / 100.0 * width));
+        let title = escape(&tooltip);
+        write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
+        rest = after;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let at = element.find(&format!(" {name}=\""))?;
+    let value = &element[at + name.len() + 3..];
+    Some(&value[..value.find('"')?])
+}
+
+/// The part of `name` that fits into this width.
+pub(super) fn fitting(name: &str, pixels: f64) -> String {
+    let fits = ((pixels - 3.0) / CHAR_WIDTH).max(0.0) as usize;
+    if name.chars().count() <= fits {
+        name.to_string()
+    } else if fits < 3 {
+        String::new()
+    } else {
+        name.chars().take(fits - 2).chain("..".chars()).collect()
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
