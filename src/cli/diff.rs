@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::filter::FilterArgs;
-use super::report::{self, SortKey};
+use super::report;
+use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::{examples, usage};
 use crate::report::diff::{self, DiffLayout};
 use profile::Profile;
@@ -44,7 +45,7 @@ pub struct Args {
     ///
     /// As in prof report: self, total and name order rows, by the change; binary, symbol, line,
     /// process and other labels group them.
-    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = report::sort_key,
+    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = sort_key,
           default_value = "self", help_heading = "View")]
     sort: Vec<SortKey>,
 
@@ -130,52 +131,37 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(base), None) => [vec![base.clone()], vec![report::DEFAULT_FILE.into()]],
         (Some(base), Some(file)) => [vec![base.clone()], vec![file.clone()]],
     };
-    let mut comparison = Comparison {
+    let grouping = Grouping::of(&args.sort);
+    let grouped = grouping.is_grouped();
+    let Grouping { mut granularity, order, labels, must_exist } = grouping;
+    if !grouped {
+        granularity = Granularity::FUNCTION;
+    }
+    if args.lines {
+        (granularity.function, granularity.line) = (true, true);
+    }
+    let comparison = Comparison {
         files,
         scale: args.scale.scale(),
         absolute: args.test.absolute,
-        granularity: Granularity::NONE,
-        order: Sort::SelfValue,
-        labels: Vec::new(),
-        must_exist: Vec::new(),
+        granularity,
+        order,
+        labels,
+        must_exist,
         children: !args.no_children,
         rows: args.nodecount,
         filter: &args.filter,
         json: args.json,
     };
-    comparison.group(&args.sort, args.lines);
     comparison.print()
 }
 
 impl Comparison<'_> {
-    /// Resolves the words of `--sort`.
-    fn group(&mut self, keys: &[SortKey], lines: bool) {
-        for key in keys {
-            match key {
-                SortKey::Order(order) => self.order = *order,
-                SortKey::Symbol => self.granularity.function = true,
-                SortKey::Binary => self.granularity.binary = true,
-                SortKey::Line => (self.granularity.function, self.granularity.line) = (true, true),
-                SortKey::Label(key) => self.labels.push(key.clone()),
-                SortKey::LabelOfProfile(key) => {
-                    self.labels.push(key.clone());
-                    self.must_exist.push(key.clone());
-                }
-            }
-        }
-        if self.granularity == Granularity::NONE && self.labels.is_empty() {
-            self.granularity = Granularity::FUNCTION;
-        }
-        if lines {
-            (self.granularity.function, self.granularity.line) = (true, true);
-        }
-    }
-
     /// Prints the comparison.
     pub(super) fn print(self) -> anyhow::Result<ExitCode> {
         let sides = Sides::load(&self.files, self.filter)?;
         if !self.must_exist.is_empty() {
-            let missing = |p: &Profile| report::check_labels(p, &self.must_exist);
+            let missing = |p: &Profile| check_labels(p, &self.must_exist);
             let errors = sides.profiles.iter().map(missing);
             if let Some(first) = errors.collect::<Result<Vec<()>, _>>().err()
                 && sides.profiles.iter().all(|p| missing(p).is_err())

@@ -8,11 +8,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::usage;
 use crate::report::style::{Style, restyle};
-use crate::report::terminal::{Condition, Effect};
+use crate::report::terminal::AddedFilter;
 use profile::Profile;
 use symbols::refused;
 use sys::printed::{self, Stderr};
-use view::{Filter, Granularity};
+use view::{Condition, Filter, Granularity};
 
 use samples::SampleArgs;
 
@@ -127,6 +127,8 @@ impl FilterArgs {
         notes.extend(self.restyled(&mut profile));
         let (mut profile, _, note) = self.samples.time.selected(profile)?;
         notes.extend(note);
+        // A file may have frames to drop also without a filter.
+        profile = Filter::default().apply(profile).profile;
         self.prepare(&mut profile);
         Ok((profile, notes))
     }
@@ -151,31 +153,28 @@ impl FilterArgs {
         })
     }
 
-    /// The filters as conditions of the interactive views, in the order in which they apply.
-    pub fn conditions(&self) -> Vec<Condition> {
-        let SampleArgs { focus, ignore, show, hide, show_from, prune_from, .. } = &self.samples;
-        let SampleArgs { tagfocus, tagignore, tagshow, taghide, .. } = &self.samples;
-        let SampleArgs { tagroot, tagleaf, thread, process, binary, .. } = &self.samples;
-        let keys = |keys: &Vec<String>| (!keys.is_empty()).then(|| keys.join(","));
-        let all = [
-            (Effect::Process, process.clone()),
-            (Effect::Thread, thread.clone()),
-            (Effect::TagRoot, keys(tagroot)),
-            (Effect::TagLeaf, keys(tagleaf)),
-            (Effect::Binary, binary.clone()),
-            (Effect::Focus, focus.clone()),
-            (Effect::Ignore, ignore.clone()),
-            (Effect::Hide, hide.clone()),
-            (Effect::Show, show.clone()),
-            (Effect::ShowFrom, show_from.clone()),
-            (Effect::TagFocus, tagfocus.clone()),
-            (Effect::TagIgnore, tagignore.clone()),
-            (Effect::TagShow, tagshow.clone()),
-            (Effect::TagHide, taghide.clone()),
-            (Effect::PruneFrom, prune_from.clone()),
+    /// The filters as those of the interactive views, one by one, in the order in which they apply.
+    pub fn added(&self) -> Vec<AddedFilter> {
+        const ORDER: [Condition; 15] = [
+            Condition::Process,
+            Condition::Thread,
+            Condition::TagRoot,
+            Condition::TagLeaf,
+            Condition::Binary,
+            Condition::Focus,
+            Condition::Ignore,
+            Condition::Hide,
+            Condition::Show,
+            Condition::ShowFrom,
+            Condition::TagFocus,
+            Condition::TagIgnore,
+            Condition::TagShow,
+            Condition::TagHide,
+            Condition::PruneFrom,
         ];
-        let given = all.into_iter().filter_map(|(effect, value)| {
-            Some(Condition { effect, pattern: value.filter(|value| !value.is_empty())? })
+        let given = ORDER.into_iter().filter_map(|condition| {
+            let value = self.samples.value(condition).filter(|value| !value.is_empty())?;
+            Some(AddedFilter { condition, value })
         });
         given.collect()
     }

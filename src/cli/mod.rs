@@ -19,6 +19,7 @@ mod progress;
 mod quality;
 mod record;
 mod report;
+mod sort;
 mod summary;
 mod symbol_args;
 mod symbolize;

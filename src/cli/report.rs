@@ -1,6 +1,6 @@
 //! `prof report`, and reading of FILEs for all views.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,15 +10,17 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use super::diff::Comparison;
 use super::filter::{FilterArgs, samples};
+use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::time;
 use super::{examples, usage};
 use crate::report::over::OverRequest;
-use crate::report::terminal::{self, Opened, Page, Rows, Shown, Start};
 use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
-use profile::{Profile, label};
+use profile::Profile;
 use sys::printed;
 use view::{Direction, Granularity, Quotient, Scale, Sort, View};
+
+mod interactive;
 
 /// The file that is read if no FILE is given.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
@@ -221,40 +223,6 @@ impl FromArgMatches for ViewArgs {
     }
 }
 
-/// One word of `--sort`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SortKey {
-    Order(Sort),
-    Symbol,
-    Binary,
-    Line,
-    Label(String),
-    /// A word that has to be a label of the profile.
-    LabelOfProfile(String),
-}
-
-/// The keys of `--sort` in addition to the labels of a profile.
-const SORT_KEYS: &str = "self, total, name, binary (dso), symbol, line, process (comm)";
-
-pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
-    let by_label = |key: &str| SortKey::Label(key.to_string());
-    Ok(match word {
-        "self" | "flat" | "overhead" => SortKey::Order(Sort::SelfValue),
-        "total" | "cum" => SortKey::Order(Sort::Total),
-        "name" => SortKey::Order(Sort::Name),
-        "symbol" | "sym" | "function" => SortKey::Symbol,
-        "binary" | "dso" => SortKey::Binary,
-        "line" | "srcline" => SortKey::Line,
-        "process" | "comm" => by_label(label::PROCESS),
-        "" => return Err(format!("use {SORT_KEYS}, or a label of the profile")),
-        other => match other.strip_prefix("label:") {
-            Some(key) if !key.is_empty() => by_label(key),
-            Some(_) => return Err("write label:KEY with the key of a label".to_string()),
-            None => SortKey::LabelOfProfile(other.to_string()),
-        },
-    })
-}
-
 pub(super) fn rows(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "not a number of rows; 0 shows all".to_string())
 }
@@ -292,34 +260,12 @@ impl Args {
                 Some(Direction::Callees)
             }
         };
-        let mut plan = Plan {
-            files,
-            direction,
-            granularity: Granularity::NONE,
-            order: Sort::SelfValue,
-            labels: Vec::new(),
-            must_exist: Vec::new(),
-        };
-        for key in &self.sort {
-            match key {
-                SortKey::Order(order) => plan.order = *order,
-                SortKey::Symbol => plan.granularity.function = true,
-                SortKey::Binary => plan.granularity.binary = true,
-                SortKey::Line => (plan.granularity.function, plan.granularity.line) = (true, true),
-                SortKey::Label(key) => plan.labels.push(key.clone()),
-                SortKey::LabelOfProfile(key) => {
-                    plan.labels.push(key.clone());
-                    plan.must_exist.push(key.clone());
-                }
-            }
-        }
-        if self.cum {
-            plan.order = Sort::Total;
-        }
-        let grouped = plan.granularity != Granularity::NONE || !plan.labels.is_empty();
-        if !grouped {
-            plan.granularity = Granularity::FUNCTION;
-        }
+        let grouping = Grouping::of(&self.sort);
+        let grouped = grouping.is_grouped();
+        let Grouping { granularity, order, labels, must_exist } = grouping;
+        let order = if self.cum { Sort::Total } else { order };
+        let granularity = if grouped { granularity } else { Granularity::FUNCTION };
+        let mut plan = Plan { files, direction, granularity, order, labels, must_exist };
         if plan.direction.is_some() && !plan.granularity.function {
             plan.granularity = Granularity::FUNCTION;
         }
@@ -355,22 +301,6 @@ impl Args {
         comparison.print()
     }
 
-    /// True if no option asks for text, and the terminal can show the interactive views.
-    fn is_interactive(&self) -> bool {
-        let prints = self.stdio
-            || self.json
-            || self.header
-            || self.header_only
-            || self.output.is_some()
-            || self.over.is_some()
-            || self.collapse_recursion
-            || self.nodecount.is_some()
-            || self.percent_limit.is_some()
-            || self.ratio.is_some()
-            || self.no_children;
-        !prints && has_terminal()
-    }
-
     /// The arguments of the view.
     fn request<'a>(&'a self, plan: &'a Plan) -> Request<'a> {
         let file = match plan.files.as_slice() {
@@ -399,76 +329,14 @@ impl Args {
     }
 }
 
-/// Fails if one of `keys` is neither a label of the profile nor one that prof records.
-pub(super) fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
-    /// Labels of a profile that an error lists.
-    const SHOWN: usize = 20;
-    let there = profile.labels.keys();
-    let there: Vec<&str> = there.into_iter().map(|key| profile.str(key)).collect();
-    let is_label = |key: &str| there.contains(&key) || label::ALL.contains(&key);
-    let Some(wrong) = keys.iter().find(|key| !is_label(key)) else { return Ok(()) };
-    let labels = match there.as_slice() {
-        [] => "this profile has no labels".to_owned(),
-        labels => {
-            let shown = labels[..labels.len().min(SHOWN)].join(", ");
-            format!("the labels of this profile are {shown}")
-        }
-    };
-    Err(usage(format!("--sort {wrong}: no such label; {labels}; other keys: {SORT_KEYS}")))
-}
-
-/// True if the terminal can show the interactive views: it can move its cursor, and there are keys.
-fn has_terminal() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    !dumb && printed::stdout_is_terminal() && std::io::stdin().is_terminal()
-}
-
-/// The first page of the interactive views; `None`: they do not have what the options select.
-fn first_page(args: &Args, plan: &Plan) -> Option<Start> {
-    let sort = plan.order;
-    let table = |rows| Some(Shown::Table { rows, sort });
-    let shown = match (args.view.chosen, plan.direction, plan.labels.as_slice()) {
-        (Some(name), ..) => Page::named(name).map(Shown::Text),
-        (None, Some(direction), []) => Some(Shown::Tree(direction)),
-        (None, None, [label]) if plan.granularity == Granularity::NONE => {
-            table(Rows::Label(label.clone()))
-        }
-        (None, None, []) => match plan.granularity {
-            Granularity { line: true, .. } => table(Rows::Lines),
-            Granularity::FUNCTION => table(Rows::Functions),
-            Granularity { function: false, binary: true, .. } => table(Rows::Binaries),
-            _ => None,
-        },
-        _ => None,
-    };
-    let names: Vec<_> = plan.files.iter().map(|file| file.to_string_lossy()).collect();
-    let file = if names.is_empty() { DEFAULT_FILE.to_owned() } else { names.join(" ") };
-    let file = printed::line(&file).into_owned();
-    Some(Start { file, shown: shown?, conditions: args.filter.conditions() })
-}
-
-/// Shows the interactive views.
-fn interact(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCode> {
-    terminal::run(start, move || {
-        let (profile, notes) = args.filter.open(&plan.files)?;
-        check_labels(&profile, &plan.must_exist)?;
-        let type_index = args.filter.type_index(&profile)?;
-        Ok(Opened { profile, type_index, notes })
-    })
-}
-
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
     if let Some(base) = &args.diff {
         return args.compare(base, plan);
     }
-    if args.is_interactive()
-        && let Some(start) = first_page(&args, &plan)
-    {
-        // Wrong options are an error before the screen is entered.
-        args.filter.filter()?;
-        return interact(args, plan, start);
+    if let Some(start) = interactive::start(&args, &plan) {
+        return interactive::run(args, plan, start);
     }
     let request = args.request(&plan);
     let chosen = views::find(args.view.chosen, &request);

@@ -1,7 +1,7 @@
 //! The interactive views of `prof report`, in a real terminal: keys go into tmux, screens come out.
 //!
-//! Screens that are compared as a whole lie in `tests/it/screens/`; `UPDATE_SCREENS=1` writes them
-//! anew.
+//! Screens that are compared as a whole lie in `tests/it/screens/`; `UPDATE_SCREENS=1` replaces
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

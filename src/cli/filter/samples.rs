@@ -127,36 +127,42 @@ impl SampleArgs {
         Ok((filtered.profile, from))
     }
 
-    /// The sentence about a condition that nothing meets.
-    fn unmatched(&self, condition: Condition) -> String {
-        let frame = |option, text: &Option<String>| found_nothing(option, text, "frame matches");
-        let sample = |option, text: &Option<String>| found_nothing(option, text, "sample matches");
-        let label = |option, text: &Option<String>| found_nothing(option, text, "label matches");
-        let keys = |option: &str, keys: &[String]| {
-            found_nothing(option, &Some(keys.join(",")), "sample has such a label")
-        };
+    /// The text of a condition, if it is given.
+    pub fn value(&self, condition: Condition) -> Option<String> {
+        let keys = |keys: &[String]| (!keys.is_empty()).then(|| keys.join(","));
         match condition {
-            Condition::Focus => frame("--focus", &self.focus),
-            Condition::Ignore => frame("--ignore", &self.ignore),
-            Condition::Show => frame("--show", &self.show),
-            Condition::Hide => frame("--hide", &self.hide),
-            Condition::ShowFrom => frame("--show-from", &self.show_from),
-            Condition::PruneFrom => frame("--prune-from", &self.prune_from),
-            Condition::TagFocus => sample("--tagfocus", &self.tagfocus),
-            Condition::TagIgnore => sample("--tagignore", &self.tagignore),
-            Condition::TagShow => label("--tagshow", &self.tagshow),
-            Condition::TagHide => label("--taghide", &self.taghide),
-            Condition::TagRoot => keys("--tagroot", &self.tagroot),
-            Condition::TagLeaf => keys("--tagleaf", &self.tagleaf),
-            Condition::Thread => found_nothing("--thread", &self.thread, "thread matches"),
-            Condition::Process => found_nothing("--process", &self.process, "process matches"),
-            Condition::Binary => found_nothing("--binary", &self.binary, "binary matches"),
+            Condition::Focus => self.focus.clone(),
+            Condition::Ignore => self.ignore.clone(),
+            Condition::Show => self.show.clone(),
+            Condition::Hide => self.hide.clone(),
+            Condition::ShowFrom => self.show_from.clone(),
+            Condition::PruneFrom => self.prune_from.clone(),
+            Condition::TagFocus => self.tagfocus.clone(),
+            Condition::TagIgnore => self.tagignore.clone(),
+            Condition::TagShow => self.tagshow.clone(),
+            Condition::TagHide => self.taghide.clone(),
+            Condition::TagRoot => keys(&self.tagroot),
+            Condition::TagLeaf => keys(&self.tagleaf),
+            Condition::Thread => self.thread.clone(),
+            Condition::Process => self.process.clone(),
+            Condition::Binary => self.binary.clone(),
         }
     }
-}
 
-fn found_nothing(option: &str, text: &Option<String>, what: &str) -> String {
-    format!("{option} {}: no {what}", super::super::shell_word(text.as_deref().unwrap_or("")))
+    /// The sentence about a condition that nothing meets.
+    fn unmatched(&self, condition: Condition) -> String {
+        let value = self.value(condition).unwrap_or_default();
+        let found = match condition {
+            Condition::TagFocus | Condition::TagIgnore => "sample matches",
+            Condition::TagShow | Condition::TagHide => "label matches",
+            Condition::TagRoot | Condition::TagLeaf => "sample has such a label",
+            Condition::Thread => "thread matches",
+            Condition::Process => "process matches",
+            Condition::Binary => "binary matches",
+            _ => "frame matches",
+        };
+        format!("--{} {}: no {found}", condition.name(), super::super::shell_word(&value))
+    }
 }
 
 /// A file for a filtered or merged profile. Fails if there is another file than a profile.

@@ -7,12 +7,12 @@ use super::cursor::{Cursor, Move};
 use super::keys::{Action, HELP};
 use super::model::{Model, Table};
 use super::page::{Body, PageState};
-use super::query::{Condition, Effect, Page, Query, Rows, Shown, exactly};
+use super::query::{AddedFilter, Page, Query, Rows, Shown, exactly};
 use super::run::Start;
 use super::search::{Progress, Search, Way, pattern};
 use super::theme::Theme;
 use profile::{Profile, label};
-use view::{Direction, Sort};
+use view::{Condition, Direction, Sort};
 
 #[cfg(test)]
 mod tests;
@@ -90,8 +90,8 @@ const MAX_PAGES: usize = 100;
 impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
-        let Start { file, shown, conditions } = start;
-        let query = Query { type_index: 0, conditions, shown };
+        let Start { file, shown, filters } = start;
+        let query = Query { type_index: 0, filters, shown };
         App {
             file,
             theme,
@@ -150,13 +150,13 @@ impl App {
     }
 
     /// A computation has ended. Its result is dropped if it is no longer waited for.
-    pub fn computed(&mut self, job: u64, result: Result<Model, String>) {
+    pub fn computed(&mut self, job: u64, result: Result<Arc<Model>, String>) {
         if self.job != Some(job) {
             return;
         }
         self.job = None;
         match result {
-            Ok(model) => self.page_mut().set(Arc::new(model)),
+            Ok(model) => self.page_mut().set(model),
             Err(error) => self.page_mut().error = Some(error),
         }
     }
@@ -234,9 +234,9 @@ impl App {
             Action::Header => return self.show(Shown::Text(Page::Header)),
             Action::Sort => return self.sort(),
             Action::NextType => return self.next_type(),
-            Action::Focus => return self.filter(Effect::Focus),
-            Action::Ignore => return self.filter(Effect::Ignore),
-            Action::Hide => return self.filter(Effect::Hide),
+            Action::Focus => return self.filter(Condition::Focus),
+            Action::Ignore => return self.filter(Condition::Ignore),
+            Action::Hide => return self.filter(Condition::Hide),
             Action::RemoveFilter => return self.remove_filter(),
             Action::Back => return self.step(-1),
             Action::Forward => return self.step(1),
@@ -309,15 +309,15 @@ impl App {
         self.visit(Query { type_index: (query.type_index + 1) % types, ..query })
     }
 
-    fn filter(&mut self, effect: Effect) -> Vec<Command> {
+    fn filter(&mut self, condition: Condition) -> Vec<Command> {
         let Some(name) = self.selected_function() else {
             self.say("select a function first".to_owned());
             return Vec::new();
         };
         let mut query = self.page().query.clone();
-        let condition = Condition { effect, pattern: exactly(&name) };
-        if !query.conditions.contains(&condition) {
-            query.conditions.push(condition);
+        let added = AddedFilter { condition, value: exactly(&name) };
+        if !query.filters.contains(&added) {
+            query.filters.push(added);
         }
         self.visit(query)
     }
@@ -342,7 +342,7 @@ impl App {
 
     fn remove_filter(&mut self) -> Vec<Command> {
         let mut query = self.page().query.clone();
-        if query.conditions.pop().is_none() {
+        if query.filters.pop().is_none() {
             self.say("there is no filter".to_owned());
         }
         self.visit(query)

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn boxes_are_as_wide_as_their_values() {
         let shown = Shown::Flame(Direction::Callees);
-        let query = Query { type_index: 0, conditions: Vec::new(), shown };
+        let query = Query { type_index: 0, filters: Vec::new(), shown };
         let Ok(Model::Graph(graph)) = compute(&Arc::new(answers()), &query) else {
             panic!("a graph");
         };

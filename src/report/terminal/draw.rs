@@ -27,7 +27,7 @@ struct Parts {
 fn parts(app: &App, area: Rect) -> Parts {
     let line = |y: u16| Rect { y: area.y + y, height: 1, ..area };
     let has_bars = area.height >= 4;
-    let has_filters = area.height >= 6 && !app.page().query.conditions.is_empty();
+    let has_filters = area.height >= 6 && !app.page().query.filters.is_empty();
     let above = u16::from(has_bars) + u16::from(has_filters);
     let below = u16::from(has_bars);
     Parts {
@@ -95,8 +95,8 @@ fn facts(page: &PageState) -> Option<&Facts> {
 }
 
 fn draw_filters(app: &App, area: Rect, out: &mut Buffer) {
-    let conditions = app.page().query.conditions.iter();
-    let all: Vec<_> = conditions.map(|c| format!("{}={}", c.effect.name(), c.pattern)).collect();
+    let filters = app.page().query.filters.iter();
+    let all: Vec<_> = filters.map(|f| format!("{}={}", f.condition.name(), f.value)).collect();
     put(out, app.theme, area, &format!(" filters: {}", all.join("  ")), app.theme.strong());
 }
 
@@ -431,11 +431,11 @@ mod tests {
         for profile in &profiles {
             for shown in views() {
                 let start =
-                    Start { file: "f".to_owned(), shown: shown.clone(), conditions: Vec::new() };
+                    Start { file: "f".to_owned(), shown: shown.clone(), filters: Vec::new() };
                 let mut app = App::new(start, theme);
                 for command in app.open(profile.clone(), 0) {
                     let super::super::app::Command::Compute(job, query) = command else { continue };
-                    app.computed(job, compute(profile, &query));
+                    app.computed(job, compute(profile, &query).map(Arc::new));
                 }
                 let keys = [
                     Action::Right,

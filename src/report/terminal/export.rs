@@ -29,10 +29,10 @@ fn try_write(profile: &Arc<Profile>, query: &Query, path: &str) -> io::Result<()
     let mut out = Vec::new();
     let failed = |error: String| io::Error::other(error);
     if path.ends_with(".svg") {
-        let part = model::filtered(profile, &query.conditions).map_err(failed)?;
+        let part = model::filtered(profile, &query.filters).map_err(failed)?;
         write_svg(&part, query, &mut out)?;
     } else if path.ends_with(".pb.gz") {
-        let part = model::filtered(profile, &query.conditions).map_err(failed)?;
+        let part = model::filtered(profile, &query.filters).map_err(failed)?;
         formats::pprof::write(&profile::compact(&part), &mut out)?;
     } else {
         for line in model::rendered(profile, query).map_err(failed)? {

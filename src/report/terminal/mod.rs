@@ -19,5 +19,5 @@ mod screen;
 mod search;
 mod theme;
 
-pub use query::{Condition, Effect, Page, Rows, Shown};
+pub use query::{AddedFilter, Page, Rows, Shown};
 pub use run::{Opened, Start, run};

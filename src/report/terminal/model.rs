@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::query::{Condition, Page, Query, Rows, Shown};
+use super::query::{AddedFilter, Page, Query, Rows, Shown};
 use crate::report::views::{self, OutputFormat, Request};
 use crate::report::{text, units};
 use profile::{LabelValue, Profile};
@@ -119,7 +119,7 @@ pub enum Model {
 
 /// Computes a page. Fails with one line.
 pub fn compute(profile: &Arc<Profile>, query: &Query) -> Result<Model, String> {
-    let profile = &filtered(profile, &query.conditions)?;
+    let profile = &filtered(profile, &query.filters)?;
     let view = |granularity| View::new(profile, query.type_index, granularity);
     Ok(match &query.shown {
         Shown::Table { rows, sort } => {
@@ -151,11 +151,13 @@ fn graph(
 }
 
 /// The part of a profile that passes the filters, one after the other.
-pub fn filtered(profile: &Arc<Profile>, conditions: &[Condition]) -> Result<Arc<Profile>, String> {
-    // Also without conditions, a file may have frames to drop.
-    let filters = conditions.iter().map(Condition::filter);
+pub fn filtered(profile: &Arc<Profile>, added: &[AddedFilter]) -> Result<Arc<Profile>, String> {
+    if added.is_empty() {
+        return Ok(profile.clone());
+    }
+    let filters = added.iter().map(AddedFilter::filter);
     let filters = filters.collect::<Result<Vec<Filter>, String>>()?;
-    let mut part = Filter::default().apply(Profile::clone(profile)).profile;
+    let mut part = Profile::clone(profile);
     for filter in filters {
         part = filter.apply(part).profile;
     }
@@ -164,7 +166,7 @@ pub fn filtered(profile: &Arc<Profile>, conditions: &[Condition]) -> Result<Arc<
 
 /// The lines that `prof report` prints for a page.
 pub fn rendered(profile: &Arc<Profile>, query: &Query) -> Result<Vec<String>, String> {
-    let part = filtered(profile, &query.conditions)?;
+    let part = filtered(profile, &query.filters)?;
     render(&part, query)
 }
 

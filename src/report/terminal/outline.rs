@@ -145,7 +145,7 @@ mod tests {
 
     fn graph() -> Graph {
         let shown = Shown::Tree(Direction::Callees);
-        let query = Query { type_index: 0, conditions: Vec::new(), shown };
+        let query = Query { type_index: 0, filters: Vec::new(), shown };
         match compute(&Arc::new(answers()), &query) {
             Ok(Model::Graph(graph)) => graph,
             _ => panic!("a tree"),

@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use view::{Direction, Filter, Granularity, Selector, Sort, TagMatch};
+use view::{Condition, Direction, Filter, Granularity, Selector, Sort, TagMatch};
 
 /// What a page shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Query {
     /// Index of the sample type.
     pub type_index: usize,
     /// The filters, in the order in which they were added.
-    pub conditions: Vec<Condition>,
+    pub filters: Vec<AddedFilter>,
     /// The view.
     pub shown: Shown,
 }
@@ -73,98 +73,40 @@ impl Page {
     }
 }
 
-/// A filter.
+/// A filter that was added: one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    /// Its effect.
-    pub effect: Effect,
-    /// A regular expression.
-    pub pattern: String,
+pub struct AddedFilter {
+    /// Its condition.
+    pub condition: Condition,
+    /// The text of the condition, such as a regular expression.
+    pub value: String,
 }
 
-/// The effect of a filter, as that of the option of `prof report` with its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Only samples with a frame that matches.
-    Focus,
-    /// No samples with a frame that matches.
-    Ignore,
-    /// Only frames that match.
-    Show,
-    /// No frames that match.
-    Hide,
-    /// No callers of the outermost frame that matches.
-    ShowFrom,
-    /// No callees of the innermost function that matches.
-    PruneFrom,
-    /// Only samples with labels that match.
-    TagFocus,
-    /// No samples with labels that match.
-    TagIgnore,
-    /// Only labels whose key matches.
-    TagShow,
-    /// No labels whose key matches.
-    TagHide,
-    /// Values of labels as outermost frames.
-    TagRoot,
-    /// Values of labels as innermost frames.
-    TagLeaf,
-    /// Only samples of a thread.
-    Thread,
-    /// Only samples of a process.
-    Process,
-    /// Only samples with a frame in a binary.
-    Binary,
-}
-
-impl Effect {
-    /// Its option without the dashes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Effect::Focus => "focus",
-            Effect::Ignore => "ignore",
-            Effect::Show => "show",
-            Effect::Hide => "hide",
-            Effect::ShowFrom => "show-from",
-            Effect::PruneFrom => "prune-from",
-            Effect::TagFocus => "tagfocus",
-            Effect::TagIgnore => "tagignore",
-            Effect::TagShow => "tagshow",
-            Effect::TagHide => "taghide",
-            Effect::TagRoot => "tagroot",
-            Effect::TagLeaf => "tagleaf",
-            Effect::Thread => "thread",
-            Effect::Process => "process",
-            Effect::Binary => "binary",
-        }
-    }
-}
-
-impl Condition {
-    /// The filter. Fails with one line if the pattern is none.
+impl AddedFilter {
+    /// The filter. Fails with one line if the text is none.
     pub fn filter(&self) -> Result<Filter, String> {
-        let pattern = &*self.pattern;
-        let regex = || Regex::new(pattern).map(Some).map_err(|error| one_line(&error));
-        let tags = || TagMatch::parse(pattern).map(Some).map_err(|error| error.to_string());
-        let keys = || pattern.split(',').map(str::to_owned).collect();
-        let selector = || Some(Selector::new(pattern));
+        let value = &*self.value;
+        let regex = || Regex::new(value).map(Some).map_err(|error| one_line(&error));
+        let tags = || TagMatch::parse(value).map(Some).map_err(|error| error.to_string());
+        let keys = || value.split(',').map(str::to_owned).collect();
+        let selector = || Some(Selector::new(value));
         let mut filter = Filter::default();
-        match self.effect {
-            Effect::Focus => filter.focus = regex()?,
-            Effect::Ignore => filter.ignore = regex()?,
-            Effect::Show => filter.show = regex()?,
-            Effect::Hide => filter.hide = regex()?,
-            Effect::ShowFrom => filter.show_from = regex()?,
-            Effect::PruneFrom => filter.prune_from = regex()?,
-            Effect::TagFocus => filter.tag_focus = tags()?,
-            Effect::TagIgnore => filter.tag_ignore = tags()?,
-            Effect::TagShow => filter.tag_show = regex()?,
-            Effect::TagHide => filter.tag_hide = regex()?,
-            Effect::TagRoot => filter.tag_root = keys(),
-            Effect::TagLeaf => filter.tag_leaf = keys(),
-            Effect::Thread => filter.thread = selector(),
-            Effect::Process => filter.process = selector(),
-            Effect::Binary => filter.binary = selector(),
+        match self.condition {
+            Condition::Focus => filter.focus = regex()?,
+            Condition::Ignore => filter.ignore = regex()?,
+            Condition::Show => filter.show = regex()?,
+            Condition::Hide => filter.hide = regex()?,
+            Condition::ShowFrom => filter.show_from = regex()?,
+            Condition::PruneFrom => filter.prune_from = regex()?,
+            Condition::TagFocus => filter.tag_focus = tags()?,
+            Condition::TagIgnore => filter.tag_ignore = tags()?,
+            Condition::TagShow => filter.tag_show = regex()?,
+            Condition::TagHide => filter.tag_hide = regex()?,
+            Condition::TagRoot => filter.tag_root = keys(),
+            Condition::TagLeaf => filter.tag_leaf = keys(),
+            Condition::Thread => filter.thread = selector(),
+            Condition::Process => filter.process = selector(),
+            Condition::Binary => filter.binary = selector(),
         }
         Ok(filter)
     }

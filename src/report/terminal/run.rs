@@ -16,7 +16,7 @@ use super::cursor::Move;
 use super::keys::{self, Action};
 use super::model::{self, Model};
 use super::page::Body;
-use super::query::{Condition, Shown};
+use super::query::{AddedFilter, Shown};
 use super::screen::Screen;
 use super::theme::Theme;
 use super::{draw, export};
@@ -46,7 +46,7 @@ pub struct Start {
     /// The view.
     pub shown: Shown,
     /// The filters.
-    pub conditions: Vec<Condition>,
+    pub filters: Vec<AddedFilter>,
 }
 
 /// The end of the interactive views.
@@ -64,7 +64,7 @@ enum Event {
     InputEnded,
     Signal(i32),
     Opened(anyhow::Result<Box<Opened>>),
-    Computed(u64, Result<Box<Model>, String>),
+    Computed(u64, Result<Arc<Model>, String>),
     Said(String),
     /// A thread has panicked.
     Panicked,
@@ -199,7 +199,7 @@ impl Views {
             // Without a terminal, as after a hang-up.
             Event::InputEnded => return Ok(Some(Ended::ByUser)),
             Event::Signal(SIGTSTP) => self.screen.suspend()?,
-            Event::Signal(SIGCONT) => self.screen.draw_anew()?,
+            Event::Signal(SIGCONT) => self.screen.draw_all()?,
             Event::Signal(signal) => return Ok(Some(Ended::BySignal(signal))),
             Event::Opened(opened) => {
                 let Opened { profile, type_index, notes } = *opened?;
@@ -209,9 +209,7 @@ impl Views {
                 }
                 return self.perform(commands);
             }
-            Event::Computed(job, model) => {
-                self.app.computed(job, model.map(|model| *model));
-            }
+            Event::Computed(job, model) => self.app.computed(job, model),
             Event::Said(message) => self.app.say(message),
             Event::Panicked => anyhow::bail!("a bug ended the interactive views; --stdio prints"),
         }
@@ -280,7 +278,7 @@ impl Views {
                     let sender = self.sender.clone();
                     in_background(&self.sender, move || {
                         let model = model::compute(&profile, &query);
-                        sender.send(Event::Computed(job, model.map(Box::new))).ok();
+                        sender.send(Event::Computed(job, model.map(Arc::new))).ok();
                     });
                 }
                 Command::Write(path) => {
@@ -295,7 +293,7 @@ impl Views {
                     self.screen.copy(&text)?;
                     self.app.say(format!("copied {text}"));
                 }
-                Command::Redraw => self.screen.draw_anew()?,
+                Command::Redraw => self.screen.draw_all()?,
                 Command::Suspend => self.screen.suspend()?,
                 Command::Quit => return Ok(Some(Ended::ByUser)),
             }

@@ -51,7 +51,7 @@ impl Screen {
         leave();
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
         enter()?;
-        self.draw_anew()
+        self.draw_all()
     }
 
     /// Lets the next picture draw every cell.
@@ -59,7 +59,7 @@ impl Screen {
     /// # Errors
     ///
     /// The terminal cannot be written to.
-    pub fn draw_anew(&mut self) -> io::Result<()> {
+    pub fn draw_all(&mut self) -> io::Result<()> {
         // Not `Terminal::clear`, which waits for the terminal to answer where its cursor is: the
         // thread that reads keys gets that answer.
         let size = self.terminal.size()?;

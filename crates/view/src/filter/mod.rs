@@ -95,6 +95,29 @@ pub enum Condition {
     Binary,
 }
 
+impl Condition {
+    /// Its name, as in pprof where pprof has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Condition::Focus => "focus",
+            Condition::Ignore => "ignore",
+            Condition::Show => "show",
+            Condition::Hide => "hide",
+            Condition::ShowFrom => "show-from",
+            Condition::PruneFrom => "prune-from",
+            Condition::TagFocus => "tagfocus",
+            Condition::TagIgnore => "tagignore",
+            Condition::TagShow => "tagshow",
+            Condition::TagHide => "taghide",
+            Condition::TagRoot => "tagroot",
+            Condition::TagLeaf => "tagleaf",
+            Condition::Thread => "thread",
+            Condition::Process => "process",
+            Condition::Binary => "binary",
+        }
+    }
+}
+
 /// A profile after a [`Filter`].
 #[derive(Debug)]
 pub struct Filtered {

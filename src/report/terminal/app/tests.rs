@@ -5,8 +5,7 @@ use view::testing::{answers, processes};
 
 fn app(profile: Profile) -> App {
     let theme = Theme { depth: Depth::None, charset: Charset::Ascii };
-    let start =
-        Start { file: "file".to_owned(), shown: Shown::functions(), conditions: Vec::new() };
+    let start = Start { file: "file".to_owned(), shown: Shown::functions(), filters: Vec::new() };
     let mut app = App::new(start, theme);
     app.body = Body { width: 80, height: 20 };
     let commands = app.open(Arc::new(profile), 0);
@@ -18,7 +17,7 @@ fn perform(app: &mut App, commands: Vec<Command>) {
     for command in commands {
         let Command::Compute(job, query) = command else { panic!("{command:?}") };
         let model = compute(app.profile.as_ref().unwrap(), &query);
-        app.computed(job, model);
+        app.computed(job, model.map(Arc::new));
     }
 }
 
@@ -51,11 +50,11 @@ fn pages_are_a_history() {
 fn filters_are_added_and_removed_one_by_one() {
     let mut app = app(answers());
     press(&mut app, &[Action::Focus]);
-    assert_eq!(app.page().query.conditions[0].pattern, "^bar$");
+    assert_eq!(app.page().query.filters[0].value, "^bar$");
     let Some(Model::Table(table)) = app.page().model.as_deref() else { panic!("a table") };
     assert_eq!(table.facts.percent(table.facts.kept).round(), 56.0);
     press(&mut app, &[Action::RemoveFilter]);
-    assert!(app.page().query.conditions.is_empty());
+    assert!(app.page().query.filters.is_empty());
     press(&mut app, &[Action::RemoveFilter]);
     assert_eq!(app.message.as_deref(), Some("there is no filter"));
 }

@@ -1,0 +1,101 @@
+//! The words of `--sort`: the order of rows, and what makes them.
+
+use super::usage;
+use profile::{Profile, label};
+use view::{Granularity, Sort};
+
+/// One word of `--sort`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SortKey {
+    Order(Sort),
+    Symbol,
+    Binary,
+    Line,
+    Label(String),
+    /// A word that has to be a label of the profile.
+    LabelOfProfile(String),
+}
+
+/// The keys of `--sort` in addition to the labels of a profile.
+const SORT_KEYS: &str = "self, total, name, binary (dso), symbol, line, process (comm)";
+
+pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
+    let by_label = |key: &str| SortKey::Label(key.to_string());
+    Ok(match word {
+        "self" | "flat" | "overhead" => SortKey::Order(Sort::SelfValue),
+        "total" | "cum" => SortKey::Order(Sort::Total),
+        "name" => SortKey::Order(Sort::Name),
+        "symbol" | "sym" | "function" => SortKey::Symbol,
+        "binary" | "dso" => SortKey::Binary,
+        "line" | "srcline" => SortKey::Line,
+        "process" | "comm" => by_label(label::PROCESS),
+        "" => return Err(format!("use {SORT_KEYS}, or a label of the profile")),
+        other => match other.strip_prefix("label:") {
+            Some(key) if !key.is_empty() => by_label(key),
+            Some(_) => return Err("write label:KEY with the key of a label".to_string()),
+            None => SortKey::LabelOfProfile(other.to_string()),
+        },
+    })
+}
+
+/// The order and the groups of rows that the words of `--sort` select.
+pub(super) struct Grouping {
+    /// The parts in which equal frames agree; none without such a word.
+    pub granularity: Granularity,
+    /// The order.
+    pub order: Sort,
+    /// Keys of labels that group rows.
+    pub labels: Vec<String>,
+    /// The subset of `labels` that have to be labels of the profile.
+    pub must_exist: Vec<String>,
+}
+
+impl Grouping {
+    /// Resolves the words.
+    pub fn of(keys: &[SortKey]) -> Grouping {
+        let mut grouping = Grouping {
+            granularity: Granularity::NONE,
+            order: Sort::SelfValue,
+            labels: Vec::new(),
+            must_exist: Vec::new(),
+        };
+        let Grouping { granularity, order, labels, must_exist } = &mut grouping;
+        for key in keys {
+            match key {
+                SortKey::Order(by) => *order = *by,
+                SortKey::Symbol => granularity.function = true,
+                SortKey::Binary => granularity.binary = true,
+                SortKey::Line => (granularity.function, granularity.line) = (true, true),
+                SortKey::Label(key) => labels.push(key.clone()),
+                SortKey::LabelOfProfile(key) => {
+                    labels.push(key.clone());
+                    must_exist.push(key.clone());
+                }
+            }
+        }
+        grouping
+    }
+
+    /// True if a word makes rows.
+    pub fn is_grouped(&self) -> bool {
+        self.granularity != Granularity::NONE || !self.labels.is_empty()
+    }
+}
+
+/// Fails if one of `keys` is neither a label of the profile nor one that prof records.
+pub(super) fn check_labels(profile: &Profile, keys: &[String]) -> anyhow::Result<()> {
+    /// Labels of a profile that an error lists.
+    const SHOWN: usize = 20;
+    let there = profile.labels.keys();
+    let there: Vec<&str> = there.into_iter().map(|key| profile.str(key)).collect();
+    let is_label = |key: &str| there.contains(&key) || label::ALL.contains(&key);
+    let Some(wrong) = keys.iter().find(|key| !is_label(key)) else { return Ok(()) };
+    let labels = match there.as_slice() {
+        [] => "this profile has no labels".to_owned(),
+        labels => {
+            let shown = labels[..labels.len().min(SHOWN)].join(", ");
+            format!("the labels of this profile are {shown}")
+        }
+    };
+    Err(usage(format!("--sort {wrong}: no such label; {labels}; other keys: {SORT_KEYS}")))
+}
