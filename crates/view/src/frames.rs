@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
 
 use profile::{LabelValue, Line, LocationId, Profile, StrId};
 
@@ -104,7 +106,9 @@ pub struct Frames {
     /// End of each location's part of `ids`; it begins at the end of the previous one.
     ends: Vec<u32>,
     ids: Vec<u32>,
-    index: FxHashMap<Frame, u32>,
+    granularity: Granularity,
+    /// Ids of frames by their keys ([`Frame::key`]).
+    index: HashTable<u32>,
     /// The frame of samples without frames.
     pub no_stack: u32,
 }
@@ -116,7 +120,8 @@ impl Frames {
             frames: Vec::new(),
             ends: Vec::with_capacity(profile.locations.len()),
             ids: Vec::with_capacity(profile.locations.len()),
-            index: FxHashMap::default(),
+            granularity,
+            index: HashTable::new(),
             no_stack: 0,
         };
         let bare = Frame {
@@ -129,22 +134,16 @@ impl Frames {
             kernel: false,
             inlined: false,
         };
-        frames.no_stack = frames.intern(bare, granularity);
+        frames.no_stack = frames.intern(bare);
         let kernel: Vec<bool> =
             profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
         for i in 0..profile.locations.len() {
-            frames.add_location(profile, LocationId(i as u32), granularity, &kernel);
+            frames.add_location(profile, LocationId(i as u32), &kernel);
         }
         frames
     }
 
-    fn add_location(
-        &mut self,
-        profile: &Profile,
-        id: LocationId,
-        granularity: Granularity,
-        kernel: &[bool],
-    ) {
+    fn add_location(&mut self, profile: &Profile, id: LocationId, kernel: &[bool]) {
         let location = &profile.locations[id.0 as usize];
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
         let address = match mapping {
@@ -168,18 +167,19 @@ impl Frames {
         let lines = profile.lines_of(id);
         for (i, line) in lines.iter().enumerate() {
             let frame = with_line(profile, place, line, i + 1 < lines.len());
-            let id = self.intern(frame, granularity);
+            let id = self.intern(frame);
             self.ids.push(id);
         }
         if lines.is_empty() {
-            let id = self.intern(place, granularity);
+            let id = self.intern(place);
             self.ids.push(id);
         }
         self.ends.push(self.ids.len() as u32);
     }
 
     /// Id of `frame` at this granularity.
-    fn intern(&mut self, frame: Frame, granularity: Granularity) -> u32 {
+    fn intern(&mut self, frame: Frame) -> u32 {
+        let granularity = self.granularity;
         let mut key = frame;
         key.system_name = StrId::EMPTY;
         if !granularity.line {
@@ -205,9 +205,7 @@ impl Frames {
         } else if !granularity.function {
             key.name = Name::Any;
         }
-        // An address is ambiguous without its binary.
-        let needs_binary = matches!(key.name, Name::Address(_) | Name::Unknown);
-        if !granularity.binary && !needs_binary {
+        if !granularity.binary && !key.needs_binary() {
             (key.binary, key.kernel) = (StrId::EMPTY, false);
         }
         let mut shown = key;
@@ -215,11 +213,22 @@ impl Frames {
             (shown.file, shown.system_name) = (frame.file, frame.system_name);
             shown.kernel = frame.kernel;
         }
-        let frames = &mut self.frames;
-        *self.index.entry(key).or_insert_with(|| {
-            frames.push(shown);
-            frames.len() as u32 - 1
-        })
+        self.insert(shown)
+    }
+
+    /// Id of a frame, of which all but the key may be that of another location.
+    fn insert(&mut self, shown: Frame) -> u32 {
+        let granularity = self.granularity;
+        let key = shown.key(granularity);
+        let Frames { frames, index, .. } = self;
+        let same = |&id: &u32| frames[id as usize].key(granularity) == key;
+        if let Some(&id) = index.find(key.hash(), same) {
+            return id;
+        }
+        let id = frames.len() as u32;
+        frames.push(shown);
+        index.insert_unique(key.hash(), id, |&id| frames[id as usize].key(granularity).hash());
+        id
     }
 
     /// Id of a label's value as a frame.
@@ -234,7 +243,7 @@ impl Frames {
             kernel: false,
             inlined: false,
         };
-        self.intern(frame, Granularity::FUNCTION)
+        self.insert(frame)
     }
 
     /// Frames of a location, innermost first.
@@ -337,6 +346,31 @@ impl Name {
 }
 
 impl Frame {
+    /// The properties that distinguish it from other frames of this granularity. It may have others,
+    /// which are those of one of its locations.
+    fn key(&self, granularity: Granularity) -> Frame {
+        let mut key = *self;
+        key.system_name = StrId::EMPTY;
+        if !granularity.line && !granularity.file {
+            key.file = StrId::EMPTY;
+        }
+        if !granularity.binary && !self.needs_binary() {
+            key.kernel = false;
+        }
+        key
+    }
+
+    /// An address is ambiguous without its binary.
+    fn needs_binary(&self) -> bool {
+        matches!(self.name, Name::Address(_) | Name::Unknown)
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        Hash::hash(self, &mut hasher);
+        hasher.finish()
+    }
+
     /// Text to print: the function, `binary+0xoffset`, `0xaddress`, or the label's value.
     pub fn display<'p>(&self, profile: &'p Profile) -> Cow<'p, str> {
         match self.name {
