@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use profile::Profile;
 use sys::os;
 
-use super::{ReadError, read};
+use super::{ReadError, read, read_regular_file};
 
 /// Error of reading a file; its `Display` is one line with the file's name, the cause and, if there
 /// is one, the remedy.
@@ -65,10 +65,13 @@ pub fn read_file(path: &Path) -> Result<Profile, FileError> {
     }
     let named = || path.to_owned();
     let mut file = File::open(path).map_err(|e| FileError::Open(named(), e))?;
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
+    let kind = file.metadata().map(|m| m.file_type()).ok();
+    if kind.is_some_and(|kind| kind.is_dir()) {
         return Err(FileError::Directory(named()));
     }
-    read(&mut file).map_err(|e| FileError::Read(Some(named()), e))
+    let is_regular = kind.is_some_and(|kind| kind.is_file());
+    let profile = if is_regular { read_regular_file(&mut file) } else { read(&mut file) };
+    profile.map_err(|e| FileError::Read(Some(named()), e))
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 mod file;
 pub mod pprof;
 
-use std::io::{self, Cursor, Read, Write};
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, Write};
 
 use profile::Profile;
 
@@ -30,6 +31,16 @@ pub trait Format: Sync {
     /// If the stream cannot be read, is not a complete and valid profile of this format, or would
     /// take unreasonably much memory.
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError>;
+
+    /// Reads a profile from a regular file, which does not wait for another process and so may be
+    /// read by another thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Format::read`].
+    fn read_file(&self, file: &mut File) -> Result<Profile, ReadError> {
+        self.read(file)
+    }
 
     /// Writes a profile.
     ///
@@ -55,11 +66,26 @@ pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
     read_as(FORMATS, input)
 }
 
+/// The same from the beginning of a regular file.
+fn read_regular_file(file: &mut File) -> Result<Profile, ReadError> {
+    let head = head(file)?;
+    file.rewind()?;
+    format_of(FORMATS, &head).read_file(file)
+}
+
 fn read_as(formats: &[&dyn Format], input: &mut dyn Read) -> Result<Profile, ReadError> {
+    let head = head(input)?;
+    format_of(formats, &head).read(&mut Cursor::new(head).chain(input))
+}
+
+fn head(input: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD);
-    Read::take(&mut *input, HEAD as u64).read_to_end(&mut head)?;
-    let own = formats.iter().find(|format| format.detect(&head)).unwrap_or(&formats[0]);
-    own.read(&mut Cursor::new(head).chain(input))
+    input.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn format_of<'f>(formats: &[&'f dyn Format], head: &[u8]) -> &'f dyn Format {
+    *formats.iter().find(|format| format.detect(head)).unwrap_or(&formats[0])
 }
 
 #[cfg(test)]

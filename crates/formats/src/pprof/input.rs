@@ -1,11 +1,10 @@
 //! The byte stream of a profile: gzip or not, read piece by piece, with limits.
 
-use std::io::{self, BufReader, Chain, Cursor as IoCursor, Read};
-
-use flate2::bufread::MultiGzDecoder;
+use std::io::{self, Read};
 
 use super::error::ReadError;
 use super::legacy::HEAD;
+use super::source::{Ahead, InputSource, PIECE};
 use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
 
 /// Limits of a profile's size.
@@ -33,46 +32,6 @@ impl InputLimits {
         memory_ratio: 64,
         free_memory: 512 << 20,
     };
-}
-
-/// Bytes per read; a piece stays in the CPU's cache until decoded.
-const BUFFER: usize = 128 << 10;
-
-type Raw<'r> = BufReader<CountingReader<Chain<IoCursor<Vec<u8>>, &'r mut dyn Read>>>;
-
-struct CountingReader<R> {
-    inner: R,
-    count: u64,
-}
-
-impl<R: Read> Read for CountingReader<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(out)?;
-        self.count += n as u64;
-        Ok(n)
-    }
-}
-
-enum InputSource<'r> {
-    Plain(Raw<'r>),
-    Gzip(Box<MultiGzDecoder<Raw<'r>>>),
-}
-
-impl InputSource<'_> {
-    /// Bytes of the file read so far.
-    fn file_bytes(&self) -> u64 {
-        match self {
-            InputSource::Plain(r) => r.get_ref().count,
-            InputSource::Gzip(r) => r.get_ref().get_ref().count,
-        }
-    }
-
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match self {
-            InputSource::Plain(r) => r.read(out),
-            InputSource::Gzip(r) => r.read(out),
-        }
-    }
 }
 
 /// The uncompressed stream, of which a window is in memory.
@@ -104,25 +63,26 @@ impl<'r> Input<'r> {
         if let Some(what) = other_container(&magic) {
             return Err(ReadError::not_pprof(what));
         }
-        let gzip = magic.starts_with(&[0x1f, 0x8b]);
-        let counted = CountingReader { inner: IoCursor::new(magic).chain(reader), count: 0 };
-        let raw = BufReader::with_capacity(BUFFER / 2, counted);
-        let source = if gzip {
-            InputSource::Gzip(Box::new(MultiGzDecoder::new(raw)))
-        } else {
-            InputSource::Plain(raw)
-        };
-        Ok(Input {
+        Ok(Input::with_source(InputSource::new(magic, reader), limits))
+    }
+
+    /// The stream of a file that another thread unpacks.
+    pub(super) fn ahead(source: Ahead, limits: InputLimits) -> Input<'static> {
+        Input::with_source(InputSource::Ahead(source), limits)
+    }
+
+    fn with_source(source: InputSource<'_>, limits: InputLimits) -> Input<'_> {
+        Input {
             source,
             limits,
-            buf: vec![0; BUFFER],
+            buf: vec![0; PIECE],
             pos: 0,
             end: 0,
             base: 0,
             eof: false,
             head: [0; HEAD],
             head_len: 0,
-        })
+        }
     }
 
     /// Offset in the stream of the next byte.
@@ -247,13 +207,10 @@ impl<'r> Input<'r> {
     }
 
     fn source_error(&self, at: u64, e: io::Error) -> ReadError {
-        match (&self.source, e.kind()) {
-            (InputSource::Gzip(_), io::ErrorKind::UnexpectedEof) => {
-                ReadError::truncated(at, "its gzip stream")
-            }
-            (InputSource::Gzip(_), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
-                ReadError::gzip(at, e)
-            }
+        match e.kind() {
+            _ if !self.source.is_gzip() => ReadError::io(e),
+            io::ErrorKind::UnexpectedEof => ReadError::truncated(at, "its gzip stream"),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ReadError::gzip(at, e),
             _ => ReadError::io(e),
         }
     }

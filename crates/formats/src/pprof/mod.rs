@@ -5,8 +5,8 @@
 //! untrusted: every index is checked, and memory is bounded by a multiple of the bytes in the file.
 //! [`write()`] writes files that `go tool pprof` and `protoc` read.
 //!
-//! The stream is decoded piece by piece while it is unpacked and never held as a whole, straight
-//! into the flat tables of a [`Profile`](profile::Profile).
+//! The stream is decoded piece by piece while it is unpacked (a large file by another thread) and
+//! never held as a whole, straight into the flat tables of a [`Profile`](profile::Profile).
 
 mod decode;
 mod error;
@@ -16,17 +16,19 @@ mod legacy;
 #[cfg(test)]
 mod properties;
 mod read;
+mod source;
 mod strings;
 mod times;
 mod wire;
 mod write;
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 
 use profile::Profile;
 
 pub use error::ReadError;
-pub use read::read;
+pub use read::{read, read_file};
 pub use write::write;
 
 use super::Format;
@@ -52,6 +54,10 @@ impl Format for Pprof {
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
         read(input)
+    }
+
+    fn read_file(&self, file: &mut File) -> Result<Profile, ReadError> {
+        read_file(file)
     }
 
     fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Reading: decodes the stream's fields in order, then resolves their references.
 
+use std::fs::File;
 use std::io::Read;
 
 use profile::{
@@ -12,6 +13,7 @@ use super::error::ReadError;
 use super::ids::Resolver;
 use super::input::{Input, InputLimits};
 use super::legacy;
+use super::source::Ahead;
 use super::times;
 use super::wire::{Cursor, FIXED64, FieldTag, LEN, VARINT};
 
@@ -27,9 +29,24 @@ pub fn read(mut bytes: impl Read) -> Result<Profile, ReadError> {
     read_within(&mut bytes, InputLimits::DEFAULT)
 }
 
+/// [`read`] of a file from its beginning. Another thread unpacks a large one.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_file(file: &mut File) -> Result<Profile, ReadError> {
+    match Ahead::start(file) {
+        Some(ahead) => read_input(Input::ahead(ahead, InputLimits::DEFAULT)),
+        None => read(file),
+    }
+}
+
 /// [`read`] with other limits.
 pub(super) fn read_within(bytes: &mut dyn Read, limits: InputLimits) -> Result<Profile, ReadError> {
-    let mut input = Input::new(bytes, limits)?;
+    read_input(Input::new(bytes, limits)?)
+}
+
+fn read_input(mut input: Input) -> Result<Profile, ReadError> {
     let result = decode(&mut input).and_then(finish);
     result.map_err(|e| match guess(input.head()) {
         Some(what) if e.may_be_another_format() => ReadError::not_pprof(what),
