@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::cursor::{Cursor, Move};
 use super::keys::{Action, HELP};
 use super::model::{Model, Table};
-use super::page::{Body, PageState};
+use super::page::{Body, PageState, release};
 use super::query::{AddedFilter, Page, Query, Rows, Shown, exactly};
 use super::run::Start;
 use super::search::{Progress, Search, Way, pattern};
@@ -152,6 +152,7 @@ impl App {
     /// A computation has ended. Its result is dropped if it is no longer waited for.
     pub fn computed(&mut self, job: u64, result: Result<Arc<Model>, String>) {
         if self.job != Some(job) {
+            result.into_iter().for_each(release);
             return;
         }
         self.job = None;
@@ -182,7 +183,7 @@ impl App {
         let at = self.at;
         for (i, page) in self.pages.iter_mut().enumerate() {
             if i.abs_diff(at) > KEPT_PAGES {
-                page.model = None;
+                page.forget_model();
             }
         }
         self.compute()

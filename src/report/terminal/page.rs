@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::thread;
 
 use super::boxes::{CellBox, cell_boxes};
 use super::cursor::{Cursor, Move};
@@ -44,6 +45,17 @@ impl Body {
     }
 }
 
+/// Frees a model in the background: that of a large profile takes longer than the answer to a key.
+pub fn release(model: Arc<Model>) {
+    thread::Builder::new().name("release".to_owned()).spawn(move || drop(model)).ok();
+}
+
+impl Drop for PageState {
+    fn drop(&mut self) {
+        self.forget_model();
+    }
+}
+
 impl PageState {
     /// A page without a model.
     pub fn new(query: Query) -> PageState {
@@ -56,6 +68,11 @@ impl PageState {
             zoom: Tree::ROOT,
             chosen: Tree::ROOT,
         }
+    }
+
+    /// Frees the model, until the page is shown again.
+    pub fn forget_model(&mut self) {
+        self.model.take().into_iter().for_each(release);
     }
 
     /// Sets the model.
