@@ -84,16 +84,32 @@ pub struct ScaleArgs {
 
 /// The test of changes.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-struct TestArgs {
+pub struct TestArgs {
     /// Test whether values are equal, rather than whether they changed as the rest
     ///
     /// Without it, a row is tested against the ratio of what did not change, so that another load
     /// or clock of the machine, or more work, does not make all rows differ.
     #[arg(long, help_heading = "View")]
-    absolute: bool,
+    pub(super) absolute: bool,
+}
+
+impl TestArgs {
+    /// The option that is given.
+    pub(super) fn given(self) -> Option<&'static str> {
+        self.absolute.then_some("--absolute")
+    }
 }
 
 impl ScaleArgs {
+    /// The option that is given.
+    pub(super) fn given(self) -> Option<&'static str> {
+        match self {
+            ScaleArgs { per_second: true, .. } => Some("--per-second"),
+            ScaleArgs { normalize: true, .. } => Some("--normalize"),
+            ScaleArgs { .. } => None,
+        }
+    }
+
     /// The unit.
     pub(super) fn scale(self) -> Scale {
         match self {
@@ -132,11 +148,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(base), Some(file)) => [vec![base.clone()], vec![file.clone()]],
     };
     let grouping = Grouping::of(&args.sort);
-    let grouped = grouping.is_grouped();
-    let Grouping { mut granularity, order, labels, must_exist } = grouping;
-    if !grouped {
-        granularity = Granularity::FUNCTION;
-    }
+    let mut granularity = grouping.resolved(args.filter.granularity());
+    let Grouping { order, labels, must_exist, .. } = grouping;
     if args.lines {
         (granularity.function, granularity.line) = (true, true);
     }
@@ -159,7 +172,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 impl Comparison<'_> {
     /// Prints the comparison.
     pub(super) fn print(self) -> anyhow::Result<ExitCode> {
-        let sides = Sides::load(&self.files, self.filter)?;
+        let mut sides = Sides::load(&self.files, self.filter)?;
+        for profile in &mut sides.profiles {
+            self.filter.name_packages(profile, self.granularity);
+        }
         if !self.must_exist.is_empty() {
             let missing = |p: &Profile| check_labels(p, &self.must_exist);
             let errors = sides.profiles.iter().map(missing);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::usage;
+use super::{columns, usage};
 use crate::report::style::{Style, restyle};
 use crate::report::terminal::AddedFilter;
 use profile::Profile;
@@ -30,6 +30,8 @@ pub enum FrameParts {
     Lines,
     /// Instructions
     Addresses,
+    /// Packages: crates, namespaces, Go and Java packages, Python modules
+    Packages,
 }
 
 /// The samples and frames that a view shows; the names are pprof's.
@@ -38,7 +40,8 @@ pub struct FilterArgs {
     /// Sample type to show, such as cpu, samples or inuse_space
     ///
     /// The default is the profile's default type, or its last type if it has none. pprof's name of
-    /// this option, --sample_index, works too.
+    /// this option, --sample_index, works too. The tables of prof report show several types, in
+    /// columns: --type cpu,samples; rows are in the order of the first.
     #[arg(
         long = "type",
         value_name = "SAMPLE_TYPE",
@@ -140,6 +143,16 @@ impl FilterArgs {
         if self.no_inlines {
             view::fold_inlined(profile);
         }
+        if self.granularity == Some(FrameParts::Packages) {
+            view::name_packages(profile);
+        }
+    }
+
+    /// Names functions by their packages if rows are packages, and `--granularity` has not done it.
+    pub fn name_packages(&self, profile: &mut Profile, granularity: Granularity) {
+        if granularity.package && self.granularity != Some(FrameParts::Packages) {
+            view::name_packages(profile);
+        }
     }
 
     /// The granularity, if one is requested.
@@ -150,6 +163,7 @@ impl FilterArgs {
             FrameParts::Files => Granularity::FILES,
             FrameParts::Lines => Granularity::LINES,
             FrameParts::Addresses => Granularity::ADDRESSES,
+            FrameParts::Packages => Granularity::PACKAGES,
         })
     }
 
@@ -197,10 +211,19 @@ impl FilterArgs {
         })
     }
 
-    /// Index of the sample type to show. Fails when the profile has no such type.
+    /// Index of the sample type to show. Fails when the profile has no such type, or there are
+    /// several.
     pub fn type_index(&self, profile: &Profile) -> anyhow::Result<usize> {
-        let Some(wanted) = &self.sample_type else { return Ok(profile.default_type_index()) };
-        profile.type_index(wanted).ok_or_else(|| {
+        match *self.type_indices(profile)?.as_slice() {
+            [one] => Ok(one),
+            _ => Err(usage("--type: only the table of prof report shows several sample types")),
+        }
+    }
+
+    /// The same of all sample types to show; there is at least one.
+    pub fn type_indices(&self, profile: &Profile) -> anyhow::Result<Vec<usize>> {
+        let Some(wanted) = &self.sample_type else { return Ok(vec![profile.default_type_index()]) };
+        columns::types(profile, wanted).ok_or_else(|| {
             let kinds: Vec<_> = profile.sample_types.iter().map(|t| profile.str(t.kind)).collect();
             let there = if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") };
             usage(format!("--type: the profile has no sample type {wanted:?}; it has: {there}"))

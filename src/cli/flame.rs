@@ -61,10 +61,11 @@ pub struct DrawArgs {
 
     /// Draw the difference to the profile BASE: red grew, blue shrank
     ///
-    /// Boxes are as wide as in FILE. What only BASE has is drawn on a box [disappeared].
+    /// Boxes are as wide as in FILE. What only BASE has is drawn on a box [disappeared]. Given several
+    /// times, the BASEs are several recordings before, and the FILEs those after.
     #[arg(long, value_name = "BASE", conflicts_with_all = ["folded", "colors"],
           help_heading = HEADING)]
-    pub(super) diff: Option<PathBuf>,
+    pub(super) diff: Vec<PathBuf>,
 
     /// Unit of comparison of --diff
     #[command(flatten)]
@@ -129,8 +130,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.draw.filter.no_inlines |= args.symbols.no_inlines();
     args.draw.check()?;
     args.check()?;
-    if let Some(base) = &args.draw.diff {
-        return args.draw.difference(base, &args.files);
+    if !args.draw.diff.is_empty() {
+        return args.draw.difference(&args.files);
+    }
+    if let Some(option) = args.draw.scale.given() {
+        return Err(usage(format!("{option} belongs to a comparison: add --diff BASE")));
     }
     let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
     let output = Output::create_any(path)?;
@@ -172,7 +176,7 @@ impl Args {
     /// Fails if the arguments contradict each other.
     fn check(&self) -> anyhow::Result<()> {
         if self.target.is_given() {
-            if self.draw.diff.is_some() {
+            if !self.draw.diff.is_empty() {
                 return Err(usage("--diff compares FILEs: record the target with prof record"));
             }
             if !self.files.is_empty() {
@@ -236,16 +240,16 @@ impl DrawArgs {
         self.root.iter().map(id).collect()
     }
 
-    /// Draws the difference of `files` (the default file if there are none) to `base`.
-    fn difference(&self, base: &Path, files: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    /// Draws the difference of `files` (the default file if there are none) to the bases.
+    fn difference(&self, files: &[PathBuf]) -> anyhow::Result<ExitCode> {
         let path = self.output.as_deref().unwrap_or(Path::new("-"));
         let output = Output::create_any(path)?;
         let after = match files {
             [] => vec![super::report::DEFAULT_FILE.into()],
             files => files.to_vec(),
         };
-        let sides = Sides::load(&[vec![base.to_owned()], after], &self.filter)?;
-        let mut views = sides.views(Granularity::FUNCTION);
+        let sides = Sides::load(&[self.diff.clone(), after], &self.filter)?;
+        let mut views = sides.views(self.filter.granularity().unwrap_or(Granularity::FUNCTION));
         let negative: usize = views.iter_mut().map(View::leave_out_negative).sum();
         if negative > 0 {
             Stderr::line(&format!("prof: {negative} samples with negative values are left out"));
@@ -255,7 +259,7 @@ impl DrawArgs {
         }
         let direction = if self.reverse { Direction::Callers } else { Direction::Callees };
         let roots = if self.root.iter().any(|root| root == "none") { &[] } else { &*self.root };
-        let (before, after) = views.split_at_mut(1);
+        let (before, after) = views.split_at_mut(self.diff.len());
         let tree = DiffTree::new(before, after, direction, roots);
         let scale = self.scale.scale();
         let model = Diff::new(before, after, &DiffOptions { scale, ..DiffOptions::default() });
@@ -269,7 +273,10 @@ impl DrawArgs {
         );
         let options = FlameOptions {
             title: self.title.clone().unwrap_or(title),
-            subtitle: format!("difference to {}", base.display()),
+            subtitle: match self.diff.as_slice() {
+                [base] => format!("difference to {}", base.display()),
+                bases => format!("difference to {} recordings", bases.len()),
+            },
             inverted: self.inverted,
             width: self.width.map(|w| w as usize),
             min_width: self.min_width,

@@ -1,6 +1,7 @@
 //! The command line: one file for each subcommand, with `Args` and `run(Args) -> Result<ExitCode>`.
 
 mod annotate;
+mod columns;
 mod completions;
 mod diff;
 mod doctor;

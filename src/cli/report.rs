@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
-use super::diff::Comparison;
+use super::columns::ColumnArgs;
+use super::diff::{Comparison, ScaleArgs, TestArgs};
 use super::filter::{FilterArgs, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::time;
@@ -18,7 +19,7 @@ use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::Profile;
 use sys::printed;
-use view::{Direction, Granularity, Quotient, Scale, Sort, View};
+use view::{ColumnRequest, Direction, Granularity, Sort, View};
 
 mod interactive;
 
@@ -87,7 +88,7 @@ pub struct Args {
         help_heading = "View",
         long_help = "Order and group rows by KEYS, separated by commas\n\n\
             - order: self, total, name\n\
-            - parts of stacks: binary (dso), symbol, line\n\
+            - parts of stacks: binary (dso), symbol, line, file, package\n\
             - labels: process (comm) and any other label of the profile, such as pid, thread, \
               tid, cgroup, container, state, lock, device or syscall; label:KEY if it has the \
               name of another key\n"
@@ -106,17 +107,24 @@ pub struct Args {
     #[arg(long, overrides_with = "children", help_heading = "View")]
     no_children: bool,
 
-    /// Add a column with the ratio of two sample types
-    ///
-    /// The ratio is that of the self values of each row. The default is CPI, cycles per
-    /// instruction, if the profile has both.
-    #[arg(long, value_name = "TYPE/TYPE", help_heading = "View", conflicts_with = "call_graph")]
-    ratio: Option<String>,
+    #[command(flatten)]
+    columns: ColumnArgs,
 
     /// Compare with the profile BASE, as prof diff BASE FILE
+    ///
+    /// Given several times, the BASEs are several recordings before, and the FILEs those after.
     #[arg(long, value_name = "BASE", help_heading = "View",
-          conflicts_with_all = ["call_graph", "ratio", "header", "header_only", "percent_limit"])]
-    diff: Option<PathBuf>,
+          conflicts_with_all = ["call_graph", "ratio", "columns", "header", "header_only",
+                                "percent_limit"])]
+    diff: Vec<PathBuf>,
+
+    /// Unit of comparison of --diff
+    #[command(flatten)]
+    scale: ScaleArgs,
+
+    /// Test of --diff
+    #[command(flatten)]
+    test: TestArgs,
 
     #[command(flatten)]
     view: ViewArgs,
@@ -261,17 +269,15 @@ impl Args {
             }
         };
         let grouping = Grouping::of(&self.sort);
-        let grouped = grouping.is_grouped();
-        let Grouping { granularity, order, labels, must_exist } = grouping;
+        let granularity = grouping.resolved(self.filter.granularity());
+        let Grouping { order, labels, must_exist, .. } = grouping;
         let order = if self.cum { Sort::Total } else { order };
-        let granularity = if grouped { granularity } else { Granularity::FUNCTION };
         let mut plan = Plan { files, direction, granularity, order, labels, must_exist };
-        if plan.direction.is_some() && !plan.granularity.function {
+        if plan.direction.is_some()
+            && !plan.granularity.function
+            && self.filter.granularity.is_none()
+        {
             plan.granularity = Granularity::FUNCTION;
-        }
-        if let Some(granularity) = self.filter.granularity() {
-            let binary = plan.granularity.binary && grouped;
-            plan.granularity = Granularity { binary: binary || granularity.binary, ..granularity };
         }
         if self.lines {
             (plan.granularity.function, plan.granularity.line) = (true, true);
@@ -279,16 +285,19 @@ impl Args {
         plan
     }
 
-    /// Prints the difference to `base`.
-    fn compare(&self, base: &Path, plan: Plan) -> anyhow::Result<ExitCode> {
-        if let Some(view) = self.view.chosen {
-            return Err(usage(format!("--{view} cannot be combined with --diff")));
+    /// Prints the difference to the bases.
+    fn compare(&self, plan: Plan) -> anyhow::Result<ExitCode> {
+        let other = self.view.chosen.map(|view| format!("--{view}"));
+        let other = other.or_else(|| self.over.map(|_| "--over".to_owned()));
+        let other = other.or_else(|| self.output.as_ref().map(|_| "--output".to_owned()));
+        if let Some(option) = other {
+            return Err(usage(format!("{option} cannot be combined with --diff")));
         }
         let files = if plan.files.is_empty() { vec![DEFAULT_FILE.into()] } else { plan.files };
         let comparison = Comparison {
-            files: [vec![base.to_owned()], files],
-            scale: Scale::AsRecorded,
-            absolute: false,
+            files: [self.diff.clone(), files],
+            scale: self.scale.scale(),
+            absolute: self.test.absolute,
             granularity: plan.granularity,
             order: plan.order,
             labels: plan.labels,
@@ -318,7 +327,7 @@ impl Args {
             children: !self.no_children,
             rows: self.nodecount,
             min_percent: self.percent_limit,
-            quotient: None,
+            columns: ColumnRequest::default(),
             over: self.over.map(|interval| OverRequest {
                 interval,
                 from: 0,
@@ -332,8 +341,11 @@ impl Args {
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
-    if let Some(base) = &args.diff {
-        return args.compare(base, plan);
+    if !args.diff.is_empty() {
+        return args.compare(plan);
+    }
+    if let Some(option) = args.scale.given().or(args.test.given()) {
+        return Err(usage(format!("{option} belongs to a comparison: add --diff BASE")));
     }
     if let Some(start) = interactive::start(&args, &plan) {
         return interactive::run(args, plan, start);
@@ -346,7 +358,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         samples::write(&args.filter.load_for_file(&plan.files)?, output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (profile, from) = args.filter.load_part(&plan.files)?;
+    let (mut profile, from) = args.filter.load_part(&plan.files)?;
+    args.filter.name_packages(&mut profile, plan.granularity);
     if args.over.is_some() {
         time::check("--over", &profile)?;
     }
@@ -368,12 +381,15 @@ fn print(
     profile: &Profile,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let type_index = args.filter.type_index(profile)?;
-    let quotient = match &args.ratio {
-        Some(text) => {
-            Some(Quotient::parse(profile, text).map_err(|why| usage(format!("--ratio: {why}")))?)
-        }
-        None => Quotient::cpi(profile),
+    let has_columns = views::COLUMNED.contains(&chosen.name);
+    let columns = if has_columns {
+        args.columns.request(profile, args.filter.type_indices(profile)?)?
+    } else {
+        ColumnRequest::default()
+    };
+    let type_index = match columns.types.first() {
+        Some(&first) => first,
+        None => args.filter.type_index(profile)?,
     };
     if (args.header || args.header_only) && !args.json {
         text::write_header(out, profile)?;
@@ -381,7 +397,7 @@ fn print(
     if args.header_only {
         return Ok(());
     }
-    let request = Request { quotient, ..request };
+    let request = Request { columns, ..request };
     let mut view = View::new(profile, type_index, request.granularity);
     view.collapse_recursion = args.collapse_recursion;
     if chosen.option.as_ref().is_some_and(|option| option.value_name.is_some()) {

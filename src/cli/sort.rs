@@ -11,13 +11,16 @@ pub(super) enum SortKey {
     Symbol,
     Binary,
     Line,
+    File,
+    Package,
     Label(String),
     /// A word that has to be a label of the profile.
     LabelOfProfile(String),
 }
 
 /// The keys of `--sort` in addition to the labels of a profile.
-const SORT_KEYS: &str = "self, total, name, binary (dso), symbol, line, process (comm)";
+const SORT_KEYS: &str =
+    "self, total, name, binary (dso), symbol, line, file, package, process (comm)";
 
 pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
     let by_label = |key: &str| SortKey::Label(key.to_string());
@@ -28,6 +31,8 @@ pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
         "symbol" | "sym" | "function" => SortKey::Symbol,
         "binary" | "dso" => SortKey::Binary,
         "line" | "srcline" => SortKey::Line,
+        "file" | "srcfile" => SortKey::File,
+        "package" | "crate" | "namespace" | "module" => SortKey::Package,
         "process" | "comm" => by_label(label::PROCESS),
         "" => return Err(format!("use {SORT_KEYS}, or a label of the profile")),
         other => match other.strip_prefix("label:") {
@@ -66,6 +71,11 @@ impl Grouping {
                 SortKey::Symbol => granularity.function = true,
                 SortKey::Binary => granularity.binary = true,
                 SortKey::Line => (granularity.function, granularity.line) = (true, true),
+                SortKey::File => granularity.file = true,
+                SortKey::Package => {
+                    *granularity =
+                        Granularity { binary: granularity.binary, ..Granularity::PACKAGES }
+                }
                 SortKey::Label(key) => labels.push(key.clone()),
                 SortKey::LabelOfProfile(key) => {
                     labels.push(key.clone());
@@ -77,8 +87,18 @@ impl Grouping {
     }
 
     /// True if a word makes rows.
-    pub fn is_grouped(&self) -> bool {
+    fn is_grouped(&self) -> bool {
         self.granularity != Granularity::NONE || !self.labels.is_empty()
+    }
+
+    /// The parts in which equal frames agree: those of the words, or of `--granularity`; functions
+    /// if there are neither.
+    pub fn resolved(&self, requested: Option<Granularity>) -> Granularity {
+        match requested {
+            Some(parts) => Granularity { binary: self.granularity.binary || parts.binary, ..parts },
+            None if self.is_grouped() => self.granularity,
+            None => Granularity::FUNCTION,
+        }
     }
 }
 

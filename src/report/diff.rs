@@ -1,14 +1,4 @@
-//! A difference of profiles as lines of text, and as JSON.
-//!
-//! JSON: one object with `version` (1), `type` (`kind`, `unit`), `scale` (`as recorded`, `per
-//! second` or `total`), `before` and `after` (objects of `files`, `recordings`, `recorded` (the sum
-//! of all values), `total` (the same in the unit of comparison), `factor` (one by the other),
-//! `duration_nanos` (null if unknown) and `effective_samples` (null: no sampling error)),
-//! `common_ratio` (of what did not change), `dispersion`, `replicated`, `tests`, `family_error`,
-//! `changed`, `row_count` and `rows`. A row has the properties that distinguish it (`function`,
-//! `name_kind`, `binary` (base name), `file`, `line`, `labels`), and `self` and `total`, objects of
-//! `before`, `after`, `change`, `ratio` (null if it is no number), `p` and `adjusted_p` (null if it
-//! was not tested) and `significant`. Rows that changed are first.
+//! A difference of profiles as lines of text, and as JSON, which `docs/json.md` describes.
 
 use std::io::{self, Write};
 
@@ -198,14 +188,26 @@ fn columns(diff: &Diff, layout: &DiffLayout, shown: &[DiffRow]) -> Vec<TextColum
         columns.push(TextColumn::new(key, Align::Left, rows().map(text)));
     }
     let frame = |row: &DiffRow| &diff.frames[row.frame as usize];
-    let Granularity { function, binary, .. } = layout.granularity;
+    let Granularity { function, binary, file, address, package, .. } = layout.granularity;
     if binary {
         let name = |row: &DiffRow| or_unknown(Some(&frame(row).binary));
         columns.push(TextColumn::new("binary", Align::Left, rows().map(name)));
     }
-    if function {
-        let name = |row: &DiffRow| clean(&frame_name(frame(row)));
-        columns.push(TextColumn::new("function", Align::Left, rows().map(name)));
+    if address {
+        let place = |row: &DiffRow| format!("{:#x}", frame(row).address);
+        columns.push(TextColumn::new("address", Align::Right, rows().map(place)));
+    }
+    if function || file {
+        let name = |row: &DiffRow| match frame_name(frame(row)) {
+            name if binary || frame(row).kind != DiffName::Unnamed => clean(&name),
+            name => clean(format!("{} {name}", frame(row).binary).trim()),
+        };
+        let title = match (function, package) {
+            (true, true) => "package",
+            (true, false) => "function",
+            (false, _) => "file",
+        };
+        columns.push(TextColumn::new(title, Align::Left, rows().map(name)));
     }
     columns
 }
@@ -225,8 +227,8 @@ pub fn frame_name(frame: &DiffFrame) -> String {
     };
     match (&*frame.file, frame.line) {
         ("", _) => name.to_owned(),
-        (file, 0) => format!("{name} {file}"),
-        (file, line) => format!("{name} {file}:{line}"),
+        (file, 0) => format!("{name} {file}").trim_start().to_owned(),
+        (file, line) => format!("{name} {file}:{line}").trim_start().to_owned(),
     }
 }
 
@@ -287,11 +289,17 @@ fn row_object(diff: &Diff, layout: &DiffLayout, row: &DiffRow) -> Map<String, Va
         out.insert("function".into(), or_null(&frame.name));
         out.insert("name_kind".into(), kind.into());
     }
-    if layout.granularity.binary {
+    // Code without a name is distinguished by its binary in any case.
+    if layout.granularity.binary || frame.kind == DiffName::Unnamed {
         out.insert("binary".into(), or_null(&frame.binary));
     }
-    if layout.granularity.line {
+    if layout.granularity.file || layout.granularity.line {
         out.insert("file".into(), or_null(&frame.file));
+    }
+    if layout.granularity.address {
+        out.insert("address".into(), format!("{:#x}", frame.address).into());
+    }
+    if layout.granularity.line {
         out.insert("line".into(), Some(frame.line).filter(|&line| line != 0).into());
     }
     if !layout.labels.is_empty() {

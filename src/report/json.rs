@@ -10,10 +10,11 @@ use serde_json::{Map, Value, json};
 
 pub use shapes::{write_boxes, write_graph, write_peek, write_sandwich};
 
+use super::columns;
 use super::coverage::Remedies;
 use super::text::TableOptions;
-use profile::{LabelValue, Profile, ValueType};
-use view::{Coverage, Frame, Granularity, Name, Quality, Share, Top, Tree, View};
+use profile::{LabelValue, Profile, ThreadState, ValueType};
+use view::{Coverage, Frame, Granularity, Name, Quality, Share, States, Top, Tree, View};
 
 /// Version of the schema.
 pub const VERSION: u32 = 1;
@@ -27,15 +28,10 @@ pub fn write_table(
 ) -> io::Result<()> {
     let mut head = head(view);
     head.insert("row_count".into(), top.row_count.into());
-    if let Some(ratio) = &options.ratio {
-        head.insert("ratio".into(), ratio.name.clone().into());
-    }
+    columns::json_head(&mut head, &options.columns);
     let rows = top.rows.iter().enumerate().map(|(i, row)| {
         let mut object = frame(view, view.frames.get(row.frame), options.granularity);
-        if let Some(ratio) = &options.ratio {
-            object.insert("self_ratio".into(), ratio.rows[i].0.into());
-            object.insert("total_ratio".into(), ratio.rows[i].1.into());
-        }
+        columns::json_row(&mut object, &options.columns, i);
         object.insert("self".into(), row.self_value.into());
         object.insert("total".into(), row.total.into());
         if !options.labels.is_empty() {
@@ -174,6 +170,7 @@ pub(super) fn head(view: &View) -> Map<String, Value> {
         "types": p.sample_types.iter().map(kind).collect::<Vec<_>>(),
         "total": view.total,
         "kept": view.kept_total,
+        "states": states(view),
         "main": or_null(main),
         "time_nanos": p.time_nanos,
         "duration_nanos": p.duration_nanos,
@@ -184,6 +181,14 @@ pub(super) fn head(view: &View) -> Map<String, Value> {
         unreachable!("json! of braces is an object");
     };
     head
+}
+
+/// Values by state, or null if no sample has one.
+fn states(view: &View) -> Value {
+    let Some(states) = States::of(view) else { return Value::Null };
+    let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
+    let values = names.zip(states.values(view)).filter(|(_, value)| *value != 0);
+    values.map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>().into()
 }
 
 pub(super) fn or_null(text: &str) -> Value {
@@ -211,6 +216,9 @@ pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map
     if granularity.function || granularity.file {
         out.insert("file".into(), or_null(p.str(frame.file)));
     }
+    if granularity.inlined {
+        out.insert("inlined".into(), frame.inlined.into());
+    }
     if granularity.address {
         out.insert("address".into(), format!("{:#x}", frame.address).into());
     }
@@ -227,7 +235,7 @@ pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map
 mod tests {
     use super::*;
     use view::testing::{answers, odd_names, processes};
-    use view::{Cut, Direction, TopOptions};
+    use view::{Columns, Cut, Direction, TopOptions};
 
     #[test]
     fn a_table_has_exact_values() {
@@ -239,7 +247,7 @@ mod tests {
             granularity: Granularity::FUNCTION,
             children: true,
             labels: Vec::new(),
-            ratio: None,
+            columns: Columns::default(),
         };
         let mut out = Vec::new();
         write_table(&mut out, &view, &top, &options).unwrap();
@@ -259,8 +267,12 @@ mod tests {
         let view = View::new(&p, 0, Granularity::NONE);
         let labels = vec!["process".to_string(), "nothing".to_string()];
         let top = Top::new(&view, &TopOptions { labels: labels.clone(), ..TopOptions::default() });
-        let options =
-            TableOptions { granularity: Granularity::NONE, children: true, labels, ratio: None };
+        let options = TableOptions {
+            granularity: Granularity::NONE,
+            children: true,
+            labels,
+            columns: Columns::default(),
+        };
         let mut out = Vec::new();
         write_table(&mut out, &view, &top, &options).unwrap();
         let v: Value = serde_json::from_slice(&out).unwrap();

@@ -4,6 +4,7 @@
 pub mod advice;
 pub mod annotate;
 pub mod colors;
+mod columns;
 pub mod coverage;
 pub mod diff;
 pub mod dot;

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::json;
 use super::text::{self, Align, TableOptions, TextColumn};
 use super::units;
-use view::{Name, Over, OverRow, TimePoint, TimeRange, View};
+use view::{Granularity, Name, Over, OverRow, OverType, TimePoint, TimeRange, View};
 
 /// Most intervals of a table of text.
 pub const MOST_IN_TEXT: usize = 60;
@@ -49,18 +49,58 @@ fn moment(micros: u64) -> String {
     }
 }
 
-/// Writes a table of text, with a column for each interval.
+/// A line of the table: the sum of a sample type, or a row of it.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    table: &'a OverType,
+    row: Option<&'a OverRow>,
+}
+
+impl Line<'_> {
+    fn value(self, totals: bool) -> i64 {
+        match self.row {
+            None => self.table.kept_total,
+            Some(row) if totals => row.total,
+            Some(row) => row.self_value,
+        }
+    }
+
+    fn value_in(self, interval: usize, totals: bool) -> i64 {
+        match self.row {
+            None => self.table.over.sums[interval],
+            Some(row) if totals => row.totals[interval],
+            Some(row) => row.self_values[interval],
+        }
+    }
+
+    fn cell(self, value: i64) -> String {
+        match value {
+            0 => "-".to_owned(),
+            value => units::format(value, &self.table.unit),
+        }
+    }
+}
+
+/// The sums of all types, then a line of each type for each row.
+fn lines_of(tables: &[OverType]) -> Vec<Line<'_>> {
+    let mut lines: Vec<_> = tables.iter().map(|table| Line { table, row: None }).collect();
+    let rows = tables.first().map_or(0, |table| table.over.rows.len());
+    for at in 0..rows {
+        lines.extend(tables.iter().map(|table| Line { table, row: table.over.rows.get(at) }));
+    }
+    lines
+}
+
+/// Writes a table of text, with a column for each interval, and a line for each sample type.
 pub fn write_text(
     out: &mut dyn Write,
     view: &View,
-    over: &Over,
+    tables: &[OverType],
     request: OverRequest,
     options: &TableOptions,
 ) -> io::Result<()> {
-    let value = |v: i64| match v {
-        0 => "-".to_owned(),
-        v => units::format(v, view.unit()),
-    };
+    let Some(first) = tables.first() else { return Ok(()) };
+    let over = &first.over;
     let kind = if request.totals { "totals" } else { "self values" };
     let shown = over.rows.len();
     let of = if shown < over.row_count { format!(" of {}", over.row_count) } else { String::new() };
@@ -71,70 +111,113 @@ pub fn write_text(
         write!(out, ", because those of {requested} would be more than {MOST_IN_TEXT}")?;
     }
     writeln!(out)?;
-    if over.without_time != 0 {
-        let without = units::format(over.without_time, view.unit());
+    for table in tables.iter().filter(|table| table.over.without_time != 0) {
+        let without = units::format(table.over.without_time, &table.unit);
         writeln!(out, "Without a time, and in no interval: {without}")?;
     }
     writeln!(out)?;
-    let of_row = |row: &OverRow| if request.totals { row.total } else { row.self_value };
-    let name = if request.totals { "total" } else { "self" };
-    let all = std::iter::once(value(view.kept_total));
-    let values = over.rows.iter().map(|row| value(of_row(row)));
-    let mut columns = vec![TextColumn::new(name, Align::Right, all.chain(values))];
-    for (i, &sum) in over.sums.iter().enumerate() {
-        let cell =
-            |row: &OverRow| value(if request.totals { row.totals[i] } else { row.self_values[i] });
-        let cells = std::iter::once(value(sum)).chain(over.rows.iter().map(cell));
-        let start = request.from.saturating_add(over.interval.saturating_mul(i as u64));
+    let lines = lines_of(tables);
+    let totals = request.totals;
+    let name = if totals { "total" } else { "self" };
+    let values = lines.iter().map(|line| line.cell(line.value(totals)));
+    let mut columns = vec![TextColumn::new(name, Align::Right, values)];
+    for at in 0..over.sums.len() {
+        let cells = lines.iter().map(|line| line.cell(line.value_in(at, totals)));
+        let start = request.from.saturating_add(over.interval.saturating_mul(at as u64));
         columns.push(TextColumn::new(&moment(start), Align::Right, cells));
     }
-    for (i, key) in options.labels.iter().enumerate() {
-        let cell = |row: &OverRow| text::label_cell(view, over.groups[row.group as usize][i]);
-        let cells = std::iter::once("[all]".to_owned()).chain(over.rows.iter().map(cell));
-        columns.push(TextColumn::new(key, Align::Left, cells));
+    if tables.len() > 1 {
+        let kinds = lines.iter().map(|line| text::clean(&line.table.kind));
+        columns.push(TextColumn::new("type", Align::Left, kinds));
     }
-    let granularity = options.granularity;
-    if granularity.function || granularity.binary {
-        let cell = |row: &OverRow| {
+    columns.extend(name_columns(view, over, &lines, options));
+    text::write_columns(out, &columns)
+}
+
+/// The columns that name a row.
+fn name_columns(
+    view: &View,
+    over: &Over,
+    lines: &[Line<'_>],
+    options: &TableOptions,
+) -> Vec<TextColumn> {
+    let mut columns = Vec::new();
+    let mut column = |title: &str, cell: &dyn Fn(&OverRow) -> String| {
+        let all = || "[all]".to_owned();
+        let cells = lines.iter().map(|line| line.row.map_or_else(all, cell));
+        columns.push(TextColumn::new(title, Align::Left, cells));
+    };
+    for (i, key) in options.labels.iter().enumerate() {
+        column(key, &|row| text::label_cell(view, over.groups[row.group as usize][i]));
+    }
+    let Granularity { function, binary, line, file, package, .. } = options.granularity;
+    if function || binary || file {
+        let title = match (function, package, file) {
+            (true, true, _) => "package",
+            (true, false, _) => "function",
+            (false, _, true) => "file",
+            (false, _, false) => "binary",
+        };
+        column(title, &|row| {
             let frame = view.frames.get(row.frame);
             let name = text::clean(&frame.display(view.profile));
             match frame.place(view.profile) {
-                place if granularity.line && !place.is_empty() => {
+                place if function && (line || file) && !place.is_empty() => {
                     format!("{name} {}", text::clean(&place))
                 }
-                _ if !granularity.function && frame.name == Name::Any => {
+                _ if !function && !file && frame.name == Name::Any => {
                     text::clean(frame.binary_name(view.profile))
                 }
                 _ => name,
             }
-        };
-        let title = if granularity.function { "function" } else { "binary" };
-        let cells = std::iter::once("[all]".to_owned()).chain(over.rows.iter().map(cell));
-        columns.push(TextColumn::new(title, Align::Left, cells));
+        });
     }
-    text::write_columns(out, &columns)
+    columns
 }
 
 /// Writes the table as JSON.
 pub fn write_json(
     out: &mut dyn Write,
     view: &View,
-    over: &Over,
+    tables: &[OverType],
     request: OverRequest,
     options: &TableOptions,
 ) -> io::Result<()> {
+    let Some(first) = tables.first() else { return Ok(()) };
+    let over = &first.over;
     let mut head = json::head(view);
     head.insert("interval_micros".into(), over.interval.into());
     head.insert("from_micros".into(), request.from.into());
     head.insert("sums".into(), over.sums.clone().into());
     head.insert("without_time".into(), over.without_time.into());
     head.insert("row_count".into(), over.row_count.into());
-    let rows = over.rows.iter().map(|row| {
-        let mut object = json::frame(view, view.frames.get(row.frame), options.granularity);
+    if tables.len() > 1 {
+        let of = |table: &OverType| {
+            json!({
+                "kind": json::or_null(&table.kind), "unit": json::or_null(&table.unit),
+                "total": table.total, "kept": table.kept_total,
+                "sums": table.over.sums, "without_time": table.over.without_time,
+            })
+        };
+        head.insert("column_types".into(), tables.iter().map(of).collect());
+    }
+    let values = |object: &mut Map<String, Value>, row: &OverRow| {
         object.insert("self".into(), row.self_value.into());
         object.insert("total".into(), row.total.into());
         object.insert("self_over".into(), row.self_values.clone().into());
         object.insert("total_over".into(), row.totals.clone().into());
+    };
+    let rows = over.rows.iter().enumerate().map(|(at, row)| {
+        let mut object = json::frame(view, view.frames.get(row.frame), options.granularity);
+        values(&mut object, row);
+        if tables.len() > 1 {
+            let of = |table: &OverType| {
+                let mut of_type = Map::new();
+                values(&mut of_type, &table.over.rows[at]);
+                Value::from(of_type)
+            };
+            object.insert("columns".into(), tables.iter().map(of).collect());
+        }
         if !options.labels.is_empty() {
             let values = over.groups[row.group as usize].iter();
             let values = values.map(|v| v.map_or(Value::Null, |v| json::label(view.profile, v)));
@@ -150,22 +233,23 @@ pub fn write_json(
 mod tests {
     use super::*;
     use view::testing::{odd_names, phases};
-    use view::{Granularity, OverOptions, TopOptions};
+    use view::{Columns, OverOptions, TopOptions};
 
     fn written(p: &profile::Profile, interval: u64, totals: bool, as_json: bool) -> String {
         let view = View::new(p, 1 % p.sample_types.len(), Granularity::FUNCTION);
         let top = TopOptions { limit: 3, ..TopOptions::default() };
-        let over = Over::new(&view, &OverOptions { interval, most: MOST_IN_TEXT, top });
+        let options = OverOptions { interval, most: MOST_IN_TEXT, top };
+        let tables = Over::of_types(&view, &options, &[view.type_index]);
         let request = OverRequest { interval, from: 500_000, totals };
         let options = TableOptions {
             granularity: Granularity::FUNCTION,
             children: true,
             labels: Vec::new(),
-            ratio: None,
+            columns: Columns::default(),
         };
         let mut out = Vec::new();
         let write = if as_json { write_json } else { write_text };
-        write(&mut out, &view, &over, request, &options).unwrap();
+        write(&mut out, &view, &tables, request, &options).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{summary, units};
+use super::{columns, summary, units};
 use profile::LabelValue;
-use view::{Cut, Direction, Frame, Granularity, Ratio, Row, Top, Tree, View, label_text};
+use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
 
 /// Largest width to which a text column other than the last is padded.
 const MAX_PAD: usize = 40;
@@ -20,8 +20,8 @@ pub struct TableOptions {
     pub children: bool,
     /// Label keys that distinguish rows, as in the model.
     pub labels: Vec<String>,
-    /// A column with the ratio of two sample types, by each row's self values.
-    pub ratio: Option<Ratio>,
+    /// Columns of other sample types, and ratios.
+    pub columns: Columns,
 }
 
 /// The side of a column on which its cells begin or end.
@@ -91,34 +91,18 @@ pub fn write_table(
         )?,
     }
     writeln!(out)?;
-    write_columns(out, &columns(view, top, options))
+    write_columns(out, &columns_of(view, top, options))
 }
 
-fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
+fn columns_of(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
     let rows = || top.rows.iter();
-    let value = |v: i64| units::format(v, view.unit());
-    let percent = |v: i64| format!("{:.2}%", view.percent(v));
     let frame = |r: &Row| -> &Frame { view.frames.get(r.frame) };
-    let mut columns = vec![
-        TextColumn::new("self", Align::Right, rows().map(|r| value(r.self_value))),
-        TextColumn::new("self%", Align::Right, rows().map(|r| percent(r.self_value))),
-    ];
-    if options.children {
-        columns.push(TextColumn::new("total", Align::Right, rows().map(|r| value(r.total))));
-        columns.push(TextColumn::new("total%", Align::Right, rows().map(|r| percent(r.total))));
-    }
-    if let Some(ratio) = &options.ratio {
-        let quotient = |q: &(Option<f64>, Option<f64>)| match q.0 {
-            Some(q) => format!("{q:.2}"),
-            None => "-".to_owned(),
-        };
-        columns.push(TextColumn::new(&ratio.name, Align::Right, ratio.rows.iter().map(quotient)));
-    }
+    let mut columns = columns::text(view, top, &options.columns, options.children);
     for (i, key) in options.labels.iter().enumerate() {
         let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
         columns.push(TextColumn::new(key, Align::Left, rows().map(text)));
     }
-    let Granularity { function, binary, line, file, address, .. } = options.granularity;
+    let Granularity { function, binary, line, file, address, package, .. } = options.granularity;
     if binary {
         let name = |r: &Row| or_unknown(frame(r).binary_name(view.profile));
         columns.push(TextColumn::new("binary", Align::Left, rows().map(name)));
@@ -137,7 +121,8 @@ fn columns(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
                 _ => name,
             }
         };
-        columns.push(TextColumn::new("function", Align::Left, rows().map(name)));
+        let title = if package { "package" } else { "function" };
+        columns.push(TextColumn::new(title, Align::Left, rows().map(name)));
     } else if file {
         let name = |r: &Row| clean(&frame(r).display(view.profile));
         columns.push(TextColumn::new("file", Align::Left, rows().map(name)));
@@ -349,7 +334,7 @@ mod tests {
             granularity: Granularity::FUNCTION,
             children,
             labels: Vec::new(),
-            ratio: None,
+            columns: Columns::default(),
         }
     }
 

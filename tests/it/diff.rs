@@ -137,6 +137,67 @@ fn changes_are_those_of_go_tool_pprof() {
 }
 
 #[test]
+fn report_and_flame_have_the_options_of_diff() {
+    let dir = temp_dir();
+    save(dir.path(), "a.pb.gz", CPU, BEFORE);
+    save(dir.path(), "b.pb.gz", CPU, AFTER);
+    save(dir.path(), "c.pb.gz", CPU, &AFTER[1..]);
+    for options in [
+        "--normalize",
+        "--per-second",
+        "--absolute",
+        "-n 2 --sort total",
+        "--no-children --sort symbol",
+        "--granularity functions --focus slower|gone",
+        "--granularity files",
+    ] {
+        let report = json(dir.path(), &format!("report b.pb.gz --json --diff a.pb.gz {options}"));
+        let diff = json(dir.path(), &format!("diff a.pb.gz b.pb.gz --json {options}"));
+        assert_eq!(report, diff, "{options}");
+    }
+    let report = json(dir.path(), "report b.pb.gz --json --diff a.pb.gz --diff c.pb.gz");
+    let diff = json(dir.path(), "diff --json --base a.pb.gz c.pb.gz --with b.pb.gz");
+    assert_eq!(report, diff);
+    let flame = "flame -o x.svg --diff a.pb.gz --diff c.pb.gz b.pb.gz --granularity functions";
+    Prof::new(dir.path(), flame).run().ok();
+    let svg = std::fs::read_to_string(dir.path().join("x.svg")).unwrap();
+    assert!(svg.contains("difference to 2 recordings"), "{svg}");
+    for command in ["report a.pb.gz --absolute", "flame a.pb.gz -o y.svg --normalize"] {
+        Prof::new(dir.path(), command).run().refused(2, &["--diff BASE"]);
+    }
+    let both = "report b.pb.gz --diff a.pb.gz --coverage";
+    Prof::new(dir.path(), both).run().refused(2, &["--coverage", "--diff"]);
+}
+
+#[test]
+fn rows_differ_by_the_parts_of_the_granularity() {
+    let dir = temp_dir();
+    let known = views::known(&dir);
+    let diff = |granularity: &str| {
+        let args = format!("diff known.pb.gz known.pb.gz --json --granularity {granularity}");
+        json(dir.path(), &args)
+    };
+    assert!(known.exists());
+    let rows = |granularity: &str| diff(granularity)["rows"].as_array().unwrap().clone();
+    let files = rows("files");
+    assert_eq!((files.len(), &files[0]["file"]), (1, &"known.c".into()), "{files:?}");
+    assert!(files[0].get("function").is_none());
+    let functions = rows("filefunctions");
+    assert_eq!((functions.len(), &functions[0]["file"]), (4, &"known.c".into()), "{functions:?}");
+    assert!(rows("functions").iter().all(|row| row.get("file").is_none()));
+    assert_eq!(rows("lines")[0]["line"], 7);
+    // Two of five instructions are of bar, of which one is inlined into foo2.
+    let addresses = rows("addresses");
+    assert_eq!(addresses.len(), 6, "{addresses:?}");
+    assert!(addresses.iter().any(|row| row["address"] == "0x50"), "{addresses:?}");
+    for (granularity, title) in [("files", "file"), ("addresses", "binary  address  function")] {
+        let args = format!("diff known.pb.gz known.pb.gz --granularity {granularity}");
+        let text = Prof::new(dir.path(), &args).run().ok().text();
+        assert!(text.contains(&format!("  {title}\n")), "{text}");
+    }
+}
+
+#[test]
 fn several_recordings_count_their_differences() {
     let dir = temp_dir();
     // One function varies between the recordings of a side as much as between the sides.

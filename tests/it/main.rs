@@ -10,6 +10,7 @@ mod annotate;
 mod bad_files;
 mod benchmarks;
 mod cli;
+mod columns;
 mod coverage;
 mod damaged_binaries;
 mod deep_stacks;

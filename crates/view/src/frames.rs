@@ -26,6 +26,8 @@ pub struct Granularity {
     pub address: bool,
     /// The address of an instruction without a function; otherwise all of a binary are one frame.
     pub unknown: bool,
+    /// The names of functions are those of their packages ([`name_packages`](super::name_packages)).
+    pub package: bool,
 }
 
 impl Granularity {
@@ -43,10 +45,13 @@ impl Granularity {
         file: false,
         address: false,
         unknown: true,
+        package: false,
     };
     /// pprof's `functions`: by function alone.
     pub const FUNCTIONS: Granularity =
         Granularity { function: true, unknown: false, ..Granularity::NONE };
+    /// By package, or by function if it has none.
+    pub const PACKAGES: Granularity = Granularity { package: true, ..Granularity::FUNCTIONS };
     /// pprof's `filefunctions`: by function and source file.
     pub const FILE_FUNCTIONS: Granularity = Granularity { file: true, ..Granularity::FUNCTIONS };
     /// pprof's `files`: by source file.
@@ -106,11 +111,12 @@ pub struct Frames {
     /// End of each location's part of `ids`; it begins at the end of the previous one.
     ends: Vec<u32>,
     ids: Vec<u32>,
-    granularity: Granularity,
     /// Ids of frames by their keys ([`Frame::key`]).
     index: HashTable<u32>,
     /// The frame of samples without frames.
     pub no_stack: u32,
+    /// The parts in which equal frames agree.
+    pub granularity: Granularity,
 }
 
 impl Frames {
@@ -120,9 +126,9 @@ impl Frames {
             frames: Vec::new(),
             ends: Vec::with_capacity(profile.locations.len()),
             ids: Vec::with_capacity(profile.locations.len()),
-            granularity,
             index: HashTable::new(),
             no_stack: 0,
+            granularity,
         };
         let bare = Frame {
             name: Name::NoStack,

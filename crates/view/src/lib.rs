@@ -7,12 +7,14 @@
 //! or on the source of the profile.
 
 mod boxes;
+mod columns;
 mod coverage;
 mod diff;
 mod filter;
 mod frames;
 mod graph;
 mod over;
+mod packages;
 mod peek;
 mod quality;
 mod ratio;
@@ -27,6 +29,7 @@ mod top;
 mod tree;
 
 pub use boxes::{BoxOptions, Boxes, FlameBox, Siblings};
+pub use columns::{ColumnRequest, Columns, Measure, RowValues, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
     Change, Diff, DiffFrame, DiffName, DiffNode, DiffOptions, DiffRow, DiffTree, Scale, Side,
@@ -36,7 +39,8 @@ pub use frames::{
     Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
 };
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
-pub use over::{Over, OverOptions, OverRow};
+pub use over::{Over, OverOptions, OverRow, OverType};
+pub use packages::name_packages;
 pub use peek::{Peek, Peeked};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
@@ -112,7 +116,7 @@ impl<'a> View<'a> {
         let width = self.profile.sample_types.len().max(1);
         let values = self.profile.values.iter().skip(self.type_index).step_by(width);
         let samples = self.profile.samples.iter().zip(values).enumerate();
-        let shown = move |v: i64| v != 0 && v >= self.least;
+        let shown = move |v: i64| v != 0 && self.shows(v);
         samples.filter(move |(_, (_, v))| shown(**v)).map(|(row, (s, &value))| ViewSample {
             stack: self.profile.stacks.get(s.stack),
             labels: s.labels,
@@ -120,6 +124,11 @@ impl<'a> View<'a> {
             times: s.times,
             row,
         })
+    }
+
+    /// False for the values that [`View::leave_out_negative`] excludes.
+    fn shows(&self, value: i64) -> bool {
+        value >= self.least
     }
 
     /// Excludes samples of a negative value from now on, also from the totals. Returns their

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::time::{length_micros, share};
-use super::{Top, TopOptions, View, ViewSample, key_ids};
+use super::{ColumnRequest, Columns, Row, Top, TopOptions, TypeColumn, View, ViewSample, key_ids};
 use profile::{LabelValue, TimesId};
 
 /// Options of an [`Over`].
@@ -54,28 +54,75 @@ pub struct Over {
 /// Most cells of a table, so that its memory stays bounded.
 const MAX_CELLS: usize = 1 << 21;
 
+/// The table of one of several sample types.
+#[derive(Clone, Debug)]
+pub struct OverType {
+    /// Kind of the values.
+    pub kind: String,
+    /// Their unit.
+    pub unit: String,
+    /// Sum of the magnitudes of all values before a filter.
+    pub total: i64,
+    /// The same after the filter.
+    pub kept_total: i64,
+    /// The table.
+    pub over: Over,
+}
+
 impl Over {
     /// The table of a view.
     pub fn new(view: &View, options: &OverOptions) -> Over {
-        let length = length_micros(view.profile).max(1);
-        let most = options.most.clamp(1, MAX_CELLS) as u64;
-        let wanted = options.interval.max(1);
-        let interval = match length.div_ceil(wanted) {
-            count if count > most => wanted.saturating_mul(count.div_ceil(most)),
-            _ => wanted,
-        };
-        let count = length.div_ceil(interval) as usize;
-        let mut top_options = options.top.clone();
-        let limit = (MAX_CELLS / count).max(1);
-        if top_options.limit == 0 || top_options.limit > limit {
-            top_options.limit = limit;
+        let intervals = Intervals::new(view, options, 1);
+        let top = Top::new(view, &intervals.top(options));
+        Over::with_rows(view, &top, intervals, &options.top.labels)
+    }
+
+    /// The tables of several sample types, the view's first. They have the same rows: those of any
+    /// of these types, in the order of the first.
+    pub fn of_types(view: &View, options: &OverOptions, types: &[usize]) -> Vec<OverType> {
+        let intervals = Intervals::new(view, options, types.len());
+        let request = ColumnRequest { types: types.to_vec(), ..ColumnRequest::default() };
+        let (top, columns) = Columns::new(view, &intervals.top(options), &request);
+        let labels = &options.top.labels;
+        if columns.types.is_empty() {
+            let (kind, unit) = view.value_type();
+            return vec![OverType {
+                kind: kind.to_owned(),
+                unit: unit.to_owned(),
+                total: view.total,
+                kept_total: view.kept_total,
+                over: Over::with_rows(view, &top, intervals, labels),
+            }];
         }
-        let top = Top::new(view, &top_options);
+        let of_type = |column: &TypeColumn| {
+            let values = top.rows.iter().zip(&column.rows);
+            let rows = values.map(|(row, values)| Row {
+                self_value: values.self_value,
+                total: values.total,
+                ..row.clone()
+            });
+            let groups = top.groups.clone();
+            let of_type = Top { rows: rows.collect(), groups, row_count: top.row_count, shown: 0 };
+            // Its frames have the ids of the first view's: both are made from the same locations.
+            let other = View::new(view.profile, column.type_index, view.frames.granularity);
+            OverType {
+                kind: column.kind.clone(),
+                unit: column.unit.clone(),
+                total: column.total,
+                kept_total: column.kept_total,
+                over: Over::with_rows(&other, &of_type, intervals, labels),
+            }
+        };
+        columns.types.iter().map(of_type).collect()
+    }
+
+    fn with_rows(view: &View, top: &Top, intervals: Intervals, labels: &[String]) -> Over {
+        let Intervals { interval, count, .. } = intervals;
         let mut over = Over {
             interval,
             sums: vec![0; count],
             rows: Vec::with_capacity(top.rows.len()),
-            groups: top.groups,
+            groups: top.groups.clone(),
             row_count: top.row_count,
             without_time: 0,
         };
@@ -87,7 +134,7 @@ impl Over {
             self_values: vec![0; count],
             totals: vec![0; count],
         }));
-        over.fill(view, &top_options.labels);
+        over.fill(view, labels);
         over
     }
 
@@ -144,6 +191,40 @@ impl Over {
             first = end;
         }
         add(&mut self.sums, parts);
+    }
+}
+
+/// The division of a recording.
+#[derive(Clone, Copy)]
+struct Intervals {
+    /// Length in microseconds.
+    interval: u64,
+    count: usize,
+    /// Most rows.
+    rows: usize,
+}
+
+impl Intervals {
+    /// The intervals of tables of this number of sample types.
+    fn new(view: &View, options: &OverOptions, types: usize) -> Intervals {
+        let length = length_micros(view.profile).max(1);
+        let most = options.most.clamp(1, MAX_CELLS) as u64;
+        let wanted = options.interval.max(1);
+        let interval = match length.div_ceil(wanted) {
+            count if count > most => wanted.saturating_mul(count.div_ceil(most)),
+            _ => wanted,
+        };
+        let count = length.div_ceil(interval) as usize;
+        Intervals { interval, count, rows: (MAX_CELLS / count / types.max(1)).max(1) }
+    }
+
+    /// The options of the table of rows.
+    fn top(self, options: &OverOptions) -> TopOptions {
+        let mut top = options.top.clone();
+        if top.limit == 0 || top.limit > self.rows {
+            top.limit = self.rows;
+        }
+        top
     }
 }
 
@@ -233,6 +314,22 @@ mod tests {
             let rows = over(&p, 1, 60);
             assert_eq!(rows[0].1.iter().sum::<i64>(), 0);
         }
+    }
+
+    #[test]
+    fn several_types_have_the_same_rows() {
+        let p = phases();
+        let view = View::new(&p, 1, Granularity::FUNCTION);
+        let options = OverOptions { interval: 1_000_000, most: 60, top: TopOptions::default() };
+        let tables = Over::of_types(&view, &options, &[1, 0]);
+        let kinds: Vec<_> = tables.iter().map(|t| (t.kind.as_str(), t.over.rows.len())).collect();
+        assert_eq!(kinds, [("cpu", 3), ("samples", 3)]);
+        for (at, table) in tables.iter().enumerate() {
+            let alone = View::new(&p, 1 - at, Granularity::FUNCTION);
+            let alone = Over::new(&alone, &options);
+            assert_eq!((&table.over.rows, &table.over.sums), (&alone.rows, &alone.sums));
+        }
+        assert_eq!(Over::of_types(&view, &options, &[1])[0].over.rows, tables[0].over.rows);
     }
 
     #[test]

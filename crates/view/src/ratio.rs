@@ -1,15 +1,14 @@
 //! Ratios of sample types: for example, cycles per instruction of each row.
 
-use rustc_hash::FxHashMap;
-
-use super::{Granularity, Row, Top, TopOptions, View};
-use profile::{LabelValue, Profile};
+use profile::Profile;
 
 /// Values of two sample types in the rows of a table.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
     /// Its title: `CPI`, or `A/B`.
     pub name: String,
+    /// Its types.
+    pub quotient: Quotient,
     /// Quotient of each row's self values, and of its totals; `None` if the divisor is 0.
     pub rows: Vec<(Option<f64>, Option<f64>)>,
 }
@@ -53,53 +52,21 @@ impl Quotient {
         let cycles = of("cycles").or_else(|| of("cpu-cycles"))?;
         Some(Quotient { numerator: cycles, denominator: of("instructions")? })
     }
-}
 
-type RowKey = (u32, Vec<Option<LabelValue>>);
-
-impl Ratio {
-    /// The quotient for each of the rows of `top`, a table of the same profile at this granularity.
-    pub fn new(
-        profile: &Profile,
-        quotient: Quotient,
-        granularity: Granularity,
-        top: &Top,
-        options: &TopOptions,
-    ) -> Ratio {
-        let values = |type_index| -> FxHashMap<RowKey, (i64, i64)> {
-            let view = View::new(profile, type_index, granularity);
-            let all = TopOptions { labels: options.labels.clone(), ..TopOptions::default() };
-            let all = Top::new(&view, &all);
-            all.rows.iter().map(|row| (key(&all, row), (row.self_value, row.total))).collect()
-        };
-        let above = values(quotient.numerator);
-        let below = values(quotient.denominator);
-        let of = |above: i64, below: i64| (below != 0).then(|| above as f64 / below as f64);
-        let rows = top.rows.iter().map(|row| {
-            let key = key(top, row);
-            let above = above.get(&key);
-            let below = below.get(&key);
-            let (self_above, all_above) = above.copied().unwrap_or_default();
-            let (self_below, all_below) = below.copied().unwrap_or_default();
-            (of(self_above, self_below), of(all_above, all_below))
-        });
+    /// Its title: `CPI`, or `A/B`.
+    pub fn name(self, profile: &Profile) -> String {
+        if Quotient::cpi(profile) == Some(self) {
+            return "CPI".to_owned();
+        }
         let kind = |index: usize| profile.str(profile.sample_types[index].kind);
-        let name = if Quotient::cpi(profile) == Some(quotient) {
-            "CPI".to_owned()
-        } else {
-            format!("{}/{}", kind(quotient.numerator), kind(quotient.denominator))
-        };
-        Ratio { name, rows: rows.collect() }
+        format!("{}/{}", kind(self.numerator), kind(self.denominator))
     }
-}
-
-fn key(top: &Top, row: &Row) -> RowKey {
-    (row.frame, top.groups[row.group as usize].clone())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ColumnRequest, Columns, Granularity, TopOptions, View};
     use profile::{Builder, Column, LabelSetId};
 
     /// `slow` has four cycles an instruction, `fast` half a one; `idle` has no instructions.
@@ -124,8 +91,9 @@ mod tests {
         let options = TopOptions::default();
         for type_index in 0..3 {
             let view = View::new(&p, type_index, Granularity::FUNCTION);
-            let top = Top::new(&view, &options);
-            let ratio = Ratio::new(&p, quotient, Granularity::FUNCTION, &top, &options);
+            let request = ColumnRequest { quotients: vec![quotient], ..ColumnRequest::default() };
+            let (top, columns) = Columns::new(&view, &options, &request);
+            let ratio = &columns.ratios[0];
             assert_eq!(ratio.name, "CPI");
             for (row, quotients) in top.rows.iter().zip(&ratio.rows) {
                 let want = match &*view.frames.get(row.frame).display(&p) {

@@ -192,18 +192,32 @@ fn harvest(cells: &mut [Cell], group: u32, rows: &mut Vec<Row>) {
 }
 
 fn compare(view: &View, groups: &LabelGroups, sort: Sort, a: &Row, b: &Row) -> Ordering {
+    compare_values(sort, a, b).then_with(|| compare_names(view, groups, a, b))
+}
+
+/// The order of rows by their values.
+pub(super) fn compare_values(sort: Sort, a: &Row, b: &Row) -> Ordering {
     // By magnitude, so that the largest losses in a difference are next to the largest gains.
     let size = |v: i64| v.unsigned_abs();
     let by_self = || size(b.self_value).cmp(&size(a.self_value));
     let by_total = || size(b.total).cmp(&size(a.total));
-    let by_value = match sort {
+    match sort {
         Sort::SelfValue => by_self().then_with(by_total),
         Sort::Total => by_total().then_with(by_self),
         Sort::Name => Ordering::Equal,
-    };
+    }
+}
+
+/// The order of rows of equal values.
+pub(super) fn compare_names(
+    view: &View,
+    groups: &[Vec<Option<LabelValue>>],
+    a: &Row,
+    b: &Row,
+) -> Ordering {
     let frame = |r: &Row| view.frames.get(r.frame);
-    by_value
-        .then_with(|| frame(a).cmp_name(frame(b), view.profile))
+    frame(a)
+        .cmp_name(frame(b), view.profile)
         .then_with(|| groups[a.group as usize].cmp(&groups[b.group as usize]))
         .then(a.frame.cmp(&b.frame))
 }

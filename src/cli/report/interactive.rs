@@ -20,7 +20,8 @@ fn asks_for_text(args: &Args) -> bool {
         || args.collapse_recursion
         || args.nodecount.is_some()
         || args.percent_limit.is_some()
-        || args.ratio.is_some()
+        || args.columns.is_given()
+        || args.filter.sample_type.as_ref().is_some_and(|kinds| kinds.contains(','))
         || args.no_children
 }
 

@@ -192,7 +192,7 @@ fn render(profile: &Profile, query: &Query) -> Result<Vec<String>, String> {
             children: true,
             rows: Some(0),
             min_percent: None,
-            quotient: None,
+            columns: view::ColumnRequest::default(),
             over: None,
             argument: None,
             file: None,

@@ -15,7 +15,7 @@ pub const REGISTERED: Registered = Registered {
         long_help: "Print the shares with names, lines and whole stacks, by binary\n\n\
             Includes the reasons why some are missing, and the commands that help.",
         value_name: None,
-        conflicts: &["ratio"],
+        conflicts: &["ratio", "columns"],
     }),
     check: always,
     write,

@@ -12,7 +12,7 @@ mod tree;
 use std::io::{self, Write};
 
 use super::over::OverRequest;
-use view::{Direction, Granularity, Quotient, Sort, TopOptions, View};
+use view::{ColumnRequest, Direction, Granularity, Sort, TopOptions, View};
 
 /// All views.
 pub static ALL: [Registered; 7] = [
@@ -24,6 +24,9 @@ pub static ALL: [Registered; 7] = [
     quality::REGISTERED,
     over::REGISTERED,
 ];
+
+/// The views that can show several sample types.
+pub const COLUMNED: [&str; 2] = [table::REGISTERED.name, over::REGISTERED.name];
 
 /// A view, with its option and its functions.
 pub struct Registered {
@@ -78,8 +81,8 @@ pub struct Request<'a> {
     pub rows: Option<usize>,
     /// Rows with a smaller share are left out; `None`: the view's default.
     pub min_percent: Option<f64>,
-    /// A column with the ratio of two sample types.
-    pub quotient: Option<Quotient>,
+    /// The sample types and columns of a table.
+    pub columns: ColumnRequest,
     /// A column for each interval of time.
     pub over: Option<OverRequest>,
     /// The profile's file as a word of a shell, if it is a single one.

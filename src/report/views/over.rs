@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{OutputFormat, Registered, Request, always};
 use crate::report::over::{self, MOST_IN_JSON, MOST_IN_TEXT};
 use crate::report::text::TableOptions;
-use view::{Over, OverOptions, TopOptions, View};
+use view::{Columns, Over, OverOptions, TopOptions, View};
 
 /// With `--over`.
 pub const REGISTERED: Registered = Registered { name: "over", option: None, check: always, write };
@@ -17,12 +17,18 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
         OutputFormat::Json => (MOST_IN_JSON, 0),
     };
     let top = TopOptions { limit: request.rows.unwrap_or(rows), ..request.top() };
-    let model = Over::new(view, &OverOptions { interval: of.interval, most, top });
+    let types = &request.columns.types;
+    let tables = Over::of_types(view, &OverOptions { interval: of.interval, most, top }, types);
     let granularity = request.granularity;
     let labels = request.labels.to_vec();
-    let options = TableOptions { granularity, children: request.children, labels, ratio: None };
+    let options = TableOptions {
+        granularity,
+        children: request.children,
+        labels,
+        columns: Columns::default(),
+    };
     match request.format {
-        OutputFormat::Text => over::write_text(out, view, &model, of, &options),
-        OutputFormat::Json => over::write_json(out, view, &model, of, &options),
+        OutputFormat::Text => over::write_text(out, view, &tables, of, &options),
+        OutputFormat::Json => over::write_json(out, view, &tables, of, &options),
     }
 }

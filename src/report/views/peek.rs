@@ -17,7 +17,7 @@ pub const REGISTERED: Registered = Registered {
             As pprof's peek: the calls have the value of the samples that contain them, and its \
             percentage of the function's total.",
         value_name: Some("REGEX"),
-        conflicts: &["call_graph", "ratio"],
+        conflicts: &["call_graph", "ratio", "columns"],
     }),
     check: needs_functions,
     write,

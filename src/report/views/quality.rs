@@ -15,7 +15,7 @@ pub const REGISTERED: Registered = Registered {
             Includes the number of samples, the entropy of the profile, and the number of further \
             samples that halves the intervals.",
         value_name: None,
-        conflicts: &["call_graph", "lines", "ratio"],
+        conflicts: &["call_graph", "lines", "ratio", "columns"],
     }),
     check,
     write,

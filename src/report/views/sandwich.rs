@@ -16,7 +16,7 @@ pub const REGISTERED: Registered = Registered {
             As two call trees, each merged over all places where FUNCTION occurs. FUNCTION is a \
             name, or else a regular expression. In a recursion, the outermost call counts.",
         value_name: Some("FUNCTION"),
-        conflicts: &["call_graph", "ratio"],
+        conflicts: &["call_graph", "ratio", "columns"],
     }),
     check: needs_functions,
     write,

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
 use prof::report::{dot, flame, folded, json, summary, text};
 use view::{
-    Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality, Sandwich,
+    Columns, Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality, Sandwich,
     Siblings, Sort, Top, TopOptions, Tree, Trim, View,
 };
 
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
             granularity: Granularity::FUNCTION,
             children: true,
             labels,
-            ratio: None,
+            columns: Columns::default(),
         };
         let _ = text::write_table(&mut out, &view, &top, &layout);
         let mut table = Vec::new();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Frame, Name, View, base_name};
-use profile::Profile;
+use crate::{Frame, Granularity, Name, View, base_name};
+use profile::{Profile, StrId};
 
 /// A function, line, binary or label that the rows and nodes of a difference refer to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,10 +16,12 @@ pub struct DiffFrame {
     pub name: Arc<str>,
     /// Base name of the binary; empty if unknown or not distinguished.
     pub binary: Arc<str>,
-    /// Source file, if lines are distinguished; else empty.
+    /// Source file, if files or lines are distinguished; else empty.
     pub file: Arc<str>,
     /// Source line; 0 if unknown or not distinguished.
     pub line: i64,
+    /// Address of the instruction; 0 if not distinguished.
+    pub address: u64,
     /// It runs in the kernel.
     pub kernel: bool,
 }
@@ -29,9 +31,9 @@ pub struct DiffFrame {
 pub enum DiffName {
     /// A function.
     Function,
-    /// All addresses without a name of a binary. One by one they cannot be compared: another build
-    /// has other addresses, and samples of one build move between neighbouring instructions from
-    /// run to run.
+    /// All addresses without a name of a binary, unless addresses are distinguished. One by one they
+    /// cannot be compared: another build has other addresses, and samples of one build move between
+    /// neighbouring instructions from run to run.
     Unnamed,
     /// The value of a label.
     Label,
@@ -53,10 +55,10 @@ impl NameTable {
     /// The ids of the frames of a view.
     pub(super) fn add(&mut self, view: &View) -> Vec<u32> {
         let frames = (0..view.frames.len() as u32).map(|id| view.frames.get(id));
-        frames.map(|frame| self.id(view.profile, frame)).collect()
+        frames.map(|frame| self.id(view.profile, view.frames.granularity, frame)).collect()
     }
 
-    fn id(&mut self, profile: &Profile, frame: &Frame) -> u32 {
+    fn id(&mut self, profile: &Profile, granularity: Granularity, frame: &Frame) -> u32 {
         let path = profile.str(frame.binary);
         let binary = base_name(path);
         let kind = match frame.name {
@@ -68,16 +70,22 @@ impl NameTable {
         };
         let name = match kind {
             DiffName::Unnamed => self.text(""),
+            DiffName::Any if frame.file != StrId::EMPTY => self.text(""),
             _ => self.text(&frame.display(profile)),
         };
-        // Without lines, the file is that of any of a function's locations.
-        let by_line = frame.line != 0 && kind == DiffName::Function;
+        // Otherwise, the file is that of any of a function's locations.
+        let by_file = match kind {
+            DiffName::Function => granularity.file || granularity.line && frame.line != 0,
+            DiffName::Any => true,
+            _ => false,
+        };
         let key = DiffFrame {
             kind,
             name,
             binary: self.text(binary),
-            file: self.text(if by_line { profile.str(frame.file) } else { "" }),
-            line: if by_line { frame.line } else { 0 },
+            file: self.text(if by_file { profile.str(frame.file) } else { "" }),
+            line: if by_file { frame.line } else { 0 },
+            address: frame.address,
             kernel: frame.kernel && !binary.is_empty(),
         };
         let frames = &mut self.frames;

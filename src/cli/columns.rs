@@ -1,0 +1,178 @@
+//! The columns of a table: `--type A,B`, `--columns`, `--ratio`.
+
+use super::usage;
+use profile::Profile;
+use view::{ColumnRequest, Measure, Quotient, TableColumn};
+
+/// The columns of numbers.
+#[derive(Debug, Default, clap::Args)]
+pub struct ColumnArgs {
+    /// Columns of numbers, separated by commas [default: self,self%,total,total%]
+    ///
+    /// self, self%, total and total% are columns of each type of --type; TYPE:self and so on of one
+    /// type; A/B and A/B:total the ratio of two types. perf's and pprof's names work, too: overhead,
+    /// overhead_children, flat, flat%, cum and cum%.
+    #[arg(long, visible_alias = "fields", value_name = "COLUMNS", help_heading = "View",
+          conflicts_with_all = ["call_graph", "no_children", "over"])]
+    columns: Option<String>,
+
+    /// Add a column with the ratio of two sample types
+    ///
+    /// The ratio is that of the self values of each row. Can be given several times. The default is
+    /// CPI, cycles per instruction, if the profile has both and --columns is not given.
+    #[arg(long, value_name = "TYPE/TYPE", help_heading = "View", conflicts_with = "call_graph")]
+    ratio: Vec<String>,
+}
+
+impl ColumnArgs {
+    /// True if an option is given.
+    pub fn is_given(&self) -> bool {
+        self.columns.is_some() || !self.ratio.is_empty()
+    }
+
+    /// The request for these sample types of a profile.
+    pub fn request(&self, profile: &Profile, types: Vec<usize>) -> anyhow::Result<ColumnRequest> {
+        let quotient = |text: &String| {
+            Quotient::parse(profile, text).map_err(|why| usage(format!("--ratio: {why}")))
+        };
+        let mut quotients = self.ratio.iter().map(quotient).collect::<Result<Vec<_>, _>>()?;
+        let Some(words) = &self.columns else {
+            if quotients.is_empty() {
+                quotients.extend(Quotient::cpi(profile));
+            }
+            return Ok(ColumnRequest { types, columns: Vec::new(), quotients });
+        };
+        let columns = split(words, |word| columns(profile, &types, word))
+            .map_err(|word| unknown(profile, &word))?
+            .concat();
+        Ok(ColumnRequest { types, columns, quotients })
+    }
+}
+
+fn unknown(profile: &Profile, word: &str) -> anyhow::Error {
+    let kinds: Vec<_> = profile.sample_types.iter().map(|t| profile.str(t.kind)).collect();
+    let there = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
+    usage(format!(
+        "--columns {word:?}: use self, self%, total, total%, TYPE:self or TYPE/TYPE; the types of \
+         this profile are: {there}"
+    ))
+}
+
+/// The columns of a word.
+fn columns(profile: &Profile, types: &[usize], word: &str) -> Option<Vec<TableColumn>> {
+    if let Some(measure) = measure(word) {
+        return Some(
+            types.iter().map(|&type_index| TableColumn::Value { type_index, measure }).collect(),
+        );
+    }
+    if let Some((kind, name)) = word.rsplit_once(':')
+        && let Some(measure) = measure(name)
+    {
+        if let Some(type_index) = profile.type_index(kind) {
+            return Some(vec![TableColumn::Value { type_index, measure }]);
+        }
+        let totals = measure == Measure::Total;
+        if (totals || measure == Measure::SelfValue)
+            && let Ok(quotient) = Quotient::parse(profile, kind)
+        {
+            return Some(vec![TableColumn::Ratio { quotient, totals }]);
+        }
+    }
+    let quotient = Quotient::parse(profile, word).ok()?;
+    Some(vec![TableColumn::Ratio { quotient, totals: false }])
+}
+
+fn measure(word: &str) -> Option<Measure> {
+    Some(match word {
+        "self" | "flat" => Measure::SelfValue,
+        "self%" | "flat%" | "overhead" => Measure::SelfShare,
+        "total" | "cum" => Measure::Total,
+        "total%" | "cum%" | "overhead_children" => Measure::TotalShare,
+        _ => return None,
+    })
+}
+
+/// Indices of the sample types that `text` names, separated by commas.
+pub(super) fn types(profile: &Profile, text: &str) -> Option<Vec<usize>> {
+    let mut types = Vec::new();
+    for index in split(text, |word| profile.type_index(word)).ok()? {
+        if !types.contains(&index) {
+            types.push(index);
+        }
+    }
+    Some(types)
+}
+
+/// Meanings of the words of a list. Names of types may contain commas: the longest word that has a
+/// meaning is taken.
+///
+/// # Errors
+///
+/// The first word without a meaning.
+fn split<T>(text: &str, meaning: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < parts.len() {
+        let ends = (at + 1..=parts.len()).rev();
+        let mut found = ends.filter_map(|end| Some((end, meaning(&parts[at..end].join(","))?)));
+        let Some((end, value)) = found.next() else { return Err(parts[at].to_owned()) };
+        out.push(value);
+        at = end;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::Builder;
+
+    fn counted() -> Profile {
+        let kinds = ["samples", "cycles:u", "instructions:u", "cpu/event=1,umask=2/"];
+        Builder::new(&kinds.map(|kind| (kind, "count"))).finish(None)
+    }
+
+    fn request(columns: &str, types: &str) -> Result<ColumnRequest, String> {
+        let p = counted();
+        let args = ColumnArgs { columns: Some(columns.to_owned()), ratio: Vec::new() };
+        args.request(&p, super::types(&p, types).unwrap()).map_err(|e| e.to_string())
+    }
+
+    fn value(type_index: usize, measure: Measure) -> TableColumn {
+        TableColumn::Value { type_index, measure }
+    }
+
+    #[test]
+    fn words_are_columns_of_each_type() {
+        let both = request("self,total%", "cycles:u,samples").unwrap();
+        assert_eq!(both.types, [1, 0]);
+        let [own, share] = [Measure::SelfValue, Measure::TotalShare];
+        assert_eq!(both.columns, [value(1, own), value(0, own), value(1, share), value(0, share)]);
+        let named = request("instructions:u:cum,overhead,cycles:u/instructions:u", "0").unwrap();
+        let quotient = Quotient { numerator: 1, denominator: 2 };
+        let ratio = TableColumn::Ratio { quotient, totals: false };
+        assert_eq!(named.columns, [value(2, Measure::Total), value(0, Measure::SelfShare), ratio]);
+        let totals = request("cycles:u/instructions:u:total", "0").unwrap();
+        assert_eq!(totals.columns, [TableColumn::Ratio { quotient, totals: true }]);
+    }
+
+    #[test]
+    fn names_may_contain_commas() {
+        let p = counted();
+        assert_eq!(types(&p, "cpu/event=1,umask=2/,samples,samples"), Some(vec![3, 0]));
+        assert_eq!(types(&p, "2"), Some(vec![2]));
+        assert_eq!(types(&p, "samples,nothing"), None);
+        assert_eq!(types(&p, ""), None);
+        let columns = request("cpu/event=1,umask=2/:self", "samples").unwrap().columns;
+        assert_eq!(columns, [value(3, Measure::SelfValue)]);
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for word in ["selfish", "", "samples", "samples:", "a/b", "self,,total"] {
+            let error = request(word, "samples").unwrap_err();
+            assert!(error.contains("TYPE:self") && error.contains("instructions:u"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Columns of numbers of a table, as text and JSON: values of one or several sample types, shares,
+//! ratios.
+
+use serde_json::{Map, Value, json};
+
+use super::json::or_null;
+use super::text::{Align, TextColumn};
+use super::units;
+use view::{Columns, Measure, Ratio, TableColumn, Top, TypeColumn, View, percent};
+
+/// The columns of numbers; `children`: with totals.
+pub(super) fn text(view: &View, top: &Top, columns: &Columns, children: bool) -> Vec<TextColumn> {
+    let alone = alone(view, top, columns);
+    let types = alone.as_ref().map_or(columns.types.as_slice(), std::slice::from_ref);
+    let row_types = if alone.is_some() { 1 } else { columns.row_types };
+    if columns.chosen.is_empty() {
+        let shown = Measure::ALL.into_iter().filter(|measure| children || !measure.is_total());
+        let shown: Vec<Measure> = shown.collect();
+        let mut out = Vec::new();
+        for of_type in &types[..row_types] {
+            for (number, &measure) in shown.iter().enumerate() {
+                let begins = row_types > 1 && number == 0;
+                out.push(value_column(of_type, measure, begins));
+            }
+        }
+        out.extend(columns.ratios.iter().map(|ratio| ratio_column(ratio, false)));
+        return out;
+    }
+    let mut out = Vec::new();
+    let mut last = None;
+    let mut with_column = Vec::new();
+    for column in &columns.chosen {
+        match *column {
+            TableColumn::Value { type_index, measure } => {
+                let Some(of_type) = types.iter().find(|t| t.type_index == type_index) else {
+                    continue;
+                };
+                // The name of the type is printed where it changes.
+                let begins = types.len() > 1 && last.replace(type_index) != Some(type_index);
+                out.push(value_column(of_type, measure, begins));
+            }
+            TableColumn::Ratio { quotient, totals } => {
+                let Some(ratio) = columns.ratios.iter().find(|r| r.quotient == quotient) else {
+                    continue;
+                };
+                last = None;
+                with_column.push(quotient);
+                out.push(ratio_column(ratio, totals));
+            }
+        }
+    }
+    let others = columns.ratios.iter().filter(|ratio| !with_column.contains(&ratio.quotient));
+    out.extend(others.map(|ratio| ratio_column(ratio, false)));
+    out
+}
+
+/// The values of the view's type, if there are no others.
+fn alone(view: &View, top: &Top, columns: &Columns) -> Option<TypeColumn> {
+    if !columns.types.is_empty() {
+        return None;
+    }
+    let (kind, unit) = view.value_type();
+    let rows = top.rows.iter();
+    Some(TypeColumn {
+        type_index: view.type_index,
+        kind: kind.to_owned(),
+        unit: unit.to_owned(),
+        total: view.total,
+        kept_total: view.kept_total,
+        rows: rows.map(|r| view::RowValues { self_value: r.self_value, total: r.total }).collect(),
+    })
+}
+
+/// A column of a type; `begins`: with the name of the type.
+fn value_column(of_type: &TypeColumn, measure: Measure, begins: bool) -> TextColumn {
+    let title = match measure {
+        Measure::SelfValue => "self",
+        Measure::SelfShare => "self%",
+        Measure::Total => "total",
+        Measure::TotalShare => "total%",
+    };
+    let title = if begins {
+        format!("{}: {title}", super::text::clean(&of_type.kind))
+    } else {
+        title.to_owned()
+    };
+    let cell = |row: &view::RowValues| {
+        let value = if measure.is_total() { row.total } else { row.self_value };
+        match measure {
+            Measure::SelfValue | Measure::Total => units::format(value, &of_type.unit),
+            Measure::SelfShare | Measure::TotalShare => {
+                format!("{:.2}%", percent(value, of_type.total))
+            }
+        }
+    };
+    TextColumn::new(&title, Align::Right, of_type.rows.iter().map(cell))
+}
+
+fn ratio_column(ratio: &Ratio, totals: bool) -> TextColumn {
+    let cell = |&(of_self, of_total): &(Option<f64>, Option<f64>)| {
+        let quotient = if totals { of_total } else { of_self };
+        quotient.map_or_else(|| "-".to_owned(), |quotient| format!("{quotient:.2}"))
+    };
+    let title = super::text::clean(&ratio.name);
+    let title = if totals { format!("{title}: total") } else { title };
+    TextColumn::new(&title, Align::Right, ratio.rows.iter().map(cell))
+}
+
+/// Adds the members of all rows to the head of a table.
+pub(super) fn json_head(head: &mut Map<String, Value>, columns: &Columns) {
+    if columns.types.len() > 1 {
+        let of = |t: &TypeColumn| {
+            json!({
+                "kind": or_null(&t.kind), "unit": or_null(&t.unit),
+                "total": t.total, "kept": t.kept_total,
+            })
+        };
+        head.insert("column_types".into(), columns.types.iter().map(of).collect());
+    }
+    if let Some(first) = columns.ratios.first() {
+        head.insert("ratio".into(), first.name.clone().into());
+        let names = columns.ratios.iter().map(|ratio| Value::from(ratio.name.clone()));
+        head.insert("ratios".into(), names.collect());
+    }
+}
+
+/// Adds the members of row number `row`.
+pub(super) fn json_row(object: &mut Map<String, Value>, columns: &Columns, row: usize) {
+    if columns.types.len() > 1 {
+        let of =
+            |t: &TypeColumn| json!({"self": t.rows[row].self_value, "total": t.rows[row].total});
+        object.insert("columns".into(), columns.types.iter().map(of).collect());
+    }
+    if let Some(first) = columns.ratios.first() {
+        object.insert("self_ratio".into(), first.rows[row].0.into());
+        object.insert("total_ratio".into(), first.rows[row].1.into());
+        let of = |ratio: &Ratio| json!({"self": ratio.rows[row].0, "total": ratio.rows[row].1});
+        object.insert("ratios".into(), columns.ratios.iter().map(of).collect());
+    }
+}
