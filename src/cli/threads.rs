@@ -58,6 +58,9 @@ pub struct Args {
     /// Print each thread by itself, in the order of their TIDs
     #[arg(long, help_heading = "Output")]
     each: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "output", help_heading = "Output")]
+    json: bool,
     /// Write a profile to FILE instead; - is standard output
     ///
     /// Its sample type is threads, in counts.
@@ -102,7 +105,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
             let view = View::new(&recorded.profile, 0, each);
             let mut out = printed::stdout();
-            threads::write(&mut out, &view, args.each)?;
+            if args.json {
+                threads::write_json(&mut out, &view, each, args.each)?;
+            } else {
+                threads::write(&mut out, &view, args.each)?;
+            }
             out.flush()?;
             if !quiet {
                 let summary = Summary::of_printed_threads(&recorded);

@@ -36,6 +36,7 @@ mod heap_leaks_real;
 mod hostile_files;
 mod inject;
 mod inject_programs;
+mod json_docs;
 mod known_answers;
 mod left_behind;
 mod left_out;
