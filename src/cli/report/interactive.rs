@@ -34,7 +34,8 @@ fn has_terminal() -> bool {
 /// The first page of the interactive views; `None`: text is printed, because an option asks for it,
 /// the terminal cannot show them, or they do not have what the options select.
 pub(super) fn start(args: &Args, plan: &Plan) -> Option<Start> {
-    if asks_for_text(args) || !has_terminal() {
+    // The interactive views find functions by their names.
+    if asks_for_text(args) || plan.granularity.package || !has_terminal() {
         return None;
     }
     let sort = plan.order;
