@@ -6,8 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
 use prof::report::{dot, flame, folded, json, summary, text};
 use view::{
-    Columns, Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality, Sandwich,
-    Siblings, Sort, Top, TopOptions, Tree, Trim, View,
+    Columns, Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality,
+    Sandwich, Siblings, Sort, Top, TopOptions, Tree, Trim, View,
 };
 
 fuzz_target!(|data: &[u8]| {
