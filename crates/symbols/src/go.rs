@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::ops::Range;
 
 use object::LittleEndian;
 use object::elf::{FileHeader64, SHT_RELA};
@@ -49,6 +50,14 @@ pub fn resolve(file: &File, addresses: &[u64]) -> Option<AddressFrames> {
         resolved.push(frame);
     }
     Some(resolved)
+}
+
+/// Bounds of the functions with these addresses, by the Go table of `file`; `None` if it has none,
+/// or an unsupported one.
+pub fn bounds(file: &File, addresses: &[u64]) -> Option<Vec<Option<Range<u64>>>> {
+    let map = mmap::map(file).ok()?;
+    let table = read(&map)?;
+    Some(addresses.iter().map(|&address| table.bounds(address)).collect())
 }
 
 fn read(data: &[u8]) -> Option<Table<'_>> {
@@ -218,8 +227,8 @@ impl<'a> Table<'a> {
         self.address(at)
     }
 
-    /// The function that contains the instruction at `address`.
-    fn function(&self, address: u64) -> Option<GoFunction> {
+    /// Number of the function that contains the instruction at `address`.
+    fn number_of(&self, address: u64) -> Option<usize> {
         let mut from = 0;
         let mut to = self.count;
         while from < to {
@@ -227,10 +236,19 @@ impl<'a> Table<'a> {
             if self.entry(middle)? <= address { from = middle + 1 } else { to = middle }
         }
         let n = from.checked_sub(1)?;
+        (self.entry(n)?..self.entry(n + 1)?).contains(&address).then_some(n)
+    }
+
+    /// Addresses of the function that contains the instruction at `address`.
+    fn bounds(&self, address: u64) -> Option<Range<u64>> {
+        let n = self.number_of(address)?;
+        Some(self.entry(n)?..self.entry(n + 1)?)
+    }
+
+    /// The function that contains the instruction at `address`.
+    fn function(&self, address: u64) -> Option<GoFunction> {
+        let n = self.number_of(address)?;
         let entry = self.entry(n)?;
-        if !(entry..self.entry(n + 1)?).contains(&address) {
-            return None;
-        }
         let field = self.field();
         let offset = self.functions + n * 2 * field + field;
         let offset = match field {

@@ -13,6 +13,7 @@ mod address_frames;
 mod arch;
 mod batch;
 mod binary;
+mod bounds;
 mod cache;
 pub mod debuginfod;
 mod demangle;
@@ -24,6 +25,7 @@ mod headers;
 mod itanium;
 mod kernel;
 mod mini_debug_info;
+mod names_at;
 mod outcome;
 mod partition;
 mod plt;
@@ -46,6 +48,7 @@ pub use cache::Cache;
 #[cfg(fuzzing)]
 pub use cache::fuzz_kept_names;
 pub use demangle::{demangle, full as demangle_full, refused};
+pub use names_at::NameAt;
 pub use outcome::{BinaryOutcome, Outcome, counted, run_time_code, unsymbolized};
 pub use worker::run_if_started as run_if_worker;
 

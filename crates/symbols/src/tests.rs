@@ -29,16 +29,16 @@ __attribute__((noinline)) void outer(void) {
 int main(void) { outer(); return 0; }
 "#;
 
-struct Lab {
+pub(crate) struct Lab {
     dir: tempfile::TempDir,
 }
 
 impl Lab {
-    fn new() -> Lab {
+    pub(crate) fn new() -> Lab {
         Lab { dir: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -48,7 +48,7 @@ impl Lab {
     }
 
     /// Compiles `source` to `name`.
-    fn compile(&self, name: &str, source: &str, args: &[&str]) -> PathBuf {
+    pub(crate) fn compile(&self, name: &str, source: &str, args: &[&str]) -> PathBuf {
         let (compiler, file) = if source.contains("namespace") {
             ("g++", format!("{name}.cpp"))
         } else {
@@ -65,7 +65,7 @@ impl Lab {
     }
 }
 
-fn marks(binary: &Path) -> impl Fn(&str) -> u64 {
+pub(crate) fn marks(binary: &Path) -> impl Fn(&str) -> u64 {
     let data = fs::read(binary).unwrap();
     let elf = object::File::parse(&*data).unwrap();
     let all: Vec<(String, u64)> =
