@@ -1,5 +1,7 @@
 //! Instructions of a function, with the values, source lines and targets of each.
 
+mod names;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -8,7 +10,7 @@ use object::{Object, ObjectSection};
 
 pub use crate::arch::Flow;
 use crate::arch::{Decoded, Disassembler};
-use profile::{Cause, Location, Mapping, Profile};
+use profile::Cause;
 use symbols::{Binary, SymbolOptions};
 use sys::{FileAddress, FileOffset, catch_panic, mmap};
 
@@ -96,6 +98,19 @@ pub struct Target {
     pub name: String,
 }
 
+/// The memory or function whose address an operand states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Its address in the file.
+    pub address: FileAddress,
+    /// Name of the symbol there, empty if unknown.
+    pub name: String,
+    /// Offset of the address in the symbol.
+    pub offset: u64,
+    /// It is a word of the global offset table, which has the symbol's address.
+    pub slot: bool,
+}
+
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
@@ -109,6 +124,8 @@ pub struct Instruction {
     pub flow: Flow,
     /// The address that it states to jump to or to call.
     pub target: Option<Target>,
+    /// The address of data or of a function that an operand states.
+    pub reference: Option<Reference>,
     /// Sum of the samples that were taken there.
     pub self_value: i64,
     /// Sum of the samples whose stack contains it.
@@ -185,7 +202,8 @@ pub fn disassemble(
     if pieces.is_empty() && left_out == 0 && unbounded {
         return Err(NoCode::NoBounds);
     }
-    add_source(&mut pieces, &binary, request, options);
+    names::add_source(&mut pieces, &binary, request, options);
+    names::add_names(&mut pieces, &binary, request, options);
     Ok(Assembly { path: binary.path, pieces, left_out })
 }
 
@@ -290,7 +308,9 @@ fn decode(
 
 /// An instruction without values and source; until [`add_values`], `skid` says that it is slow.
 fn instruction(decoded: Decoded, address: u64) -> Instruction {
-    let Decoded { length, text, flow, target, slow } = decoded;
+    let Decoded { length, text, flow, target, reference, slow } = decoded;
+    let new =
+        |at| Reference { address: FileAddress(at), name: String::new(), offset: 0, slot: false };
     let target = target.map(|at| Target { address: FileAddress(at), name: String::new() });
     Instruction {
         address: FileAddress(address),
@@ -298,6 +318,7 @@ fn instruction(decoded: Decoded, address: u64) -> Instruction {
         text,
         flow,
         target,
+        reference: reference.map(new),
         self_value: 0,
         total: 0,
         skid: slow,
@@ -343,64 +364,6 @@ fn add_jumps(piece: &mut Piece) {
         (instructions[to].address.0 == target).then_some((from as u32, to as u32))
     };
     piece.jumps = instructions.iter().enumerate().filter_map(jump).collect();
-}
-
-/// Adds the source of each instruction, and the names of the functions that they call: both are
-/// looked up as the addresses of a profile are.
-fn add_source(
-    pieces: &mut [Piece],
-    binary: &Binary,
-    request: &Request<'_>,
-    options: &SymbolOptions,
-) {
-    let mut asked = Profile::default();
-    let file = asked.strings.intern(request.binary);
-    let build_id = asked.strings.intern(request.build_id);
-    asked.mappings.push(Mapping { limit: u64::MAX, file, build_id, ..Mapping::default() });
-    let mut numbers: BTreeMap<u64, u32> = BTreeMap::new();
-    let outside = |piece: &Piece, target: &Target| !piece.function.contains(&target.address.0);
-    for piece in pieces.iter() {
-        for instruction in &piece.instructions {
-            let target = instruction.target.as_ref().filter(|target| outside(piece, target));
-            let addresses = [Some(instruction.address), target.map(|target| target.address)];
-            for address in addresses.into_iter().flatten() {
-                let Some(FileOffset(offset)) = binary.offset_of(address) else { continue };
-                numbers.entry(address.0).or_insert_with(|| {
-                    let mapping = Some(profile::MappingId(0));
-                    asked.locations.push(Location {
-                        mapping,
-                        address: offset,
-                        ..Location::default()
-                    });
-                    asked.locations.len() as u32 - 1
-                });
-            }
-        }
-    }
-    symbols::symbolize(&mut asked, options, &|_, _| {});
-    let places = |address: FileAddress| -> Vec<Place> {
-        let Some(&number) = numbers.get(&address.0) else { return Vec::new() };
-        let lines = asked.lines_of(profile::LocationId(number)).iter();
-        let place = |line: &profile::Line| {
-            let function = &asked.functions[line.function.0 as usize];
-            let function_name = asked.str(function.name).to_owned();
-            let file = asked.str(function.filename).to_owned();
-            Place { function: function_name, file, line: line.line }
-        };
-        lines.map(place).collect()
-    };
-    for piece in pieces {
-        let range = piece.function.clone();
-        for instruction in &mut piece.instructions {
-            instruction.places = places(instruction.address);
-            if let Some(target) = &mut instruction.target
-                && !range.contains(&target.address.0)
-            {
-                let outermost = places(target.address).pop();
-                target.name = outermost.map(|place| place.function).unwrap_or_default();
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::binary::Binary;
 use super::demangle;
+use super::plt::CodeSections;
 use sys::{FileAddress, catch_panic, mmap};
 
 type ElfHeader = FileHeader64<LittleEndian>;
@@ -65,6 +66,14 @@ impl Binary {
                 names[i] = Some(NameAt { name: symbol.name, offset, slot });
             }
             requested.retain(|&(_, i)| names[i].is_none());
+        }
+        if names.iter().any(Option::is_none) {
+            let all: Vec<u64> = addresses.iter().map(|address| address.0).collect();
+            let code = catch_panic(|| CodeSections::read(&self.file, &all)).unwrap_or_default();
+            for (name, address) in names.iter_mut().zip(&all).filter(|(name, _)| name.is_none()) {
+                let stub = code.stub(*address).map(str::to_owned);
+                *name = stub.map(|name| NameAt { name, offset: 0, slot: false });
+            }
         }
         if demangle {
             for found in names.iter_mut().flatten() {

@@ -7,7 +7,7 @@ use super::listing::{column, printed, write_head};
 use super::{Annotated, BinaryCode, Layout, shown_rows};
 use crate::report::{text::clean, units};
 use code::arrows::{Arrow, arrows};
-use code::assembly::{Assembly, Instruction, NoCode, Piece, Place};
+use code::assembly::{Assembly, Instruction, NoCode, Piece, Place, Reference};
 use code::text::{SourcePaths, SourceText};
 use view::source::Unit;
 use view::{View, base_name};
@@ -163,11 +163,21 @@ impl Rows<'_> {
         let mark = if instruction.skid { '~' } else { ' ' };
         let text = instruction.text.as_deref().unwrap_or("(bad)");
         let target = instruction.target.as_ref().map_or("", |target| target.name.as_str());
-        let target = if target.is_empty() { String::new() } else { format!("  <{target}>") };
+        let target = match &instruction.reference {
+            _ if !target.is_empty() => format!("  <{target}>"),
+            Some(reference) if !reference.name.is_empty() => format!("  # {}", symbol(reference)),
+            _ => String::new(),
+        };
         let address = instruction.address.0;
         let row = format!("{own:>10}{mark} {total:>10} {address:>10x} {arrows} {text}{target}");
         writeln!(out, "{}", clean(&row).trim_end())
     }
+}
+
+/// The name of a reference: a symbol and the offset in it.
+fn symbol(reference: &Reference) -> String {
+    let Reference { name, offset, .. } = reference;
+    if *offset == 0 { format!("<{name}>") } else { format!("<{name}+{offset:#x}>") }
 }
 
 fn same_line(a: &Place, b: &Place) -> bool {

@@ -11,8 +11,9 @@
 //!   `path`, `missing` (`no_binary`, `unknown_machine`, `no_bounds`), `functions_left_out`, and
 //!   `pieces`, each with `start` and `end` (addresses in the file), `bytes_left_out`, and
 //!   `instructions`, each with `address`, `length`, `text` (null: not an instruction), `self`,
-//!   `total`, `skid`, `target` (an object of `address` and `function`), and `source`: objects of
-//!   `function`, `file`, `line`, innermost first.
+//!   `total`, `skid`, `target` (an object of `address` and `function`), `reference` (an object of
+//!   `address`, `symbol`, `offset`, `slot`), and `source`: objects of `function`, `file`, `line`,
+//!   innermost first.
 
 use std::io::{self, Write};
 
@@ -133,6 +134,11 @@ fn piece(piece: &Piece) -> Value {
 fn instruction(i: &Instruction) -> Value {
     let target = i.target.as_ref();
     let target = target.map(|t| json!({"address": t.address.0, "function": or_null(&t.name)}));
+    let reference = i.reference.as_ref().map(|r| {
+        json!({
+            "address": r.address.0, "symbol": or_null(&r.name), "offset": r.offset, "slot": r.slot,
+        })
+    });
     let place = |place: &code::assembly::Place| {
         json!({
             "function": or_null(&place.function), "file": or_null(&place.file),
@@ -142,6 +148,7 @@ fn instruction(i: &Instruction) -> Value {
     json!({
         "address": i.address.0, "length": i.length, "text": i.text, "self": i.self_value,
         "total": i.total, "skid": i.skid, "target": target,
+        "reference": reference,
         "source": i.places.iter().map(place).collect::<Vec<_>>(),
     })
 }

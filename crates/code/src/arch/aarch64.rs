@@ -11,12 +11,23 @@ const LENGTH: usize = 4;
 /// A decoder of instructions.
 pub struct Decoder {
     decoder: InstDecoder,
+    /// The page in a register of the last instruction, if that was `adrp`.
+    page: Option<Page>,
+}
+
+/// A page of memory whose address is in a register.
+#[derive(Clone, Copy)]
+struct Page {
+    register: u16,
+    address: u64,
+    /// Address of the next instruction.
+    next: u64,
 }
 
 impl Decoder {
     /// A decoder.
     pub fn new() -> Decoder {
-        Decoder { decoder: InstDecoder::default() }
+        Decoder { decoder: InstDecoder::default(), page: None }
     }
 
     /// The instruction at the start of `code`, which is not empty, at `address`.
@@ -28,6 +39,7 @@ impl Decoder {
         let written = instruction.to_string();
         let (mnemonic, operands) = written.split_once(' ').unwrap_or((&written, ""));
         let target = target(&instruction, mnemonic, address);
+        let reference = self.reference(&instruction, mnemonic, target, address);
         let operands = match (target, operands.find('$')) {
             (Some(target), Some(at)) => format!("{}{target:#x}", &operands[..at]),
             _ => operands.to_owned(),
@@ -35,7 +47,47 @@ impl Decoder {
         let text = format!("{mnemonic:<6} {operands}").trim_end().to_owned();
         let flow = flow(mnemonic);
         let target = target.filter(|_| flow != Flow::Next);
-        Decoded { length: LENGTH, text: Some(text), flow, target, slow: is_slow(mnemonic) }
+        let slow = is_slow(mnemonic);
+        Decoded { length: LENGTH, text: Some(text), flow, target, reference, slow }
+    }
+
+    /// The address of data: that of a relative operand, or of a page with the offset that the next
+    /// instruction adds to it.
+    fn reference(
+        &mut self,
+        instruction: &Instruction,
+        mnemonic: &str,
+        target: Option<u64>,
+        address: u64,
+    ) -> Option<u64> {
+        let page = self.page.take().filter(|page| page.next == address);
+        let first = match instruction.operands[0] {
+            Operand::Register(_, register) => Some(register),
+            _ => None,
+        };
+        if mnemonic == "adrp" {
+            let next = address.wrapping_add(LENGTH as u64);
+            let of = |(register, address)| Page { register, address, next };
+            self.page = first.zip(target).map(of);
+            return None;
+        }
+        if flow(mnemonic) == Flow::Next && target.is_some() {
+            return target;
+        }
+        let page = page?;
+        let offset = match (mnemonic, instruction.operands) {
+            ("add", [_, Operand::RegisterOrSP(_, base), Operand::Immediate(offset), _])
+            | ("add", [_, Operand::Register(_, base), Operand::Immediate(offset), _])
+                if base == page.register =>
+            {
+                u64::from(offset)
+            }
+            (_, [_, Operand::RegPreIndex(base, offset, false), _, _]) if base == page.register => {
+                u64::try_from(offset).ok()?
+            }
+            _ => return None,
+        };
+        page.address.checked_add(offset)
     }
 }
 
@@ -102,5 +154,22 @@ mod tests {
         // ldr x0, [x1]; udiv x0, x0, x1; str x0, [x1]
         assert!(decoded(0xf940_0020).slow && decoded(0x9ac1_0800).slow);
         assert!(!decoded(0xf900_0020).slow);
+    }
+
+    #[test]
+    fn a_page_and_the_offset_after_it_are_an_address() {
+        // adrp x0, 0x2000; then add x0, x0, #0x10; ldr x1, [x0, #8]; ldr x1, [x2, #8]
+        for (next, expected) in
+            [(0x9100_4000, Some(0x2010)), (0xf940_0401, Some(0x2008)), (0xf940_0441_u32, None)]
+        {
+            let mut decoder = Decoder::new();
+            let page = decoder.decode(&0xb000_0000_u32.to_le_bytes(), 0x1000);
+            assert_eq!(page.reference, None);
+            assert_eq!(decoder.decode(&next.to_le_bytes(), 0x1004).reference, expected);
+        }
+        assert_eq!(decoded(0x9100_4000).reference, None);
+        // adr x0, 0x1010; ldr x1, 0x1010
+        assert_eq!(decoded(0x1000_0080).reference, Some(0x1010));
+        assert_eq!(decoded(0x5800_0081).reference, Some(0x1010));
     }
 }

@@ -34,6 +34,8 @@ pub struct Decoded {
     pub flow: Flow,
     /// The address that it jumps to or calls, if it states one.
     pub target: Option<u64>,
+    /// The address of memory or code that an operand states.
+    pub reference: Option<u64>,
     /// It may take much longer than others: it loads from memory, divides, or synchronizes.
     pub slow: bool,
 }
@@ -41,7 +43,7 @@ pub struct Decoded {
 impl Decoded {
     /// `length` bytes that are no instruction.
     fn bad(length: usize) -> Decoded {
-        Decoded { length, text: None, flow: Flow::Next, target: None, slow: false }
+        Decoded { length, text: None, flow: Flow::Next, target: None, reference: None, slow: false }
     }
 }
 

@@ -2,10 +2,13 @@
 
 use iced_x86::{
     DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory,
-    Mnemonic, OpAccess,
+    Mnemonic, OpAccess, OpKind, Register,
 };
 
 use super::{Decoded, Flow};
+
+/// First address that programs use; lower displacements are scaled offsets.
+const FIRST_ADDRESS: u64 = 0x10000;
 
 /// A decoder of instructions.
 pub struct Decoder {
@@ -44,6 +47,7 @@ impl Decoder {
             text: Some(text),
             flow,
             target: direct.then(|| instruction.near_branch_target()),
+            reference: reference(&instruction),
             slow: self.is_slow(&instruction),
         }
     }
@@ -75,6 +79,19 @@ fn flow(instruction: &Instruction) -> (Flow, bool) {
         FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => (Flow::End, false),
         FlowControl::Next => (Flow::Next, false),
     }
+}
+
+/// The address of a memory operand, if it does not depend on a register.
+fn reference(instruction: &Instruction) -> Option<u64> {
+    if instruction.is_ip_rel_memory_operand() {
+        return Some(instruction.ip_rel_memory_address());
+    }
+    let has_memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+    let local = instruction.segment_prefix() == Register::None;
+    let fixed = instruction.memory_base() == Register::None;
+    // With an index, it is the first element of an array in a program with fixed addresses.
+    let address = instruction.memory_displacement64();
+    (has_memory && local && fixed && address >= FIRST_ADDRESS).then_some(address)
 }
 
 /// Divisions, roots, and instructions that wait for others.
@@ -151,6 +168,14 @@ mod tests {
         assert_eq!(flow(&[0xe8, 0, 0, 0, 0]), (Flow::Call, Some(0x1005)));
         assert_eq!(flow(&[0xff, 0xd0]), (Flow::Call, None));
         assert_eq!(flow(&[0xc3]), (Flow::End, None));
+        // call *0x10(%rip); lea 0x10(%rip), %rdi; mov 0x404040(,%rax,8), %rax
+        let reference = |code: &[u8]| decoded(code).reference;
+        assert_eq!(reference(&[0xff, 0x15, 0x10, 0, 0, 0]), Some(0x1016));
+        assert_eq!(reference(&[0x48, 0x8d, 0x3d, 0x10, 0, 0, 0]), Some(0x1017));
+        assert_eq!(reference(&[0x48, 0x8b, 0x04, 0xc5, 0x40, 0x40, 0x40, 0]), Some(0x40_4040));
+        // mov %fs:0x28, %rax; mov 0x20000(%rdi), %rax
+        assert_eq!(reference(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]), None);
+        assert_eq!(reference(&[0x48, 0x8b, 0x87, 0, 0, 2, 0]), None);
         // mov (%rdi), %rax; idiv %rcx; lock inc (%rdi); pop %rax; mov %rax, (%rdi); lea
         let slow: [&[u8]; 3] = [&[0x48, 0x8b, 0x07], &[0x48, 0xf7, 0xf9], &[0xf0, 0xff, 0x07]];
         let fast: [&[u8]; 3] = [&[0x58], &[0x48, 0x89, 0x07], &[0x48, 0x8d, 0x07]];
