@@ -1,22 +1,20 @@
 //! `prof annotate`.
 
-use std::collections::HashMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::filter::FilterArgs;
 use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
-use crate::report::annotate::{self, Annotated, BinaryCode, Layout, Newer, Text, by_binary, skids};
+use crate::report::annotate::{self, Annotated, BinaryCode, Layout, Text, by_binary, skids};
 use crate::report::text;
 use code::assembly::{Limits, Request, disassemble};
-use code::text::{NoText, SourcePaths, SourceText};
-use profile::{Profile, StrId};
-use symbols::{Binary, SymbolOptions};
+use code::sources::{CodeOf, Sources};
+use code::text::SourcePaths;
+use profile::Profile;
+use symbols::SymbolOptions;
 use sys::{printed, suggest};
 use view::source::{Listing, Selection, Source, Unit, candidates};
 use view::{Granularity, View};
@@ -26,9 +24,6 @@ const DEFAULT_FUNCTIONS: usize = 10;
 
 /// Names that an error suggests.
 const SUGGESTED: usize = 3;
-
-/// Bytes of source text that are kept for the next listings.
-const MAX_TEXT: usize = 64 << 20;
 
 /// Arguments of `prof annotate`.
 #[derive(Debug, clap::Args)]
@@ -132,11 +127,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut lookup = Lookup {
         view: &view,
         options: &options,
-        paths: &paths,
+        sources: Sources::new(&paths, &options),
         with_code: args.asm,
-        texts: HashMap::new(),
-        size: 0,
-        built: HashMap::new(),
     };
     if args.json {
         let shown = source.listings.iter().take(args.rows());
@@ -179,7 +171,7 @@ fn write(
         writeln!(out)?;
         let annotated = lookup.annotate(listing);
         if args.asm {
-            annotate::write_assembly(out, view, &annotated, layout, lookup.paths)?;
+            annotate::write_assembly(out, view, &annotated, layout, &mut lookup.sources)?;
         } else {
             annotate::write_source(out, view, source.unit, &annotated, layout)?;
         }
@@ -219,61 +211,24 @@ fn select(view: &View, what: &str) -> anyhow::Result<Selection> {
 struct Lookup<'a> {
     view: &'a View<'a>,
     options: &'a SymbolOptions,
-    paths: &'a SourcePaths,
+    sources: Sources<'a>,
     with_code: bool,
-    /// Source files by recorded path, and the bytes of their lines.
-    texts: HashMap<StrId, Result<Arc<SourceText>, NoText>>,
-    size: usize,
-    /// Modification times of the binaries' files, by path.
-    built: HashMap<StrId, Option<SystemTime>>,
 }
 
 impl Lookup<'_> {
     fn annotate<'l>(&mut self, listing: &'l Listing) -> Annotated<'l> {
-        let text = self.text(listing.file);
-        let newer_than = text.as_ref().ok().and_then(|text| self.newer(listing, text));
+        let p: &Profile = self.view.profile;
+        let mapping = listing.mapping.map(|m| &p.mappings[m.0 as usize]);
+        let of = mapping.map_or_else(CodeOf::default, |mapping| CodeOf {
+            binary: p.str(mapping.file),
+            build_id: p.str(mapping.build_id),
+        });
+        let text = self.sources.find(p.str(listing.file), of);
+        let recorded = code::text::time(p.time_nanos);
+        let found = text.as_ref().ok();
+        let newer_than = found.and_then(|text| self.sources.newer_than(text, of, recorded));
         let code = self.with_code.then(|| self.code(listing));
         Annotated { listing, text: Text { text, newer_than }, code }
-    }
-
-    fn text(&mut self, file: StrId) -> Result<Arc<SourceText>, NoText> {
-        if let Some(known) = self.texts.get(&file) {
-            return known.clone();
-        }
-        if self.size > MAX_TEXT {
-            self.texts.clear();
-            self.size = 0;
-        }
-        let recorded = self.view.profile.str(file);
-        let text = SourceText::find(recorded, self.paths).map(Arc::new);
-        self.size += text.as_ref().map_or(0, |text| text.size());
-        self.texts.insert(file, text.clone());
-        text
-    }
-
-    /// The time that a source file is newer than: that of its binary, or of the recording if the
-    /// binary is no longer there.
-    fn newer(&mut self, listing: &Listing, text: &SourceText) -> Option<Newer> {
-        let profile: &Profile = self.view.profile;
-        let mapping = listing.mapping.map(|m| &profile.mappings[m.0 as usize]);
-        let built = mapping.and_then(|mapping| {
-            let (name, build_id) = (profile.str(mapping.file), profile.str(mapping.build_id));
-            *self.built.entry(mapping.file).or_insert_with(|| {
-                let options = SymbolOptions { debuginfod: None, ..self.options.clone() };
-                let found = Path::new(name).is_absolute().then(|| {
-                    let binary = Binary::find(name, build_id, &options).ok()?;
-                    binary.file.metadata().ok()?.modified().ok()
-                });
-                found.flatten()
-            })
-        });
-        let recorded = || code::text::time(profile.time_nanos);
-        match built {
-            Some(built) => text.is_newer_than(built).then_some(Newer::Binary),
-            None => recorded()
-                .is_some_and(|recorded| text.is_newer_than(recorded))
-                .then_some(Newer::Recording),
-        }
     }
 
     fn code(&self, listing: &Listing) -> Vec<BinaryCode> {

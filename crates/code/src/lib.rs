@@ -7,4 +7,5 @@
 mod arch;
 pub mod arrows;
 pub mod assembly;
+pub mod sources;
 pub mod text;

@@ -1,5 +1,6 @@
 //! Text of source files.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sys::foreign;
 
 /// Largest source file that is read, in bytes.
-const MAX_SIZE: u64 = 16 << 20;
+pub const MAX_SIZE: u64 = 16 << 20;
 
 /// Most parts of a path that are tried below a directory of the user.
 const MAX_PARTS: usize = 64;
@@ -49,18 +50,68 @@ impl NoText {
     }
 }
 
+/// The origin of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A file.
+    File,
+    /// Debug information of the binary.
+    Embedded,
+    /// A debuginfod server, or the cache of its files.
+    Debuginfod,
+}
+
+impl Origin {
+    /// Its name in JSON.
+    pub fn code(self) -> &'static str {
+        match self {
+            Origin::File => "file",
+            Origin::Embedded => "embedded",
+            Origin::Debuginfod => "debuginfod",
+        }
+    }
+}
+
 /// Text of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceText {
     /// The file that was read.
     pub path: PathBuf,
+    /// Its origin.
+    pub origin: Origin,
     /// Its lines. Bytes that are not UTF-8 are replaced.
     pub lines: Vec<String>,
-    /// Its last modification, if the system knows it.
+    /// The last modification of a file; text of the build has none.
     pub modified: Option<SystemTime>,
 }
 
 impl SourceText {
+    /// Text of the build, from the file at `path`.
+    pub fn new(path: &Path, origin: Origin, text: &[u8]) -> SourceText {
+        let lines = if text.is_empty() {
+            Vec::new()
+        } else {
+            let text = text.strip_suffix(b"\n").unwrap_or(text);
+            text.split(|&byte| byte == b'\n').map(line).collect()
+        };
+        SourceText { path: path.to_owned(), origin, lines, modified: None }
+    }
+
+    /// Text of the build in an open file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is too large.
+    pub fn read(path: &Path, origin: Origin, file: File) -> Result<SourceText, NoText> {
+        let unreadable = |error: io::Error| NoText::Unreadable(error.to_string());
+        let mut bytes = Vec::new();
+        file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_SIZE {
+            return Err(NoText::TooLarge);
+        }
+        Ok(SourceText::new(path, origin, &bytes))
+    }
+
     /// Finds and reads the file with a recorded path: below the user's directories by the path
     /// without a prefix to trim, by the path itself, and below the directories by its last parts,
     /// as many as possible.
@@ -155,19 +206,14 @@ fn read(path: &Path) -> Result<SourceText, NoText> {
     if resolved.metadata.len() > MAX_SIZE {
         return Err(NoText::TooLarge);
     }
-    let mut bytes = Vec::new();
-    file.take(MAX_SIZE).read_to_end(&mut bytes).map_err(why)?;
-    let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let line = |line: &[u8]| {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        String::from_utf8_lossy(line).into_owned()
-    };
-    let lines = if bytes.is_empty() {
-        Vec::new()
-    } else {
-        text.split(|&byte| byte == b'\n').map(line).collect()
-    };
-    Ok(SourceText { path: path.to_owned(), lines, modified: resolved.metadata.modified().ok() })
+    let modified = resolved.metadata.modified().ok();
+    Ok(SourceText { modified, ..SourceText::read(path, Origin::File, file)? })
+}
+
+/// A line without its end.
+fn line(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    String::from_utf8_lossy(line).into_owned()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Debug files from debuginfod servers, by build ID.
+//! Debug files and source files from debuginfod servers, by build ID.
 //!
 //! The cache is that of elfutils' client (see `debuginfod_find_debuginfo(3)`): files that gdb has
 //! fetched are not fetched again, and the other way round.
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -46,6 +46,12 @@ const MAX_REDIRECTS: usize = 3;
 
 /// Name of the debug file in the cache.
 const NAME: &str = "debuginfo";
+
+/// Prefix of the names of source files in the cache.
+const SOURCE: &str = "source";
+
+/// Longest name of a file.
+const MAX_NAME: usize = 255;
 
 /// Largest file that is accepted, in bytes, unless `DEBUGINFOD_MAXSIZE` sets another.
 const MAX_SIZE: u64 = 4 << 30;
@@ -204,15 +210,43 @@ impl Debuginfod {
     /// Debug file of a build, from the cache or a server, and its path. Its build is not verified
     /// yet.
     pub fn debug_file(&self, build_id: &str) -> Option<(PathBuf, File)> {
+        let wanted = Wanted {
+            build_id,
+            path: "debuginfo",
+            name: Path::new(NAME),
+            max_size: self.client.max_size,
+        };
+        self.file(&wanted)
+    }
+
+    /// Source file of a build, from the cache or a server, and its path in the cache. `path` is the
+    /// absolute one in the debug information.
+    pub fn source_file(&self, build_id: &str, path: &str, limit: u64) -> Option<(PathBuf, File)> {
+        let path = normal(path)?;
+        let name = cached_name(&path);
+        if name.len() > MAX_NAME {
+            return None;
+        }
+        let max_size = self.client.max_size.min(limit);
+        let path = format!("source{}", escaped(&path));
+        let wanted = Wanted { build_id, path: &path, name: Path::new(&name), max_size };
+        let (path, mut file) = self.file(&wanted)?;
+        // A file that was just written is at its end.
+        file.rewind().ok()?;
+        Some((path, file))
+    }
+
+    fn file(&self, wanted: &Wanted<'_>) -> Option<(PathBuf, File)> {
+        let Wanted { build_id, name, .. } = *wanted;
         // It becomes part of a path and of a URL.
         let hex = build_id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if !hex || !(8..=128).contains(&build_id.len()) {
             return None;
         }
-        let path = self.cache.join(build_id).join(NAME);
+        let path = self.cache.join(build_id).join(name);
         let cached = PrivateDir::open(&self.cache)
             .and_then(|all| all.existing(Path::new(build_id)))
-            .and_then(|directory| directory.file(Path::new(NAME)));
+            .and_then(|directory| directory.file(name));
         if let Ok((file, metadata)) = cached {
             if metadata.len() > 0 {
                 return Some((path, file));
@@ -231,7 +265,7 @@ impl Debuginfod {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner()).len();
         let mut all_replied = servers > 0;
         for server in 0..servers {
-            match self.request(server, build_id) {
+            match self.request(server, wanted) {
                 ServerResult::Here(file) => return Some((path, file)),
                 ServerResult::Unknown => {}
                 ServerResult::Failed => all_replied = false,
@@ -239,7 +273,7 @@ impl Debuginfod {
         }
         if all_replied {
             // An empty file marks a negative response, as in elfutils' client.
-            let left = self.directory(build_id).and_then(|f| f.leave_empty(Path::new(NAME)));
+            let left = self.directory(build_id).and_then(|f| f.leave_empty(name));
             self.check_cached(left);
         }
         None
@@ -258,10 +292,11 @@ impl Debuginfod {
         }
     }
 
-    fn request(&self, server: usize, build_id: &str) -> ServerResult {
+    fn request(&self, server: usize, wanted: &Wanted<'_>) -> ServerResult {
+        let Wanted { build_id, path, name, max_size } = *wanted;
         let lock = || self.servers.lock().unwrap_or_else(|e| e.into_inner());
         let (base, None) = lock()[server].clone() else { return ServerResult::Failed };
-        let url = format!("{base}/buildid/{build_id}/debuginfo");
+        let url = format!("{base}/buildid/{build_id}/{path}");
         let directory = self.directory(build_id);
         // The file has no name until it is complete, so no partial file remains.
         let into = match &directory {
@@ -269,13 +304,12 @@ impl Debuginfod {
             Err(_) => tempfile::tempfile(),
         };
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let fetched = into.map_err(|e| e.to_string()).and_then(|into| self.fetch(url, into));
+        let fetched =
+            into.map_err(|e| e.to_string()).and_then(|into| self.fetch(url, into, max_size));
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         match fetched {
             Ok(Some(file)) => {
-                self.check_cached(
-                    directory.and_then(|directory| directory.name(&file, Path::new(NAME))),
-                );
+                self.check_cached(directory.and_then(|directory| directory.name(&file, name)));
                 ServerResult::Here(file)
             }
             Ok(None) => ServerResult::Unknown,
@@ -288,10 +322,10 @@ impl Debuginfod {
 
     /// Downloads the file into `into`; `None` if the server does not have it. A request cannot be
     /// cancelled, so it has its own thread.
-    fn fetch(&self, url: String, into: File) -> Result<Option<File>, String> {
+    fn fetch(&self, url: String, into: File, max_size: u64) -> Result<Option<File>, String> {
         let client = self.client.clone();
         let (sender, result) = mpsc::channel();
-        let work = move || drop(sender.send(client.fetch(&url, into)));
+        let work = move || drop(sender.send(client.fetch(&url, into, max_size)));
         let thread = std::thread::Builder::new().name("debuginfod".into()).spawn(work);
         thread.map_err(|e| e.to_string())?;
         loop {
@@ -310,9 +344,9 @@ impl Debuginfod {
 }
 
 impl Client {
-    fn fetch(&self, url: &str, into: File) -> Result<Option<File>, String> {
+    fn fetch(&self, url: &str, into: File, max_size: u64) -> Result<Option<File>, String> {
         (self.progress)(Download { url, bytes: 0, total: None, done: false });
-        let result = self.transfer(url, into);
+        let result = self.transfer(url, into, max_size);
         (self.progress)(Download { url, bytes: 0, total: None, done: true });
         result
     }
@@ -337,12 +371,12 @@ impl Client {
         Err("too many redirections".to_owned())
     }
 
-    fn transfer(&self, url: &str, mut into: File) -> Result<Option<File>, String> {
+    fn transfer(&self, url: &str, mut into: File, max_size: u64) -> Result<Option<File>, String> {
         let began = Instant::now();
         let Some(response) = self.response(url)? else { return Ok(None) };
         let body = response.into_body();
         let total = body.content_length();
-        let max_size = self.max_size.min(self.left.load(Ordering::Relaxed));
+        let max_size = max_size.min(self.left.load(Ordering::Relaxed));
         let too_large = || format!("a file of more than {} MiB", max_size >> 20);
         if total.is_some_and(|n| n > max_size) {
             return Err(too_large());
@@ -396,6 +430,47 @@ fn redirected(from: &str, location: &str) -> Option<String> {
     followed.then(|| location.to_owned())
 }
 
+/// A file of a build.
+struct Wanted<'a> {
+    build_id: &'a str,
+    /// Its path below that of the build on a server.
+    path: &'a str,
+    /// Its name in the cache.
+    name: &'a Path,
+    max_size: u64,
+}
+
+/// An absolute path without `.`, `..` and empty parts; `None` if it is not absolute.
+fn normal(path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.strip_prefix('/')?.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| format!("/{}", parts.join("/")))
+}
+
+/// Name of a source file in the cache of elfutils' client.
+fn cached_name(path: &str) -> String {
+    format!("{SOURCE}{}", path.replace('#', "#_").replace('/', "##"))
+}
+
+/// A path in a URL: everything but unreserved characters and `/` is percent-encoded (RFC 3986).
+fn escaped(path: &str) -> String {
+    let mut out = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
 enum ServerResult {
     Here(File),
     Unknown,
@@ -404,7 +479,19 @@ enum ServerResult {
 
 #[cfg(test)]
 mod tests {
-    use super::redirected;
+    use super::{cached_name, escaped, normal, redirected};
+
+    #[test]
+    fn paths_of_source_files_are_normal_and_escaped() {
+        assert_eq!(normal("/a/./b//../c.c").as_deref(), Some("/a/c.c"));
+        assert_eq!(normal("/../../etc/x").as_deref(), Some("/etc/x"));
+        assert_eq!(
+            (normal("a.c"), normal(""), normal("/"), normal("/a/..")),
+            (None, None, None, None)
+        );
+        assert_eq!(escaped("/a b/ü?#%.c"), "/a%20b/%C3%BC%3F%23%25.c");
+        assert_eq!(cached_name("/usr/src/a#b.c"), "source##usr##src##a#_b.c");
+    }
 
     #[test]
     fn redirections_lead_to_no_other_host_without_encryption() {

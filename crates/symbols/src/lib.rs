@@ -19,6 +19,7 @@ pub mod debuginfod;
 mod demangle;
 mod diagnose_dwarf;
 mod elf;
+mod embedded;
 pub mod functions;
 mod go;
 mod headers;

@@ -1,6 +1,5 @@
 //! A function's instructions with values, between the source lines that they were compiled from.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::listing::{column, printed, write_head};
@@ -8,7 +7,7 @@ use super::{Annotated, BinaryCode, Layout, shown_rows};
 use crate::report::{text::clean, units};
 use code::arrows::{Arrow, arrows};
 use code::assembly::{Assembly, Instruction, NoCode, Piece, Place, Reference};
-use code::text::{SourcePaths, SourceText};
+use code::sources::{CodeOf, Sources};
 use view::source::Unit;
 use view::{View, base_name};
 
@@ -18,30 +17,6 @@ const CONTEXT: usize = 8;
 const GAP: usize = 16;
 /// Arrows next to each other.
 const LANES: usize = 5;
-/// Bytes of source text that are kept for a function.
-const MAX_TEXT: usize = 64 << 20;
-
-/// Source files of the code, by recorded path.
-#[derive(Default)]
-struct Files {
-    known: HashMap<String, Option<SourceText>>,
-    size: usize,
-}
-
-impl Files {
-    /// The text of a line; empty if it is not there.
-    fn line(&mut self, place: &Place, paths: &SourcePaths) -> String {
-        if !self.known.contains_key(&place.file) {
-            let room = self.size < MAX_TEXT;
-            let text = room.then(|| SourceText::find(&place.file, paths).ok()).flatten();
-            self.size += text.as_ref().map_or(0, SourceText::size);
-            self.known.insert(place.file.clone(), text);
-        }
-        let text = self.known[&place.file].as_ref();
-        let line = text.and_then(|text| text.line(place.line));
-        printed(line.unwrap_or_default()).trim_start().to_owned()
-    }
-}
 
 /// Writes the code of a listing.
 pub fn write(
@@ -49,11 +24,10 @@ pub fn write(
     view: &View,
     annotated: &Annotated<'_>,
     layout: Layout,
-    paths: &SourcePaths,
+    sources: &mut Sources<'_>,
 ) -> io::Result<()> {
     write_head(out, view, Unit::Function, annotated)?;
-    let mut files = Files::default();
-    for BinaryCode { binary, code, .. } in annotated.code.iter().flatten() {
+    for BinaryCode { binary, build_id, code } in annotated.code.iter().flatten() {
         let assembly = match code {
             Ok(assembly) => assembly,
             Err(why) => {
@@ -62,8 +36,10 @@ pub fn write(
                 continue;
             }
         };
+        let p = view.profile;
+        let of = CodeOf { binary: p.str(*binary), build_id: p.str(*build_id) };
         for piece in &assembly.pieces {
-            Rows { view, layout, paths, files: &mut files }.write(out, assembly, piece)?;
+            Rows { view, layout, of, sources }.write(out, assembly, piece)?;
         }
         if assembly.left_out > 0 {
             writeln!(out, "… and {} more functions of this name\n", assembly.left_out)?;
@@ -86,14 +62,14 @@ fn no_code(binary: &str, why: &NoCode) -> String {
     }
 }
 
-struct Rows<'a> {
+struct Rows<'a, 's> {
     view: &'a View<'a>,
     layout: Layout,
-    paths: &'a SourcePaths,
-    files: &'a mut Files,
+    of: CodeOf<'a>,
+    sources: &'a mut Sources<'s>,
 }
 
-impl Rows<'_> {
+impl Rows<'_, '_> {
     fn write(&mut self, out: &mut dyn Write, assembly: &Assembly, piece: &Piece) -> io::Result<()> {
         let (start, end) = (piece.function.start, piece.function.end);
         let path = assembly.path.display().to_string();
@@ -146,7 +122,10 @@ impl Rows<'_> {
             0 | 1 => String::new(),
             _ => format!(" ({})", place.function),
         };
-        let text = self.files.line(place, self.paths);
+        let text = self.sources.find(&place.file, self.of).ok();
+        let text = text.as_ref().and_then(|text| text.line(place.line)).unwrap_or_default();
+        let text = printed(text);
+        let text = text.trim_start();
         let file = base_name(&place.file);
         let line = format!("{:24}{file}:{}{inlined}  {text}", "", place.line);
         writeln!(out, "{}", clean(&line).trim_end())

@@ -3,7 +3,7 @@
 //! * `unit`: `function` or `file`; `listing_count`: the number of listings before `--nodecount`;
 //! * `listings`, hottest first, each with `function` and `system_name` (null for a file), `file`,
 //!   `start_line`, `self`, `total`; `source`: an object of `path` (of the file that was read),
-//!   `newer_than` (`binary`, `recording`) and `missing` (`unnamed`, `missing`, `not_regular`,
+//!   `origin` (`file`, `embedded`, `debuginfod`), `newer_than` (`binary`, `recording`) and `missing` (`unnamed`, `missing`, `not_regular`,
 //!   `too_large`, `unreadable`); `lines` with values, each with `line`, `self`, `total`, `text` and
 //!   `inlined`: the lines of functions inlined there, each with `depth` (from 1, as in a tree),
 //!   `function`, `file`, `line`, `self`, `total`;
@@ -19,9 +19,10 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::{Annotated, BinaryCode, Newer};
+use super::{Annotated, BinaryCode};
 use crate::report::json::{head, or_null, write_list};
 use code::assembly::{Instruction, Piece};
+use code::sources::Newer;
 use view::source::{Source, SourceLine, Unit};
 use view::{Name, View};
 
@@ -74,6 +75,7 @@ fn listing(view: &View, annotated: &Annotated<'_>) -> Map<String, Value> {
     out.insert("total".into(), listing.values.total.into());
     let source = json!({
         "path": text.ok().map(|text| text.path.to_string_lossy()),
+        "origin": text.ok().map(|text| text.origin.code()),
         "newer_than": newer,
         "missing": text.err().map(|why| why.code()),
     });

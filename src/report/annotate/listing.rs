@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Annotated, Layout, Newer, shown_rows};
+use super::{Annotated, Layout, shown_rows};
 use crate::report::{text::clean, units};
-use code::text::NoText;
+use code::sources::Newer;
+use code::text::{NoText, Origin};
 use profile::StrId;
 use view::source::{InlinedLine, Listing, SourceLine, Unit, Values};
 use view::{Name, View, base_name};
@@ -128,9 +129,16 @@ fn source_note(annotated: &Annotated<'_>, recorded: &str) -> Option<String> {
     let why = match &text.text {
         Ok(found) => {
             let path = found.path.display();
-            return match text.newer_than? {
-                Newer::Binary => Some(format!("{path} is newer than the binary: lines may differ")),
-                Newer::Recording => {
+            return match text.newer_than {
+                None => match found.origin {
+                    Origin::File => None,
+                    Origin::Embedded => Some(format!("source in the debug information of {path}")),
+                    Origin::Debuginfod => Some(format!("source from debuginfod: {path}")),
+                },
+                Some(Newer::Binary) => {
+                    Some(format!("{path} is newer than the binary: lines may differ"))
+                }
+                Some(Newer::Recording) => {
                     Some(format!("{path} is newer than the recording: lines may differ"))
                 }
             };

@@ -9,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use code::assembly::{Assembly, NoCode, Weight};
+use code::sources::Newer;
 use code::text::{NoText, SourceText};
 use profile::StrId;
 use sys::FileOffset;
@@ -35,15 +36,6 @@ pub struct Text {
     pub text: Result<Arc<SourceText>, NoText>,
     /// The file was modified after this.
     pub newer_than: Option<Newer>,
-}
-
-/// A time that a source file should be older than.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Newer {
-    /// That of the binary's file.
-    Binary,
-    /// That of the recording.
-    Recording,
 }
 
 /// Code of a listing in one binary.

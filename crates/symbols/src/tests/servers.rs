@@ -211,6 +211,29 @@ fn drop_later(stream: TcpStream) -> u64 {
 }
 
 #[test]
+fn a_source_file_is_fetched_once() {
+    let case = Stripped::new();
+    let (url, requests) = server(|s| reply(s, "200 OK", 5, b"text\n"));
+    let id = &case.mapping.2;
+    for _ in 0..2 {
+        let client = case.client(std::slice::from_ref(&url));
+        let (path, file) = client.source_file(id, "/src/x/../a.c", 100).unwrap();
+        assert_eq!(std::io::read_to_string(file).unwrap(), "text\n");
+        assert_eq!(path, case.lab.path("cache").join(id).join("source##src##a.c"));
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+    let client = case.client(&[url]);
+    let long = format!("/{}", "a".repeat(300));
+    for odd in ["a.c", "", "/", &long] {
+        assert!(client.source_file(id, odd, 100).is_none(), "{odd}");
+    }
+    assert!(client.source_file("../..", "/a.c", 100).is_none());
+    assert_eq!((client.errors(), requests.load(Ordering::SeqCst)), (vec![], 1));
+    assert!(client.source_file(id, "/b.c", 4).is_none());
+    assert!(client.errors()[0].contains("a file of more than"), "{:?}", client.errors());
+}
+
+#[test]
 fn odd_build_ids_are_no_paths() {
     let case = Stripped::new();
     let client = case.client(&["http://127.0.0.1:9".to_owned()]);
@@ -250,4 +273,7 @@ fn the_real_server_gives_names() {
         result = case.resolve(&urls);
     }
     assert_eq!(result, (ALL.map(str::to_owned).to_vec(), vec![]));
+    let source = case.lab.path("prog.c").canonicalize().unwrap();
+    let found = case.client(&urls).source_file(&case.mapping.2, &source.to_string_lossy(), 1 << 20);
+    assert_eq!(std::io::read_to_string(found.unwrap().1).unwrap(), C);
 }
