@@ -239,6 +239,8 @@ impl Lookup<'_> {
             let request = Request {
                 binary: profile.str(found.binary),
                 build_id: profile.str(found.build_id),
+                function: profile.str(listing.system_name),
+                end: profile.time_nanos.saturating_add(profile.duration_nanos),
                 weights: &found.weights,
                 skids: skids(kind, unit),
             };

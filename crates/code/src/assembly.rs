@@ -1,5 +1,6 @@
 //! Instructions of a function, with the values, source lines and targets of each.
 
+mod jit;
 mod names;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +36,10 @@ pub struct Request<'a> {
     pub binary: &'a str,
     /// Its build ID; empty: unknown.
     pub build_id: &'a str,
+    /// The function's name in the binary, for code made at run time.
+    pub function: &'a str,
+    /// End of the recording in nanoseconds since the Unix epoch; 0: unknown.
+    pub end: i64,
     /// Addresses with values.
     pub weights: &'a [Weight],
     /// An address may be that of the instruction after the one that took the time.
@@ -50,6 +55,17 @@ pub struct Limits {
     pub instructions: usize,
 }
 
+impl Limits {
+    /// Subtracts what is shown of a piece, and sets what is not.
+    fn take(&mut self, piece: &mut Piece) {
+        let size = piece.function.end - piece.function.start;
+        let shown: u64 = piece.instructions.iter().map(|i| i.length as u64).sum();
+        piece.left_out = size.saturating_sub(shown);
+        self.bytes = self.bytes.saturating_sub(shown);
+        self.instructions = self.instructions.saturating_sub(piece.instructions.len());
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits { bytes: 64 << 10, instructions: 20_000 }
@@ -63,8 +79,12 @@ pub enum NoCode {
     NoBinary(Cause),
     /// The binary is for an architecture without a disassembler.
     UnknownMachine,
-    /// No symbol says where the function begins and ends.
+    /// No symbol and no other table has the bounds of the function.
     NoBounds,
+    /// The jitdump has no code of this name at these addresses.
+    NoJitCode,
+    /// The jitdump has different code of this name at the same addresses.
+    SeveralCodes,
 }
 
 impl NoCode {
@@ -74,6 +94,8 @@ impl NoCode {
             NoCode::NoBinary(_) => "no_binary",
             NoCode::UnknownMachine => "unknown_machine",
             NoCode::NoBounds => "no_bounds",
+            NoCode::NoJitCode => "no_jit_code",
+            NoCode::SeveralCodes => "several_codes",
         }
     }
 }
@@ -190,6 +212,9 @@ pub fn disassemble(
     options: &SymbolOptions,
     limits: Limits,
 ) -> Result<Assembly, NoCode> {
+    if jit::is_dump(request.binary) {
+        return jit::disassemble(request, options, limits);
+    }
     let binary =
         Binary::find(request.binary, request.build_id, options).map_err(NoCode::NoBinary)?;
     let cut_before = mmap::cut_pages();
@@ -227,8 +252,13 @@ fn functions(binary: &Binary, weights: &[Weight]) -> (Vec<Function>, bool) {
         by_start.entry(range.start).or_insert_with(new).weights.push(weight);
     }
     let mut functions: Vec<Function> = by_start.into_values().collect();
-    functions.sort_by_key(|function| std::cmp::Reverse(function.self_value()));
+    functions.sort_by_key(hottest_first);
     (functions, unbounded)
+}
+
+/// A key of the order of functions.
+fn hottest_first(function: &Function) -> std::cmp::Reverse<u64> {
+    std::cmp::Reverse(function.self_value())
 }
 
 /// The pieces within the limits, and the number of functions without one.
@@ -264,10 +294,7 @@ fn pieces(
         let mut piece = decode(&mut disassembler, function, code, left);
         add_values(&mut piece.instructions, function, skids);
         add_jumps(&mut piece);
-        let shown: u64 = piece.instructions.iter().map(|i| i.length as u64).sum();
-        piece.left_out = size.saturating_sub(shown);
-        left.bytes = left.bytes.saturating_sub(shown);
-        left.instructions = left.instructions.saturating_sub(piece.instructions.len());
+        left.take(&mut piece);
         pieces.push(piece);
     }
     Ok((pieces, 0))

@@ -379,7 +379,7 @@ fn from_dump(
         };
         match record {
             JitRecord::Lines { address, lines: at } => lines = Some((at, address)),
-            JitRecord::Load { address: start, size, name } => {
+            JitRecord::Load { address: start, size, name, .. } => {
                 let lines = lines.take().filter(|l| l.1 == start);
                 fits = items.within(start, start.saturating_add(size), |_, item| {
                     item.take(CodeEntry { name, lines, address: item.address }, window);

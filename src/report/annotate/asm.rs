@@ -59,6 +59,12 @@ fn no_code(binary: &str, why: &NoCode) -> String {
         NoCode::NoBounds => {
             format!("no instructions of {binary}: no symbol has the bounds of this function")
         }
+        NoCode::NoJitCode => {
+            format!("no instructions: {binary} has no code of this name at these addresses")
+        }
+        NoCode::SeveralCodes => {
+            format!("no instructions: {binary} has several codes of this name at these addresses")
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use profile::{Location, LocationId, Mapping, MappingId, Profile};
 use symbols::{Binary, NameAt, SymbolOptions};
 use sys::{FileAddress, FileOffset};
 
-use super::{Piece, Place, Request};
+use super::{Instruction, Piece, Place, Request};
 
 /// Places of some addresses, looked up as those of a profile are.
 struct Places {
@@ -17,7 +17,7 @@ struct Places {
 impl Places {
     fn find(
         addresses: impl Iterator<Item = FileAddress>,
-        binary: &Binary,
+        binary: Option<&Binary>,
         request: &Request<'_>,
         options: &SymbolOptions,
     ) -> Places {
@@ -27,7 +27,12 @@ impl Places {
         profile.mappings.push(Mapping { limit: u64::MAX, file, build_id, ..Mapping::default() });
         let mut numbers: BTreeMap<u64, u32> = BTreeMap::new();
         for address in addresses {
-            let Some(FileOffset(offset)) = binary.offset_of(address) else { continue };
+            let offset = match binary {
+                Some(binary) => binary.offset_of(address),
+                // Code made at run time has addresses of its process.
+                None => Some(FileOffset(address.0)),
+            };
+            let Some(FileOffset(offset)) = offset else { continue };
             numbers.entry(address.0).or_insert_with(|| {
                 let mapping = Some(MappingId(0));
                 profile.locations.push(Location {
@@ -68,7 +73,7 @@ pub fn add_source(
     options: &SymbolOptions,
 ) {
     let addresses = pieces.iter().flat_map(|piece| &piece.instructions).map(|i| i.address);
-    let places = Places::find(addresses, binary, request, options);
+    let places = Places::find(addresses, Some(binary), request, options);
     for instruction in pieces.iter_mut().flat_map(|piece| &mut piece.instructions) {
         instruction.places = places.of(instruction.address);
     }
@@ -106,7 +111,7 @@ pub fn add_names(
         let targets = piece.instructions.iter().filter_map(|i| Some(i.target.as_ref()?.address));
         targets.filter(|&target| unnamed(piece, target))
     });
-    let places = Places::find(targets, binary, request, options);
+    let places = Places::find(targets, Some(binary), request, options);
     for piece in pieces {
         let range = piece.function.clone();
         for instruction in &mut piece.instructions {
@@ -124,6 +129,28 @@ pub fn add_names(
                 reference.name.clone_from(&found.name);
                 reference.offset = found.offset;
                 reference.slot = found.slot;
+            }
+        }
+    }
+}
+
+/// Adds source and names of called functions to code made at run time.
+pub fn add_jit(pieces: &mut [Piece], request: &Request<'_>, options: &SymbolOptions) {
+    let of = |instruction: &Instruction| {
+        let target = instruction.target.as_ref().map(|target| target.address);
+        [Some(instruction.address), target]
+    };
+    let addresses = pieces.iter().flat_map(|piece| &piece.instructions).flat_map(of).flatten();
+    let places = Places::find(addresses, None, request, options);
+    for piece in pieces {
+        let range = piece.function.clone();
+        for instruction in &mut piece.instructions {
+            instruction.places = places.of(instruction.address);
+            if let Some(target) = &mut instruction.target
+                && !range.contains(&target.address.0)
+            {
+                let outermost = places.of(target.address).pop();
+                target.name = outermost.map(|place| place.function).unwrap_or_default();
             }
         }
     }

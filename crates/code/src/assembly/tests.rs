@@ -82,7 +82,14 @@ fn the_function_of_this_test_is_disassembled() {
     let name = exe.to_string_lossy();
     let main = symbols::functions::functions(&exe, "main").unwrap().remove(0);
     let weights = [Weight { offset: main.offset, self_value: 1, total: 2 }];
-    let request = Request { binary: &name, build_id: "", weights: &weights, skids: true };
+    let request = Request {
+        binary: &name,
+        build_id: "",
+        function: "main",
+        end: 0,
+        weights: &weights,
+        skids: true,
+    };
     let found = disassemble(&request, &options, Limits::default()).unwrap();
     assert_eq!((found.pieces.len(), found.left_out), (1, 0));
     let piece = &found.pieces[0];

@@ -30,6 +30,8 @@ const MAX_NAME: u64 = 16 << 10;
 pub struct DumpHeader {
     /// Offset of the first record.
     pub size: u64,
+    /// ELF's number of the CPU architecture.
+    pub machine: u32,
     /// Process, in its own namespace.
     pub pid: u32,
     /// Time stamps are of `CLOCK_MONOTONIC`, as prof's.
@@ -47,6 +49,8 @@ pub enum JitRecord {
         size: u64,
         /// Its name.
         name: NameAt,
+        /// Offset of its bytes, if the record has them all.
+        code: Option<u64>,
     },
     /// Code has moved.
     Move {
@@ -105,7 +109,7 @@ pub fn header(file: &File) -> io::Result<DumpHeader> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a jitdump file"));
     }
     let monotonic = u64_at(&bytes, 32) & ARCH_TIMESTAMP == 0;
-    Ok(DumpHeader { size, pid: u32_at(&bytes, 20), monotonic })
+    Ok(DumpHeader { size, machine: u32_at(&bytes, 12), pid: u32_at(&bytes, 20), monotonic })
 }
 
 /// Reads the records in `range`, which begins at a record, until `take` returns false; `take`
@@ -159,9 +163,14 @@ fn record(file: &File, bytes: &[u8], at: u64, size: u64) -> io::Result<Option<Ji
         0 if body.len() >= LOAD => {
             let name = PREFIX + LOAD as u64;
             let name = name_in(file, &body[LOAD..], at + name, size - name)?;
+            let end = at + size;
             let address = u64_at(body, 16);
             let size = u64_at(body, 24);
-            name.map(|name| JitRecord::Load { address, size, name })
+            name.map(|name| {
+                let code = name.offset + u64::from(name.length) + 1;
+                let code = end.checked_sub(code).filter(|&left| size <= left).map(|_| code);
+                JitRecord::Load { address, size, name, code }
+            })
         }
         1 if body.len() >= MOVE => Some(JitRecord::Move {
             from: u64_at(body, 16),
@@ -351,14 +360,17 @@ mod tests {
     fn records_are_read() {
         let file = writer::file(&example());
         let read = header(&file).unwrap();
-        assert_eq!(read, DumpHeader { size: 40, pid: 77, monotonic: true });
+        assert_eq!(read, DumpHeader { size: 40, machine: 62, pid: 77, monotonic: true });
         assert!(!header(&writer::file(&[writer::header(1)])).unwrap().monotonic);
         let (found, progress) = all(&file);
         assert_eq!(found.iter().map(|r| r.0).collect::<Vec<_>>(), [5, 6, 6, 7, 8, 9]);
         let JitRecord::Lines { address: 0x1000, lines } = found[0].1 else { panic!("{found:?}") };
         let line = |address, line| LineEntry { address, line, file: b"/a.js".to_vec() };
         assert_eq!(line_entries(&file, lines).unwrap(), [line(0x1000, 3), line(0x1008, 4)]);
-        let JitRecord::Load { address: 0x1000, size: 0x10, name } = found[1].1 else { panic!() };
+        let JitRecord::Load { address: 0x1000, size: 0x10, name, code } = found[1].1 else {
+            panic!()
+        };
+        assert_eq!(code, Some(name.offset + 4));
         assert_eq!(name, NameAt::new(name.offset, b"foo"));
         let JitRecord::Load { name, .. } = found[3].1 else { panic!() };
         assert_eq!(name.length, 8000);
