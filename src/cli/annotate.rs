@@ -133,7 +133,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         let shown = source.listings.iter().take(args.rows());
         let shown = shown.map(|listing| lookup.annotate(listing));
-        annotate::write_json(&mut out, &view, &source, shown)?;
+        annotate::write_json(&mut out, &view, &source, shown, args.all_lines)?;
     } else {
         write(&args, &source, &mut lookup, &mut out)?;
     }

@@ -8,6 +8,7 @@ mod against_perf;
 mod against_pprof;
 mod agreement;
 mod annotate;
+mod annotate_code;
 mod bad_files;
 mod benchmarks;
 mod cli;

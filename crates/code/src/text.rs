@@ -79,22 +79,24 @@ pub struct SourceText {
     pub path: PathBuf,
     /// Its origin.
     pub origin: Origin,
-    /// Its lines. Bytes that are not UTF-8 are replaced.
-    pub lines: Vec<String>,
     /// The last modification of a file; text of the build has none.
     pub modified: Option<SystemTime>,
+    /// Its text. Bytes that are not UTF-8 are replaced.
+    text: String,
+    /// Limits of its lines.
+    ends: Vec<u32>,
 }
 
 impl SourceText {
     /// Text of the build, from the file at `path`.
     pub fn new(path: &Path, origin: Origin, text: &[u8]) -> SourceText {
-        let lines = if text.is_empty() {
-            Vec::new()
-        } else {
-            let text = text.strip_suffix(b"\n").unwrap_or(text);
-            text.split(|&byte| byte == b'\n').map(line).collect()
-        };
-        SourceText { path: path.to_owned(), origin, lines, modified: None }
+        let text = String::from_utf8_lossy(text).into_owned();
+        let mut ends: Vec<u32> = text.match_indices('\n').map(|(at, _)| at as u32).collect();
+        if !text.is_empty() && !text.ends_with('\n') {
+            ends.push(text.len() as u32);
+        }
+        ends.shrink_to_fit();
+        SourceText { path: path.to_owned(), origin, modified: None, text, ends }
     }
 
     /// Text of the build in an open file.
@@ -136,15 +138,28 @@ impl SourceText {
         Err(why)
     }
 
-    /// A line by its number, from 1.
+    /// A line by its number, from 1, without its end.
     pub fn line(&self, number: i64) -> Option<&str> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        self.lines.get(index).map(String::as_str)
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize + 1);
+        let line = &self.text[start..end];
+        Some(line.strip_suffix('\r').unwrap_or(line))
     }
 
-    /// Bytes of its lines.
+    /// Number of its lines.
+    pub fn line_count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// All lines.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        (1..).map_while(|number| self.line(number))
+    }
+
+    /// Bytes of memory.
     pub fn size(&self) -> usize {
-        self.lines.iter().map(String::len).sum()
+        self.text.len() + self.ends.len() * size_of::<u32>()
     }
 
     /// True if it was modified after `other`.
@@ -210,12 +225,6 @@ fn read(path: &Path) -> Result<SourceText, NoText> {
     Ok(SourceText { modified, ..SourceText::read(path, Origin::File, file)? })
 }
 
-/// A line without its end.
-fn line(line: &[u8]) -> String {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    String::from_utf8_lossy(line).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,7 +247,7 @@ mod tests {
         for recorded in [&*own, "/build/src/deep/a.c", "/elsewhere/src/deep/a.c", "src/deep/a.c"] {
             let found = SourceText::find(recorded, &paths).unwrap();
             assert_eq!(found.path, file, "{recorded}");
-            assert_eq!(found.lines, ["one", "two", "\u{fffd}"]);
+            assert_eq!(found.lines().collect::<Vec<_>>(), ["one", "two", "\u{fffd}"]);
             assert_eq!((found.line(2), found.line(0), found.line(4)), (Some("two"), None, None));
             assert!(found.is_newer_than(time(1).unwrap()));
         }
@@ -262,7 +271,9 @@ mod tests {
         large.set_len(2 << 30).unwrap();
         assert_eq!(find("large"), Err(NoText::TooLarge));
         fs::write(path("empty"), "").unwrap();
-        assert_eq!(find("empty").unwrap().lines.len(), 0);
+        assert_eq!(find("empty").unwrap().line_count(), 0);
+        fs::write(path("ends"), "\n\na").unwrap();
+        assert_eq!(find("ends").unwrap().lines().collect::<Vec<_>>(), ["", "", "a"]);
         let device = SourceText::find("/dev/zero", &SourcePaths::default());
         assert_eq!(device, Err(NoText::NotRegular));
     }

@@ -208,10 +208,37 @@ struct Place {
     system_name: StrId,
 }
 
+/// The source file of each selected function in a binary, if all of its code with a file has the
+/// same one; else empty.
+type Files = FxHashMap<(Name, StrId), StrId>;
+
+/// Stripped programs of Go have no file for code with inlined functions, but one for other code.
+fn files(view: &View, selection: &Selection) -> Files {
+    let mut files = Files::default();
+    for i in 0..view.profile.locations.len() {
+        let id = LocationId(i as u32);
+        let chain = view.frames.of(id).iter().filter(|&&at| selection.frames[at as usize]);
+        for frame in chain.map(|&at| view.frames.get(at)).filter(|f| f.file != StrId::EMPTY) {
+            let file = files.entry((frame.name, binary_of(view, id))).or_insert(frame.file);
+            if *file != frame.file {
+                *file = StrId::EMPTY;
+            }
+        }
+    }
+    files
+}
+
+/// Path of a location's binary, empty if unknown.
+fn binary_of(view: &View, id: LocationId) -> StrId {
+    let mapping = view.profile.locations[id.0 as usize].mapping;
+    mapping.map_or(StrId::EMPTY, |m| view.profile.mappings[m.0 as usize].file)
+}
+
 /// The cells of the selected frames, and those that each location adds to.
 struct Cells<'v, 'p> {
     view: &'v View<'p>,
     selection: &'v Selection,
+    files: Files,
     index: FxHashMap<Key, u32>,
     places: Vec<Place>,
     cells: Vec<Cell>,
@@ -244,7 +271,11 @@ impl Cells<'_, '_> {
             if !self.selection.frames[frame_id as usize] {
                 continue;
             }
-            let frame = *view.frames.get(frame_id);
+            let mut frame = *view.frames.get(frame_id);
+            if frame.file == StrId::EMPTY {
+                let known = self.files.get(&(frame.name, binary_of(view, id)));
+                frame.file = known.copied().unwrap_or_default();
+            }
             let function = match self.selection.unit {
                 Unit::Function => frame.name,
                 Unit::File => Name::Any,
@@ -320,6 +351,7 @@ impl Source {
         let mut cells = Cells {
             view,
             selection,
+            files: files(view, selection),
             index: FxHashMap::default(),
             places: Vec::new(),
             cells: Vec::new(),

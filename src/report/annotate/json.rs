@@ -4,11 +4,11 @@
 //! * `listings`, hottest first, each with `function` and `system_name` (null for a file), `file`,
 //!   `start_line`, `self`, `total`; `source`: an object of `path` (of the file that was read),
 //!   `origin` (`file`, `embedded`, `debuginfod`), `newer_than` (`binary`, `recording`) and `missing` (`unnamed`, `missing`, `not_regular`,
-//!   `too_large`, `unreadable`); `lines` with values, each with `line`, `self`, `total`, `text` and
+//!   `too_large`, `unreadable`) and, with `--all-lines`, `text`, all lines; `lines` with values, each with `line`, `self`, `total`, `text` and
 //!   `inlined`: the lines of functions inlined there, each with `depth` (from 1, as in a tree),
 //!   `function`, `file`, `line`, `self`, `total`;
 //! * with `--asm`, in each listing, `code`: an object for each binary with `binary`, `build_id`,
-//!   `path`, `missing` (`no_binary`, `unknown_machine`, `no_bounds`), `functions_left_out`, and
+//!   `path`, `missing` (`no_binary`, `unknown_machine`, `no_bounds`, `no_jit_code`, `several_codes`), `functions_left_out`, and
 //!   `pieces`, each with `start` and `end` (addresses in the file), `bytes_left_out`, and
 //!   `instructions`, each with `address`, `length`, `text` (null: not an instruction), `self`,
 //!   `total`, `skid`, `target` (an object of `address` and `function`), `reference` (an object of
@@ -32,6 +32,7 @@ pub fn write<'a>(
     view: &View,
     source: &Source,
     listings: impl Iterator<Item = Annotated<'a>>,
+    all_lines: bool,
 ) -> io::Result<()> {
     let mut head = head(view);
     let unit = match source.unit {
@@ -40,10 +41,15 @@ pub fn write<'a>(
     };
     head.insert("unit".into(), unit.into());
     head.insert("listing_count".into(), source.listings.len().into());
-    write_list(out, head, "listings", listings.map(|annotated| listing(view, &annotated)))
+    write_list(
+        out,
+        head,
+        "listings",
+        listings.map(|annotated| listing(view, &annotated, all_lines)),
+    )
 }
 
-fn listing(view: &View, annotated: &Annotated<'_>) -> Map<String, Value> {
+fn listing(view: &View, annotated: &Annotated<'_>, all_lines: bool) -> Map<String, Value> {
     let p = view.profile;
     let listing = annotated.listing;
     let text = annotated.text.text.as_ref();
@@ -73,11 +79,13 @@ fn listing(view: &View, annotated: &Annotated<'_>) -> Map<String, Value> {
     out.insert("start_line".into(), number(listing.start_line));
     out.insert("self".into(), listing.values.self_value.into());
     out.insert("total".into(), listing.values.total.into());
+    let whole = text.ok().filter(|_| all_lines);
     let source = json!({
         "path": text.ok().map(|text| text.path.to_string_lossy()),
         "origin": text.ok().map(|text| text.origin.code()),
         "newer_than": newer,
         "missing": text.err().map(|why| why.code()),
+        "text": whole.map(|text| text.lines().collect::<Vec<_>>()),
     });
     out.insert("source".into(), source);
     out.insert("lines".into(), lines.into());

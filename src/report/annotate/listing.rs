@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use super::{Annotated, Layout, shown_rows};
 use crate::report::{text::clean, units};
 use code::sources::Newer;
-use code::text::{NoText, Origin};
+use code::text::{NoText, Origin, SourceText};
 use profile::StrId;
+use sys::jit::file_names::is_compilers_file;
 use view::source::{InlinedLine, Listing, SourceLine, Unit, Values};
 use view::{Name, View, base_name};
 
@@ -37,7 +38,7 @@ pub fn write(
     }
     let known: Vec<&SourceLine> = listing.lines.iter().filter(|line| line.line > 0).collect();
     match &annotated.text.text {
-        Ok(text) => write_text(out, &rows, listing, &known, &text.lines),
+        Ok(text) => write_text(out, &rows, listing, &known, text),
         Err(_) => known.iter().try_for_each(|line| {
             rows.write(out, line.values, &line.line.to_string(), "")?;
             rows.write_inlined(out, line, 0)
@@ -51,7 +52,7 @@ fn write_text(
     rows: &Rows<'_>,
     listing: &Listing,
     known: &[&SourceLine],
-    text: &[String],
+    text: &SourceText,
 ) -> io::Result<()> {
     let mut with_value: Vec<usize> = Vec::new();
     let index = |line: i64| usize::try_from(line).ok().and_then(|line| line.checked_sub(1));
@@ -60,13 +61,13 @@ fn write_text(
     with_value.extend(known.iter().filter_map(|line| index(line.line)));
     with_value.sort_unstable();
     let shown = if rows.layout.all_lines {
-        vec![true; text.len()]
+        vec![true; text.line_count()]
     } else {
-        shown_rows(text.len(), &with_value, CONTEXT, GAP)
+        shown_rows(text.line_count(), &with_value, CONTEXT, GAP)
     };
     let mut known = known.iter().peekable();
     let mut in_gap = false;
-    for (i, line) in text.iter().enumerate() {
+    for (i, line) in text.lines().enumerate() {
         if !shown[i] {
             if !in_gap && i > 0 && shown[i - 1] {
                 writeln!(out, "{:>10} {:>10} {:>6}", "", "", "…")?;
@@ -115,10 +116,13 @@ pub fn write_head(
         writeln!(out, "note: {}", clean(&note))?;
     }
     if listing.lines.iter().all(|line| line.line <= 0) {
-        writeln!(
-            out,
-            "note: no line numbers; they need debug information (compile with -g), then: prof symbolize --force"
-        )?;
+        let binary = listing.mapping.map_or("", |m| p.str(p.mappings[m.0 as usize].file));
+        let note = if is_compilers_file(binary) {
+            "no line numbers: the JIT compiler has not written them"
+        } else {
+            "no line numbers; they need debug information (compile with -g), then: prof symbolize --force"
+        };
+        writeln!(out, "note: {note}")?;
     }
     writeln!(out)
 }

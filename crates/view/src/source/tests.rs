@@ -121,3 +121,31 @@ fn a_location_of_any_number_of_inlined_functions_is_bounded() {
     assert_eq!(pair(listing.values), (1, 1));
     assert!(listing.lines[0].inlined.len() <= MAX_INLINED);
 }
+
+/// Of a function whose code partly has no file, all of it is one listing.
+#[test]
+fn code_without_a_file_belongs_to_the_only_file_of_its_function() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let app = mapping(&mut b, "/app", 0);
+    let other = mapping(&mut b, "/other", 0x10000);
+    for (at, mapping, file, line) in
+        [(1, app, "work.go", 3), (2, app, "", 0), (3, other, "", 0), (4, app, "work.go", 4)]
+    {
+        let name = b.profile.strings.intern("work");
+        let filename = b.profile.strings.intern(file);
+        let function = profile::FunctionId(b.profile.functions.len() as u32);
+        let new = profile::Function { name, system_name: name, filename, start_line: 0 };
+        b.profile.functions.push(new);
+        let location = b.location(Some(mapping), at);
+        b.profile.set_lines(location, &[profile::Line { function, line, column: 0 }]);
+        b.add(&[location], LabelSetId::EMPTY, Column(0), at as i64);
+    }
+    let p = b.finish(None);
+    let source = source(&p, 0, "work");
+    let found: Vec<_> = source
+        .listings
+        .iter()
+        .map(|l| (p.str(l.file), l.values.self_value, l.lines.len(), l.addresses.len()))
+        .collect();
+    assert_eq!(found, [("work.go", 7, 3, 3), ("", 3, 1, 1)]);
+}
