@@ -8,7 +8,7 @@ use super::filter::FilterArgs;
 use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
-use crate::report::annotate::{self, Annotated, BinaryCode, Layout, Text, by_binary, skids};
+use crate::report::annotate::{self, Annotated, BinaryCode, Layout, Order, Text, by_binary, skids};
 use crate::report::text;
 use code::assembly::{Limits, Request, disassemble};
 use code::sources::{CodeOf, Sources};
@@ -60,6 +60,11 @@ pub struct Args {
     #[arg(long, help_heading = "View")]
     percent: bool,
 
+    /// Order of source lines; by value, only lines with a value are printed
+    #[arg(long, value_enum, default_value = "line", value_name = "ORDER", help_heading = "View",
+          conflicts_with_all = ["asm", "all_lines", "json"])]
+    order: LineOrder,
+
     /// Print at most N functions or files; 0 prints all [default: 10]
     ///
     /// With --json, the default is all.
@@ -86,6 +91,18 @@ pub struct Args {
     /// Print JSON, with exact values
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+/// The order of source lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LineOrder {
+    /// As in the file.
+    Line,
+    /// Largest self value first.
+    #[value(name = "self")]
+    SelfValue,
+    /// Largest total first.
+    Total,
 }
 
 impl Args {
@@ -166,7 +183,12 @@ fn write(
     } else if source.listings.is_empty() {
         writeln!(out, "No sample that passes the filter has a value there.")?;
     }
-    let layout = Layout { all_lines: args.all_lines, percent: args.percent };
+    let order = match args.order {
+        LineOrder::Line => Order::Line,
+        LineOrder::SelfValue => Order::SelfValue,
+        LineOrder::Total => Order::Total,
+    };
+    let layout = Layout { all_lines: args.all_lines, percent: args.percent, order };
     for listing in source.listings.iter().take(args.rows()) {
         writeln!(out)?;
         let annotated = lookup.annotate(listing);

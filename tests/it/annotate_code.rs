@@ -374,6 +374,21 @@ fn a_function_of_100_mb_is_cut() {
     assert_eq!(of_prof(&v).len(), 2, "the hottest part");
 }
 
+#[test]
+fn the_hottest_lines_are_first_on_request() {
+    let dir = temp_dir();
+    let file = dir.path().join("a.c");
+    fs::write(&file, "one\ntwo\nthree\nfour\n").unwrap();
+    sampled(dir.path(), Path::new("/dev/zero"), &[1, 2, 3], &file.to_string_lossy(), &[2, 4, 4]);
+    for order in ["self", "total"] {
+        let args = format!("annotate work --order {order}");
+        let text = Prof::new(&dir, &args).run().ok().text();
+        let (four, two) = (text.find("4  four").unwrap(), text.find("2  two").unwrap());
+        assert!(four < two && !text.contains("three"), "{text}");
+    }
+    Prof::new(&dir, "annotate work --order self --asm").run().refused(2, &["--order"]);
+}
+
 /// Fields of headers that lie about addresses, offsets and sizes.
 #[test]
 fn binaries_whose_headers_lie_are_reported() {

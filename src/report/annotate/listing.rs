@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Annotated, Layout, shown_rows};
+use super::{Annotated, Layout, Order, shown_rows};
 use crate::report::{text::clean, units};
 use code::sources::Newer;
 use code::text::{NoText, Origin, SourceText};
@@ -32,6 +32,9 @@ pub fn write(
     write_head(out, view, unit, annotated)?;
     writeln!(out, "{:>10} {:>10} {:>6}  source", "self", "total", "line")?;
     let rows = Rows { view, layout };
+    if layout.order != Order::Line {
+        return write_ordered(out, &rows, annotated);
+    }
     for line in listing.lines.iter().take_while(|line| line.line <= 0) {
         rows.write(out, line.values, "?", "(unknown line)")?;
         rows.write_inlined(out, line, 0)?;
@@ -44,6 +47,29 @@ pub fn write(
             rows.write_inlined(out, line, 0)
         }),
     }
+}
+
+/// Writes the lines with a value, hottest first.
+fn write_ordered(
+    out: &mut dyn Write,
+    rows: &Rows<'_>,
+    annotated: &Annotated<'_>,
+) -> io::Result<()> {
+    let mut lines: Vec<&SourceLine> = annotated.listing.lines.iter().collect();
+    lines.sort_by_key(|line| {
+        let own = line.values.self_value.unsigned_abs();
+        let total = line.values.total.unsigned_abs();
+        let key = if rows.layout.order == Order::Total { (total, own) } else { (own, total) };
+        std::cmp::Reverse(key)
+    });
+    let file = annotated.text.text.as_ref().ok();
+    for line in lines {
+        let text = file.and_then(|file| file.line(line.line)).unwrap_or_default();
+        let number = if line.line > 0 { line.line.to_string() } else { "?".to_owned() };
+        rows.write(out, line.values, &number, &printed(text))?;
+        rows.write_inlined(out, line, indent(text))?;
+    }
+    Ok(())
 }
 
 /// Writes the lines that a file has, with gaps.

@@ -27,6 +27,20 @@ pub struct Layout {
     pub all_lines: bool,
     /// Values in percent of the total.
     pub percent: bool,
+    /// Only lines with a value, in this order.
+    pub order: Order,
+}
+
+/// The order of the source lines of a listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As in the file, with the lines around them.
+    #[default]
+    Line,
+    /// Largest self value first.
+    SelfValue,
+    /// Largest total first.
+    Total,
 }
 
 /// The text of a listing's source file.

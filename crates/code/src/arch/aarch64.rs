@@ -76,12 +76,15 @@ impl Decoder {
         }
         let page = page?;
         let offset = match (mnemonic, instruction.operands) {
-            ("add", [_, Operand::RegisterOrSP(_, base), Operand::Immediate(offset), _])
-            | ("add", [_, Operand::Register(_, base), Operand::Immediate(offset), _])
-                if base == page.register =>
-            {
-                u64::from(offset)
-            }
+            (
+                "add",
+                [
+                    _,
+                    Operand::RegisterOrSP(_, base) | Operand::Register(_, base),
+                    Operand::Immediate(offset),
+                    _,
+                ],
+            ) if base == page.register => u64::from(offset),
             (_, [_, Operand::RegPreIndex(base, offset, false), _, _]) if base == page.register => {
                 u64::try_from(offset).ok()?
             }
