@@ -320,7 +320,8 @@ impl Builder {
     }
 }
 
-fn frames(nodes: &[StackNode], leaf: u32) -> impl Iterator<Item = LocationId> + '_ {
+/// The frames of a stack, leaf first.
+pub(super) fn frames(nodes: &[StackNode], leaf: u32) -> impl Iterator<Item = LocationId> + '_ {
     let mut at = leaf;
     std::iter::from_fn(move || {
         let node = nodes.get(at as usize)?;
@@ -329,7 +330,8 @@ fn frames(nodes: &[StackNode], leaf: u32) -> impl Iterator<Item = LocationId> + 
     })
 }
 
-fn swap_mappings(profile: &mut Profile, a: MappingId, b: MappingId) {
+/// Exchanges two mappings.
+pub(super) fn swap_mappings(profile: &mut Profile, a: MappingId, b: MappingId) {
     profile.mappings.swap(a.0 as usize, b.0 as usize);
     for location in &mut profile.locations {
         location.mapping = match location.mapping {

@@ -16,6 +16,7 @@ pub mod label;
 mod labels;
 mod limits;
 mod merge;
+mod part;
 mod recent;
 mod scale;
 mod spill;
@@ -27,6 +28,7 @@ mod time_log;
 mod times;
 mod truncation;
 mod unfiltered;
+mod windows;
 
 pub use builder::{Builder, Column};
 pub use cause::{Cause, Gap};
@@ -35,6 +37,7 @@ pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_u
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};
 pub use merge::{MergeError, merge};
+pub use part::{Part, PartLocation, PartMarks};
 pub use stacks::{StackId, StackInterner, StackTable};
 pub use strings::{StrId, StringTable};
 pub use thread_state::ThreadState;
@@ -42,6 +45,7 @@ pub use time_log::TimeLimits;
 pub use times::{TimeTable, TimesId, share_of_times};
 pub use truncation::Truncation;
 pub use unfiltered::{Unfiltered, UnfilteredType};
+pub use windows::{LiveWindow, NameRequest, WindowLimits, Windows};
 
 /// Index of a [`Mapping`] in [`Profile::mappings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

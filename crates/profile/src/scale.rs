@@ -5,8 +5,9 @@ use rustc_hash::FxHashMap;
 use super::{Builder, Column, LabelSetId};
 
 impl Builder {
-    /// Scales the values of a column to the sum `total`; if their sum is 0, they stay.
-    pub fn scale_to(&mut self, column: Column, total: i64) {
+    /// Scales the values of a column to the sum `total`; if their sum is 0, they stay. Returns
+    /// whether they were scaled.
+    pub fn scale_to(&mut self, column: Column, total: i64) -> bool {
         self.times.iter_mut().for_each(|times| times.before_scaling(&self.tables.values));
         let width = self.profile.sample_types.len();
         let cells = || (column.0..).step_by(width);
@@ -14,7 +15,7 @@ impl Builder {
         let sum: i128 =
             cells().take_while(|&i| i < all).map(|i| i128::from(self.tables.values[i])).sum();
         if sum <= 0 {
-            return;
+            return false;
         }
         // Rounds the running sum, not each value: then the total is exact.
         let mut before = 0i128;
@@ -25,6 +26,7 @@ impl Builder {
             self.tables.values[i] = scaled - given;
             given = scaled;
         }
+        true
     }
 
     /// Scales the values of a column in the samples with some labels, by a fraction for each.

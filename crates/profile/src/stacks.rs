@@ -72,7 +72,7 @@ impl StackTable {
 /// A table of stacks that are all distinct.
 #[derive(Clone, Debug, Default)]
 pub struct StackInterner {
-    table: StackTable,
+    pub(super) table: StackTable,
     index: HashTable<u32>,
 }
 

@@ -110,7 +110,12 @@ impl StringTable {
 
     /// All strings, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        (0..self.ends.len() as u32).map(|id| slice(&self.arena, &self.ends, id))
+        self.iter_from(0)
+    }
+
+    /// Those from the id `first` on.
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = &str> {
+        (first as u32..self.ends.len() as u32).map(|id| slice(&self.arena, &self.ends, id))
     }
 }
 
