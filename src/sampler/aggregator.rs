@@ -170,6 +170,31 @@ impl Aggregator {
     /// periods of a few samples can add up to many times what happened.
     pub fn scale(&mut self, counts: impl Iterator<Item = (usize, u64)>) {
         self.maker.scale_estimates();
+        for (column, total) in self.totals(counts) {
+            self.maker.builder.scale_to(column, i64::try_from(total).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Scales the weights of events since the previous part to the kernel's counts so far, without
+    /// those that earlier parts have.
+    pub fn scale_part(&mut self, counts: Vec<(usize, u64)>, scaled: &mut Vec<(Column, u64)>) {
+        for (column, total) in self.totals(counts.into_iter()) {
+            let known = scaled.iter().position(|(known, _)| *known == column);
+            let known = known.unwrap_or_else(|| {
+                scaled.push((column, 0));
+                scaled.len() - 1
+            });
+            let before = &mut scaled[known].1;
+            let new = i64::try_from(total.saturating_sub(*before)).unwrap_or(i64::MAX);
+            // What is counted without a sample belongs to the samples that follow.
+            if new > 0 && self.maker.builder.scale_to(column, new) {
+                *before = total;
+            }
+        }
+    }
+
+    /// The counts of each column, of the events whose weights are counted.
+    fn totals(&self, counts: impl Iterator<Item = (usize, u64)>) -> Vec<(Column, u64)> {
         // Several events may have one sample type.
         let mut totals: Vec<(Column, u64)> = Vec::new();
         for (event, count) in counts {
@@ -180,8 +205,6 @@ impl Aggregator {
                 }
             }
         }
-        for (column, total) in totals {
-            self.maker.builder.scale_to(column, i64::try_from(total).unwrap_or(i64::MAX));
-        }
+        totals
     }
 }

@@ -6,10 +6,21 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 use sys::{Error, ErrorKind};
+
+/// Standard input, output and error of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandOutput {
+    /// All are prof's.
+    Inherited,
+    /// The standard output is prof's standard error, the others are prof's.
+    ToStderr,
+    /// All are /dev/null.
+    Silent,
+}
 
 /// A child process that waits before `execve`.
 pub struct StoppedCommand {
@@ -23,12 +34,11 @@ pub struct StoppedCommand {
 impl StoppedCommand {
     /// Forks; the child waits just before `execve`.
     ///
-    /// Standard input, output and error are prof's; with `stdout_to_stderr` the standard output is
-    /// prof's standard error. `environment` is added to prof's; these signals are `ignored`, and
+    /// Standard input, output and error are as `output` says. `environment` is added to prof's; these signals are `ignored`, and
     /// the others that prof handles have their defaults.
     pub fn start(
         words: &[String],
-        stdout_to_stderr: bool,
+        output: CommandOutput,
         environment: Vec<(OsString, OsString)>,
         ignored: &[i32],
     ) -> Result<StoppedCommand, Error> {
@@ -38,8 +48,14 @@ impl StoppedCommand {
         let (go_reader, go) = io::pipe().map_err(failed)?;
         let mut command = Command::new(name);
         command.args(args).envs(environment);
-        if stdout_to_stderr {
-            command.stdout(io::stderr());
+        match output {
+            CommandOutput::Inherited => {}
+            CommandOutput::ToStderr => {
+                command.stdout(io::stderr());
+            }
+            CommandOutput::Silent => {
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            }
         }
         let go_fd = go_reader.as_raw_fd();
         let pid_fd = pid_writer.as_raw_fd();
@@ -146,9 +162,13 @@ mod tests {
     fn a_command_waits_until_told() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ran");
-        let stopped =
-            StoppedCommand::start(&words(&["touch", file.to_str().unwrap()]), false, vec![], &[])
-                .unwrap();
+        let stopped = StoppedCommand::start(
+            &words(&["touch", file.to_str().unwrap()]),
+            CommandOutput::Inherited,
+            vec![],
+            &[],
+        )
+        .unwrap();
         let cmdline = std::fs::read(format!("/proc/{}/cmdline", stopped.pid)).unwrap();
         assert!(!cmdline.starts_with(b"touch"));
         assert!(!file.exists());
@@ -158,8 +178,13 @@ mod tests {
 
     #[test]
     fn a_command_that_is_never_told_ends() {
-        let stopped =
-            StoppedCommand::start(&words(&["sleep", "1000"]), false, vec![], &[]).unwrap();
+        let stopped = StoppedCommand::start(
+            &words(&["sleep", "1000"]),
+            CommandOutput::Inherited,
+            vec![],
+            &[],
+        )
+        .unwrap();
         drop(stopped.go);
         let status = stopped.spawner.join().unwrap().unwrap().wait().unwrap();
         assert_eq!(status.code(), Some(126));
@@ -167,8 +192,9 @@ mod tests {
 
     #[test]
     fn a_command_that_cannot_be_started_is_known_from_one_that_does_not_exist() {
-        let start =
-            |name: &str| StoppedCommand::start(&words(&[name]), false, vec![], &[]).unwrap();
+        let start = |name: &str| {
+            StoppedCommand::start(&words(&[name]), CommandOutput::Inherited, vec![], &[]).unwrap()
+        };
         let kind = |name: &str| start(name).go().unwrap_err().kind();
         assert_eq!(kind("/nonexistent/command"), ErrorKind::CommandNotFound);
         assert_eq!(kind("/etc/passwd"), ErrorKind::CommandNotExecutable);

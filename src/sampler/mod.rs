@@ -34,12 +34,14 @@ pub mod tracefs;
 mod tracepoint;
 pub mod types;
 
-pub use command::StoppedCommand;
+pub use command::{CommandOutput, StoppedCommand};
 pub use events::EventSpec;
 pub use left_out::{LeftOut, TypeName};
 pub use notes::{Importance, Note, Notes};
 pub use probe_definitions::remove_leftovers as remove_leftover_probes;
-pub use recording::{CpuCoverage, Interrupts, Recording, Tick, Window, is_cpu, record};
+pub use recording::{
+    CpuCoverage, Interrupts, Live, LivePart, Recording, Tick, Window, is_cpu, record, record_live,
+};
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;
 pub use target::{Target, cgroup_directory, cgroup_processes, check_processes, check_threads};
@@ -99,6 +101,8 @@ pub struct Options {
     pub times: Option<u64>,
     /// A COMMAND's standard output is redirected to prof's standard error.
     pub stdout_to_stderr: bool,
+    /// A COMMAND reads from and writes to /dev/null, because prof draws on the terminal.
+    pub silent_command: bool,
 }
 
 impl Options {
@@ -116,6 +120,7 @@ impl Options {
             inherit: true,
             times: None,
             stdout_to_stderr: false,
+            silent_command: false,
         }
     }
 }

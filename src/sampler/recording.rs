@@ -2,6 +2,7 @@
 
 mod coverage;
 mod interrupts;
+mod live;
 mod outcome;
 mod prepare;
 mod watch;
@@ -17,6 +18,8 @@ use super::types::{self, End, ProfileTypes};
 use super::{Note, Notes, Options, Session, Stats, Target, remove_leftover_probes};
 pub use coverage::CpuCoverage;
 pub use interrupts::Interrupts;
+use live::PartFeed;
+pub use live::{Live, LivePart};
 use outcome::{EndedRecording, UsedBefore};
 use prepare::Started;
 use profile::{Diagnostics, Profile, TimeLimits, ValueType, comment};
@@ -67,12 +70,55 @@ pub struct Recording {
 /// One line that states the obstacle, before anything was sampled.
 pub fn record(
     options: &Options,
-    mut types: ProfileTypes,
+    types: ProfileTypes,
     window: Window,
     interrupts: &Interrupts,
     show: &mut dyn FnMut(&Note),
     tick: &mut dyn FnMut(Tick),
 ) -> Result<Recording, Error> {
+    run(options, types, window, interrupts, &mut Observer { show, tick, live: None })
+}
+
+/// Records, and hands out what was recorded in parts; the profile of the recording is empty.
+///
+/// # Errors
+///
+/// As [`record`].
+pub fn record_live(
+    options: &Options,
+    types: ProfileTypes,
+    window: Window,
+    interrupts: &Interrupts,
+    show: &mut dyn FnMut(&Note),
+    live: &mut dyn Live,
+) -> Result<Recording, Error> {
+    run(
+        options,
+        types,
+        window,
+        interrupts,
+        &mut Observer { show, tick: &mut |_| {}, live: Some(live) },
+    )
+}
+
+/// Receivers of what happens in a recording.
+struct Observer<'a> {
+    /// Gets the notes that are known before sampling starts.
+    show: &'a mut dyn FnMut(&Note),
+    /// Called a few times per second.
+    tick: &'a mut dyn FnMut(Tick),
+    /// Gets parts.
+    live: Option<&'a mut dyn Live>,
+}
+
+fn run(
+    options: &Options,
+    mut types: ProfileTypes,
+    window: Window,
+    interrupts: &Interrupts,
+    observer: &mut Observer<'_>,
+) -> Result<Recording, Error> {
+    let Observer { show, tick, live } = observer;
     remove_leftover_probes();
     types::remove_leftovers();
     let mut options = options.clone();
@@ -87,7 +133,7 @@ pub fn record(
     let mut session = Session::open(&options, &mut types, started.command())?;
     let of_session = session.notes().len();
     let at_start: Vec<Note> = session.notes().iter().chain(&prepared).cloned().collect();
-    at_start.iter().for_each(show);
+    at_start.iter().for_each(&mut *show);
     let mut at_end = prepare::begin(&mut types, &options)?;
     // Opening the events may have taken longer than it lasts.
     precedence.renew_at_once();
@@ -105,8 +151,11 @@ pub fn record(
         aggregator.maker.expect_programs(frames);
     }
     let mut watch = Watch::new(&options.target, &session.pids, started.child.as_ref());
+    let main = main_process(&options);
+    let mut feed = live.as_mut().map(|live| PartFeed::new(&mut **live));
     let mut sources = window::Running { session, aggregator, precedence };
-    sources.run(&mut watch, interrupts, window, began.0, tick);
+    let mut observed = window::Observed { tick, feed: feed.as_mut(), main };
+    sources.run(&mut watch, interrupts, window, began.0, &mut observed);
     interrupts.close_window();
     let time = os::monotonic_nanos();
     let lasted = sources.stop(began.0);
@@ -116,6 +165,9 @@ pub fn record(
     let end = End { time, thinned: session.is_thinned(), outlived: outlived.is_some() };
     let of_types = aggregator.end(&end);
     drop(precedence);
+    if let Some(feed) = &mut feed {
+        feed.end(&session, &mut aggregator, main);
+    }
     let settled = aggregator.maker.builder.settle();
     aggregator.scale(session.counts());
     tick(Tick { elapsed: lasted, stats: session.stats() });
@@ -166,18 +218,22 @@ fn diagnostics(session: &Session, aggregator: &Aggregator) -> Diagnostics {
     }
 }
 
+/// The process whose binary is the main one, if the target has such a process.
+fn main_process(options: &Options) -> Option<i32> {
+    match &options.target {
+        Target::Processes { pids, .. } => pids.first().copied(),
+        Target::Threads(tids) => tids.first().and_then(|&t| procfs::owner(t)).map(|(pid, _)| pid),
+        _ => None,
+    }
+}
+
 fn finish(
     aggregator: Aggregator,
     options: &Options,
     began: SystemTime,
     lasted: Duration,
 ) -> Aggregated {
-    let main = match &options.target {
-        Target::Processes { pids, .. } => pids.first().copied(),
-        Target::Threads(tids) => tids.first().and_then(|&t| procfs::owner(t)).map(|(pid, _)| pid),
-        _ => None,
-    };
-    let mut aggregated = aggregator.maker.into_profile(main);
+    let mut aggregated = aggregator.maker.into_profile(main_process(options));
     if let Target::Everything = options.target {
         let profile = &mut aggregated.profile;
         let target = format!("{}: {}", comment::TARGET, comment::WHOLE_MACHINE);

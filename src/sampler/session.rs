@@ -1,5 +1,6 @@
 //! A running recording: its rings, its events, and the order of their records.
 
+mod counts;
 mod hotplug;
 mod programs;
 mod targets;

@@ -12,6 +12,7 @@ mod mappings;
 mod pending_stack;
 mod sleeper;
 mod stack;
+mod take_part;
 
 use rustc_hash::FxHashMap;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Interrupts;
 use crate::sampler::types::{Prepared, ProfileTypes, Setup};
-use crate::sampler::{LeftOut, Note, Options, StoppedCommand, Target};
+use crate::sampler::{CommandOutput, LeftOut, Note, Options, StoppedCommand, Target};
 use sys::Error;
 
 /// Prepares the profile types: one that cannot be recorded is left out. Returns notes for the user.
@@ -100,7 +100,11 @@ impl Started {
     ) -> Result<Started, Error> {
         let mut command = Started { stopped: None, child: None };
         let Target::Command(words) = &options.target else { return Ok(command) };
-        let output = options.stdout_to_stderr;
+        let output = match options {
+            Options { silent_command: true, .. } => CommandOutput::Silent,
+            Options { stdout_to_stderr: true, .. } => CommandOutput::ToStderr,
+            _ => CommandOutput::Inherited,
+        };
         let ignored = interrupts.ignored();
         let environment = types.iter().flat_map(|(_, one)| one.environment()).collect();
         let started = StoppedCommand::start(words, output, environment, ignored)?;

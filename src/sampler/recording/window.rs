@@ -3,6 +3,7 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use super::live::PartFeed;
 use super::watch::Watch;
 use super::{Interrupts, Tick, Window};
 use crate::sampler::Session;
@@ -45,6 +46,16 @@ pub fn wait_for_delay(
     Ok(())
 }
 
+/// Receivers of what happens while the window is open.
+pub struct Observed<'a, 'b> {
+    /// Called a few times per second.
+    pub tick: &'a mut dyn FnMut(Tick),
+    /// Gets parts.
+    pub feed: Option<&'a mut PartFeed<'b>>,
+    /// The process of the main binary.
+    pub main: Option<i32>,
+}
+
 /// A running recording: the source of samples and their destination.
 pub struct Running {
     /// The events.
@@ -63,14 +74,15 @@ impl Running {
         interrupts: &Interrupts,
         window: Window,
         began: Instant,
-        tick: &mut dyn FnMut(Tick),
+        observed: &mut Observed<'_, '_>,
     ) {
+        let Observed { tick, feed, main } = observed;
         let mut fds = Vec::new();
         // Checking whether the target lives costs system calls, so it is not done each time.
         let mut check = true;
         let mut checked = began;
         let mut trimmed = began;
-        while !interrupts.stopped() {
+        while !interrupts.stopped() && !feed.as_ref().is_some_and(|feed| feed.is_over()) {
             let elapsed = began.elapsed();
             let left = window.duration.map(|d| d.saturating_sub(elapsed));
             let closes = left.is_some_and(|l| l.is_zero()) && !self.is_busy(elapsed);
@@ -86,7 +98,8 @@ impl Running {
             fds.clear();
             fds.push(interrupts.fd());
             fds.extend(watch.fds());
-            let tick_ms = TICK_MS.min(self.idle_ms(elapsed));
+            let until_part = feed.as_ref().map_or(i64::MAX, |feed| feed.idle_ms());
+            let tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part);
             self.precedence.renew();
             check = self.session.wait(&fds, left_ms.min(tick_ms) as i32)
                 || checked.elapsed().as_millis() >= TICK_MS as u128;
@@ -94,6 +107,9 @@ impl Running {
             self.take_in(settled, false);
             self.poll(began.elapsed());
             self.session.widen_rings();
+            if let Some(feed) = feed {
+                feed.offer(&mut self.session, &mut self.aggregator, *main);
+            }
             if trimmed.elapsed() > TRIM_EVERY {
                 trimmed = Instant::now();
                 if procfs::own_file_bytes().is_some_and(|n| n > MAX_FILE_BYTES) {

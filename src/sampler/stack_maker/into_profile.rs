@@ -30,11 +30,7 @@ impl StackMaker {
     pub fn into_profile(mut self, main: Option<i32>) -> Aggregated {
         let run_time = self.name_run_time_code();
         self.kernel_code.name(&mut self.builder.profile, self.kernel);
-        let main = main.or_else(|| {
-            let most = self.counts.by_process.iter().filter(|&(&pid, _)| pid > 0);
-            most.max_by_key(|&(pid, n)| (n, -pid)).map(|(&pid, _)| pid)
-        });
-        let main = main.and_then(|pid| self.main_mapping(pid));
+        let main = self.main_mapping_of(main);
         // Builder::finish swaps the main mapping with the first.
         let index = |id: MappingId| match main {
             Some(main) if id == main => 0,
@@ -76,6 +72,15 @@ impl StackMaker {
             named.push((id, epoch.clone()));
         }
         named
+    }
+
+    /// The main binary of `main`, or of the process with most samples.
+    pub(super) fn main_mapping_of(&mut self, main: Option<i32>) -> Option<MappingId> {
+        let main = main.or_else(|| {
+            let most = self.counts.by_process.iter().filter(|&(&pid, _)| pid > 0);
+            most.max_by_key(|&(pid, n)| (n, -pid)).map(|(&pid, _)| pid)
+        });
+        self.main_mapping(main?)
     }
 
     fn main_mapping(&mut self, pid: i32) -> Option<MappingId> {

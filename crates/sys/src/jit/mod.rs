@@ -223,6 +223,17 @@ impl Jit {
         }
     }
 
+    /// The file that names the code of an epoch, if there is one so far.
+    pub fn file_of(&self, epoch: u32) -> Option<String> {
+        let (program, _) = self.epochs.get(epoch as usize)?;
+        let JitProgram { pid, sources, .. } = &self.programs[*program as usize];
+        match (&sources.dump, &sources.map) {
+            (Some(_), _) => Some(sources.dump_path.clone()),
+            (None, Some(_)) => Some(format!("/tmp/perf-{pid}.map")),
+            (None, None) => None,
+        }
+    }
+
     /// Ends the recording: searches once more for perf maps, which some programs write late.
     /// Returns the epochs, by number.
     pub fn finish(mut self) -> Vec<Arc<Epoch>> {
