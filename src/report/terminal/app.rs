@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::cursor::{Cursor, Move};
-use super::keys::{Action, HELP};
+use super::keys::{self, Action};
+use super::live::{Control, LiveStatus};
 use super::model::{Model, Table};
 use super::page::{Body, PageState, release};
 use super::query::{AddedFilter, Page, Query, Rows, Shown, exactly};
@@ -42,6 +43,8 @@ pub enum Command {
     Compute(u64, Query),
     /// Write the current page to this file, and return the message to [`App::say`].
     Write(String),
+    /// Pass this request to the recording.
+    Live(Control),
     /// Copy this text.
     Copy(String),
     /// Draw everything again.
@@ -60,6 +63,8 @@ pub struct App {
     pub theme: Theme,
     /// The profile; `None`: it is being read.
     pub profile: Option<Arc<Profile>>,
+    /// The state of the recording, if it goes on.
+    pub live: Option<LiveStatus>,
     /// The history.
     pages: Vec<PageState>,
     /// The current page.
@@ -67,6 +72,8 @@ pub struct App {
     /// The number of the computation that is waited for.
     job: Option<u64>,
     jobs: u64,
+    /// A newer profile has come since the computation began.
+    is_outdated: bool,
     /// The search that goes on, or went on last.
     pub search: Option<Search>,
     /// The text that is being typed.
@@ -96,10 +103,12 @@ impl App {
             file,
             theme,
             profile: None,
+            live: None,
             pages: vec![PageState::new(query)],
             at: 0,
             job: None,
             jobs: 0,
+            is_outdated: false,
             search: None,
             prompt: None,
             message: None,
@@ -116,6 +125,26 @@ impl App {
         self.compute()
     }
 
+    /// Shows a newer profile. The current page shows the old one until its model is computed.
+    pub fn replace(&mut self, profile: Arc<Profile>) -> Vec<Command> {
+        self.profile = Some(profile);
+        let at = self.at;
+        let others = self.pages.iter_mut().enumerate().filter(|(i, _)| *i != at);
+        others.for_each(|(_, page)| page.outdate());
+        self.refresh()
+    }
+
+    /// Computes the current page again.
+    fn refresh(&mut self) -> Vec<Command> {
+        self.is_outdated = self.job.is_some();
+        if self.is_outdated {
+            return Vec::new();
+        }
+        self.jobs += 1;
+        self.job = Some(self.jobs);
+        vec![Command::Compute(self.jobs, self.page().query.clone())]
+    }
+
     /// The current page.
     pub fn page(&self) -> &PageState {
         &self.pages[self.at]
@@ -127,7 +156,8 @@ impl App {
 
     /// True while a model is computed, or a search goes on.
     pub fn is_busy(&self) -> bool {
-        self.profile.is_none() || self.job.is_some() || self.is_searching()
+        let waits = self.job.is_some() && self.page().model.is_none();
+        self.profile.is_none() || waits || self.is_searching()
     }
 
     /// True while a search goes on.
@@ -150,16 +180,24 @@ impl App {
     }
 
     /// A computation has ended. Its result is dropped if it is no longer waited for.
-    pub fn computed(&mut self, job: u64, result: Result<Arc<Model>, String>) {
+    pub fn computed(&mut self, job: u64, result: Result<Arc<Model>, String>) -> Vec<Command> {
         if self.job != Some(job) {
             result.into_iter().for_each(release);
-            return;
+            return Vec::new();
         }
         self.job = None;
         match result {
-            Ok(model) => self.page_mut().set(model),
+            Ok(model) => {
+                let body = self.body;
+                let page = self.page_mut();
+                page.set(model);
+                if !page.is_flame() {
+                    page.cursor.fit(page.rows(), body.rows());
+                }
+            }
             Err(error) => self.page_mut().error = Some(error),
         }
+        if self.is_outdated { self.refresh() } else { Vec::new() }
     }
 
     /// Goes to a new page, whose forward history is forgotten.
@@ -246,6 +284,8 @@ impl App {
             Action::NextMatch => self.next_match(Way::Forward),
             Action::PreviousMatch => self.next_match(Way::Backward),
             Action::Copy => return self.copy(),
+            Action::NextWindow => return self.control(Control::NextWindow),
+            Action::Pause => return self.control(Control::Pause),
             Action::Help => self.help = Some(0),
             Action::Cancel => self.cancel(),
             Action::Redraw => return vec![Command::Redraw],
@@ -264,16 +304,25 @@ impl App {
         self.help = match action {
             Action::Go(Move::First) => Some(0),
             Action::Go(step) => {
-                cursor.go(step, HELP.len(), height);
+                cursor.go(step, keys::help(self.live.is_some()).count(), height);
                 Some(cursor.first)
             }
             _ => None,
         };
     }
 
+    /// Passes a request to the recording.
+    fn control(&mut self, control: Control) -> Vec<Command> {
+        if self.live.is_none() {
+            self.say("this key is for prof top: the profile is a file".to_owned());
+            return Vec::new();
+        }
+        vec![Command::Live(control)]
+    }
+
     /// Cancels a computation or a search, or zooms out.
     fn cancel(&mut self) {
-        if self.job.take().is_some() {
+        if self.page().model.is_none() && self.job.take().is_some() {
             self.page_mut().error = Some("canceled; < goes back".to_owned());
         } else if self.is_searching() || !self.page_mut().zoom_out() {
             self.search = None;

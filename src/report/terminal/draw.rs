@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::app::{App, Prompt, Purpose};
 use super::boxes::cell_boxes;
-use super::keys::HELP;
+use super::keys;
 use super::model::{Facts, Graph, Model, Table};
 use super::page::{Body, PageState};
 use super::query::{Query, Rows};
@@ -53,7 +53,7 @@ pub fn draw(app: &App, area: Rect, out: &mut Buffer, tick: usize) {
         draw_filters(app, filters, out);
     }
     match app.help {
-        Some(first) => draw_help(app.theme, first, body, out),
+        Some(first) => draw_help(app, first, body, out),
         None => draw_page(app, body, out),
     }
     if let Some(bottom) = bottom {
@@ -84,6 +84,16 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
         }
     }
     put(out, app.theme, area, &text, style);
+    if let Some(live) = &app.live {
+        draw_corner(app, &live.text(), area, out);
+    }
+}
+
+/// Draws a text at the right end of a line.
+fn draw_corner(app: &App, text: &str, area: Rect, out: &mut Buffer) {
+    let width = u16::try_from(text.width() + 2).unwrap_or(u16::MAX).min(area.width);
+    let end = Rect { x: area.x + area.width - width, width, ..area };
+    put(out, app.theme, end, &format!(" {text} "), app.theme.bar());
 }
 
 fn facts(page: &PageState) -> Option<&Facts> {
@@ -132,9 +142,11 @@ fn draw_bottom(app: &App, area: Rect, out: &mut Buffer, tick: usize) {
 }
 
 /// Draws the help from a line on.
-fn draw_help(theme: Theme, first: usize, area: Rect, out: &mut Buffer) {
-    let keys = HELP.iter().map(|b| b.keys.width()).max().unwrap_or(0);
-    for (y, binding) in (area.y..area.y + area.height).zip(HELP.iter().skip(first)) {
+fn draw_help(app: &App, first: usize, area: Rect, out: &mut Buffer) {
+    let theme = app.theme;
+    let help = keys::help(app.live.is_some());
+    let keys = help.clone().map(|b| b.keys.width()).max().unwrap_or(0);
+    for (y, binding) in (area.y..area.y + area.height).zip(help.skip(first)) {
         let row = Rect { y, height: 1, ..area };
         put(
             out,

@@ -67,6 +67,10 @@ pub enum Action {
     Copy,
     /// Writes the view to a file.
     Write,
+    /// Shows the next window of a recording that goes on.
+    NextWindow,
+    /// Stops the views of a recording that goes on, or continues.
+    Pause,
     /// Shows the keys.
     Help,
     /// Draws the screen again.
@@ -91,8 +95,8 @@ const fn binding(keys: &'static str, action: &'static str) -> Binding {
     Binding { keys, action }
 }
 
-/// The help.
-pub const HELP: &[Binding] = &[
+/// The help of all profiles.
+const HELP: &[Binding] = &[
     binding("j k, arrows", "move; PgUp PgDn, space b: by pages; g G: to the ends"),
     binding("Enter, l Right", "expand the row, or zoom into the box"),
     binding("h Left", "collapse the row"),
@@ -114,6 +118,18 @@ pub const HELP: &[Binding] = &[
     binding("Esc", "cancel; in a flame graph: zoom out"),
     binding("? q", "this help, quit"),
 ];
+
+/// Keys of a recording that goes on.
+const LIVE_HELP: &[Binding] = &[
+    binding("p", "pause the views, or go on; the recording goes on"),
+    binding("W", "next window: last second, last 10 s, all with a half-life of 30 s"),
+];
+
+/// The help of a file, or of a recording that goes on.
+pub fn help(is_live: bool) -> impl Iterator<Item = &'static Binding> + Clone {
+    let live = if is_live { LIVE_HELP } else { &[] };
+    live.iter().chain(HELP)
+}
 
 /// The action of a key.
 pub fn action(key: KeyEvent) -> Option<Action> {
@@ -165,6 +181,8 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('>') => Action::Forward,
         KeyCode::Char('y') => Action::Copy,
         KeyCode::Char('w') => Action::Write,
+        KeyCode::Char('p') => Action::Pause,
+        KeyCode::Char('W') => Action::NextWindow,
         KeyCode::Char('?') | KeyCode::F(1) => Action::Help,
         KeyCode::Esc => Action::Cancel,
         KeyCode::Char('q') => Action::Quit,

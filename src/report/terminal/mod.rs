@@ -10,14 +10,17 @@ mod cursor;
 mod draw;
 mod export;
 mod keys;
+mod live;
 mod model;
 mod outline;
 mod page;
+mod place;
 mod query;
 mod run;
 mod screen;
 mod search;
 mod theme;
 
+pub use live::{Control, LiveSource, LiveStatus, Update};
 pub use query::{AddedFilter, Page, Rows, Shown};
-pub use run::{Opened, Start, run};
+pub use run::{Opened, Start, run, run_live};

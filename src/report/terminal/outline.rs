@@ -79,6 +79,12 @@ impl Outline {
         self.update(graph);
     }
 
+    /// Expands these nodes, and no others.
+    pub fn set_expanded(&mut self, graph: &Graph, nodes: impl Iterator<Item = u32>) {
+        self.expanded = nodes.collect();
+        self.update(graph);
+    }
+
     /// Expands everything below a node, as far as it can be shown.
     pub fn expand_all(&mut self, graph: &Graph, node: u32) {
         let mut pending = vec![node];

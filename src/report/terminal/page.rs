@@ -8,6 +8,7 @@ use super::boxes::{CellBox, cell_boxes};
 use super::cursor::{Cursor, Move};
 use super::model::{Graph, Model};
 use super::outline::Outline;
+use super::place::Place;
 use super::query::{Query, Shown};
 use view::Tree;
 
@@ -27,6 +28,10 @@ pub struct PageState {
     pub zoom: u32,
     /// The selected node of a flame graph.
     pub chosen: u32,
+    /// The user has selected something.
+    pub is_touched: bool,
+    /// The state before the model was dropped because there is a newer profile.
+    place: Option<Place>,
 }
 
 /// The size of the part of the screen that shows a page.
@@ -67,6 +72,8 @@ impl PageState {
             outline: Outline::default(),
             zoom: Tree::ROOT,
             chosen: Tree::ROOT,
+            is_touched: false,
+            place: None,
         }
     }
 
@@ -77,6 +84,7 @@ impl PageState {
 
     /// Sets the model.
     pub fn set(&mut self, model: Arc<Model>) {
+        let place = Place::of(self).or_else(|| self.place.take());
         if let Model::Graph(graph) = &*model {
             self.outline = Outline::new(graph);
             let roots = graph.ordered.children(Tree::ROOT).iter().copied();
@@ -85,6 +93,15 @@ impl PageState {
         }
         self.model = Some(model);
         self.error = None;
+        if let Some(place) = place {
+            place.restore(self);
+        }
+    }
+
+    /// Drops the model, because there is a newer profile. The next one is shown at the same place.
+    pub fn outdate(&mut self) {
+        self.place = Place::of(self).or_else(|| self.place.take());
+        self.model = None;
     }
 
     /// True if it is drawn as boxes.
@@ -135,6 +152,7 @@ impl PageState {
     /// Selects what a search has found.
     pub fn select_found(&mut self, index: usize, body: Body) {
         let Some(model) = self.model.clone() else { return };
+        self.is_touched = true;
         let row = match &*model {
             Model::Graph(graph) => {
                 let node = graph.ordered.nodes()[index];
@@ -183,6 +201,7 @@ impl PageState {
     /// Moves the selection.
     pub fn go(&mut self, step: Move, body: Body) {
         let Some(model) = self.model.clone() else { return };
+        self.is_touched = true;
         match &*model {
             Model::Graph(graph) if self.is_flame() => self.go_in_boxes(graph, step, body),
             _ => self.cursor.go(step, self.rows(), body.rows()),
@@ -308,6 +327,7 @@ impl PageState {
     /// Selects what was clicked, in cells of the body. A second click opens it.
     pub fn click(&mut self, column: u16, row: u16, body: Body) {
         let Some(model) = self.model.clone() else { return };
+        self.is_touched = true;
         let (column, row) = (usize::from(column), usize::from(row));
         let at = self.cursor.first + row;
         match &*model {

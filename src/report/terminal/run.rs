@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 use super::app::{App, Command};
 use super::cursor::Move;
 use super::keys::{self, Action};
+use super::live::{Control, LiveSource, LiveStatus, Update};
 use super::model::{self, Model};
 use super::page::Body;
 use super::query::{AddedFilter, Shown};
@@ -64,6 +65,7 @@ enum Event {
     InputEnded,
     Signal(i32),
     Opened(anyhow::Result<Box<Opened>>),
+    Update(Update),
     Computed(u64, Result<Arc<Model>, String>),
     Said(String),
     /// A thread has panicked.
@@ -79,17 +81,49 @@ pub fn run(
     start: Start,
     open: impl FnOnce() -> anyhow::Result<Opened> + Send + 'static,
 ) -> anyhow::Result<ExitCode> {
+    show(start, None, |sender| {
+        let opening = sender.clone();
+        in_background(sender, move || {
+            opening.send(Event::Opened(open().map(Box::new))).ok();
+        });
+    })
+}
+
+/// Shows the interactive views of a recording that goes on.
+///
+/// # Errors
+///
+/// The terminal cannot be used.
+pub fn run_live(start: Start, source: LiveSource) -> anyhow::Result<ExitCode> {
+    let LiveSource { updates, control } = source;
+    show(start, Some(control), |sender| {
+        let updating = sender.clone();
+        in_background(sender, move || {
+            for update in updates {
+                if updating.send(Event::Update(update)).is_err() {
+                    return;
+                }
+            }
+        });
+    })
+}
+
+/// Shows the interactive views. `begin` starts what sends the profile.
+fn show(
+    start: Start,
+    control: Option<Box<dyn Fn(Control) + Send>>,
+    begin: impl FnOnce(&Sender<Event>),
+) -> anyhow::Result<ExitCode> {
     let theme = Theme::from_environment(|name| std::env::var(name).ok());
     let (sender, events) = channel();
     // Before the screen is entered: a signal must not leave the terminal as the views need it.
     listen_to_signals(sender.clone())?;
     let screen = Screen::enter()?;
     listen_to_input(sender.clone());
-    let opening = sender.clone();
-    in_background(&sender, move || {
-        opening.send(Event::Opened(open().map(Box::new))).ok();
-    });
-    let mut views = Views { app: App::new(start, theme), screen, sender, tick: 0 };
+    begin(&sender);
+    let mut app = App::new(start, theme);
+    app.live = control.is_some().then(LiveStatus::default);
+    let mut views = Views { app, screen, sender, control, tick: 0 };
     let ended = views.run(&events);
     drop(views);
     match ended? {
@@ -146,6 +180,8 @@ struct Views {
     app: App,
     screen: Screen,
     sender: Sender<Event>,
+    /// Takes requests to a recording that goes on.
+    control: Option<Box<dyn Fn(Control) + Send>>,
     tick: usize,
 }
 
@@ -209,11 +245,37 @@ impl Views {
                 }
                 return self.perform(commands);
             }
-            Event::Computed(job, model) => self.app.computed(job, model),
+            Event::Update(update) => return self.update(update),
+            Event::Computed(job, model) => {
+                let commands = self.app.computed(job, model);
+                return self.perform(commands);
+            }
             Event::Said(message) => self.app.say(message),
             Event::Panicked => anyhow::bail!("a bug ended the interactive views; --stdio prints"),
         }
         Ok(None)
+    }
+
+    fn update(&mut self, update: Update) -> anyhow::Result<Option<Ended>> {
+        let commands = match update {
+            Update::Status(status) => {
+                self.app.live = Some(status);
+                Vec::new()
+            }
+            Update::Message(message) => {
+                self.app.say(message);
+                Vec::new()
+            }
+            Update::Profile(opened) => {
+                let Opened { profile, type_index, .. } = *opened;
+                let profile = Arc::new(profile);
+                match self.app.profile {
+                    None => self.app.open(profile, type_index),
+                    Some(_) => self.app.replace(profile),
+                }
+            }
+        };
+        self.perform(commands)
     }
 
     fn input(&mut self, input: Input) -> anyhow::Result<Option<Ended>> {
@@ -292,6 +354,9 @@ impl Views {
                 Command::Copy(text) => {
                     self.screen.copy(&text)?;
                     self.app.say(format!("copied {text}"));
+                }
+                Command::Live(control) => {
+                    self.control.iter().for_each(|pass| pass(control));
                 }
                 Command::Redraw => self.screen.draw_all()?,
                 Command::Suspend => self.screen.suspend()?,

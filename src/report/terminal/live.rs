@@ -1,0 +1,72 @@
+//! The views of a recording that goes on: a newer profile replaces the old one each second.
+
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use super::run::Opened;
+use profile::LiveWindow;
+
+/// The state of a recording, for the corner of the screen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveStatus {
+    /// The window that is shown.
+    pub window: LiveWindow,
+    /// Time between two profiles.
+    pub interval: Duration,
+    /// The views stay as they are.
+    pub is_paused: bool,
+    /// The recording has ended.
+    pub has_ended: bool,
+    /// CPU time of prof in percent of one core, over the last seconds.
+    pub cost: f64,
+    /// Samples lost since the start.
+    pub lost: u64,
+}
+
+impl LiveStatus {
+    /// The text in the corner.
+    pub fn text(&self) -> String {
+        let mut text = match self.window {
+            LiveWindow::Last => format!("last {} s", self.interval.as_secs_f64()),
+            LiveWindow::Recent => "last 10 s".to_owned(),
+            LiveWindow::Decayed => "all, half-life 30 s".to_owned(),
+        };
+        if self.lost > 0 {
+            text += &format!("  lost {}", self.lost);
+        }
+        text += &format!("  prof {:.1}% CPU", self.cost);
+        if self.has_ended {
+            text += "  ended";
+        } else if self.is_paused {
+            text += "  PAUSED";
+        }
+        text
+    }
+}
+
+/// News of a recording.
+pub enum Update {
+    /// A newer profile.
+    Profile(Box<Opened>),
+    /// A newer state.
+    Status(LiveStatus),
+    /// A message for the line at the bottom.
+    Message(String),
+}
+
+/// A request of the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Show the next window.
+    NextWindow,
+    /// Stop replacing the profile, or go on.
+    Pause,
+}
+
+/// A recording that goes on.
+pub struct LiveSource {
+    /// Its news; the first profile is shown when it comes.
+    pub updates: Receiver<Update>,
+    /// Takes the requests.
+    pub control: Box<dyn Fn(Control) + Send>,
+}
