@@ -86,6 +86,14 @@ const FLAME: &[Example] = &[
     example("prof flame --folded > out.folded", "Write folded stacks for other tools"),
 ];
 
+/// Examples of `prof top`.
+const TOP: &[Example] = &[
+    example("sudo prof top", "Show the functions of the whole machine, each second"),
+    example("prof top -p 1234", "Show those of a process"),
+    example("prof top -T wall -p 1234 --sort thread", "Show its threads on and off the CPU"),
+    example("prof top --batch -p 1234 --iterations 5", "Print five tables into a pipe or file"),
+];
+
 /// Examples of `prof graph`.
 const GRAPH: &[Example] = &[
     example("prof graph -o out.svg", "Draw the call graph of profile.pb.gz; needs Graphviz"),
@@ -194,7 +202,7 @@ recording.";
 
 /// Whether a subcommand, or prof, runs a COMMAND.
 pub fn runs_command(subcommand: &str) -> bool {
-    matches!(subcommand, "prof" | "record" | "flame")
+    matches!(subcommand, "prof" | "record" | "flame" | "top")
 }
 
 /// The exit statuses of a subcommand, or of prof.
@@ -215,6 +223,7 @@ pub fn examples(subcommand: &str) -> &'static [Example] {
         "merge" => MERGE,
         "annotate" => ANNOTATE,
         "flame" => FLAME,
+        "top" => TOP,
         "graph" => GRAPH,
         "diff" => DIFF,
         "list" => LIST,

@@ -122,6 +122,18 @@ impl FilterArgs {
         Ok(profile)
     }
 
+    /// The same for a recording that goes on: nothing is printed.
+    pub fn apply_live(&self, mut profile: Profile) -> anyhow::Result<Profile> {
+        self.restyled(&mut profile);
+        self.apply(profile)
+    }
+
+    /// Makes a profile fit for the interactive views, which have the filters as conditions.
+    pub fn dress(&self, profile: &mut Profile) {
+        self.restyled(profile);
+        self.prepare(profile);
+    }
+
     /// Reads and merges FILEs for the interactive views, which have the filters as conditions, and
     /// show the notes.
     pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, Vec<String>)> {

@@ -27,6 +27,7 @@ mod symbolize;
 mod target;
 mod threads;
 mod time;
+mod top;
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -77,6 +78,14 @@ pub enum Command {
     #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
     #[command(mut_arg("fold_inlined", |arg| arg.long("noinlines").hide(true)))]
     Annotate(Box<annotate::Args>),
+    /// Show what runs now, each second: functions, processes, threads, flame graph
+    ///
+    /// Records a target, or the whole machine, without writing a file. On a terminal, the views are
+    /// those of 'prof report': '?' lists the keys. Into a pipe, or with --batch, a table is printed
+    /// for each interval.
+    #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
+    #[command(mut_arg("fold_inlined", |arg| arg.long("noinlines").hide(true)))]
+    Top(Box<top::Args>),
     /// Draw a flame graph of profiles, or of a target recorded now
     ///
     /// Without a target, profile.pb.gz or the FILEs are drawn. With a target, it is recorded as by
@@ -135,6 +144,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(*args),
         Command::Merge(args) => merge::run(*args),
         Command::Annotate(args) => annotate::run(*args),
+        Command::Top(args) => top::run(*args),
         Command::Flame(args) => flame::run(*args),
         Command::Graph(args) => graph::run(*args),
         Command::Diff(args) => diff::run(*args),

@@ -76,9 +76,14 @@ impl Recorded {
     /// The exit code of the COMMAND, as in a shell: 128 + the signal that ended it. 0 without a
     /// COMMAND, or if it still runs.
     pub fn exit_code(&self) -> ExitCode {
-        let exit = self.exit.or_else(|| os::reap(self.running?));
-        ExitCode::from(exit.map_or(0, code_of))
+        exit_code(self.exit, self.running)
     }
+}
+
+/// The exit code of a COMMAND that has ended or still runs, as [`Recorded::exit_code`].
+pub fn exit_code(exit: Option<ExitStatus>, running: Option<i32>) -> ExitCode {
+    let exit = exit.or_else(|| os::reap(running?));
+    ExitCode::from(exit.map_or(0, code_of))
 }
 
 fn code_of(status: ExitStatus) -> u8 {

@@ -23,6 +23,8 @@ use view::{ColumnRequest, Direction, Granularity, Sort, View};
 
 mod interactive;
 
+pub use interactive::has_terminal;
+
 /// The file that is read if no FILE is given.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
 

@@ -17,9 +17,9 @@ use crate::sampler::types::{NeededClock, ProfileTypes, Settings};
 use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, StackMethod, Target, Window, types};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
-use values::{parse_delay, parse_duration, parse_frequency, parse_period, parse_stacks};
+use values::{parse_delay, parse_frequency, parse_period, parse_stacks};
 
-pub use values::StacksArg;
+pub use values::{StacksArg, parse_duration};
 
 /// Limit of the stack copy of a sample above [`HIGH_RATE`]; below, the limit is the kernel's. It
 /// copies no more than there is, so only deep stacks cost more.

@@ -261,6 +261,11 @@ fn the_chapter_on_trust_shows_what_its_commands_print() {
 }
 
 #[test]
+fn the_chapter_on_top_shows_what_its_commands_print() {
+    check("docs/guide/top.md", "");
+}
+
+#[test]
 fn the_chapter_on_symbols_shows_what_its_commands_print() {
     check("docs/guide/symbols.md", BIG);
 }

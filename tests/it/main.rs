@@ -67,6 +67,7 @@ mod symbols_like_llvm;
 mod terminal;
 mod threads;
 mod timestamps;
+mod top;
 mod wall;
 mod whole_stacks;
 mod without_tracefs;

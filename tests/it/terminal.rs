@@ -11,14 +11,14 @@ use crate::common::views;
 use crate::common::{needs, temp_dir, until};
 
 /// A shell in a terminal.
-struct Terminal {
-    dir: tempfile::TempDir,
+pub struct Terminal {
+    pub dir: tempfile::TempDir,
     socket: PathBuf,
 }
 
 impl Terminal {
     /// A terminal of this size with the known profile in `known.pb.gz`; `variables` are set in it.
-    fn start(width: u32, height: u32, variables: &[&str]) -> Terminal {
+    pub fn start(width: u32, height: u32, variables: &[&str]) -> Terminal {
         let dir = temp_dir();
         views::known(&dir);
         let socket = dir.path().join("tmux");
@@ -42,36 +42,36 @@ impl Terminal {
         command
     }
 
-    fn output(&self, args: &[&str]) -> String {
+    pub fn output(&self, args: &[&str]) -> String {
         let out = self.tmux().args(args).output().unwrap();
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
     /// Presses keys, by tmux's names.
-    fn keys(&self, keys: &[&str]) {
+    pub fn keys(&self, keys: &[&str]) {
         self.output(&[&["send-keys"], keys].concat());
     }
 
     /// Types a command into the shell.
-    fn run(&self, command: &str) {
+    pub fn run(&self, command: &str) {
         self.output(&["send-keys", "-l", command]);
         self.keys(&["Enter"]);
     }
 
     /// The lines on the screen.
-    fn screen(&self) -> String {
+    pub fn screen(&self) -> String {
         let text = self.output(&["capture-pane", "-p"]);
         text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
     /// Waits until a text is on the screen.
     #[track_caller]
-    fn wait_for(&self, text: &str) {
+    pub fn wait_for(&self, text: &str) {
         self.wait_until(text, |screen| screen.contains(text));
     }
 
     #[track_caller]
-    fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) {
+    pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
         while !holds(&self.screen()) {
             assert!(
@@ -97,9 +97,9 @@ impl Terminal {
 
     /// Fails unless the terminal is as the shell expects it.
     #[track_caller]
-    fn is_restored(&self) {
+    pub fn is_restored(&self) {
         let flags = "#{alternate_on}#{cursor_flag}#{mouse_any_flag}";
-        assert_eq!(self.output(&["display-message", "-p", flags]).trim(), "010");
+        until(|| self.output(&["display-message", "-p", flags]).trim() == "010");
         self.run("stty -a | tr ';' '\\n' | grep -c -w -e -icanon -e -echo -e -isig");
         self.wait_until("0 flags", |screen| {
             let mut lines = screen.lines().rev().filter(|line| !line.trim().is_empty());
@@ -109,7 +109,7 @@ impl Terminal {
     }
 
     /// The process id of prof.
-    fn prof(&self) -> i32 {
+    pub fn prof(&self) -> i32 {
         let shell = self.output(&["display-message", "-p", "#{pane_pid}"]);
         let path = format!("/proc/{0}/task/{0}/children", shell.trim());
         let children = std::fs::read_to_string(path).unwrap();

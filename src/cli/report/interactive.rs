@@ -26,7 +26,7 @@ fn asks_for_text(args: &Args) -> bool {
 }
 
 /// True if the terminal can show the interactive views: it can move its cursor, and there are keys.
-fn has_terminal() -> bool {
+pub fn has_terminal() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     !dumb && printed::stdout_is_terminal() && std::io::stdin().is_terminal()
 }

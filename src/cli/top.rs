@@ -1,0 +1,173 @@
+//! `prof top`: what runs now.
+
+mod batch;
+mod cost;
+mod interactive;
+mod keeper;
+mod names;
+mod recorder;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::filter::FilterArgs;
+use super::sort::{Grouping, SortKey, sort_key};
+use super::summary::Verbosity;
+use super::symbol_args::SymbolArgs;
+use super::target::{TargetArgs, parse_duration};
+use super::{examples, usage};
+use crate::report::terminal::Start;
+use profile::LiveWindow;
+use recorder::Recorder;
+use sys::printed;
+
+/// Arguments of `prof top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples::short("top"), after_long_help = examples::long("top"))]
+pub struct Args {
+    /// The target; without one, the whole machine
+    #[command(flatten)]
+    target: TargetArgs,
+
+    #[command(flatten)]
+    symbols: SymbolArgs,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// Order and group rows by KEYS, separated by commas, as in prof report
+    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = sort_key,
+          default_value = "self", help_heading = "View")]
+    sort: Vec<SortKey>,
+
+    /// Show the last interval, the last 10 s, or all with a half-life of 30 s
+    ///
+    /// In 'all', a sample counts half after 30 s, a quarter after 60 s, and so on. The default is
+    /// recent, or last with --batch.
+    #[arg(long, value_name = "WINDOW", value_enum, help_heading = "View")]
+    window: Option<WindowArg>,
+
+    /// Show a new table after each TIME, such as 500ms or 2s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s",
+          help_heading = "View")]
+    interval: Duration,
+
+    /// Print a table for each interval instead of the interactive views
+    ///
+    /// The default if standard output is no terminal.
+    #[arg(long, help_heading = "Output")]
+    batch: bool,
+
+    /// With --batch, print N tables and end
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          help_heading = "Output")]
+    iterations: Option<u64>,
+
+    /// With --batch, print at most N rows; 0 prints all [default: 30]
+    ///
+    /// With --json, the default is all.
+    #[arg(short, long, value_name = "N", value_parser = super::report::rows,
+          allow_negative_numbers = true, help_heading = "Output")]
+    nodecount: Option<usize>,
+
+    /// Print each table as a JSON object, as prof report --json does
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
+}
+
+/// A value of `--window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WindowArg {
+    /// The last interval
+    Last,
+    /// The last 10 s
+    Recent,
+    /// All, with a half-life of 30 s
+    All,
+}
+
+impl WindowArg {
+    fn window(self) -> LiveWindow {
+        match self {
+            WindowArg::Last => LiveWindow::Last,
+            WindowArg::Recent => LiveWindow::Recent,
+            WindowArg::All => LiveWindow::Decayed,
+        }
+    }
+}
+
+/// Profile types without samples while the recording goes on.
+const AT_THE_END: [&str; 3] = ["heap", "alloc", "threads"];
+
+impl Args {
+    /// Fails if arguments contradict each other.
+    fn check(&self) -> anyhow::Result<()> {
+        if let Some(name) = self.target.types.iter().find(|name| AT_THE_END.contains(&&***name)) {
+            let instead = if name == "threads" { "prof threads" } else { "prof record -T heap" };
+            return Err(usage(format!(
+                "-T {name}: its values are known at the end of a recording only; use {instead}"
+            )));
+        }
+        if self.target.timestamps || self.filter.samples.time.is_given() {
+            return Err(usage("prof top keeps no times of samples: use prof record --timestamps"));
+        }
+        if self.interval < Duration::from_millis(100) {
+            return Err(usage("--interval: the shortest is 100ms"));
+        }
+        self.filter.filter()?;
+        Ok(())
+    }
+
+    fn window(&self, default: LiveWindow) -> LiveWindow {
+        self.window.map_or(default, WindowArg::window)
+    }
+
+    /// The rows of the table, and their order.
+    fn grouping(&self) -> Grouping {
+        let grouping = Grouping::of(&self.sort);
+        let granularity = grouping.resolved(self.filter.granularity());
+        Grouping { granularity, ..grouping }
+    }
+}
+
+/// The target, for the line at the top.
+fn title(target: &TargetArgs) -> String {
+    let list = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
+    let title = match target {
+        TargetArgs { command, .. } if !command.is_empty() => command.join(" "),
+        TargetArgs { pid, .. } if !pid.is_empty() => format!("PID {}", list(pid)),
+        TargetArgs { tid, .. } if !tid.is_empty() => format!("TID {}", list(tid)),
+        TargetArgs { cgroup: Some(cgroup), .. } => cgroup.display().to_string(),
+        TargetArgs { cpu: Some(cpu), .. } => format!("CPU {cpu}"),
+        _ => "whole machine".to_owned(),
+    };
+    printed::line(&title).into_owned()
+}
+
+/// Runs `prof top`.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut args = args;
+    args.filter.no_inlines |= args.symbols.no_inlines();
+    args.check()?;
+    args.target.all_cpus |= !args.target.is_given();
+    let grouping = args.grouping();
+    let shown = (!args.batch && !args.json && super::report::has_terminal())
+        .then(|| interactive::shown(&grouping))
+        .flatten();
+    let names = args.symbols.options()?;
+    let target = std::mem::take(&mut args.target);
+    let title = title(&target);
+    let recorder = Recorder::start(target, args.interval, shown.is_some(), args.verbosity)?;
+    match shown {
+        Some(shown) => interactive::run(
+            &args,
+            recorder,
+            names,
+            Start { file: title, shown, filters: Vec::new() },
+        ),
+        None => batch::run(&args, recorder, names, &grouping),
+    }
+}

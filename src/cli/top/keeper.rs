@@ -1,0 +1,113 @@
+//! The data of a recording that goes on: windows with names, and figures.
+
+use std::sync::mpsc::Sender;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::cost::CostMeter;
+use super::names::Names;
+use super::recorder::Message;
+use crate::report::locks;
+use crate::sampler::{LivePart, Stats};
+use profile::{Diagnostics, LiveWindow, NameRequest, Profile, Windows, comment};
+use symbols::SymbolOptions;
+use sys::os;
+
+/// The data so far.
+pub struct Keeper {
+    windows: Windows,
+    names: Names,
+    /// CPU time of prof.
+    pub cost: CostMeter,
+    /// Counters since the start.
+    pub stats: Stats,
+    /// Counters of the last part.
+    pub last: Stats,
+    /// Time since the start.
+    pub elapsed: Duration,
+    is_whole_machine: bool,
+}
+
+impl Keeper {
+    /// Without any data.
+    ///
+    /// # Errors
+    ///
+    /// There can be no further thread.
+    pub fn new(
+        names: SymbolOptions,
+        sender: Sender<Message>,
+        is_whole_machine: bool,
+    ) -> anyhow::Result<Keeper> {
+        let mut cost = CostMeter::default();
+        cost.read();
+        Ok(Keeper {
+            windows: Windows::default(),
+            names: Names::start(names, sender)?,
+            cost,
+            stats: Stats::default(),
+            last: Stats::default(),
+            elapsed: Duration::ZERO,
+            is_whole_machine,
+        })
+    }
+
+    /// Adds a part, and looks up the names of its new addresses.
+    pub fn add(&mut self, part: LivePart) {
+        let LivePart { part, lasted, stats, files, run_time, changed } = part;
+        self.windows.add(part, lasted.as_nanos() as u64);
+        for (mapping, file) in run_time {
+            self.windows.set_file(mapping, &file);
+        }
+        self.names.add_files(files, changed);
+        self.elapsed += lasted;
+        self.last = Stats {
+            samples: stats.samples.saturating_sub(self.stats.samples),
+            lost: stats.lost.saturating_sub(self.stats.lost),
+            ..stats
+        };
+        self.stats = stats;
+        self.cost.read();
+        self.names.look_up(&mut self.windows, now());
+    }
+
+    /// Takes over names that were looked up.
+    pub fn named(&mut self, request: &NameRequest) {
+        self.names.done(request, &mut self.windows);
+    }
+
+    /// True while names are looked up.
+    pub fn is_naming(&self) -> bool {
+        self.names.is_busy()
+    }
+
+    /// The profile of a window.
+    pub fn profile(&mut self, window: LiveWindow) -> Profile {
+        let mut profile = self.windows.profile(window);
+        profile.time_nanos = now().saturating_sub(profile.duration_nanos);
+        locks::classify(&mut profile);
+        let (own_cpu_seconds, own_peak_bytes) = os::own_usage();
+        let diagnostics = Diagnostics {
+            samples: symbols::counted(&profile),
+            distinct: profile.samples.len() as u64,
+            lost: if window == LiveWindow::Last { self.last.lost } else { self.stats.lost },
+            folded: self.windows.folded(),
+            own_cpu_seconds,
+            own_peak_bytes,
+            unsymbolized: symbols::unsymbolized(&profile),
+            ..Diagnostics::default()
+        };
+        let mut comments = diagnostics.to_comments();
+        if self.is_whole_machine {
+            comments.push(format!("{}: {}", comment::TARGET, comment::WHOLE_MACHINE));
+        }
+        let strings = &mut profile.strings;
+        profile.comments.extend(comments.iter().map(|text| strings.intern(text)));
+        profile
+    }
+}
+
+/// The time since the epoch in nanoseconds.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

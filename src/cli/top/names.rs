@@ -1,0 +1,152 @@
+//! Names of the addresses of a recording that goes on: looked up on a thread of its own, each
+//! address once, and the more rarely the more it costs.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::recorder::Message;
+use profile::{MappingId, NameRequest, Windows};
+use symbols::SymbolOptions;
+use sys::os;
+
+/// Time after the start in which names are looked up as soon as there are new addresses.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// Afterwards, the pause after a lookup is its CPU time multiplied by this: at most 0.4 % of a core
+/// is for names.
+const PAUSE_FACTOR: f64 = 250.0;
+
+/// Part of the samples, in percent, in a binary without any names, that makes them due.
+const NEW_PERCENT: u64 = 2;
+
+/// The pause before names of such a binary, also before it is time for all: it happens once for each.
+const NEW_PAUSE_FACTOR: f64 = 20.0;
+
+/// Longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(600);
+
+/// A lookup: the addresses, and where their files are.
+struct Lookup {
+    request: NameRequest,
+    files: HashMap<u32, PathBuf>,
+    changed: HashSet<u32>,
+}
+
+/// Looks up names.
+pub struct Names {
+    lookups: Sender<Lookup>,
+    stop: Arc<AtomicBool>,
+    /// Current paths of files, by mapping.
+    files: HashMap<MappingId, PathBuf>,
+    /// Mappings whose files changed.
+    changed: HashSet<MappingId>,
+    is_busy: bool,
+    began: Instant,
+    /// CPU time when the lookup began.
+    cpu: f64,
+    /// The next lookup of all addresses.
+    due: Instant,
+    /// The next lookup in new binaries.
+    new_due: Instant,
+    /// The current lookup is one in new binaries.
+    is_new: bool,
+}
+
+impl Names {
+    /// Starts the thread, which returns names to `results`.
+    ///
+    /// # Errors
+    ///
+    /// There can be no further thread.
+    pub fn start(options: SymbolOptions, results: Sender<Message>) -> anyhow::Result<Names> {
+        let (lookups, requested) = mpsc::channel();
+        let stop = options.stop.clone();
+        thread::Builder::new()
+            .name("names".into())
+            .spawn(move || run(&options, &requested, &results))?;
+        let now = Instant::now();
+        Ok(Names {
+            lookups,
+            stop,
+            files: HashMap::new(),
+            changed: HashSet::new(),
+            is_busy: false,
+            began: now,
+            cpu: 0.0,
+            due: now,
+            new_due: now,
+            is_new: false,
+        })
+    }
+
+    /// Adds current paths of files, and files that have changed.
+    pub fn add_files(&mut self, files: Vec<(MappingId, PathBuf)>, changed: Vec<MappingId>) {
+        self.files.extend(files);
+        self.changed.extend(changed);
+    }
+
+    /// True while names are looked up.
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Looks up new addresses, if it is time. `now` is the time since the epoch in nanoseconds.
+    pub fn look_up(&mut self, windows: &mut Windows, now: i64) {
+        let at = Instant::now();
+        if self.is_busy || !windows.has_unnamed() || at < self.new_due {
+            return;
+        }
+        self.is_new = at < self.due;
+        let request = if self.is_new {
+            windows.request_new_binaries(NEW_PERCENT)
+        } else {
+            windows.request_names()
+        };
+        let Some(mut request) = request else { return };
+        // Files that are newer than the samples have no names for them.
+        request.profile.time_nanos = now;
+        let mappings = || (0..).zip(&request.mappings);
+        let file = |(i, of): (u32, &MappingId)| Some((i, self.files.get(of)?.clone()));
+        let files = mappings().filter_map(file).collect();
+        let changed = mappings().filter(|(_, of)| self.changed.contains(of)).map(|(i, _)| i);
+        let changed = changed.collect();
+        self.cpu = os::own_usage().0;
+        self.is_busy = self.lookups.send(Lookup { request, files, changed }).is_ok();
+    }
+
+    /// Takes over the names of a lookup.
+    pub fn done(&mut self, request: &NameRequest, windows: &mut Windows) {
+        windows.name(request);
+        self.is_busy = false;
+        let now = Instant::now();
+        if now.duration_since(self.began) > FIRST {
+            let cpu = (os::own_usage().0 - self.cpu).max(0.0);
+            let pause = |factor: f64| Duration::from_secs_f64(cpu * factor).min(MAX_PAUSE);
+            self.new_due = now + pause(NEW_PAUSE_FACTOR);
+            if !self.is_new {
+                self.due = now + pause(PAUSE_FACTOR);
+            }
+        }
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+fn run(options: &SymbolOptions, requested: &Receiver<Lookup>, results: &Sender<Message>) {
+    for Lookup { mut request, files, changed } in requested {
+        let options = SymbolOptions { files, changed, ..options.clone() };
+        symbols::symbolize(&mut request.profile, &options, &|_, _| {});
+        if results.send(Message::Named(Box::new(request))).is_err() {
+            return;
+        }
+    }
+}
