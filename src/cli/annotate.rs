@@ -8,13 +8,9 @@ use super::filter::FilterArgs;
 use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
-use crate::report::annotate::{self, Annotated, BinaryCode, Layout, Order, Text, by_binary, skids};
+use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
 use crate::report::text;
-use code::assembly::{Limits, Request, disassemble};
-use code::sources::{CodeOf, Sources};
 use code::text::SourcePaths;
-use profile::Profile;
-use symbols::SymbolOptions;
 use sys::{printed, suggest};
 use view::source::{Listing, Selection, Source, Unit, candidates};
 use view::{Granularity, View};
@@ -141,18 +137,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         text::write_summary(&mut out, &view)?;
     }
-    let mut lookup = Lookup {
-        view: &view,
-        options: &options,
-        sources: Sources::new(&paths, &options),
-        with_code: args.asm,
-    };
+    let mut lookup = Lookup::new(&view, &paths, &options);
     if args.json {
         let shown = source.listings.iter().take(args.rows());
-        let shown = shown.map(|listing| lookup.annotate(listing));
+        let shown = shown.map(|listing| annotate(listing, &mut lookup, args.asm));
         annotate::write_json(&mut out, &view, &source, shown, args.all_lines)?;
     } else {
-        write(&args, &source, &mut lookup, &mut out)?;
+        write(&args, &view, &source, &mut lookup, &mut out)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -171,13 +162,19 @@ fn source(view: &View, args: &Args) -> anyhow::Result<Source> {
     Ok(Source::new(view, &selection))
 }
 
+/// The text of a listing, and with `--asm` its instructions.
+fn annotate<'l>(listing: &'l Listing, lookup: &mut Lookup<'_>, with_code: bool) -> Annotated<'l> {
+    let code = with_code.then(|| lookup.code(listing));
+    Annotated { listing, text: lookup.text(listing), code }
+}
+
 fn write(
     args: &Args,
+    view: &View,
     source: &Source,
     lookup: &mut Lookup<'_>,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let view = lookup.view;
     if view.kept_total == 0 {
         writeln!(out, "{}", nothing_to_show(view))?;
     } else if source.listings.is_empty() {
@@ -191,7 +188,7 @@ fn write(
     let layout = Layout { all_lines: args.all_lines, percent: args.percent, order };
     for listing in source.listings.iter().take(args.rows()) {
         writeln!(out)?;
-        let annotated = lookup.annotate(listing);
+        let annotated = annotate(listing, lookup, args.asm);
         if args.asm {
             annotate::write_assembly(out, view, &annotated, layout, &mut lookup.sources)?;
         } else {
@@ -226,49 +223,5 @@ fn select(view: &View, what: &str) -> anyhow::Result<Selection> {
             let near = near.join(", ");
             anyhow::bail!("no function or file of the profile matches {what:?}; similar: {near}")
         }
-    }
-}
-
-/// Finds text and code of listings.
-struct Lookup<'a> {
-    view: &'a View<'a>,
-    options: &'a SymbolOptions,
-    sources: Sources<'a>,
-    with_code: bool,
-}
-
-impl Lookup<'_> {
-    fn annotate<'l>(&mut self, listing: &'l Listing) -> Annotated<'l> {
-        let p: &Profile = self.view.profile;
-        let mapping = listing.mapping.map(|m| &p.mappings[m.0 as usize]);
-        let of = mapping.map_or_else(CodeOf::default, |mapping| CodeOf {
-            binary: p.str(mapping.file),
-            build_id: p.str(mapping.build_id),
-        });
-        let text = self.sources.find(p.str(listing.file), of);
-        let recorded = code::text::time(p.time_nanos);
-        let found = text.as_ref().ok();
-        let newer_than = found.and_then(|text| self.sources.newer_than(text, of, recorded));
-        let code = self.with_code.then(|| self.code(listing));
-        Annotated { listing, text: Text { text, newer_than }, code }
-    }
-
-    fn code(&self, listing: &Listing) -> Vec<BinaryCode> {
-        let profile = self.view.profile;
-        let (kind, unit) = self.view.value_type();
-        let of_binaries = by_binary(self.view, listing).into_iter();
-        let code = of_binaries.map(|found| {
-            let request = Request {
-                binary: profile.str(found.binary),
-                build_id: profile.str(found.build_id),
-                function: profile.str(listing.system_name),
-                end: profile.time_nanos.saturating_add(profile.duration_nanos),
-                weights: &found.weights,
-                skids: skids(kind, unit),
-            };
-            let code = disassemble(&request, self.options, Limits::default());
-            BinaryCode { binary: found.binary, build_id: found.build_id, code }
-        });
-        code.collect()
     }
 }

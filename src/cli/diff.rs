@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::filter::FilterArgs;
-use super::report;
+use super::report::interactive::Files;
+use super::report::{self, interactive};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::{examples, usage};
 use crate::report::diff::{self, DiffLayout};
+use crate::report::terminal::Start;
 use profile::Profile;
 use sys::printed::{self, Lines};
 use view::{Diff, DiffOptions, Granularity, Scale, Sort, View};
@@ -68,6 +70,10 @@ pub struct Args {
     /// Print JSON, with exact values
     #[arg(long, help_heading = "Output")]
     json: bool,
+
+    /// Print text also on a terminal, where the difference is interactive otherwise
+    #[arg(long, help_heading = "Output")]
+    stdio: bool,
 }
 
 /// The unit of comparison.
@@ -166,10 +172,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         filter: &args.filter,
         json: args.json,
     };
-    comparison.print()
+    let is_text = args.json || args.stdio || args.nodecount.is_some() || args.no_children;
+    match comparison.start(is_text) {
+        Some(start) => {
+            let sides = comparison.files.clone();
+            let (scale, absolute) = (comparison.scale, comparison.absolute);
+            interactive::compare(args.filter, Files { sides, scale, absolute }, start)
+        }
+        None => comparison.print(),
+    }
 }
 
 impl Comparison<'_> {
+    /// The first page of the interactive views; `None`: text is printed.
+    pub(super) fn start(&self, is_text: bool) -> Option<Start> {
+        // Labels that have to exist are checked with an error.
+        let is_text = is_text || !self.must_exist.is_empty();
+        let rows = interactive::rows(self.granularity, &self.labels).filter(|_| !is_text)?;
+        let [before, after] = &self.files;
+        interactive::start_of_difference(before, after, rows, self.order, self.filter)
+    }
+
     /// Prints the comparison.
     pub(super) fn print(self) -> anyhow::Result<ExitCode> {
         let mut sides = Sides::load(&self.files, self.filter)?;

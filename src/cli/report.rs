@@ -15,13 +15,16 @@ use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::time;
 use super::{examples, usage};
 use crate::report::over::OverRequest;
+use crate::report::terminal::Start;
 use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
 use profile::Profile;
 use sys::printed;
 use view::{ColumnRequest, Direction, Granularity, Sort, View};
 
-mod interactive;
+pub(super) mod interactive;
+
+use interactive::Files;
 
 pub use interactive::has_terminal;
 
@@ -141,6 +144,9 @@ pub struct Args {
 
     #[command(flatten)]
     filter: FilterArgs,
+
+    #[command(flatten)]
+    source: interactive::SourceArgs,
 
     /// Print direct recursion as one frame, in call trees
     #[arg(long, help_heading = "View")]
@@ -287,8 +293,8 @@ impl Args {
         plan
     }
 
-    /// Prints the difference to the bases.
-    fn compare(&self, plan: Plan) -> anyhow::Result<ExitCode> {
+    /// Shows or prints the difference to the bases.
+    fn compare(self, plan: Plan) -> anyhow::Result<ExitCode> {
         let other = self.view.chosen.map(|view| format!("--{view}"));
         let other = other.or_else(|| self.over.map(|_| "--over".to_owned()));
         let other = other.or_else(|| self.output.as_ref().map(|_| "--output".to_owned()));
@@ -309,7 +315,16 @@ impl Args {
             filter: &self.filter,
             json: self.json,
         };
-        comparison.print()
+        match comparison.start(interactive::asks_for_text(&self)) {
+            Some(start) => {
+                let sides = comparison.files.clone();
+                let (scale, absolute) = (comparison.scale, comparison.absolute);
+                let files = Files { sides, scale, absolute };
+                let start = Start { code: self.source.options(), ..start };
+                interactive::compare(self.filter, files, start)
+            }
+            None => comparison.print(),
+        }
     }
 
     /// The arguments of the view.

@@ -166,7 +166,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             &args,
             recorder,
             names,
-            Start { file: title, shown, filters: Vec::new() },
+            Start { file: title, shown, ..Start::default() },
         ),
         None => batch::run(&args, recorder, names, &grouping),
     }

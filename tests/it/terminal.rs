@@ -144,6 +144,8 @@ fn each_view_is_drawn() {
         ("F", "flame-graph"),
         ("5", "lines"),
         ("6", "binaries"),
+        ("9", "files"),
+        ("X", "states"),
         ("?", "help"),
     ] {
         terminal.keys(&[key]);
@@ -152,7 +154,7 @@ fn each_view_is_drawn() {
     terminal.keys(&["j", "j", "G"]);
     terminal.wait_for("this help, quit");
     terminal.keys(&["?"]);
-    terminal.shows("binaries");
+    terminal.shows("states");
     terminal.keys(&["q"]);
     terminal.wait_for("$ prof report known.pb.gz");
     terminal.is_restored();
@@ -176,7 +178,7 @@ fn a_function_is_found_filtered_and_left_again() {
     terminal.wait_for("filters: focus=^foo2$");
     terminal.keys(&["u"]);
     terminal.wait_until("no filter", |screen| !screen.contains("filters:"));
-    terminal.keys(&["<", "<", "<"]);
+    terminal.keys(&["[", "[", "["]);
     terminal.wait_for("functions  cpu  9.00 s");
     terminal.keys(&["w"]);
     terminal.wait_for("write to");
@@ -186,6 +188,121 @@ fn a_function_is_found_filtered_and_left_again() {
     assert!(svg.starts_with("<?xml") && svg.contains("foo2"));
     terminal.keys(&["q"]);
     terminal.is_restored();
+}
+
+#[test]
+fn a_function_leads_to_its_source_its_sandwich_and_back() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 18, &[]);
+    let source: String = (1..=30).map(|line| format!("\tline {line};\n")).collect();
+    std::fs::write(terminal.dir.path().join("known.c"), source).unwrap();
+    terminal.run("prof report known.pb.gz");
+    terminal.wait_for("foo2  (known)");
+    terminal.keys(&["j", "j", "j", "Enter"]);
+    terminal.shows("menu");
+    terminal.keys(&["S"]);
+    terminal.shows("sandwich");
+    terminal.keys(&["a"]);
+    terminal.shows("source");
+    terminal.keys(&["a"]);
+    terminal.wait_for("note: no instructions of /usr/bin/known");
+    // Back at the function, whose menu is also opened by a second click.
+    terminal.keys(&["BSpace", "BSpace"]);
+    terminal.wait_for("functions  cpu  9.00 s");
+    terminal.keys(&["m", "j", "j", "Enter"]);
+    terminal.shows("sandwich");
+    terminal.keys(&["BSpace", "L"]);
+    terminal.shows("rows-menu");
+    terminal.keys(&["4"]);
+    terminal.wait_for("binaries");
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
+#[test]
+fn filters_are_typed_and_removed_one_by_one() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    terminal.run("prof report known.pb.gz");
+    terminal.wait_for("bar  (known)");
+    terminal.keys(&["&"]);
+    terminal.output(&["send-keys", "-l", "(foo"]);
+    terminal.wait_for("filter (Tab: next): focus=(foo_   unclosed group");
+    terminal.keys(&["Enter"]);
+    terminal.output(&["send-keys", "-l", "1)"]);
+    terminal.keys(&["Enter"]);
+    terminal.wait_for(" filters: focus=(foo1)");
+    terminal.keys(&["&", "Tab"]);
+    terminal.output(&["send-keys", "-l", "bar"]);
+    terminal.wait_for("ignore=bar_");
+    terminal.keys(&["Enter"]);
+    terminal.wait_for("functions  cpu  1.50 s of 9.00 s (16.7%)");
+    terminal.keys(&["U"]);
+    terminal.shows("filters-menu");
+    terminal.keys(&["1"]);
+    terminal.wait_for("functions  cpu  4.00 s of 9.00 s");
+    assert!(terminal.screen().contains(" filters: ignore=bar\n"));
+    terminal.keys(&["R"]);
+    terminal.wait_for("▴self");
+    terminal.keys(&[">"]);
+    terminal.wait_for("▾total ");
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
+#[test]
+fn a_difference_is_shown_and_exported() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(100, 14, &[]);
+    let dir = terminal.dir.path();
+    terminal.run("prof report --ignore foo2 known.pb.gz -o after.pb.gz; clear");
+    until(|| dir.join("after.pb.gz").exists());
+    terminal.run("prof report --diff known.pb.gz after.pb.gz");
+    terminal.shows("difference");
+    terminal.keys(&["o", "<"]);
+    terminal.shows("difference-of-totals");
+    for (name, begin) in [
+        ("diff.svg", "<?xml"),
+        ("diff.json", "{\"after\":"),
+        ("diff.txt", "Before: known.pb.gz"),
+        ("graph.dot", "digraph"),
+    ] {
+        terminal.keys(&["w"]);
+        terminal.wait_for("write to");
+        terminal.run(name);
+        terminal.wait_for(&format!("wrote {name}"));
+        let text = std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(text.starts_with(begin), "{name}: {text}");
+    }
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+    terminal.run("clear; prof diff known.pb.gz after.pb.gz");
+    terminal.shows("difference");
+    terminal.keys(&["q"]);
+    terminal.run("clear; prof diff --stdio known.pb.gz after.pb.gz");
+    terminal.wait_for("Changed by more than sampling error");
+    terminal.is_restored();
+}
+
+#[test]
+fn the_terminal_is_restored_after_a_panic() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    // Only builds with debug assertions panic here, as that of the tests.
+    for place in ["draw", "work"] {
+        let terminal = Terminal::start(80, 24, &[&format!("PROF_TEST_PANIC={place}")]);
+        terminal.run("prof report known.pb.gz; echo exit $?");
+        terminal.wait_for("a test wants a panic");
+        terminal.wait_for("exit 1");
+        terminal.is_restored();
+    }
 }
 
 #[test]
@@ -239,6 +356,12 @@ fn a_small_or_simple_terminal_shows_what_it_can() {
     tiny.shows("tiny");
     tiny.keys(&["F"]);
     tiny.shows("tiny-flame-graph");
+    tiny.keys(&["f"]);
+    tiny.shows("tiny");
+    tiny.keys(&["Enter"]);
+    tiny.shows("tiny-menu");
+    tiny.keys(&["Escape", "F"]);
+    tiny.shows("tiny-flame-graph");
     tiny.output(&["resize-window", "-x", "60", "-y", "8"]);
     tiny.shows("resized-flame-graph");
     let ascii = Terminal::start(80, 12, &["LANG=C", "NO_COLOR=1"]);
@@ -247,7 +370,8 @@ fn a_small_or_simple_terminal_shows_what_it_can() {
     let dumb = Terminal::start(80, 40, &["TERM=dumb"]);
     dumb.run("prof report known.pb.gz");
     dumb.wait_for("Showing 4 rows");
-    dumb.run("prof report --stdio known.pb.gz");
+    dumb.wait_for("prof: text, because a terminal with TERM=dumb cannot move its cursor");
+    dumb.run("clear; prof report --stdio known.pb.gz");
     dumb.wait_for("Showing 4 rows");
 }
 

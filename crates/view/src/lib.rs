@@ -23,6 +23,7 @@ pub mod source;
 mod states;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod thread_states;
 mod threads;
 mod time;
 mod top;
@@ -46,6 +47,7 @@ pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use sandwich::{Sandwich, matching_frames, named_frames};
 pub use states::{ByState, States};
+pub use thread_states::{ThreadRow, ThreadStates};
 pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
 pub use top::{Row, Sort, Top, TopOptions};

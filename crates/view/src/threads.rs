@@ -8,7 +8,7 @@ use crate::{View, label_text};
 use profile::{LabelSetId, LabelValue, ThreadState, label};
 
 /// A thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListedThread {
     /// Name of its process.
     pub process: String,
@@ -100,7 +100,7 @@ fn text(view: &View, labels: LabelSetId, key: &str) -> String {
     value(view, labels, key).map_or(String::new(), |v| label_text(view.profile, v))
 }
 
-fn thread(view: &View, labels: LabelSetId) -> ListedThread {
+pub(crate) fn thread(view: &View, labels: LabelSetId) -> ListedThread {
     let number = |key| match value(view, labels, key) {
         Some(LabelValue::Num { value, .. }) => value,
         _ => 0,

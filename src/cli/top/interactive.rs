@@ -10,15 +10,15 @@ use super::keeper::Keeper;
 use super::recorder::{Message, Recorder};
 use crate::cli::filter::FilterArgs;
 use crate::cli::record;
+use crate::cli::report::interactive::rows;
 use crate::cli::sort::Grouping;
 use crate::report::terminal::{
-    self, Control, LiveSource, LiveStatus, Opened, Rows, Shown, Start, Update,
+    self, Control, LiveSource, LiveStatus, Opened, Shown, Start, Update,
 };
 use crate::sampler::Recording;
 use profile::LiveWindow;
 use symbols::SymbolOptions;
 use sys::os;
-use view::Granularity;
 
 /// Longest wait for the end of the recording after that of the views.
 const END: Duration = Duration::from_secs(2);
@@ -29,14 +29,8 @@ const NAMES: Duration = Duration::from_millis(1500);
 /// The first page; `None` if the interactive views do not have these rows.
 pub fn shown(grouping: &Grouping) -> Option<Shown> {
     let Grouping { granularity, order, labels, .. } = grouping;
-    let rows = match (labels.as_slice(), *granularity) {
-        ([label], Granularity::NONE) => Rows::Label(label.clone()),
-        ([], Granularity { line: true, .. }) => Rows::Lines,
-        ([], Granularity::FUNCTION) => Rows::Functions,
-        ([], Granularity { function: false, binary: true, .. }) => Rows::Binaries,
-        _ => return None,
-    };
-    Some(Shown::Table { rows, sort: *order })
+    let rows = rows(*granularity, labels)?;
+    Some(Shown::Table { rows, order: (*order).into() })
 }
 
 /// Shows the views until the user ends them.
@@ -161,9 +155,12 @@ impl Show<'_> {
         let mut profile = self.keeper.profile(self.status.window);
         self.filter.dress(&mut profile);
         let update = match self.filter.type_index(&profile) {
-            Ok(type_index) => {
-                Update::Profile(Box::new(Opened { profile, type_index, notes: Vec::new() }))
-            }
+            Ok(type_index) => Update::Profile(Box::new(Opened {
+                profile,
+                base: None,
+                type_index,
+                notes: Vec::new(),
+            })),
             Err(error) => Update::Message(format!("{error:#}")),
         };
         self.is_shown = true;

@@ -49,7 +49,7 @@ pub fn write(
 }
 
 /// The cause of missing instructions, and the remedy.
-fn no_code(binary: &str, why: &NoCode) -> String {
+pub fn no_code(binary: &str, why: &NoCode) -> String {
     let binary = if binary.is_empty() { "[unknown binary]" } else { binary };
     match why {
         NoCode::NoBinary(cause) => {
@@ -147,15 +147,21 @@ impl Rows<'_, '_> {
         let total = column(self.view, self.layout, instruction.total);
         let mark = if instruction.skid { '~' } else { ' ' };
         let text = instruction.text.as_deref().unwrap_or("(bad)");
-        let target = instruction.target.as_ref().map_or("", |target| target.name.as_str());
-        let target = match &instruction.reference {
-            _ if !target.is_empty() => format!("  <{target}>"),
-            Some(reference) if !reference.name.is_empty() => format!("  # {}", symbol(reference)),
-            _ => String::new(),
-        };
+        let target = target_name(instruction);
         let address = instruction.address.0;
         let row = format!("{own:>10}{mark} {total:>10} {address:>10x} {arrows} {text}{target}");
         writeln!(out, "{}", clean(&row).trim_end())
+    }
+}
+
+/// The name of what an instruction jumps to, calls or refers to, with the space before it; empty if
+/// there is none.
+pub fn target_name(instruction: &Instruction) -> String {
+    let target = instruction.target.as_ref().map_or("", |target| target.name.as_str());
+    match &instruction.reference {
+        _ if !target.is_empty() => format!("  <{target}>"),
+        Some(reference) if !reference.name.is_empty() => format!("  # {}", symbol(reference)),
+        _ => String::new(),
     }
 }
 
@@ -170,14 +176,15 @@ fn same_line(a: &Place, b: &Place) -> bool {
 }
 
 /// The arrows of a piece, by instruction.
-struct Drawn {
+pub struct Drawn {
     /// For each instruction, the arrows that begin, end or pass there.
     at: Vec<Vec<Arrow>>,
     lanes: usize,
 }
 
 impl Drawn {
-    fn new(arrows: Vec<Arrow>, count: usize) -> Drawn {
+    /// The arrows of a piece with `count` instructions.
+    pub fn new(arrows: Vec<Arrow>, count: usize) -> Drawn {
         let mut at = vec![Vec::new(); count];
         let lanes = arrows.iter().map(|arrow| arrow.lane + 1).max().unwrap_or(0);
         for arrow in arrows {
@@ -191,7 +198,7 @@ impl Drawn {
     }
 
     /// The arrows at an instruction: the outermost lane first, then the head.
-    fn row(&self, i: usize) -> String {
+    pub fn row(&self, i: usize) -> String {
         let mut cells = vec![' '; self.lanes + 1];
         let row = i as u32;
         let column = |arrow: &Arrow| self.lanes - 1 - arrow.lane;

@@ -3,6 +3,7 @@
 mod asm;
 mod json;
 mod listing;
+mod lookup;
 #[cfg(test)]
 mod tests;
 
@@ -16,9 +17,10 @@ use sys::FileOffset;
 use view::View;
 use view::source::Listing;
 
-pub use asm::write as write_assembly;
+pub use asm::{Drawn, no_code, target_name, write as write_assembly};
 pub use json::write as write_json;
-pub use listing::write as write_source;
+pub use listing::{name as function_name, printed as line_text, write as write_source, write_head};
+pub use lookup::Lookup;
 
 /// Layout of a listing.
 #[derive(Clone, Copy, Debug)]
@@ -75,17 +77,17 @@ pub struct Annotated<'a> {
 }
 
 /// Addresses of a listing in one binary.
-pub struct OfBinary {
+struct OfBinary {
     /// Path of the binary in the profile.
-    pub binary: StrId,
+    binary: StrId,
     /// Its build ID.
-    pub build_id: StrId,
+    build_id: StrId,
     /// Its addresses.
-    pub weights: Vec<Weight>,
+    weights: Vec<Weight>,
 }
 
 /// The addresses of a listing, by binary.
-pub fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
+fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
     let mut found: Vec<OfBinary> = Vec::new();
     for address in &listing.addresses {
         let mapping = address.mapping.map(|m| &view.profile.mappings[m.0 as usize]);
@@ -105,7 +107,7 @@ pub fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
 
 /// True if samples of a type may have the address of the instruction after the one that they
 /// belong to: those of timers and of counters without a precise mode.
-pub fn skids(kind: &str, unit: &str) -> bool {
+fn skids(kind: &str, unit: &str) -> bool {
     const COUNTED: [&str; 9] = [
         "samples",
         "cpu",

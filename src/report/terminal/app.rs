@@ -4,43 +4,35 @@
 use std::sync::Arc;
 
 use super::cursor::{Cursor, Move};
-use super::keys::{self, Action};
+use super::difference::Base;
+use super::keys::{self, Action, ViewKey};
 use super::live::{Control, LiveStatus};
-use super::model::{Model, Table};
+use super::menu::Menu;
+use super::model::Model;
 use super::page::{Body, PageState, release};
-use super::query::{AddedFilter, Page, Query, Rows, Shown, exactly};
+use super::query::{Order, Page, Query, Rows, Shown, SourceOf, Values};
 use super::run::Start;
-use super::search::{Progress, Search, Way, pattern};
+use super::search::{Search, Way};
+use super::target::Target;
 use super::theme::Theme;
 use profile::{Profile, label};
-use view::{Condition, Direction, Sort};
+use view::Direction;
 
+mod filters;
+mod menus;
 #[cfg(test)]
 mod tests;
+mod typing;
 
-/// What the user types into the line at the bottom.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
-    /// Its use.
-    pub purpose: Purpose,
-    /// The text so far.
-    pub text: String,
-}
-
-/// The use of a typed text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// A regular expression to search for.
-    Search,
-    /// The name of a file to write.
-    Write,
-}
+pub use typing::{Prompt, Purpose};
 
 /// What the caller has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Compute the model of this query, and return it to [`App::computed`] with this number.
     Compute(u64, Query),
+    /// Nothing that is being computed is waited for any longer.
+    Cancel,
     /// Write the current page to this file, and return the message to [`App::say`].
     Write(String),
     /// Pass this request to the recording.
@@ -65,6 +57,8 @@ pub struct App {
     pub profile: Option<Arc<Profile>>,
     /// The state of the recording, if it goes on.
     pub live: Option<LiveStatus>,
+    /// The profiles that it is compared with.
+    pub base: Option<Arc<Base>>,
     /// The history.
     pages: Vec<PageState>,
     /// The current page.
@@ -78,6 +72,8 @@ pub struct App {
     pub search: Option<Search>,
     /// The text that is being typed.
     pub prompt: Option<Prompt>,
+    /// The menu that is open.
+    pub menu: Option<Menu>,
     /// A message in the line at the bottom, until the next key.
     pub message: Option<String>,
     /// The help is shown, from this line on.
@@ -88,22 +84,20 @@ pub struct App {
     anchor: usize,
 }
 
-/// Longest text that can be typed.
-const MAX_TYPED: usize = 1000;
-
 /// Pages of the history.
 const MAX_PAGES: usize = 100;
 
 impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
-        let Start { file, shown, filters } = start;
+        let Start { file, shown, filters, .. } = start;
         let query = Query { type_index: 0, filters, shown };
         App {
             file,
             theme,
             profile: None,
             live: None,
+            base: None,
             pages: vec![PageState::new(query)],
             at: 0,
             job: None,
@@ -111,6 +105,7 @@ impl App {
             is_outdated: false,
             search: None,
             prompt: None,
+            menu: None,
             message: None,
             help: None,
             body: Body::default(),
@@ -189,11 +184,7 @@ impl App {
         match result {
             Ok(model) => {
                 let body = self.body;
-                let page = self.page_mut();
-                page.set(model);
-                if !page.is_flame() {
-                    page.cursor.fit(page.rows(), body.rows());
-                }
+                self.page_mut().set(model, body);
             }
             Err(error) => self.page_mut().error = Some(error),
         }
@@ -202,6 +193,11 @@ impl App {
 
     /// Goes to a new page, whose forward history is forgotten.
     fn visit(&mut self, query: Query) -> Vec<Command> {
+        self.visit_at(query, None)
+    }
+
+    /// The same, and selects what has this name there.
+    fn visit_at(&mut self, query: Query, wanted: Option<String>) -> Vec<Command> {
         if self.profile.is_none() || query == self.page().query {
             return Vec::new();
         }
@@ -209,8 +205,23 @@ impl App {
         if self.pages.len() == MAX_PAGES {
             self.pages.remove(0);
         }
-        self.pages.push(PageState::new(query));
+        self.pages.push(PageState { wanted, ..PageState::new(query) });
         self.at = self.pages.len() - 1;
+        self.arrive()
+    }
+
+    /// Shows the same page in another way, which is no step of the history.
+    fn change(&mut self, shown: Shown) -> Vec<Command> {
+        if self.profile.is_none() || shown == self.page().query.shown {
+            return Vec::new();
+        }
+        let page = self.page_mut();
+        // The selected row stays selected, unless it is the first one.
+        let is_row = shown.order().is_some() && page.cursor.selected > 0;
+        page.wanted = page.name().filter(|_| is_row).map(std::borrow::Cow::into_owned);
+        page.query.shown = shown;
+        page.model = None;
+        page.error = None;
         self.arrive()
     }
 
@@ -257,26 +268,29 @@ impl App {
             Action::Go(step) => self.page_mut().go(step, body),
             Action::Left => self.page_mut().left(body),
             Action::Right => self.page_mut().right(body),
-            Action::Open => self.page_mut().open(body),
+            Action::Open => {
+                if !self.page_mut().open(body) {
+                    self.open_menu();
+                }
+            }
+            Action::Menu => self.open_menu(),
+            Action::RowsMenu => self.open_rows_menu(),
             Action::ExpandAll => self.page_mut().expand_all(),
             Action::CollapseAll => self.page_mut().collapse_all(body),
-            Action::Functions => return self.show(Shown::functions()),
-            Action::CallTree => return self.show(Shown::Tree(Direction::Callees)),
-            Action::Callers => return self.show(Shown::Tree(Direction::Callers)),
-            Action::Flame => return self.show(Shown::Flame(Direction::Callees)),
-            Action::Lines => return self.show(table(Rows::Lines)),
-            Action::Binaries => return self.show(table(Rows::Binaries)),
-            Action::Processes => return self.show(table(Rows::Label(label::PROCESS.to_owned()))),
-            Action::Threads => return self.show(table(Rows::Label(label::THREAD.to_owned()))),
-            Action::Coverage => return self.show(Shown::Text(Page::Coverage)),
-            Action::Quality => return self.show(Shown::Text(Page::Quality)),
-            Action::Header => return self.show(Shown::Text(Page::Header)),
-            Action::Sort => return self.sort(),
+            Action::View(view) => return self.show_view(view),
+            Action::Sort => return self.sort(1, true),
+            Action::SortLeft => return self.sort(-1, false),
+            Action::SortRight => return self.sort(1, false),
+            Action::Reverse => return self.reverse(),
+            Action::Totals => return self.totals(),
             Action::NextType => return self.next_type(),
-            Action::Focus => return self.filter(Condition::Focus),
-            Action::Ignore => return self.filter(Condition::Ignore),
-            Action::Hide => return self.filter(Condition::Hide),
-            Action::RemoveFilter => return self.remove_filter(),
+            Action::Focus => return self.filter(Target::focus),
+            Action::Ignore => return self.filter(Target::ignore),
+            Action::Hide => return self.filter(Target::hide),
+            Action::ZoomBinary => return self.filter(Target::in_binary),
+            Action::RemoveFilter => return self.remove_last_filter(),
+            Action::FiltersMenu => self.open_filters_menu(),
+            Action::TypeFilter => self.begin(Purpose::Filter),
             Action::Back => return self.step(-1),
             Action::Forward => return self.step(1),
             Action::Search => self.begin(Purpose::Search),
@@ -287,12 +301,79 @@ impl App {
             Action::NextWindow => return self.control(Control::NextWindow),
             Action::Pause => return self.control(Control::Pause),
             Action::Help => self.help = Some(0),
-            Action::Cancel => self.cancel(),
+            Action::Cancel => return self.cancel(),
             Action::Redraw => return vec![Command::Redraw],
             Action::Suspend => return vec![Command::Suspend],
             Action::Quit => return vec![Command::Quit],
         }
         Vec::new()
+    }
+
+    /// Goes to a view.
+    fn show_view(&mut self, view: ViewKey) -> Vec<Command> {
+        match view {
+            ViewKey::Functions => self.show(Shown::functions()),
+            ViewKey::CallTree => self.show(Shown::Tree(Direction::Callees)),
+            ViewKey::Callers => {
+                let wanted = Target::of(self.page()).function;
+                let shown = Shown::Tree(Direction::Callers);
+                let query = Query { shown, ..self.page().query.clone() };
+                self.visit_at(query, wanted)
+            }
+            ViewKey::Flame => self.show(Shown::Flame(Direction::Callees)),
+            ViewKey::Lines => self.show(Shown::table(Rows::Lines)),
+            ViewKey::Files => self.show(Shown::table(Rows::Files)),
+            ViewKey::Binaries => self.show(Shown::table(Rows::Binaries)),
+            ViewKey::Processes => self.show(by_label(label::PROCESS)),
+            ViewKey::Threads => self.show(by_label(label::THREAD)),
+            ViewKey::States => self.show_states(),
+            ViewKey::Sandwich => match Target::of(self.page()).function {
+                Some(name) => self.show(Shown::Sandwich(name)),
+                None => self.refuse("select a function first"),
+            },
+            ViewKey::Source => self.show_source(),
+            ViewKey::Difference => match self.base {
+                Some(_) => self.show(Shown::diff(Rows::Functions)),
+                None => self.refuse("nothing to compare with: prof diff BASE FILE"),
+            },
+            ViewKey::Coverage => self.show(Shown::Text(Page::Coverage)),
+            ViewKey::Quality => self.show(Shown::Text(Page::Quality)),
+            ViewKey::Header => self.show(Shown::Text(Page::Header)),
+        }
+    }
+
+    fn refuse(&mut self, reason: &str) -> Vec<Command> {
+        self.say(reason.to_owned());
+        Vec::new()
+    }
+
+    /// Threads by state, or the stacks of a snapshot.
+    fn show_states(&mut self) -> Vec<Command> {
+        let index = self.page().query.type_index;
+        let kind = |profile: &Arc<Profile>| {
+            let kind = profile.sample_types.get(index).map(|kind| kind.kind);
+            kind.is_some_and(|kind| profile.str(kind) == "threads")
+        };
+        if self.profile.as_ref().is_some_and(kind) {
+            return self.show(Shown::Text(Page::Threads));
+        }
+        self.show(Shown::States(Order::by(super::query::Column::Total)))
+    }
+
+    /// The source of the selected function, or of the selected file. In source, instructions are
+    /// shown or left out.
+    fn show_source(&mut self) -> Vec<Command> {
+        let shown = self.page().query.shown.clone();
+        let target = Target::of(self.page());
+        if let Shown::Source(of) = shown
+            && target.function.as_ref().is_none_or(|name| *name == of.name)
+        {
+            return self.change(Shown::Source(SourceOf { assembly: !of.assembly, ..of }));
+        }
+        match target.function.or(target.file) {
+            Some(name) => self.show(Shown::Source(SourceOf { name, assembly: false })),
+            None => self.refuse("select a function or a file first"),
+        }
     }
 
     /// Moves the help; other keys than those of the cursor end it.
@@ -321,31 +402,61 @@ impl App {
     }
 
     /// Cancels a computation or a search, or zooms out.
-    fn cancel(&mut self) {
+    fn cancel(&mut self) -> Vec<Command> {
         if self.page().model.is_none() && self.job.take().is_some() {
-            self.page_mut().error = Some("canceled; < goes back".to_owned());
+            self.page_mut().error = Some("canceled; Backspace goes back".to_owned());
+            return vec![Command::Cancel];
         } else if self.is_searching() || !self.page_mut().zoom_out() {
             self.search = None;
         }
+        Vec::new()
     }
 
-    /// Selects what was clicked, in cells of the page.
+    /// Selects what was clicked, in cells of the page. A second click opens it.
     pub fn click(&mut self, column: u16, row: u16) {
         self.message = None;
         let body = self.body;
-        self.page_mut().click(column, row, body);
+        if self.page_mut().click(column, row, body) && !self.page_mut().open(body) {
+            self.open_menu();
+        }
     }
 
-    fn sort(&mut self) -> Vec<Command> {
-        let Shown::Table { rows, sort } = self.page().query.shown.clone() else {
-            return Vec::new();
+    /// Sorts by the column that is `by` columns to the right.
+    fn sort(&mut self, by: isize, around: bool) -> Vec<Command> {
+        let shown = &self.page().query.shown;
+        let columns = shown.columns();
+        let Some(order) = shown.order() else {
+            return self.refuse("this view has one order");
         };
-        let next = match sort {
-            Sort::SelfValue => Sort::Total,
-            Sort::Total => Sort::Name,
-            Sort::Name => Sort::SelfValue,
-        };
-        self.show(Shown::Table { rows, sort: next })
+        let at = columns.iter().position(|column| *column == order.column).unwrap_or(0);
+        let next = at.checked_add_signed(by).filter(|&next| next < columns.len());
+        match next.or(around.then_some(0)) {
+            Some(next) => {
+                let shown = shown.ordered(Order::by(columns[next]));
+                self.change(shown)
+            }
+            None => self.refuse("no further column"),
+        }
+    }
+
+    fn reverse(&mut self) -> Vec<Command> {
+        let shown = &self.page().query.shown;
+        match shown.order() {
+            Some(order) => {
+                let shown = shown.ordered(Order { reversed: !order.reversed, ..order });
+                self.change(shown)
+            }
+            None => self.refuse("this view has one order"),
+        }
+    }
+
+    /// Switches between self values and totals of a difference.
+    fn totals(&mut self) -> Vec<Command> {
+        let mut shown = self.page().query.shown.clone();
+        if let Shown::Diff { values, .. } = &mut shown {
+            *values = if *values == Values::Own { Values::Total } else { Values::Own };
+        }
+        self.change(shown)
     }
 
     fn next_type(&mut self) -> Vec<Command> {
@@ -359,129 +470,10 @@ impl App {
         self.visit(Query { type_index: (query.type_index + 1) % types, ..query })
     }
 
-    fn filter(&mut self, condition: Condition) -> Vec<Command> {
-        let Some(name) = self.selected_function() else {
-            self.say("select a function first".to_owned());
-            return Vec::new();
-        };
-        let mut query = self.page().query.clone();
-        let added = AddedFilter { condition, value: exactly(&name) };
-        if !query.filters.contains(&added) {
-            query.filters.push(added);
-        }
-        self.visit(query)
-    }
-
-    /// The selected function, or the binary in a table of binaries.
-    fn selected_function(&self) -> Option<String> {
-        let page = self.page();
-        match page.model.as_deref()? {
-            Model::Table(Table { kind: Rows::Label(_), .. }) | Model::Text(_) => None,
-            Model::Table(table @ Table { kind: Rows::Lines, .. }) => {
-                let row = table.rows.get(page.cursor.selected)?;
-                Some(table.facts.name(row.frame).into_owned())
-            }
-            Model::Table(table @ Table { kind: Rows::Binaries, .. }) => {
-                let row = table.rows.get(page.cursor.selected)?;
-                let profile = &table.facts.profile;
-                Some(profile.str(table.facts.frame(row.frame).binary).to_owned())
-            }
-            _ => page.name().map(std::borrow::Cow::into_owned),
-        }
-    }
-
-    fn remove_filter(&mut self) -> Vec<Command> {
-        let mut query = self.page().query.clone();
-        if query.filters.pop().is_none() {
-            self.say("there is no filter".to_owned());
-        }
-        self.visit(query)
-    }
-
     fn copy(&mut self) -> Vec<Command> {
         match self.page().name() {
             Some(name) => vec![Command::Copy(name.into_owned())],
             None => Vec::new(),
-        }
-    }
-
-    fn begin(&mut self, purpose: Purpose) {
-        self.anchor = self.page().search_position();
-        self.prompt = Some(Prompt { purpose, text: String::new() });
-    }
-
-    /// A typed character.
-    pub fn typed(&mut self, c: char) {
-        if let Some(prompt) = &mut self.prompt
-            && prompt.text.len() < MAX_TYPED
-            && !c.is_control()
-        {
-            prompt.text.push(c);
-            self.retyped();
-        }
-    }
-
-    /// The last typed character is deleted; without one, the prompt ends.
-    pub fn deleted(&mut self) {
-        match self.prompt.as_mut().and_then(|prompt| prompt.text.pop()) {
-            Some(_) => self.retyped(),
-            None => self.prompt = None,
-        }
-    }
-
-    /// Searches for the text as it is typed.
-    fn retyped(&mut self) {
-        let Some(Prompt { purpose: Purpose::Search, text }) = &self.prompt else { return };
-        let count = self.page().searched();
-        self.search = match pattern(text) {
-            Ok(regex) if !text.is_empty() => {
-                Some(Search::new(regex, self.anchor, count, Way::Forward))
-            }
-            _ => None,
-        };
-        self.search_on();
-    }
-
-    /// The end of what is typed.
-    pub fn entered(&mut self) -> Vec<Command> {
-        let Some(prompt) = self.prompt.take() else { return Vec::new() };
-        match prompt.purpose {
-            _ if prompt.text.is_empty() => Vec::new(),
-            Purpose::Search => {
-                if let Err(error) = pattern(&prompt.text) {
-                    self.say(error);
-                }
-                Vec::new()
-            }
-            Purpose::Write => vec![Command::Write(prompt.text)],
-        }
-    }
-
-    fn next_match(&mut self, way: Way) {
-        let Some(last) = &self.search else {
-            self.say("nothing to search for; / begins a search".to_owned());
-            return;
-        };
-        let regex = last.regex.clone();
-        let count = self.page().searched();
-        let at = self.page().search_position();
-        let start = match way {
-            Way::Forward => at + 1,
-            Way::Backward => at.checked_sub(1).unwrap_or(count.saturating_sub(1)),
-        };
-        self.search = Some(Search::new(regex, start, count, way));
-        self.search_on();
-    }
-
-    /// Searches for a short time.
-    pub fn search_on(&mut self) {
-        let body = self.body;
-        let App { search: Some(search), pages, at, .. } = self else { return };
-        let page = &mut pages[*at];
-        match search.step(page.searched(), |i| page.text_at(i)) {
-            Progress::Searching => {}
-            Progress::Found(at) => page.select_found(at, body),
-            Progress::Nothing => self.say("not found".to_owned()),
         }
     }
 }
@@ -489,6 +481,6 @@ impl App {
 /// Pages before and after the current one that keep their models.
 const KEPT_PAGES: usize = 3;
 
-fn table(rows: Rows) -> Shown {
-    Shown::Table { rows, sort: Sort::SelfValue }
+fn by_label(key: &str) -> Shown {
+    Shown::table(Rows::Label(key.to_owned()))
 }

@@ -64,7 +64,7 @@ pub fn cell_boxes(graph: &Graph, zoom: u32, width: u16) -> Vec<CellBox> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::model::{Model, compute};
+    use super::super::model::{Context, Model, compute};
     use super::super::query::{Query, Shown};
     use super::*;
     use view::Direction;
@@ -74,7 +74,7 @@ mod tests {
     fn boxes_are_as_wide_as_their_values() {
         let shown = Shown::Flame(Direction::Callees);
         let query = Query { type_index: 0, filters: Vec::new(), shown };
-        let Ok(Model::Graph(graph)) = compute(&Arc::new(answers()), &query) else {
+        let Ok(Model::Graph(graph)) = compute(&Context::new(&Arc::new(answers())), &query) else {
             panic!("a graph");
         };
         let name = |node: u32| graph.facts.name(graph.tree.node(node).frame).into_owned();

@@ -4,41 +4,34 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-use super::model;
-use super::query::Query;
+use super::difference::Difference;
+use super::model::{self, Context};
+use super::query::{Query, Shown};
 use crate::report::colors::Scheme;
+use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
-use crate::report::summary;
+use crate::report::views::OutputFormat;
+use crate::report::{dot, flame_diff, graphviz, json, summary, units};
 use profile::Profile;
-use view::{Cut, Direction, Granularity, Siblings, Tree, View};
+use view::{Cut, Direction, Granularity, Graph, NodeOrder, Siblings, Tree, Trim, View};
 
 /// Width below which boxes of a flame graph are left out, in percent: that of `prof flame`.
 const MIN_WIDTH: f64 = 0.1;
 
-/// Writes a page: a flame graph to `*.svg`, the samples to `*.pb.gz`, else text. A file that exists stays as it is.
+/// Writes a page in the format that the end of the name selects: a flame graph to `*.svg`, a call
+/// graph to `*.dot` and `*.dot.svg`, the samples to `*.pb.gz`, JSON to `*.json`, else text. A file
+/// that exists stays as it is.
 ///
 /// Returns the message for the user: that the file was written, or why it was not.
-pub fn write(profile: &Arc<Profile>, query: &Query, path: &str) -> String {
-    match try_write(profile, query, path) {
+pub fn write(context: &Context, query: &Query, path: &str) -> String {
+    match try_write(context, query, path) {
         Ok(()) => format!("wrote {path}"),
         Err(error) => format!("{path}: {error}"),
     }
 }
 
-fn try_write(profile: &Arc<Profile>, query: &Query, path: &str) -> io::Result<()> {
-    let mut out = Vec::new();
-    let failed = |error: String| io::Error::other(error);
-    if path.ends_with(".svg") {
-        let part = model::filtered(profile, &query.filters).map_err(failed)?;
-        write_svg(&part, query, &mut out)?;
-    } else if path.ends_with(".pb.gz") {
-        let part = model::filtered(profile, &query.filters).map_err(failed)?;
-        formats::pprof::write(&profile::compact(&part), &mut out)?;
-    } else {
-        for line in model::rendered(profile, query).map_err(failed)? {
-            writeln!(out, "{line}")?;
-        }
-    }
+fn try_write(context: &Context, query: &Query, path: &str) -> io::Result<()> {
+    let out = content(context, query, path)?;
     // Never over another file: a name is typed fast.
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let mut file = BufWriter::new(file);
@@ -46,18 +39,117 @@ fn try_write(profile: &Arc<Profile>, query: &Query, path: &str) -> io::Result<()
     file.flush()
 }
 
-fn write_svg(profile: &Profile, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
-    let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
-    view.leave_out_negative();
-    let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Width(MIN_WIDTH));
-    let options = FlameOptions {
-        title: summary::title(&view),
-        subtitle: summary::subtitle(&view),
+fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let part = || context.filtered(query).map_err(io::Error::other);
+    let is = |end: &str| path.ends_with(end);
+    if is(".dot.svg") {
+        out = graphviz::svg(call_graph(&*part()?, query)?)?;
+    } else if is(".dot") || is(".gv") {
+        out = call_graph(&*part()?, query)?;
+    } else if is(".svg") {
+        match &query.shown {
+            Shown::Diff { .. } => {
+                Difference::flame(context, query, |diff, tree| {
+                    let total = |value: f64| units::format(value.round() as i64, &diff.unit);
+                    let title = format!(
+                        "{}: {} before, {} after",
+                        diff.kind,
+                        total(diff.before.total),
+                        total(diff.after.total)
+                    );
+                    let options = FlameOptions { title, ..options(String::new(), String::new()) };
+                    flame_diff::write(&mut out, diff, tree, &options)
+                })
+                .map_err(io::Error::other)??;
+            }
+            _ => write_flame(&part()?, query, &mut out)?,
+        }
+    } else if is(".pb.gz") {
+        formats::pprof::write(&profile::compact(&*part()?), &mut out)?;
+    } else if is(".json") {
+        write_json(context, &*part()?, query, &mut out)?;
+    } else {
+        for line in model::rendered(context, query).map_err(io::Error::other)? {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(out)
+}
+
+fn options(title: String, subtitle: String) -> FlameOptions {
+    FlameOptions {
+        title,
+        subtitle,
         inverted: false,
         order: Siblings::Name,
         width: None,
         min_width: MIN_WIDTH,
         scheme: Scheme::default(),
+    }
+}
+
+/// The flame graph of the samples; of a sandwich, what its function calls.
+fn write_flame(profile: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut part = profile.clone();
+    if let Shown::Sandwich(name) = &query.shown {
+        let filter = model::below(name).map_err(io::Error::other)?;
+        part = Arc::new(filter.apply(Profile::clone(&part)).profile);
+    }
+    let mut view = View::new(&part, query.type_index, Granularity::FUNCTION);
+    view.leave_out_negative();
+    let direction = match query.shown {
+        Shown::Tree(direction) | Shown::Flame(direction) => direction,
+        _ => Direction::Callees,
     };
+    let tree = Tree::new(&mut view, direction, &[], Cut::Width(MIN_WIDTH));
+    let options = options(summary::title(&view), summary::subtitle(&view));
     flame::write(out, &view, &tree, &options)
+}
+
+/// The call graph in DOT, with the limits of `prof graph`.
+fn call_graph(profile: &Profile, query: &Query) -> io::Result<Vec<u8>> {
+    let view = View::new(profile, query.type_index, Granularity::SYMBOL);
+    let graph = Graph::new(&view, NodeOrder::Drawing, Trim::default());
+    if graph.nodes.is_empty() {
+        return Err(io::Error::other("nothing to draw: no function has a value"));
+    }
+    let mut out = Vec::new();
+    dot::write(&mut out, &view, &graph, &summary::title(&view))?;
+    Ok(out)
+}
+
+fn write_json(
+    context: &Context,
+    profile: &Profile,
+    query: &Query,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    match &query.shown {
+        Shown::Diff { rows, .. } => {
+            let found = Difference::new(context, query, rows).map_err(io::Error::other)?;
+            let layout = DiffLayout {
+                files: found.files.clone(),
+                granularity: rows.granularity(),
+                labels: rows.labels(),
+                children: true,
+                rows: 0,
+            };
+            diff::write_json(out, &found.diff, &layout)
+        }
+        Shown::Flame(direction) => {
+            let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
+            view.leave_out_negative();
+            let tree = Tree::new(&mut view, *direction, &[], Cut::Width(MIN_WIDTH));
+            let (order, min_width) = (Siblings::Name, MIN_WIDTH);
+            let options = view::BoxOptions { order, min_width, zoom: Tree::ROOT };
+            let boxes = view::Boxes::new(&view, &tree, &options);
+            json::write_boxes(out, &view, &tree, &boxes, Granularity::FUNCTION)
+        }
+        Shown::Source(_)
+        | Shown::Text(super::query::Page::Header | super::query::Page::Threads) => {
+            Err(io::Error::other("this view has no JSON here; write .txt"))
+        }
+        _ => model::write(profile, query, OutputFormat::Json, out),
+    }
 }

@@ -19,40 +19,38 @@ pub enum Action {
     ExpandAll,
     /// Collapses everything.
     CollapseAll,
-    /// Shows the table of functions.
-    Functions,
-    /// Shows the call tree.
-    CallTree,
-    /// Shows the tree of callers.
-    Callers,
-    /// Shows the flame graph.
-    Flame,
-    /// Shows the table of source lines.
-    Lines,
-    /// Shows the table of binaries.
-    Binaries,
-    /// Shows the table of processes.
-    Processes,
-    /// Shows the table of threads.
-    Threads,
-    /// Shows what has names.
-    Coverage,
-    /// Shows confidence intervals.
-    Quality,
-    /// Shows the metadata of the file.
-    Header,
-    /// Sorts by the next column.
+    /// Opens the menu of the selected row.
+    Menu,
+    /// Opens the menu of what the rows of a table can be.
+    RowsMenu,
+    /// Goes to a view.
+    View(ViewKey),
+    /// Sorts by the next column, and after the last one by the first.
     Sort,
+    /// Sorts by the column to the left.
+    SortLeft,
+    /// Sorts by the column to the right.
+    SortRight,
+    /// Reverses the order.
+    Reverse,
+    /// Switches between self values and totals in a difference.
+    Totals,
     /// Shows the next sample type.
     NextType,
-    /// Keeps samples with the selected function only.
+    /// Keeps only samples with what is selected.
     Focus,
-    /// Leaves out samples with the selected function.
+    /// Leaves out samples with what is selected.
     Ignore,
-    /// Leaves out the selected function's frames.
+    /// Leaves out the frames of what is selected.
     Hide,
+    /// Keeps only samples in the binary of what is selected.
+    ZoomBinary,
     /// Removes the filter that was added last.
     RemoveFilter,
+    /// Opens the menu of filters to remove.
+    FiltersMenu,
+    /// Reads a filter.
+    TypeFilter,
     /// Searches.
     Search,
     /// Goes to the next match.
@@ -83,6 +81,43 @@ pub enum Action {
     Quit,
 }
 
+/// A view that has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewKey {
+    /// The table of functions.
+    Functions,
+    /// The call tree.
+    CallTree,
+    /// The tree of callers.
+    Callers,
+    /// The flame graph.
+    Flame,
+    /// The callers and callees of the selected function.
+    Sandwich,
+    /// The source of the selected function; there, its instructions.
+    Source,
+    /// The table of source lines.
+    Lines,
+    /// The table of source files.
+    Files,
+    /// The table of binaries.
+    Binaries,
+    /// The table of processes.
+    Processes,
+    /// The table of threads.
+    Threads,
+    /// Threads by state, or the stacks of a snapshot.
+    States,
+    /// The difference to another profile.
+    Difference,
+    /// The names and lines of each binary.
+    Coverage,
+    /// Confidence intervals.
+    Quality,
+    /// The metadata of the file.
+    Header,
+}
+
 /// A key in the help, and its action.
 pub struct Binding {
     /// The keys, as text.
@@ -98,23 +133,31 @@ const fn binding(keys: &'static str, action: &'static str) -> Binding {
 /// The help of all profiles.
 const HELP: &[Binding] = &[
     binding("j k, arrows", "move; PgUp PgDn, space b: by pages; g G: to the ends"),
-    binding("Enter, l Right", "expand the row, or zoom into the box"),
-    binding("h Left", "collapse the row"),
+    binding("Enter", "expand the row, zoom into the box; in tables, the menu"),
+    binding("m", "menu: what can be done with the selected row"),
+    binding("l Right, h Left", "expand and collapse the row, or move the text"),
     binding("e c", "expand all below the row, collapse all"),
     binding("1 or f", "functions"),
     binding("2 or t", "call tree"),
     binding("3 or r", "callers of functions"),
     binding("4 or F", "flame graph"),
-    binding("5 to 8", "lines, binaries, processes, threads"),
+    binding("5 to 9", "lines, binaries, processes, threads, files"),
+    binding("L", "rows by any label (menu)"),
+    binding("a", "source of the selected function; there, assembly"),
+    binding("S", "sandwich: its callers and its callees"),
+    binding("X", "threads by state, or the stacks of a snapshot"),
+    binding("D o", "difference (prof diff BASE FILE); self values or totals"),
     binding("C Q i", "coverage, quality, header"),
-    binding("s", "sort by the next column"),
+    binding("s, < >", "sort by the next column, the one to the left or right"),
+    binding("R", "reverse the order"),
     binding("T", "next sample type"),
-    binding("+ - x", "filter by the selected function: focus, ignore, hide"),
-    binding("u", "remove the last filter"),
+    binding("+ - x d", "filter by the selected row: focus, ignore, hide, binary"),
+    binding("&", "type a filter: CONDITION=VALUE; Tab: next condition"),
+    binding("u U", "remove the last filter, choose one to remove"),
     binding("/ n N", "search, next match, previous match"),
-    binding("Backspace, < >", "back and forward in the history"),
+    binding("Backspace, [ ]", "back and forward in the history (also Alt-arrows)"),
     binding("y", "copy the name to the clipboard of the terminal"),
-    binding("w", "write the view to a file: .txt, .svg or .pb.gz"),
+    binding("w", "write the view to a file; the name's end is its format"),
     binding("Esc", "cancel; in a flame graph: zoom out"),
     binding("? q", "this help, quit"),
 ];
@@ -145,6 +188,18 @@ pub fn action(key: KeyEvent) -> Option<Action> {
             _ => return None,
         });
     }
+    if key.modifiers.contains(KeyModifiers::ALT) {
+        return match key.code {
+            KeyCode::Left => Some(Action::Back),
+            KeyCode::Right => Some(Action::Forward),
+            _ => None,
+        };
+    }
+    if let KeyCode::Char(c) = key.code
+        && let Some(view) = view(c)
+    {
+        return Some(Action::View(view));
+    }
     Some(match key.code {
         KeyCode::Up | KeyCode::Char('k') => Action::Go(Move::Rows(-1)),
         KeyCode::Down | KeyCode::Char('j') => Action::Go(Move::Rows(1)),
@@ -157,28 +212,26 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Enter => Action::Open,
         KeyCode::Char('e') => Action::ExpandAll,
         KeyCode::Char('c') => Action::CollapseAll,
-        KeyCode::Char('1' | 'f') => Action::Functions,
-        KeyCode::Char('2' | 't') => Action::CallTree,
-        KeyCode::Char('3' | 'r') => Action::Callers,
-        KeyCode::Char('4' | 'F') => Action::Flame,
-        KeyCode::Char('5') => Action::Lines,
-        KeyCode::Char('6') => Action::Binaries,
-        KeyCode::Char('7') => Action::Processes,
-        KeyCode::Char('8') => Action::Threads,
-        KeyCode::Char('C') => Action::Coverage,
-        KeyCode::Char('Q') => Action::Quality,
-        KeyCode::Char('i') => Action::Header,
+        KeyCode::Char('m') => Action::Menu,
+        KeyCode::Char('L') => Action::RowsMenu,
         KeyCode::Char('s') => Action::Sort,
+        KeyCode::Char('<') => Action::SortLeft,
+        KeyCode::Char('>') => Action::SortRight,
+        KeyCode::Char('R') => Action::Reverse,
+        KeyCode::Char('o') => Action::Totals,
         KeyCode::Char('T') => Action::NextType,
         KeyCode::Char('+') => Action::Focus,
         KeyCode::Char('-') => Action::Ignore,
         KeyCode::Char('x') => Action::Hide,
+        KeyCode::Char('d') => Action::ZoomBinary,
         KeyCode::Char('u') => Action::RemoveFilter,
+        KeyCode::Char('U') => Action::FiltersMenu,
+        KeyCode::Char('&') => Action::TypeFilter,
         KeyCode::Char('/') => Action::Search,
         KeyCode::Char('n') => Action::NextMatch,
         KeyCode::Char('N') => Action::PreviousMatch,
-        KeyCode::Backspace | KeyCode::Char('<') => Action::Back,
-        KeyCode::Char('>') => Action::Forward,
+        KeyCode::Backspace | KeyCode::Char('[') => Action::Back,
+        KeyCode::Char(']') => Action::Forward,
         KeyCode::Char('y') => Action::Copy,
         KeyCode::Char('w') => Action::Write,
         KeyCode::Char('p') => Action::Pause,
@@ -186,6 +239,29 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('?') | KeyCode::F(1) => Action::Help,
         KeyCode::Esc => Action::Cancel,
         KeyCode::Char('q') => Action::Quit,
+        _ => return None,
+    })
+}
+
+/// The view of a key.
+fn view(key: char) -> Option<ViewKey> {
+    Some(match key {
+        '1' | 'f' => ViewKey::Functions,
+        '2' | 't' => ViewKey::CallTree,
+        '3' | 'r' => ViewKey::Callers,
+        '4' | 'F' => ViewKey::Flame,
+        '5' => ViewKey::Lines,
+        '6' => ViewKey::Binaries,
+        '7' => ViewKey::Processes,
+        '8' => ViewKey::Threads,
+        '9' => ViewKey::Files,
+        'a' => ViewKey::Source,
+        'S' => ViewKey::Sandwich,
+        'X' => ViewKey::States,
+        'D' => ViewKey::Difference,
+        'C' => ViewKey::Coverage,
+        'Q' => ViewKey::Quality,
+        'i' => ViewKey::Header,
         _ => return None,
     })
 }

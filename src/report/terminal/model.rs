@@ -2,15 +2,70 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::query::{AddedFilter, Page, Query, Rows, Shown};
+use super::difference::{Base, Difference};
+use super::filtered::FilterCache;
+use super::query::{AddedFilter, Column, Order, Page, Query, Rows, Shown, exactly};
+use super::sandwich;
+use super::source::{Code, CodeOptions};
+use crate::report::diff::{DiffLayout, lines as diff_lines};
 use crate::report::views::{self, OutputFormat, Request};
-use crate::report::{text, units};
+use crate::report::{text, threads, units};
 use profile::{LabelValue, Profile};
 use view::{
-    Cut, Direction, Filter, Frame, Frames, Granularity, Ordered, Row, Siblings, Top, TopOptions,
-    Tree, View, label_text,
+    Condition, Cut, Direction, Filter, Frame, Frames, Granularity, Ordered, Row, Siblings,
+    ThreadRow, ThreadStates, Top, TopOptions, Tree, View, label_text,
 };
+
+/// The profiles and files that pages are computed from.
+#[derive(Clone)]
+pub struct Context {
+    /// The profile.
+    pub profile: Arc<Profile>,
+    /// The profiles that it is compared with.
+    pub base: Option<Arc<Base>>,
+    /// Profiles that were filtered.
+    pub cache: Arc<FilterCache>,
+    /// Places of source and binaries.
+    pub code: Arc<CodeOptions>,
+    /// The number of the computation.
+    pub job: u64,
+    /// The number of the computation that is waited for; others end early.
+    pub latest: Arc<AtomicU64>,
+}
+
+impl Context {
+    /// A context of this profile alone.
+    pub fn new(profile: &Arc<Profile>) -> Context {
+        Context {
+            profile: profile.clone(),
+            base: None,
+            cache: Arc::default(),
+            code: Arc::default(),
+            job: 0,
+            latest: Arc::default(),
+        }
+    }
+
+    /// Fails if the result is no longer waited for.
+    pub fn check(&self) -> Result<(), String> {
+        if self.latest.load(Ordering::Relaxed) == self.job {
+            return Ok(());
+        }
+        Err("canceled".to_owned())
+    }
+
+    /// The part of the profile that passes the filters of a query.
+    pub fn filtered(&self, query: &Query) -> Result<Arc<Profile>, String> {
+        self.part_of(&self.profile, query)
+    }
+
+    /// The part of a profile that passes the filters of a query.
+    pub fn part_of(&self, profile: &Arc<Profile>, query: &Query) -> Result<Arc<Profile>, String> {
+        self.cache.filtered(profile, &query.filters, &|| self.check())
+    }
+}
 
 /// The sample type of a page, its frames and its totals.
 pub struct Facts {
@@ -27,7 +82,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn of(profile: &Arc<Profile>, view: View<'_>) -> Facts {
+    /// The facts of a view.
+    pub fn of(profile: &Arc<Profile>, view: View<'_>) -> Facts {
         Facts {
             profile: profile.clone(),
             unit: view.unit().to_owned(),
@@ -85,6 +141,10 @@ impl Table {
                     place => format!("{name} {place}").into(),
                 }
             }
+            Rows::Files => match frame.place(profile) {
+                place if place.is_empty() => "[unknown]".into(),
+                place => place.into(),
+            },
             Rows::Binaries => match frame.binary_name(profile) {
                 "" => "[unknown]".into(),
                 name => name.into(),
@@ -105,6 +165,51 @@ pub struct Graph {
     pub tree: Tree,
     /// The order of its nodes.
     pub ordered: Ordered,
+    /// In a sandwich, the nodes before this one are chains of callers; else 0.
+    pub callers_end: u32,
+}
+
+impl Graph {
+    /// True for a node of a chain of callers in a sandwich, which has no self value.
+    pub fn is_caller(&self, node: u32) -> bool {
+        node < self.callers_end
+    }
+
+    /// The node of the function with this name that has the largest total; `among`: the candidates.
+    pub fn largest(&self, name: &str, among: &[u32]) -> Option<u32> {
+        let is_it = |&&node: &&u32| {
+            node != Tree::ROOT && self.facts.name(self.tree.node(node).frame) == name
+        };
+        let total = |&&node: &&u32| self.tree.node(node).total;
+        // The first of equal ones.
+        among.iter().rev().filter(is_it).max_by_key(total).copied()
+    }
+}
+
+/// Threads by state.
+pub struct ThreadTable {
+    /// Its totals.
+    pub facts: Facts,
+    /// Its rows, in their order.
+    pub rows: Vec<ThreadRow>,
+    /// Samples have states.
+    pub has_states: bool,
+}
+
+impl ThreadTable {
+    /// The name of a row.
+    pub fn name(&self, row: usize) -> String {
+        let thread = &self.rows[row].thread;
+        let process = match (&*thread.process, thread.pid) {
+            ("", 0) => "[no process]".to_owned(),
+            (name, 0) => name.to_owned(),
+            (name, pid) => format!("{name} {pid}"),
+        };
+        match (&*thread.name, thread.tid) {
+            ("", 0) => process,
+            (name, tid) => format!("{process}, {name} {tid}"),
+        }
+    }
 }
 
 /// A computed page.
@@ -113,30 +218,75 @@ pub enum Model {
     Table(Table),
     /// A tree, to be drawn as lines or as boxes.
     Graph(Graph),
+    /// Threads by state.
+    States(ThreadTable),
+    /// Source or instructions.
+    Code(Code),
+    /// A difference.
+    Diff(Difference),
     /// Lines of text.
     Text(Vec<String>),
 }
 
+impl Model {
+    /// Its totals, if it has them.
+    pub fn facts(&self) -> Option<&Facts> {
+        match self {
+            Model::Table(table) => Some(&table.facts),
+            Model::Graph(graph) => Some(&graph.facts),
+            Model::States(threads) => Some(&threads.facts),
+            Model::Code(code) => Some(&code.facts),
+            Model::Diff(_) | Model::Text(_) => None,
+        }
+    }
+}
+
 /// Computes a page. Fails with one line.
-pub fn compute(profile: &Arc<Profile>, query: &Query) -> Result<Model, String> {
-    let profile = &filtered(profile, &query.filters)?;
-    let view = |granularity| View::new(profile, query.type_index, granularity);
+pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
+    if let Shown::Diff { rows, .. } = &query.shown {
+        return Ok(Model::Diff(Difference::new(context, query, rows)?));
+    }
+    let profile = &context.filtered(query)?;
+    context.check()?;
+    let view = View::new(profile, query.type_index, query.shown.granularity());
     Ok(match &query.shown {
-        Shown::Table { rows, sort } => {
-            let labels = query.shown.labels();
-            let view = view(query.shown.granularity());
-            let top = Top::new(&view, &TopOptions { sort: *sort, labels, ..TopOptions::default() });
-            let facts = Facts::of(profile, view);
-            Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind: rows.clone() })
-        }
-        Shown::Tree(direction) => {
-            graph(profile, view(Granularity::FUNCTION), *direction, Siblings::LeftHeavy)
-        }
-        Shown::Flame(direction) => {
-            graph(profile, view(Granularity::FUNCTION), *direction, Siblings::Name)
-        }
-        Shown::Text(_) => Model::Text(render(profile, query)?),
+        Shown::Table { rows, order } => table(profile, view, rows, *order),
+        Shown::Tree(direction) => graph(profile, view, *direction, Siblings::LeftHeavy),
+        Shown::Flame(direction) => graph(profile, view, *direction, Siblings::Name),
+        Shown::Sandwich(name) => Model::Graph(sandwich::graph(profile, view, name)?),
+        Shown::Source(of) => Model::Code(Code::new(context, profile, view, of)?),
+        Shown::States(order) => Model::States(states(profile, view, *order)),
+        Shown::Diff { .. } | Shown::Text(_) => Model::Text(render(profile, query)?),
     })
+}
+
+fn table(profile: &Arc<Profile>, view: View<'_>, rows: &Rows, order: Order) -> Model {
+    let options = TopOptions { sort: order.sort(), labels: rows.labels(), ..TopOptions::default() };
+    let mut top = Top::new(&view, &options);
+    if order.reversed {
+        top.rows.reverse();
+    }
+    let facts = Facts::of(profile, view);
+    Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind: rows.clone() })
+}
+
+fn states(profile: &Arc<Profile>, view: View<'_>, order: Order) -> ThreadTable {
+    let ThreadStates { rows, has_states } = ThreadStates::new(&view);
+    let mut table = ThreadTable { facts: Facts::of(profile, view), rows, has_states };
+    let size = |value: i64| std::cmp::Reverse(value.unsigned_abs());
+    match order.column {
+        Column::State(state) => table.rows.sort_by_key(|row| size(row.by_state[state])),
+        Column::Name => table.rows.sort_by(|a, b| {
+            let key = |row: &ThreadRow| (row.thread.pid, row.thread.tid);
+            let name = |row: &ThreadRow| (row.thread.process.clone(), row.thread.name.clone());
+            name(a).cmp(&name(b)).then(key(a).cmp(&key(b)))
+        }),
+        _ => {}
+    }
+    if order.reversed {
+        table.rows.reverse();
+    }
+    table
 }
 
 fn graph(
@@ -147,60 +297,90 @@ fn graph(
 ) -> Model {
     let tree = Tree::new(&mut view, direction, &[], Cut::Nothing);
     let ordered = Ordered::new(&tree, &view.frames, profile, siblings);
-    Model::Graph(Graph { facts: Facts::of(profile, view), tree, ordered })
+    Model::Graph(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end: 0 })
 }
 
-/// The part of a profile that passes the filters, one after the other.
-pub fn filtered(profile: &Arc<Profile>, added: &[AddedFilter]) -> Result<Arc<Profile>, String> {
-    if added.is_empty() {
-        return Ok(profile.clone());
-    }
-    let filters = added.iter().map(AddedFilter::filter);
-    let filters = filters.collect::<Result<Vec<Filter>, String>>()?;
-    let mut part = Profile::clone(profile);
-    for filter in filters {
-        part = filter.apply(part).profile;
-    }
-    Ok(Arc::new(part))
+/// The filter that leaves what a function calls.
+pub fn below(function: &str) -> Result<Filter, String> {
+    let value = exactly(function);
+    AddedFilter { condition: Condition::ShowFrom, value }.filter()
 }
 
 /// The lines that `prof report` prints for a page.
-pub fn rendered(profile: &Arc<Profile>, query: &Query) -> Result<Vec<String>, String> {
-    let part = filtered(profile, &query.filters)?;
-    render(&part, query)
+pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String> {
+    match &query.shown {
+        Shown::Diff { rows, .. } => {
+            let difference = Difference::new(context, query, rows)?;
+            let layout = DiffLayout {
+                files: difference.files.clone(),
+                granularity: rows.granularity(),
+                labels: rows.labels(),
+                children: true,
+                rows: 0,
+            };
+            let lines = diff_lines(&difference.diff, &layout);
+            Ok(lines.into_iter().map(|line| line.text).collect())
+        }
+        Shown::Source(of) => {
+            let part = context.filtered(query)?;
+            let view = View::new(&part, query.type_index, query.shown.granularity());
+            Ok(Code::new(context, &part, view, of)?.text())
+        }
+        _ => render(&*context.filtered(query)?, query),
+    }
 }
 
 /// The lines of a page of a profile that has been filtered.
 fn render(profile: &Profile, query: &Query) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
-    let (name, direction) = match &query.shown {
-        Shown::Table { .. } => (None, None),
-        Shown::Tree(direction) | Shown::Flame(direction) => (None, Some(*direction)),
-        Shown::Text(page) => (Some(page.name()), None),
-    };
-    let written = if query.shown == Shown::Text(Page::Header) {
-        text::write_header(&mut out, profile)
-    } else {
-        let granularity = query.shown.granularity();
-        let labels = query.shown.labels();
-        let request = Request {
-            format: OutputFormat::Text,
-            direction,
-            granularity,
-            labels: &labels,
-            sort: query.shown.sort(),
-            children: true,
-            rows: Some(0),
-            min_percent: None,
-            columns: view::ColumnRequest::default(),
-            over: None,
-            argument: None,
-            file: None,
-        };
-        let mut view = View::new(profile, query.type_index, granularity);
-        (views::find(name, &request).write)(&request, &mut view, &mut out)
-    };
-    written.map_err(|error| error.to_string())?;
+    write(profile, query, OutputFormat::Text, &mut out).map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&out);
     Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
+}
+
+/// Writes a page as `prof report` does.
+pub fn write(
+    profile: &Profile,
+    query: &Query,
+    format: OutputFormat,
+    out: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    let mut granularity = query.shown.granularity();
+    let mut labels = query.shown.labels();
+    let mut argument = None;
+    let (name, direction) = match &query.shown {
+        Shown::Tree(direction) | Shown::Flame(direction) => (None, Some(*direction)),
+        Shown::Sandwich(function) => {
+            argument = Some(exactly(function));
+            (Some("sandwich"), None)
+        }
+        Shown::States(_) => {
+            granularity = Granularity::NONE;
+            labels = ["process", "thread", "tid", "state"].map(str::to_owned).to_vec();
+            (None, None)
+        }
+        Shown::Text(Page::Header) => return text::write_header(out, profile),
+        Shown::Text(Page::Threads) => {
+            let view = View::new(profile, query.type_index, granularity);
+            return threads::write(out, &view, false);
+        }
+        Shown::Text(page) => (Some(page.name()), None),
+        Shown::Table { .. } | Shown::Source(_) | Shown::Diff { .. } => (None, None),
+    };
+    let request = Request {
+        format,
+        direction,
+        granularity,
+        labels: &labels,
+        sort: query.shown.sort(),
+        children: true,
+        rows: Some(0),
+        min_percent: None,
+        columns: view::ColumnRequest::default(),
+        over: None,
+        argument: argument.as_deref(),
+        file: None,
+    };
+    let mut view = View::new(profile, query.type_index, granularity);
+    (views::find(name, &request).write)(&request, &mut view, out)
 }

@@ -31,8 +31,9 @@ impl Outline {
     /// The tree with the roots, and the largest ones expanded to where their paths fork.
     pub fn new(graph: &Graph) -> Outline {
         let mut outline = Outline::default();
-        if let [only] = graph.ordered.children(Tree::ROOT) {
-            outline.expand_path(graph, *only);
+        let roots = graph.ordered.children(Tree::ROOT);
+        if roots.len() == 1 || graph.callers_end > 0 {
+            roots.iter().for_each(|&root| outline.expand_path(graph, root));
         }
         outline.update(graph);
         outline
@@ -143,7 +144,7 @@ impl Outline {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::model::{Model, compute};
+    use super::super::model::{Context, Model, compute};
     use super::super::query::{Query, Shown};
     use super::*;
     use view::Direction;
@@ -152,7 +153,7 @@ mod tests {
     fn graph() -> Graph {
         let shown = Shown::Tree(Direction::Callees);
         let query = Query { type_index: 0, filters: Vec::new(), shown };
-        match compute(&Arc::new(answers()), &query) {
+        match compute(&Context::new(&Arc::new(answers())), &query) {
             Ok(Model::Graph(graph)) => graph,
             _ => panic!("a tree"),
         }

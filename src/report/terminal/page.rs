@@ -10,7 +10,8 @@ use super::model::{Graph, Model};
 use super::outline::Outline;
 use super::place::Place;
 use super::query::{Query, Shown};
-use view::Tree;
+use super::source::Content;
+use view::{Direction, Tree};
 
 /// A page.
 pub struct PageState {
@@ -32,6 +33,8 @@ pub struct PageState {
     pub is_touched: bool,
     /// The state before the model was dropped because there is a newer profile.
     place: Option<Place>,
+    /// The name of what is selected as soon as there is a model.
+    pub wanted: Option<String>,
 }
 
 /// The size of the part of the screen that shows a page.
@@ -74,6 +77,7 @@ impl PageState {
             chosen: Tree::ROOT,
             is_touched: false,
             place: None,
+            wanted: None,
         }
     }
 
@@ -82,8 +86,8 @@ impl PageState {
         self.model.take().into_iter().for_each(release);
     }
 
-    /// Sets the model.
-    pub fn set(&mut self, model: Arc<Model>) {
+    /// Sets the model, and selects what was wanted of it.
+    pub fn set(&mut self, model: Arc<Model>, body: Body) {
         let place = Place::of(self).or_else(|| self.place.take());
         if let Model::Graph(graph) = &*model {
             self.outline = Outline::new(graph);
@@ -91,10 +95,23 @@ impl PageState {
             let widest = roots.max_by_key(|&root| graph.tree.node(root).total);
             self.chosen = widest.unwrap_or(Tree::ROOT);
         }
+        if let Model::Code(code) = &*model
+            && self.model.is_none()
+        {
+            // In the middle of the screen.
+            self.cursor.first = code.hottest.saturating_sub(body.rows() / 2);
+            self.cursor.selected = code.hottest;
+        }
         self.model = Some(model);
         self.error = None;
         if let Some(place) = place {
             place.restore(self);
+        }
+        if let Some(name) = self.wanted.take() {
+            self.select_named(&name, body);
+        }
+        if !self.is_flame() {
+            self.cursor.fit(self.rows(), body.rows());
         }
     }
 
@@ -102,6 +119,26 @@ impl PageState {
     pub fn outdate(&mut self) {
         self.place = Place::of(self).or_else(|| self.place.take());
         self.model = None;
+    }
+
+    /// Selects the row, the box or the node with this name that has the largest total. Of a tree of
+    /// callers, this is a root.
+    fn select_named(&mut self, name: &str, body: Body) {
+        let Some(model) = self.model.clone() else { return };
+        let Model::Graph(graph) = &*model else {
+            let found = (0..self.rows()).find(|&row| self.text_at(row) == name);
+            if let Some(row) = found {
+                self.cursor.go(Move::To(row), self.rows(), body.rows());
+            }
+            return;
+        };
+        let among = match self.query.shown {
+            Shown::Tree(Direction::Callers) => graph.ordered.children(Tree::ROOT),
+            _ => graph.ordered.nodes(),
+        };
+        if let Some(node) = graph.largest(name, among) {
+            self.select_found(graph.ordered.position(node), body);
+        }
     }
 
     /// True if it is drawn as boxes.
@@ -115,6 +152,9 @@ impl PageState {
             None => 0,
             Some(Model::Table(table)) => table.rows.len(),
             Some(Model::Graph(_)) => self.outline.lines().len(),
+            Some(Model::States(threads)) => threads.rows.len(),
+            Some(Model::Code(code)) => code.rows.len(),
+            Some(Model::Diff(found)) => found.diff.rows.len(),
             Some(Model::Text(lines)) => lines.len(),
         }
     }
@@ -136,6 +176,9 @@ impl PageState {
                 Tree::ROOT => "".into(),
                 node => graph.facts.name(graph.tree.node(node).frame),
             },
+            Some(Model::States(threads)) => threads.name(index).into(),
+            Some(Model::Code(code)) => code.rows[index].text.as_str().into(),
+            Some(Model::Diff(found)) => found.name(index).into(),
             Some(Model::Text(lines)) => lines[index].as_str().into(),
             None => "".into(),
         }
@@ -175,6 +218,10 @@ impl PageState {
         if !on_screen(self.zoom) {
             self.zoom = if on_screen(Tree::ROOT) { Tree::ROOT } else { self.chosen };
         }
+        let boxes = cell_boxes(graph, self.zoom, body.width);
+        if let Some(chosen) = boxes.iter().find(|b| b.node == self.chosen) {
+            self.cursor.go(Move::To(chosen.depth), usize::MAX, body.rows());
+        }
     }
 
     /// The selected node of a tree; the root without one.
@@ -188,13 +235,18 @@ impl PageState {
     /// The name of what is selected.
     pub fn name(&self) -> Option<Cow<'_, str>> {
         match self.model.as_deref()? {
-            Model::Table(table) if table.rows.is_empty() => None,
-            Model::Table(table) => Some(table.name(self.cursor.selected)),
             Model::Graph(graph) => match self.node() {
                 Tree::ROOT => None,
                 node => Some(graph.facts.name(graph.tree.node(node).frame)),
             },
-            Model::Text(lines) => lines.get(self.cursor.selected).map(|line| line.as_str().into()),
+            Model::Code(code) => {
+                let row = code.rows.get(self.cursor.selected)?;
+                let is_text = matches!(row.content, Content::Note | Content::Line(_));
+                let name = row.function.as_deref().filter(|_| !is_text);
+                Some(name.unwrap_or(row.text.trim()).into())
+            }
+            _ if self.cursor.selected >= self.rows() => None,
+            _ => Some(self.text_at(self.cursor.selected)),
         }
     }
 
@@ -283,19 +335,26 @@ impl PageState {
         }
     }
 
-    /// Opens a row: expands or collapses a node, or zooms into a box.
-    pub fn open(&mut self, body: Body) {
-        let Some(model) = self.model.clone() else { return };
-        let Model::Graph(graph) = &*model else { return };
+    /// Opens a row: expands or collapses a node, or zooms into a box. False if there is nothing to
+    /// open.
+    pub fn open(&mut self, body: Body) -> bool {
+        let Some(model) = self.model.clone() else { return true };
+        let Model::Graph(graph) = &*model else { return false };
         let node = self.node();
         if self.is_flame() {
+            if self.zoom == node {
+                return false;
+            }
             self.zoom = node;
         } else if self.outline.is_expanded(node) {
             self.outline.collapse(graph, node);
-        } else if node != Tree::ROOT {
+        } else if node == Tree::ROOT || graph.ordered.children(node).is_empty() {
+            return false;
+        } else {
             self.outline.expand(graph, node);
         }
         self.cursor.fit(if self.is_flame() { usize::MAX } else { self.rows() }, body.rows());
+        true
     }
 
     /// Expands everything below the selected row.
@@ -324,9 +383,10 @@ impl PageState {
         true
     }
 
-    /// Selects what was clicked, in cells of the body. A second click opens it.
-    pub fn click(&mut self, column: u16, row: u16, body: Body) {
-        let Some(model) = self.model.clone() else { return };
+    /// Selects what was clicked, in cells of the body. True if it was selected already: a second
+    /// click opens it.
+    pub fn click(&mut self, column: u16, row: u16, body: Body) -> bool {
+        let Some(model) = self.model.clone() else { return false };
         self.is_touched = true;
         let (column, row) = (usize::from(column), usize::from(row));
         let at = self.cursor.first + row;
@@ -337,23 +397,19 @@ impl PageState {
                     let left = usize::from(b.left);
                     b.depth == at && (left..left + usize::from(b.width)).contains(&column)
                 });
-                let Some(hit) = hit else { return };
+                let Some(hit) = hit else { return false };
                 let again = self.chosen == hit.node;
                 self.chosen = hit.node;
-                if again {
-                    self.open(body);
-                }
+                again
             }
             _ => {
                 // Below the titles of the columns.
                 let Some(at) = at.checked_sub(1).filter(|&at| row > 0 && at < self.rows()) else {
-                    return;
+                    return false;
                 };
                 let again = self.cursor.selected == at;
                 self.cursor.go(Move::To(at), self.rows(), body.rows());
-                if again {
-                    self.open(body);
-                }
+                again
             }
         }
     }

@@ -131,11 +131,10 @@ mod tests {
 
     use super::super::app::{App, Command};
     use super::super::cursor::Move;
-    use super::super::keys::Action;
+    use super::super::keys::{Action, ViewKey};
     use super::super::live::{Control, LiveStatus};
-    use super::super::model::compute;
+    use super::super::model::{Context, compute};
     use super::super::page::Body;
-    use super::super::query::Shown;
     use super::super::run::Start;
     use super::super::theme::{Charset, Depth, Theme};
     use profile::{Builder, Column, LabelSetId, Profile};
@@ -154,7 +153,7 @@ mod tests {
     fn perform(app: &mut App, commands: Vec<Command>) {
         for command in commands {
             let Command::Compute(job, query) = command else { panic!("{command:?}") };
-            let model = compute(app.profile.as_ref().unwrap(), &query);
+            let model = compute(&Context::new(app.profile.as_ref().unwrap()), &query);
             let more = app.computed(job, model.map(Arc::new));
             perform(app, more);
         }
@@ -162,8 +161,7 @@ mod tests {
 
     fn app() -> App {
         let theme = Theme { depth: Depth::None, charset: Charset::Ascii };
-        let start =
-            Start { file: "live".to_owned(), shown: Shown::functions(), filters: Vec::new() };
+        let start = Start { file: "live".to_owned(), ..Start::default() };
         let mut app = App::new(start, theme);
         app.live = Some(LiveStatus::default());
         app.body = Body { width: 80, height: 20 };
@@ -210,10 +208,10 @@ mod tests {
     #[test]
     fn a_tree_stays_expanded_and_a_flame_graph_zoomed() {
         let mut app = app();
-        let to_foo = [Action::CallTree, Action::Go(Move::Rows(1)), Action::Right];
+        let to_foo = [Action::View(ViewKey::CallTree), Action::Go(Move::Rows(1)), Action::Right];
         press(&mut app, &to_foo);
         assert_eq!((selected(&app), app.page().rows()), ("foo".to_owned(), 4));
-        press(&mut app, &[Action::Flame, Action::Go(Move::Rows(1)), Action::Open]);
+        press(&mut app, &[Action::View(ViewKey::Flame), Action::Go(Move::Rows(1)), Action::Open]);
         assert_eq!(selected(&app), "foo");
         let is_zoomed = |app: &App| app.page().zoom != view::Tree::ROOT;
         assert!(is_zoomed(&app));
@@ -251,7 +249,11 @@ mod tests {
     #[test]
     fn deep_recursion_and_an_empty_profile_replace_each_other() {
         let deep = vec!["f"; 10_000].join(";");
-        for shown in [Action::CallTree, Action::Flame, Action::Functions] {
+        for shown in [
+            Action::View(ViewKey::CallTree),
+            Action::View(ViewKey::Flame),
+            Action::View(ViewKey::Functions),
+        ] {
             let mut app = app();
             press(&mut app, &[shown]);
             for stacks in [&[(deep.as_str(), 5)][..], &[], &[("main", -3)], &[(&deep, 1)]] {

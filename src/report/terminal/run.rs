@@ -2,23 +2,30 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, MouseEventKind};
+use ratatui::crossterm::event::{
+    self, Event as Input, KeyCode, KeyEventKind, MouseButton, MouseEventKind,
+};
+use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
 use super::app::{App, Command};
 use super::cursor::Move;
+use super::difference::Base;
+use super::filtered::FilterCache;
 use super::keys::{self, Action};
 use super::live::{Control, LiveSource, LiveStatus, Update};
-use super::model::{self, Model};
+use super::model::{self, Context, Model};
 use super::page::Body;
 use super::query::{AddedFilter, Shown};
 use super::screen::Screen;
+use super::source::CodeOptions;
 use super::theme::Theme;
 use super::{draw, export};
 use profile::Profile;
@@ -33,6 +40,8 @@ const WHEEL: isize = 3;
 pub struct Opened {
     /// The profile.
     pub profile: Profile,
+    /// The profiles that it is compared with.
+    pub base: Option<Base>,
     /// The sample type that is shown first.
     pub type_index: usize,
     /// Notes for the line at the bottom.
@@ -40,7 +49,7 @@ pub struct Opened {
 }
 
 /// The first page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Start {
     /// The file, for the line at the top.
     pub file: String,
@@ -48,6 +57,8 @@ pub struct Start {
     pub shown: Shown,
     /// The filters.
     pub filters: Vec<AddedFilter>,
+    /// Places of source and binaries.
+    pub code: CodeOptions,
 }
 
 /// The end of the interactive views.
@@ -121,11 +132,16 @@ fn show(
     let screen = Screen::enter()?;
     listen_to_input(sender.clone());
     begin(&sender);
+    let code = Arc::new(start.code.clone());
     let mut app = App::new(start, theme);
     app.live = control.is_some().then(LiveStatus::default);
-    let mut views = Views { app, screen, sender, control, tick: 0 };
+    let work = Work { code, ..Work::default() };
+    let mut views = Views { app, screen, sender, control, work, tick: 0 };
     let ended = views.run(&events);
-    drop(views);
+    let Views { app, screen, .. } = views;
+    drop(screen);
+    // Freeing a large profile piece by piece takes longer than the system needs for all of it.
+    std::mem::forget(app);
     match ended? {
         Ended::ByUser => Ok(ExitCode::SUCCESS),
         Ended::BySignal(signal) => {
@@ -175,6 +191,17 @@ fn in_background(sender: &Sender<Event>, work: impl FnOnce() + Send + 'static) {
     });
 }
 
+/// What work in the background shares.
+#[derive(Default)]
+struct Work {
+    cache: Arc<FilterCache>,
+    code: Arc<CodeOptions>,
+    /// The number of the computation that is waited for.
+    latest: Arc<AtomicU64>,
+    /// One computation at a time: several pages in a row do not fill the memory.
+    turn: Arc<Mutex<()>>,
+}
+
 /// The interactive views while they run.
 struct Views {
     app: App,
@@ -182,7 +209,14 @@ struct Views {
     sender: Sender<Event>,
     /// Takes requests to a recording that goes on.
     control: Option<Box<dyn Fn(Control) + Send>>,
+    work: Work,
     tick: usize,
+}
+
+/// Panics if a test wants that here: `PROF_TEST_PANIC` is `draw` or `work`.
+fn panic_for_tests(place: &str) {
+    let wanted = cfg!(debug_assertions).then(|| std::env::var_os("PROF_TEST_PANIC")).flatten();
+    assert!(wanted.is_none_or(|wanted| wanted != place), "a test wants a panic");
 }
 
 impl Views {
@@ -220,6 +254,9 @@ impl Views {
 
     fn draw(&mut self) -> io::Result<()> {
         let Views { app, screen, tick, .. } = self;
+        if app.profile.is_some() {
+            panic_for_tests("draw");
+        }
         screen.terminal.draw(|frame| {
             let area = frame.area();
             let body = draw::body(app, area);
@@ -238,7 +275,8 @@ impl Views {
             Event::Signal(SIGCONT) => self.screen.draw_all()?,
             Event::Signal(signal) => return Ok(Some(Ended::BySignal(signal))),
             Event::Opened(opened) => {
-                let Opened { profile, type_index, notes } = *opened?;
+                let Opened { profile, base, type_index, notes } = *opened?;
+                self.app.base = base.map(Arc::new);
                 let commands = self.app.open(Arc::new(profile), type_index);
                 if !notes.is_empty() {
                     self.app.say(notes.join("; "));
@@ -281,7 +319,9 @@ impl Views {
     fn input(&mut self, input: Input) -> anyhow::Result<Option<Ended>> {
         let commands = match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => {
-                if self.app.prompt.is_some() && self.typed(key.code) {
+                if self.app.menu.is_some() {
+                    self.app.menu_key(key)
+                } else if self.app.prompt.is_some() && self.typed(key.code) {
                     Vec::new()
                 } else if self.app.prompt.is_some() && key.code == KeyCode::Enter {
                     self.app.entered()
@@ -290,12 +330,16 @@ impl Views {
                 }
             }
             Input::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollDown => self.act(Action::Go(Move::Rows(WHEEL))),
-                MouseEventKind::ScrollUp => self.act(Action::Go(Move::Rows(-WHEEL))),
-                MouseEventKind::Down(_) => {
-                    self.click(mouse.column, mouse.row);
+                MouseEventKind::ScrollDown | MouseEventKind::ScrollUp
+                    if self.app.menu.is_some() =>
+                {
+                    let down = mouse.kind == MouseEventKind::ScrollDown;
+                    self.app.menu_go(Move::Rows(if down { 1 } else { -1 }));
                     Vec::new()
                 }
+                MouseEventKind::ScrollDown => self.act(Action::Go(Move::Rows(WHEEL))),
+                MouseEventKind::ScrollUp => self.act(Action::Go(Move::Rows(-WHEEL))),
+                MouseEventKind::Down(button) => self.click(mouse.column, mouse.row, button),
                 _ => Vec::new(),
             },
             Input::Paste(text) => {
@@ -317,38 +361,67 @@ impl Views {
         match key {
             KeyCode::Char(c) => self.app.typed(c),
             KeyCode::Backspace => self.app.deleted(),
+            KeyCode::Tab => self.app.completed(),
             KeyCode::Esc => self.app.prompt = None,
             _ => return false,
         }
         true
     }
 
-    fn click(&mut self, column: u16, row: u16) {
-        let Ok(size) = self.screen.terminal.size() else { return };
-        let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
+    fn click(&mut self, column: u16, row: u16, button: MouseButton) -> Vec<Command> {
+        let Ok(size) = self.screen.terminal.size() else { return Vec::new() };
+        let area = Rect::new(0, 0, size.width, size.height);
+        if self.app.menu.is_some() {
+            let row = draw::menu_row(&self.app, area, Position { x: column, y: row });
+            return self.app.menu_click(row);
+        }
         let body = draw::body(&self.app, area);
         if let Some(row) = row.checked_sub(body.y).filter(|&row| row < body.height) {
             self.app.click(column, row);
+            if button == MouseButton::Right && self.app.menu.is_none() {
+                return self.app.act(Action::Menu);
+            }
         }
+        Vec::new()
+    }
+
+    /// What the current page is computed from.
+    fn context(&self, job: u64) -> Option<Context> {
+        let Work { cache, code, latest, .. } = &self.work;
+        Some(Context {
+            base: self.app.base.clone(),
+            cache: cache.clone(),
+            code: code.clone(),
+            job,
+            latest: latest.clone(),
+            ..Context::new(self.app.profile.as_ref()?)
+        })
     }
 
     fn perform(&mut self, commands: Vec<Command>) -> anyhow::Result<Option<Ended>> {
         for command in commands {
             match command {
                 Command::Compute(job, query) => {
-                    let Some(profile) = self.app.profile.clone() else { continue };
+                    self.work.latest.store(job, Ordering::Relaxed);
+                    let Some(context) = self.context(job) else { continue };
                     let sender = self.sender.clone();
+                    let turn = self.work.turn.clone();
                     in_background(&self.sender, move || {
-                        let model = model::compute(&profile, &query);
+                        panic_for_tests("work");
+                        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                        let model = context.check().and_then(|()| model::compute(&context, &query));
                         sender.send(Event::Computed(job, model.map(Arc::new))).ok();
                     });
                 }
+                Command::Cancel => self.work.latest.store(0, Ordering::Relaxed),
                 Command::Write(path) => {
-                    let Some(profile) = self.app.profile.clone() else { continue };
+                    let Some(context) = self.context(0) else { continue };
+                    // Another page does not cancel it.
+                    let context = Context { latest: Arc::default(), ..context };
                     let query = self.app.page().query.clone();
                     let sender = self.sender.clone();
                     in_background(&self.sender, move || {
-                        sender.send(Event::Said(export::write(&profile, &query, &path))).ok();
+                        sender.send(Event::Said(export::write(&context, &query, &path))).ok();
                     });
                 }
                 Command::Copy(text) => {

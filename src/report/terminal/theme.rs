@@ -71,6 +71,15 @@ impl Theme {
         }
     }
 
+    /// A change of a value that exceeds sampling error: more is red, less is green.
+    pub fn change(self, difference: f64) -> Style {
+        match self.depth {
+            Depth::None => Style::new().add_modifier(Modifier::BOLD),
+            _ if difference > 0.0 => Style::new().fg(Color::Red),
+            _ => Style::new().fg(Color::Green),
+        }
+    }
+
     /// The selected row.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
@@ -141,7 +150,11 @@ impl Theme {
                 let ascii = |c: char| match c {
                     'µ' => 'u',
                     '…' => '.',
-                    '│' => '|',
+                    '│' | '┌' | '└' | '┼' => '|',
+                    '─' => '-',
+                    '↳' => '>',
+                    '→' => '>',
+                    '×' => 'x',
                     c if c.is_ascii() => c,
                     _ => '?',
                 };

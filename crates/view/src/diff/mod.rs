@@ -10,6 +10,7 @@ mod probability;
 mod significance;
 mod tree;
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use crate::{Sort, View};
@@ -281,13 +282,18 @@ impl Diff {
     /// # Errors
     ///
     /// The number of a profile that has other types only.
-    pub fn common_type(profiles: &[Profile], of: usize, index: usize) -> Result<Vec<usize>, usize> {
+    pub fn common_type<P: Borrow<Profile>>(
+        profiles: &[P],
+        of: usize,
+        index: usize,
+    ) -> Result<Vec<usize>, usize> {
         let name = |p: &Profile, index: usize| -> Option<[String; 2]> {
             let value_type = p.sample_types.get(index)?;
             Some([value_type.kind, value_type.unit].map(|id| p.str(id).to_owned()))
         };
-        let wanted = profiles.get(of).and_then(|p| name(p, index));
-        let find = |(number, profile): (usize, &Profile)| {
+        let wanted = profiles.get(of).and_then(|p| name(p.borrow(), index));
+        let find = |(number, profile): (usize, &P)| {
+            let profile = profile.borrow();
             let types = profile.sample_types.len();
             // Of two types of one name, the one with the same index.
             let mut candidates = std::iter::once(index).chain(0..types);

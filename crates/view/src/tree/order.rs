@@ -20,16 +20,18 @@ impl Ordered {
             frames.get(a.frame).cmp_name(frames.get(b.frame), profile).then(a.frame.cmp(&b.frame))
         };
         for node in 0..tree.nodes.len() as u32 {
-            children.of_mut(node).sort_unstable_by(|&a, &b| {
-                let a = tree.node(a);
-                let b = tree.node(b);
-                match siblings {
+            children.of_mut(node).sort_unstable_by(|&first, &second| {
+                let a = tree.node(first);
+                let b = tree.node(second);
+                let order = match siblings {
                     Siblings::LeftHeavy => {
                         let by_size = b.total.unsigned_abs().cmp(&a.total.unsigned_abs());
                         by_size.then_with(|| by_name(a, b))
                     }
                     Siblings::Name => by_name(a, b),
-                }
+                };
+                // Two trees of one function may be joined: siblings of one name.
+                order.then(first.cmp(&second))
             });
         }
         let mut nodes = Vec::with_capacity(tree.nodes.len());

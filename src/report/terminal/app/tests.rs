@@ -1,11 +1,13 @@
-use super::super::model::compute;
+use super::super::model::{Context, compute};
+use super::super::query::Column;
 use super::super::theme::{Charset, Depth};
 use super::*;
+use ratatui::crossterm::event::KeyCode;
 use view::testing::{answers, processes};
 
 fn app(profile: Profile) -> App {
     let theme = Theme { depth: Depth::None, charset: Charset::Ascii };
-    let start = Start { file: "file".to_owned(), shown: Shown::functions(), filters: Vec::new() };
+    let start = Start { file: "file".to_owned(), ..Start::default() };
     let mut app = App::new(start, theme);
     app.body = Body { width: 80, height: 20 };
     let commands = app.open(Arc::new(profile), 0);
@@ -15,8 +17,13 @@ fn app(profile: Profile) -> App {
 
 fn perform(app: &mut App, commands: Vec<Command>) {
     for command in commands {
-        let Command::Compute(job, query) = command else { panic!("{command:?}") };
-        let model = compute(app.profile.as_ref().unwrap(), &query);
+        let Command::Compute(job, query) = command else {
+            assert_eq!(command, Command::Cancel);
+            continue;
+        };
+        let base = app.base.clone();
+        let context = Context { base, ..Context::new(app.profile.as_ref().unwrap()) };
+        let model = compute(&context, &query);
         app.computed(job, model.map(Arc::new));
     }
 }
@@ -36,13 +43,13 @@ fn selected(app: &App) -> String {
 fn pages_are_a_history() {
     let mut app = app(answers());
     assert_eq!(selected(&app), "bar");
-    press(&mut app, &[Action::Go(Move::Rows(1)), Action::CallTree]);
+    press(&mut app, &[Action::Go(Move::Rows(1)), Action::View(ViewKey::CallTree)]);
     assert_eq!(selected(&app), "main");
-    press(&mut app, &[Action::Flame, Action::Back, Action::Back]);
+    press(&mut app, &[Action::View(ViewKey::Flame), Action::Back, Action::Back]);
     assert_eq!((selected(&app), app.page().cursor.selected), ("main".to_owned(), 1));
     press(&mut app, &[Action::Forward]);
     assert_eq!(app.page().query.shown, Shown::Tree(Direction::Callees));
-    press(&mut app, &[Action::Functions, Action::Forward]);
+    press(&mut app, &[Action::View(ViewKey::Functions), Action::Forward]);
     assert_eq!(app.message.as_deref(), Some("no next page"));
 }
 
@@ -81,11 +88,11 @@ fn a_search_goes_on_while_it_is_typed() {
 #[test]
 fn collapsed_nodes_are_found() {
     let mut app = app(answers());
-    press(&mut app, &[Action::CallTree, Action::Search]);
+    press(&mut app, &[Action::View(ViewKey::CallTree), Action::Search]);
     "bar".chars().for_each(|c| app.typed(c));
     app.entered();
     assert_eq!((selected(&app), app.page().cursor.selected), ("bar".to_owned(), 2));
-    press(&mut app, &[Action::Flame, Action::Search]);
+    press(&mut app, &[Action::View(ViewKey::Flame), Action::Search]);
     "bar".chars().for_each(|c| app.typed(c));
     assert_eq!(selected(&app), "bar");
 }
@@ -93,7 +100,7 @@ fn collapsed_nodes_are_found() {
 #[test]
 fn a_canceled_result_is_dropped() {
     let mut app = app(answers());
-    let commands = app.act(Action::CallTree);
+    let commands = app.act(Action::View(ViewKey::CallTree));
     press(&mut app, &[Action::Cancel]);
     assert!(!app.is_busy() && app.page().error.is_some());
     perform(&mut app, commands);
@@ -104,7 +111,7 @@ fn a_canceled_result_is_dropped() {
 fn boxes_are_walked_along_the_stack() {
     let mut app = app(answers());
     let down = Action::Go(Move::Rows(1));
-    press(&mut app, &[Action::Flame]);
+    press(&mut app, &[Action::View(ViewKey::Flame)]);
     assert_eq!(selected(&app), "main");
     press(&mut app, &[down]);
     assert_eq!(selected(&app), "foo1");
@@ -119,8 +126,110 @@ fn boxes_are_walked_along_the_stack() {
 #[test]
 fn processes_are_rows() {
     let mut app = app(processes());
-    press(&mut app, &[Action::Processes]);
+    press(&mut app, &[Action::View(ViewKey::Processes)]);
     assert_eq!(selected(&app), "web;1");
     press(&mut app, &[Action::Focus]);
-    assert_eq!(app.message.as_deref(), Some("select a function first"));
+    assert_eq!(app.page().query.filters[0].text(), "process=web;1");
+}
+
+fn menu_key(app: &mut App, c: char) {
+    let commands = app.menu_key(KeyCode::Char(c).into());
+    perform(app, commands);
+}
+
+#[test]
+fn the_menu_leads_from_a_function_to_its_views_and_back() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::Go(Move::Rows(2)), Action::Open]);
+    let menu = app.menu.as_ref().unwrap();
+    let keys: String = menu.items.iter().map(|item| item.key).collect();
+    assert_eq!((&*menu.title, &*keys), ("foo1", "aASrtFfd+-xy"));
+    menu_key(&mut app, 'S');
+    assert_eq!(app.page().query.shown, Shown::Sandwich("foo1".to_owned()));
+    assert_eq!(selected(&app), "foo1");
+    press(&mut app, &[Action::Back, Action::Menu]);
+    menu_key(&mut app, 'F');
+    assert_eq!((selected(&app), app.page().is_flame()), ("foo1".to_owned(), true));
+    press(&mut app, &[Action::Back, Action::Open]);
+    menu_key(&mut app, 't');
+    assert_eq!((selected(&app), app.page().cursor.selected), ("foo1".to_owned(), 1));
+    press(&mut app, &[Action::Back, Action::Open]);
+    // The selected line is chosen by Enter; other keys close the menu.
+    let commands = app.menu_key(KeyCode::Enter.into());
+    perform(&mut app, commands);
+    assert!(matches!(&app.page().query.shown, Shown::Source(of) if of.name == "foo1"));
+    press(&mut app, &[Action::Back, Action::Open]);
+    menu_key(&mut app, 'q');
+    assert_eq!((app.menu.is_none(), selected(&app)), (true, "foo1".to_owned()));
+}
+
+#[test]
+fn one_of_several_filters_is_removed() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::Focus, Action::TypeFilter]);
+    assert_eq!(app.prompt.as_ref().unwrap().text, "focus=");
+    app.completed();
+    "foo(".chars().for_each(|c| app.typed(c));
+    assert_eq!(app.prompt.as_ref().unwrap().error.as_deref(), Some("unclosed group"));
+    assert_eq!((app.entered(), app.prompt.is_some()), (Vec::new(), true));
+    app.deleted();
+    app.typed('2');
+    let commands = app.entered();
+    perform(&mut app, commands);
+    let texts = |app: &App| -> Vec<String> {
+        app.page().query.filters.iter().map(|added| added.text()).collect()
+    };
+    assert_eq!(texts(&app), ["focus=^bar$", "ignore=foo2"]);
+    press(&mut app, &[Action::FiltersMenu]);
+    menu_key(&mut app, '1');
+    assert_eq!(texts(&app), ["ignore=foo2"]);
+    press(&mut app, &[Action::Back]);
+    assert_eq!(texts(&app).len(), 2);
+}
+
+#[test]
+fn tables_are_sorted_by_each_column() {
+    let mut app = app(answers());
+    let first = |app: &App| app.page().text_at(0).into_owned();
+    press(&mut app, &[Action::SortRight]);
+    assert_eq!(first(&app), "main");
+    press(&mut app, &[Action::SortRight, Action::Reverse]);
+    assert_eq!(first(&app), "main");
+    press(&mut app, &[Action::Reverse]);
+    assert_eq!(first(&app), "bar");
+    press(&mut app, &[Action::SortRight]);
+    assert_eq!(app.message.as_deref(), Some("no further column"));
+    press(&mut app, &[Action::Go(Move::Last), Action::Sort]);
+    assert_eq!(app.page().query.shown.order(), Some(Order::by(Column::SelfValue)));
+    // The selected row follows.
+    assert_eq!(selected(&app), "main");
+    press(&mut app, &[Action::Back]);
+    assert_eq!(app.message.as_deref(), Some("no previous page"));
+}
+
+#[test]
+fn rows_are_those_of_any_label() {
+    let mut app = app(processes());
+    press(&mut app, &[Action::RowsMenu]);
+    let texts: Vec<_> = app.menu.iter().flat_map(|m| &m.items).map(|i| i.text.clone()).collect();
+    assert_eq!(texts, ["functions", "lines", "files", "binaries", "by process"]);
+    menu_key(&mut app, '5');
+    assert_eq!(selected(&app), "web;1");
+    press(&mut app, &[Action::Open]);
+    menu_key(&mut app, 't');
+    assert_eq!(app.page().query.shown, Shown::Tree(Direction::Callees));
+    assert_eq!(app.page().query.filters[0].text(), "process=web;1");
+}
+
+#[test]
+fn a_difference_needs_another_profile() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::View(ViewKey::Difference)]);
+    assert!(app.message.as_deref().unwrap().contains("prof diff BASE FILE"));
+    app.base = Some(Arc::new(Base { before: vec![Arc::new(answers())], ..Base::default() }));
+    press(&mut app, &[Action::View(ViewKey::Difference), Action::Totals]);
+    assert!(matches!(app.page().query.shown, Shown::Diff { values: Values::Total, .. }));
+    press(&mut app, &[Action::Open]);
+    menu_key(&mut app, 'S');
+    assert!(matches!(app.page().query.shown, Shown::Sandwich(_)));
 }

@@ -1,0 +1,213 @@
+//! The menus: what can be done with the selected row, rows of tables, filters to remove.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{App, Command, by_label};
+use crate::report::terminal::cursor::Move;
+use crate::report::terminal::keys::{self, Action};
+use crate::report::terminal::menu::{Choice, Menu, MenuItem};
+use crate::report::terminal::page::Body;
+use crate::report::terminal::query::{AddedFilter, Query, Rows, Shown, SourceOf};
+use crate::report::terminal::target::Target;
+use profile::label;
+use view::Direction;
+
+/// Keys of numbered lines.
+const NUMBERS: &str = "123456789abcdeghimnoprstvwxyz";
+
+fn item(key: char, text: impl Into<String>, choice: Choice) -> MenuItem {
+    MenuItem { key, text: text.into(), choice }
+}
+
+/// Lines of a menu on the screen, between its borders.
+pub fn menu_rows(body: Body) -> usize {
+    usize::from(body.height.saturating_sub(2).max(1))
+}
+
+impl App {
+    /// A key while a menu is open.
+    pub fn menu_key(&mut self, key: KeyEvent) -> Vec<Command> {
+        let height = menu_rows(self.body);
+        let Some(menu) = &mut self.menu else { return Vec::new() };
+        let plain = !key.modifiers.contains(KeyModifiers::CONTROL);
+        if let KeyCode::Char(c) = key.code
+            && plain
+            && let Some(choice) = menu.find(c).map(|item| item.choice.clone())
+        {
+            return self.choose(choice);
+        }
+        match keys::action(key) {
+            Some(Action::Go(step)) => menu.go(step, height),
+            Some(Action::Open | Action::Right) => {
+                let choice = menu.selected().map(|item| item.choice.clone());
+                return choice.map_or_else(Vec::new, |choice| self.choose(choice));
+            }
+            Some(action @ (Action::Suspend | Action::Redraw)) => return self.act(action),
+            Some(Action::Quit) if !plain => return self.act(Action::Quit),
+            _ => self.menu = None,
+        }
+        Vec::new()
+    }
+
+    /// Moves in the menu.
+    pub fn menu_go(&mut self, step: Move) {
+        let height = menu_rows(self.body);
+        if let Some(menu) = &mut self.menu {
+            menu.go(step, height);
+        }
+    }
+
+    /// Chooses a line by its number on the screen; outside, the menu is closed.
+    pub fn menu_click(&mut self, row: Option<usize>) -> Vec<Command> {
+        let Some(menu) = &self.menu else { return Vec::new() };
+        let item = row.and_then(|row| menu.items.get(menu.cursor.first + row));
+        match item.map(|item| item.choice.clone()) {
+            Some(choice) => self.choose(choice),
+            None => {
+                self.menu = None;
+                Vec::new()
+            }
+        }
+    }
+
+    fn choose(&mut self, choice: Choice) -> Vec<Command> {
+        self.menu = None;
+        self.message = None;
+        match choice {
+            Choice::Act(action) => self.act(action),
+            Choice::Visit(query, wanted) => self.visit_at(*query, wanted),
+            Choice::RemoveFilter(number) => self.remove_filter(number),
+            Choice::RemoveAllFilters => {
+                let query = Query { filters: Vec::new(), ..self.page().query.clone() };
+                self.visit(query)
+            }
+        }
+    }
+
+    /// Opens the menu of what is selected.
+    pub(super) fn open_menu(&mut self) {
+        let target = Target::of(self.page());
+        let Some(name) = target.name().map(str::to_owned) else {
+            self.say("nothing with a name is selected".to_owned());
+            return;
+        };
+        let mut items = Vec::new();
+        if target.label.is_some() {
+            self.add_items_of_label(&target, &mut items);
+        } else {
+            self.add_items_of_code(&target, &mut items);
+        }
+        for (key, text, action, added) in [
+            ('+', "only samples with it", Action::Focus, target.focus()),
+            ('-', "no samples with it", Action::Ignore, target.ignore()),
+            ('x', "hide its frames", Action::Hide, target.hide()),
+        ] {
+            if let Some(added) = added {
+                items.push(item(key, format!("{text}: {}", added.text()), Choice::Act(action)));
+            }
+        }
+        items.push(item('y', "copy the name", Choice::Act(Action::Copy)));
+        self.menu = Some(Menu::new(name, items));
+    }
+
+    /// The same page with another view, and perhaps one more filter.
+    fn query(&self, shown: Shown, added: Option<AddedFilter>) -> Box<Query> {
+        let mut query = Query { shown, ..self.page().query.clone() };
+        if let Some(added) = added.filter(|added| !query.filters.contains(added)) {
+            query.filters.push(added);
+        }
+        Box::new(query)
+    }
+
+    /// Source, callers, sandwich, trees and binary of a function; functions of a file or binary.
+    fn add_items_of_code(&self, target: &Target, items: &mut Vec<MenuItem>) {
+        let visit = |shown: Shown, name: Option<&String>| {
+            Choice::Visit(self.query(shown, None), name.cloned())
+        };
+        let name = target.function.as_ref();
+        if let Some(name) = name.or(target.file.as_ref()) {
+            let of = |assembly| Shown::Source(SourceOf { name: name.clone(), assembly });
+            items.push(item('a', "source", visit(of(false), None)));
+            if target.function.is_some() {
+                items.push(item('A', "source and assembly", visit(of(true), None)));
+            }
+        }
+        if let Some(function) = name {
+            let sandwich = Shown::Sandwich(function.clone());
+            items.push(item('S', "its callers and callees (sandwich)", visit(sandwich, None)));
+            let callers = Shown::Tree(Direction::Callers);
+            items.push(item('r', "its callers, from its self value", visit(callers, name)));
+            let callees = Shown::Tree(Direction::Callees);
+            items.push(item('t', "its place in the call tree", visit(callees, name)));
+            let flame = Shown::Flame(Direction::Callees);
+            items.push(item('F', "its place in the flame graph", visit(flame, name)));
+            items.push(item(
+                'f',
+                "its row in the table of functions",
+                visit(Shown::functions(), name),
+            ));
+        } else {
+            let functions = self.query(Shown::functions(), target.focus());
+            items.push(item('f', "its functions", Choice::Visit(functions, None)));
+            let flame = self.query(Shown::Flame(Direction::Callees), target.focus());
+            items.push(item('F', "its flame graph", Choice::Visit(flame, None)));
+        }
+        if let (Some(_), Some(binary), Some(added)) = (name, &target.binary, target.in_binary()) {
+            let text = format!("only samples in {binary}: {}", added.text());
+            items.push(item('d', text, Choice::Act(Action::ZoomBinary)));
+        }
+    }
+
+    /// Views of the samples with a label.
+    fn add_items_of_label(&self, target: &Target, items: &mut Vec<MenuItem>) {
+        let Some(added) = target.focus() else { return };
+        for (key, text, shown) in [
+            ('f', "its functions", Shown::functions()),
+            ('t', "its call tree", Shown::Tree(Direction::Callees)),
+            ('F', "its flame graph", Shown::Flame(Direction::Callees)),
+            ('8', "its threads", by_label(label::THREAD)),
+            ('6', "its binaries", Shown::table(Rows::Binaries)),
+        ] {
+            let query = self.query(shown, Some(added.clone()));
+            items.push(item(key, text, Choice::Visit(query, None)));
+        }
+    }
+
+    /// Opens the menu of what the rows of a table can be.
+    pub(super) fn open_rows_menu(&mut self) {
+        let Some(profile) = &self.profile else { return };
+        let mut rows = vec![Rows::Functions, Rows::Lines, Rows::Files, Rows::Binaries];
+        let mut keys: Vec<&str> =
+            profile.labels.keys().into_iter().map(|key| profile.str(key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        rows.extend(keys.into_iter().map(|key| Rows::Label(key.to_owned())));
+        // In a difference, its rows.
+        let is_diff = matches!(self.page().query.shown, Shown::Diff { .. });
+        let mut items = Vec::new();
+        let numbers = NUMBERS.chars().chain(std::iter::repeat(' '));
+        for (key, rows) in numbers.zip(rows) {
+            let text = rows.name();
+            let shown = if is_diff { Shown::diff(rows) } else { Shown::table(rows) };
+            items.push(item(key, text, Choice::Visit(self.query(shown, None), None)));
+        }
+        self.menu = Some(Menu::new("rows of the table".to_owned(), items));
+    }
+
+    /// Opens the menu of filters, of which the chosen one is removed.
+    pub(super) fn open_filters_menu(&mut self) {
+        let filters = &self.page().query.filters;
+        if filters.is_empty() {
+            self.say("there is no filter".to_owned());
+            return;
+        }
+        let mut items = Vec::new();
+        for (number, (key, added)) in NUMBERS.chars().zip(filters).enumerate() {
+            items.push(item(key, added.text(), Choice::RemoveFilter(number)));
+        }
+        if filters.len() > 1 {
+            items.push(item('0', "all", Choice::RemoveAllFilters));
+        }
+        self.menu = Some(Menu::new("remove a filter".to_owned(), items));
+    }
+}

@@ -1,0 +1,237 @@
+//! The difference of the profile to others.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::model::Context;
+use super::query::{Column, Order, Query, Rows, Shown, Values};
+use crate::report::diff::frame_name;
+use profile::Profile;
+use view::{
+    Change, Diff, DiffName, DiffOptions, DiffRow, DiffTree, Direction, Granularity, Scale, View,
+};
+
+/// The profiles that the profile is compared with, and the way.
+#[derive(Clone, Debug, Default)]
+pub struct Base {
+    /// The recordings before.
+    pub before: Vec<Arc<Profile>>,
+    /// The recordings after, if they are several, which the profile is the sum of; else it is the
+    /// only one.
+    pub after: Vec<Arc<Profile>>,
+    /// Their files.
+    pub files: [Vec<String>; 2],
+    /// The unit of comparison.
+    pub scale: Scale,
+    /// Test for equal values, rather than for the ratio of what did not change.
+    pub absolute: bool,
+}
+
+/// The filtered profiles of both sides, those before first.
+struct Sides<'b> {
+    base: &'b Base,
+    parts: Vec<Arc<Profile>>,
+    /// The sample type in each.
+    types: Vec<usize>,
+    /// The number of those before.
+    before: usize,
+}
+
+impl<'b> Sides<'b> {
+    fn of(context: &'b Context, query: &Query) -> Result<Sides<'b>, String> {
+        let base = context.base.as_deref().ok_or("nothing to compare with: prof diff BASE FILE")?;
+        let only = [context.profile.clone()];
+        let after = if base.after.is_empty() { &only } else { base.after.as_slice() };
+        let part = |profile: &Arc<Profile>| context.part_of(profile, query);
+        let all = base.before.iter().chain(after);
+        let parts = all.map(part).collect::<Result<Vec<Arc<Profile>>, String>>()?;
+        context.check()?;
+        let before = base.before.len();
+        let types = Diff::common_type(&parts, before, query.type_index);
+        let types = types.map_err(|_| "not all profiles have this sample type".to_owned())?;
+        Ok(Sides { base, parts, types, before })
+    }
+
+    fn views(&self, granularity: Granularity) -> Vec<View<'_>> {
+        let pairs = self.parts.iter().zip(&self.types);
+        pairs.map(|(profile, &index)| View::new(profile, index, granularity)).collect()
+    }
+
+    fn options(&self) -> DiffOptions {
+        let Base { scale, absolute, .. } = *self.base;
+        DiffOptions { scale, absolute, ..DiffOptions::default() }
+    }
+}
+
+/// A difference in the order of a page.
+pub struct Difference {
+    /// The difference.
+    pub diff: Diff,
+    /// What its rows are.
+    pub kind: Rows,
+    /// The files before and after.
+    pub files: [Vec<String>; 2],
+}
+
+impl Difference {
+    /// The difference that a query shows. Fails with one line.
+    pub fn new(context: &Context, query: &Query, rows: &Rows) -> Result<Difference, String> {
+        let sides = Sides::of(context, query)?;
+        let views = sides.views(query.shown.granularity());
+        let (before, after) = views.split_at(sides.before);
+        let (sort, labels) = (query.shown.sort(), rows.labels());
+        let mut diff = Diff::new(before, after, &DiffOptions { sort, labels, ..sides.options() });
+        if let Shown::Diff { values, order, .. } = query.shown {
+            sort_rows(&mut diff, values, order);
+        }
+        Ok(Difference { diff, kind: rows.clone(), files: sides.base.files.clone() })
+    }
+
+    /// Calls `draw` with the differential flame graph of the samples.
+    pub fn flame<T>(
+        context: &Context,
+        query: &Query,
+        draw: impl FnOnce(&Diff, &DiffTree) -> T,
+    ) -> Result<T, String> {
+        let sides = Sides::of(context, query)?;
+        let mut views = sides.views(Granularity::FUNCTION);
+        for view in &mut views {
+            view.leave_out_negative();
+        }
+        let (before, after) = views.split_at_mut(sides.before);
+        let tree = DiffTree::new(before, after, Direction::Callees, &[]);
+        Ok(draw(&Diff::new(before, after, &sides.options()), &tree))
+    }
+
+    /// The compared values of a row.
+    pub fn change(row: &DiffRow, values: Values) -> &Change {
+        match values {
+            Values::Own => &row.itself,
+            Values::Total => &row.total,
+        }
+    }
+
+    /// The name of a row.
+    pub fn name(&self, row: usize) -> String {
+        let row = &self.diff.rows[row];
+        let frame = &self.diff.frames[row.frame as usize];
+        match &self.kind {
+            Rows::Binaries | Rows::Label(_) if self.label(row).is_some() => {
+                self.label(row).unwrap_or_default().to_owned()
+            }
+            Rows::Label(key) => format!("[no {key}]"),
+            Rows::Binaries if frame.binary.is_empty() => "[unknown]".to_owned(),
+            Rows::Binaries => frame.binary.to_string(),
+            Rows::Functions | Rows::Lines | Rows::Files => match frame.kind {
+                DiffName::Unnamed if !frame.binary.is_empty() => {
+                    format!("{} of {}", frame_name(frame), frame.binary)
+                }
+                _ => frame_name(frame),
+            },
+        }
+    }
+
+    /// The value of a row's label.
+    pub fn label(&self, row: &DiffRow) -> Option<&str> {
+        self.diff.groups[row.group as usize].first()?.as_deref()
+    }
+
+    /// The function of a row.
+    pub fn function(&self, row: usize) -> Option<&str> {
+        let frame = &self.diff.frames[self.diff.rows.get(row)?.frame as usize];
+        (frame.kind == DiffName::Function).then_some(&*frame.name)
+    }
+}
+
+/// Sorts the rows. By change, those that are significant are first.
+fn sort_rows(diff: &mut Diff, values: Values, order: Order) {
+    let change = |row: &DiffRow| *Difference::change(row, values);
+    // Numbers that are none are last.
+    let largest = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => b.total_cmp(&a),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    };
+    let frames = std::mem::take(&mut diff.frames);
+    let groups = &diff.groups;
+    let by_name = |a: &DiffRow, b: &DiffRow| {
+        let frame = |row: &DiffRow| &frames[row.frame as usize];
+        let group = |row: &DiffRow| &groups[row.group as usize];
+        frame(a).cmp(frame(b)).then_with(|| group(a).cmp(group(b)))
+    };
+    let by_change = |a: &Change, b: &Change| {
+        let size = |change: &Change| change.difference().abs();
+        b.is_significant().cmp(&a.is_significant()).then(size(b).total_cmp(&size(a)))
+    };
+    diff.rows.sort_by(|a, b| {
+        let (left, right) = (change(a), change(b));
+        let first = match order.column {
+            Column::Before => largest(Some(left.before), Some(right.before)),
+            Column::After => largest(Some(left.after), Some(right.after)),
+            Column::Ratio => largest(left.ratio(), right.ratio()),
+            Column::Probability => {
+                largest(left.adjusted_p.map(|p| -p), right.adjusted_p.map(|p| -p))
+            }
+            Column::Name => Ordering::Equal,
+            _ => by_change(&left, &right),
+        };
+        first.then_with(|| by_name(a, b))
+    });
+    if order.reversed {
+        diff.rows.reverse();
+    }
+    diff.frames = frames;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::terminal::model::{Model, compute};
+    use view::testing::{answers, processes};
+
+    fn names(context: &Context, shown: Shown) -> Vec<String> {
+        let query = Query { type_index: 0, filters: Vec::new(), shown };
+        match compute(context, &query) {
+            Ok(Model::Diff(found)) => (0..found.diff.rows.len()).map(|i| found.name(i)).collect(),
+            Ok(_) => panic!("a difference"),
+            Err(error) => vec![error],
+        }
+    }
+
+    fn context(before: Profile, after: Profile) -> Context {
+        let base = Base { before: vec![Arc::new(before)], ..Base::default() };
+        Context { base: Some(Arc::new(base)), ..Context::new(&Arc::new(after)) }
+    }
+
+    #[test]
+    fn rows_are_sorted_by_each_column() {
+        let mut after = answers();
+        // foo2 grows from 1 to 3.
+        for (sample, value) in after.samples.clone().iter().zip(after.values.chunks_mut(2)) {
+            let leaf = after.stacks.get(sample.stack)[0];
+            if leaf.0 == 2 {
+                value.iter_mut().for_each(|value| *value *= 3);
+            }
+        }
+        let context = context(answers(), after);
+        let by = |column: Column, reversed: bool| {
+            let order = Order { column, reversed };
+            names(&context, Shown::Diff { rows: Rows::Functions, values: Values::Own, order })
+        };
+        assert_eq!(by(Column::Change, false)[0], "foo2");
+        assert_eq!(by(Column::Ratio, false)[0], "foo2");
+        assert_eq!(by(Column::Before, false), ["bar", "main", "foo1", "foo2"]);
+        assert_eq!(by(Column::Name, false), ["bar", "foo1", "foo2", "main"]);
+        assert_eq!(by(Column::Name, true), ["main", "foo2", "foo1", "bar"]);
+    }
+
+    #[test]
+    fn labels_and_binaries_are_compared() {
+        let context = context(processes(), processes());
+        let label = names(&context, Shown::diff(Rows::Label("process".to_owned())));
+        assert_eq!(label, ["db", "web;1"]);
+        assert_eq!(names(&context, Shown::diff(Rows::Binaries)), ["app"]);
+        let alone = Context::new(&Arc::new(answers()));
+        let error = names(&alone, Shown::diff(Rows::Functions));
+        assert_eq!(error, ["nothing to compare with: prof diff BASE FILE"]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Source and instructions in cells.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+use super::list::{ListRow, draw_row, is_narrow, rows};
+use super::put;
+use crate::report::terminal::app::App;
+use crate::report::terminal::source::{Code, CodeRow, Content};
+
+/// Draws source or instructions.
+pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
+    let text = if is_narrow(area) {
+        format!("{:>8}  source", "self%")
+    } else {
+        format!("{:>8}{:>8} {:>10}  source", "self%", "total%", "line")
+    };
+    put(out, app.theme, area, &text, app.theme.strong());
+    for (i, row) in rows(app, code.rows.len(), area) {
+        let at = &code.rows[i];
+        let style = match at.content {
+            Content::Note => app.theme.strong(),
+            Content::Inlined => app.theme.faint(),
+            Content::Line(_) | Content::Instruction { .. } => Style::new(),
+        };
+        let is_selected = i == app.page().cursor.selected;
+        let values = values(app, code, at, is_narrow(row));
+        draw_row(app, ListRow { values, name: &at.text, style, is_selected }, row, out);
+    }
+}
+
+fn values(app: &App, code: &Code, row: &CodeRow, is_narrow: bool) -> Vec<Span<'static>> {
+    if row.content == Content::Note {
+        return Vec::new();
+    }
+    let share = |value: i64| {
+        let percent = code.facts.percent(value);
+        let text = if value == 0 { String::new() } else { format!("{percent:.2}%") };
+        Span::styled(format!("{text:>8}"), app.theme.share(percent))
+    };
+    if is_narrow {
+        return vec![share(row.values.self_value)];
+    }
+    let place = match row.content {
+        Content::Line(number) if number > 0 => number.to_string(),
+        Content::Instruction { address, skid: true } => format!("~{address:x}"),
+        Content::Instruction { address, skid: false } => format!("{address:x}"),
+        _ => String::new(),
+    };
+    let place = Span::styled(format!(" {place:>10}  "), app.theme.faint());
+    vec![share(row.values.self_value), share(row.values.total), place]
+}

@@ -1,0 +1,92 @@
+//! A difference in cells: what does not exceed sampling error is faint.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows, title};
+use super::put;
+use crate::report::terminal::app::App;
+use crate::report::terminal::difference::Difference;
+use crate::report::terminal::query::{Column, Shown, Values};
+use crate::report::units;
+use view::{Change, Diff, Scale};
+
+/// Draws a difference.
+pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buffer) {
+    if draw_empty(app, found.diff.rows.len(), area, out) {
+        return;
+    }
+    let of = match app.page().query.shown {
+        Shown::Diff { values, .. } => values,
+        _ => Values::Own,
+    };
+    let name = title(app, Column::Name, row_title(&found.kind));
+    let text = if is_narrow(area) {
+        format!("{:>10}  {name}", title(app, Column::Change, "change"))
+    } else {
+        format!(
+            "{:>10}{:>11}{:>11}{:>9}{:>9}  {name}",
+            title(app, Column::Before, "before"),
+            title(app, Column::After, "after"),
+            title(app, Column::Change, "change"),
+            title(app, Column::Ratio, "ratio"),
+            title(app, Column::Probability, "p"),
+        )
+    };
+    put(out, app.theme, area, &text, app.theme.strong());
+    for (i, row) in rows(app, found.diff.rows.len(), area) {
+        let at = &found.diff.rows[i];
+        let change = Difference::change(at, of);
+        let style = if at.is_significant() { Style::new() } else { app.theme.faint() };
+        let values = values(app, &found.diff, change, is_narrow(row));
+        let name = found.name(i);
+        let is_selected = i == app.page().cursor.selected;
+        draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
+    }
+}
+
+/// A value in the unit of comparison.
+pub(super) fn value(diff: &Diff, value: f64) -> String {
+    let text = units::format(value.round() as i64, &diff.unit);
+    if diff.scale == Scale::PerSecond { text + "/s" } else { text }
+}
+
+fn values(app: &App, diff: &Diff, change: &Change, is_narrow: bool) -> Vec<Span<'static>> {
+    let style = if change.is_significant() {
+        app.theme.change(change.difference())
+    } else {
+        app.theme.faint()
+    };
+    let difference = value(diff, change.difference());
+    let sign = if change.difference() > 0.0 { "+" } else { "" };
+    let difference = format!("{sign}{difference}");
+    let cell = |text: String, width: usize| {
+        let text = app.theme.text(&text).into_owned();
+        Span::styled(format!("{text:>width$}"), style)
+    };
+    if is_narrow {
+        return vec![cell(difference, 10)];
+    }
+    let ratio = match change.ratio() {
+        _ if change.before == change.after => "=".to_owned(),
+        _ if change.before == 0.0 => "new".to_owned(),
+        _ if change.after == 0.0 => "gone".to_owned(),
+        Some(ratio) => format!("{}{ratio:.2}", app.theme.glyph("×", "x")),
+        None => "-".to_owned(),
+    };
+    let p = match change.adjusted_p {
+        None => "-".to_owned(),
+        Some(p) if p < 0.0001 => "<0.0001".to_owned(),
+        Some(p) => format!("{p:.4}"),
+    };
+    vec![
+        cell(value(diff, change.before), 10),
+        cell(value(diff, change.after), 11),
+        cell(difference, 11),
+        cell(ratio, 9),
+        cell(p, 9),
+        Span::raw("  "),
+    ]
+}

@@ -1,0 +1,243 @@
+//! Lists: titles of columns, and rows of values and a name.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::{fill, put};
+use crate::report::terminal::app::App;
+use crate::report::terminal::model::{Facts, Graph, Table, ThreadTable};
+use crate::report::terminal::page::Body;
+use crate::report::terminal::query::{Column, Rows};
+use crate::report::terminal::theme::Theme;
+use profile::ThreadState;
+
+/// Says that nothing is shown; returns whether that is so.
+pub(super) fn draw_empty(app: &App, rows: usize, area: Rect, out: &mut Buffer) -> bool {
+    if rows == 0 {
+        put(out, app.theme, area, " no samples", app.theme.faint());
+    }
+    rows == 0
+}
+
+/// Rows of a list on the screen, below the titles of its columns.
+pub(super) fn rows(app: &App, count: usize, area: Rect) -> impl Iterator<Item = (usize, Rect)> {
+    let first = app.page().cursor.first;
+    let height = Body { width: area.width, height: area.height }.rows();
+    let shown = first..count.min(first + height);
+    let top = area.y + 1;
+    shown.zip(top..).map(move |(row, y)| (row, Rect { y, height: 1, ..area }))
+}
+
+/// The four columns of values.
+fn values(facts: &Facts, theme: Theme, own: i64, total: i64) -> Vec<Span<'static>> {
+    let percent = |value: i64| {
+        let percent = facts.percent(value);
+        Span::styled(format!("{percent:>7.2}%"), theme.share(percent))
+    };
+    let value = |value: i64| {
+        let text = theme.text(&facts.value(value)).into_owned();
+        Span::raw(format!("{text:>11}"))
+    };
+    vec![percent(own), value(own), Span::raw(" "), percent(total), value(total), Span::raw("  ")]
+}
+
+/// Width of the columns of values.
+const VALUES: usize = 8 + 11 + 1 + 8 + 11 + 2;
+
+/// The title of a column, with a mark if the rows are sorted by it.
+pub(super) fn title(app: &App, column: Column, text: &str) -> String {
+    match app.page().query.shown.order() {
+        Some(order) if order.column == column && order.reversed => {
+            format!("{}{text}", app.theme.glyph("▴", "^"))
+        }
+        Some(order) if order.column == column => format!("{}{text}", app.theme.glyph("▾", "*")),
+        _ => text.to_owned(),
+    }
+}
+
+/// Draws the titles of the columns of self values and totals.
+pub(super) fn titles(app: &App, last: &str, area: Rect, out: &mut Buffer) {
+    let own = title(app, Column::SelfValue, "self");
+    let total = title(app, Column::Total, "total");
+    let last = title(app, Column::Name, last);
+    let text = if is_narrow(area) {
+        format!("{:>8}  {last}", "self%")
+    } else {
+        format!("{:>8}{own:>11} {:>8}{total:>11}  {last}", "self%", "total%")
+    };
+    put(out, app.theme, area, &text, app.theme.strong());
+}
+
+/// True if there is space for one column of values only.
+pub(super) fn is_narrow(area: Rect) -> bool {
+    usize::from(area.width) < VALUES + 20
+}
+
+/// A row of a list.
+pub(super) struct ListRow<'a> {
+    /// Its columns of values.
+    pub(super) values: Vec<Span<'static>>,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Appearance of the name.
+    pub(super) style: Style,
+    /// The cursor is on it.
+    pub(super) is_selected: bool,
+}
+
+/// Draws a row of a list.
+pub(super) fn draw_row(app: &App, list_row: ListRow<'_>, row: Rect, out: &mut Buffer) {
+    let ListRow { values, name, style, is_selected } = list_row;
+    let mut spans = values;
+    if is_narrow(row) && !spans.is_empty() {
+        spans.truncate(1);
+        spans.push(Span::raw("  "));
+    }
+    let text = app.theme.text(name);
+    let left = app.page().cursor.left;
+    // A name may be much longer than the screen is wide.
+    let visible: String = text.chars().skip(left).take(usize::from(row.width)).collect();
+    match app.search.as_ref().and_then(|search| search.regex.find(&visible)) {
+        Some(found) if !found.is_empty() => {
+            spans.push(Span::styled(visible[..found.start()].to_owned(), style));
+            spans.push(Span::styled(found.as_str().to_owned(), app.theme.found()));
+            spans.push(Span::styled(visible[found.end()..].to_owned(), style));
+        }
+        _ => spans.push(Span::styled(visible, style)),
+    }
+    out.set_line(row.x, row.y, &Line::from(spans), row.width);
+    if is_selected {
+        fill(out, row, app.theme.selected());
+    }
+}
+
+/// The title of the column of names.
+pub(super) fn row_title(rows: &Rows) -> &str {
+    match rows {
+        Rows::Functions => "function",
+        Rows::Lines => "function and line",
+        Rows::Files => "file",
+        Rows::Binaries => "binary",
+        Rows::Label(key) => key,
+    }
+}
+
+/// Draws a table.
+pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer) {
+    if draw_empty(app, table.rows.len(), area, out) {
+        return;
+    }
+    titles(app, row_title(&table.kind), area, out);
+    let facts = &table.facts;
+    for (i, row) in rows(app, table.rows.len(), area) {
+        let at = &table.rows[i];
+        let values = values(facts, app.theme, at.self_value, at.total);
+        let mut name = table.name(i).into_owned();
+        let frame = facts.frame(at.frame);
+        if table.kind == Rows::Functions && !frame.binary_name(&facts.profile).is_empty() {
+            name += &format!("  ({})", frame.binary_name(&facts.profile));
+        }
+        let style = if frame.kernel { app.theme.kernel() } else { Style::new() };
+        let is_selected = i == app.page().cursor.selected;
+        draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
+    }
+}
+
+/// Draws a call tree or a sandwich.
+pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) {
+    let page = app.page();
+    let lines = page.outline.lines();
+    if draw_empty(app, lines.len(), area, out) {
+        return;
+    }
+    titles(app, "function", area, out);
+    for (i, row) in rows(app, lines.len(), area) {
+        let line = lines[i];
+        let node = graph.tree.node(line.node);
+        let is_caller = graph.is_caller(line.node);
+        let mut values = values(&graph.facts, app.theme, node.self_value, node.total);
+        if is_caller && is_narrow(row) {
+            values.swap(0, 3);
+        } else if is_caller {
+            // The samples are those of the function: its callers have no part of them.
+            values.splice(..2, [Span::raw(" ".repeat(8 + 11))]);
+        }
+        let mark = match graph.ordered.children(line.node) {
+            [] => " ",
+            _ if page.outline.is_expanded(line.node) => app.theme.glyph("▾", "-"),
+            _ => app.theme.glyph("▸", "+"),
+        };
+        let name = graph.facts.name(node.frame);
+        let section = match (graph.callers_end, node.parent) {
+            (0, _) | (_, 1..) => "",
+            _ if is_caller => "callers of ",
+            _ => "callees of ",
+        };
+        let text = format!("{}{mark} {section}{name}", "  ".repeat(line.indent));
+        let kernel = graph.facts.frame(node.frame).kernel;
+        let style = if kernel { app.theme.kernel() } else { Style::new() };
+        let is_selected = i == page.cursor.selected;
+        draw_row(app, ListRow { values, name: &text, style, is_selected }, row, out);
+    }
+}
+
+/// Draws lines of text.
+pub(super) fn draw_text(app: &App, lines: &[String], area: Rect, out: &mut Buffer) {
+    for (i, row) in rows(app, lines.len(), area) {
+        let is_selected = i == app.page().cursor.selected;
+        let values = Vec::new();
+        let style = Style::new();
+        draw_row(app, ListRow { values, name: &lines[i], style, is_selected }, row, out);
+    }
+}
+
+/// Draws threads by state, in percent of the whole.
+pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mut Buffer) {
+    if draw_empty(app, threads.rows.len(), area, out) {
+        return;
+    }
+    let other = if threads.has_states { "other" } else { "no state" };
+    let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain([other]);
+    let names: Vec<&str> = names.collect();
+    // States that no thread has are left out, unless rows are sorted by them.
+    let order = app.page().query.shown.order();
+    let is_shown = |state: &usize| {
+        let by_it = order.is_some_and(|order| order.column == Column::State(*state));
+        by_it || threads.rows.iter().any(|row| row.by_state[*state] != 0)
+    };
+    let states: Vec<usize> = (0..names.len()).filter(is_shown).collect();
+    let mut text = if is_narrow(area) {
+        format!("{:>8}", title(app, Column::Total, "total%"))
+    } else {
+        format!("{:>11}", title(app, Column::Total, "total"))
+    };
+    if !is_narrow(area) {
+        for &state in &states {
+            text += &format!("{:>10}", title(app, Column::State(state), names[state]));
+        }
+    }
+    text += &format!("  {}", title(app, Column::Name, "thread"));
+    put(out, app.theme, area, &text, app.theme.strong());
+    for (i, row) in rows(app, threads.rows.len(), area) {
+        let thread = &threads.rows[i];
+        let share = |value: i64, width: usize| {
+            let percent = threads.facts.percent(value);
+            let text = if value == 0 { ".".to_owned() } else { format!("{percent:.2}%") };
+            Span::styled(format!("{text:>width$}"), app.theme.share(percent))
+        };
+        let mut values = Vec::new();
+        if is_narrow(row) {
+            values.push(share(thread.total, 8));
+        } else {
+            let total = app.theme.text(&threads.facts.value(thread.total)).into_owned();
+            values.push(Span::raw(format!("{total:>11}")));
+            values.extend(states.iter().map(|&state| share(thread.by_state[state], 10)));
+            values.push(Span::raw("  "));
+        }
+        let name = threads.name(i);
+        let is_selected = i == app.page().cursor.selected;
+        draw_row(app, ListRow { values, name: &name, style: Style::new(), is_selected }, row, out);
+    }
+}

@@ -1,0 +1,135 @@
+use std::sync::Arc;
+
+use super::super::app::Command;
+use super::super::cursor::Move;
+use super::super::difference::Base;
+use super::super::keys::Action;
+use super::super::model::{Context, compute};
+use super::super::page::Body;
+use super::super::query::{Column as ByColumn, Order, Page, Rows, SourceOf, Values};
+use super::super::run::Start;
+use super::super::theme::{Charset, Depth};
+use super::*;
+use profile::{Builder, Column, LabelSetId, Profile};
+use view::testing::{answers, frames_profile, processes, snapshot, states};
+use view::{Direction, Sort};
+
+/// A recursion, names that are long, wide or empty, and losses.
+fn hostile() -> Profile {
+    let mut builder = Builder::new(&[("cpu", "nanoseconds"), ("cpu", "nanoseconds")]);
+    let long = builder.named_location(&"x".repeat(100_000));
+    let wide = builder.named_location(&"中文".repeat(50));
+    let empty = builder.named_location("");
+    let again = builder.named_location("again");
+    builder.add(&[again; 8000], LabelSetId::EMPTY, Column(0), i64::MAX);
+    builder.add(&[long, wide, empty], LabelSetId::EMPTY, Column(0), i64::MAX);
+    builder.add(&[wide, again], LabelSetId::EMPTY, Column(0), -7);
+    builder.add(&[], LabelSetId::EMPTY, Column(1), i64::MIN);
+    builder.finish(None)
+}
+
+fn views() -> Vec<Shown> {
+    let table = |rows| Shown::Table { rows, order: Sort::Total.into() };
+    let mut all = vec![
+        table(Rows::Functions),
+        table(Rows::Lines),
+        table(Rows::Binaries),
+        table(Rows::Files),
+        table(Rows::Label("process".to_owned())),
+    ];
+    for direction in [Direction::Callees, Direction::Callers] {
+        all.extend([Shown::Tree(direction), Shown::Flame(direction)]);
+    }
+    all.extend([Page::Coverage, Page::Quality, Page::Header, Page::Threads].map(Shown::Text));
+    all.push(Shown::States(Order::by(ByColumn::State(1))));
+    for rows in [Rows::Functions, Rows::Lines, Rows::Label("process".to_owned())] {
+        let order = Order { column: ByColumn::Ratio, reversed: true };
+        all.push(Shown::Diff { rows, values: Values::Total, order });
+    }
+    for name in ["again".to_owned(), "x".repeat(100_000), "main".to_owned()] {
+        all.push(Shown::Sandwich(name.clone()));
+        all.extend(
+            [false, true].map(|assembly| Shown::Source(SourceOf { name: name.clone(), assembly })),
+        );
+    }
+    all
+}
+
+#[test]
+fn every_view_of_every_profile_fits_every_screen() {
+    let profiles = [answers(), frames_profile(), processes(), states(), snapshot(), hostile()];
+    let profiles = profiles.into_iter().chain([Profile::default()]).map(Arc::new);
+    let theme = Theme { depth: Depth::Xterm, charset: Charset::Unicode };
+    for profile in profiles {
+        let base = Base { before: vec![profile.clone()], ..Base::default() };
+        let base = Some(Arc::new(base));
+        let context = Context { base, ..Context::new(&profile) };
+        for shown in views() {
+            every_size(&context, shown, theme);
+        }
+    }
+}
+
+/// Draws a view in several sizes after several keys.
+fn every_size(context: &Context, shown: Shown, theme: Theme) {
+    let start = Start { file: "f".to_owned(), shown: shown.clone(), ..Start::default() };
+    let mut app = App::new(start, theme);
+    for command in app.open(context.profile.clone(), 0) {
+        let Command::Compute(job, query) = command else { continue };
+        app.computed(job, compute(context, &query).map(Arc::new));
+    }
+    let keys = [
+        Action::Right,
+        Action::ExpandAll,
+        Action::Go(Move::Last),
+        Action::Menu,
+        Action::Open,
+        Action::RowsMenu,
+        Action::Left,
+        Action::Cancel,
+        Action::CollapseAll,
+    ];
+    for size in [(0, 0), (1, 1), (20, 5), (80, 24), (300, 3)] {
+        let area = Rect::new(0, 0, size.0, size.1);
+        let page = body(&app, area);
+        app.body = Body { width: page.width, height: page.height };
+        for key in keys {
+            app.act(key);
+            draw(&app, area, &mut Buffer::empty(area), 0);
+            app.menu = None;
+        }
+        app.click(size.0 / 2, size.1 / 2);
+    }
+    // A function that is not in the profile, and profiles without a sample type.
+    let may_fail = matches!(shown, Shown::Sandwich(_) | Shown::Source(_));
+    assert!(may_fail || app.page().error.is_none(), "{shown:?}: {:?}", app.page().error);
+}
+
+/// The lines of a screen.
+fn screen(app: &App, width: u16, height: u16) -> Vec<String> {
+    let area = Rect::new(0, 0, width, height);
+    let mut out = Buffer::empty(area);
+    draw(app, area, &mut out, 0);
+    let line = |y: u16| (0..width).map(|x| out[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn filters_are_shortened_to_the_line() {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let filters = |values: &[&str]| {
+        let added = |value: &&str| super::super::query::AddedFilter {
+            condition: view::Condition::Focus,
+            value: (*value).to_owned(),
+        };
+        let filters = values.iter().map(added).collect();
+        let app = App::new(Start { filters, ..Start::default() }, theme);
+        screen(&app, 80, 24)[1].clone()
+    };
+    assert_eq!(filters(&["a", "b"]), " filters: focus=a  focus=b");
+    let long = "x".repeat(100_000);
+    let expected = format!(" filters: focus=a  focus={}…{}", "x".repeat(9), "x".repeat(16));
+    assert_eq!(filters(&["a", &long]).len(), expected.len() + 1);
+    let many = filters(&[&*long; 9]);
+    assert!(many.contains("…") && many.ends_with("  +5"), "{many}");
+}

@@ -1,0 +1,84 @@
+//! The sandwich of a function as one tree: chains of callers first, then what it calls.
+
+use std::sync::Arc;
+
+use super::model::{Facts, Graph};
+use super::query::{exactly, one_line};
+use profile::Profile;
+use regex::Regex;
+use view::{Cut, Node, Ordered, Sandwich, Siblings, Tree, View, matching_frames};
+
+/// The tree. Its root has two children, both of which are the function: below the first are its
+/// callers, below the second its callees. Fails if the profile has no such function.
+pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph, String> {
+    // The user may have given an expression, which is no text of the profile.
+    let is_text = profile.strings.find(name).is_some();
+    let pattern = if is_text { exactly(name) } else { name.to_owned() };
+    let regex = Regex::new(&pattern).map_err(|error| one_line(&error))?;
+    let functions = matching_frames(&view, &regex);
+    let Some(&function) = functions.first() else {
+        return Err(format!("no sample that passes the filters has {name}"));
+    };
+    let sandwich = Sandwich::new(&view, &functions, Cut::Nothing);
+    let root = Node { parent: 0, frame: 0, self_value: 0, total: sandwich.total };
+    let mut nodes = vec![root];
+    let mut callers_end = 0;
+    for tree in [&sandwich.callers, &sandwich.callees] {
+        // With several functions of one name, they are below one node.
+        let is_one = functions.len() == 1 && tree.nodes.len() > 1;
+        let section = nodes.len() as u32;
+        if !is_one {
+            let self_value = sandwich.self_value;
+            nodes.push(Node { parent: 0, frame: function, self_value, total: sandwich.total });
+        }
+        let first = nodes.len() as u32;
+        let parent_of = |parent: u32| match parent {
+            Tree::ROOT if is_one => Tree::ROOT,
+            Tree::ROOT => section,
+            parent => parent - 1 + first,
+        };
+        let joined = tree.nodes.iter().skip(1);
+        nodes.extend(joined.map(|node| Node { parent: parent_of(node.parent), ..*node }));
+        if callers_end == 0 {
+            callers_end = nodes.len() as u32;
+        }
+    }
+    let direction = sandwich.callees.direction;
+    let tree = Tree { nodes, left_out: 0, direction, states: Vec::new() };
+    let ordered = Ordered::new(&tree, &view.frames, profile, Siblings::LeftHeavy);
+    Ok(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use view::Granularity;
+    use view::testing::{answers, processes};
+
+    fn drawn(profile: Profile, name: &str) -> Vec<String> {
+        let profile = Arc::new(profile);
+        let view = View::new(&profile, 0, Granularity::FUNCTION);
+        let graph = graph(&profile, view, name).unwrap();
+        let line = |&node: &u32| {
+            let Node { parent, frame, total, .. } = *graph.tree.node(node);
+            let side = if graph.is_caller(node) { '^' } else { 'v' };
+            format!("{side}{} {} on {parent}", graph.facts.name(frame), total)
+        };
+        graph.ordered.nodes()[1..].iter().map(line).collect()
+    }
+
+    #[test]
+    fn callers_are_before_callees() {
+        let expected = ["^foo1 8 on 0", "^main 8 on 1", "vfoo1 8 on 0", "vbar 5 on 3"];
+        assert_eq!(drawn(answers(), "foo1"), expected);
+        let recursion = ["^query 1 on 0", "^serve 1 on 1", "vquery 1 on 0", "vquery 1 on 3"];
+        assert_eq!(drawn(processes(), "query"), recursion);
+    }
+
+    #[test]
+    fn a_function_that_is_not_there_is_an_error() {
+        let profile = Arc::new(answers());
+        let view = View::new(&profile, 0, Granularity::FUNCTION);
+        assert!(graph(&profile, view, "nothing").is_err());
+    }
+}
