@@ -285,6 +285,7 @@ fn a_difference_is_shown_and_exported() {
     terminal.run("clear; prof diff known.pb.gz after.pb.gz");
     terminal.shows("difference");
     terminal.keys(&["q"]);
+    terminal.is_restored();
     terminal.run("clear; prof diff --stdio known.pb.gz after.pb.gz");
     terminal.wait_for("Changed by more than sampling error");
     terminal.is_restored();

@@ -24,6 +24,7 @@ mod menus;
 mod tests;
 mod typing;
 
+pub use menus::WITH_BORDERS;
 pub use typing::{Prompt, Purpose};
 
 /// What the caller has to do.
@@ -205,7 +206,9 @@ impl App {
         if self.pages.len() == MAX_PAGES {
             self.pages.remove(0);
         }
-        self.pages.push(PageState { wanted, ..PageState::new(query) });
+        let mut page = PageState::new(query);
+        page.wanted = wanted;
+        self.pages.push(page);
         self.at = self.pages.len() - 1;
         self.arrive()
     }
@@ -220,7 +223,7 @@ impl App {
         let is_row = shown.order().is_some() && page.cursor.selected > 0;
         page.wanted = page.name().filter(|_| is_row).map(std::borrow::Cow::into_owned);
         page.query.shown = shown;
-        page.model = None;
+        page.forget_model();
         page.error = None;
         self.arrive()
     }
@@ -479,7 +482,7 @@ impl App {
 }
 
 /// Pages before and after the current one that keep their models.
-const KEPT_PAGES: usize = 3;
+const KEPT_PAGES: usize = 2;
 
 fn by_label(key: &str) -> Shown {
     Shown::table(Rows::Label(key.to_owned()))

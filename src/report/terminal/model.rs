@@ -289,13 +289,27 @@ fn states(profile: &Arc<Profile>, view: View<'_>, order: Order) -> ThreadTable {
     table
 }
 
+/// Frames of all stacks above which trees have no branches that are too small to be seen.
+const MANY_FRAMES: usize = 1_000_000;
+/// Their percentage of the total. A filter shows them.
+pub const SMALL_BRANCH: f64 = 0.001;
+
+/// The branches of trees: all, or, of a large profile, those that can be seen.
+pub fn cut(profile: &Profile) -> Cut {
+    if profile.stacks.frame_count() < MANY_FRAMES {
+        Cut::Nothing
+    } else {
+        Cut::Percent(SMALL_BRANCH)
+    }
+}
+
 fn graph(
     profile: &Arc<Profile>,
     mut view: View<'_>,
     direction: Direction,
     siblings: Siblings,
 ) -> Model {
-    let tree = Tree::new(&mut view, direction, &[], Cut::Nothing);
+    let tree = Tree::new(&mut view, direction, &[], cut(profile));
     let ordered = Ordered::new(&tree, &view.frames, profile, siblings);
     Model::Graph(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end: 0 })
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::model::{Facts, Graph};
+use super::model::{Facts, Graph, cut};
 use super::query::{exactly, one_line};
 use profile::Profile;
 use regex::Regex;
-use view::{Cut, Node, Ordered, Sandwich, Siblings, Tree, View, matching_frames};
+use view::{Node, Ordered, Sandwich, Siblings, Tree, View, matching_frames};
 
 /// The tree. Its root has two children, both of which are the function: below the first are its
 /// callers, below the second its callees. Fails if the profile has no such function.
@@ -19,7 +19,7 @@ pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph
     let Some(&function) = functions.first() else {
         return Err(format!("no sample that passes the filters has {name}"));
     };
-    let sandwich = Sandwich::new(&view, &functions, Cut::Nothing);
+    let sandwich = Sandwich::new(&view, &functions, cut(profile));
     let root = Node { parent: 0, frame: 0, self_value: 0, total: sandwich.total };
     let mut nodes = vec![root];
     let mut callers_end = 0;
@@ -44,7 +44,8 @@ pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph
         }
     }
     let direction = sandwich.callees.direction;
-    let tree = Tree { nodes, left_out: 0, direction, states: Vec::new() };
+    let left_out = sandwich.callers.left_out + sandwich.callees.left_out;
+    let tree = Tree { nodes, left_out, direction, states: Vec::new() };
     let ordered = Ordered::new(&tree, &view.frames, profile, Siblings::LeftHeavy);
     Ok(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end })
 }

@@ -12,6 +12,9 @@ use crate::report::terminal::target::Target;
 use profile::label;
 use view::Direction;
 
+/// Fewest lines of a page on which a menu has borders.
+pub const WITH_BORDERS: u16 = 5;
+
 /// Keys of numbered lines.
 const NUMBERS: &str = "123456789abcdeghimnoprstvwxyz";
 
@@ -19,9 +22,9 @@ fn item(key: char, text: impl Into<String>, choice: Choice) -> MenuItem {
     MenuItem { key, text: text.into(), choice }
 }
 
-/// Lines of a menu on the screen, between its borders.
-pub fn menu_rows(body: Body) -> usize {
-    usize::from(body.height.saturating_sub(2).max(1))
+/// Lines of a menu on the screen, between its borders if it has some.
+fn menu_rows(body: Body) -> usize {
+    usize::from(if body.height < WITH_BORDERS { body.height } else { body.height - 2 })
 }
 
 impl App {

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{fill, put};
 use crate::report::terminal::app::App;
-use crate::report::terminal::model::{Facts, Graph, Table, ThreadTable};
+use crate::report::terminal::model::{Facts, Graph, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::page::Body;
 use crate::report::terminal::query::{Column, Rows};
 use crate::report::terminal::theme::Theme;
@@ -152,7 +152,11 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
     if draw_empty(app, lines.len(), area, out) {
         return;
     }
-    titles(app, "function", area, out);
+    let left_out = match graph.tree.left_out {
+        0 => String::new(),
+        count => format!("  ({count} branches below {SMALL_BRANCH}% left out)"),
+    };
+    titles(app, &format!("function{left_out}"), area, out);
     for (i, row) in rows(app, lines.len(), area) {
         let line = lines[i];
         let node = graph.tree.node(line.node);

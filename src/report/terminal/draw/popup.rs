@@ -6,34 +6,35 @@ use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::{body, fill, put};
-use crate::report::terminal::app::App;
+use crate::report::terminal::app::{App, WITH_BORDERS};
 use crate::report::terminal::menu::Menu;
 
 /// Least columns of a menu.
-const LEAST: usize = 20;
+const LEAST: usize = 28;
 
 /// The box of a menu with its borders.
 fn frame(menu: &Menu, body: Rect) -> Rect {
     let text = menu.items.iter().map(|item| item.text.width() + 7).max().unwrap_or(0);
     let width = text.max(menu.title.width() + 4).max(LEAST).min(usize::from(body.width)) as u16;
-    let height = (menu.items.len() + 2).min(usize::from(body.height)) as u16;
+    let borders = if body.height < WITH_BORDERS { 0 } else { 2 };
+    let height = (menu.items.len() + borders).min(usize::from(body.height)) as u16;
     let x = body.x + (body.width - width) / 2;
     let y = body.y + (body.height - height) / 2;
     Rect { x, y, width, height }
 }
 
 /// The lines of a menu.
-fn inside(frame: Rect) -> Rect {
-    // Without space for borders, only lines.
-    match frame.height {
-        0..=2 => frame,
-        height => Rect { y: frame.y + 1, height: height - 2, ..frame },
+fn inside(frame: Rect, body: Rect) -> Rect {
+    if body.height < WITH_BORDERS || frame.height < 2 {
+        return frame;
     }
+    Rect { y: frame.y + 1, height: frame.height - 2, ..frame }
 }
 
 /// The line of the menu at a position, counted from the first one on the screen.
 pub fn menu_row(app: &App, area: Rect, at: Position) -> Option<usize> {
-    let lines = inside(frame(app.menu.as_ref()?, body(app, area)));
+    let body = body(app, area);
+    let lines = inside(frame(app.menu.as_ref()?, body), body);
     lines.contains(at).then(|| usize::from(at.y - lines.y))
 }
 
@@ -41,7 +42,7 @@ pub fn menu_row(app: &App, area: Rect, at: Position) -> Option<usize> {
 pub(super) fn draw_menu(app: &App, menu: &Menu, area: Rect, out: &mut Buffer) {
     let frame = frame(menu, area);
     let theme = app.theme;
-    let lines = inside(frame);
+    let lines = inside(frame, area);
     for y in frame.top()..frame.bottom() {
         let row = Rect { y, height: 1, ..frame };
         put(out, theme, row, &" ".repeat(usize::from(row.width)), Style::new());
