@@ -98,9 +98,10 @@ impl Terminal {
     /// Fails unless the terminal is as the shell expects it.
     #[track_caller]
     pub fn is_restored(&self) {
-        let flags = "#{alternate_on}#{cursor_flag}#{mouse_any_flag}";
-        until(|| self.output(&["display-message", "-p", flags]).trim() == "010");
-        self.run("stty -a | tr ';' '\\n' | grep -c -w -e -icanon -e -echo -e -isig");
+        // The shell is in the foreground: no other program takes what is typed.
+        let state = "#{pane_current_command} #{alternate_on}#{cursor_flag}#{mouse_any_flag}";
+        until(|| self.output(&["display-message", "-p", state]).trim() == "sh 010");
+        self.run("clear; stty -a | tr ';' '\\n' | grep -c -w -e -icanon -e -echo -e -isig");
         self.wait_until("0 flags", |screen| {
             let mut lines = screen.lines().rev().filter(|line| !line.trim().is_empty());
             lines.next().is_some_and(|line| line.starts_with('$'))
