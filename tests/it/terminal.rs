@@ -214,6 +214,16 @@ fn a_function_leads_to_its_source_its_sandwich_and_back() {
     terminal.wait_for("functions  cpu  9.00 s");
     terminal.keys(&["m", "j", "j", "Enter"]);
     terminal.shows("sandwich");
+    for (name, begin) in [("below.svg", "<?xml"), ("below.json", "{")] {
+        terminal.keys(&["w"]);
+        terminal.wait_for("write to");
+        terminal.run(name);
+        terminal.wait_for(&format!("wrote {name}"));
+        let text = std::fs::read_to_string(terminal.dir.path().join(name)).unwrap();
+        // What the function calls, without its callers.
+        assert!(text.starts_with(begin) && text.contains("bar"), "{name}: {text}");
+        assert!(!text.contains("foo1"), "{name}");
+    }
     terminal.keys(&["BSpace", "L"]);
     terminal.shows("rows-menu");
     terminal.keys(&["4"]);

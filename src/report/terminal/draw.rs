@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use super::app::{App, Prompt, Purpose};
 use super::keys;
 use super::model::Model;
-use super::query::{Query, Shown};
+use super::query::{Query, Shown, SourceOf};
 use super::theme::Theme;
 
 mod code;
@@ -159,6 +159,9 @@ fn hints(query: &Query) -> &'static str {
         Shown::Tree(_) => "Enter expand  m menu  + focus  / search  ? help",
         Shown::Flame(_) => "Enter zoom  Esc out  m menu  / search  ? help",
         Shown::Sandwich(_) => "Enter expand  a source  m menu  / search  ? help",
+        Shown::Source(SourceOf { assembly: true, .. }) => {
+            "a source  Enter menu  w write  / search  ? help"
+        }
         Shown::Source(_) => "a assembly  Enter menu  w write  / search  ? help",
         Shown::States(_) => "Enter menu  > sort  + focus  / search  ? help",
         Shown::Diff { .. } => "o totals  > sort  Enter menu  / search  ? help",

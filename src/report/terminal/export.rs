@@ -93,7 +93,7 @@ fn options(title: String, subtitle: String) -> FlameOptions {
 fn write_flame(profile: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
     let mut part = profile.clone();
     if let Shown::Sandwich(name) = &query.shown {
-        let filter = model::below(name).map_err(io::Error::other)?;
+        let filter = model::below(&part, name).map_err(io::Error::other)?;
         part = Arc::new(filter.apply(Profile::clone(&part)).profile);
     }
     let mut view = View::new(&part, query.type_index, Granularity::FUNCTION);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::difference::{Base, Difference};
 use super::filtered::FilterCache;
-use super::query::{AddedFilter, Column, Order, Page, Query, Rows, Shown, exactly};
+use super::query::{AddedFilter, Column, Order, Page, Query, Rows, Shown};
 use super::sandwich;
 use super::source::{Code, CodeOptions};
 use crate::report::diff::{DiffLayout, lines as diff_lines};
@@ -315,8 +315,8 @@ fn graph(
 }
 
 /// The filter that leaves what a function calls.
-pub fn below(function: &str) -> Result<Filter, String> {
-    let value = exactly(function);
+pub fn below(profile: &Profile, function: &str) -> Result<Filter, String> {
+    let value = sandwich::pattern(profile, function);
     AddedFilter { condition: Condition::ShowFrom, value }.filter()
 }
 
@@ -365,7 +365,7 @@ pub fn write(
     let (name, direction) = match &query.shown {
         Shown::Tree(direction) | Shown::Flame(direction) => (None, Some(*direction)),
         Shown::Sandwich(function) => {
-            argument = Some(exactly(function));
+            argument = Some(sandwich::pattern(profile, function));
             (Some("sandwich"), None)
         }
         Shown::States(_) => {

@@ -8,13 +8,19 @@ use profile::Profile;
 use regex::Regex;
 use view::{Node, Ordered, Sandwich, Siblings, Tree, View, matching_frames};
 
+/// A regular expression for the functions with this name. The user may have given an expression,
+/// which is no text of the profile.
+pub fn pattern(profile: &Profile, name: &str) -> String {
+    match profile.strings.find(name) {
+        Some(_) => exactly(name),
+        None => name.to_owned(),
+    }
+}
+
 /// The tree. Its root has two children, both of which are the function: below the first are its
 /// callers, below the second its callees. Fails if the profile has no such function.
 pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph, String> {
-    // The user may have given an expression, which is no text of the profile.
-    let is_text = profile.strings.find(name).is_some();
-    let pattern = if is_text { exactly(name) } else { name.to_owned() };
-    let regex = Regex::new(&pattern).map_err(|error| one_line(&error))?;
+    let regex = Regex::new(&pattern(profile, name)).map_err(|error| one_line(&error))?;
     let functions = matching_frames(&view, &regex);
     let Some(&function) = functions.first() else {
         return Err(format!("no sample that passes the filters has {name}"));
@@ -74,6 +80,14 @@ mod tests {
         assert_eq!(drawn(answers(), "foo1"), expected);
         let recursion = ["^query 1 on 0", "^serve 1 on 1", "vquery 1 on 0", "vquery 1 on 3"];
         assert_eq!(drawn(processes(), "query"), recursion);
+    }
+
+    #[test]
+    fn an_expression_is_no_name() {
+        let found = drawn(answers(), "^foo[12]$");
+        let sections = found.iter().filter(|line| line.ends_with(" on 0")).collect::<Vec<_>>();
+        assert_eq!(sections, ["^foo1 14 on 0", "vfoo1 14 on 0"], "{found:?}");
+        assert_eq!(found.iter().filter(|line| line.starts_with("vbar 5")).count(), 2);
     }
 
     #[test]
