@@ -13,7 +13,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::units::{size, time};
+use support::units::{NOT_MEASURED, time};
 use support::{Busy, Figures, NOT_INSTALLED, PROF, Usage, claim, measure, median, option};
 
 /// Rounds of the program that are timed, to calculate those of a recording, and its seconds.
@@ -101,7 +101,6 @@ fn main() {
     let lines = ours(&file, &function, &[], runs);
     let code = ours(&file, &function, &["--asm"], runs);
     let wall = |all: &[Usage]| median(all.iter().map(|u| u.wall).collect());
-    let peak = code.iter().map(|u| u.peak).max().unwrap_or(0);
     println!("lines {:.3} s, instructions {:.3} s", wall(&lines), wall(&code));
     claim(wall(&code) < 1.0, &format!("{:.2} s (1 s)", wall(&code)));
     let theirs = if support::has_or_advise("perf", "linux-perf") {
@@ -117,7 +116,6 @@ fn main() {
     let mb = bytes / 1e6;
     figures.conditions(&format!("The hottest function of a Rust program of {mb:.0} MB."));
     figures.row("time of the instructions with lines", [time(wall(&code)), theirs]);
-    figures.row("time of the lines", [time(wall(&lines)), "n/a".to_owned()]);
-    figures.row("memory", [size(peak as f64), "n/a".to_owned()]);
+    figures.row("time of the lines", [time(wall(&lines)), NOT_MEASURED.to_owned()]);
     figures.publish();
 }

@@ -3,11 +3,7 @@
 
 use std::fs::File;
 
-use object::elf::{
-    EM_AARCH64, EM_X86_64, FileHeader64, Machine, R_AARCH64_GLOB_DAT, R_AARCH64_IRELATIVE,
-    R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_IRELATIVE,
-    R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, RelocationType, SHT_DYNSYM, SHT_NOBITS, SHT_RELA,
-};
+use object::elf::{FileHeader64, SHT_DYNSYM, SHT_NOBITS, SHT_RELA};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolIndex, SymbolKind};
 use rustc_hash::FxHashMap;
@@ -15,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::binary::Binary;
 use super::demangle;
 use super::plt::CodeSections;
+use sys::arch::{ELF_MACHINE, GLOB_DAT, IRELATIVE, JUMP_SLOT, RELATIVE};
 use sys::{FileAddress, catch_panic, mmap};
 
 type ElfHeader = FileHeader64<LittleEndian>;
@@ -147,36 +144,16 @@ enum Slot {
     Address(u64),
 }
 
-/// Types of the relocations of words of the global offset table.
-struct SlotTypes {
-    of_symbols: [RelocationType; 2],
-    relative: RelocationType,
-    chosen: RelocationType,
-}
-
-fn slot_types(machine: Machine) -> Option<SlotTypes> {
-    match machine {
-        EM_X86_64 => Some(SlotTypes {
-            of_symbols: [R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT],
-            relative: R_X86_64_RELATIVE,
-            chosen: R_X86_64_IRELATIVE,
-        }),
-        EM_AARCH64 => Some(SlotTypes {
-            of_symbols: [R_AARCH64_JUMP_SLOT, R_AARCH64_GLOB_DAT],
-            relative: R_AARCH64_RELATIVE,
-            chosen: R_AARCH64_IRELATIVE,
-        }),
-        _ => None,
-    }
-}
-
-/// Those of the addresses that are words of the global offset table, with their contents.
+/// Those of the addresses that are words of the global offset table, with their contents; `None` of
+/// a file for another architecture.
 fn slots(file: &File, addresses: &[FileAddress]) -> Option<FxHashMap<u64, Slot>> {
     let map = mmap::map(file).ok()?;
     let data: &[u8] = &map;
     let header = ElfHeader::parse(data).ok()?;
     let endian = header.endian().ok()?;
-    let types = slot_types(header.e_machine(endian))?;
+    if header.e_machine(endian) != ELF_MACHINE {
+        return None;
+    }
     let sections = header.sections(endian, data).ok()?;
     // The words as linked, which a static program uses as they are.
     let mut slots = FxHashMap::default();
@@ -204,9 +181,9 @@ fn slots(file: &File, addresses: &[FileAddress]) -> Option<FxHashMap<u64, Slot>>
         for r in relocations {
             let Some(slot) = slots.get_mut(&r.r_offset(endian)) else { continue };
             let kind = r.r_type(endian, false);
-            if kind == types.relative || kind == types.chosen {
+            if kind == RELATIVE || kind == IRELATIVE {
                 *slot = Slot::Address(r.r_addend(endian) as u64);
-            } else if types.of_symbols.contains(&kind)
+            } else if [JUMP_SLOT, GLOB_DAT].contains(&kind)
                 && let Some(symbols) = &symbols
                 && let Some(name) =
                     r.symbol(endian, false).and_then(|i| name_of(symbols, endian, i))
