@@ -8,43 +8,32 @@
 
 #![allow(unsafe_code)]
 
+#[path = "support/generated.rs"]
+mod generated;
 mod support;
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
-use profile::{
-    Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Limits, Line, LocationId,
-    Mapping, MappingId, Profile, StrId,
-};
+use generated::{Shape, uncompressed_size};
 use support::units::{size, time};
-use support::{Figures, PROF, Usage, median, option, peer};
-
-const DEPTH: usize = 40;
-/// Bytes of a sample, and of a location with its share of names, uncompressed, about.
-const SAMPLE: u64 = 167;
-const LOCATION: u64 = 90;
+use support::{Figures, PROF, Usage, go_pprof, median, option, peer};
 
 fn main() {
+    if generated::maker() {
+        return;
+    }
     let args: Vec<String> = std::env::args().collect();
-    match &args[..] {
-        [_, mode, file] if mode == "read-alone" => return read_alone(file),
-        [_, mode, file, mb, locations] if mode == "make" => {
-            let number = |text: &String| text.parse::<u64>().expect("a number");
-            return make(Path::new(file), number(mb) * 1_000_000, number(locations) as u32);
-        }
-        _ => {}
+    if let [_, mode, file] = &args[..]
+        && mode == "read-alone"
+    {
+        return read_alone(file);
     }
     let mb: u64 = option("mb", 100);
     let locations: u64 = option("locations", 300_000);
     let dir = support::temp_dir();
     let file = dir.path().join("large.pb.gz");
-    // In a process of its own: the kernel counts a parent's memory into its children's peak.
-    let mut maker = Command::new(&args[0]);
-    maker.arg("make").arg(&file).args([mb.to_string(), locations.to_string()]);
-    assert!(support::measure(&mut maker).ok, "the file could not be made");
+    generated::make(&file, Shape::of_size(mb * 1_000_000, locations));
     compare(&file, option("runs", 3));
 }
 
@@ -151,205 +140,4 @@ fn publish(file: &Path, tools: &[Tool]) {
     add("CPU time", cpu, time);
     add("memory", peak, size);
     figures.publish();
-}
-
-/// Path of Go's pprof itself; `go tool` in front of it would be counted too.
-fn go_pprof() -> Option<String> {
-    let out = Command::new("go").args(["tool", "-n", "pprof"]).output().ok()?;
-    let path = String::from_utf8(out.stdout).ok()?.trim().to_string();
-    (out.status.success() && Path::new(&path).exists()).then_some(path)
-}
-
-/// A small generator of numbers, the same on every machine (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, n: u32) -> u32 {
-        (self.next() % u64::from(n)) as u32
-    }
-
-    /// Below n, small numbers much more often: few functions are hot.
-    fn skewed(&mut self, n: u32) -> u32 {
-        let x = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        ((x * x * x) * f64::from(n)) as u32
-    }
-}
-
-/// Counts the bytes of the uncompressed form.
-fn uncompressed_size(file: &Path) -> u64 {
-    let file = std::fs::File::open(file).expect("the file just written");
-    let mut gzip = flate2::read::GzDecoder::new(file);
-    io::copy(&mut gzip, &mut io::sink()).expect("sound gzip")
-}
-
-fn make(file: &Path, wanted: u64, locations: u32) {
-    let samples = wanted.saturating_sub(u64::from(locations) * LOCATION) / SAMPLE;
-    let profile = large_profile(samples.max(1000) as usize, locations.max(1000));
-    let start = Instant::now();
-    let output = std::fs::File::create(file).expect("a writable directory");
-    formats::pprof::write(&profile, &output).expect("enough disk");
-    let packed = output.metadata().expect("a file").len();
-    let took = start.elapsed().as_secs_f64();
-    println!(
-        "{:.1} MiB ({:.1} MiB packed, written in {took:.2} s): {} samples, {} locations, {} functions",
-        uncompressed_size(file) as f64 / f64::from(1 << 20),
-        packed as f64 / f64::from(1 << 20),
-        profile.samples.len(),
-        profile.locations.len(),
-        profile.functions.len(),
-    );
-    io::stdout().flush().expect("standard output");
-}
-
-fn large_profile(samples: usize, locations: u32) -> Profile {
-    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
-    const N: usize = 1 << 30;
-    b = b.with_limits(Limits {
-        nodes: N,
-        rows: N,
-        locations: N,
-        label_sets: N,
-        thread_sets: N,
-        ..Limits::default()
-    });
-    let mut random = Random(1);
-    b.profile.time_nanos = 1_700_000_000_000_000_000;
-    b.profile.duration_nanos = 60_000_000_000;
-    b.profile.period = 1_001_001;
-    b.profile.period_type = b.profile.sample_types[1];
-    let mappings = mappings(&mut b);
-    functions(&mut b, &mut random, locations / 2);
-    let locations = add_locations(&mut b, &mut random, &mappings, locations);
-    let labels = labels(&mut b, &mut random);
-
-    // Stacks like those of a program: a function has few callees, and neighbours share their
-    // callers.
-    let mut stack: Vec<LocationId> = Vec::new();
-    let mut seen = 0;
-    while seen < samples {
-        let keep = random.below(stack.len() as u32 + 1) as usize;
-        stack.truncate(keep.max(3));
-        let depth = DEPTH - 15 + random.below(30) as usize;
-        while stack.len() < depth {
-            let caller = stack.last().map_or(0, |l| l.0);
-            let callee = caller.wrapping_mul(31).wrapping_add(random.skewed(6) * 5077);
-            stack.push(locations[callee as usize % locations.len()]);
-        }
-        let leaf_first: Vec<_> = stack.iter().rev().copied().collect();
-        let before = b.distinct();
-        let labels = labels[random.skewed(labels.len() as u32) as usize];
-        b.add(&leaf_first, labels, Column(1), 1_001_001 * i64::from(1 + random.skewed(9)));
-        seen += (b.distinct() > before) as usize;
-    }
-    b.finish(None)
-}
-
-fn mappings(b: &mut Builder) -> Vec<MappingId> {
-    (0..40u64)
-        .map(|i| {
-            let file = match i {
-                0 => "/usr/local/bin/server".to_string(),
-                _ => format!("/usr/lib/x86_64-linux-gnu/libcomponent{i}.so.{i}.2.1"),
-            };
-            let start = 0x7f00_0000_0000 + (i << 28);
-            let file = b.profile.strings.intern(&file);
-            let build_id = b.profile.strings.intern(&format!("{:040x}", i * 0x1234_5678_9abc));
-            b.add_mapping(Mapping {
-                start,
-                limit: start + (1 << 28),
-                file_offset: 0,
-                file,
-                build_id,
-                has_functions: true,
-                has_filenames: true,
-                has_line_numbers: true,
-                has_inline_frames: true,
-            })
-        })
-        .collect()
-}
-
-const PARTS: [&str; 16] = [
-    "server",
-    "http",
-    "Connection",
-    "poll_ready",
-    "tokio",
-    "runtime",
-    "Scheduler",
-    "execute",
-    "hashbrown",
-    "RawTable",
-    "reserve_rehash",
-    "serde",
-    "Deserializer",
-    "visit_map",
-    "storage",
-    "Iterator",
-];
-
-fn functions(b: &mut Builder, random: &mut Random, count: u32) {
-    for i in 0..count {
-        let mut part = || PARTS[random.below(16) as usize];
-        let name = format!("{}::{}::<{}::{}>::{}_{i}", part(), part(), part(), part(), part());
-        let file = format!("/src/{}/{}/{}_{}.rs", part(), part(), part(), i / 40);
-        let strings = &mut b.profile.strings;
-        let name = strings.intern(&name);
-        let filename = strings.intern(&file);
-        let start_line = i64::from(random.below(3000));
-        b.profile.functions.push(Function { name, system_name: name, filename, start_line });
-    }
-}
-
-fn add_locations(
-    b: &mut Builder,
-    random: &mut Random,
-    mappings: &[MappingId],
-    count: u32,
-) -> Vec<LocationId> {
-    let functions = b.profile.functions.len() as u32;
-    (0..count)
-        .map(|i| {
-            let mapping = mappings[random.skewed(mappings.len() as u32) as usize];
-            let start = b.profile.mappings[mapping.0 as usize].start;
-            let id = b.location(Some(mapping), start + u64::from(i) * 37);
-            let lines: Vec<Line> = (0..1 + random.skewed(4))
-                .map(|_| Line {
-                    function: FunctionId(random.below(functions)),
-                    line: i64::from(random.below(3000)),
-                    column: 0,
-                })
-                .collect();
-            b.profile.set_lines(id, &lines);
-            id
-        })
-        .collect()
-}
-
-fn labels(b: &mut Builder, random: &mut Random) -> Vec<LabelSetId> {
-    let keys = ["pid", "process", "tid", "thread"].map(|k| b.profile.strings.intern(k));
-    (0..200)
-        .map(|i| {
-            let process = b.profile.strings.intern(&format!("server-{}", i / 20));
-            let thread = b.profile.strings.intern(&format!("worker-{}", i % 20));
-            let number = |n: i64| LabelValue::Num { value: n, unit: StrId::EMPTY };
-            let tid = 4000 + i * 3 + i64::from(random.below(3));
-            let values = [
-                number(4000 + i / 20),
-                LabelValue::Str(process),
-                number(tid),
-                LabelValue::Str(thread),
-            ];
-            let set: Vec<Label> =
-                keys.iter().zip(values).map(|(&key, value)| Label { key, value }).collect();
-            b.profile.labels.intern(&set)
-        })
-        .collect()
 }

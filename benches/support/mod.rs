@@ -40,6 +40,13 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|d| d.join(program).exists())
 }
 
+/// Path of Go's pprof itself; `go tool` in front of it would be counted too.
+pub fn go_pprof() -> Option<String> {
+    let out = Command::new("go").args(["tool", "-n", "pprof"]).output().ok()?;
+    let path = String::from_utf8(out.stdout).ok()?.trim().to_string();
+    (out.status.success() && Path::new(&path).exists()).then_some(path)
+}
+
 /// Compiles a target of tests/targets/ unless that has been done.
 pub fn target(source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(source);
