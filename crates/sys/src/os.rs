@@ -300,6 +300,14 @@ pub fn leave_cpu(cpu: u32) -> bool {
     }
 }
 
+/// Moves this thread off the CPU on which it runs, if it may run on another; it may return later.
+pub fn leave_this_cpu() {
+    // SAFETY: the call takes nothing.
+    if let Ok(cpu) = u32::try_from(unsafe { libc::sched_getcpu() }) {
+        leave_cpu(cpu);
+    }
+}
+
 /// A descriptor that becomes readable when a process ends.
 ///
 /// # Errors

@@ -75,6 +75,8 @@ pub struct Stopper {
     memory: MmapRaw,
     at_exit: Programs,
     at_sample: OwnedFd,
+    /// Time of the last wait of a thread that prof knows of.
+    since: AtomicU64,
     _map: Map,
 }
 
@@ -91,7 +93,7 @@ impl Stopper {
         let writer = StopProgram::new(&kernel, &map, signal)?;
         let at_exit = Programs::load(&kernel, &[("sys_exit", writer.write(At::Exit))])?;
         let at_sample = load_for_samples("stop", &writer.write(At::Sample))?;
-        Ok(Stopper { memory, at_exit, at_sample, _map: map })
+        Ok(Stopper { memory, at_exit, at_sample, since: AtomicU64::new(0), _map: map })
     }
 
     fn word(&self, at: i16) -> &AtomicU64 {
@@ -105,6 +107,7 @@ impl StopPrograms for Stopper {
         for at in [shared::WANTED, shared::HELD, shared::SEEN, shared::SINCE] {
             self.word(at).store(0, SeqCst);
         }
+        self.since.store(0, SeqCst);
         self.word(shared::PROCESS).store(pid as u64, SeqCst);
         self.at_exit.attach()
     }
@@ -126,8 +129,17 @@ impl StopPrograms for Stopper {
                 0 => None,
                 tid => Some(Near { tid, held: false }),
             },
-            tid => Some(Near { tid, held: true }),
+            tid => {
+                self.since.store(self.word(shared::SINCE).load(SeqCst), SeqCst);
+                Some(Near { tid, held: true })
+            }
         }
+    }
+
+    fn missed(&self) -> bool {
+        let since = self.word(shared::SINCE).load(SeqCst);
+        // One that waits now is for the next call of `near`.
+        self.word(shared::HELD).load(SeqCst) == 0 && self.since.swap(since, SeqCst) != since
     }
 
     fn want(&self, tid: i32) {

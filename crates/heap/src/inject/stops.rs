@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::refuse::field;
 use super::trace::{Stop, Tracee};
 use crate::arch;
-use sys::{Error, ThreadId, procfs};
+use sys::{Error, ThreadId, os, procfs};
 
 /// Sampling interval in nanoseconds of a thread's CPU time, for finding it in user code: of a busy
 /// thread, and of one that runs briefly.
@@ -107,6 +107,9 @@ pub trait StopPrograms: Send + Sync {
 
     /// A thread that could be traced since the last call.
     fn near(&self) -> Option<Near>;
+
+    /// True if a thread has waited to be traced since the last call, and waits no longer.
+    fn missed(&self) -> bool;
 
     /// Stops this thread once it is traced and reaches a safe point; 0: none.
     fn want(&self, tid: i32);
@@ -243,6 +246,10 @@ impl Stops {
         let watched: Vec<File> =
             watched.filter_map(|&(tid, _)| programs.watch(tid, BUSY).ok()).collect();
         let near = loop {
+            if programs.missed() {
+                // It waits on its CPU, so prof must not wait for the same one.
+                os::leave_this_cpu();
+            }
             if let Some(near) = programs.near().filter(|near| self.may_trace(near.tid, threads)) {
                 break near;
             }
