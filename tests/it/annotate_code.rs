@@ -117,7 +117,8 @@ fn instructions_have_the_values_of_go_tool_pprof() {
         let found = of_prof(&v);
         let pattern = function.rsplit([':', '.']).next().unwrap();
         let expected = of_pprof(&dir.path().join("profile.pb.gz"), pattern);
-        assert!(found.len() > 3, "{name}: {found:?}");
+        // The loop, and a call: where `rand` takes most of the time, there are few others.
+        assert!(found.len() >= 2, "{name}: {found:?}");
         for (address, values) in &found {
             assert_eq!(expected.get(address), Some(values), "{name}: {address:#x}");
         }
