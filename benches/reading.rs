@@ -55,7 +55,7 @@ fn main() {
     for mb in [1, 10, mb] {
         let file = file(&format!("{mb}.pb.gz"));
         generated::make(&file, Shape::of_size(mb * 1_000_000, mb * 3000));
-        bench.against_go(&format!("{mb} MB"), &file);
+        bench.against_go(&sized(&format!("{mb} MB"), &file), &file);
     }
     let large = file(&format!("{mb}.pb.gz"));
     bench.views(&format!("{mb} MB"), &large);
@@ -65,9 +65,10 @@ fn main() {
         let shape = Shape { depth: 50, ..Shape::of_samples(samples, 300_000) };
         generated::make(&file, shape);
         let name = format!("{} samples, 50 frames deep", count(samples));
-        bench.against_go(&name, &file);
+        bench.against_go(&sized(&name, &file), &file);
     }
     if let Some(file) = recorded(dir.path()) {
+        // Without its size, which differs each time: rows are found again by their names.
         bench.against_go("a recording of rustc", &file);
     }
     bench.many(dir.path());
@@ -155,7 +156,7 @@ impl Bench {
         }
         let ours = medians(&ours);
         let theirs = (!theirs.is_empty()).then(|| medians(&theirs));
-        let name = format!("`prof report`, {name} ({})", size(bytes as f64));
+        let name = format!("`prof report`, {name}");
         let other = if bytes <= self.go_limit { NOT_INSTALLED } else { NOT_MEASURED };
         self.row(&name, &ours, theirs.as_ref(), other);
         if let Some(go) = theirs {
@@ -300,6 +301,11 @@ const KEYS: &[Key] = &[
 ];
 
 /// A recording of the compiler, as it compiles a program.
+/// The name of a file, with its size.
+fn sized(name: &str, file: &Path) -> String {
+    format!("{name} ({})", size(uncompressed_size(file) as f64))
+}
+
 fn recorded(dir: &Path) -> Option<PathBuf> {
     let file = dir.join("rustc.pb.gz");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/support/generic.rs");
