@@ -14,7 +14,7 @@ use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{flame_diff, folded, json, summary as of_view, units};
+use crate::report::{flame_diff, folded, json, summary as of_view};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
 use view::{
@@ -264,15 +264,8 @@ impl DrawArgs {
         let scale = self.scale.scale();
         let model = Diff::new(before, after, &DiffOptions { scale, ..DiffOptions::default() });
         super::diff::check_scale(&model, scale)?;
-        let total = |value: f64| units::format(value.round() as i64, &model.unit);
-        let title = format!(
-            "{}: {} before, {} after",
-            model.kind,
-            total(model.before.total),
-            total(model.after.total)
-        );
         let options = FlameOptions {
-            title: self.title.clone().unwrap_or(title),
+            title: self.title.clone().unwrap_or_else(|| flame_diff::title(&model)),
             subtitle: match self.diff.as_slice() {
                 [base] => format!("difference to {}", base.display()),
                 bases => format!("difference to {} recordings", bases.len()),

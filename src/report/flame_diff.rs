@@ -54,6 +54,13 @@ struct Drawing<'a> {
     boxes: Vec<DrawnBox>,
 }
 
+/// The title of a drawing: the sample type, and the totals before and after.
+pub fn title(diff: &Diff) -> String {
+    let total = |value: f64| units::format(value.round() as i64, &diff.unit);
+    let (before, after) = (total(diff.before.total), total(diff.after.total));
+    format!("{}: {before} before, {after} after", diff.kind)
+}
+
 /// Draws the difference. Fails with `InvalidInput` if no box has a positive value.
 pub fn write(
     out: &mut dyn Write,

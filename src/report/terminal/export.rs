@@ -11,7 +11,7 @@ use crate::report::colors::Scheme;
 use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::views::OutputFormat;
-use crate::report::{dot, flame_diff, graphviz, json, summary, units};
+use crate::report::{dot, flame_diff, graphviz, json, summary};
 use profile::Profile;
 use view::{Cut, Direction, Granularity, Graph, NodeOrder, Siblings, Tree, Trim, View};
 
@@ -51,13 +51,7 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
         match &query.shown {
             Shown::Diff { .. } => {
                 Difference::flame(context, query, |diff, tree| {
-                    let total = |value: f64| units::format(value.round() as i64, &diff.unit);
-                    let title = format!(
-                        "{}: {} before, {} after",
-                        diff.kind,
-                        total(diff.before.total),
-                        total(diff.after.total)
-                    );
+                    let title = flame_diff::title(diff);
                     let options = FlameOptions { title, ..options(String::new(), String::new()) };
                     flame_diff::write(&mut out, diff, tree, &options)
                 })
