@@ -9,8 +9,8 @@
 //!   recordings of different lengths, rates or loads compare. It is the ratio of the totals without
 //!   the rows that differ significantly from it, removed one by one.
 //! * Two runs of one program differ more than two samples of one run: by the places of code and
-//!   data in memory, by other programs. Each row may drift by [`DRIFT`], and the variance of all is
-//!   multiplied by that of the bulk of the rows ([`Judge::dispersion`]), or, with three recordings
+//!   data in memory, by other programs. Each row may drift by [`DRIFT`] of itself and by
+//!   [`SHARE_DRIFT`] of the total, and the variance of all is multiplied by that of the bulk of the rows ([`Judge::dispersion`]), or, with three recordings
 //!   or more on a side, by that among these, of each row.
 //! * As hundreds of rows are tested at once, p-values are corrected by Holm's method, over the rows
 //!   with enough samples to be significant at all (Tarone).
@@ -21,7 +21,11 @@ use super::{Change, DiffRow};
 
 /// Relative standard deviation of a row between two recordings of an unchanged program, apart from
 /// sampling error.
-const DRIFT: f64 = 0.01;
+const DRIFT: f64 = 0.009;
+
+/// The same as a share of the total. Interrupts that another CPU handles, and code whose branches
+/// the CPU predicts worse at other addresses, move a row by that much, however small it is.
+const SHARE_DRIFT: f64 = 0.0013;
 
 /// Largest number of samples: values without sampling error have infinitely many.
 const MOST: f64 = 1e12;
@@ -73,10 +77,12 @@ impl Evidence {
         })
     }
 
-    /// Difference to the `common` ratio in standard deviations.
-    fn score(&self, common: f64) -> f64 {
+    /// Difference to the `common` ratio in standard deviations; `all` has the sides' totals.
+    fn score(&self, common: f64, all: &Evidence) -> f64 {
         let difference = self.values[1] - common * self.values[0];
-        let drift = DRIFT * DRIFT * (self.values[1].powi(2) + (common * self.values[0]).powi(2));
+        let squares = |values: [f64; 2]| values[1].powi(2) + (common * values[0]).powi(2);
+        let drift =
+            DRIFT * DRIFT * squares(self.values) + SHARE_DRIFT * SHARE_DRIFT * squares(all.values);
         let variance = self.variances[1] + common * common * self.variances[0] + drift;
         if variance > 0.0 { difference / variance.sqrt() } else { 0.0 }
     }
@@ -89,6 +95,8 @@ struct Excess {
     dispersion: f64,
     /// Relative variances of the sides.
     relative: [f64; 2],
+    /// Variances of the sides in relation to the squares of their totals.
+    of_total: [f64; 2],
 }
 
 /// What rows are tested against.
@@ -152,7 +160,7 @@ impl Judge {
             let freedom = judge.freedom();
             judge.dispersion_of(|row| judge.replicate_dispersion(cells, row, 0), freedom)
         } else {
-            judge.dispersion_of(|row| judge.own[row].score(judge.common).powi(2), 1.0)
+            judge.dispersion_of(|row| judge.own[row].score(judge.common, &judge.all).powi(2), 1.0)
         };
         judge
     }
@@ -188,7 +196,7 @@ impl Judge {
             self.common = ratio;
             let relative = |side: usize| 1.0 / rest.samples(side);
             self.common_variance = relative(0) + relative(1);
-            let score = |row: usize| self.own[row].score(ratio).abs();
+            let score = |row: usize| self.own[row].score(ratio, &self.all).abs();
             let left = (0..self.own.len()).filter(|&r| !self.removed[r] && counted(&self.own[r]));
             // The differences sum to 0: the largest one is more likely the cause of the others.
             let difference = |row: usize| {
@@ -289,9 +297,13 @@ impl Judge {
             return None;
         }
         let drift = |side: usize| DRIFT * DRIFT / self.runs[side].max(1) as f64;
+        let share_drift = |side: usize| SHARE_DRIFT * SHARE_DRIFT / self.runs[side].max(1) as f64;
         let of_common = if self.removed[row] { self.common_variance } else { 0.0 };
-        let mut excess =
-            Excess { dispersion: self.dispersion, relative: [drift(0), drift(1) + of_common] };
+        let mut excess = Excess {
+            dispersion: self.dispersion,
+            relative: [drift(0), drift(1) + of_common],
+            of_total: [share_drift(0), share_drift(1)],
+        };
         if self.replicated {
             let own = self.replicate_dispersion(cells, row, which) * self.freedom();
             let freedom = PRIOR_FREEDOM + self.freedom();
@@ -322,7 +334,9 @@ fn p_value(e: &Evidence, all: &Evidence, common: f64, excess: Excess) -> Tested 
     let expected = [unchanged / weights[0], unchanged * common / weights[1]];
     for side in 0..2 {
         // An effective sample represents more if there is more variance than that of sampling.
-        weights[side] *= excess.dispersion + expected[side] * excess.relative[side];
+        let total = all.values[side] / weights[side];
+        let of_total = excess.of_total[side] * total * total / expected[side];
+        weights[side] *= excess.dispersion + expected[side] * excess.relative[side] + of_total;
     }
     let counts = [e.values[0] / weights[0], e.values[1] / weights[1]];
     let rates = [weights[0].recip(), common / weights[1]];
