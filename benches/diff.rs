@@ -79,8 +79,8 @@ fn main() {
         "other changes listed",
     ]);
     figures.conditions(&format!(
-        "Recordings of {seconds} s at 999 Hz on a busy machine. Pairs with a slower function are of \
-         30 s: drawn from the recordings, and recorded (last row)."
+        "Recordings of {seconds} s at 999 Hz. Pairs with a slower function are of 30 s: drawn from \
+         the recordings, and recorded (last row)."
     ));
     let mut all = Errors::default();
     for (name, command) in PROGRAMS {
