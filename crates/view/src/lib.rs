@@ -19,6 +19,7 @@ mod peek;
 mod quality;
 mod ratio;
 mod sandwich;
+mod sandwich_boxes;
 pub mod source;
 mod states;
 #[cfg(any(test, feature = "testing"))]
@@ -33,7 +34,8 @@ pub use boxes::{BoxOptions, Boxes, FlameBox, Siblings};
 pub use columns::{ColumnRequest, Columns, Measure, RowValues, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
-    Change, Diff, DiffFrame, DiffName, DiffNode, DiffOptions, DiffRow, DiffTree, Scale, Side,
+    Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode, DiffOptions,
+    DiffRow, DiffTree, Scale, Side,
 };
 pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{
@@ -46,6 +48,7 @@ pub use peek::{Peek, Peeked};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use sandwich::{Sandwich, matching_frames, named_frames};
+pub use sandwich_boxes::SandwichBoxes;
 pub use states::{ByState, States};
 pub use thread_states::{ThreadRow, ThreadStates};
 pub use threads::{ListedThread, ThreadGroup, Threads};

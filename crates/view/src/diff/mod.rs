@@ -4,6 +4,7 @@
 //! Frames are matched by text: functions by name, binaries by base name. Addresses without a name
 //! are one row for each binary. [`significance`] describes the test.
 
+mod boxes;
 mod cells;
 mod names;
 mod probability;
@@ -19,6 +20,7 @@ use names::NameTable;
 use profile::Profile;
 use significance::Judge;
 
+pub use boxes::{DiffBox, DiffBoxes, DiffContent};
 pub use names::{DiffFrame, DiffName};
 pub use tree::{DiffNode, DiffTree};
 
