@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::filter::FilterArgs;
+use super::filter::{FilterArgs, FrameParts};
 use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
@@ -112,6 +112,21 @@ impl Args {
         Ok(SourcePaths { directories: self.source_path.clone(), trim: self.trim_path.clone() })
     }
 
+    /// Fails if frames are to differ by other parts than lines or, with `--asm`, addresses.
+    fn check_granularity(&self) -> anyhow::Result<()> {
+        match self.filter.granularity {
+            None | Some(FrameParts::Lines) => Ok(()),
+            Some(FrameParts::Addresses) if self.asm => Ok(()),
+            Some(FrameParts::Addresses) => {
+                Err(usage("--granularity addresses needs --asm: prof annotate prints source lines"))
+            }
+            Some(_) => Err(usage(
+                "--granularity: prof annotate prints lines, or addresses with --asm; prof report \
+                 has the other parts",
+            )),
+        }
+    }
+
     fn rows(&self) -> usize {
         match self.nodecount {
             None if self.json => usize::MAX,
@@ -126,6 +141,7 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
     args.filter.no_inlines |= args.symbols.no_inlines();
+    args.check_granularity()?;
     let paths = args.paths()?;
     let options = args.symbols.options()?;
     let profile = args.filter.load(&args.files)?;
