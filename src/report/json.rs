@@ -8,13 +8,15 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-pub use shapes::{write_boxes, write_graph, write_peek, write_sandwich};
+pub use shapes::{write_boxes, write_graph, write_peek, write_sandwich, write_sandwich_boxes};
 
 use super::columns;
 use super::coverage::Remedies;
 use super::text::TableOptions;
 use profile::{LabelValue, Profile, ThreadState, ValueType};
-use view::{Coverage, Frame, Granularity, Name, Quality, Share, States, Top, Tree, View};
+use view::{
+    ByState, Coverage, Direction, Frame, Granularity, Name, Quality, Share, States, Top, Tree, View,
+};
 
 /// Version of the schema.
 pub const VERSION: u32 = 1;
@@ -186,9 +188,22 @@ pub(super) fn head(view: &View) -> Map<String, Value> {
 /// Values by state, or null if no sample has one.
 fn states(view: &View) -> Value {
     let Some(states) = States::of(view) else { return Value::Null };
+    by_state(states.values(view)).into()
+}
+
+/// The values that are not 0, by the names of the states.
+pub(super) fn by_state(values: ByState) -> Map<String, Value> {
     let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
-    let values = names.zip(states.values(view)).filter(|(_, value)| *value != 0);
-    values.map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>().into()
+    let values = names.zip(values).filter(|(_, value)| *value != 0);
+    values.map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+/// The direction of a tree.
+pub(super) fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Callees => "callees",
+        Direction::Callers => "callers",
+    }
 }
 
 pub(super) fn or_null(text: &str) -> Value {
@@ -235,7 +250,7 @@ pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map
 mod tests {
     use super::*;
     use view::testing::{answers, odd_names, processes};
-    use view::{Columns, Cut, Direction, TopOptions};
+    use view::{Columns, Cut, TopOptions};
 
     #[test]
     fn a_table_has_exact_values() {

@@ -19,6 +19,7 @@ pub mod over;
 pub mod peek;
 pub mod quality;
 pub mod sandwich;
+pub mod states;
 pub mod style;
 pub mod summary;
 pub mod terminal;

@@ -62,6 +62,15 @@ impl ThreadStates {
         });
         ThreadStates { rows, has_states: states.is_some() }
     }
+
+    /// Puts the threads into the order of the names of processes and threads.
+    pub fn sort_by_name(&mut self) {
+        self.rows.sort_by(|a, b| {
+            let ListedThread { process, pid, name, tid } = &a.thread;
+            let other = &b.thread;
+            (process, name, pid, tid).cmp(&(&other.process, &other.name, &other.pid, &other.tid))
+        });
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +97,15 @@ mod tests {
         let found = listed(&snapshot());
         assert_eq!(found[..4], expected);
         assert_eq!(found[4], (21, 1, sleeps));
+    }
+
+    #[test]
+    fn threads_have_an_order_by_name() {
+        let profile = snapshot();
+        let mut found = ThreadStates::new(&View::new(&profile, 0, Granularity::FUNCTION));
+        found.sort_by_name();
+        let tids: Vec<i64> = found.rows.iter().map(|row| row.thread.tid).collect();
+        assert_eq!(tids, [21, 10, 11, 12, 13]);
     }
 
     #[test]

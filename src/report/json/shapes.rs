@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
-use super::{frame, head, nodes, write_head, write_list, write_member};
-use view::{Boxes, Direction, Edge, Granularity, Graph, Peek, Sandwich, Tree, View};
+use super::{direction_name, frame, head, nodes, write_head, write_list, write_member};
+use view::{Boxes, Edge, Granularity, Graph, Peek, Sandwich, SandwichBoxes, Tree, View};
 
 /// Writes a sandwich of the frames `functions`.
 pub fn write_sandwich(
@@ -97,15 +97,20 @@ pub fn write_boxes(
     boxes: &Boxes,
     granularity: Granularity,
 ) -> io::Result<()> {
-    let direction = match tree.direction {
-        Direction::Callees => "callees",
-        Direction::Callers => "callers",
-    };
     let mut head = head(view);
-    head.insert("direction".into(), direction.into());
+    head.insert("direction".into(), direction_name(tree.direction).into());
     head.insert("width".into(), boxes.width.into());
     head.insert("levels".into(), boxes.levels.into());
-    let boxes = boxes.boxes.iter().map(|b| {
+    write_list(out, head, "boxes", listed(view, tree, boxes, granularity))
+}
+
+fn listed(
+    view: &View,
+    tree: &Tree,
+    boxes: &Boxes,
+    granularity: Granularity,
+) -> impl Iterator<Item = Map<String, Value>> {
+    boxes.boxes.iter().map(move |b| {
         let node = tree.node(b.node);
         let mut object = frame(view, view.frames.get(node.frame), granularity);
         let parent = Some(node.parent).filter(|&parent| parent != Tree::ROOT);
@@ -117,6 +122,29 @@ pub fn write_boxes(
         object.insert("self".into(), node.self_value.into());
         object.insert("total".into(), node.total.into());
         object
-    });
-    write_list(out, head, "boxes", boxes)
+    })
+}
+
+/// Writes the boxes of a sandwich of the frames `functions`.
+pub fn write_sandwich_boxes(
+    out: &mut dyn Write,
+    view: &View,
+    sandwich: &Sandwich,
+    boxes: &SandwichBoxes,
+    functions: &[u32],
+    granularity: Granularity,
+) -> io::Result<()> {
+    let SandwichBoxes { callers, callees } = boxes;
+    let mut head = head(view);
+    head.insert("function_self".into(), sandwich.self_value.into());
+    head.insert("function_total".into(), sandwich.total.into());
+    head.insert("width".into(), callees.width.into());
+    head.insert("caller_levels".into(), callers.levels.into());
+    head.insert("callee_levels".into(), callees.levels.into());
+    write_head(out, head)?;
+    let functions = functions.iter().map(|&f| frame(view, view.frames.get(f), granularity));
+    write_member(out, "functions", functions)?;
+    write_member(out, "callers", listed(view, &sandwich.callers, callers, granularity))?;
+    write_member(out, "callees", listed(view, &sandwich.callees, callees, granularity))?;
+    writeln!(out, "}}")
 }

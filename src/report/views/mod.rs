@@ -6,6 +6,7 @@ mod over;
 mod peek;
 mod quality;
 mod sandwich;
+mod states;
 mod table;
 mod tree;
 
@@ -15,7 +16,7 @@ use super::over::OverRequest;
 use view::{ColumnRequest, Direction, Granularity, Sort, TopOptions, View};
 
 /// All views.
-pub static ALL: [Registered; 7] = [
+pub static ALL: [Registered; 8] = [
     table::REGISTERED,
     tree::REGISTERED,
     sandwich::REGISTERED,
@@ -23,6 +24,7 @@ pub static ALL: [Registered; 7] = [
     coverage::REGISTERED,
     quality::REGISTERED,
     over::REGISTERED,
+    states::REGISTERED,
 ];
 
 /// The views that can show several sample types.
