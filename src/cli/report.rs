@@ -320,7 +320,7 @@ impl Args {
                 let sides = comparison.files.clone();
                 let (scale, absolute) = (comparison.scale, comparison.absolute);
                 let files = Files { sides, scale, absolute };
-                let start = Start { code: self.source.options(), ..start };
+                let start = Start { code: self.source.options()?, ..start };
                 interactive::compare(self.filter, files, start)
             }
             None => comparison.print(),
@@ -364,7 +364,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(option) = args.scale.given().or(args.test.given()) {
         return Err(usage(format!("{option} belongs to a comparison: add --diff BASE")));
     }
-    if let Some(start) = interactive::start(&args, &plan) {
+    if let Some(start) = interactive::start(&args, &plan)? {
         return interactive::run(args, plan, start);
     }
     let request = args.request(&plan);

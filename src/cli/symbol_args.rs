@@ -90,30 +90,43 @@ impl SymbolArgs {
     }
 
     fn debuginfod(&self) -> anyhow::Result<Option<Debuginfod>> {
-        if self.debuginfod.is_empty() {
-            return Ok(None);
-        }
-        let mut environment = Environment::read();
-        let given: Vec<&String> = self.debuginfod.iter().filter(|u| !u.is_empty()).collect();
-        if !given.is_empty() {
-            environment.urls.clear();
-        }
-        for text in given {
-            let urls = debuginfod::urls(text);
-            if urls.is_empty() {
-                return Err(super::usage(format!(
-                    "--debuginfod: {text:?} is not a URL; without a URL, put --debuginfod last"
-                )));
-            }
-            environment.urls.extend(urls);
-        }
-        if environment.urls.is_empty() {
-            return Err(super::usage(
-                "--debuginfod: DEBUGINFOD_URLS has no server; give one: --debuginfod=https://SERVER",
-            ));
-        }
-        Ok(Some(Debuginfod::new(&environment, progress())))
+        debuginfod_client(&self.debuginfod, progress())
     }
+}
+
+/// A client of the servers of `--debuginfod`, whose values are `given`; an empty one is for those in
+/// the environment. `None` without the option.
+///
+/// # Errors
+///
+/// A value is not a URL, or there is no server.
+pub fn debuginfod_client(
+    given: &[String],
+    progress: impl Fn(Download<'_>) + Send + Sync + 'static,
+) -> anyhow::Result<Option<Debuginfod>> {
+    if given.is_empty() {
+        return Ok(None);
+    }
+    let mut environment = Environment::read();
+    let given: Vec<&String> = given.iter().filter(|u| !u.is_empty()).collect();
+    if !given.is_empty() {
+        environment.urls.clear();
+    }
+    for text in given {
+        let urls = debuginfod::urls(text);
+        if urls.is_empty() {
+            return Err(super::usage(format!(
+                "--debuginfod: {text:?} is not a URL; without a URL, put --debuginfod last"
+            )));
+        }
+        environment.urls.extend(urls);
+    }
+    if environment.urls.is_empty() {
+        return Err(super::usage(
+            "--debuginfod: DEBUGINFOD_URLS has no server; give one: --debuginfod=https://SERVER",
+        ));
+    }
+    Ok(Some(Debuginfod::new(&environment, progress)))
 }
 
 /// The bar until a server answers.

@@ -181,6 +181,11 @@ impl Debuginfod {
         !before && self.waiting.load(Ordering::Relaxed) > 0
     }
 
+    /// True if a thread waits for a server.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Errors so far, one sentence each.
     pub fn errors(&self) -> Vec<String> {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());

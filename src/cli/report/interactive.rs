@@ -9,6 +9,7 @@ use anyhow::Context;
 
 use super::super::filter::FilterArgs;
 use super::super::sort::check_labels;
+use super::super::symbol_args::debuginfod_client;
 use super::{Args, DEFAULT_FILE, Plan};
 use crate::report::terminal::{self, Base, CodeOptions, Opened, Page, Rows, Shown, Start, Values};
 use code::text::SourcePaths;
@@ -52,26 +53,33 @@ pub fn has_terminal() -> bool {
 
 /// The first page of the interactive views; `None`: text is printed, because an option asks for it,
 /// the terminal cannot show them, or they do not have what the options select.
-pub(super) fn start(args: &Args, plan: &Plan) -> Option<Start> {
+pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
+    let Some(shown) = shown(args, plan).filter(|_| has_terminal()) else { return Ok(None) };
+    Ok(Some(Start {
+        file: listed(&plan.files),
+        shown,
+        filters: args.filter.added(),
+        code: args.source.options()?,
+    }))
+}
+
+fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
     // The interactive views find functions by their names.
     if asks_for_text(args) || plan.granularity.package {
         return None;
     }
     let table = |rows| Some(Shown::Table { rows, order: plan.order.into() });
-    let shown = match (args.view.chosen, plan.direction, plan.labels.as_slice()) {
+    match (args.view.chosen, plan.direction, plan.labels.as_slice()) {
         (Some("sandwich"), ..) => args.view.argument.clone().map(Shown::Sandwich),
+        (Some("states"), ..) => Some(Shown::States(match plan.order {
+            Sort::Name => Sort::Name.into(),
+            _ => Sort::Total.into(),
+        })),
         (Some(name), ..) => Page::named(name).map(Shown::Text),
         (None, Some(direction), []) => Some(Shown::Tree(direction)),
         (None, None, labels) => table(rows(plan.granularity, labels)?),
         _ => None,
-    };
-    let start = Start {
-        file: listed(&plan.files),
-        shown: shown?,
-        filters: args.filter.added(),
-        code: args.source.options(),
-    };
-    has_terminal().then_some(start)
+    }
 }
 
 /// Files for the line at the top.
@@ -105,8 +113,12 @@ pub(in crate::cli) fn start_of_difference(
         return None;
     }
     let mut shown = Shown::diff(rows);
-    if let (Shown::Diff { values, .. }, Sort::Total) = (&mut shown, sort) {
-        *values = Values::Total;
+    if let Shown::Diff { values, order, .. } = &mut shown {
+        match sort {
+            Sort::Total => *values = Values::Total,
+            Sort::Name => *order = sort.into(),
+            Sort::SelfValue => {}
+        }
     }
     let file = format!("{} → {}", listed(before), listed(after));
     Some(Start { file, shown, filters: filter.added(), ..Start::default() })
@@ -176,14 +188,26 @@ pub(super) struct SourceArgs {
     /// On a terminal, look for binaries and debug files in DIR (repeatable)
     #[arg(long, value_name = "DIR", help_heading = "Source")]
     symbol_path: Vec<PathBuf>,
+
+    /// On a terminal, fetch missing source and debug files (repeatable)
+    ///
+    /// From the debuginfod server at URL. Without it, the servers are those in the environment
+    /// variable DEBUGINFOD_URLS.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "",
+          help_heading = "Source")]
+    debuginfod: Vec<String>,
 }
 
 impl SourceArgs {
-    pub(super) fn options(&self) -> CodeOptions {
+    /// The places. Fails if a value of `--debuginfod` is not a URL, or there is no server.
+    pub(super) fn options(&self) -> anyhow::Result<CodeOptions> {
         let paths =
             SourcePaths { directories: self.source_path.clone(), trim: self.trim_path.clone() };
         let symbol_path = self.symbol_path.clone();
-        CodeOptions { paths, symbols: SymbolOptions { symbol_path, ..SymbolOptions::default() } }
+        // The views have the screen: progress is not drawn.
+        let debuginfod = debuginfod_client(&self.debuginfod, |_| {})?.map(Arc::new);
+        let symbols = SymbolOptions { symbol_path, debuginfod, ..SymbolOptions::default() };
+        Ok(CodeOptions { paths, symbols })
     }
 }
 

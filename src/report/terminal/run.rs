@@ -413,7 +413,13 @@ impl Views {
                         sender.send(Event::Computed(job, model.map(Arc::new))).ok();
                     });
                 }
-                Command::Cancel => self.work.latest.store(0, Ordering::Relaxed),
+                Command::Cancel => {
+                    self.work.latest.store(0, Ordering::Relaxed);
+                    let client = self.work.code.symbols.debuginfod.as_deref();
+                    if client.is_some_and(|client| client.is_waiting() && client.abandon()) {
+                        self.app.say("no file is fetched by debuginfod from now on".to_owned());
+                    }
+                }
                 Command::Write(path) => {
                     let Some(context) = self.context(0) else { continue };
                     // Another page does not cancel it.
