@@ -218,15 +218,11 @@ impl Comparison<'_> {
         };
         let model = Diff::new(before, after, &options);
         check_scale(&model, self.scale)?;
-        let names = |files: &Vec<PathBuf>| {
-            files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
-        };
         let layout = DiffLayout {
-            files: [names(&self.files[0]), names(&self.files[1])],
-            granularity: self.granularity,
             labels: self.labels,
             children: self.children,
             rows: self.rows.unwrap_or(if self.json { 0 } else { 30 }),
+            ..DiffLayout::of_frames(&self.files, self.granularity)
         };
         if self.json {
             let mut out = printed::stdout();
@@ -248,13 +244,10 @@ impl Comparison<'_> {
 
 /// Fails if the profiles cannot be compared in this unit.
 pub(super) fn check_scale(model: &Diff, scale: Scale) -> anyhow::Result<()> {
-    if model.scale == scale {
-        return Ok(());
+    match diff::unit_error(model, scale) {
+        Some(error) => Err(anyhow::anyhow!(error)),
+        None => Ok(()),
     }
-    anyhow::bail!(match scale {
-        Scale::PerSecond => "--per-second: a profile does not contain the length of its recording",
-        _ => "--normalize: the total of a profile is 0",
-    })
 }
 
 /// The profiles of both sides.

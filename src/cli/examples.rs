@@ -82,7 +82,10 @@ const FLAME: &[Example] = &[
         "prof flame -T wall -o out.svg -- make test",
         "Record a command and draw its time on and off the CPU",
     ),
-    example("prof flame --root thread > out.svg", "Draw the stacks of each thread separately"),
+    example(
+        "prof flame --sandwich malloc -o out.svg",
+        "Draw all callers of a function below it, and what it calls above it",
+    ),
     example("prof flame --folded > out.folded", "Write folded stacks for other tools"),
 ];
 

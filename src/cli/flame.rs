@@ -13,14 +13,17 @@ use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
+use crate::report::diff::DiffLayout;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as of_view};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
 use view::{
-    BoxOptions, Boxes, Cut, Diff, DiffOptions, DiffTree, Direction, Granularity, Siblings, States,
-    Tree, View,
+    BoxOptions, Boxes, Cut, Diff, DiffBoxes, DiffOptions, DiffTree, Direction, Granularity,
+    Siblings, States, Tree, View,
 };
+
+mod sandwich;
 
 /// The heading of options for the drawing in help.
 const HEADING: &str = "Drawing";
@@ -66,6 +69,14 @@ pub struct DrawArgs {
     #[arg(long, value_name = "BASE", conflicts_with_all = ["folded", "colors"],
           help_heading = HEADING)]
     pub(super) diff: Vec<PathBuf>,
+
+    /// Draw all callers of FUNCTION below it, and all that it calls above it
+    ///
+    /// Merged over all places where FUNCTION occurs; with --inverted, callers are above it. FUNCTION
+    /// is a name, or else a regular expression. In a recursion, the outermost call counts.
+    #[arg(long, value_name = "FUNCTION", help_heading = HEADING,
+          conflicts_with_all = ["diff", "folded", "reverse", "root"])]
+    sandwich: Option<String>,
 
     /// Unit of comparison of --diff
     #[command(flatten)]
@@ -248,8 +259,10 @@ impl DrawArgs {
             [] => vec![super::report::DEFAULT_FILE.into()],
             files => files.to_vec(),
         };
-        let sides = Sides::load(&[self.diff.clone(), after], &self.filter)?;
-        let mut views = sides.views(self.filter.granularity().unwrap_or(Granularity::FUNCTION));
+        let files = [self.diff.clone(), after];
+        let sides = Sides::load(&files, &self.filter)?;
+        let granularity = self.filter.granularity().unwrap_or(Granularity::FUNCTION);
+        let mut views = sides.views(granularity);
         let negative: usize = views.iter_mut().map(View::leave_out_negative).sum();
         if negative > 0 {
             Stderr::line(&format!("prof: {negative} samples with negative values are left out"));
@@ -276,7 +289,15 @@ impl DrawArgs {
             order: Siblings::Name,
             scheme: Scheme::default(),
         };
-        output.write_text(|out| flame_diff::write(out, &model, &tree, &options))?;
+        let boxes = DiffBoxes::new(&model, tree, self.min_width);
+        output.write_text(|out| {
+            if self.json {
+                let layout = DiffLayout::of_frames(&files, granularity);
+                flame_diff::write_json(out, &model, &boxes, direction, &layout)
+            } else {
+                flame_diff::write(out, &model, &boxes, &options)
+            }
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -303,6 +324,9 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     view.collapse_recursion = args.collapse_recursion;
     if view.kept_total == 0 {
         anyhow::bail!("nothing to draw: {}", super::report::nothing_to_show(&view));
+    }
+    if let Some(wanted) = &args.sandwich {
+        return args.draw_sandwich(wanted, &mut view, output, quiet);
     }
     if !args.folded {
         leave_out_negative(&mut view, quiet)?;

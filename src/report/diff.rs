@@ -1,6 +1,7 @@
 //! A difference of profiles as lines of text, and as JSON, which `docs/json.md` describes.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
@@ -23,6 +24,17 @@ pub struct DiffLayout {
     pub children: bool,
     /// Most rows; 0: all.
     pub rows: usize,
+}
+
+impl DiffLayout {
+    /// The contents of a difference of these files without labels: all rows.
+    pub fn of_frames(files: &[Vec<PathBuf>; 2], granularity: Granularity) -> DiffLayout {
+        let names = |files: &Vec<PathBuf>| {
+            files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        };
+        let files = [names(&files[0]), names(&files[1])];
+        DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 }
+    }
 }
 
 /// A line of text.
@@ -219,6 +231,17 @@ fn or_unknown(text: Option<&str>) -> String {
     }
 }
 
+/// The reason why profiles cannot be compared in the unit `wanted`; `None` if `diff` is in it.
+pub fn unit_error(diff: &Diff, wanted: Scale) -> Option<&'static str> {
+    match wanted {
+        _ if diff.scale == wanted => None,
+        Scale::PerSecond => {
+            Some("--per-second: a profile does not contain the length of its recording")
+        }
+        _ => Some("--normalize: the total of a profile is 0"),
+    }
+}
+
 /// A frame as text, with its line if lines are distinguished.
 pub fn frame_name(frame: &DiffFrame) -> String {
     let name = match frame.kind {
@@ -234,29 +257,12 @@ pub fn frame_name(frame: &DiffFrame) -> String {
 
 /// Writes a difference as JSON.
 pub fn write_json(out: &mut dyn Write, diff: &Diff, layout: &DiffLayout) -> io::Result<()> {
-    let side = |side: &Side, files: &[String]| {
-        let duration = Some(side.duration_nanos).filter(|&nanos| nanos > 0);
-        json!({
-            "files": files,
-            "recordings": side.recordings,
-            "recorded": side.recorded,
-            "total": side.total,
-            "factor": side.factor,
-            "duration_nanos": duration,
-            "effective_samples": side.effective,
-        })
-    };
-    let scale = match diff.scale {
-        Scale::AsRecorded => "as recorded",
-        Scale::PerSecond => "per second",
-        Scale::Total => "total",
-    };
     let head = json!({
         "version": VERSION,
         "type": {"kind": diff.kind, "unit": diff.unit},
-        "scale": scale,
-        "before": side(&diff.before, &layout.files[0]),
-        "after": side(&diff.after, &layout.files[1]),
+        "scale": scale_name(diff.scale),
+        "before": side_object(&diff.before, &layout.files[0]),
+        "after": side_object(&diff.after, &layout.files[1]),
         "common_ratio": diff.common,
         "dispersion": diff.dispersion,
         "replicated": diff.replicated,
@@ -274,11 +280,47 @@ pub fn write_json(out: &mut dyn Write, diff: &Diff, layout: &DiffLayout) -> io::
     writeln!(out, "\n]}}")
 }
 
+/// The unit of comparison in JSON.
+pub(super) fn scale_name(scale: Scale) -> &'static str {
+    match scale {
+        Scale::AsRecorded => "as recorded",
+        Scale::PerSecond => "per second",
+        Scale::Total => "total",
+    }
+}
+
+/// A side with its files in JSON.
+pub(super) fn side_object(side: &Side, files: &[String]) -> Value {
+    let duration = Some(side.duration_nanos).filter(|&nanos| nanos > 0);
+    json!({
+        "files": files,
+        "recordings": side.recordings,
+        "recorded": side.recorded,
+        "total": side.total,
+        "factor": side.factor,
+        "duration_nanos": duration,
+        "effective_samples": side.effective,
+    })
+}
+
 fn row_object(diff: &Diff, layout: &DiffLayout, row: &DiffRow) -> Map<String, Value> {
+    let mut out = frame_members(&diff.frames[row.frame as usize], layout.granularity);
+    if !layout.labels.is_empty() {
+        let values = diff.groups[row.group as usize].iter().map(|v| v.clone().into());
+        let labels: Map<_, _> = layout.labels.iter().cloned().zip(values).collect();
+        out.insert("labels".into(), labels.into());
+    }
+    for (name, change) in [("self", &row.itself), ("total", &row.total)] {
+        out.insert(name.into(), change_object(change));
+    }
+    out
+}
+
+/// The members by which frames are distinguished.
+pub(super) fn frame_members(frame: &DiffFrame, granularity: Granularity) -> Map<String, Value> {
     let or_null = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
-    let frame = &diff.frames[row.frame as usize];
     let mut out = Map::new();
-    if layout.granularity.function {
+    if granularity.function {
         let kind = match frame.kind {
             DiffName::Function => "function",
             DiffName::Unnamed => "unnamed",
@@ -290,25 +332,17 @@ fn row_object(diff: &Diff, layout: &DiffLayout, row: &DiffRow) -> Map<String, Va
         out.insert("name_kind".into(), kind.into());
     }
     // Code without a name is distinguished by its binary in any case.
-    if layout.granularity.binary || frame.kind == DiffName::Unnamed {
+    if granularity.binary || frame.kind == DiffName::Unnamed {
         out.insert("binary".into(), or_null(&frame.binary));
     }
-    if layout.granularity.file || layout.granularity.line {
+    if granularity.file || granularity.line {
         out.insert("file".into(), or_null(&frame.file));
     }
-    if layout.granularity.address {
+    if granularity.address {
         out.insert("address".into(), format!("{:#x}", frame.address).into());
     }
-    if layout.granularity.line {
+    if granularity.line {
         out.insert("line".into(), Some(frame.line).filter(|&line| line != 0).into());
-    }
-    if !layout.labels.is_empty() {
-        let values = diff.groups[row.group as usize].iter().map(|v| v.clone().into());
-        let labels: Map<_, _> = layout.labels.iter().cloned().zip(values).collect();
-        out.insert("labels".into(), labels.into());
-    }
-    for (name, change) in [("self", &row.itself), ("total", &row.total)] {
-        out.insert(name.into(), change_object(change));
     }
     out
 }

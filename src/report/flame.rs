@@ -13,6 +13,7 @@ use sys::printed;
 use view::{BoxOptions, Boxes, Direction, FlameBox, Name, Node, Siblings, Tree, View};
 
 pub(super) mod picture;
+pub mod sandwich;
 #[cfg(test)]
 mod tests;
 

@@ -9,6 +9,23 @@ use view::{Sandwich, View};
 /// Functions that the first line names.
 const NAMED: usize = 3;
 
+/// The names of the functions, of many the first ones.
+pub fn names(view: &View, functions: &[u32]) -> String {
+    let name = |&f: &u32| clean(&view.frames.get(f).display(view.profile));
+    let mut names: Vec<String> = functions.iter().take(NAMED).map(name).collect();
+    names.dedup();
+    if functions.len() > NAMED {
+        names.push(format!("{} more", functions.len() - NAMED));
+    }
+    names.join(", ")
+}
+
+/// The line with the values of the functions.
+pub fn totals(view: &View, sandwich: &Sandwich) -> String {
+    let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
+    format!("Total: {}; self: {}", value(sandwich.total), value(sandwich.self_value))
+}
+
 /// Writes a sandwich of the frames `functions`, as two call trees.
 pub fn write_text(
     out: &mut dyn Write,
@@ -17,15 +34,8 @@ pub fn write_text(
     functions: &[u32],
     options: TreeOptions,
 ) -> io::Result<()> {
-    let name = |&f: &u32| clean(&view.frames.get(f).display(view.profile));
-    let mut names: Vec<String> = functions.iter().take(NAMED).map(name).collect();
-    names.dedup();
-    if functions.len() > NAMED {
-        names.push(format!("{} more", functions.len() - NAMED));
-    }
-    let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
-    writeln!(out, "\nFunction: {}", names.join(", "))?;
-    writeln!(out, "Total: {}; self: {}", value(sandwich.total), value(sandwich.self_value))?;
+    writeln!(out, "\nFunction: {}", names(view, functions))?;
+    writeln!(out, "{}", totals(view, sandwich))?;
     writeln!(out, "\n{}  function, its callers below it", pair(["total", "total%"]))?;
     write_nodes(out, view, &sandwich.callers, options)?;
     let total = pair(["total", "total%"]);

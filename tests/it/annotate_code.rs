@@ -43,12 +43,12 @@ fn tool(dir: &Path, name: &str, args: &str) {
 }
 
 /// Compiles the program with these options, as `code`.
-fn compiled(dir: &Path, compiler: &str, options: &str) {
+pub fn compiled(dir: &Path, compiler: &str, options: &str) {
     fs::write(dir.join("code.c"), CODE).unwrap();
     tool(dir, compiler, &format!("-O2 -g {options} -o code code.c"));
 }
 
-fn record(dir: &Path) {
+pub fn record(dir: &Path) {
     Prof::new(dir, "record -q -F 999").target(dir.join("code"), "").run().ok();
 }
 
@@ -238,7 +238,7 @@ fn embedded_source_is_shown_and_never_newer() {
 }
 
 /// A server that has only the program's source, until the test ends.
-fn source_server() -> String {
+pub fn source_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {

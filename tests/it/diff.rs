@@ -11,7 +11,7 @@ use crate::common::{Prof, needs, skip, system, temp_dir, views};
 const PERIOD: i64 = 1_000_000;
 
 /// Writes a profile of `main` and its callees, with these numbers of samples in each.
-fn save(dir: &Path, file: &str, types: &[(&str, &str)], samples: &[(&str, i64)]) -> PathBuf {
+pub fn save(dir: &Path, file: &str, types: &[(&str, &str)], samples: &[(&str, i64)]) -> PathBuf {
     let mut b = Builder::new(types);
     let path = b.profile.strings.intern("/usr/bin/app");
     let mapping = Mapping { start: 0x1000, limit: 0x90000, file: path, ..Mapping::default() };
@@ -38,10 +38,10 @@ fn save(dir: &Path, file: &str, types: &[(&str, &str)], samples: &[(&str, i64)])
     path
 }
 
-const CPU: &[(&str, &str)] = &[("samples", "count"), ("cpu", "nanoseconds")];
+pub const CPU: &[(&str, &str)] = &[("samples", "count"), ("cpu", "nanoseconds")];
 
-const BEFORE: &[(&str, i64)] = &[("kept", 900), ("slower", 300), ("gone", 200), ("noise", 400)];
-const AFTER: &[(&str, i64)] = &[("noise", 410), ("kept", 905), ("slower", 450), ("new", 250)];
+pub const BEFORE: &[(&str, i64)] = &[("kept", 900), ("slower", 300), ("gone", 200), ("noise", 400)];
+pub const AFTER: &[(&str, i64)] = &[("noise", 410), ("kept", 905), ("slower", 450), ("new", 250)];
 
 fn json(dir: &Path, args: &str) -> serde_json::Value {
     let out = Prof::new(dir, args).run().ok();

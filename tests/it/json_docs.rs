@@ -12,7 +12,7 @@ use crate::common::{Prof, temp_dir, views};
 use profile::{Builder, Column, LabelSetId, TimeLimits};
 
 /// Sections, and commands that print all that they describe.
-const VIEWS: [(&str, &[&str]); 12] = [
+const VIEWS: [(&str, &[&str]); 15] = [
     (
         "Table: ",
         &[
@@ -30,6 +30,12 @@ const VIEWS: [(&str, &[&str]); 12] = [
     ("Callers and callees: ", &["report known.pb.gz --json --peek foo"]),
     ("Call graph: ", &["graph known.pb.gz --json"]),
     ("Flame graph: ", &["flame known.pb.gz --json", "flame known.pb.gz --json --colors kernel"]),
+    ("Sandwich as boxes: ", &["flame known.pb.gz --json --sandwich foo1"]),
+    (
+        "Differential flame graph: ",
+        &["flame known.pb.gz --diff odd.pb.gz --type samples --json --granularity addresses"],
+    ),
+    ("Threads by state: ", &["report known.pb.gz --json --states"]),
     ("Coverage: ", &["report known.pb.gz --json --coverage"]),
     ("Quality: ", &["report known.pb.gz --json --quality"]),
     (
@@ -111,6 +117,7 @@ fn with_times(dir: &Path) {
 fn the_document_has_all_members_and_no_others() {
     let dir = temp_dir();
     views::known(&dir);
+    views::odd(&dir);
     with_times(dir.path());
     let mut target = Command::new("sleep").arg("60").spawn().unwrap();
     let sections = sections();

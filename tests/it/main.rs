@@ -68,6 +68,7 @@ mod terminal;
 mod threads;
 mod timestamps;
 mod top;
+mod views;
 mod wall;
 mod whole_stacks;
 mod without_tracefs;

@@ -85,7 +85,7 @@ impl Terminal {
 
     /// Waits for the screen in a file of `tests/it/screens/`.
     #[track_caller]
-    fn shows(&self, name: &str) {
+    pub fn shows(&self, name: &str) {
         let path = format!("{}/tests/it/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_SCREENS").is_some() {
             std::thread::sleep(Duration::from_secs(1));

@@ -24,13 +24,16 @@ pub(super) const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
 /// Space left and right of the boxes.
 const PADDING: usize = 10;
 
+/// The beginning of the boxes in inferno's drawing.
+pub(super) const FRAMES: &str = "<svg id=\"frames\"";
+
 /// inferno's `Search` is almost invisible.
-const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
+pub(super) const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
 pub(super) const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
 
 /// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
 /// private-use character.
-const LEGEND: &str = "\u{e000}";
+pub(super) const LEGEND: &str = "\u{e000}";
 
 /// A box of a picture, in the order of the drawing.
 pub struct PictureBox {
@@ -66,12 +69,16 @@ pub fn write<'t>(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
     }
     let svg = draw(boxes, options)?.replacen(LEGEND, legend, 1);
-    let width = options.width.unwrap_or(DEFAULT_WIDTH).saturating_sub(2 * PADDING) as f64;
-    insert_texts(&mut Clean::new(out), &svg, boxes.len(), width, text)
+    insert_texts(&mut Clean::new(out), &svg, boxes.len(), width(options), text)
+}
+
+/// Width of the boxes in pixels.
+pub(super) fn width(options: &FlameOptions) -> f64 {
+    options.width.unwrap_or(DEFAULT_WIDTH).saturating_sub(2 * PADDING) as f64
 }
 
 /// inferno's drawing of the boxes' numbers.
-fn draw(boxes: &[PictureBox], options: &FlameOptions) -> io::Result<String> {
+pub(super) fn draw(boxes: &[PictureBox], options: &FlameOptions) -> io::Result<String> {
     let lines = lines(boxes);
     let mut palette = palette(boxes);
     let mut inferno = Options::default();
@@ -141,7 +148,7 @@ fn insert_texts<'t>(
     text: impl Fn(Option<usize>) -> BoxText<'t>,
 ) -> io::Result<()> {
     let unexpected = || io::Error::other("unexpected output of inferno");
-    let start = svg.find("<svg id=\"frames\"").ok_or_else(unexpected)?;
+    let start = svg.find(FRAMES).ok_or_else(unexpected)?;
     out.write_all(svg[..start].replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1).as_bytes())?;
     let mut rest = &svg[start..];
     while let Some((before, after)) = rest.split_once("<title>") {
@@ -169,7 +176,7 @@ fn insert_texts<'t>(
     out.write_all(rest.as_bytes())
 }
 
-fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     let at = element.find(&format!(" {name}=\""))?;
     let value = &element[at + name.len() + 3..];
     Some(&value[..value.find('"')?])
@@ -187,6 +194,6 @@ pub(super) fn fitting(name: &str, pixels: f64) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -323,6 +323,7 @@ impl App {
                 let query = Query { shown, ..self.page().query.clone() };
                 self.visit_at(query, wanted)
             }
+            ViewKey::Flame if self.page().is_difference() => self.show(Shown::DiffFlame),
             ViewKey::Flame => self.show(Shown::Flame(Direction::Callees)),
             ViewKey::Lines => self.show(Shown::table(Rows::Lines)),
             ViewKey::Files => self.show(Shown::table(Rows::Files)),

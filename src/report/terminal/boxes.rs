@@ -1,5 +1,7 @@
 //! A flame graph in the cells of a terminal.
 
+use std::borrow::Cow;
+
 use super::model::Graph;
 use view::Tree;
 
@@ -16,21 +18,71 @@ pub struct CellBox {
     pub width: u16,
 }
 
+/// A tree that is drawn as boxes; its root has no box.
+pub trait BoxTree {
+    /// The number of nodes.
+    fn count(&self) -> usize;
+    /// The node at a position, when each node is followed by its subtree; at 0 is the root.
+    fn node_at(&self, position: usize) -> u32;
+    /// The position of a node.
+    fn position(&self, node: u32) -> usize;
+    /// The node below.
+    fn parent(&self, node: u32) -> u32;
+    /// The width of a node.
+    fn width(&self, node: u32) -> i64;
+    /// The nodes on a node, from left to right.
+    fn children(&self, node: u32) -> &[u32];
+    /// The name of a node; empty for the root.
+    fn box_name(&self, node: u32) -> Cow<'_, str>;
+}
+
+impl BoxTree for Graph {
+    fn count(&self) -> usize {
+        self.ordered.nodes().len()
+    }
+
+    fn node_at(&self, position: usize) -> u32 {
+        self.ordered.nodes()[position]
+    }
+
+    fn position(&self, node: u32) -> usize {
+        self.ordered.position(node)
+    }
+
+    fn parent(&self, node: u32) -> u32 {
+        self.tree.node(node).parent
+    }
+
+    fn width(&self, node: u32) -> i64 {
+        self.tree.node(node).total
+    }
+
+    fn children(&self, node: u32) -> &[u32] {
+        self.ordered.children(node)
+    }
+
+    fn box_name(&self, node: u32) -> Cow<'_, str> {
+        match node {
+            Tree::ROOT => "".into(),
+            node => self.facts.name(self.tree.node(node).frame),
+        }
+    }
+}
+
 /// The boxes of a flame graph that are at least one cell wide, in `width` columns: the path from the
 /// root to `zoom`, each as wide as the screen, and everything above `zoom`.
-pub fn cell_boxes(graph: &Graph, zoom: u32, width: u16) -> Vec<CellBox> {
-    let tree = &graph.tree;
+pub fn cell_boxes(tree: &dyn BoxTree, zoom: u32, width: u16) -> Vec<CellBox> {
     let mut out = Vec::new();
     let mut path = Vec::new();
     let mut at = zoom;
     while at != Tree::ROOT {
         path.push(at);
-        at = tree.node(at).parent;
+        at = tree.parent(at);
     }
     for (depth, &node) in path.iter().rev().enumerate() {
         out.push(CellBox { node, depth, left: 0, width });
     }
-    let whole = tree.node(zoom).total;
+    let whole = tree.width(zoom);
     if whole <= 0 || width == 0 {
         return out;
     }
@@ -45,8 +97,8 @@ pub fn cell_boxes(graph: &Graph, zoom: u32, width: u16) -> Vec<CellBox> {
     let mut pending = vec![Pending { node: zoom, depth: path.len(), from: 0 }];
     while let Some(Pending { node, depth, from }) = pending.pop() {
         let mut from = from;
-        for &child in graph.ordered.children(node) {
-            let total = tree.node(child).total.max(0);
+        for &child in tree.children(node) {
+            let total = tree.width(child).max(0);
             let left = column(from);
             let right = column(from.saturating_add(total)).min(width);
             if right > left {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::model::Context;
 use super::query::{Column, Order, Query, Rows, Shown, Values};
-use crate::report::diff::frame_name;
+use crate::report::diff::{frame_name, unit_error};
 use profile::Profile;
 use view::{
-    Change, Diff, DiffName, DiffOptions, DiffRow, DiffTree, Direction, Granularity, Scale, View,
+    Change, Diff, DiffBoxes, DiffFrame, DiffName, DiffOptions, DiffRow, DiffTree, Direction,
+    Granularity, Scale, Sort, View,
 };
 
 /// The profiles that the profile is compared with, and the way.
@@ -61,6 +62,14 @@ impl<'b> Sides<'b> {
         let Base { scale, absolute, .. } = *self.base;
         DiffOptions { scale, absolute, ..DiffOptions::default() }
     }
+
+    /// Fails if the samples cannot be compared in the requested unit.
+    fn check(&self, diff: &Diff) -> Result<(), String> {
+        match unit_error(diff, self.base.scale) {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A difference in the order of a page.
@@ -79,20 +88,26 @@ impl Difference {
         let sides = Sides::of(context, query)?;
         let views = sides.views(query.shown.granularity());
         let (before, after) = views.split_at(sides.before);
-        let (sort, labels) = (query.shown.sort(), rows.labels());
+        let labels = rows.labels();
+        let sort = match query.shown {
+            Shown::Diff { values: Values::Total, .. } => Sort::Total,
+            _ => Sort::SelfValue,
+        };
         let mut diff = Diff::new(before, after, &DiffOptions { sort, labels, ..sides.options() });
+        sides.check(&diff)?;
         if let Shown::Diff { values, order, .. } = query.shown {
             sort_rows(&mut diff, values, order);
         }
         Ok(Difference { diff, kind: rows.clone(), files: sides.base.files.clone() })
     }
 
-    /// Calls `draw` with the differential flame graph of the samples.
-    pub fn flame<T>(
+    /// The difference of the samples and its differential flame graph, without boxes that are
+    /// narrower than `min_width` percent of the whole.
+    pub fn flame(
         context: &Context,
         query: &Query,
-        draw: impl FnOnce(&Diff, &DiffTree) -> T,
-    ) -> Result<T, String> {
+        min_width: f64,
+    ) -> Result<(Diff, DiffBoxes), String> {
         let sides = Sides::of(context, query)?;
         let mut views = sides.views(Granularity::FUNCTION);
         for view in &mut views {
@@ -100,7 +115,11 @@ impl Difference {
         }
         let (before, after) = views.split_at_mut(sides.before);
         let tree = DiffTree::new(before, after, Direction::Callees, &[]);
-        Ok(draw(&Diff::new(before, after, &sides.options()), &tree))
+        context.check()?;
+        let diff = Diff::new(before, after, &sides.options());
+        sides.check(&diff)?;
+        let boxes = DiffBoxes::new(&diff, tree, min_width);
+        Ok((diff, boxes))
     }
 
     /// The compared values of a row.
@@ -143,43 +162,44 @@ impl Difference {
     }
 }
 
-/// Sorts the rows. By change, those that are significant are first.
+/// Sorts the rows. Those of the model are in the order of their changes, as they are printed.
 fn sort_rows(diff: &mut Diff, values: Values, order: Order) {
+    let frames = std::mem::take(&mut diff.frames);
+    if order.column != Column::Change {
+        sort_by_column(diff, &frames, values, order.column);
+    }
+    if order.reversed {
+        diff.rows.reverse();
+    }
+    diff.frames = frames;
+}
+
+fn sort_by_column(diff: &mut Diff, frames: &[DiffFrame], values: Values, column: Column) {
     let change = |row: &DiffRow| *Difference::change(row, values);
     // Numbers that are none are last.
     let largest = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => b.total_cmp(&a),
         (a, b) => b.is_some().cmp(&a.is_some()),
     };
-    let frames = std::mem::take(&mut diff.frames);
     let groups = &diff.groups;
     let by_name = |a: &DiffRow, b: &DiffRow| {
         let frame = |row: &DiffRow| &frames[row.frame as usize];
         let group = |row: &DiffRow| &groups[row.group as usize];
         frame(a).cmp(frame(b)).then_with(|| group(a).cmp(group(b)))
     };
-    let by_change = |a: &Change, b: &Change| {
-        let size = |change: &Change| change.difference().abs();
-        b.is_significant().cmp(&a.is_significant()).then(size(b).total_cmp(&size(a)))
-    };
     diff.rows.sort_by(|a, b| {
         let (left, right) = (change(a), change(b));
-        let first = match order.column {
+        let first = match column {
             Column::Before => largest(Some(left.before), Some(right.before)),
             Column::After => largest(Some(left.after), Some(right.after)),
             Column::Ratio => largest(left.ratio(), right.ratio()),
             Column::Probability => {
                 largest(left.adjusted_p.map(|p| -p), right.adjusted_p.map(|p| -p))
             }
-            Column::Name => Ordering::Equal,
-            _ => by_change(&left, &right),
+            _ => Ordering::Equal,
         };
         first.then_with(|| by_name(a, b))
     });
-    if order.reversed {
-        diff.rows.reverse();
-    }
-    diff.frames = frames;
 }
 
 #[cfg(test)]

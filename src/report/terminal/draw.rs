@@ -93,13 +93,19 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
             text += &format!(" of {} ({percent:.1}%)", facts.value(facts.total));
         }
     }
-    if let Some(Model::Diff(found)) = page.model.as_deref() {
-        let total = found.diff.total();
-        let before = diff::value(&found.diff, total.before);
-        let after = diff::value(&found.diff, total.after);
-        let changed = found.diff.changed();
+    let difference = match page.model.as_deref() {
+        Some(Model::Diff(found)) => Some((&found.diff, found.diff.changed())),
+        Some(Model::DiffFlame(flame)) => Some((&flame.diff, 0)),
+        _ => None,
+    };
+    if let Some((found, changed)) = difference {
+        let total = found.total();
+        let (before, after) = (diff::value(found, total.before), diff::value(found, total.after));
         let arrow = app.theme.glyph("→", "to");
-        text += &format!("  {}  {before} {arrow} {after}  {changed} changed", found.diff.kind);
+        text += &format!("  {}  {before} {arrow} {after}", found.kind);
+        if page.is_difference() {
+            text += &format!("  {changed} changed");
+        }
     }
     put(out, app.theme, area, &text, style);
     if let Some(live) = &app.live {
@@ -164,7 +170,8 @@ fn hints(query: &Query) -> &'static str {
         }
         Shown::Source(_) => "a assembly  Enter menu  w write  / search  ? help",
         Shown::States(_) => "Enter menu  > sort  + focus  / search  ? help",
-        Shown::Diff { .. } => "o totals  > sort  Enter menu  / search  ? help",
+        Shown::Diff { .. } => "o totals  F flame graph  > sort  / search  ? help",
+        Shown::DiffFlame => "Enter zoom  Esc out  D table  / search  ? help",
         Shown::Text(_) => "f functions  t tree  [ back  / search  ? help",
     }
 }
@@ -225,6 +232,7 @@ fn draw_page(app: &App, area: Rect, out: &mut Buffer) {
                 Model::States(threads) => list::draw_states(app, threads, area, out),
                 Model::Code(code) => code::draw_code(app, code, area, out),
                 Model::Diff(found) => diff::draw_diff(app, found, area, out),
+                Model::DiffFlame(found) => flame::draw_difference(app, found, area, out),
                 Model::Text(lines) => list::draw_text(app, lines, area, out),
             }
             return;

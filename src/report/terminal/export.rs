@@ -7,13 +7,18 @@ use std::sync::Arc;
 use super::difference::Difference;
 use super::model::{self, Context};
 use super::query::{Query, Shown};
+use super::sandwich;
 use crate::report::colors::Scheme;
 use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::views::OutputFormat;
-use crate::report::{dot, flame_diff, graphviz, json, summary};
+use crate::report::{dot, flame_diff, graphviz, json, sandwich as of_function, summary};
 use profile::Profile;
-use view::{Cut, Direction, Granularity, Graph, NodeOrder, Siblings, Tree, Trim, View};
+use regex::Regex;
+use view::{
+    Cut, Direction, Granularity, Graph, NodeOrder, Sandwich, Siblings, Tree, Trim, View,
+    matching_frames,
+};
 
 /// Width below which boxes of a flame graph are left out, in percent: that of `prof flame`.
 const MIN_WIDTH: f64 = 0.1;
@@ -49,14 +54,13 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
         out = call_graph(&*part()?, query)?;
     } else if is(".svg") {
         match &query.shown {
-            Shown::Diff { .. } => {
-                Difference::flame(context, query, |diff, tree| {
-                    let title = flame_diff::title(diff);
-                    let options = FlameOptions { title, ..options(String::new(), String::new()) };
-                    flame_diff::write(&mut out, diff, tree, &options)
-                })
-                .map_err(io::Error::other)??;
+            Shown::Diff { .. } | Shown::DiffFlame => {
+                let found = Difference::flame(context, query, MIN_WIDTH);
+                let (diff, boxes) = found.map_err(io::Error::other)?;
+                let options = options(flame_diff::title(&diff), String::new());
+                flame_diff::write(&mut out, &diff, &boxes, &options)?;
             }
+            Shown::Sandwich(name) => write_sandwich(&part()?, query, name, &mut out)?,
             _ => write_flame(&part()?, query, &mut out)?,
         }
     } else if is(".pb.gz") {
@@ -83,14 +87,26 @@ fn options(title: String, subtitle: String) -> FlameOptions {
     }
 }
 
-/// The flame graph of the samples; of a sandwich, what its function calls.
-fn write_flame(profile: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
-    let mut part = profile.clone();
-    if let Shown::Sandwich(name) = &query.shown {
-        let filter = model::below(&part, name).map_err(io::Error::other)?;
-        part = Arc::new(filter.apply(Profile::clone(&part)).profile);
-    }
-    let mut view = View::new(&part, query.type_index, Granularity::FUNCTION);
+/// The callers of a function below it, and its callees above it.
+fn write_sandwich(
+    part: &Arc<Profile>,
+    query: &Query,
+    name: &str,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut view = View::new(part, query.type_index, Granularity::FUNCTION);
+    view.leave_out_negative();
+    let regex = Regex::new(&sandwich::pattern(part, name)).map_err(io::Error::other)?;
+    let functions = matching_frames(&view, &regex);
+    let model = Sandwich::new(&view, &functions, Cut::Width(MIN_WIDTH));
+    let title = format!("Sandwich of {}", of_function::names(&view, &functions));
+    let subtitle = of_function::totals(&view, &model);
+    flame::sandwich::write(out, &view, &model, &options(title, subtitle))
+}
+
+/// The flame graph of the samples.
+fn write_flame(part: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut view = View::new(part, query.type_index, Granularity::FUNCTION);
     view.leave_out_negative();
     let direction = match query.shown {
         Shown::Tree(direction) | Shown::Flame(direction) => direction,
@@ -131,6 +147,15 @@ fn write_json(
             };
             diff::write_json(out, &found.diff, &layout)
         }
+        Shown::DiffFlame => {
+            let found = Difference::flame(context, query, MIN_WIDTH);
+            let (diff, boxes) = found.map_err(io::Error::other)?;
+            let files = context.base.as_ref().map(|base| base.files.clone()).unwrap_or_default();
+            let granularity = Granularity::FUNCTION;
+            let layout =
+                DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 };
+            flame_diff::write_json(out, &diff, &boxes, Direction::Callees, &layout)
+        }
         Shown::Flame(direction) => {
             let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
             view.leave_out_negative();
@@ -140,8 +165,7 @@ fn write_json(
             let boxes = view::Boxes::new(&view, &tree, &options);
             json::write_boxes(out, &view, &tree, &boxes, Granularity::FUNCTION)
         }
-        Shown::Source(_)
-        | Shown::Text(super::query::Page::Header | super::query::Page::Threads) => {
+        Shown::Source(_) | Shown::Text(super::query::Page::Header) => {
             Err(io::Error::other("this view has no JSON here; write .txt"))
         }
         _ => model::write(profile, query, OutputFormat::Json, out),

@@ -146,7 +146,7 @@ const HELP: &[Binding] = &[
     binding("a", "source of the selected function; there, assembly"),
     binding("S", "sandwich: its callers and its callees"),
     binding("X", "threads by state, or the stacks of a snapshot"),
-    binding("D o", "difference (prof diff BASE FILE); self values or totals"),
+    binding("D o F", "difference (prof diff BASE FILE); self or totals; as a flame graph"),
     binding("C Q i", "coverage, quality, header"),
     binding("s, < >", "sort by the next column, the one to the left or right"),
     binding("R", "reverse the order"),

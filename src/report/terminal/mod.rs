@@ -7,6 +7,7 @@
 mod app;
 mod boxes;
 mod cursor;
+mod diff_flame;
 mod difference;
 mod draw;
 mod export;

@@ -4,18 +4,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::boxes::BoxTree;
+use super::diff_flame::DiffFlame;
 use super::difference::{Base, Difference};
 use super::filtered::FilterCache;
-use super::query::{AddedFilter, Column, Order, Page, Query, Rows, Shown};
+use super::query::{Column, Order, Page, Query, Rows, Shown};
 use super::sandwich;
 use super::source::{Code, CodeOptions};
 use crate::report::diff::{DiffLayout, lines as diff_lines};
 use crate::report::views::{self, OutputFormat, Request};
-use crate::report::{text, threads, units};
+use crate::report::{states, text, threads, units};
 use profile::{LabelValue, Profile};
 use view::{
-    Condition, Cut, Direction, Filter, Frame, Frames, Granularity, Ordered, Row, Siblings,
-    ThreadRow, ThreadStates, Top, TopOptions, Tree, View, label_text,
+    Cut, Diff, Direction, Frame, Frames, Granularity, Ordered, Row, Siblings, ThreadRow,
+    ThreadStates, Top, TopOptions, Tree, View, label_text,
 };
 
 /// The profiles and files that pages are computed from.
@@ -199,16 +201,7 @@ pub struct ThreadTable {
 impl ThreadTable {
     /// The name of a row.
     pub fn name(&self, row: usize) -> String {
-        let thread = &self.rows[row].thread;
-        let process = match (&*thread.process, thread.pid) {
-            ("", 0) => "[no process]".to_owned(),
-            (name, 0) => name.to_owned(),
-            (name, pid) => format!("{name} {pid}"),
-        };
-        match (&*thread.name, thread.tid) {
-            ("", 0) => process,
-            (name, tid) => format!("{process}, {name} {tid}"),
-        }
+        states::thread_name(&self.rows[row].thread)
     }
 }
 
@@ -224,6 +217,8 @@ pub enum Model {
     Code(Code),
     /// A difference.
     Diff(Difference),
+    /// A difference as boxes.
+    DiffFlame(DiffFlame),
     /// Lines of text.
     Text(Vec<String>),
 }
@@ -236,7 +231,16 @@ impl Model {
             Model::Graph(graph) => Some(&graph.facts),
             Model::States(threads) => Some(&threads.facts),
             Model::Code(code) => Some(&code.facts),
-            Model::Diff(_) | Model::Text(_) => None,
+            Model::Diff(_) | Model::DiffFlame(_) | Model::Text(_) => None,
+        }
+    }
+
+    /// The tree, if it can be drawn as boxes.
+    pub fn boxes(&self) -> Option<&dyn BoxTree> {
+        match self {
+            Model::Graph(graph) => Some(graph),
+            Model::DiffFlame(flame) => Some(flame),
+            _ => None,
         }
     }
 }
@@ -245,6 +249,11 @@ impl Model {
 pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
     if let Shown::Diff { rows, .. } = &query.shown {
         return Ok(Model::Diff(Difference::new(context, query, rows)?));
+    }
+    if query.shown == Shown::DiffFlame {
+        let (diff, boxes) = Difference::flame(context, query, 0.0)?;
+        let diff = Diff { rows: Vec::new(), ..diff };
+        return Ok(Model::DiffFlame(DiffFlame::new(diff, boxes)));
     }
     let profile = &context.filtered(query)?;
     context.check()?;
@@ -255,8 +264,10 @@ pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
         Shown::Flame(direction) => graph(profile, view, *direction, Siblings::Name),
         Shown::Sandwich(name) => Model::Graph(sandwich::graph(profile, view, name)?),
         Shown::Source(of) => Model::Code(Code::new(context, profile, view, of)?),
-        Shown::States(order) => Model::States(states(profile, view, *order)),
-        Shown::Diff { .. } | Shown::Text(_) => Model::Text(render(profile, query)?),
+        Shown::States(order) => Model::States(thread_table(profile, view, *order)),
+        Shown::Diff { .. } | Shown::DiffFlame | Shown::Text(_) => {
+            Model::Text(render(profile, query)?)
+        }
     })
 }
 
@@ -270,19 +281,16 @@ fn table(profile: &Arc<Profile>, view: View<'_>, rows: &Rows, order: Order) -> M
     Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind: rows.clone() })
 }
 
-fn states(profile: &Arc<Profile>, view: View<'_>, order: Order) -> ThreadTable {
-    let ThreadStates { rows, has_states } = ThreadStates::new(&view);
-    let mut table = ThreadTable { facts: Facts::of(profile, view), rows, has_states };
+fn thread_table(profile: &Arc<Profile>, view: View<'_>, order: Order) -> ThreadTable {
+    let mut threads = ThreadStates::new(&view);
     let size = |value: i64| std::cmp::Reverse(value.unsigned_abs());
     match order.column {
-        Column::State(state) => table.rows.sort_by_key(|row| size(row.by_state[state])),
-        Column::Name => table.rows.sort_by(|a, b| {
-            let key = |row: &ThreadRow| (row.thread.pid, row.thread.tid);
-            let name = |row: &ThreadRow| (row.thread.process.clone(), row.thread.name.clone());
-            name(a).cmp(&name(b)).then(key(a).cmp(&key(b)))
-        }),
+        Column::State(state) => threads.rows.sort_by_key(|row| size(row.by_state[state])),
+        Column::Name => threads.sort_by_name(),
         _ => {}
     }
+    let ThreadStates { rows, has_states } = threads;
+    let mut table = ThreadTable { facts: Facts::of(profile, view), rows, has_states };
     if order.reversed {
         table.rows.reverse();
     }
@@ -314,15 +322,13 @@ fn graph(
     Model::Graph(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end: 0 })
 }
 
-/// The filter that leaves what a function calls.
-pub fn below(profile: &Profile, function: &str) -> Result<Filter, String> {
-    let value = sandwich::pattern(profile, function);
-    AddedFilter { condition: Condition::ShowFrom, value }.filter()
-}
-
 /// The lines that `prof report` prints for a page.
 pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String> {
     match &query.shown {
+        Shown::DiffFlame => {
+            let shown = Shown::diff(Rows::Functions);
+            rendered(context, &Query { shown, ..query.clone() })
+        }
         Shown::Diff { rows, .. } => {
             let difference = Difference::new(context, query, rows)?;
             let layout = DiffLayout {
@@ -352,6 +358,22 @@ fn render(profile: &Profile, query: &Query) -> Result<Vec<String>, String> {
     Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
 }
 
+/// Writes the threads of a snapshot with their stacks.
+fn write_threads(
+    profile: &Profile,
+    query: &Query,
+    format: OutputFormat,
+    out: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    // As prof threads.
+    let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
+    let view = |granularity| View::new(profile, query.type_index, granularity);
+    match format {
+        OutputFormat::Json => threads::write_json(out, &view(each), each, false),
+        OutputFormat::Text => threads::write(out, &view(query.shown.granularity()), false),
+    }
+}
+
 /// Writes a page as `prof report` does.
 pub fn write(
     profile: &Profile,
@@ -359,8 +381,8 @@ pub fn write(
     format: OutputFormat,
     out: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    let mut granularity = query.shown.granularity();
-    let mut labels = query.shown.labels();
+    let granularity = query.shown.granularity();
+    let labels = query.shown.labels();
     let mut argument = None;
     let (name, direction) = match &query.shown {
         Shown::Tree(direction) | Shown::Flame(direction) => (None, Some(*direction)),
@@ -368,18 +390,15 @@ pub fn write(
             argument = Some(sandwich::pattern(profile, function));
             (Some("sandwich"), None)
         }
-        Shown::States(_) => {
-            granularity = Granularity::NONE;
-            labels = ["process", "thread", "tid", "state"].map(str::to_owned).to_vec();
-            (None, None)
-        }
+        Shown::States(_) => (Some("states"), None),
         Shown::Text(Page::Header) => return text::write_header(out, profile),
         Shown::Text(Page::Threads) => {
-            let view = View::new(profile, query.type_index, granularity);
-            return threads::write(out, &view, false);
+            return write_threads(profile, query, format, out);
         }
         Shown::Text(page) => (Some(page.name()), None),
-        Shown::Table { .. } | Shown::Source(_) | Shown::Diff { .. } => (None, None),
+        Shown::Table { .. } | Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame => {
+            (None, None)
+        }
     };
     let request = Request {
         format,

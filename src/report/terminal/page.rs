@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::thread;
 
-use super::boxes::{CellBox, cell_boxes};
+use super::boxes::{BoxTree, CellBox, cell_boxes};
 use super::cursor::{Cursor, Move};
-use super::model::{Graph, Model};
+use super::model::Model;
 use super::outline::Outline;
 use super::place::Place;
 use super::query::{Query, Shown};
@@ -95,6 +95,11 @@ impl PageState {
             let widest = roots.max_by_key(|&root| graph.tree.node(root).total);
             self.chosen = widest.unwrap_or(Tree::ROOT);
         }
+        if let Model::DiffFlame(flame) = &*model {
+            let roots = flame.children(Tree::ROOT).iter().copied();
+            let widest = roots.rev().max_by_key(|&root| flame.width(root));
+            self.chosen = widest.unwrap_or(Tree::ROOT);
+        }
         if let Model::Code(code) = &*model
             && self.model.is_none()
         {
@@ -125,6 +130,13 @@ impl PageState {
     /// callers, this is a root.
     fn select_named(&mut self, name: &str, body: Body) {
         let Some(model) = self.model.clone() else { return };
+        if let Model::DiffFlame(flame) = &*model {
+            let named = (1..flame.count()).filter(|&at| flame.box_name(flame.node_at(at)) == name);
+            if let Some(at) = named.rev().max_by_key(|&at| flame.width(flame.node_at(at))) {
+                self.select_found(at, body);
+            }
+            return;
+        }
         let Model::Graph(graph) = &*model else {
             let found = (0..self.rows()).find(|&row| self.text_at(row) == name);
             if let Some(row) = found {
@@ -143,7 +155,12 @@ impl PageState {
 
     /// True if it is drawn as boxes.
     pub fn is_flame(&self) -> bool {
-        matches!(self.query.shown, Shown::Flame(_))
+        matches!(self.query.shown, Shown::Flame(_) | Shown::DiffFlame)
+    }
+
+    /// True if it is the table of a difference.
+    pub fn is_difference(&self) -> bool {
+        matches!(self.query.shown, Shown::Diff { .. })
     }
 
     /// The number of rows that the cursor moves through.
@@ -152,6 +169,7 @@ impl PageState {
             None => 0,
             Some(Model::Table(table)) => table.rows.len(),
             Some(Model::Graph(_)) => self.outline.lines().len(),
+            Some(Model::DiffFlame(_)) => 0,
             Some(Model::States(threads)) => threads.rows.len(),
             Some(Model::Code(code)) => code.rows.len(),
             Some(Model::Diff(found)) => found.diff.rows.len(),
@@ -163,8 +181,8 @@ impl PageState {
     /// shown only.
     pub fn searched(&self) -> usize {
         match self.model.as_deref() {
-            Some(Model::Graph(graph)) => graph.ordered.nodes().len(),
-            _ => self.rows(),
+            Some(model) => model.boxes().map_or_else(|| self.rows(), BoxTree::count),
+            None => 0,
         }
     }
 
@@ -172,10 +190,8 @@ impl PageState {
     pub fn text_at(&self, index: usize) -> Cow<'_, str> {
         match self.model.as_deref() {
             Some(Model::Table(table)) => table.name(index),
-            Some(Model::Graph(graph)) => match graph.ordered.nodes()[index] {
-                Tree::ROOT => "".into(),
-                node => graph.facts.name(graph.tree.node(node).frame),
-            },
+            Some(Model::Graph(graph)) => graph.box_name(graph.node_at(index)),
+            Some(Model::DiffFlame(flame)) => flame.box_name(flame.node_at(index)),
             Some(Model::States(threads)) => threads.name(index).into(),
             Some(Model::Code(code)) => code.rows[index].text.as_str().into(),
             Some(Model::Diff(found)) => found.name(index).into(),
@@ -186,9 +202,9 @@ impl PageState {
 
     /// The index of what is selected, for a search.
     pub fn search_position(&self) -> usize {
-        match self.model.as_deref() {
-            Some(Model::Graph(graph)) => graph.ordered.position(self.node()),
-            _ => self.cursor.selected,
+        match self.model.as_deref().and_then(Model::boxes) {
+            Some(tree) => tree.position(self.node()),
+            None => self.cursor.selected,
         }
     }
 
@@ -196,14 +212,15 @@ impl PageState {
     pub fn select_found(&mut self, index: usize, body: Body) {
         let Some(model) = self.model.clone() else { return };
         self.is_touched = true;
+        if let Some(tree) = self.drawn_boxes(&model) {
+            self.chosen = tree.node_at(index);
+            self.zoom_to_show(tree, body);
+            return;
+        }
         let row = match &*model {
             Model::Graph(graph) => {
-                let node = graph.ordered.nodes()[index];
+                let node = graph.node_at(index);
                 self.chosen = node;
-                if self.is_flame() {
-                    self.zoom_to_show(graph, body);
-                    return;
-                }
                 self.outline.reveal(graph, node).unwrap_or(self.cursor.selected)
             }
             _ => index,
@@ -212,13 +229,13 @@ impl PageState {
     }
 
     /// Zooms out until the chosen box is on the screen, or into it if it is too narrow.
-    fn zoom_to_show(&mut self, graph: &Graph, body: Body) {
+    fn zoom_to_show(&mut self, tree: &dyn BoxTree, body: Body) {
         let on_screen =
-            |zoom: u32| cell_boxes(graph, zoom, body.width).iter().any(|b| b.node == self.chosen);
+            |zoom: u32| cell_boxes(tree, zoom, body.width).iter().any(|b| b.node == self.chosen);
         if !on_screen(self.zoom) {
             self.zoom = if on_screen(Tree::ROOT) { Tree::ROOT } else { self.chosen };
         }
-        let boxes = cell_boxes(graph, self.zoom, body.width);
+        let boxes = cell_boxes(tree, self.zoom, body.width);
         if let Some(chosen) = boxes.iter().find(|b| b.node == self.chosen) {
             self.cursor.go(Move::To(chosen.depth), usize::MAX, body.rows());
         }
@@ -235,9 +252,9 @@ impl PageState {
     /// The name of what is selected.
     pub fn name(&self) -> Option<Cow<'_, str>> {
         match self.model.as_deref()? {
-            Model::Graph(graph) => match self.node() {
+            model @ (Model::Graph(_) | Model::DiffFlame(_)) => match self.node() {
                 Tree::ROOT => None,
-                node => Some(graph.facts.name(graph.tree.node(node).frame)),
+                node => Some(model.boxes()?.box_name(node)),
             },
             Model::Code(code) => {
                 let row = code.rows.get(self.cursor.selected)?;
@@ -254,20 +271,25 @@ impl PageState {
     pub fn go(&mut self, step: Move, body: Body) {
         let Some(model) = self.model.clone() else { return };
         self.is_touched = true;
-        match &*model {
-            Model::Graph(graph) if self.is_flame() => self.go_in_boxes(graph, step, body),
-            _ => self.cursor.go(step, self.rows(), body.rows()),
+        match self.drawn_boxes(&model) {
+            Some(tree) => self.go_in_boxes(tree, step, body),
+            None => self.cursor.go(step, self.rows(), body.rows()),
         }
     }
 
+    /// The tree of a page that is drawn as boxes.
+    fn drawn_boxes<'m>(&self, model: &'m Model) -> Option<&'m dyn BoxTree> {
+        model.boxes().filter(|_| self.is_flame())
+    }
+
     /// Moves between boxes: up and down along the stack.
-    fn go_in_boxes(&mut self, graph: &Graph, step: Move, body: Body) {
-        let boxes = cell_boxes(graph, self.zoom, body.width);
+    fn go_in_boxes(&mut self, tree: &dyn BoxTree, step: Move, body: Body) {
+        let boxes = cell_boxes(tree, self.zoom, body.width);
         let Some(at) = boxes.iter().position(|b| b.node == self.chosen) else {
             self.chosen = boxes.first().map_or(self.chosen, |b| b.node);
             return;
         };
-        let parent = |b: &CellBox| graph.tree.node(b.node).parent;
+        let parent = |b: &CellBox| tree.parent(b.node);
         let steps = match step {
             Move::Rows(by) => by,
             Move::Pages(by) => by * isize::try_from(body.rows().max(1)).unwrap_or(1),
@@ -293,8 +315,8 @@ impl PageState {
     }
 
     /// Moves to the next box at the same depth, or to the previous one.
-    fn go_sideways(&mut self, graph: &Graph, by: isize, body: Body) {
-        let boxes = cell_boxes(graph, self.zoom, body.width);
+    fn go_sideways(&mut self, tree: &dyn BoxTree, by: isize, body: Body) {
+        let boxes = cell_boxes(tree, self.zoom, body.width);
         let Some(at) = boxes.iter().position(|b| b.node == self.chosen) else { return };
         let next = at.checked_add_signed(by).and_then(|next| boxes.get(next));
         if let Some(next) = next.filter(|next| next.depth == boxes[at].depth) {
@@ -305,8 +327,11 @@ impl PageState {
     /// To the left: collapses a node, moves to its caller, or moves the text.
     pub fn left(&mut self, body: Body) {
         let Some(model) = self.model.clone() else { return };
+        if let Some(tree) = self.drawn_boxes(&model) {
+            self.go_sideways(tree, -1, body);
+            return;
+        }
         match &*model {
-            Model::Graph(graph) if self.is_flame() => self.go_sideways(graph, -1, body),
             Model::Graph(graph) => {
                 let node = self.node();
                 if self.outline.is_expanded(node) {
@@ -323,8 +348,11 @@ impl PageState {
     /// To the right: expands a node, or moves the text.
     pub fn right(&mut self, body: Body) {
         let Some(model) = self.model.clone() else { return };
+        if let Some(tree) = self.drawn_boxes(&model) {
+            self.go_sideways(tree, 1, body);
+            return;
+        }
         match &*model {
-            Model::Graph(graph) if self.is_flame() => self.go_sideways(graph, 1, body),
             Model::Graph(graph) => {
                 let node = self.node();
                 if node != Tree::ROOT {
@@ -339,21 +367,24 @@ impl PageState {
     /// open.
     pub fn open(&mut self, body: Body) -> bool {
         let Some(model) = self.model.clone() else { return true };
-        let Model::Graph(graph) = &*model else { return false };
         let node = self.node();
-        if self.is_flame() {
+        if self.drawn_boxes(&model).is_some() {
             if self.zoom == node {
                 return false;
             }
             self.zoom = node;
-        } else if self.outline.is_expanded(node) {
+            self.cursor.fit(usize::MAX, body.rows());
+            return true;
+        }
+        let Model::Graph(graph) = &*model else { return false };
+        if self.outline.is_expanded(node) {
             self.outline.collapse(graph, node);
         } else if node == Tree::ROOT || graph.ordered.children(node).is_empty() {
             return false;
         } else {
             self.outline.expand(graph, node);
         }
-        self.cursor.fit(if self.is_flame() { usize::MAX } else { self.rows() }, body.rows());
+        self.cursor.fit(self.rows(), body.rows());
         true
     }
 
@@ -366,20 +397,20 @@ impl PageState {
 
     /// Collapses everything.
     pub fn collapse_all(&mut self, body: Body) {
+        self.zoom = Tree::ROOT;
         if let Some(Model::Graph(graph)) = self.model.clone().as_deref() {
             self.outline.collapse_all(graph);
-            self.zoom = Tree::ROOT;
             self.cursor.fit(self.rows(), body.rows());
         }
     }
 
     /// Zooms out by one box; false if everything is on the screen.
     pub fn zoom_out(&mut self) -> bool {
-        let Some(Model::Graph(graph)) = self.model.as_deref() else { return false };
-        if !self.is_flame() || self.zoom == Tree::ROOT {
+        let Some(model) = self.model.clone() else { return false };
+        let Some(tree) = self.drawn_boxes(&model).filter(|_| self.zoom != Tree::ROOT) else {
             return false;
-        }
-        self.zoom = graph.tree.node(self.zoom).parent;
+        };
+        self.zoom = tree.parent(self.zoom);
         true
     }
 
@@ -390,9 +421,9 @@ impl PageState {
         self.is_touched = true;
         let (column, row) = (usize::from(column), usize::from(row));
         let at = self.cursor.first + row;
-        match &*model {
-            Model::Graph(graph) if self.is_flame() => {
-                let boxes = cell_boxes(graph, self.zoom, body.width);
+        match self.drawn_boxes(&model) {
+            Some(tree) => {
+                let boxes = cell_boxes(tree, self.zoom, body.width);
                 let hit = boxes.iter().find(|b| {
                     let left = usize::from(b.left);
                     b.depth == at && (left..left + usize::from(b.width)).contains(&column)
@@ -402,7 +433,7 @@ impl PageState {
                 self.chosen = hit.node;
                 again
             }
-            _ => {
+            None => {
                 // Below the titles of the columns.
                 let Some(at) = at.checked_sub(1).filter(|&at| row > 0 && at < self.rows()) else {
                     return false;

@@ -44,6 +44,8 @@ pub enum Shown {
         /// The order of the rows.
         order: Order,
     },
+    /// The same as a differential flame graph.
+    DiffFlame,
     /// Lines of text that another renderer writes.
     Text(Page),
 }
@@ -390,6 +392,7 @@ impl Shown {
             Shown::Diff { rows, values: Values::Total, .. } => {
                 format!("difference, total, {}", rows.name())
             }
+            Shown::DiffFlame => "differential flame graph".to_owned(),
             Shown::Text(page) => page.name().to_owned(),
         }
     }

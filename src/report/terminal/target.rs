@@ -58,6 +58,14 @@ impl Target {
                 }
             }
             Some(Model::Diff(found)) => Target::of_difference(found, page.cursor.selected),
+            Some(Model::DiffFlame(flame)) => match flame.function(page.node()) {
+                Some(frame) => Target {
+                    function: Some(frame.name.to_string()),
+                    binary: (!frame.binary.is_empty()).then(|| frame.binary.to_string()),
+                    ..Target::default()
+                },
+                None => Target::default(),
+            },
             Some(Model::Text(_)) | None => Target::default(),
         }
     }

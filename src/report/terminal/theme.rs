@@ -2,6 +2,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use super::diff_flame::Trend;
+
 /// Colours that a terminal has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -39,6 +41,12 @@ const WARM: f64 = 0.5;
 /// Colours of xterm's cube for boxes, legible below black text.
 const BOXES: [u8; 12] = [180, 216, 222, 229, 209, 215, 223, 186, 187, 217, 221, 179];
 const KERNEL_BOXES: [u8; 4] = [153, 117, 152, 111];
+
+/// Boxes of values that grew and that shrank, from the smallest to the largest change, and of those
+/// that are the same.
+const MORE_BOXES: [u8; 5] = [224, 217, 210, 203, 196];
+const LESS_BOXES: [u8; 5] = [189, 153, 147, 111, 75];
+const SAME_BOX: u8 = 231;
 
 impl Theme {
     /// The appearance for these environment variables.
@@ -135,6 +143,36 @@ impl Theme {
         }
     }
 
+    /// A box of a differential flame graph; `size` is its change, of 1 at most.
+    pub fn change_box(self, trend: Trend, size: f64) -> Style {
+        let text = Style::new().fg(Color::Black);
+        // As in the SVG, the root makes small changes visible.
+        let shade = |shades: [u8; 5]| {
+            let at = (size.sqrt() * shades.len() as f64) as usize;
+            text.bg(Color::Indexed(shades[at.min(shades.len() - 1)]))
+        };
+        match (self.depth, trend) {
+            (Depth::None, Trend::More) => Style::new().add_modifier(Modifier::REVERSED),
+            (Depth::None, _) => Style::new(),
+            (Depth::Ansi, Trend::More) => text.bg(Color::LightRed),
+            (Depth::Ansi, Trend::Less) => text.bg(Color::LightCyan),
+            (Depth::Ansi, Trend::Same) => text.bg(Color::Gray),
+            (Depth::Xterm, Trend::More) => shade(MORE_BOXES),
+            (Depth::Xterm, Trend::Less) => shade(LESS_BOXES),
+            (Depth::Xterm, Trend::Same) => text.bg(Color::Indexed(SAME_BOX)),
+        }
+    }
+
+    /// The sign of a change where boxes have no colour.
+    pub fn change_sign(self, trend: Trend) -> &'static str {
+        match (self.depth, trend) {
+            (Depth::None, Trend::More) => "+",
+            (Depth::None, Trend::Less) => "-",
+            (Depth::None, Trend::Same) => "=",
+            _ => "",
+        }
+    }
+
     /// `unicode`, or `ascii` if the terminal has no other characters.
     pub fn glyph(self, unicode: &'static str, ascii: &'static str) -> &'static str {
         match self.charset {
@@ -186,6 +224,19 @@ mod tests {
         assert_eq!(theme(&[("TERM", "vt100")]).depth, Depth::None);
         let overridden = theme(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]);
         assert_eq!(overridden.charset, Charset::Ascii);
+    }
+
+    #[test]
+    fn changes_differ_with_and_without_colours() {
+        for depth in [Depth::None, Depth::Ansi, Depth::Xterm] {
+            let theme = Theme { depth, charset: Charset::Unicode };
+            let looks = [Trend::More, Trend::Less, Trend::Same]
+                .map(|trend| (theme.change_box(trend, 1.0), theme.change_sign(trend)));
+            assert!(looks[0] != looks[1] && looks[1] != looks[2] && looks[0] != looks[2]);
+        }
+        let theme = Theme { depth: Depth::Xterm, charset: Charset::Unicode };
+        let [small, large] = [0.01, 1.0].map(|size| theme.change_box(Trend::More, size));
+        assert_ne!(small, large);
     }
 
     #[test]

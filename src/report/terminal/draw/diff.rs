@@ -23,11 +23,13 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
         _ => Values::Own,
     };
     let name = title(app, Column::Name, row_title(&found.kind));
+    let width = width(&found.diff);
     let text = if is_narrow(area) {
-        format!("{:>10}  {name}", title(app, Column::Change, "change"))
+        format!("{:>width$}  {name}", title(app, Column::Change, "change"))
     } else {
+        let wide = width + 1;
         format!(
-            "{:>10}{:>11}{:>11}{:>9}{:>9}  {name}",
+            "{:>width$}{:>wide$}{:>wide$}{:>9}{:>9}  {name}",
             title(app, Column::Before, "before"),
             title(app, Column::After, "after"),
             title(app, Column::Change, "change"),
@@ -45,6 +47,11 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
         let is_selected = i == app.page().cursor.selected;
         draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
     }
+}
+
+/// Width of the first column of values.
+fn width(diff: &Diff) -> usize {
+    if diff.scale == Scale::PerSecond { 12 } else { 10 }
 }
 
 /// A value in the unit of comparison.
@@ -66,8 +73,9 @@ fn values(app: &App, diff: &Diff, change: &Change, is_narrow: bool) -> Vec<Span<
         let text = app.theme.text(&text).into_owned();
         Span::styled(format!("{text:>width$}"), style)
     };
+    let width = width(diff);
     if is_narrow {
-        return vec![cell(difference, 10)];
+        return vec![cell(difference, width)];
     }
     let ratio = match change.ratio() {
         _ if change.before == change.after => "=".to_owned(),
@@ -82,9 +90,9 @@ fn values(app: &App, diff: &Diff, change: &Change, is_narrow: bool) -> Vec<Span<
         Some(p) => format!("{p:.4}"),
     };
     vec![
-        cell(value(diff, change.before), 10),
-        cell(value(diff, change.after), 11),
-        cell(difference, 11),
+        cell(value(diff, change.before), width),
+        cell(value(diff, change.after), width + 1),
+        cell(difference, width + 1),
         cell(ratio, 9),
         cell(p, 9),
         Span::raw("  "),

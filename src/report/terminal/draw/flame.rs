@@ -2,11 +2,13 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use super::list::draw_empty;
 use super::{fill, put};
 use crate::report::terminal::app::App;
-use crate::report::terminal::boxes::cell_boxes;
+use crate::report::terminal::boxes::{BoxTree, cell_boxes};
+use crate::report::terminal::diff_flame::DiffFlame;
 use crate::report::terminal::model::Graph;
 use view::Tree;
 
@@ -20,35 +22,66 @@ fn hash(name: &str) -> u64 {
 
 /// Draws a flame graph.
 pub(super) fn draw_flame(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) {
+    draw_boxes(app, graph, area, out, |node| {
+        let name = graph.box_name(node);
+        let kernel = graph.facts.frame(graph.tree.node(node).frame).kernel;
+        (app.theme.flame_box(hash(&name), kernel), "")
+    });
+    draw_chosen(app, graph, area, out);
+}
+
+/// Draws a differential flame graph.
+pub(super) fn draw_difference(app: &App, flame: &DiffFlame, area: Rect, out: &mut Buffer) {
+    draw_boxes(app, flame, area, out, |node| {
+        let (trend, size) = flame.trend(node);
+        (app.theme.change_box(trend, size), app.theme.change_sign(trend))
+    });
+    let row = Rect { y: area.y + area.height.saturating_sub(1), height: 1, ..area };
+    let chosen = app.page().chosen;
+    if chosen != Tree::ROOT {
+        let text = format!(" {}: {}", flame.details(chosen), flame.box_name(chosen));
+        put(out, app.theme, row, &text, app.theme.strong());
+    }
+}
+
+/// Draws boxes with the style and the sign that `look` returns for a node.
+fn draw_boxes(
+    app: &App,
+    tree: &dyn BoxTree,
+    area: Rect,
+    out: &mut Buffer,
+    look: impl Fn(u32) -> (Style, &'static str),
+) {
     let page = app.page();
-    let facts = &graph.facts;
-    if draw_empty(app, graph.ordered.children(Tree::ROOT).len(), area, out) {
+    if draw_empty(app, tree.children(Tree::ROOT).len(), area, out) {
         return;
     }
     let height = usize::from(area.height.saturating_sub(1));
     let first = page.cursor.first;
-    for b in cell_boxes(graph, page.zoom, area.width) {
+    for b in cell_boxes(tree, page.zoom, area.width) {
         let Some(y) = b.depth.checked_sub(first).filter(|&y| y < height) else { continue };
-        let frame = graph.tree.node(b.node).frame;
-        let name = facts.name(frame);
+        let name = tree.box_name(b.node);
         let found = app.search.as_ref().is_some_and(|search| search.regex.is_match(&name));
+        let (style, sign) = look(b.node);
         let style = if b.node == page.chosen {
             app.theme.selected()
         } else if found {
             app.theme.found()
         } else {
-            app.theme.flame_box(hash(&name), facts.frame(frame).kernel)
+            style
         };
         let cell = Rect { x: area.x + b.left, y: area.y + y as u16, width: b.width, height: 1 };
         fill(out, cell, style);
+        if !sign.is_empty() {
+            out.set_stringn(cell.x, cell.y, sign, 1, style);
+        }
         // A gap between boxes that are wide enough to have a name.
         if b.width > 2 {
             let text = app.theme.text(&name);
-            let space = usize::from(b.width - 1);
-            out.set_stringn(cell.x, cell.y, text, space, style);
+            let space = usize::from(b.width - 1) - sign.len();
+            out.set_stringn(cell.x + sign.len() as u16, cell.y, text, space, style);
         }
     }
-    draw_chosen(app, graph, area, out);
 }
 
 /// Draws the line below a flame graph: the selected box with its values.

@@ -6,12 +6,12 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{fill, put};
+use crate::report::states;
 use crate::report::terminal::app::App;
 use crate::report::terminal::model::{Facts, Graph, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::page::Body;
 use crate::report::terminal::query::{Column, Rows};
 use crate::report::terminal::theme::Theme;
-use profile::ThreadState;
 
 /// Says that nothing is shown; returns whether that is so.
 pub(super) fn draw_empty(app: &App, rows: usize, area: Rect, out: &mut Buffer) -> bool {
@@ -202,9 +202,7 @@ pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mu
     if draw_empty(app, threads.rows.len(), area, out) {
         return;
     }
-    let other = if threads.has_states { "other" } else { "no state" };
-    let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain([other]);
-    let names: Vec<&str> = names.collect();
+    let names = states::titles(threads.has_states);
     // States that no thread has are left out, unless rows are sorted by them.
     let order = app.page().query.shown.order();
     let is_shown = |state: &usize| {
@@ -228,7 +226,7 @@ pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mu
         let thread = &threads.rows[i];
         let share = |value: i64, width: usize| {
             let percent = threads.facts.percent(value);
-            let text = if value == 0 { ".".to_owned() } else { format!("{percent:.2}%") };
+            let text = states::share(percent, value);
             Span::styled(format!("{text:>width$}"), app.theme.share(percent))
         };
         let mut values = Vec::new();

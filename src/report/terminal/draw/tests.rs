@@ -41,6 +41,7 @@ fn views() -> Vec<Shown> {
         all.extend([Shown::Tree(direction), Shown::Flame(direction)]);
     }
     all.extend([Page::Coverage, Page::Quality, Page::Header, Page::Threads].map(Shown::Text));
+    all.push(Shown::DiffFlame);
     all.push(Shown::States(Order::by(ByColumn::State(1))));
     for rows in [Rows::Functions, Rows::Lines, Rows::Label("process".to_owned())] {
         let order = Order { column: ByColumn::Ratio, reversed: true };

@@ -1,0 +1,59 @@
+//! `prof flame --sandwich`.
+
+use super::{DrawArgs, leave_out_negative};
+use crate::cli::output::Output;
+use crate::cli::usage;
+use crate::report::colors::Scheme;
+use crate::report::flame::FlameOptions;
+use crate::report::{flame, json, sandwich as text, summary as of_view};
+use view::{Cut, Sandwich, SandwichBoxes, Siblings, View, named_frames};
+
+impl DrawArgs {
+    /// Draws the callers and the callees of the functions `wanted`. The number of bytes written.
+    pub(super) fn draw_sandwich(
+        &self,
+        wanted: &str,
+        view: &mut View<'_>,
+        output: Output,
+        quiet: bool,
+    ) -> anyhow::Result<u64> {
+        leave_out_negative(view, quiet)?;
+        let functions = named_frames(view, wanted).map_err(|error| {
+            let message = error.to_string();
+            let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            usage(format!(
+                "--sandwich: no function has the name {wanted:?}, and it is not a regular \
+                 expression: {last}"
+            ))
+        })?;
+        anyhow::ensure!(!functions.is_empty(), "--sandwich: no function matches {wanted:?}");
+        if self.colors == Some(Scheme::State) {
+            return Err(usage("--sandwich has no colours by state; choose other --colors"));
+        }
+        let sandwich = Sandwich::new(view, &functions, Cut::Width(self.min_width));
+        anyhow::ensure!(
+            sandwich.total > 0,
+            "nothing to draw: no sample that passes the filters has {wanted:?}"
+        );
+        let of_functions = text::names(view, &functions);
+        let options = FlameOptions {
+            title: self.title.clone().unwrap_or_else(|| format!("Sandwich of {of_functions}")),
+            subtitle: format!("{} · {}", of_view::title(view), text::totals(view, &sandwich)),
+            inverted: self.inverted,
+            order: if self.left_heavy { Siblings::LeftHeavy } else { Siblings::Name },
+            width: self.width.map(|w| w as usize),
+            min_width: self.min_width,
+            scheme: self.colors.unwrap_or_default(),
+        };
+        output.write_text(|out| {
+            if self.json {
+                let FlameOptions { order, min_width, .. } = options;
+                let boxes = SandwichBoxes::new(view, &sandwich, order, min_width);
+                let granularity = self.granularity();
+                json::write_sandwich_boxes(out, view, &sandwich, &boxes, &functions, granularity)
+            } else {
+                flame::sandwich::write(out, view, &sandwich, &options)
+            }
+        })
+    }
+}
