@@ -435,13 +435,26 @@ fn source_pages_fetch_from_debuginfod() {
     terminal.wait_for("exit 2");
     assert!(terminal.screen().contains("--debuginfod: \"nothing\" is not a URL"));
     let cache = dir.join("cache");
-    terminal.run(&format!(
-        "clear; DEBUGINFOD_CACHE_PATH={} prof report --debuginfod={url}",
-        cache.display()
-    ));
-    terminal.wait_for("work  (code)");
-    terminal.keys(&["/", "^", "w", "o", "r", "k", "Enter", "a"]);
-    terminal.wait_for("s += mix(s + i) / (i + 3)");
-    terminal.keys(&["q"]);
-    terminal.is_restored();
+    let fetch = format!("--debuginfod={url}");
+    let with_cache = format!("clear; DEBUGINFOD_CACHE_PATH={}", cache.display());
+    // prof diff has the pages of its second profile.
+    for command in ["report", "diff profile.pb.gz profile.pb.gz"] {
+        terminal.run(&format!("{with_cache} prof {command} {fetch}"));
+        terminal.wait_for("functions  cpu  ");
+        terminal.keys(&["/", "^", "w", "o", "r", "k", "Enter", "a"]);
+        terminal.wait_for("s += mix(s + i) / (i + 3)");
+        let name = format!("{}.json", &command[..4]);
+        terminal.keys(&["w"]);
+        terminal.wait_for("write to");
+        terminal.run(&name);
+        terminal.wait_for(&format!("wrote {name}"));
+        let written = std::fs::read(dir.join(&name)).unwrap();
+        let written: Value = serde_json::from_slice(&written).unwrap();
+        let annotate = Prof::new(dir, &format!("annotate work --json {fetch}"));
+        let printed = annotate.env("DEBUGINFOD_CACHE_PATH", &cache).run().ok();
+        assert_eq!(written, serde_json::from_slice::<Value>(&printed.stdout).unwrap());
+        assert_eq!(written["listings"][0]["source"]["origin"], "debuginfod");
+        terminal.keys(&["q"]);
+        terminal.is_restored();
+    }
 }

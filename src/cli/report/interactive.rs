@@ -174,7 +174,7 @@ pub(in crate::cli) fn compare(
 
 /// Places of source files and binaries, for the views of source.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct SourceArgs {
+pub(in crate::cli) struct SourceArgs {
     /// On a terminal, look for source files in DIR (repeatable)
     ///
     /// As in prof annotate.
@@ -200,7 +200,7 @@ pub(super) struct SourceArgs {
 
 impl SourceArgs {
     /// The places. Fails if a value of `--debuginfod` is not a URL, or there is no server.
-    pub(super) fn options(&self) -> anyhow::Result<CodeOptions> {
+    pub(in crate::cli) fn options(&self) -> anyhow::Result<CodeOptions> {
         let paths =
             SourcePaths { directories: self.source_path.clone(), trim: self.trim_path.clone() };
         let symbol_path = self.symbol_path.clone();

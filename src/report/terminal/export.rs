@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::difference::Difference;
 use super::model::{self, Context};
 use super::query::{Query, Shown};
-use super::sandwich;
+use super::{sandwich, source};
 use crate::report::colors::Scheme;
 use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
@@ -165,7 +165,11 @@ fn write_json(
             let boxes = view::Boxes::new(&view, &tree, &options);
             json::write_boxes(out, &view, &tree, &boxes, Granularity::FUNCTION)
         }
-        Shown::Source(_) | Shown::Text(super::query::Page::Header) => {
+        Shown::Source(of) => {
+            let view = View::new(profile, query.type_index, query.shown.granularity());
+            source::write_json(context, &view, of, out)
+        }
+        Shown::Text(super::query::Page::Header) => {
             Err(io::Error::other("this view has no JSON here; write .txt"))
         }
         _ => model::write(profile, query, OutputFormat::Json, out),

@@ -1,11 +1,12 @@
 //! The source of a function or file with values, and its instructions, as rows of a list.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::model::{Context, Facts};
 use super::query::SourceOf;
 use crate::report::annotate::{
-    Annotated, Drawn, Lookup, function_name, line_text, no_code, target_name, write_head,
+    self, Annotated, Drawn, Lookup, function_name, line_text, no_code, target_name, write_head,
 };
 use code::arrows::arrows;
 use code::assembly::{Assembly, Instruction, Piece, Place};
@@ -133,6 +134,26 @@ impl Code {
         };
         self.rows.iter().map(line).collect()
     }
+}
+
+/// Writes the source that a page shows as `prof annotate --json`.
+pub fn write_json(
+    context: &Context,
+    view: &View,
+    of: &SourceOf,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut selection = selected(view, &of.name).map_err(io::Error::other)?;
+    if of.assembly {
+        selection.unit = Unit::Function;
+    }
+    let source = Source::new(view, &selection);
+    let mut lookup = Lookup::new(view, &context.code.paths, &context.code.symbols);
+    let listings = source.listings.iter().map(|listing| {
+        let code = of.assembly.then(|| lookup.code(listing));
+        Annotated { listing, text: lookup.text(listing), code }
+    });
+    annotate::write_json(out, view, &source, listings, false)
 }
 
 /// The frames with this name; an expression is not meant.
