@@ -4,6 +4,7 @@
 
 mod counts;
 mod precise_ip;
+mod processes;
 mod resolve;
 mod trial;
 
@@ -14,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::attr::{self, Features, Shape, StartWhen, Trigger, sampling_event};
 use super::bpf::deep::DeepStacks;
@@ -24,24 +25,15 @@ use super::notes::SystemNote;
 use super::permissions::{Wanted, refusal};
 use super::probe_definitions::Definitions;
 use super::ring::Ring;
-use super::rings::{Outputs, Rings};
+use super::rings::Outputs;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
 use super::{EventSpec, LeftOut, Note, Options};
 use sys::Error;
 use sys::os;
-use sys::procfs;
-use sys::record::{self, Record};
 pub use trial::EventTrial;
 
 /// File descriptors that are needed in addition to those of events.
 const OTHER_FILES: u64 = 128;
-
-/// Maximum number of enumerations of a target that starts threads without end from threads that are
-/// not attached; each attaches all threads found.
-const MAX_ROUNDS: usize = 50;
-
-/// Number of threads that are attached without a pause.
-const AT_ONCE: usize = 64;
 
 /// The target of an event.
 #[derive(Clone, Copy)]
@@ -416,46 +408,6 @@ impl Attacher {
             .map(|c| unsafe { BorrowedFd::borrow_raw(c.as_raw_fd()) }.try_clone_to_owned())
             .collect()
     }
-
-    /// Attaches to all threads of these processes; threads created in the meantime are either
-    /// inherited (then a ring contains their `FORK`) or found by the next enumeration.
-    ///
-    /// Returns the number of threads attached.
-    pub fn attach_processes(&mut self, pids: &[i32], rings: &mut Rings) -> Result<usize, Error> {
-        let mut known = FxHashSet::default();
-        let mut attached = 0;
-        for _ in 0..MAX_ROUNDS {
-            let mut new: Vec<i32> = pids
-                .iter()
-                .flat_map(|&pid| procfs::threads(pid).unwrap_or_default())
-                .filter(|tid| !known.contains(tid))
-                .collect();
-            if attached > 0 && !new.is_empty() {
-                // A FORK record is written just after the thread becomes visible.
-                std::thread::sleep(std::time::Duration::from_millis(1));
-                let inherited = forked(rings.sideband());
-                known.extend(new.extract_if(.., |tid| inherited.contains(tid)));
-            }
-            if new.is_empty() {
-                break;
-            }
-            self.reserve_files(new.len())?;
-            for (i, tid) in new.into_iter().enumerate() {
-                if i % AT_ONCE == AT_ONCE - 1 {
-                    os::pause_briefly();
-                }
-                known.insert(tid);
-                let opened = self.open(Who::Thread(tid), rings.outputs());
-                attached += usize::from(opened.map_err(|e| self.not_attached(tid, &e))?);
-            }
-        }
-        Ok(attached)
-    }
-
-    fn not_attached(&self, tid: i32, error: &io::Error) -> Error {
-        let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
-        Error::from(refusal(error, Wanted::OtherProcess(pid as u32)))
-    }
 }
 
 /// Redirects events of a CPU to another ring of that CPU, which `ring` owns. Records in progress
@@ -498,18 +450,4 @@ fn set_filter(event: &impl AsRawFd, spec: &EventSpec) -> io::Result<()> {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// Threads whose `FORK` record is in the rings, that is: that inherited the events.
-fn forked(rings: &mut [Ring]) -> FxHashSet<i32> {
-    let mut inherited = FxHashSet::default();
-    for ring in rings {
-        ring.refresh();
-        ring.scan(|header, bytes| {
-            if let Some(Record::Fork { tid, .. }) = record::other(header, bytes) {
-                inherited.insert(tid);
-            }
-        });
-    }
-    inherited
 }

@@ -12,6 +12,7 @@ mod coverage;
 mod diff;
 mod filter;
 mod frames;
+mod granularity;
 mod graph;
 mod over;
 mod packages;
@@ -38,9 +39,8 @@ pub use diff::{
     DiffRow, DiffTree, Scale, Side,
 };
 pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
-pub use frames::{
-    Frame, Frames, Granularity, Name, base_name, fold_inlined, is_kernel, label_text,
-};
+pub use frames::{Frame, Frames, Name, base_name, fold_inlined, is_kernel, label_text};
+pub use granularity::Granularity;
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
 pub use over::{Over, OverOptions, OverRow, OverType};
 pub use packages::name_packages;

@@ -7,6 +7,7 @@ mod leaks;
 mod library;
 mod model;
 mod peak;
+mod spec;
 mod stacks;
 mod writers;
 
@@ -21,8 +22,9 @@ use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{EventSpec, Note, Target, TypeName};
 use library::{InProgram, put};
-use model::{HeapModel, HeapSpec};
+use model::HeapModel;
 use profile::{Profile, ValueType, comment};
+use spec::HeapSpec;
 use stacks::HeapStacks;
 use sys::Error;
 use sys::record::Record;

@@ -9,10 +9,11 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::super::{HeapSettings, SampleType};
+use super::super::HeapSettings;
 use super::exits::ExitFindings;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};
+use super::spec::HeapSpec;
 use crate::sampler::notes::HeapNote;
 use ::heap::layout::LIVE;
 use ::heap::weight;
@@ -27,49 +28,6 @@ const MAX_FRAMES: usize = 4 << 20;
 
 /// The frame that gets the values of stacks beyond the limit.
 const BEYOND: &str = "[beyond prof's memory limit]";
-
-/// The values to record of allocations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeapSpec {
-    /// True to record the memory in use at the end, in addition to all allocations.
-    pub in_use: bool,
-    /// The requested settings.
-    pub settings: HeapSettings,
-}
-
-/// A pair of sample types: objects and bytes.
-type Pair = [SampleType; 2];
-
-const fn pair(objects: &'static str, space: &'static str) -> Pair {
-    [SampleType::count(objects), SampleType::bytes(space)]
-}
-
-const ALLOCATED: Pair = pair("alloc_objects", "alloc_space");
-const IN_USE: Pair = pair("inuse_objects", "inuse_space");
-const PEAK: Pair = pair("peak_objects", "peak_space");
-const TEMPORARY: Pair = pair("temporary_objects", "temporary_space");
-const LEAKED: Pair = pair("leaked_objects", "leaked_space");
-
-impl HeapSpec {
-    /// The sample types, the first four with the names of pprof and Go.
-    pub fn sample_types(&self) -> impl Iterator<Item = SampleType> {
-        let HeapSettings { peak, temporary, leaks, .. } = self.settings;
-        let wanted = [true, self.in_use, peak, temporary, leaks];
-        let types = [ALLOCATED, IN_USE, PEAK, TEMPORARY, LEAKED].into_iter().zip(wanted);
-        types.filter(|(_, wanted)| *wanted).flat_map(|(types, _)| types)
-    }
-
-    /// The default sample type.
-    pub fn default_type(&self) -> &'static str {
-        if self.in_use { "inuse_space" } else { "alloc_space" }
-    }
-
-    /// True if the lifetime of allocations is needed.
-    fn follows(&self) -> bool {
-        let HeapSettings { peak, temporary, leaks, .. } = self.settings;
-        self.in_use || peak || temporary || leaks
-    }
-}
 
 /// Number of objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

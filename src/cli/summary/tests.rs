@@ -1,0 +1,173 @@
+use super::*;
+use crate::sampler::notes::{HeapNote, LossScope, MissedCause, RecordingNote, Scope, TypeNote};
+use crate::sampler::permissions::{Obstacle, Reason};
+use crate::sampler::{CpuCoverage, Notes};
+use profile::{BinaryShare, Builder, Truncation};
+
+fn with_notes(recorded: Recorded, at_end: Vec<Note>) -> Recorded {
+    let at_start = vec![TypeNote::Snapshots(1).into()];
+    Recorded { notes: Notes { at_start, at_end }, ..recorded }
+}
+
+fn lost(lost: u64, taken: u64) -> Note {
+    let of = LossScope::Target;
+    let remedies = vec![LossRemedy::LowerRate, LossRemedy::Root];
+    RecordingNote::Lost { lost, taken, of, covered: None, remedies }.into()
+}
+
+fn uncovered(sampled: u64) -> Note {
+    let covered = CpuCoverage { sampled, used: 1_000_000_000 };
+    let of = Scope::Target;
+    let cause = MissedCause::TooFrequent;
+    RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, of, cause }).into()
+}
+
+fn recorded(diagnostics: Diagnostics) -> Recorded {
+    let mut profile = Builder::new(&[("samples", "count")]).finish(None);
+    profile.duration_nanos = 1_500_000_000;
+    profile.period = 10_000_000;
+    Recorded {
+        profile,
+        diagnostics,
+        notes: Notes::default(),
+        names: true,
+        names_missed: None,
+        run_time_code: None,
+        notes_of_names: Vec::new(),
+        exit: None,
+        running: None,
+    }
+}
+
+fn lines(recorded: &Recorded, file: Option<&str>) -> Vec<String> {
+    let mut out = Vec::new();
+    Summary::of(recorded, file.map(Path::new)).write(&mut out, false).unwrap();
+    String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// One percent is of no account, nor are two samples.
+#[test]
+fn losses_are_reported_from_one_percent_on() {
+    let of = |samples, lost, (truncated, user_stacks)| Diagnostics {
+        samples,
+        lost,
+        distinct: 5,
+        truncated: vec![(Truncation::SmallDump, truncated)],
+        user_stacks,
+        ..Diagnostics::default()
+    };
+    for small in [of(1000, 10, (10, 1000)), of(20, 2, (2, 20))] {
+        assert_eq!(lines(&recorded(small), None).len(), 1);
+    }
+    let many = recorded(of(900, 100, (450, 900)));
+    let all = lines(&with_notes(many, vec![lost(100, 900)]), None);
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert_eq!(all[0], "prof: 900 samples in 1.5 s, 5 distinct stacks");
+    assert_eq!(
+        all[1],
+        "prof: 10.0 % of 1000 samples were lost, 50.0 % of the stacks are truncated (dump \
+         smaller than 65528 bytes); lower -F"
+    );
+    let cut = lines(&recorded(of(900, 0, (450, 900))), None);
+    assert!(
+        cut[1].ends_with(
+            "; for whole stacks: prof record -g dwarf,65528 (up to -F 999, the default)"
+        ),
+        "{cut:?}"
+    );
+}
+
+/// Nothing can be done about some ends, and nothing is advised then.
+#[test]
+fn stacks_that_cannot_be_whole_come_without_advice() {
+    let truncated = vec![(Truncation::NoCaller, 50)];
+    let d = Diagnostics { samples: 100, user_stacks: 100, truncated, ..Diagnostics::default() };
+    let all = lines(&recorded(d), None);
+    assert_eq!(all[1], "prof: 50.0 % of the stacks are truncated (no caller on this stack)");
+}
+
+/// Ten samples of a hundred are chance.
+#[test]
+fn time_that_samples_do_not_cover_is_reported() {
+    let with = |sampled| {
+        let d = Diagnostics { samples: 50, ..Diagnostics::default() };
+        lines(&with_notes(recorded(d), vec![uncovered(sampled)]), Some("x.pb.gz"))
+    };
+    let all = with(500_000_000);
+    assert_eq!(
+        all[1..],
+        ["prof: the samples cover 50 % of the 1.0 s of CPU time that the target used; the \
+          machine cannot take samples that often; lower -F or raise -c"]
+    );
+    assert_eq!(with(900_000_000)[1..], ["prof: 1 note: prof report --header x.pb.gz"]);
+}
+
+#[test]
+fn notes_that_matter_are_printed_and_others_counted() {
+    let reason = Reason::HiddenMappings { pid: None };
+    let hidden = Obstacle { reason, unlock: None };
+    let detail = || Note::from(TypeNote::Snapshots(3));
+    let figures = || Note::from(RecordingNote::HiddenMappings(hidden.clone()));
+    let missing = || Note::from(RecordingNote::SpillUnreadable("full".to_owned()));
+    let d = || Diagnostics { samples: 100, ..Diagnostics::default() };
+    let of = |notes| with_notes(recorded(d()), notes);
+    let last = |recorded: &Recorded, file| lines(recorded, file)[1..].join("; ");
+    assert_eq!(last(&of(Vec::new()), None), "", "those of the start are not repeated");
+    let some = of(vec![detail(), detail(), detail()]);
+    assert_eq!(last(&some, Some("profile.pb.gz")), "prof: 3 notes: prof report --header");
+    let end = "prof: stacks of other users' processes end at once: /proc/PID/maps cannot be read";
+    assert_eq!(last(&of(vec![figures()]), None), end);
+    let all = of(vec![detail(), figures(), missing()]);
+    let spill = "prof: samples are missing: the spill file cannot be read: full";
+    assert_eq!(last(&all, None), format!("{spill}; 2 more: -v prints them"));
+    let hint = || Some("for names: x".to_owned());
+    let names = vec!["for names: x".to_owned(), "another".to_owned()];
+    let all = Recorded { run_time_code: hint(), notes_of_names: names, ..of(vec![detail()]) };
+    assert_eq!(last(&all, None), "prof: for names: x; prof: 2 notes: -v prints them");
+}
+
+/// One allocation that was lost says nothing about the samples of a clock.
+#[test]
+fn the_remedy_is_that_of_the_largest_loss() {
+    let d = Diagnostics { samples: 900, lost: 101, ..Diagnostics::default() };
+    let heap = HeapNote::SamplesLost { lost: 1, sampled: 400, bytes: 64 };
+    let all = lines(&with_notes(recorded(d), vec![heap.into(), lost(100, 500)]), None);
+    assert_eq!(all[1], "prof: 10.1 % of 1001 samples were lost; lower -F");
+    assert_eq!(all.len(), 2, "{all:?}");
+}
+
+/// A loss that is too small for a line of its own is a note like others.
+#[test]
+fn small_losses_are_counted() {
+    let d = Diagnostics { samples: 999, lost: 1, ..Diagnostics::default() };
+    let all = lines(&with_notes(recorded(d), vec![lost(1, 999)]), None);
+    assert_eq!(all[1..], ["prof: 1 note: -v prints them"]);
+}
+
+/// Whatever happened: with the line about the file there are five.
+#[test]
+fn there_are_four_lines_before_the_file_at_most() {
+    let unsymbolized = vec![BinaryShare { binary: "/no/such".to_owned(), samples: 500 }];
+    let d = Diagnostics {
+        samples: 500,
+        lost: 500,
+        throttled: 100,
+        folded: 100,
+        truncated: vec![(Truncation::RunTimeCode, 50), (Truncation::DumpTooSmall, 300)],
+        user_stacks: 500,
+        unsymbolized,
+        ..Diagnostics::default()
+    };
+    let notes = || {
+        let spill = RecordingNote::SpillUnreadable("full".to_owned());
+        vec![lost(500, 500), uncovered(1), spill.into(), TypeNote::Snapshots(3).into()]
+    };
+    let all = lines(&with_notes(recorded(d.clone()), notes()), None);
+    assert_eq!(all.len(), 4, "{all:?}");
+    assert!(all[2].contains(" of the samples have no function name (such "), "{all:?}");
+    let d = Diagnostics { unsymbolized: Vec::new(), ..d };
+    let names_missed = Some("interrupted: names are missing".to_owned());
+    let nameless = Recorded { names: false, names_missed, ..recorded(d) };
+    let all = lines(&with_notes(nameless, notes()), None);
+    assert_eq!((all.len(), &*all[2]), (4, "prof: interrupted: names are missing"));
+}
