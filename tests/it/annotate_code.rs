@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use profile::{Builder, Column, Function, FunctionId, LabelSetId, Line, Mapping};
 use serde_json::Value;
 
+use crate::common::json::members;
 use crate::common::{Prof, go, needs, run::run, targets, temp_dir};
 
 /// Calls a function of another library, reads a table and has inlined code.
@@ -423,20 +424,6 @@ fn binaries_whose_headers_lie_are_reported() {
     }
 }
 
-/// The members of all objects in `value`.
-fn members(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::Object(object) => {
-            for (name, value) in object {
-                found.push(name.clone());
-                members(value, found);
-            }
-        }
-        Value::Array(list) => list.iter().for_each(|value| members(value, found)),
-        _ => {}
-    }
-}
-
 #[test]
 fn each_member_of_the_json_is_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -449,9 +436,7 @@ fn each_member_of_the_json_is_documented() {
     for args in ["work --asm", "code.c --all-lines"] {
         let v = annotated(dir.path(), args);
         assert_eq!(v["version"], 1);
-        let mut found = Vec::new();
-        members(&v, &mut found);
-        for member in found {
+        for member in members(&v, &[]) {
             let name = format!("`{member}`");
             assert!(section.contains(&name) || all_views.contains(&name), "{args}: {member}");
         }

@@ -8,6 +8,7 @@ use std::process::Command;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::common::json::members;
 use crate::common::{Prof, temp_dir, views};
 use profile::{Builder, Column, LabelSetId, TimeLimits};
 
@@ -18,6 +19,7 @@ const VIEWS: [(&str, &[&str]); 15] = [
         &[
             "report known.pb.gz --json --type cpu,samples --ratio cpu/samples --sort symbol,process",
             "report known.pb.gz --json --granularity addresses",
+            "report known.pb.gz --json --lines --sort process --ratio cpu/samples",
             "report known.pb.gz --json --sort package --columns self",
         ],
     ),
@@ -26,7 +28,10 @@ const VIEWS: [(&str, &[&str]); 15] = [
         "Values over time: ",
         &["report times.pb.gz --json --over 1s --sort symbol,process --type cpu,samples"],
     ),
-    ("Sandwich: ", &["report known.pb.gz --json --sandwich foo1"]),
+    (
+        "Sandwich: ",
+        &["report known.pb.gz --json --sandwich foo1", "report known.pb.gz --json --sandwich bar"],
+    ),
     ("Callers and callees: ", &["report known.pb.gz --json --peek foo"]),
     ("Call graph: ", &["graph known.pb.gz --json"]),
     ("Flame graph: ", &["flame known.pb.gz --json", "flame known.pb.gz --json --colors kernel"]),
@@ -83,21 +88,8 @@ fn sections() -> Vec<Section> {
     parts.map(section).collect()
 }
 
-/// Names of all members of a value, apart from those that are the keys of labels and states.
-fn members(value: &Value, out: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(object) => {
-            for (name, member) in object {
-                out.insert(name.clone());
-                if !["labels", "states"].contains(&name.as_str()) {
-                    members(member, out);
-                }
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| members(value, out)),
-        _ => {}
-    }
-}
+/// Members whose own members are the names of labels and states.
+const FROM_PROFILES: [&str; 2] = ["labels", "states"];
 
 /// A profile with times.
 fn with_times(dir: &Path) {
@@ -134,7 +126,7 @@ fn the_document_has_all_members_and_no_others() {
             let out = Prof::new(&dir, &format!("{command}{pid}")).run().ok();
             let value: Value = serde_json::from_slice(&out.stdout).unwrap();
             assert_eq!(value["version"], 1, "{command}");
-            members(&value, &mut printed);
+            printed.extend(members(&value, &FROM_PROFILES));
         }
         if commands.is_empty() {
             continue;

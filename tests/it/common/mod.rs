@@ -4,6 +4,7 @@
 pub mod edges;
 pub mod go;
 pub mod injected;
+pub mod json;
 pub mod llvm;
 pub mod machine;
 pub mod pprof;
