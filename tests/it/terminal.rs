@@ -58,6 +58,16 @@ impl Terminal {
         self.keys(&["Enter"]);
     }
 
+    /// Writes the view to a file with the key `w`; returns its path.
+    #[track_caller]
+    pub fn export(&self, name: &str) -> PathBuf {
+        self.keys(&["w"]);
+        self.wait_for("write to");
+        self.run(name);
+        self.wait_for(&format!("wrote {name}"));
+        self.dir.path().join(name)
+    }
+
     /// The lines on the screen.
     pub fn screen(&self) -> String {
         let text = self.output(&["capture-pane", "-p"]);
@@ -181,11 +191,7 @@ fn a_function_is_found_filtered_and_left_again() {
     terminal.wait_until("no filter", |screen| !screen.contains("filters:"));
     terminal.keys(&["[", "[", "["]);
     terminal.wait_for("functions  cpu  9.00 s");
-    terminal.keys(&["w"]);
-    terminal.wait_for("write to");
-    terminal.run("out.svg");
-    terminal.wait_for("wrote out.svg");
-    let svg = std::fs::read_to_string(terminal.dir.path().join("out.svg")).unwrap();
+    let svg = std::fs::read_to_string(terminal.export("out.svg")).unwrap();
     assert!(svg.starts_with("<?xml") && svg.contains("foo2"));
     terminal.keys(&["q"]);
     terminal.is_restored();
@@ -215,11 +221,7 @@ fn a_function_leads_to_its_source_its_sandwich_and_back() {
     terminal.keys(&["m", "j", "j", "Enter"]);
     terminal.shows("sandwich");
     for (name, begin) in [("below.svg", "<?xml"), ("below.json", "{")] {
-        terminal.keys(&["w"]);
-        terminal.wait_for("write to");
-        terminal.run(name);
-        terminal.wait_for(&format!("wrote {name}"));
-        let text = std::fs::read_to_string(terminal.dir.path().join(name)).unwrap();
+        let text = std::fs::read_to_string(terminal.export(name)).unwrap();
         // What the function calls, without its callers.
         assert!(text.starts_with(begin) && text.contains("bar"), "{name}: {text}");
         assert!(!text.contains("foo1"), "{name}");
@@ -284,11 +286,7 @@ fn a_difference_is_shown_and_exported() {
         ("diff.txt", "Before: known.pb.gz"),
         ("graph.dot", "digraph"),
     ] {
-        terminal.keys(&["w"]);
-        terminal.wait_for("write to");
-        terminal.run(name);
-        terminal.wait_for(&format!("wrote {name}"));
-        let text = std::fs::read_to_string(dir.join(name)).unwrap();
+        let text = std::fs::read_to_string(terminal.export(name)).unwrap();
         assert!(text.starts_with(begin), "{name}: {text}");
     }
     terminal.keys(&["q"]);

@@ -175,11 +175,7 @@ fn the_views_follow_a_process() {
         terminal.wait_for(text);
     }
     // The current data as a profile.
-    terminal.keys(&["w"]);
-    terminal.wait_for("write to");
-    terminal.run("now.pb.gz");
-    terminal.wait_for("wrote now.pb.gz");
-    let file = terminal.dir.path().join("now.pb.gz");
+    let file = terminal.export("now.pb.gz");
     let top = tool("go", &["tool".as_ref(), "pprof".as_ref(), "-top".as_ref(), file.as_os_str()]);
     assert!(top.contains("File: known") && top.lines().any(|l| l.ends_with(" bar")), "{top}");
     // The end of the process leaves the views.
