@@ -10,6 +10,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -19,6 +20,9 @@ use support::{Busy, Figures, NOT_INSTALLED, PROF, Usage, claim, measure, median,
 /// Rounds of the program that are timed, to calculate those of a recording, and its seconds.
 const PROBE: u64 = 20_000;
 const SECONDS: f64 = 3.0;
+
+/// Part of the name of the program.
+const BINARY: &str = "generic";
 
 /// Starts the program with work for a recording.
 fn busy(program: &Path) -> Busy {
@@ -40,7 +44,7 @@ fn record(program: &Path, file: &Path) {
 /// The hottest function of a program in a recording.
 fn hottest(file: &Path) -> String {
     let mut command = Command::new(PROF);
-    command.args(["report", "--json", "-n", "1", "--binary", "generic"]).arg(file);
+    command.args(["report", "--json", "-n", "1", "--binary", BINARY]).arg(file);
     let output = command.output().expect("prof starts").stdout;
     let table: serde_json::Value = serde_json::from_slice(&output).expect("JSON");
     table["rows"][0]["function"].as_str().expect("a function").to_owned()
@@ -59,8 +63,25 @@ fn ours(file: &Path, function: &str, args: &[&str], runs: usize) -> Vec<Usage> {
     (0..runs.max(1)).map(run).collect()
 }
 
-/// The seconds of `perf annotate` of the hottest function; its limit if it was stopped.
-fn perf(program: &Path, dir: &Path, limit: u64) -> Option<(f64, bool)> {
+/// The hottest symbol of a program in a recording of perf that is an instance of a function.
+///
+/// perf finds a function by the name in the binary only if it does not demangle; a demangled name
+/// is that of all instances of a generic function.
+fn symbol(data: &Path, program: &Path, function: &str) -> Option<String> {
+    let mut report = Command::new("perf");
+    report.args(["report", "--stdio", "--no-demangle", "-F", "overhead,sym", "-d"]);
+    report.arg(program.file_name()?).arg("-i").arg(data);
+    let output = report.stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let name = function.rsplit("::").next()?;
+    // Both manglings of Rust have identifiers with their length in front.
+    let mangled = format!("{}{name}", name.len());
+    let mut symbols = text.lines().filter_map(|line| Some(line.split_once("[.] ")?.1.trim()));
+    symbols.find(|symbol| symbol.contains(&mangled)).map(str::to_owned)
+}
+
+/// The seconds of `perf annotate` of an instance of the function; its limit if it was stopped.
+fn perf(program: &Path, dir: &Path, function: &str, limit: u64) -> Option<(f64, bool)> {
     let data = dir.join("perf.data");
     let busy = busy(program);
     let mut command = Command::new("perf");
@@ -71,19 +92,17 @@ fn perf(program: &Path, dir: &Path, limit: u64) -> Option<(f64, bool)> {
     if !perf.finish().0.ok {
         return None;
     }
-    let mut report = Command::new("perf");
-    report.args(["report", "--stdio", "--no-demangle", "-F", "sym", "-d", "generic", "-i"]);
-    let output = report.arg(&data).stderr(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let symbol =
-        text.lines().find_map(|line| Some(line.split_once("[.] ")?.1.trim().to_owned()))?;
+    let symbol = symbol(&data, program, function)?;
+    let listing = dir.join("perf.txt");
     let mut command = Command::new("timeout");
-    command.arg(limit.to_string()).args(["perf", "annotate", "--stdio", "-l", "-s", &symbol]);
-    command.arg("-i").arg(&data).stdin(Stdio::null()).stdout(Stdio::null());
+    command.arg(limit.to_string()).args(["perf", "annotate", "--stdio", "--no-demangle", "-l"]);
+    command.args(["-s", &symbol, "-i"]).arg(&data).stdin(Stdio::null());
+    command.stdout(File::create(&listing).ok()?);
     let (usage, code) = support::measure_family(command.stderr(Stdio::null()));
     println!("perf annotate -l -s {symbol}: {:.2} s, exit code {code:?}", usage.wall);
     match code {
-        Some(0) => Some((usage.wall, true)),
+        // Without samples of the symbol it prints nothing, and succeeds.
+        Some(0) if listing.metadata().is_ok_and(|m| m.len() > 0) => Some((usage.wall, true)),
         Some(124) => Some((usage.wall, false)),
         _ => None,
     }
@@ -104,7 +123,7 @@ fn main() {
     println!("lines {:.3} s, instructions {:.3} s", wall(&lines), wall(&code));
     claim(wall(&code) < 1.0, &format!("{:.2} s (1 s)", wall(&code)));
     let theirs = if support::has_or_advise("perf", "linux-perf") {
-        match perf(&program, dir.path(), option("limit", 120)) {
+        match perf(&program, dir.path(), &function, option("limit", 120)) {
             Some((seconds, true)) => time(seconds),
             Some((seconds, false)) => format!("over {}", time(seconds)),
             None => "failed".to_owned(),
