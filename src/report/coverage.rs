@@ -2,9 +2,12 @@
 
 use std::io::{self, Write};
 
-use super::text::clean;
+use super::text::{Align, GAP, TextColumn, clean, lines_of};
 use profile::{Profile, Truncation, comment};
 use view::{Coverage, Covered, View, percent};
+
+/// Width of a column of shares, unless one is longer.
+const SHARE: usize = 7;
 
 /// Remedies for a binary's gaps, one sentence each.
 pub type Remedies<'a> = &'a mut dyn FnMut(&Covered) -> Vec<String>;
@@ -16,19 +19,28 @@ pub fn write_text(
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    writeln!(out, "\n  total     self    names    lines   stacks  binary")?;
-    for binary in &coverage.binaries {
+    let binaries = &coverage.binaries;
+    let column = |title: &str, cell: &dyn Fn(&Covered) -> String| {
+        TextColumn::at_least(SHARE, title, binaries.iter().map(cell))
+    };
+    let whole = |b: &Covered| b.total - b.truncated_total();
+    let columns = [
+        column("total", &|b| format!("{:.2}%", view.percent(b.total))),
+        column("self", &|b| format!("{:.2}%", view.percent(b.itself))),
+        column("names", &|b| format!("{:.1}%", percent(b.named, b.frames))),
+        column("lines", &|b| format!("{:.1}%", percent(b.with_lines, b.frames))),
+        column("stacks", &|b| format!("{:.1}%", percent(whole(b), b.total))),
+        TextColumn::new("binary", Align::Left, binaries.iter().map(|b| clean(file(view, b)))),
+    ];
+    let before_name: usize = columns[..5].iter().map(|column| column.width() + GAP.len()).sum();
+    let note = |out: &mut dyn Write, text: &str| {
+        writeln!(out, "{}{}", " ".repeat(before_name), clean(text))
+    };
+    let mut lines = lines_of(&columns);
+    writeln!(out, "\n{}", lines.next().unwrap_or_default())?;
+    for (binary, line) in binaries.iter().zip(lines) {
         let of_it = |value| percent(value, binary.total);
-        writeln!(
-            out,
-            "{:>6.2}%  {:>6.2}%  {:>6.1}%  {:>6.1}%  {:>6.1}%  {}",
-            view.percent(binary.total),
-            view.percent(binary.itself),
-            percent(binary.named, binary.frames),
-            percent(binary.with_lines, binary.frames),
-            of_it(binary.total - binary.truncated_total()),
-            clean(file(view, binary)),
-        )?;
+        writeln!(out, "{line}")?;
         let id = view.profile.str(binary.build_id);
         if !id.is_empty() {
             note(out, &format!("build ID {id}"))?;
@@ -72,19 +84,26 @@ pub fn write_summary(
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    writeln!(out, "prof: samples  names  lines  unwind  build ID  binary")?;
-    for binary in &coverage.binaries {
-        let id = view.profile.str(binary.build_id);
-        writeln!(
-            out,
-            "prof: {:>6.1}%  {:>4.0}%  {:>4.0}%  {:<6}  {:<8}  {}",
-            view.percent(binary.itself),
-            percent(binary.named, binary.frames),
-            percent(binary.with_lines, binary.frames),
-            unwind(binary),
-            id.get(..8).unwrap_or(if id.is_empty() { "none" } else { id }),
-            clean(file(view, binary)),
-        )?;
+    let binaries = &coverage.binaries;
+    let column = |title: &str, align: Align, cell: &dyn Fn(&Covered) -> String| {
+        TextColumn::new(title, align, binaries.iter().map(cell))
+    };
+    let id = |b: &Covered| {
+        let id = view.profile.str(b.build_id);
+        clean(id.get(..8).unwrap_or(if id.is_empty() { "none" } else { id }))
+    };
+    let columns = [
+        column("samples", Align::Right, &|b| format!("{:.1}%", view.percent(b.itself))),
+        column("names", Align::Right, &|b| format!("{:.0}%", percent(b.named, b.frames))),
+        column("lines", Align::Right, &|b| format!("{:.0}%", percent(b.with_lines, b.frames))),
+        column("unwind", Align::Left, &|b| unwind(b).to_owned()),
+        column("build ID", Align::Left, &id),
+        column("binary", Align::Left, &|b| clean(file(view, b))),
+    ];
+    let mut lines = lines_of(&columns);
+    writeln!(out, "prof: {}", lines.next().unwrap_or_default())?;
+    for (binary, line) in binaries.iter().zip(lines) {
+        writeln!(out, "prof: {line}")?;
         for line in flaws(binary).into_iter().chain(remedies(binary)) {
             writeln!(out, "prof:   {}", clean(&line))?;
         }
@@ -112,10 +131,6 @@ fn unwind(binary: &Covered) -> &'static str {
         false if lacks => "part",
         false => "yes",
     }
-}
-
-fn note(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    writeln!(out, "{:45}{}", "", clean(text))
 }
 
 fn file<'a>(view: &View<'a>, binary: &Covered) -> &'a str {

@@ -26,4 +26,5 @@ pub mod terminal;
 pub mod text;
 pub mod threads;
 pub mod units;
+mod values;
 pub mod views;

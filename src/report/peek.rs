@@ -2,42 +2,87 @@
 
 use std::io::{self, Write};
 
-use super::text::{clean, pair};
-use super::units;
-use view::{Edge, Peek, Peeked, View, percent};
+use super::text::clean;
+use super::values::{ValueCells, ValueColumns};
+use view::{Edge, Peek, Peeked, View};
 
 /// Writes a block for each function: its callers, itself, its callees.
 pub fn write_text(out: &mut dyn Write, view: &View, peek: &Peek) -> io::Result<()> {
-    let header = [["self", "self%"], ["total", "total%"], ["calls", "calls%"]].map(pair).join("  ");
+    let block = Block { view, peek, columns: Columns::of(view, peek) };
+    let Columns { own, total, calls } = block.columns;
+    let header = [own.titles("self"), total.titles("total"), calls.titles("calls")].join("  ");
     writeln!(out, "\n{header}  function")?;
     for function in &peek.functions {
         writeln!(out, "{}", "-".repeat(header.len() + 10))?;
-        write_block(out, view, peek, function)?;
+        block.write(out, function)?;
     }
     Ok(())
 }
 
-fn write_block(out: &mut dyn Write, view: &View, peek: &Peek, function: &Peeked) -> io::Result<()> {
-    let name = |id: u32| clean(&view.frames.get(peek.node(id).frame).display(view.profile));
-    let value = |v: i64, whole: i64| {
-        let share = format!("{:.2}%", percent(v, whole));
-        pair([&units::format(v, view.unit()), &share])
-    };
-    let nothing = pair(["", ""]);
-    let node = peek.node(function.node);
-    let call = |edge: &Edge, other: u32| {
+/// The columns of values.
+#[derive(Clone, Copy)]
+struct Columns {
+    own: ValueColumns,
+    total: ValueColumns,
+    calls: ValueColumns,
+}
+
+impl Columns {
+    fn of(view: &View, peek: &Peek) -> Columns {
+        let nodes = || peek.functions.iter().map(|function| peek.node(function.node));
+        let calls = peek.functions.iter().flat_map(|function| {
+            let total = peek.node(function.node).total;
+            let edges = function.callers.iter().chain(&function.callees);
+            edges.map(move |edge| ValueCells::of_whole(view, edge.value, total))
+        });
+        Columns {
+            own: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.self_value))),
+            total: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.total))),
+            calls: ValueColumns::of(calls),
+        }
+    }
+}
+
+/// Writes the block of a function.
+struct Block<'a> {
+    view: &'a View<'a>,
+    peek: &'a Peek,
+    columns: Columns,
+}
+
+impl Block<'_> {
+    fn write(&self, out: &mut dyn Write, function: &Peeked) -> io::Result<()> {
+        let Columns { own, total, calls } = self.columns;
+        let node = self.peek.node(function.node);
+        for edge in &function.callers {
+            self.write_call(out, edge, edge.caller, node.total)?;
+        }
+        let own = own.pad(&ValueCells::new(self.view, node.self_value));
+        let total = total.pad(&ValueCells::new(self.view, node.total));
+        let nothing = calls.pad(&ValueCells::EMPTY);
+        writeln!(out, "{own}  {total}  {nothing}  {}", self.name(function.node))?;
+        for edge in &function.callees {
+            self.write_call(out, edge, edge.callee, node.total)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the call of or by the function `other`.
+    fn write_call(
+        &self,
+        out: &mut dyn Write,
+        edge: &Edge,
+        other: u32,
+        whole: i64,
+    ) -> io::Result<()> {
+        let Columns { own, total, calls } = self.columns;
+        let (own, total) = (own.pad(&ValueCells::EMPTY), total.pad(&ValueCells::EMPTY));
+        let calls = calls.pad(&ValueCells::of_whole(self.view, edge.value, whole));
         let inlined = if edge.inlined { " (inlined)" } else { "" };
-        let calls = value(edge.value, node.total);
-        format!("{nothing}  {nothing}  {calls}    {}{inlined}", name(other))
-    };
-    for edge in &function.callers {
-        writeln!(out, "{}", call(edge, edge.caller))?;
+        writeln!(out, "{own}  {total}  {calls}    {}{inlined}", self.name(other))
     }
-    let own = value(node.self_value, view.total);
-    let total = value(node.total, view.total);
-    writeln!(out, "{own}  {total}  {nothing}  {}", name(function.node))?;
-    for edge in &function.callees {
-        writeln!(out, "{}", call(edge, edge.callee))?;
+
+    fn name(&self, id: u32) -> String {
+        clean(&self.view.frames.get(self.peek.node(id).frame).display(self.view.profile))
     }
-    Ok(())
 }

@@ -2,9 +2,12 @@
 
 use std::io::{self, Write};
 
-use super::text::clean;
+use super::text::{Align, TextColumn, clean, write_columns};
 use super::units;
-use view::{Quality, Share, View};
+use view::{FunctionShares, Quality, Share, View};
+
+/// Width of a column of shares, unless one is longer.
+const SHARE: usize = 7;
 
 /// Writes samples, entropy, and an interval for each function.
 pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
@@ -38,16 +41,22 @@ pub fn write_text(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Re
 }
 
 fn rows(out: &mut dyn Write, view: &View, quality: &Quality) -> io::Result<()> {
-    writeln!(out, "\n  self%         from … to    total%         from … to  function")?;
-    for row in &quality.rows {
-        let frame = view.frames.get(row.row.frame);
-        let name = frame.display(view.profile);
-        writeln!(out, "{}  {}  {}", columns(row.itself), columns(row.total), clean(&name))?;
-    }
-    Ok(())
-}
-
-fn columns(share: Share) -> String {
-    let Share { measured, low, high } = share;
-    format!("{:>6.2}%  {:>6.2} … {:>6.2}%", 100.0 * measured, 100.0 * low, 100.0 * high)
+    let rows = || quality.rows.iter();
+    let own = || rows().map(|row| row.itself);
+    let total = || rows().map(|row| row.total);
+    let share = |share: Share| format!("{:.2}%", 100.0 * share.measured);
+    let interval =
+        |share: Share| format!("{:>6.2} … {:>6.2}%", 100.0 * share.low, 100.0 * share.high);
+    let name = |row: &FunctionShares| clean(&view.frames.get(row.row.frame).display(view.profile));
+    writeln!(out)?;
+    write_columns(
+        out,
+        &[
+            TextColumn::at_least(SHARE, "self%", own().map(share)),
+            TextColumn::new("from … to", Align::Right, own().map(interval)),
+            TextColumn::at_least(SHARE, "total%", total().map(share)),
+            TextColumn::new("from … to", Align::Right, total().map(interval)),
+            TextColumn::new("function", Align::Left, rows().map(name)),
+        ],
+    )
 }

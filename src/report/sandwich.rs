@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::text::{TreeOptions, clean, pair, write_nodes};
+use super::text::{TreeColumns, TreeOptions, clean, write_nodes};
 use super::units;
 use view::{Sandwich, View};
 
@@ -36,9 +36,10 @@ pub fn write_text(
 ) -> io::Result<()> {
     writeln!(out, "\nFunction: {}", names(view, functions))?;
     writeln!(out, "{}", totals(view, sandwich))?;
-    writeln!(out, "\n{}  function, its callers below it", pair(["total", "total%"]))?;
-    write_nodes(out, view, &sandwich.callers, options)?;
-    let total = pair(["total", "total%"]);
-    writeln!(out, "\n{total}  {}  function, its callees below it", pair(["self", "self%"]))?;
-    write_nodes(out, view, &sandwich.callees, options)
+    let columns = TreeColumns::of(view, &sandwich.callers, options);
+    writeln!(out, "\n{}  function, its callers below it", columns.total.titles("total"))?;
+    write_nodes(out, view, &sandwich.callers, options, columns)?;
+    let columns = TreeColumns::of(view, &sandwich.callees, options);
+    writeln!(out, "\n{}  function, its callees below it", columns.titles())?;
+    write_nodes(out, view, &sandwich.callees, options, columns)
 }

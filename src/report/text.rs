@@ -4,12 +4,16 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
+use super::values::{ValueCells, ValueColumns};
 use super::{columns, summary, units};
 use profile::LabelValue;
 use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
 
 /// Largest width to which a text column other than the last is padded.
 const MAX_PAD: usize = 40;
+
+/// Space between two columns.
+pub(super) const GAP: &str = "  ";
 
 /// Contents of a table.
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ pub(super) struct TextColumn {
     title: String,
     align: Align,
     cells: Vec<String>,
+    /// Width of the column if all cells are shorter.
+    least_width: usize,
 }
 
 impl TextColumn {
@@ -44,13 +50,23 @@ impl TextColumn {
         align: Align,
         cells: impl Iterator<Item = String>,
     ) -> TextColumn {
-        TextColumn { title: title.to_string(), align, cells: cells.collect() }
+        TextColumn { title: title.to_string(), align, cells: cells.collect(), least_width: 0 }
     }
 
-    fn width(&self) -> usize {
+    /// A column of right-aligned cells, at least this wide.
+    pub(super) fn at_least(
+        width: usize,
+        title: &str,
+        cells: impl Iterator<Item = String>,
+    ) -> TextColumn {
+        TextColumn { least_width: width, ..TextColumn::new(title, Align::Right, cells) }
+    }
+
+    /// Its width in cells of a terminal.
+    pub(super) fn width(&self) -> usize {
         let longest = self.cells.iter().map(|c| c.as_str().width()).max().unwrap_or(0);
         let longest = if self.align == Align::Right { longest } else { longest.min(MAX_PAD) };
-        longest.max(self.title.width())
+        longest.max(self.title.width()).max(self.least_width)
     }
 }
 
@@ -157,7 +173,7 @@ pub(super) fn lines_of(columns: &[TextColumn]) -> impl Iterator<Item = String> +
             let cell =
                 if row == 0 { column.title.as_str() } else { column.cells[row - 1].as_str() };
             if !line.is_empty() {
-                line.push_str("  ");
+                line.push_str(GAP);
             }
             // Wide characters take two cells of a terminal: `{:<width$}` would count one.
             let padding = " ".repeat(width.saturating_sub(cell.width()));
@@ -200,17 +216,43 @@ pub fn write_tree(
     tree: &Tree,
     options: TreeOptions,
 ) -> io::Result<()> {
+    let columns = TreeColumns::of(view, tree, options);
     match tree.direction {
         Direction::Callers => {
-            writeln!(out, "\n{:>10}  {:>7}  function, its callers below it", "self", "self%")?;
+            writeln!(out, "\n{}  function, its callers below it", columns.total.titles("self"))?;
         }
-        Direction::Callees => {
-            let total = ["total", "total%"];
-            let own = ["self", "self%"];
-            writeln!(out, "\n{}  {}  function", pair(total), pair(own))?;
+        Direction::Callees => writeln!(out, "\n{}  function", columns.titles())?,
+    }
+    write_nodes(out, view, tree, options, columns)
+}
+
+/// The columns of values of a call tree.
+#[derive(Clone, Copy)]
+pub(super) struct TreeColumns {
+    /// Totals: of a tree of callers, the only values.
+    pub(super) total: ValueColumns,
+    own: ValueColumns,
+}
+
+impl TreeColumns {
+    /// Columns with space for the nodes that may be written.
+    pub(super) fn of(view: &View, tree: &Tree, options: TreeOptions) -> TreeColumns {
+        let cut = Cut::Percent(options.min_percent);
+        let whole = tree.node(Tree::ROOT).total;
+        let nodes = || {
+            let below_root = tree.nodes.iter().skip(1);
+            below_root.filter(|node| cut.keeps(view, whole, node.total))
+        };
+        TreeColumns {
+            total: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.total))),
+            own: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.self_value))),
         }
     }
-    write_nodes(out, view, tree, options)
+
+    /// The titles of totals and self values.
+    pub(super) fn titles(self) -> String {
+        format!("{}  {}", self.total.titles("total"), self.own.titles("self"))
+    }
 }
 
 /// Writes the lines of a call tree, without a header.
@@ -219,6 +261,7 @@ pub(super) fn write_nodes(
     view: &View,
     tree: &Tree,
     options: TreeOptions,
+    columns: TreeColumns,
 ) -> io::Result<()> {
     let children = tree.children();
     let cut = Cut::Percent(options.min_percent);
@@ -248,7 +291,7 @@ pub(super) fn write_nodes(
             return Ok(());
         }
         lines += 1;
-        write_node(out, view, tree, node, &indent)?;
+        write_node(out, view, tree, node, &indent, columns)?;
         let on_it = shown(node);
         hidden += children.of(node).len() - on_it.len();
         push_children(&mut pending, &on_it, &below, false);
@@ -260,11 +303,6 @@ pub(super) fn write_nodes(
         writeln!(out, "… {hidden} {what} below {limit}% left out; --percent-limit 0 shows all")?;
     }
     Ok(())
-}
-
-/// A value and its share, as two columns of a call tree.
-pub(super) fn pair([value, percent]: [&str; 2]) -> String {
-    format!("{value:>10}  {percent:>7}")
 }
 
 fn push_children(pending: &mut Vec<PendingLine>, ids: &[u32], below: &str, top: bool) {
@@ -287,19 +325,19 @@ fn write_node(
     tree: &Tree,
     id: u32,
     indent: &str,
+    columns: TreeColumns,
 ) -> io::Result<()> {
     let node = tree.node(id);
     let frame = view.frames.get(node.frame);
     let name = frame.display(view.profile);
     let binary = frame.binary_name(view.profile);
-    let value = |v: i64| {
-        let percent = format!("{:.2}%", view.percent(v));
-        pair([&units::format(v, view.unit()), &percent])
-    };
-    write!(out, "{}  ", value(node.total))?;
+    write!(out, "{}  ", columns.total.pad(&ValueCells::new(view, node.total)))?;
     if tree.direction == Direction::Callees {
-        let own = if node.self_value == 0 { pair(["", ""]) } else { value(node.self_value) };
-        write!(out, "{own}  ")?;
+        let own = match node.self_value {
+            0 => ValueCells::EMPTY,
+            own => ValueCells::new(view, own),
+        };
+        write!(out, "{}  ", columns.own.pad(&own))?;
     }
     write!(out, "{indent}{}", clean(&name))?;
     let place = frame.place(view.profile);
@@ -309,8 +347,13 @@ fn write_node(
     if binary.is_empty() || name.starts_with(binary) {
         writeln!(out)
     } else {
-        writeln!(out, "  [{}]", clean(binary))
+        writeln!(out, "  {}", in_brackets(&clean(binary)))
     }
+}
+
+/// The name of a binary in brackets, which that of the kernel has already.
+pub(super) fn in_brackets(binary: &str) -> String {
+    if binary.starts_with('[') { binary.to_owned() } else { format!("[{binary}]") }
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ mod left_out;
 mod list;
 mod lock;
 mod lock_libraries;
+mod long_values;
 mod losses;
 mod names;
 mod pprof_format;

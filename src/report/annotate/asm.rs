@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::listing::{column, printed, write_head};
+use super::listing::{ValueWidths, column, printed, write_head};
 use super::{Annotated, BinaryCode, Layout, shown_rows};
+use crate::report::values::CellWidth;
 use crate::report::{text::clean, units};
 use code::arrows::{Arrow, arrows};
 use code::assembly::{Assembly, Instruction, NoCode, Piece, Place, Reference};
 use code::sources::{CodeOf, Sources};
-use view::source::Unit;
+use view::source::{Unit, Values};
 use view::{View, base_name};
 
 /// Instructions before and after one with a value.
@@ -39,7 +40,7 @@ pub fn write(
         let p = view.profile;
         let of = CodeOf { binary: p.str(*binary), build_id: p.str(*build_id) };
         for piece in &assembly.pieces {
-            Rows { view, layout, of, sources }.write(out, assembly, piece)?;
+            Rows::new(view, layout, piece, of, sources).write(out, assembly, piece)?;
         }
         if assembly.left_out > 0 {
             writeln!(out, "… and {} more functions of this name\n", assembly.left_out)?;
@@ -71,11 +72,31 @@ pub fn no_code(binary: &str, why: &NoCode) -> String {
 struct Rows<'a, 's> {
     view: &'a View<'a>,
     layout: Layout,
+    values: ValueWidths,
+    /// Width of the column of addresses.
+    address: CellWidth,
     of: CodeOf<'a>,
     sources: &'a mut Sources<'s>,
 }
 
-impl Rows<'_, '_> {
+impl<'a, 's> Rows<'a, 's> {
+    fn new(
+        view: &'a View<'a>,
+        layout: Layout,
+        piece: &Piece,
+        of: CodeOf<'a>,
+        sources: &'a mut Sources<'s>,
+    ) -> Rows<'a, 's> {
+        let values = piece.instructions.iter().map(|instruction| {
+            let Instruction { self_value, total, .. } = *instruction;
+            Values { self_value, total }
+        });
+        let values = ValueWidths::of(view, layout, values);
+        let mut address = CellWidth::at_least(10);
+        address.fit(&format!("{:x}", piece.function.end));
+        Rows { view, layout, values, address, of, sources }
+    }
+
     fn write(&mut self, out: &mut dyn Write, assembly: &Assembly, piece: &Piece) -> io::Result<()> {
         let (start, end) = (piece.function.start, piece.function.end);
         let path = assembly.path.display().to_string();
@@ -90,12 +111,16 @@ impl Rows<'_, '_> {
         }
         let drawn = Drawn::new(arrows(&piece.jumps, LANES), instructions.len());
         let shown = self.shown(instructions);
-        writeln!(out, "{:>10}  {:>10}", "self", "total")?;
+        let titles = |own: &str, total: &str| {
+            format!("{}  {}", self.values.own(own), self.values.total(total))
+        };
+        let (header, gap) = (titles("self", "total"), titles("", "…"));
+        writeln!(out, "{header}")?;
         let mut last: Option<&Place> = None;
         for (i, instruction) in instructions.iter().enumerate() {
             if !shown[i] {
                 if i == 0 || shown[i - 1] {
-                    writeln!(out, "{:>10}  {:>10}", "", "…")?;
+                    writeln!(out, "{gap}")?;
                 }
                 last = None;
                 continue;
@@ -119,22 +144,11 @@ impl Rows<'_, '_> {
         shown_rows(instructions.len(), &with_value, CONTEXT, GAP)
     }
 
-    /// Writes the source line of an instruction, and the function if it was inlined.
+    /// Writes the source line of an instruction.
     fn write_place(&mut self, out: &mut dyn Write, instruction: &Instruction) -> io::Result<()> {
-        let Some(place) = instruction.places.first().filter(|place| place.line > 0) else {
-            return Ok(());
-        };
-        let inlined = match instruction.places.len() {
-            0 | 1 => String::new(),
-            _ => format!(" ({})", place.function),
-        };
-        let text = self.sources.find(&place.file, self.of).ok();
-        let text = text.as_ref().and_then(|text| text.line(place.line)).unwrap_or_default();
-        let text = printed(text);
-        let text = text.trim_start();
-        let file = base_name(&place.file);
-        let line = format!("{:24}{file}:{}{inlined}  {text}", "", place.line);
-        writeln!(out, "{}", clean(&line).trim_end())
+        let Some(text) = place_text(instruction, self.sources, self.of) else { return Ok(()) };
+        let (own, total) = (self.values.own(""), self.values.total(""));
+        writeln!(out, "{own}{total}    {text}")
     }
 
     fn write_instruction(
@@ -143,15 +157,32 @@ impl Rows<'_, '_> {
         instruction: &Instruction,
         arrows: &str,
     ) -> io::Result<()> {
-        let own = column(self.view, self.layout, instruction.self_value);
-        let total = column(self.view, self.layout, instruction.total);
+        let own = self.values.own(&column(self.view, self.layout, instruction.self_value));
+        let total = self.values.total(&column(self.view, self.layout, instruction.total));
         let mark = if instruction.skid { '~' } else { ' ' };
         let text = instruction.text.as_deref().unwrap_or("(bad)");
         let target = target_name(instruction);
-        let address = instruction.address.0;
-        let row = format!("{own:>10}{mark} {total:>10} {address:>10x} {arrows} {text}{target}");
+        let address = self.address.pad(&format!("{:x}", instruction.address.0));
+        let row = format!("{own}{mark} {total} {address} {arrows} {text}{target}");
         writeln!(out, "{}", clean(&row).trim_end())
     }
+}
+
+/// The source line of an instruction: its place, the function if it was inlined, and its text.
+/// `None` if the instruction has none.
+pub fn place_text(
+    instruction: &Instruction,
+    sources: &mut Sources<'_>,
+    of: CodeOf<'_>,
+) -> Option<String> {
+    let Place { function, file, line } =
+        instruction.places.first().filter(|place| place.line > 0)?;
+    let inlined =
+        if instruction.places.len() > 1 { format!(" ({function})") } else { String::new() };
+    let text = sources.find(file, of).ok();
+    let text = text.as_ref().and_then(|text| text.line(*line)).map(printed).unwrap_or_default();
+    let text = format!("{}:{line}{inlined}  {}", base_name(file), text.trim_start());
+    Some(clean(text.trim_end()))
 }
 
 /// The name of what an instruction jumps to, calls or refers to, with the space before it; empty if

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use super::{Annotated, Layout, Order, shown_rows};
-use crate::report::{text::clean, units};
+use crate::report::text::{clean, in_brackets};
+use crate::report::units;
+use crate::report::values::CellWidth;
 use code::sources::Newer;
 use code::text::{NoText, Origin, SourceText};
 use profile::StrId;
@@ -30,8 +32,8 @@ pub fn write(
 ) -> io::Result<()> {
     let listing = annotated.listing;
     write_head(out, view, unit, annotated)?;
-    writeln!(out, "{:>10} {:>10} {:>6}  source", "self", "total", "line")?;
-    let rows = Rows { view, layout };
+    let rows = Rows::new(view, layout, annotated);
+    rows.write_cells(out, ["self", "total", "line"], "source")?;
     if layout.order != Order::Line {
         return write_ordered(out, &rows, annotated);
     }
@@ -96,7 +98,7 @@ fn write_text(
     for (i, line) in text.lines().enumerate() {
         if !shown[i] {
             if !in_gap && i > 0 && shown[i - 1] {
-                writeln!(out, "{:>10} {:>10} {:>6}", "", "", "…")?;
+                rows.write_cells(out, ["", "", "…"], "")?;
             }
             in_gap = true;
             continue;
@@ -133,7 +135,8 @@ pub fn write_head(
         Unit::File => of_file.to_owned(),
     };
     let binary = listing.mapping.map_or("", |m| base_name(p.str(p.mappings[m.0 as usize].file)));
-    let binary = if binary.is_empty() { String::new() } else { format!("  [{binary}]") };
+    let binary =
+        if binary.is_empty() { String::new() } else { format!("  {}", in_brackets(binary)) };
     writeln!(out, "{}", clean(&format!("{name}{binary}")))?;
     let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
     let Values { self_value, total } = listing.values;
@@ -194,12 +197,23 @@ pub fn name<'p>(view: &View<'p>, name: Name) -> &'p str {
     }
 }
 
+/// A line of a function that was inlined: its name and place.
+pub fn inlined_text(view: &View, inlined: &InlinedLine) -> String {
+    let function = name(view, inlined.function);
+    let place = match (base_name(view.profile.str(inlined.file)), inlined.line) {
+        ("", _) => String::new(),
+        (file, 0) => format!("  {file}"),
+        (file, line) => format!("  {file}:{line}"),
+    };
+    format!("↳ {function}{place}")
+}
+
 /// A value of a column; `.` for 0, as in pprof.
 pub fn column(view: &View, layout: Layout, value: i64) -> String {
     match value {
         0 => ".".to_owned(),
         _ if layout.percent => format!("{:.2}%", view.percent(value)),
-        _ => units::format(value, view.unit()),
+        _ => clean(&units::format(value, view.unit())),
     }
 }
 
@@ -230,16 +244,70 @@ fn indent(line: &str) -> usize {
     (printed.len() - printed.trim_start().len()).min(MAX_WIDTH)
 }
 
+/// Widths of the columns of self values and totals.
+#[derive(Clone, Copy)]
+pub struct ValueWidths {
+    own: CellWidth,
+    total: CellWidth,
+}
+
+impl ValueWidths {
+    /// Columns with space for these values.
+    pub fn of(view: &View, layout: Layout, values: impl Iterator<Item = Values>) -> ValueWidths {
+        let mut widths = ValueWidths { own: CellWidth::VALUES, total: CellWidth::VALUES };
+        for Values { self_value, total } in values {
+            widths.own.fit(&column(view, layout, self_value));
+            widths.total.fit(&column(view, layout, total));
+        }
+        widths
+    }
+
+    /// A self value with the space before it.
+    pub fn own(self, cell: &str) -> String {
+        self.own.pad(cell)
+    }
+
+    /// A total with the space before it.
+    pub fn total(self, cell: &str) -> String {
+        self.total.pad(cell)
+    }
+}
+
 struct Rows<'a> {
     view: &'a View<'a>,
     layout: Layout,
+    values: ValueWidths,
+    /// Width of the column of line numbers.
+    line: CellWidth,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    fn new(view: &'a View<'a>, layout: Layout, annotated: &Annotated<'_>) -> Rows<'a> {
+        let lines = &annotated.listing.lines;
+        let inlined = lines.iter().flat_map(|line| &line.inlined).map(|inlined| inlined.values);
+        let values = lines.iter().map(|line| line.values).chain(inlined);
+        let mut line = CellWidth::at_least(6);
+        let count = annotated.text.text.as_ref().map_or(0, |text| text.line_count());
+        line.fit(&count.to_string());
+        let last = lines.iter().map(|line| line.line).max();
+        line.fit(&last.unwrap_or_default().to_string());
+        Rows { view, layout, values: ValueWidths::of(view, layout, values), line }
+    }
+
     fn write(&self, out: &mut dyn Write, values: Values, line: &str, text: &str) -> io::Result<()> {
         let own = column(self.view, self.layout, values.self_value);
         let total = column(self.view, self.layout, values.total);
-        let row = format!("{own:>10} {total:>10} {line:>6}  {text}");
+        self.write_cells(out, [&own, &total, line], text)
+    }
+
+    fn write_cells(
+        &self,
+        out: &mut dyn Write,
+        [own, total, line]: [&str; 3],
+        text: &str,
+    ) -> io::Result<()> {
+        let (own, total) = (self.values.own(own), self.values.total(total));
+        let row = format!("{own} {total} {}  {text}", self.line.pad(line));
         writeln!(out, "{}", row.trim_end())
     }
 
@@ -250,16 +318,10 @@ impl Rows<'_> {
         line: &SourceLine,
         indent: usize,
     ) -> io::Result<()> {
-        for InlinedLine { depth, function, file, line, values } in &line.inlined {
-            let function = name(self.view, *function);
-            let place = match (base_name(self.view.profile.str(*file)), *line) {
-                ("", _) => String::new(),
-                (file, 0) => format!("  {file}"),
-                (file, line) => format!("  {file}:{line}"),
-            };
-            let indent = " ".repeat(indent + 2 * *depth as usize);
-            let text = format!("{indent}↳ {function}{place}");
-            self.write(out, *values, "", &clean(&text))?;
+        for inlined in &line.inlined {
+            let indent = " ".repeat(indent + 2 * inlined.depth as usize);
+            let text = format!("{indent}{}", inlined_text(self.view, inlined));
+            self.write(out, inlined.values, "", &clean(&text))?;
         }
         Ok(())
     }

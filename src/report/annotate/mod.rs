@@ -17,9 +17,11 @@ use sys::FileOffset;
 use view::View;
 use view::source::Listing;
 
-pub use asm::{Drawn, no_code, target_name, write as write_assembly};
+pub use asm::{Drawn, no_code, place_text, target_name, write as write_assembly};
 pub use json::write as write_json;
-pub use listing::{name as function_name, printed as line_text, write as write_source, write_head};
+pub use listing::{
+    inlined_text, name as function_name, printed as line_text, write as write_source, write_head,
+};
 pub use lookup::Lookup;
 
 /// Layout of a listing.

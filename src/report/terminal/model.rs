@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use unicode_width::UnicodeWidthStr;
+
 use super::boxes::BoxTree;
 use super::diff_flame::DiffFlame;
 use super::difference::{Base, Difference};
@@ -69,6 +71,10 @@ impl Context {
     }
 }
 
+/// Width of a column of values, unless one is longer, and if one is very long.
+const VALUE_WIDTH: usize = 11;
+const MAX_VALUE_WIDTH: usize = 40;
+
 /// The sample type of a page, its frames and its totals.
 pub struct Facts {
     /// The profile.
@@ -108,6 +114,13 @@ impl Facts {
     /// A value with its unit.
     pub fn value(&self, value: i64) -> String {
         units::format(value, &self.unit)
+    }
+
+    /// Width of a column of values, with the space before it.
+    pub fn value_width(&self) -> usize {
+        // No value is larger than the sum of all magnitudes; it may be negative.
+        let longest = self.value(self.total.saturating_neg()).width();
+        (longest + 1).clamp(VALUE_WIDTH, MAX_VALUE_WIDTH)
     }
 
     /// A value in percent of the total before the filters.

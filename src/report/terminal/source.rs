@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::model::{Context, Facts};
 use super::query::SourceOf;
 use crate::report::annotate::{
-    self, Annotated, Drawn, Lookup, function_name, line_text, no_code, target_name, write_head,
+    self, Annotated, Drawn, Lookup, function_name, inlined_text, line_text, no_code, place_text,
+    target_name, write_head,
 };
+use crate::report::values::CellWidth;
 use code::arrows::arrows;
 use code::assembly::{Assembly, Instruction, Piece, Place};
 use code::sources::CodeOf;
@@ -15,7 +17,7 @@ use code::text::{SourcePaths, SourceText};
 use profile::Profile;
 use symbols::SymbolOptions;
 use view::source::{Listing, Selection, Source, SourceLine, Unit, Values};
-use view::{Name, View, base_name};
+use view::{Name, View};
 
 /// Functions or files of one name that are shown.
 const MAX_LISTINGS: usize = 20;
@@ -119,20 +121,32 @@ impl Code {
     /// Its lines for a file.
     pub fn text(&self) -> Vec<String> {
         let value = |value: i64| if value == 0 { ".".to_owned() } else { self.facts.value(value) };
-        let line = |row: &CodeRow| {
-            let Values { self_value, total } = row.values;
-            let (own, total) = (value(self_value), value(total));
+        let [mut own, mut total] = [CellWidth::VALUES; 2];
+        let [mut line, mut address] = [6, 10].map(CellWidth::at_least);
+        for row in &self.rows {
+            own.fit(&value(row.values.self_value));
+            total.fit(&value(row.values.total));
+            match row.content {
+                Content::Line(number) => line.fit(&number.to_string()),
+                Content::Instruction { address: at, .. } => address.fit(&format!("{at:x}")),
+                Content::Note | Content::Inlined => {}
+            }
+        }
+        let text = |row: &CodeRow| {
             let text = match row.content {
                 Content::Note => return row.text.clone(),
-                Content::Line(number) => format!("{number:>6}  {}", row.text),
-                Content::Inlined => format!("{:>6}  {}", "", row.text),
-                Content::Instruction { address, skid } => {
-                    format!("{}{address:>10x} {}", if skid { '~' } else { ' ' }, row.text)
+                Content::Line(number) => format!("{}  {}", line.pad(&number.to_string()), row.text),
+                Content::Inlined => format!("{}  {}", line.pad(""), row.text),
+                Content::Instruction { address: at, skid } => {
+                    let mark = if skid { '~' } else { ' ' };
+                    format!("{mark}{} {}", address.pad(&format!("{at:x}")), row.text)
                 }
             };
-            format!("{own:>10} {total:>10} {text}").trim_end().to_owned()
+            let own = own.pad(&value(row.values.self_value));
+            let total = total.pad(&value(row.values.total));
+            format!("{own} {total} {text}").trim_end().to_owned()
         };
-        self.rows.iter().map(line).collect()
+        self.rows.iter().map(text).collect()
     }
 }
 
@@ -254,16 +268,9 @@ impl Maker<'_, '_> {
         let content = Content::Line(line.line);
         self.rows.push(CodeRow { content, values: line.values, text, function: None });
         for inlined in &line.inlined {
-            let name = function_name(self.view, inlined.function);
-            let file = base_name(self.view.profile.str(inlined.file));
-            let place = match (file, inlined.line) {
-                ("", _) => String::new(),
-                (file, 0) => format!("  {file}"),
-                (file, line) => format!("  {file}:{line}"),
-            };
             let indent = " ".repeat((indent + 2 * inlined.depth as usize).min(200));
-            let text = format!("{indent}↳ {name}{place}");
-            let function = Some(name.to_owned());
+            let text = format!("{indent}{}", inlined_text(self.view, inlined));
+            let function = Some(function_name(self.view, inlined.function).to_owned());
             let content = Content::Inlined;
             self.rows.push(CodeRow { content, values: inlined.values, text, function });
         }
@@ -313,16 +320,9 @@ impl Maker<'_, '_> {
 
     /// Adds the source line of an instruction.
     fn add_place(&mut self, instruction: &Instruction, name: &str, of: CodeOf<'_>) {
-        let Some(place) = instruction.places.first().filter(|place| place.line > 0) else { return };
-        let Place { function, file, line } = place;
-        let text = self.lookup.sources.find(file, of).ok();
-        let text = text.as_ref().and_then(|text| text.line(*line)).map(line_text);
-        let text = text.unwrap_or_default();
-        let inlined =
-            if instruction.places.len() > 1 { format!(" ({function})") } else { String::new() };
-        let text = format!("{}:{line}{inlined}  {}", base_name(file), text.trim_start());
-        let text = sys::printed::line(text.trim_end()).into_owned();
-        let function = Some(function.clone()).filter(|function| function != name);
+        let Some(text) = place_text(instruction, &mut self.lookup.sources, of) else { return };
+        let function = instruction.places.first().map(|place| place.function.clone());
+        let function = function.filter(|function| function != name);
         let values = Values::default();
         self.rows.push(CodeRow { content: Content::Inlined, values, text, function });
     }

@@ -26,7 +26,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let mut model = Coverage::new(view);
     let rows = request.rows();
     let min_percent = request.min_percent.unwrap_or(0.0);
-    model.binaries.retain(|b| view.percent(b.total) >= min_percent);
+    model.binaries.retain(|b| view.percent(b.total).abs() >= min_percent);
     let all = model.binaries.len();
     if rows > 0 {
         model.binaries.truncate(rows);

@@ -108,3 +108,29 @@ pub fn go_profiles(dir: impl AsRef<Path>) {
     run.arg(dir.as_ref()).stdin(Stdio::null());
     common::run::run(run).ok();
 }
+
+/// The values of [`unscaled`]: of `leaf`, `other` and `main`.
+pub const UNSCALED: [i64; 3] = [i64::MIN / 2, 1_234_567_890_123, 5];
+
+/// Functions `leaf` and `other`, called by `main`, in a unit without a scale.
+pub fn unscaled() -> Profile {
+    let mut b = Builder::new(&[("energy", "microjoules")]);
+    let app = mapping(&mut b, "/usr/bin/long");
+    let [main, leaf, other] = [(0x1010, "main", 2), (0x1020, "leaf", 4), (0x1030, "other", 6)].map(
+        |(address, name, line)| {
+            let id = b.location(Some(app), address);
+            let name = b.profile.strings.intern(name);
+            let filename = b.profile.strings.intern("long.c");
+            let function = FunctionId(b.profile.functions.len() as u32);
+            let start_line = line - 1;
+            b.profile.functions.push(Function { name, system_name: name, filename, start_line });
+            b.profile.set_lines(id, &[Line { function, line, column: 0 }]);
+            id
+        },
+    );
+    let stacks: [&[LocationId]; 3] = [&[leaf, main], &[other, main], &[main]];
+    for (stack, value) in stacks.into_iter().zip(UNSCALED) {
+        b.add(stack, LabelSetId::EMPTY, Column(0), value);
+    }
+    b.finish(Some(app))
+}

@@ -12,10 +12,11 @@ use crate::report::terminal::source::{Code, CodeRow, Content};
 
 /// Draws source or instructions.
 pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
+    let width = place_width(code);
     let text = if is_narrow(area) {
         format!("{:>8}  source", "self%")
     } else {
-        format!("{:>8}{:>8} {:>10}  source", "self%", "total%", "line")
+        format!("{:>8}{:>8} {:>width$}  source", "self%", "total%", "line")
     };
     put(out, app.theme, area, &text, app.theme.strong());
     for (i, row) in rows(app, code.rows.len(), area) {
@@ -26,12 +27,25 @@ pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
             Content::Line(_) | Content::Instruction { .. } => Style::new(),
         };
         let is_selected = i == app.page().cursor.selected;
-        let values = values(app, code, at, is_narrow(row));
+        let width = if is_narrow(row) { None } else { Some(width) };
+        let values = values(app, code, at, width);
         draw_row(app, ListRow { values, name: &at.text, style, is_selected }, row, out);
     }
 }
 
-fn values(app: &App, code: &Code, row: &CodeRow, is_narrow: bool) -> Vec<Span<'static>> {
+/// Width of the column of line numbers and addresses.
+fn place_width(code: &Code) -> usize {
+    let addresses = code.rows.iter().filter_map(|row| match row.content {
+        Content::Instruction { address, .. } => Some(address),
+        _ => None,
+    });
+    // One more for the mark of skid.
+    let longest = addresses.max().map_or(0, |address| format!("~{address:x}").len());
+    longest.max(10)
+}
+
+/// The columns of a row; without a `width` of places, only the first.
+fn values(app: &App, code: &Code, row: &CodeRow, width: Option<usize>) -> Vec<Span<'static>> {
     if row.content == Content::Note {
         return Vec::new();
     }
@@ -40,15 +54,13 @@ fn values(app: &App, code: &Code, row: &CodeRow, is_narrow: bool) -> Vec<Span<'s
         let text = if value == 0 { String::new() } else { format!("{percent:.2}%") };
         Span::styled(format!("{text:>8}"), app.theme.share(percent))
     };
-    if is_narrow {
-        return vec![share(row.values.self_value)];
-    }
+    let Some(width) = width else { return vec![share(row.values.self_value)] };
     let place = match row.content {
         Content::Line(number) if number > 0 => number.to_string(),
         Content::Instruction { address, skid: true } => format!("~{address:x}"),
         Content::Instruction { address, skid: false } => format!("{address:x}"),
         _ => String::new(),
     };
-    let place = Span::styled(format!(" {place:>10}  "), app.theme.faint());
+    let place = Span::styled(format!(" {place:>width$}  "), app.theme.faint());
     vec![share(row.values.self_value), share(row.values.total), place]
 }

@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
+use unicode_width::UnicodeWidthStr;
 
 use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows, title};
 use super::put;
@@ -12,6 +13,10 @@ use crate::report::terminal::difference::Difference;
 use crate::report::terminal::query::{Column, Shown, Values};
 use crate::report::units;
 use view::{Change, Diff, Scale};
+
+/// Width of a column of values, unless one is longer, and if one is very long.
+const VALUE_WIDTH: usize = 10;
+const MAX_VALUE_WIDTH: usize = 40;
 
 /// Draws a difference.
 pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buffer) {
@@ -23,7 +28,7 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
         _ => Values::Own,
     };
     let name = title(app, Column::Name, row_title(&found.kind));
-    let width = width(&found.diff);
+    let width = value_width(&found.diff);
     let text = if is_narrow(area) {
         format!("{:>width$}  {name}", title(app, Column::Change, "change"))
     } else {
@@ -42,16 +47,12 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
         let at = &found.diff.rows[i];
         let change = Difference::change(at, of);
         let style = if at.is_significant() { Style::new() } else { app.theme.faint() };
-        let values = values(app, &found.diff, change, is_narrow(row));
+        let is_narrow = is_narrow(row);
+        let values = values(app, &found.diff, Cells { change, width, is_narrow });
         let name = found.name(i);
         let is_selected = i == app.page().cursor.selected;
         draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
     }
-}
-
-/// Width of the first column of values.
-fn width(diff: &Diff) -> usize {
-    if diff.scale == Scale::PerSecond { 12 } else { 10 }
 }
 
 /// A value in the unit of comparison.
@@ -60,7 +61,26 @@ pub(super) fn value(diff: &Diff, value: f64) -> String {
     if diff.scale == Scale::PerSecond { text + "/s" } else { text }
 }
 
-fn values(app: &App, diff: &Diff, change: &Change, is_narrow: bool) -> Vec<Span<'static>> {
+/// Width of a column of values.
+fn value_width(diff: &Diff) -> usize {
+    let rows = diff.rows.iter().flat_map(|row| [&row.itself, &row.total]);
+    let values = rows.flat_map(|change| [change.before.abs(), change.after.abs()]);
+    let largest = values.fold(0.0, f64::max);
+    let suffix = if diff.scale == Scale::PerSecond { "/s".len() } else { 0 };
+    value(diff, -largest).width().clamp(VALUE_WIDTH + suffix, MAX_VALUE_WIDTH)
+}
+
+/// The values of a row.
+struct Cells<'a> {
+    change: &'a Change,
+    /// Width of a value.
+    width: usize,
+    /// There is space for the change only.
+    is_narrow: bool,
+}
+
+fn values(app: &App, diff: &Diff, cells: Cells<'_>) -> Vec<Span<'static>> {
+    let Cells { change, width, is_narrow } = cells;
     let style = if change.is_significant() {
         app.theme.change(change.difference())
     } else {
@@ -73,7 +93,6 @@ fn values(app: &App, diff: &Diff, change: &Change, is_narrow: bool) -> Vec<Span<
         let text = app.theme.text(&text).into_owned();
         Span::styled(format!("{text:>width$}"), style)
     };
-    let width = width(diff);
     if is_narrow {
         return vec![cell(difference, width)];
     }

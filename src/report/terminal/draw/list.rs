@@ -32,18 +32,19 @@ pub(super) fn rows(app: &App, count: usize, area: Rect) -> impl Iterator<Item = 
 
 /// The four columns of values.
 fn values(facts: &Facts, theme: Theme, own: i64, total: i64) -> Vec<Span<'static>> {
+    let width = facts.value_width();
     let percent = |value: i64| {
         let percent = facts.percent(value);
         Span::styled(format!("{percent:>7.2}%"), theme.share(percent))
     };
     let value = |value: i64| {
         let text = theme.text(&facts.value(value)).into_owned();
-        Span::raw(format!("{text:>11}"))
+        Span::raw(format!("{text:>width$}"))
     };
     vec![percent(own), value(own), Span::raw(" "), percent(total), value(total), Span::raw("  ")]
 }
 
-/// Width of the columns of values.
+/// Width of the columns of values, unless one is longer.
 const VALUES: usize = 8 + 11 + 1 + 8 + 11 + 2;
 
 /// The title of a column, with a mark if the rows are sorted by it.
@@ -58,14 +59,15 @@ pub(super) fn title(app: &App, column: Column, text: &str) -> String {
 }
 
 /// Draws the titles of the columns of self values and totals.
-pub(super) fn titles(app: &App, last: &str, area: Rect, out: &mut Buffer) {
+pub(super) fn titles(app: &App, facts: &Facts, last: &str, area: Rect, out: &mut Buffer) {
     let own = title(app, Column::SelfValue, "self");
     let total = title(app, Column::Total, "total");
     let last = title(app, Column::Name, last);
     let text = if is_narrow(area) {
         format!("{:>8}  {last}", "self%")
     } else {
-        format!("{:>8}{own:>11} {:>8}{total:>11}  {last}", "self%", "total%")
+        let width = facts.value_width();
+        format!("{:>8}{own:>width$} {:>8}{total:>width$}  {last}", "self%", "total%")
     };
     put(out, app.theme, area, &text, app.theme.strong());
 }
@@ -129,8 +131,8 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
     if draw_empty(app, table.rows.len(), area, out) {
         return;
     }
-    titles(app, row_title(&table.kind), area, out);
     let facts = &table.facts;
+    titles(app, facts, row_title(&table.kind), area, out);
     for (i, row) in rows(app, table.rows.len(), area) {
         let at = &table.rows[i];
         let values = values(facts, app.theme, at.self_value, at.total);
@@ -156,7 +158,7 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
         0 => String::new(),
         count => format!("  ({count} branches below {SMALL_BRANCH}% left out)"),
     };
-    titles(app, &format!("function{left_out}"), area, out);
+    titles(app, &graph.facts, &format!("function{left_out}"), area, out);
     for (i, row) in rows(app, lines.len(), area) {
         let line = lines[i];
         let node = graph.tree.node(line.node);
@@ -166,7 +168,8 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
             values.swap(0, 3);
         } else if is_caller {
             // The samples are those of the function: its callers have no part of them.
-            values.splice(..2, [Span::raw(" ".repeat(8 + 11))]);
+            let width = 8 + graph.facts.value_width();
+            values.splice(..2, [Span::raw(" ".repeat(width))]);
         }
         let mark = match graph.ordered.children(line.node) {
             [] => " ",
@@ -210,10 +213,11 @@ pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mu
         by_it || threads.rows.iter().any(|row| row.by_state[*state] != 0)
     };
     let states: Vec<usize> = (0..names.len()).filter(is_shown).collect();
+    let width = threads.facts.value_width();
     let mut text = if is_narrow(area) {
         format!("{:>8}", title(app, Column::Total, "total%"))
     } else {
-        format!("{:>11}", title(app, Column::Total, "total"))
+        format!("{:>width$}", title(app, Column::Total, "total"))
     };
     if !is_narrow(area) {
         for &state in &states {
@@ -234,7 +238,7 @@ pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mu
             values.push(share(thread.total, 8));
         } else {
             let total = app.theme.text(&threads.facts.value(thread.total)).into_owned();
-            values.push(Span::raw(format!("{total:>11}")));
+            values.push(Span::raw(format!("{total:>width$}")));
             values.extend(states.iter().map(|&state| share(thread.by_state[state], 10)));
             values.push(Span::raw("  "));
         }
