@@ -5,6 +5,7 @@
 mod common;
 
 mod against_perf;
+mod against_perf_annotate;
 mod against_pprof;
 mod agreement;
 mod annotate;
