@@ -245,6 +245,11 @@ fn the_chapter_on_filters_shows_what_its_commands_print() {
 }
 
 #[test]
+fn the_chapter_on_time_shows_what_its_commands_print() {
+    check("docs/guide/time.md", "");
+}
+
+#[test]
 fn the_chapter_on_comparing_shows_what_its_commands_print() {
     check("docs/guide/comparing.md", "");
 }
