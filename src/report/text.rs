@@ -244,8 +244,8 @@ impl TreeColumns {
             below_root.filter(|node| cut.keeps(view, whole, node.total))
         };
         TreeColumns {
-            total: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.total))),
-            own: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.self_value))),
+            total: ValueColumns::of_many(view, nodes().map(|node| node.total)),
+            own: ValueColumns::of_many(view, nodes().map(|node| node.self_value)),
         }
     }
 

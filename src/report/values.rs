@@ -75,6 +75,21 @@ impl ValueColumns {
         columns
     }
 
+    /// Columns with space for many values of a view, without a text for each: the longest is one of
+    /// the smallest and the largest, unless it has a scale.
+    pub(super) fn of_many(view: &View, values: impl Iterator<Item = i64>) -> ValueColumns {
+        let (smallest, largest) = values.fold((0, 0), |(smallest, largest): (i64, i64), value| {
+            (smallest.min(value), largest.max(value))
+        });
+        let mut columns =
+            ValueColumns::of([smallest, largest].map(|v| ValueCells::new(view, v)).into_iter());
+        if smallest < 0 {
+            // With a scale, none is longer than `-1000.0 KiB`.
+            columns.value.0 = columns.value.0.max(VALUE + 1);
+        }
+        columns
+    }
+
     /// The titles, that of the shares with `%`.
     pub(super) fn titles(self, name: &str) -> String {
         self.pad(&ValueCells { value: name.to_owned(), share: format!("{name}%") })
@@ -111,6 +126,8 @@ mod tests {
             ]
         );
         assert_eq!(columns.titles("self").len(), lines[2].len());
+        let many = ValueColumns::of_many(&view, [7, i64::MIN, 0].into_iter());
+        assert_eq!(many.titles("self"), columns.titles("self"));
         let narrow = ValueColumns::of(cells().take(0));
         assert_eq!(narrow.titles("self"), "      self    self%");
         assert_eq!(narrow.pad(&ValueCells::EMPTY).len(), narrow.titles("self").len());
