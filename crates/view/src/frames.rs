@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
-use super::Granularity;
+use super::cancel::STEPS;
+use super::{Cancel, Granularity};
 use profile::{LabelValue, Line, LocationId, Profile, StrId};
 
 /// Name of a frame.
@@ -69,6 +70,15 @@ pub struct Frames {
 impl Frames {
     /// The frames of all locations.
     pub fn new(profile: &Profile, granularity: Granularity) -> Frames {
+        Frames::cancelable(profile, granularity, &Cancel::default())
+    }
+
+    /// The same. After `cancel`, all other locations have the frame of samples without frames.
+    pub(super) fn cancelable(
+        profile: &Profile,
+        granularity: Granularity,
+        cancel: &Cancel,
+    ) -> Frames {
         let mut frames = Frames {
             frames: Vec::new(),
             ends: Vec::with_capacity(profile.locations.len()),
@@ -91,6 +101,13 @@ impl Frames {
         let kernel: Vec<bool> =
             profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
         for i in 0..profile.locations.len() {
+            if i.is_multiple_of(STEPS) && cancel.is_canceled() {
+                let rest = profile.locations.len() - i;
+                let first = frames.ids.len() as u32 + 1;
+                frames.ids.extend(std::iter::repeat_n(frames.no_stack, rest));
+                frames.ends.extend(first..first + rest as u32);
+                break;
+            }
             frames.add_location(profile, LocationId(i as u32), &kernel);
         }
         frames

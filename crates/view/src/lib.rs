@@ -7,6 +7,7 @@
 //! or on the source of the profile.
 
 mod boxes;
+mod cancel;
 mod columns;
 mod coverage;
 mod diff;
@@ -32,6 +33,7 @@ mod top;
 mod tree;
 
 pub use boxes::{BoxOptions, Boxes, FlameBox, Siblings};
+pub use cancel::Cancel;
 pub use columns::{ColumnRequest, Columns, Measure, RowValues, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
@@ -56,7 +58,7 @@ pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 
-use profile::{LabelSetId, LocationId, Profile, StrId, TimesId, UnfilteredType};
+use profile::{LabelSetId, LocationId, Profile, SampleRow, StrId, TimesId, UnfilteredType};
 
 /// One sample type of a profile, at one granularity.
 ///
@@ -74,6 +76,8 @@ pub struct View<'a> {
     pub kept_total: i64,
     /// Calls of a function by itself are one frame in trees; false in a new view.
     pub collapse_recursion: bool,
+    /// Ends the computation of models early.
+    pub cancel: Cancel,
     /// Smallest value that is shown.
     least: i64,
 }
@@ -96,7 +100,17 @@ pub struct ViewSample<'a> {
 impl<'a> View<'a> {
     /// The view of sample type `type_index`.
     pub fn new(profile: &'a Profile, type_index: usize, granularity: Granularity) -> View<'a> {
-        let frames = Frames::new(profile, granularity);
+        View::cancelable(profile, type_index, granularity, &Cancel::default())
+    }
+
+    /// The same, until `cancel`: it and its models then are incomplete.
+    pub fn cancelable(
+        profile: &'a Profile,
+        type_index: usize,
+        granularity: Granularity,
+        cancel: &Cancel,
+    ) -> View<'a> {
+        let frames = Frames::cancelable(profile, granularity, cancel);
         let mut view = View {
             profile,
             type_index,
@@ -104,6 +118,7 @@ impl<'a> View<'a> {
             total: 0,
             kept_total: 0,
             collapse_recursion: false,
+            cancel: cancel.clone(),
             least: i64::MIN,
         };
         view.kept_total = view.sum();
@@ -121,14 +136,21 @@ impl<'a> View<'a> {
         let width = self.profile.sample_types.len().max(1);
         let values = self.profile.values.iter().skip(self.type_index).step_by(width);
         let samples = self.profile.samples.iter().zip(values).enumerate();
+        let samples = samples.take_while(|&(row, _)| self.goes_on(row));
         let shown = move |v: i64| v != 0 && self.shows(v);
-        samples.filter(move |(_, (_, v))| shown(**v)).map(|(row, (s, &value))| ViewSample {
-            stack: self.profile.stacks.get(s.stack),
-            labels: s.labels,
-            value,
-            times: s.times,
-            row,
-        })
+        samples
+            .filter(move |(_, (_, v))| shown(**v))
+            .map(|(row, (&sample, &value))| self.sample(row, sample, value))
+    }
+
+    fn sample(&self, row: usize, sample: SampleRow, value: i64) -> ViewSample<'_> {
+        let SampleRow { stack, labels, times } = sample;
+        ViewSample { stack: self.profile.stacks.get(stack), labels, value, times, row }
+    }
+
+    /// False at a check after the signal; `step`: the number of samples, or else, before.
+    fn goes_on(&self, step: usize) -> bool {
+        !step.is_multiple_of(cancel::STEPS) || !self.cancel.is_canceled()
     }
 
     /// False for the values that [`View::leave_out_negative`] excludes.

@@ -215,7 +215,7 @@ type Files = FxHashMap<(Name, StrId), StrId>;
 /// Stripped programs of Go have no file for code with inlined functions, but one for other code.
 fn files(view: &View, selection: &Selection) -> Files {
     let mut files = Files::default();
-    for i in 0..view.profile.locations.len() {
+    for i in (0..view.profile.locations.len()).take_while(|&i| view.goes_on(i)) {
         let id = LocationId(i as u32);
         let chain = view.frames.of(id).iter().filter(|&&at| selection.frames[at as usize]);
         for frame in chain.map(|&at| view.frames.get(at)).filter(|f| f.file != StrId::EMPTY) {
@@ -358,7 +358,8 @@ impl Source {
             touches: Vec::new(),
             ends: Vec::with_capacity(view.profile.locations.len()),
         };
-        for i in 0..view.profile.locations.len() {
+        // After the signal, no sample follows that needs the other locations.
+        for i in (0..view.profile.locations.len()).take_while(|&i| view.goes_on(i)) {
             cells.add_location(LocationId(i as u32));
         }
         cells.accumulate();

@@ -161,10 +161,16 @@ impl Diff {
         let mut cells = Cells::new(before.len(), after.len());
         for (run, view) in all().enumerate() {
             let ids = names.add(view);
+            if view.cancel.is_canceled() {
+                return Diff::default();
+            }
             cells.add(run, view, &ids, &options.labels);
         }
         let mut diff = Diff::of_sides(before, after, options.scale);
         let equal = diff.before.factor / diff.after.factor;
+        if all().any(|view| view.cancel.is_canceled()) {
+            return Diff::default();
+        }
         let judge = Judge::new(&cells, before.len(), options.absolute.then_some(equal));
         (diff.common, diff.dispersion) = (judge.common, judge.dispersion);
         diff.replicated = judge.replicated;

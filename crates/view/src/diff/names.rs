@@ -52,9 +52,10 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// The ids of the frames of a view.
+    /// The ids of the frames of a view; after the signal to end, some are missing.
     pub(super) fn add(&mut self, view: &View) -> Vec<u32> {
-        let frames = (0..view.frames.len() as u32).map(|id| view.frames.get(id));
+        let frames = (0..view.frames.len()).take_while(|&id| view.goes_on(id));
+        let frames = frames.map(|id| view.frames.get(id as u32));
         frames.map(|frame| self.id(view.profile, view.frames.granularity, frame)).collect()
     }
 

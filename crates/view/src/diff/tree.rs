@@ -45,6 +45,9 @@ impl DiffTree {
                     roots.iter().filter_map(|key| view.profile.strings.find(key)).collect();
                 let tree = Tree::new(view, direction, &keys, Cut::Nothing);
                 let ids = names.add(view);
+                if view.cancel.is_canceled() {
+                    return DiffTree::default();
+                }
                 let mut there = vec![0u32; tree.nodes.len()];
                 for (at, node) in tree.nodes.iter().enumerate() {
                     if at > 0 {

@@ -3,41 +3,49 @@
 use profile::{Function, Line, LocationId, Profile, StrId};
 use regex::Regex;
 
+use super::Cancel;
+
 /// A regular expression, and its results.
 pub struct Matcher<'r> {
     regex: &'r Regex,
     matches: Vec<Option<bool>>,
     of_function: fn(&str) -> &str,
     simplified: Vec<Option<bool>>,
+    /// After it, no further string matches.
+    cancel: &'r Cancel,
 }
 
 impl<'r> Matcher<'r> {
     /// A matcher for the strings of `profile`.
-    pub fn new(regex: &'r Regex, profile: &Profile) -> Matcher<'r> {
+    pub fn new(regex: &'r Regex, profile: &Profile, cancel: &'r Cancel) -> Matcher<'r> {
         let matches = vec![None; profile.strings.len()];
-        Matcher { regex, matches, of_function: |name| name, simplified: Vec::new() }
+        Matcher { regex, matches, of_function: |name| name, simplified: Vec::new(), cancel }
     }
 
     /// The same for function names of which only the part that `part` returns is matched.
-    pub fn of_part(regex: &'r Regex, profile: &Profile, part: fn(&str) -> &str) -> Matcher<'r> {
+    pub fn of_part(
+        regex: &'r Regex,
+        profile: &Profile,
+        part: fn(&str) -> &str,
+        cancel: &'r Cancel,
+    ) -> Matcher<'r> {
         let simplified = vec![None; profile.strings.len()];
-        Matcher { regex, matches: Vec::new(), of_function: part, simplified }
+        Matcher { regex, matches: Vec::new(), of_function: part, simplified, cancel }
     }
 
     /// Whether a string matches.
     pub fn string(&mut self, profile: &Profile, id: StrId) -> bool {
-        let regex = self.regex;
-        *self.matches[id.0 as usize].get_or_insert_with(|| regex.is_match(profile.str(id)))
+        let Matcher { regex, cancel, .. } = *self;
+        let matches = || !cancel.is_canceled() && regex.is_match(profile.str(id));
+        *self.matches[id.0 as usize].get_or_insert_with(matches)
     }
 
     /// Whether the function of a line has a name and its part matches.
     pub fn part_of_name(&mut self, profile: &Profile, line: &Line) -> bool {
         let name = name(&profile.functions[line.function.0 as usize]);
-        let regex = self.regex;
-        let part = self.of_function;
-        name != StrId::EMPTY
-            && *self.simplified[name.0 as usize]
-                .get_or_insert_with(|| regex.is_match(part(profile.str(name))))
+        let Matcher { regex, cancel, of_function: part, .. } = *self;
+        let matches = || !cancel.is_canceled() && regex.is_match(part(profile.str(name)));
+        name != StrId::EMPTY && *self.simplified[name.0 as usize].get_or_insert_with(matches)
     }
 
     /// Whether the function or source file of a line matches.

@@ -22,7 +22,7 @@ pub use tags::{TagError, TagMatch};
 use profile::{Profile, Unfiltered, UnfilteredType};
 use regex::Regex;
 
-use super::quality;
+use super::{Cancel, quality};
 
 /// Selection of a profile's samples, frames and labels. A frame matches a regular expression if its
 /// function's name, its source file or its binary's path does.
@@ -153,10 +153,15 @@ impl Filter {
     /// Samples without a stack pass, unless a frame is required of them (`focus`, `show`,
     /// `show_from`, `binary`); pprof leaves them out even without a filter.
     pub fn apply(&self, profile: Profile) -> Filtered {
+        self.apply_until(profile, &Cancel::default())
+    }
+
+    /// The same. After `cancel`, any part of the samples is missing.
+    pub fn apply_until(&self, profile: Profile, cancel: &Cancel) -> Filtered {
         let mut profile = profile;
         let mut unmatched = Vec::new();
-        prune::drop_uninteresting(&mut profile);
-        if self.is_empty() {
+        prune::drop_uninteresting(&mut profile, cancel);
+        if self.is_empty() || cancel.is_canceled() {
             return Filtered { profile, unmatched };
         }
         if profile.unfiltered.is_none() {
@@ -166,12 +171,15 @@ impl Filter {
         self.select_by_label(&mut profile, &mut unmatched);
         tag_frames::add(&mut profile, self, &mut unmatched);
         if self.has_frame_conditions() {
-            names::filter(&mut profile, self, &mut unmatched);
+            names::filter(&mut profile, self, &mut unmatched, cancel);
+        }
+        if cancel.is_canceled() {
+            return Filtered { profile, unmatched };
         }
         self.filter_by_tag(&mut profile, &units, &mut unmatched);
         self.filter_tags(&mut profile, &mut unmatched);
         if let Some(regex) = &self.prune_from {
-            let found = prune::from(&mut profile, regex);
+            let found = prune::from(&mut profile, regex, cancel);
             unmatched.extend((!found).then_some(Condition::PruneFrom));
         }
         let keeps_stacks_and_labels = self.hide.is_none()

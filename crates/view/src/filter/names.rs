@@ -4,16 +4,21 @@ use profile::{LocationId, Profile};
 use regex::Regex;
 
 use super::matcher::Matcher;
-use super::{Condition, Filter, edit};
+use super::{Cancel, Condition, Filter, edit};
 
 /// Applies the conditions on names, except `prune_from`.
-pub fn filter(profile: &mut Profile, filter: &Filter, unmatched: &mut Vec<Condition>) {
-    let locations = |regex: &Regex| Matcher::new(regex, profile).locations(profile);
+pub fn filter(
+    profile: &mut Profile,
+    filter: &Filter,
+    unmatched: &mut Vec<Condition>,
+    cancel: &Cancel,
+) {
+    let locations = |regex: &Regex| Matcher::new(regex, profile, cancel).locations(profile);
     let focus = filter.focus.as_ref().map(locations);
     let ignore = filter.ignore.as_ref().map(locations);
     let binary = filter.binary.as_ref().map(|selector| selector.locations(profile));
-    let hidden = hide_lines(profile, filter, unmatched);
-    let show_from = filter.show_from.as_ref().map(|regex| cut_callers(profile, regex));
+    let hidden = hide_lines(profile, filter, unmatched, cancel);
+    let show_from = filter.show_from.as_ref().map(|regex| cut_callers(profile, regex, cancel));
     let masks = [
         (&focus, Condition::Focus),
         (&ignore, Condition::Ignore),
@@ -23,6 +28,9 @@ pub fn filter(profile: &mut Profile, filter: &Filter, unmatched: &mut Vec<Condit
     let missing =
         masks.into_iter().filter(|(mask, _)| misses(mask)).map(|(_, condition)| condition);
     unmatched.extend(missing);
+    if cancel.is_canceled() {
+        return;
+    }
 
     let selected = |stack: &[LocationId]| {
         let any = |mask: &Vec<bool>| stack.iter().any(|l| mask[l.0 as usize]);
@@ -38,7 +46,7 @@ pub fn filter(profile: &mut Profile, filter: &Filter, unmatched: &mut Vec<Condit
         return;
     }
     edit::edit_stacks(profile, |stack, out| {
-        if !selected(stack) {
+        if cancel.is_canceled() || !selected(stack) {
             return false;
         }
         let is_shown = |l: &LocationId| !hidden.as_ref().is_some_and(|mask| mask[l.0 as usize]);
@@ -67,12 +75,13 @@ fn hide_lines(
     profile: &mut Profile,
     filter: &Filter,
     unmatched: &mut Vec<Condition>,
+    cancel: &Cancel,
 ) -> Option<Vec<bool>> {
     if filter.hide.is_none() && filter.show.is_none() {
         return None;
     }
-    let mut hide = filter.hide.as_ref().map(|regex| Matcher::new(regex, profile));
-    let mut show = filter.show.as_ref().map(|regex| Matcher::new(regex, profile));
+    let mut hide = filter.hide.as_ref().map(|regex| Matcher::new(regex, profile, cancel));
+    let mut show = filter.show.as_ref().map(|regex| Matcher::new(regex, profile, cancel));
     let mut all_lines = Vec::with_capacity(profile.lines.len());
     let mut hidden = vec![false; profile.locations.len()];
     let mut found_hidden = false;
@@ -127,8 +136,8 @@ fn keep_lines(
 
 /// Removes the lines of callers of the outermost line that matches. For each location, whether one
 /// does; all lines of a binary that matches remain.
-fn cut_callers(profile: &mut Profile, regex: &Regex) -> Vec<bool> {
-    let mut matcher = Matcher::new(regex, profile);
+fn cut_callers(profile: &mut Profile, regex: &Regex, cancel: &Cancel) -> Vec<bool> {
+    let mut matcher = Matcher::new(regex, profile, cancel);
     let mut matched = vec![false; profile.locations.len()];
     edit::cut_lines(profile, |profile, id| {
         if matcher.binary(profile, id) {

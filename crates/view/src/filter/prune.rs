@@ -3,15 +3,15 @@
 use profile::{LocationId, Profile, StrId};
 use regex::{Regex, RegexBuilder};
 
-use super::edit;
 use super::matcher::Matcher;
+use super::{Cancel, edit};
 
 /// Largest compiled size of an expression in a file.
 const MAX_FOREIGN_REGEX: usize = 1 << 20;
 
 /// Removes callees of the innermost frame whose function matches. Returns whether one does.
-pub fn from(profile: &mut Profile, regex: &Regex) -> bool {
-    let mut matcher = Matcher::of_part(regex, profile, without_parameters);
+pub fn from(profile: &mut Profile, regex: &Regex, cancel: &Cancel) -> bool {
+    let mut matcher = Matcher::of_part(regex, profile, without_parameters, cancel);
     let mut matched = vec![false; profile.locations.len()];
     edit::cut_lines(profile, |profile, id| {
         let lines = profile.lines_of(id);
@@ -23,6 +23,9 @@ pub fn from(profile: &mut Profile, regex: &Regex) -> bool {
         return false;
     }
     edit::edit_stacks(profile, |stack, out| {
+        if cancel.is_canceled() {
+            return false;
+        }
         let first = stack.iter().position(|l| matched[l.0 as usize]).unwrap_or(0);
         out.extend_from_slice(&stack[first..]);
         true
@@ -43,7 +46,7 @@ enum Dropped {
 /// Removes frames that match the profile's [`drop_frames`](Profile::drop_frames) and not its
 /// `keep_frames`, with their callees, below the first frame that does not match. As in pprof,
 /// expressions that are none are ignored.
-pub fn drop_uninteresting(profile: &mut Profile) {
+pub fn drop_uninteresting(profile: &mut Profile, cancel: &Cancel) {
     let whole = |id: StrId| {
         let text = format!("^({})$", profile.str(id));
         RegexBuilder::new(&text).size_limit(MAX_FOREIGN_REGEX).build()
@@ -59,8 +62,8 @@ pub fn drop_uninteresting(profile: &mut Profile) {
             Err(_) => return,
         },
     };
-    let mut drop = Matcher::of_part(&drop, profile, without_parameters);
-    let mut keep = keep.as_ref().map(|r| Matcher::of_part(r, profile, without_parameters));
+    let mut drop = Matcher::of_part(&drop, profile, without_parameters, cancel);
+    let mut keep = keep.as_ref().map(|r| Matcher::of_part(r, profile, without_parameters, cancel));
     let mut dropped = vec![Dropped::No; profile.locations.len()];
     edit::cut_lines(profile, |profile, id| {
         let lines = profile.lines_of(id);
@@ -79,6 +82,9 @@ pub fn drop_uninteresting(profile: &mut Profile) {
         return;
     }
     edit::edit_stacks(profile, |stack, out| {
+        if cancel.is_canceled() {
+            return false;
+        }
         out.extend_from_slice(&stack[first_kept(stack, &dropped)..]);
         true
     });

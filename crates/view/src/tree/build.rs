@@ -70,7 +70,7 @@ pub(crate) fn grow<'v>(
         partitioned: Vec::new(),
     };
     let mut pending = vec![all];
-    while let Some(next) = pending.pop() {
+    while let Some(next) = pending.pop().filter(|_| !view.cancel.is_canceled()) {
         grower.expand(next, &mut items, &mut pending);
     }
     grower.tree

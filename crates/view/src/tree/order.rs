@@ -1,6 +1,7 @@
 //! The nodes of a tree in the order in which they are shown.
 
 use super::{Children, Node, Tree};
+use crate::cancel::{Cancel, STEPS};
 use crate::{Frames, Siblings};
 use profile::Profile;
 
@@ -15,11 +16,25 @@ pub struct Ordered {
 impl Ordered {
     /// Orders the nodes of `tree`, whose frames are `frames` of `profile`.
     pub fn new(tree: &Tree, frames: &Frames, profile: &Profile, siblings: Siblings) -> Ordered {
+        Ordered::cancelable(tree, frames, profile, siblings, &Cancel::default())
+    }
+
+    /// The same. After `cancel`, siblings are in no order.
+    pub fn cancelable(
+        tree: &Tree,
+        frames: &Frames,
+        profile: &Profile,
+        siblings: Siblings,
+        cancel: &Cancel,
+    ) -> Ordered {
         let mut children = tree.children();
         let by_name = |a: &Node, b: &Node| {
             frames.get(a.frame).cmp_name(frames.get(b.frame), profile).then(a.frame.cmp(&b.frame))
         };
         for node in 0..tree.nodes.len() as u32 {
+            if (node as usize).is_multiple_of(STEPS) && cancel.is_canceled() {
+                break;
+            }
             children.of_mut(node).sort_unstable_by(|&first, &second| {
                 let a = tree.node(first);
                 let b = tree.node(second);
