@@ -199,8 +199,11 @@ impl App {
 
     /// The same, and selects what has this name there.
     fn visit_at(&mut self, query: Query, wanted: Option<String>) -> Vec<Command> {
-        if self.profile.is_none() || query == self.page().query {
+        if self.profile.is_none() {
             return Vec::new();
+        }
+        if query == self.page().query {
+            return self.again();
         }
         self.pages.truncate(self.at + 1);
         if self.pages.len() == MAX_PAGES {
@@ -211,6 +214,14 @@ impl App {
         self.pages.push(page);
         self.at = self.pages.len() - 1;
         self.arrive()
+    }
+
+    /// Computes the current page if that failed, or was canceled.
+    fn again(&mut self) -> Vec<Command> {
+        match self.page_mut().error.take() {
+            Some(_) if self.job.is_none() => self.compute(),
+            _ => Vec::new(),
+        }
     }
 
     /// Shows the same page in another way, which is no step of the history.
@@ -230,7 +241,7 @@ impl App {
 
     fn arrive(&mut self) -> Vec<Command> {
         self.search = None;
-        self.job = None;
+        let was_computing = self.job.take().is_some();
         // Only pages next to this one keep their models: each may be as large as the profile.
         let at = self.at;
         for (i, page) in self.pages.iter_mut().enumerate() {
@@ -238,7 +249,8 @@ impl App {
                 page.forget_model();
             }
         }
-        self.compute()
+        let commands = self.compute();
+        if commands.is_empty() && was_computing { vec![Command::Cancel] } else { commands }
     }
 
     fn show(&mut self, shown: Shown) -> Vec<Command> {
@@ -410,6 +422,8 @@ impl App {
         if self.page().model.is_none() && self.job.take().is_some() {
             self.page_mut().error = Some("canceled; Backspace goes back".to_owned());
             return vec![Command::Cancel];
+        } else if self.profile.is_none() {
+            self.say("the profile is being read; q ends".to_owned());
         } else if self.is_searching() || !self.page_mut().zoom_out() {
             self.search = None;
         }

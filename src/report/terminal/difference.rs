@@ -8,8 +8,8 @@ use super::query::{Column, Order, Query, Rows, Shown, Values};
 use crate::report::diff::{frame_name, unit_error};
 use profile::Profile;
 use view::{
-    Change, Diff, DiffBoxes, DiffFrame, DiffName, DiffOptions, DiffRow, DiffTree, Direction,
-    Granularity, Scale, Sort, View,
+    Cancel, Change, Diff, DiffBoxes, DiffFrame, DiffName, DiffOptions, DiffRow, DiffTree,
+    Direction, Granularity, Scale, Sort, View,
 };
 
 /// The profiles that the profile is compared with, and the way.
@@ -36,6 +36,7 @@ struct Sides<'b> {
     types: Vec<usize>,
     /// The number of those before.
     before: usize,
+    cancel: &'b Cancel,
 }
 
 impl<'b> Sides<'b> {
@@ -50,12 +51,14 @@ impl<'b> Sides<'b> {
         let before = base.before.len();
         let types = Diff::common_type(&parts, before, query.type_index);
         let types = types.map_err(|_| "not all profiles have this sample type".to_owned())?;
-        Ok(Sides { base, parts, types, before })
+        Ok(Sides { base, parts, types, before, cancel: &context.cancel })
     }
 
     fn views(&self, granularity: Granularity) -> Vec<View<'_>> {
         let pairs = self.parts.iter().zip(&self.types);
-        pairs.map(|(profile, &index)| View::new(profile, index, granularity)).collect()
+        pairs
+            .map(|(profile, &index)| View::cancelable(profile, index, granularity, self.cancel))
+            .collect()
     }
 
     fn options(&self) -> DiffOptions {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::query::AddedFilter;
 use profile::Profile;
-use view::Filter;
+use view::{Cancel, Filter};
 
 /// Results that are kept although no page has them: those of the last queries.
 const KEPT: usize = 2;
@@ -29,13 +29,12 @@ struct State {
 }
 
 impl FilterCache {
-    /// The part of a profile that passes the filters, one after the other. `check` fails if it is
-    /// no longer wanted.
+    /// The part of a profile that passes the filters, one after the other. Fails after `cancel`.
     pub fn filtered(
         &self,
         profile: &Arc<Profile>,
         filters: &[AddedFilter],
-        check: &dyn Fn() -> Result<(), String>,
+        cancel: &Cancel,
     ) -> Result<Arc<Profile>, String> {
         let known = self.longest(profile, filters);
         let (start, rest) = known.unwrap_or_else(|| (profile.clone(), filters));
@@ -45,8 +44,10 @@ impl FilterCache {
         let rest = rest.iter().map(AddedFilter::filter).collect::<Result<Vec<Filter>, String>>()?;
         let mut part = Profile::clone(&start);
         for filter in rest {
-            check()?;
-            part = filter.apply(part).profile;
+            part = filter.apply_until(part, cancel).profile;
+            if cancel.is_canceled() {
+                return Err("canceled".to_owned());
+            }
         }
         let part = Arc::new(part);
         self.add(profile, filters, &part);
@@ -95,7 +96,9 @@ mod tests {
     fn equal_filters_are_applied_once() {
         let profile = Arc::new(answers());
         let cache = FilterCache::default();
-        let get = |filters: &[AddedFilter]| cache.filtered(&profile, filters, &|| Ok(())).unwrap();
+        let get = |filters: &[AddedFilter]| {
+            cache.filtered(&profile, filters, &Cancel::default()).unwrap()
+        };
         assert!(Arc::ptr_eq(&get(&[]), &profile));
         let foo = get(&[focus("foo")]);
         assert!(Arc::ptr_eq(&get(&[focus("foo")]), &foo));
@@ -104,7 +107,7 @@ mod tests {
         assert!(Arc::ptr_eq(&get(&[focus("foo")]), &foo));
         // Another profile has other parts.
         let other = Arc::new(answers());
-        let part = cache.filtered(&other, &[focus("foo")], &|| Ok(())).unwrap();
+        let part = cache.filtered(&other, &[focus("foo")], &Cancel::default()).unwrap();
         assert!(!Arc::ptr_eq(&part, &foo));
     }
 
@@ -112,7 +115,8 @@ mod tests {
     fn what_no_page_has_is_freed() {
         let profile = Arc::new(answers());
         let cache = FilterCache::default();
-        let get = |text: &str| cache.filtered(&profile, &[focus(text)], &|| Ok(())).unwrap();
+        let get =
+            |text: &str| cache.filtered(&profile, &[focus(text)], &Cancel::default()).unwrap();
         let first = Arc::downgrade(&get("foo"));
         assert!(first.upgrade().is_some());
         get("bar");
@@ -123,10 +127,15 @@ mod tests {
     #[test]
     fn a_canceled_filter_fails() {
         let profile = Arc::new(answers());
-        let canceled = || Err("canceled".to_owned());
-        let found = FilterCache::default().filtered(&profile, &[focus("foo")], &canceled);
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let cache = FilterCache::default();
+        let found = cache.filtered(&profile, &[focus("foo")], &cancel);
         assert_eq!(found.err().as_deref(), Some("canceled"));
-        let wrong = FilterCache::default().filtered(&profile, &[focus("(")], &|| Ok(()));
+        // The incomplete part is not kept.
+        let found = cache.filtered(&profile, &[focus("foo")], &Cancel::default());
+        assert_eq!(found.map(|part| part.samples.len()).ok(), Some(4));
+        let wrong = cache.filtered(&profile, &[focus("(")], &Cancel::default());
         assert_eq!(wrong.err().as_deref(), Some("unclosed group"));
     }
 }

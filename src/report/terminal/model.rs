@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -18,7 +17,7 @@ use crate::report::views::{self, OutputFormat, Request};
 use crate::report::{states, text, threads, units};
 use profile::{LabelValue, Profile};
 use view::{
-    Cut, Diff, Direction, Frame, Frames, Granularity, Ordered, Row, Siblings, ThreadRow,
+    Cancel, Cut, Diff, Direction, Frame, Frames, Granularity, Ordered, Row, Siblings, ThreadRow,
     ThreadStates, Top, TopOptions, Tree, View, label_text,
 };
 
@@ -33,10 +32,8 @@ pub struct Context {
     pub cache: Arc<FilterCache>,
     /// Places of source and binaries.
     pub code: Arc<CodeOptions>,
-    /// The number of the computation.
-    pub job: u64,
-    /// The number of the computation that is waited for; others end early.
-    pub latest: Arc<AtomicU64>,
+    /// Ends the computation early.
+    pub cancel: Cancel,
 }
 
 impl Context {
@@ -47,17 +44,19 @@ impl Context {
             base: None,
             cache: Arc::default(),
             code: Arc::default(),
-            job: 0,
-            latest: Arc::default(),
+            cancel: Cancel::default(),
         }
     }
 
     /// Fails if the result is no longer waited for.
     pub fn check(&self) -> Result<(), String> {
-        if self.latest.load(Ordering::Relaxed) == self.job {
-            return Ok(());
-        }
-        Err("canceled".to_owned())
+        if self.cancel.is_canceled() { Err("canceled".to_owned()) } else { Ok(()) }
+    }
+
+    /// The view of a query's sample type, at the granularity of its page.
+    pub fn view<'p>(&self, profile: &'p Profile, query: &Query) -> View<'p> {
+        let Query { type_index, shown, .. } = query;
+        View::cancelable(profile, *type_index, shown.granularity(), &self.cancel)
     }
 
     /// The part of the profile that passes the filters of a query.
@@ -67,7 +66,7 @@ impl Context {
 
     /// The part of a profile that passes the filters of a query.
     pub fn part_of(&self, profile: &Arc<Profile>, query: &Query) -> Result<Arc<Profile>, String> {
-        self.cache.filtered(profile, &query.filters, &|| self.check())
+        self.cache.filtered(profile, &query.filters, &self.cancel)
     }
 }
 
@@ -260,6 +259,13 @@ impl Model {
 
 /// Computes a page. Fails with one line.
 pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
+    let model = compute_until(context, query)?;
+    // It is incomplete otherwise.
+    context.check()?;
+    Ok(model)
+}
+
+fn compute_until(context: &Context, query: &Query) -> Result<Model, String> {
     if let Shown::Diff { rows, .. } = &query.shown {
         return Ok(Model::Diff(Difference::new(context, query, rows)?));
     }
@@ -270,7 +276,8 @@ pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
     }
     let profile = &context.filtered(query)?;
     context.check()?;
-    let view = View::new(profile, query.type_index, query.shown.granularity());
+    let view = context.view(profile, query);
+    context.check()?;
     Ok(match &query.shown {
         Shown::Table { rows, order } => table(profile, view, rows, *order),
         Shown::Tree(direction) => graph(profile, view, *direction, Siblings::LeftHeavy),
@@ -279,7 +286,7 @@ pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
         Shown::Source(of) => Model::Code(Code::new(context, profile, view, of)?),
         Shown::States(order) => Model::States(thread_table(profile, view, *order)),
         Shown::Diff { .. } | Shown::DiffFlame | Shown::Text(_) => {
-            Model::Text(render(profile, query)?)
+            Model::Text(render(profile, query, &context.cancel)?)
         }
     })
 }
@@ -331,7 +338,7 @@ fn graph(
     siblings: Siblings,
 ) -> Model {
     let tree = Tree::new(&mut view, direction, &[], cut(profile));
-    let ordered = Ordered::new(&tree, &view.frames, profile, siblings);
+    let ordered = Ordered::cancelable(&tree, &view.frames, profile, siblings, &view.cancel);
     Model::Graph(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end: 0 })
 }
 
@@ -356,23 +363,25 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
         }
         Shown::Source(of) => {
             let part = context.filtered(query)?;
-            let view = View::new(&part, query.type_index, query.shown.granularity());
+            let view = context.view(&part, query);
             Ok(Code::new(context, &part, view, of)?.text())
         }
-        _ => render(&*context.filtered(query)?, query),
+        _ => render(&*context.filtered(query)?, query, &context.cancel),
     }
 }
 
 /// The lines of a page of a profile that has been filtered.
-fn render(profile: &Profile, query: &Query) -> Result<Vec<String>, String> {
+fn render(profile: &Profile, query: &Query, cancel: &Cancel) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
-    write(profile, query, OutputFormat::Text, &mut out).map_err(|error| error.to_string())?;
+    write_until(cancel, profile, query, OutputFormat::Text, &mut out)
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&out);
     Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
 }
 
 /// Writes the threads of a snapshot with their stacks.
 fn write_threads(
+    cancel: &Cancel,
     profile: &Profile,
     query: &Query,
     format: OutputFormat,
@@ -380,7 +389,7 @@ fn write_threads(
 ) -> std::io::Result<()> {
     // As prof threads.
     let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
-    let view = |granularity| View::new(profile, query.type_index, granularity);
+    let view = |granularity| View::cancelable(profile, query.type_index, granularity, cancel);
     match format {
         OutputFormat::Json => threads::write_json(out, &view(each), each, false),
         OutputFormat::Text => threads::write(out, &view(query.shown.granularity()), false),
@@ -389,6 +398,16 @@ fn write_threads(
 
 /// Writes a page as `prof report` does.
 pub fn write(
+    profile: &Profile,
+    query: &Query,
+    format: OutputFormat,
+    out: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    write_until(&Cancel::default(), profile, query, format, out)
+}
+
+fn write_until(
+    cancel: &Cancel,
     profile: &Profile,
     query: &Query,
     format: OutputFormat,
@@ -406,7 +425,7 @@ pub fn write(
         Shown::States(_) => (Some("states"), None),
         Shown::Text(Page::Header) => return text::write_header(out, profile),
         Shown::Text(Page::Threads) => {
-            return write_threads(profile, query, format, out);
+            return write_threads(cancel, profile, query, format, out);
         }
         Shown::Text(page) => (Some(page.name()), None),
         Shown::Table { .. } | Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame => {
@@ -427,6 +446,6 @@ pub fn write(
         argument: argument.as_deref(),
         file: None,
     };
-    let mut view = View::new(profile, query.type_index, granularity);
+    let mut view = View::cancelable(profile, query.type_index, granularity, cancel);
     (views::find(name, &request).write)(&request, &mut view, out)
 }

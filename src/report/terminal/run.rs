@@ -2,7 +2,6 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -29,6 +28,7 @@ use super::source::CodeOptions;
 use super::theme::Theme;
 use super::{draw, export};
 use profile::Profile;
+use view::Cancel;
 
 /// Time between two pictures of the spinner.
 const TICK: Duration = Duration::from_millis(100);
@@ -196,8 +196,8 @@ fn in_background(sender: &Sender<Event>, work: impl FnOnce() + Send + 'static) {
 struct Work {
     cache: Arc<FilterCache>,
     code: Arc<CodeOptions>,
-    /// The number of the computation that is waited for.
-    latest: Arc<AtomicU64>,
+    /// Ends the last computation early.
+    cancel: Cancel,
     /// One computation at a time: several pages in a row do not fill the memory.
     turn: Arc<Mutex<()>>,
 }
@@ -386,14 +386,12 @@ impl Views {
     }
 
     /// What the current page is computed from.
-    fn context(&self, job: u64) -> Option<Context> {
-        let Work { cache, code, latest, .. } = &self.work;
+    fn context(&self) -> Option<Context> {
+        let Work { cache, code, .. } = &self.work;
         Some(Context {
             base: self.app.base.clone(),
             cache: cache.clone(),
             code: code.clone(),
-            job,
-            latest: latest.clone(),
             ..Context::new(self.app.profile.as_ref()?)
         })
     }
@@ -402,8 +400,10 @@ impl Views {
         for command in commands {
             match command {
                 Command::Compute(job, query) => {
-                    self.work.latest.store(job, Ordering::Relaxed);
-                    let Some(context) = self.context(job) else { continue };
+                    let Some(context) = self.context() else { continue };
+                    let cancel = Cancel::new();
+                    std::mem::replace(&mut self.work.cancel, cancel.clone()).cancel();
+                    let context = Context { cancel, ..context };
                     let sender = self.sender.clone();
                     let turn = self.work.turn.clone();
                     in_background(&self.sender, move || {
@@ -414,16 +414,15 @@ impl Views {
                     });
                 }
                 Command::Cancel => {
-                    self.work.latest.store(0, Ordering::Relaxed);
+                    self.work.cancel.cancel();
                     let client = self.work.code.symbols.debuginfod.as_deref();
                     if client.is_some_and(|client| client.is_waiting() && client.abandon()) {
                         self.app.say("no file is fetched by debuginfod from now on".to_owned());
                     }
                 }
                 Command::Write(path) => {
-                    let Some(context) = self.context(0) else { continue };
                     // Another page does not cancel it.
-                    let context = Context { latest: Arc::default(), ..context };
+                    let Some(context) = self.context() else { continue };
                     let query = self.app.page().query.clone();
                     let sender = self.sender.clone();
                     in_background(&self.sender, move || {

@@ -52,7 +52,8 @@ pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph
     let direction = sandwich.callees.direction;
     let left_out = sandwich.callers.left_out + sandwich.callees.left_out;
     let tree = Tree { nodes, left_out, direction, states: Vec::new() };
-    let ordered = Ordered::new(&tree, &view.frames, profile, Siblings::LeftHeavy);
+    let ordered =
+        Ordered::cancelable(&tree, &view.frames, profile, Siblings::LeftHeavy, &view.cancel);
     Ok(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end })
 }
 
