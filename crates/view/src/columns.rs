@@ -1,9 +1,8 @@
 //! Columns of a table: several sample types side by side, and ratios of them.
 
-use rustc_hash::FxHashMap;
-
+use super::groups::Groups;
 use super::top::{compare_names, compare_values};
-use super::{Quotient, Ratio, Row, Top, TopOptions, View, key_ids};
+use super::{Quotient, Ratio, Row, Top, TopOptions, View};
 use profile::{LabelValue, Profile};
 
 /// The property of a row that a column shows.
@@ -168,11 +167,13 @@ struct Sums<'t> {
 
 impl<'t> Sums<'t> {
     fn new(view: &View, labels: &[String], types: &'t [usize], row_types: usize) -> Sums<'t> {
-        let (groups, samples) = by_group(view, labels);
+        // All samples: one without a value of the view's type may have others.
+        let samples = view.profile.samples.iter().map(|row| row.labels).enumerate();
+        let by_group = Groups::new(view, samples, labels);
         let mut sums = Sums {
             types,
             row_types,
-            groups,
+            groups: Vec::new(),
             keys: Vec::new(),
             is_row: Vec::new(),
             values: Vec::new(),
@@ -180,9 +181,9 @@ impl<'t> Sums<'t> {
         };
         let count = view.frames.len();
         let mut dense = Dense { row: vec![0; count], stamp: vec![0; count], last: 0 };
-        for (group, samples) in samples.iter().enumerate() {
+        for (group, samples) in by_group.iter().enumerate() {
             let first = sums.keys.len();
-            for &sample in samples {
+            for (_, &sample) in samples.iter().enumerate().take_while(|&(at, _)| view.goes_on(at)) {
                 sums.add(view, sample as usize, group as u32, &mut dense);
             }
             // Only the rows of this group, which are few if there are many groups.
@@ -190,6 +191,7 @@ impl<'t> Sums<'t> {
                 dense.row[frame as usize] = 0;
             }
         }
+        sums.groups = by_group.values;
         sums
     }
 
@@ -346,36 +348,6 @@ fn unfiltered(view: &View, type_index: usize, kept: i64) -> i64 {
     }
     let all = view.profile.unfiltered.as_ref();
     all.and_then(|all| all.types.get(type_index)).map_or(kept, |of_type| of_type.magnitude)
-}
-
-/// Label values, and the numbers of the samples that have them.
-type Grouped = (Vec<Vec<Option<LabelValue>>>, Vec<Vec<u32>>);
-
-/// All samples by the values of these labels; without labels there is one group.
-fn by_group(view: &View, labels: &[String]) -> Grouped {
-    let rows = &view.profile.samples;
-    if labels.is_empty() {
-        return (vec![Vec::new()], vec![(0..rows.len() as u32).collect()]);
-    }
-    let keys = key_ids(view.profile, labels);
-    let table = &view.profile.labels;
-    let mut index: FxHashMap<Vec<Option<LabelValue>>, usize> = FxHashMap::default();
-    let mut of_set: Vec<Option<usize>> = vec![None; table.len()];
-    let mut groups = Vec::new();
-    let mut samples: Vec<Vec<u32>> = Vec::new();
-    for (number, row) in rows.iter().enumerate() {
-        let group = *of_set[row.labels.0 as usize].get_or_insert_with(|| {
-            let values: Vec<_> =
-                keys.iter().map(|k| k.and_then(|k| table.value(row.labels, k))).collect();
-            *index.entry(values.clone()).or_insert_with(|| {
-                groups.push(values);
-                samples.push(Vec::new());
-                groups.len() - 1
-            })
-        });
-        samples[group].push(number as u32);
-    }
-    (groups, samples)
 }
 
 #[cfg(test)]

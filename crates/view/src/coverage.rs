@@ -58,13 +58,14 @@ pub struct Coverage {
 
 /// Classification of a location.
 #[derive(Clone, Copy)]
-enum LocationClass<'p> {
+enum LocationClass {
     Code {
         binary: usize,
         named: bool,
         with_line: bool,
     },
-    End(&'p str),
+    /// The end of a truncated stack, with the number of its reason.
+    End(usize),
     /// A name that represents no code.
     Other,
 }
@@ -72,14 +73,16 @@ enum LocationClass<'p> {
 impl Coverage {
     /// Coverage of the samples in a view.
     pub fn new(view: &View) -> Coverage {
-        let (mut binaries, kinds) = classify(view.profile);
+        let Classes { mut binaries, reasons, of_locations } = classify(view.profile);
+        // By binary and reason; a file may have any number of reasons.
+        let mut truncated: FxHashMap<(usize, usize), i64> = FxHashMap::default();
         // The last sample with a frame in each binary.
         let mut seen = vec![usize::MAX; binaries.len()];
         for (n, sample) in view.samples().enumerate() {
             let value = sample.value;
             let mut outermost = None;
             for (depth, location) in sample.stack.iter().enumerate() {
-                match kinds[location.0 as usize] {
+                match of_locations[location.0 as usize] {
                     LocationClass::Code { binary, named, with_line } => {
                         let of = &mut binaries[binary];
                         plus(&mut of.itself, if depth == 0 { value } else { 0 });
@@ -92,12 +95,15 @@ impl Coverage {
                     }
                     LocationClass::End(reason) => {
                         if let Some(binary) = outermost {
-                            add(&mut binaries[binary].truncated, reason, value);
+                            plus(truncated.entry((binary, reason)).or_default(), value);
                         }
                     }
                     LocationClass::Other => {}
                 }
             }
+        }
+        for ((binary, reason), value) in truncated {
+            binaries[binary].truncated.push((reasons[reason].to_owned(), value));
         }
         binaries.retain(|b| b.total != 0);
         let name = |b: &Covered| view.profile.str(b.file);
@@ -121,18 +127,22 @@ fn plus(sum: &mut i64, value: i64) {
     *sum = sum.saturating_add(value);
 }
 
-fn add(sums: &mut Vec<(String, i64)>, reason: &str, value: i64) {
-    match sums.iter_mut().find(|(r, _)| r == reason) {
-        Some((_, sum)) => plus(sum, value),
-        None => sums.push((reason.to_owned(), value)),
-    }
+/// The classes of locations.
+struct Classes<'p> {
+    /// The binaries; mappings of one file are one binary.
+    binaries: Vec<Covered>,
+    /// The reasons of truncation.
+    reasons: Vec<&'p str>,
+    /// The class of each location.
+    of_locations: Vec<LocationClass>,
 }
 
-/// The binaries, and the class of each location; mappings of one file are one binary.
-fn classify(profile: &Profile) -> (Vec<Covered>, Vec<LocationClass<'_>>) {
+fn classify(profile: &Profile) -> Classes<'_> {
     let mut binaries = Vec::new();
+    let mut reasons = Vec::new();
+    let mut reason_index: FxHashMap<&str, usize> = FxHashMap::default();
     let mut index: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
-    let kinds = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
+    let of_locations = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
         let location = &profile.locations[id.0 as usize];
         let lines = profile.lines_of(id);
         let name = |l: &profile::Line| profile.functions[l.function.0 as usize].name;
@@ -141,8 +151,12 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<LocationClass<'_>>) {
             && let Some(line) = lines.first()
         {
             let text = profile.str(name(line));
-            let reason = Truncation::code_of_frame(text);
-            return reason.map_or(LocationClass::Other, LocationClass::End);
+            let Some(reason) = Truncation::code_of_frame(text) else { return LocationClass::Other };
+            let number = reason_index.entry(reason).or_insert_with(|| {
+                reasons.push(reason);
+                reasons.len() - 1
+            });
+            return LocationClass::End(*number);
         }
         let (file, build_id) = mapping.map_or_else(Default::default, |m| (m.file, m.build_id));
         let binary = *index.entry((file, build_id)).or_insert_with(|| {
@@ -155,8 +169,8 @@ fn classify(profile: &Profile) -> (Vec<Covered>, Vec<LocationClass<'_>>) {
             with_line: lines.iter().any(|l| l.line > 0),
         }
     });
-    let kinds = kinds.collect();
-    (binaries, kinds)
+    let of_locations = of_locations.collect();
+    Classes { binaries, reasons, of_locations }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod filter;
 mod frames;
 mod granularity;
 mod graph;
+mod groups;
 mod over;
 mod packages;
 mod peek;
@@ -141,6 +142,17 @@ impl<'a> View<'a> {
         samples
             .filter(move |(_, (_, v))| shown(**v))
             .map(|(row, (&sample, &value))| self.sample(row, sample, value))
+    }
+
+    /// The samples with these numbers, which have a value.
+    fn samples_of(&self, rows: &[u32]) -> impl Iterator<Item = ViewSample<'_>> {
+        let width = self.profile.sample_types.len();
+        let numbers = rows.iter().enumerate().take_while(|&(at, _)| self.goes_on(at));
+        numbers.map(move |(_, &row)| {
+            let row = row as usize;
+            let value = self.profile.values[row * width + self.type_index];
+            self.sample(row, self.profile.samples[row], value)
+        })
     }
 
     fn sample(&self, row: usize, sample: SampleRow, value: i64) -> ViewSample<'_> {

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
-use rustc_hash::FxHashMap;
-
-use super::{View, key_ids};
+use super::View;
+use super::groups::Groups;
 use profile::LabelValue;
 
 /// Order of the rows.
@@ -61,7 +60,7 @@ pub struct Top {
 
 #[derive(Clone, Copy, Default)]
 struct Cell {
-    /// Number of the last stack that this frame was counted in.
+    /// Number of the last stack that this frame was counted in; 0: none.
     stamp: u32,
     self_value: i64,
     total: i64,
@@ -70,21 +69,23 @@ struct Cell {
 impl Top {
     /// The table of `view`.
     pub fn new(view: &View, options: &TopOptions) -> Top {
-        let (groups, order) = group_samples(view, &options.labels);
+        let mut cells = Cells { of_frames: vec![Cell::default(); view.frames.len()], stamp: 0 };
         let mut rows = Vec::new();
-        let mut cells = vec![Cell::default(); view.frames.len()];
-        match order {
-            None => {
-                accumulate(view, view.samples(), &mut cells);
-                harvest(&mut cells, 0, &mut rows);
+        let groups = if options.labels.is_empty() {
+            cells.add(view, view.samples(), |_| {});
+            cells.all_rows(&mut rows);
+            vec![Vec::new()]
+        } else {
+            let samples = view.samples().map(|sample| (sample.row, sample.labels));
+            let groups = Groups::new(view, samples, &options.labels);
+            let mut touched = Vec::new();
+            for (group, numbers) in groups.iter().enumerate() {
+                cells.add(view, view.samples_of(numbers), |frame| touched.push(frame));
+                let of_group = touched.drain(..).map(|frame| cells.take_row(frame, group as u32));
+                rows.extend(of_group);
             }
-            Some(by_group) => {
-                for (group, samples) in by_group.into_iter().enumerate() {
-                    accumulate(view, samples.into_iter(), &mut cells);
-                    harvest(&mut cells, group as u32, &mut rows);
-                }
-            }
-        }
+            groups.values
+        };
         let row_count = rows.len();
         keep(view, options, &mut rows);
         let mut top = Top { rows, groups, row_count, shown: 0 };
@@ -111,87 +112,82 @@ fn keep(view: &View, options: &TopOptions, rows: &mut Vec<Row>) {
     }
 }
 
-type LabelGroups = Vec<Vec<Option<LabelValue>>>;
-
-/// Groups the samples by the values of these labels; without labels there is one group.
-fn group_samples<'v>(
-    view: &'v View,
-    labels: &[String],
-) -> (LabelGroups, Option<Vec<Vec<super::ViewSample<'v>>>>) {
-    if labels.is_empty() {
-        return (vec![Vec::new()], None);
-    }
-    let keys = key_ids(view.profile, labels);
-    let table = &view.profile.labels;
-    let mut index = FxHashMap::default();
-    let mut of_set = vec![None; table.len()];
-    let mut groups: LabelGroups = Vec::new();
-    let mut samples = Vec::new();
-    for sample in view.samples() {
-        let group = *of_set[sample.labels.0 as usize].get_or_insert_with(|| {
-            let values: Vec<_> =
-                keys.iter().map(|k| k.and_then(|k| table.value(sample.labels, k))).collect();
-            *index.entry(values.clone()).or_insert_with(|| {
-                groups.push(values);
-                samples.push(Vec::new());
-                groups.len() - 1
-            })
-        });
-        samples[group].push(sample);
-    }
-    (groups, Some(samples))
+/// The cells of all frames.
+struct Cells {
+    of_frames: Vec<Cell>,
+    /// Number of the last stack.
+    stamp: u32,
 }
 
-/// Adds samples to the cells of their frames. Every frame of every sample passes through this loop:
-/// no allocation, no hash.
-fn accumulate<'v>(
-    view: &View,
-    samples: impl Iterator<Item = super::ViewSample<'v>>,
-    cells: &mut [Cell],
-) {
-    let mut stamp = 0u32;
-    for sample in samples {
-        stamp = stamp.wrapping_add(1);
-        if stamp == 0 {
-            cells.iter_mut().for_each(|c| c.stamp = 0);
-            stamp = 1;
-        }
-        let value = sample.value;
-        let mut is_leaf = true;
-        let mut count = |frame: u32| {
-            let cell = &mut cells[frame as usize];
-            if is_leaf {
-                cell.self_value = cell.self_value.saturating_add(value);
-                is_leaf = false;
+impl Cells {
+    /// Adds samples to the cells of their frames, and passes each frame whose cell was empty to
+    /// `touch`. Every frame of every sample passes through this loop: no hash.
+    fn add<'v>(
+        &mut self,
+        view: &View,
+        samples: impl Iterator<Item = super::ViewSample<'v>>,
+        mut touch: impl FnMut(u32),
+    ) {
+        let Cells { of_frames, stamp } = self;
+        for sample in samples {
+            *stamp = stamp.wrapping_add(1);
+            if *stamp == 0 {
+                // Not 0, which marks an empty cell.
+                of_frames.iter_mut().for_each(|c| c.stamp = c.stamp.min(1));
+                *stamp = 2;
             }
-            if cell.stamp != stamp {
-                cell.stamp = stamp;
-                cell.total = cell.total.saturating_add(value);
+            let stamp = *stamp;
+            let value = sample.value;
+            let mut is_leaf = true;
+            let mut count = |frame: u32| {
+                let cell = &mut of_frames[frame as usize];
+                if is_leaf {
+                    cell.self_value = cell.self_value.saturating_add(value);
+                    is_leaf = false;
+                }
+                if cell.stamp != stamp {
+                    if cell.stamp == 0 {
+                        touch(frame);
+                    }
+                    cell.stamp = stamp;
+                    cell.total = cell.total.saturating_add(value);
+                }
+            };
+            for &location in sample.stack {
+                for &frame in view.frames.of(location) {
+                    count(frame);
+                }
             }
-        };
-        for &location in sample.stack {
-            for &frame in view.frames.of(location) {
-                count(frame);
+            if sample.stack.is_empty() {
+                count(view.frames.no_stack);
             }
-        }
-        if sample.stack.is_empty() {
-            count(view.frames.no_stack);
         }
     }
-}
 
-/// Converts the cells that were touched to rows, and clears them.
-fn harvest(cells: &mut [Cell], group: u32, rows: &mut Vec<Row>) {
-    for (frame, cell) in cells.iter_mut().enumerate() {
-        if cell.stamp != 0 {
+    /// The row of a frame's cell, which is then empty.
+    fn take_row(&mut self, frame: u32, group: u32) -> Row {
+        let cell = std::mem::take(&mut self.of_frames[frame as usize]);
+        Row { frame, group, self_value: cell.self_value, total: cell.total }
+    }
+
+    /// Adds the rows of all cells that are not empty.
+    fn all_rows(&self, rows: &mut Vec<Row>) {
+        let touched = || self.of_frames.iter().enumerate().filter(|(_, cell)| cell.stamp != 0);
+        rows.reserve_exact(touched().count());
+        rows.extend(touched().map(|(frame, cell)| {
             let Cell { self_value, total, .. } = *cell;
-            rows.push(Row { frame: frame as u32, group, self_value, total });
-            *cell = Cell::default();
-        }
+            Row { frame: frame as u32, group: 0, self_value, total }
+        }));
     }
 }
 
-fn compare(view: &View, groups: &LabelGroups, sort: Sort, a: &Row, b: &Row) -> Ordering {
+fn compare(
+    view: &View,
+    groups: &[Vec<Option<LabelValue>>],
+    sort: Sort,
+    a: &Row,
+    b: &Row,
+) -> Ordering {
     compare_values(sort, a, b).then_with(|| compare_names(view, groups, a, b))
 }
 

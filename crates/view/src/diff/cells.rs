@@ -70,7 +70,7 @@ impl Cells {
         let variances = Variances::of(view.profile, view.type_index);
         let mut dense = Dense::new(ids);
         for (group, samples) in self.grouped(view, labels) {
-            for sample in samples {
+            for sample in view.samples_of(&samples) {
                 let variance = variances.get(view.profile.values_of(sample.row));
                 dense.add(view, &sample, variance);
                 let all = &mut self.all[run];
@@ -96,12 +96,12 @@ impl Cells {
     }
 
     /// The samples by their label values.
-    fn grouped<'v>(&mut self, view: &'v View, labels: &[String]) -> Vec<Group<'v>> {
+    fn grouped(&mut self, view: &View, labels: &[String]) -> Vec<Group> {
         let keys = key_ids(view.profile, labels);
         let table = &view.profile.labels;
         let mut of_set: FxHashMap<u32, usize> = FxHashMap::default();
         let mut of_group: FxHashMap<u32, usize> = FxHashMap::default();
-        let mut out: Vec<Group<'v>> = Vec::new();
+        let mut out: Vec<Group> = Vec::new();
         for sample in view.samples() {
             let at = *of_set.entry(sample.labels.0).or_insert_with(|| {
                 let value = |key: &Option<profile::StrId>| {
@@ -119,14 +119,14 @@ impl Cells {
                     out.len() - 1
                 })
             });
-            out[at].1.push(sample);
+            out[at].1.push(sample.row as u32);
         }
         out
     }
 }
 
-/// The number of a group, and its samples.
-type Group<'v> = (u32, Vec<ViewSample<'v>>);
+/// The number of a group, and the numbers of its samples.
+type Group = (u32, Vec<u32>);
 
 /// Sums by frame of one recording.
 struct Dense<'a> {
