@@ -70,45 +70,106 @@ impl Top {
     /// The table of `view`.
     pub fn new(view: &View, options: &TopOptions) -> Top {
         let mut cells = Cells { of_frames: vec![Cell::default(); view.frames.len()], stamp: 0 };
-        let mut rows = Vec::new();
-        let groups = if options.labels.is_empty() {
+        if options.labels.is_empty() {
+            let groups = vec![Vec::new()];
             cells.add(view, view.samples(), |_| {});
-            cells.all_rows(&mut rows);
-            vec![Vec::new()]
-        } else {
-            let samples = view.samples().map(|sample| (sample.row, sample.labels));
-            let groups = Groups::new(view, samples, &options.labels);
-            let mut touched = Vec::new();
-            for (group, numbers) in groups.iter().enumerate() {
-                cells.add(view, view.samples_of(numbers), |frame| touched.push(frame));
-                let of_group = touched.drain(..).map(|frame| cells.take_row(frame, group as u32));
-                rows.extend(of_group);
+            let mut rows = Rows::new(view, options, &groups);
+            let touched = || cells.of_frames.iter().enumerate().filter(|(_, c)| c.stamp != 0);
+            if options.limit == 0 {
+                rows.kept.reserve_exact(touched().count());
             }
-            groups.values
-        };
-        let row_count = rows.len();
-        keep(view, options, &mut rows);
-        let mut top = Top { rows, groups, row_count, shown: 0 };
-        top.sort_and_cut(view, options);
-        top.shown = top.rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.self_value));
-        top
-    }
-
-    fn sort_and_cut(&mut self, view: &View, options: &TopOptions) {
-        let groups = &self.groups;
-        let compare = |a: &Row, b: &Row| compare(view, groups, options.sort, a, b);
-        if options.limit > 0 && options.limit < self.rows.len() {
-            self.rows.select_nth_unstable_by(options.limit, compare);
-            self.rows.truncate(options.limit);
+            for (frame, &Cell { self_value, total, .. }) in touched() {
+                rows.push(Row { frame: frame as u32, group: 0, self_value, total });
+            }
+            return rows.finish().top(groups);
         }
-        self.rows.sort_unstable_by(compare);
+        let samples = view.samples().map(|sample| (sample.row, sample.labels));
+        let groups = Groups::new(view, samples, &options.labels);
+        let mut rows = Rows::new(view, options, &groups.values);
+        let mut touched = Vec::new();
+        for (group, numbers) in groups.iter().enumerate() {
+            cells.add(view, view.samples_of(numbers), |frame| touched.push(frame));
+            if touched.len() > cells.of_frames.len() / DENSE {
+                // In order, which is faster than frame by frame.
+                touched.clear();
+                touched
+                    .extend((0..).zip(&cells.of_frames).filter(|(_, c)| c.stamp != 0).map(|c| c.0));
+            }
+            for frame in touched.drain(..) {
+                rows.push(cells.take_row(frame, group as u32));
+            }
+        }
+        rows.finish().top(groups.values)
     }
 }
 
-fn keep(view: &View, options: &TopOptions, rows: &mut Vec<Row>) {
-    if options.min_percent > 0.0 {
-        let judged = |r: &Row| if options.self_only { r.self_value } else { r.total };
-        rows.retain(|r| view.percent(judged(r)).abs() >= options.min_percent);
+/// The rows of a table that is being made.
+struct Rows<'a> {
+    view: &'a View<'a>,
+    options: &'a TopOptions,
+    groups: &'a [Vec<Option<LabelValue>>],
+    kept: Vec<Row>,
+    count: usize,
+}
+
+/// The rows of a finished table.
+struct Finished {
+    rows: Vec<Row>,
+    count: usize,
+}
+
+/// A group with more than this part of all frames is dense.
+const DENSE: usize = 8;
+
+/// Rows that are collected, at least, before those beyond the limit are dropped.
+const COLLECTED: usize = 1000;
+
+impl<'a> Rows<'a> {
+    fn new(
+        view: &'a View<'a>,
+        options: &'a TopOptions,
+        groups: &'a [Vec<Option<LabelValue>>],
+    ) -> Rows<'a> {
+        Rows { view, options, groups, kept: Vec::new(), count: 0 }
+    }
+
+    /// Adds a row, unless it is below the percentage.
+    fn push(&mut self, row: Row) {
+        let TopOptions { limit, min_percent, self_only, .. } = *self.options;
+        self.count += 1;
+        let judged = if self_only { row.self_value } else { row.total };
+        if min_percent > 0.0 && self.view.percent(judged).abs() < min_percent {
+            return;
+        }
+        self.kept.push(row);
+        if limit > 0 && self.kept.len() >= limit.saturating_mul(2).max(COLLECTED) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let Rows { view, options, groups, .. } = *self;
+        if options.limit > 0 && options.limit < self.kept.len() {
+            let compare = |a: &Row, b: &Row| compare(view, groups, options.sort, a, b);
+            self.kept.select_nth_unstable_by(options.limit, compare);
+            self.kept.truncate(options.limit);
+        }
+    }
+
+    /// The rows in their order.
+    fn finish(mut self) -> Finished {
+        self.cut();
+        let Rows { view, options, groups, mut kept, count } = self;
+        kept.sort_unstable_by(|a, b| compare(view, groups, options.sort, a, b));
+        Finished { rows: kept, count }
+    }
+}
+
+impl Finished {
+    fn top(self, groups: Vec<Vec<Option<LabelValue>>>) -> Top {
+        let Finished { rows, count } = self;
+        let shown = rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.self_value));
+        Top { rows, groups, row_count: count, shown }
     }
 }
 
@@ -168,16 +229,6 @@ impl Cells {
     fn take_row(&mut self, frame: u32, group: u32) -> Row {
         let cell = std::mem::take(&mut self.of_frames[frame as usize]);
         Row { frame, group, self_value: cell.self_value, total: cell.total }
-    }
-
-    /// Adds the rows of all cells that are not empty.
-    fn all_rows(&self, rows: &mut Vec<Row>) {
-        let touched = || self.of_frames.iter().enumerate().filter(|(_, cell)| cell.stamp != 0);
-        rows.reserve_exact(touched().count());
-        rows.extend(touched().map(|(frame, cell)| {
-            let Cell { self_value, total, .. } = *cell;
-            Row { frame: frame as u32, group: 0, self_value, total }
-        }));
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn grow<'v>(
         },
         group_of_frame: vec![NO_GROUP; view.frames.len()],
         groups: Vec::new(),
-        partitioned: Vec::new(),
+        places: Vec::new(),
     };
     let mut pending = vec![all];
     while let Some(next) = pending.pop().filter(|_| !view.cancel.is_canceled()) {
@@ -100,13 +100,11 @@ pub(crate) struct PathSample<'a> {
     passed: u32,
     labels: LabelSetId,
     value: i64,
-    /// Its current frame.
-    frame: u32,
 }
 
 impl<'a> PathSample<'a> {
     fn new(stack: &'a [LocationId], labels: LabelSetId, value: i64) -> PathSample<'a> {
-        PathSample { stack, passed: 0, labels, value, frame: 0 }
+        PathSample { stack, passed: 0, labels, value }
     }
 
     /// The sample without the first `passed` frames of the location at the near end of `stack`.
@@ -114,18 +112,12 @@ impl<'a> PathSample<'a> {
         PathSample { passed: passed as u32, ..PathSample::new(stack, LabelSetId::EMPTY, value) }
     }
 
-    /// Advances to the next frame of the stack; false if there is none.
-    fn advance(&mut self, view: &View, direction: Direction) -> bool {
+    /// Advances to the next frame of the stack, if there is one.
+    fn advance(&mut self, view: &View, direction: Direction) -> Option<u32> {
         loop {
             let (location, rest) = match direction {
-                Direction::Callees => match self.stack.split_last() {
-                    Some((location, rest)) => (location, rest),
-                    None => return false,
-                },
-                Direction::Callers => match self.stack.split_first() {
-                    Some((location, rest)) => (location, rest),
-                    None => return false,
-                },
+                Direction::Callees => self.stack.split_last()?,
+                Direction::Callers => self.stack.split_first()?,
             };
             let frames = view.frames.of(*location);
             let passed = self.passed as usize;
@@ -135,11 +127,10 @@ impl<'a> PathSample<'a> {
                 (self.stack, self.passed) = (rest, 0);
             }
             if passed < frames.len() {
-                self.frame = match direction {
+                return Some(match direction {
                     Direction::Callees => frames[frames.len() - 1 - passed],
                     Direction::Callers => frames[passed],
-                };
-                return true;
+                });
             }
             // All frames of this location are hidden.
         }
@@ -160,8 +151,8 @@ struct FrameGroup {
     total: i64,
     by_state: ByState,
     count: usize,
-    /// Position of its next sample; `None` if it is omitted.
-    at: Option<usize>,
+    /// Place of its next sample; `None` if it is omitted.
+    at: Option<u32>,
 }
 
 const NO_GROUP: u32 = u32::MAX;
@@ -176,8 +167,8 @@ struct TreeBuilder<'v, 'a> {
     /// Index in `groups` of a frame, while a node is expanded; `NO_GROUP` otherwise.
     group_of_frame: Vec<u32>,
     groups: Vec<FrameGroup>,
-    /// Samples in the order of their groups, before they are copied back.
-    partitioned: Vec<PathSample<'v>>,
+    /// Group of each sample of a node, then its place in the order of the groups.
+    places: Vec<u32>,
 }
 
 impl<'v> TreeBuilder<'v, '_> {
@@ -203,7 +194,7 @@ impl<'v> TreeBuilder<'v, '_> {
             let FrameGroup { frame, total, .. } = *group;
             self.tree.nodes.push(Node { parent: node, frame, self_value: 0, total });
             self.tree.states.extend(self.states.is_some().then_some(group.by_state));
-            group.at = Some(next);
+            group.at = Some(next as u32);
             let from = start + next;
             next += group.count;
             pending.push(PendingNode {
@@ -226,18 +217,18 @@ impl<'v> TreeBuilder<'v, '_> {
     /// returned.
     fn group(&mut self, node: u32, depth: usize, items: &mut [PathSample<'v>]) -> usize {
         let mut own = 0i64;
-        let mut going = 0;
+        self.places.clear();
         for i in 0..items.len() {
             let mut item = items[i];
-            if !self.advance_to_other(&mut item, node, depth) {
+            let Some(frame) = self.advance_to_other(&mut item, node, depth) else {
                 own = own.saturating_add(item.value);
                 continue;
-            }
-            let slot = &mut self.group_of_frame[item.frame as usize];
+            };
+            let slot = &mut self.group_of_frame[frame as usize];
             if *slot == NO_GROUP {
                 *slot = self.groups.len() as u32;
                 self.groups.push(FrameGroup {
-                    frame: item.frame,
+                    frame,
                     total: 0,
                     by_state: ByState::default(),
                     count: 0,
@@ -251,50 +242,50 @@ impl<'v> TreeBuilder<'v, '_> {
                 *of_state = of_state.saturating_add(item.value);
             }
             group.count += 1;
-            // From here on the number of the group, which determines the frame.
-            item.frame = *slot;
-            items[going] = item;
-            going += 1;
+            items[self.places.len()] = item;
+            self.places.push(*slot);
         }
         self.tree.nodes[node as usize].self_value = own;
-        going
+        self.places.len()
     }
 
     /// Advances to the next frame; if recursion is collapsed, to one that differs from the node's.
-    fn advance_to_other(&self, item: &mut PathSample<'v>, node: u32, depth: usize) -> bool {
-        while self.advance(item, depth) {
-            let collapses = self.view.collapse_recursion && depth > self.rooted.depth;
-            if !collapses || item.frame != self.tree.nodes[node as usize].frame {
-                return true;
+    fn advance_to_other(&self, item: &mut PathSample<'v>, node: u32, depth: usize) -> Option<u32> {
+        let collapses = self.view.collapse_recursion && depth > self.rooted.depth;
+        loop {
+            let frame = self.advance(item, depth)?;
+            if !collapses || frame != self.tree.nodes[node as usize].frame {
+                return Some(frame);
             }
         }
-        false
     }
 
-    fn advance(&self, item: &mut PathSample<'v>, depth: usize) -> bool {
+    fn advance(&self, item: &mut PathSample<'v>, depth: usize) -> Option<u32> {
         if depth < self.rooted.depth {
-            item.frame = self.rooted.frames[&item.labels][depth];
-            return true;
+            return Some(self.rooted.frames[&item.labels][depth]);
         }
         if depth == self.rooted.depth && item.stack.is_empty() {
-            item.frame = self.view.frames.no_stack;
-            return true;
+            return Some(self.view.frames.no_stack);
         }
         item.advance(self.view, self.direction)
     }
 
-    /// Puts the samples into the order of their groups, without those of omitted groups; `kept` is
-    /// their number.
+    /// Puts the samples into the order of their groups; those of omitted groups are last, behind
+    /// `kept` others.
     fn partition(&mut self, items: &mut [PathSample<'v>], kept: usize) {
-        if self.partitioned.len() < kept {
-            self.partitioned.resize(kept, PathSample::new(&[], LabelSetId::EMPTY, 0));
+        let mut omitted = kept as u32;
+        for place in &mut self.places {
+            let next = self.groups[*place as usize].at.as_mut().unwrap_or(&mut omitted);
+            *place = *next;
+            *next += 1;
         }
-        for item in items.iter() {
-            if let Some(at) = &mut self.groups[item.frame as usize].at {
-                self.partitioned[*at] = *item;
-                *at += 1;
+        // Each exchange brings one sample to its place.
+        for from in 0..items.len() {
+            while self.places[from] as usize != from {
+                let to = self.places[from] as usize;
+                items.swap(from, to);
+                self.places.swap(from, to);
             }
         }
-        items[..kept].copy_from_slice(&self.partitioned[..kept]);
     }
 }
