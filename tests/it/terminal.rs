@@ -400,3 +400,50 @@ fn a_file_that_cannot_be_read_is_one_line() {
     assert!(screen.contains("prof: cannot read none.pb.gz: no such file"), "{screen}");
     terminal.is_restored();
 }
+
+/// Writes a profile whose call tree has 900,000 nodes.
+fn large(path: &Path) {
+    use profile::{Builder, Column, LabelSetId, Limits};
+
+    const FUNCTIONS: u64 = 5000;
+    let mut b = Builder::new(&[("samples", "count")]);
+    b = b.with_limits(Limits { nodes: 1 << 30, rows: 1 << 30, ..Limits::default() });
+    let functions: Vec<_> = (0..FUNCTIONS).map(|i| b.named_location(&format!("f{i}"))).collect();
+    let mut number = 1u64;
+    for _ in 0..15_000 {
+        let frame = |_| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            functions[((number >> 33) % FUNCTIONS) as usize]
+        };
+        let stack: Vec<_> = (0..60).map(frame).collect();
+        b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
+    }
+    formats::pprof::write(&b.finish(None), std::fs::File::create(path).unwrap()).unwrap();
+}
+
+#[test]
+fn escape_cancels_a_page_and_its_key_computes_it_again() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    large(&terminal.dir.path().join("large.pb.gz"));
+    terminal.run("prof report large.pb.gz");
+    terminal.wait_for("functions  samples");
+    terminal.wait_for("f1");
+    for key in ["t", "r"] {
+        terminal.keys(&[key, "Escape"]);
+        terminal.wait_for("canceled; Backspace goes back");
+        terminal.keys(&[key]);
+        terminal.wait_until("the page", |screen| {
+            !screen.contains("canceled") && screen.lines().any(|line| line.contains(" f1"))
+        });
+    }
+    // Canceled once more, and left.
+    terminal.keys(&["F", "Escape"]);
+    terminal.wait_for("canceled; Backspace goes back");
+    terminal.keys(&["BSpace"]);
+    terminal.wait_for("callers  samples");
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}

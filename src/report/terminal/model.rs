@@ -449,3 +449,64 @@ fn write_until(
     let mut view = View::cancelable(profile, query.type_index, granularity, cancel);
     (views::find(name, &request).write)(&request, &mut view, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use profile::{Builder, Column, LabelSetId, Limits};
+
+    /// Stacks without common callers, which have 600,000 nodes.
+    fn large() -> Arc<Profile> {
+        let limits = Limits { nodes: 1 << 30, rows: 1 << 30, ..Limits::default() };
+        let mut b = Builder::new(&[("samples", "count")]).with_limits(limits);
+        let functions: Vec<_> = (0..997).map(|i| b.named_location(&format!("f{i}"))).collect();
+        for sample in 0..10_000 {
+            let stack: Vec<_> =
+                (0..60).map(|i| functions[(sample + i * (sample / 997 + i)) % 997]).collect();
+            b.add(&stack, LabelSetId::EMPTY, Column(0), 1 + sample as i64 % 7);
+        }
+        Arc::new(b.finish(None))
+    }
+
+    #[test]
+    fn a_canceled_page_ends_early() {
+        let profile = large();
+        let base = Base { before: vec![profile.clone()], ..Base::default() };
+        let context = Context { base: Some(Arc::new(base)), ..Context::new(&profile) };
+        let focus = AddedFilter { condition: Condition::Focus, value: "f.*7".to_owned() };
+        for (shown, filters) in [
+            (Shown::Tree(Direction::Callees), Vec::new()),
+            (Shown::Flame(Direction::Callers), Vec::new()),
+            (Shown::Tree(Direction::Callees), vec![focus]),
+        ] {
+            let query = Query { type_index: 0, filters, shown };
+            let compute = |cancel: &Cancel, delay: Option<Duration>| {
+                let cache = Arc::default();
+                let context = Context { cache, cancel: cancel.clone(), ..context.clone() };
+                let mut begin = Instant::now();
+                std::thread::scope(|scope| {
+                    let page = scope.spawn(|| compute(&context, &query).err());
+                    if let Some(delay) = delay {
+                        std::thread::sleep(delay);
+                        begin = Instant::now();
+                        cancel.cancel();
+                    }
+                    (page.join().unwrap(), begin.elapsed())
+                })
+            };
+            let whole = (0..3).map(|_| {
+                let (error, whole) = compute(&Cancel::default(), None);
+                assert_eq!(error, None);
+                whole
+            });
+            let whole = whole.min().unwrap();
+            let ends_early = |_| {
+                let (error, rest) = compute(&Cancel::new(), Some(whole / 4));
+                error.as_deref() == Some("canceled") && rest < whole / 4
+            };
+            assert!((0..20).any(ends_early), "{:?} takes {whole:?}", query.shown);
+        }
+    }
+}
