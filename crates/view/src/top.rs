@@ -109,6 +109,8 @@ struct Rows<'a> {
     options: &'a TopOptions,
     groups: &'a [Vec<Option<LabelValue>>],
     kept: Vec<Row>,
+    /// The first row that was dropped because of the limit: those behind it are dropped, too.
+    beyond: Option<Row>,
     count: usize,
 }
 
@@ -130,7 +132,7 @@ impl<'a> Rows<'a> {
         options: &'a TopOptions,
         groups: &'a [Vec<Option<LabelValue>>],
     ) -> Rows<'a> {
-        Rows { view, options, groups, kept: Vec::new(), count: 0 }
+        Rows { view, options, groups, kept: Vec::new(), beyond: None, count: 0 }
     }
 
     /// Adds a row, unless it is below the percentage.
@@ -139,6 +141,11 @@ impl<'a> Rows<'a> {
         self.count += 1;
         let judged = if self_only { row.self_value } else { row.total };
         if min_percent > 0.0 && self.view.percent(judged).abs() < min_percent {
+            return;
+        }
+        let is_beyond =
+            |beyond: &Row| compare(self.view, self.groups, self.options.sort, &row, beyond).is_gt();
+        if self.beyond.as_ref().is_some_and(is_beyond) {
             return;
         }
         self.kept.push(row);
@@ -152,6 +159,7 @@ impl<'a> Rows<'a> {
         if options.limit > 0 && options.limit < self.kept.len() {
             let compare = |a: &Row, b: &Row| compare(view, groups, options.sort, a, b);
             self.kept.select_nth_unstable_by(options.limit, compare);
+            self.beyond = Some(self.kept[options.limit].clone());
             self.kept.truncate(options.limit);
         }
     }
@@ -159,7 +167,7 @@ impl<'a> Rows<'a> {
     /// The rows in their order.
     fn finish(mut self) -> Finished {
         self.cut();
-        let Rows { view, options, groups, mut kept, count } = self;
+        let Rows { view, options, groups, mut kept, count, .. } = self;
         kept.sort_unstable_by(|a, b| compare(view, groups, options.sort, a, b));
         Finished { rows: kept, count }
     }
