@@ -454,8 +454,10 @@ fn write_until(
 mod tests {
     use std::time::{Duration, Instant};
 
+    use super::super::query::AddedFilter;
     use super::*;
     use profile::{Builder, Column, LabelSetId, Limits};
+    use view::Condition;
 
     /// Stacks without common callers, which have 600,000 nodes.
     fn large() -> Arc<Profile> {
