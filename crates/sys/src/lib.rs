@@ -31,6 +31,6 @@ mod thread_id;
 pub mod usdt;
 
 pub use address::{FileAddress, FileOffset, LoadBias, ProcessAddress};
-pub use catch_panic::catch_panic;
+pub use catch_panic::{catch_panic, panics_are_caught};
 pub use error::{Error, ErrorKind};
 pub use thread_id::ThreadId;
