@@ -11,7 +11,7 @@ use anyhow::{anyhow, bail};
 
 use profile::Profile;
 use sys::os;
-use sys::printed::Clean;
+use sys::printed::{Charset, Clean};
 
 use formats::pprof;
 use place::{Found, OutputPlace, Refused};
@@ -148,8 +148,9 @@ impl Output {
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<u64> {
+        let charset = if self.is_stdout() { Charset::of_stdout() } else { Charset::Unicode };
         self.write_with(|out| {
-            let mut out = BufWriter::with_capacity(1 << 16, Clean::new(out));
+            let mut out = BufWriter::with_capacity(1 << 16, Clean::with_charset(out, charset));
             write(&mut out)?;
             out.flush()
         })

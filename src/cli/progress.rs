@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::sampler::Tick;
-use sys::printed::{self, Stderr};
+use sys::printed::{self, Charset, Stderr};
 
 /// A line that is redrawn; does nothing without a terminal.
 #[derive(Clone, Debug)]
@@ -32,7 +32,11 @@ impl Bar {
     /// Changes the template.
     pub fn style(&self, template: &str) {
         let style = ProgressStyle::with_template(template);
-        self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.set_style(match Charset::of_stderr() {
+            Charset::Ascii => style.progress_chars("#-").tick_chars("|/-\\ "),
+            Charset::Unicode => style,
+        });
     }
 
     /// Sets the position and the length.
@@ -51,8 +55,10 @@ impl Bar {
     /// Sets the texts of the bar.
     pub fn set_text(&self, prefix: &str, message: &str) {
         if self.shown {
-            self.bar.set_prefix(printed::line(prefix).into_owned());
-            self.bar.set_message(printed::line(message).into_owned());
+            let charset = Charset::of_stderr();
+            let text = |text: &str| charset.text(&printed::line(text)).into_owned();
+            self.bar.set_prefix(text(prefix));
+            self.bar.set_message(text(message));
         }
     }
 

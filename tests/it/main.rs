@@ -44,6 +44,7 @@ mod known_answers;
 mod left_behind;
 mod left_out;
 mod list;
+mod locale;
 mod lock;
 mod lock_libraries;
 mod long_values;

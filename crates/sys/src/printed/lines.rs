@@ -2,8 +2,8 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
-use super::line;
 use super::stdout::Named;
+use super::{Charset, line};
 
 /// Importance of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub enum Emphasis {
 #[derive(Debug)]
 pub struct Lines {
     out: BufWriter<Named<StdoutLock<'static>>>,
+    charset: Charset,
     styled: bool,
 }
 
@@ -27,7 +28,8 @@ impl Lines {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let styled = io::stdout().is_terminal() && !plain && !dumb;
-        Lines { out: BufWriter::with_capacity(1 << 16, Named::new(io::stdout().lock())), styled }
+        let out = BufWriter::with_capacity(1 << 16, Named::new(io::stdout().lock()));
+        Lines { out, charset: Charset::of_stdout(), styled }
     }
 
     /// Writes a line without hidden characters.
@@ -37,6 +39,7 @@ impl Lines {
     /// Standard output cannot be written to.
     pub fn line(&mut self, text: &str, emphasis: Emphasis) -> io::Result<()> {
         let text = line(text);
+        let text = self.charset.text(&text);
         match emphasis {
             Emphasis::Faint if self.styled => writeln!(self.out, "\x1b[2m{text}\x1b[0m"),
             _ => writeln!(self.out, "{text}"),

@@ -4,8 +4,9 @@
 //! All of prof's output passes through here, so none of it moves the cursor, changes the terminal
 //! or hides text next to it: [`stdout()`] and [`Clean`] replace such characters in a stream,
 //! [`Stderr`] in whole lines, [`line`](fn@line) in a name. Nothing else in prof opens standard
-//! output or standard error for text.
+//! output or standard error for text. On a terminal without UTF-8, they are ASCII ([`Charset`]).
 
+mod charset;
 mod lines;
 mod stderr;
 mod stdout;
@@ -15,6 +16,7 @@ mod tests;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+pub use charset::Charset;
 pub use lines::{Emphasis, Lines};
 pub use stderr::Stderr;
 pub use stdout::{Stdout, help, stdout};
@@ -75,14 +77,20 @@ pub fn line(text: &str) -> Cow<'_, str> {
 #[derive(Debug)]
 pub struct Clean<W> {
     inner: W,
+    charset: Charset,
     /// The beginning of an incomplete character.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Clean<W> {
-    /// Writes to `inner`.
+    /// Writes UTF-8 to `inner`.
     pub fn new(inner: W) -> Clean<W> {
-        Clean { inner, begun: Vec::new() }
+        Clean::with_charset(inner, Charset::Unicode)
+    }
+
+    /// Writes these characters to `inner`.
+    pub fn with_charset(inner: W, charset: Charset) -> Clean<W> {
+        Clean { inner, charset, begun: Vec::new() }
     }
 
     /// The wrapped writer.
@@ -98,9 +106,10 @@ impl<W: Write> Clean<W> {
             at += plain;
             let Some(c) = text[at..].chars().next() else { break };
             let next = at + c.len_utf8();
-            if is_hidden(c) {
+            let shown = self.charset.character(if is_hidden(c) { picture(c) } else { c });
+            if shown != c {
                 self.inner.write_all(&bytes[written..at])?;
-                self.inner.write_all(picture(c).encode_utf8(&mut [0; 4]).as_bytes())?;
+                self.inner.write_all(shown.encode_utf8(&mut [0; 4]).as_bytes())?;
                 written = next;
             }
             at = next;

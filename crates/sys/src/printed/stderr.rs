@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use super::{Clean, line};
+use super::{Charset, Clean, line};
 
 /// Standard error, one line at a time. A failure to write is ignored: prof's data goes elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,7 +12,7 @@ pub struct Stderr;
 impl Stderr {
     /// Prints a line.
     pub fn line(text: &str) {
-        let mut whole = line(text).into_owned();
+        let mut whole = Charset::of_stderr().text(&line(text)).into_owned();
         whole.push('\n');
         // In one call, so that lines of other processes do not come between.
         let _ = io::stderr().lock().write_all(whole.as_bytes());
@@ -31,7 +31,7 @@ impl Stderr {
 
 impl Write for Stderr {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let _ = Clean::new(io::stderr().lock()).write_all(buf);
+        let _ = Clean::with_charset(io::stderr().lock(), Charset::of_stderr()).write_all(buf);
         Ok(buf.len())
     }
 

@@ -2,14 +2,15 @@
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 
-use super::Clean;
+use super::{Charset, Clean};
 
 /// Standard output for text.
 pub type Stdout = BufWriter<Clean<Named<StdoutLock<'static>>>>;
 
 /// Standard output for text, buffered; to be flushed. Its errors name standard output.
 pub fn stdout() -> Stdout {
-    BufWriter::with_capacity(1 << 16, Clean::new(Named(io::stdout().lock())))
+    let out = Clean::with_charset(Named(io::stdout().lock()), Charset::of_stdout());
+    BufWriter::with_capacity(1 << 16, out)
 }
 
 /// Prints prof's help, which contains no foreign text: styled on a terminal, else plain.
@@ -20,7 +21,8 @@ pub fn stdout() -> Stdout {
 pub fn help(styled: &str, plain: &str) -> io::Result<()> {
     let mut out = Named(io::stdout().lock());
     let styles = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    out.write_all(if styles { styled } else { plain }.as_bytes())?;
+    let text = if styles { styled } else { plain };
+    out.write_all(Charset::of_stdout().text(text).as_bytes())?;
     out.flush()
 }
 

@@ -25,6 +25,48 @@ fn hidden_characters_are_replaced_visibly() {
     assert_eq!(written(&[b"latin \xe9, C1 \x9b31m"]), "latin �, C1 �31m");
 }
 
+#[test]
+fn the_locale_decides_on_the_characters() {
+    let charset = |variables: &[(&str, &str)]| {
+        Charset::of_locale(|name| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    };
+    for utf8 in ["de_DE.UTF-8", "C.utf8", "en_US.UTF-8@euro"] {
+        assert_eq!(charset(&[("LANG", utf8)]), Charset::Unicode, "{utf8}");
+    }
+    for ascii in ["C", "POSIX", "de_DE.ISO-8859-1", ""] {
+        assert_eq!(charset(&[("LANG", ascii)]), Charset::Ascii, "{ascii}");
+    }
+    assert_eq!(charset(&[]), Charset::Ascii);
+    let of_three =
+        |all, ctype, lang| charset(&[("LC_ALL", all), ("LC_CTYPE", ctype), ("LANG", lang)]);
+    assert_eq!(of_three("C", "C.UTF-8", "C.UTF-8"), Charset::Ascii);
+    assert_eq!(of_three("", "C.UTF-8", "C"), Charset::Unicode);
+    assert_eq!(of_three("", "C", "C.UTF-8"), Charset::Ascii);
+}
+
+#[test]
+fn each_character_is_replaced_by_one_in_ascii() {
+    for (text, ascii) in [
+        ("│ ├─foo  12.5 µs", "| |-foo  12.5 us"),
+        ("… 3 → 4 (×1.33, p ≤ 0.05) · größe", ". 3 > 4 (x1.33, p < 0.05) - gr??e"),
+        ("┌┼─└ ↳ inner", "||-| > inner"),
+        ("plain\ttext\n", "plain\ttext\n"),
+    ] {
+        assert_eq!(Charset::Ascii.text(text), ascii);
+        assert_eq!(Charset::Unicode.text(text), text);
+        let mut out = Clean::with_charset(Vec::new(), Charset::Ascii);
+        // Also if a character is cut between two writes.
+        text.as_bytes().chunks(1).for_each(|piece| out.write_all(piece).unwrap());
+        assert_eq!(str::from_utf8(out.inner()), Ok(ascii));
+    }
+    let mut out = Clean::with_charset(Vec::new(), Charset::Ascii);
+    out.write_all("\x1b[2J\u{202e}".as_bytes()).unwrap();
+    assert_eq!(str::from_utf8(out.inner()), Ok("?[2J?"));
+}
+
 proptest! {
     /// No cut between pieces lets a hidden character through or loses one.
     #[test]
