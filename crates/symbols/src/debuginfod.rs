@@ -25,9 +25,12 @@ use names::{cached_name, escaped, normal, redirected};
 /// Timeout of connecting to a server.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Timeout between bytes of a response, unless `DEBUGINFOD_TIMEOUT` sets another. Elfutils' client
-/// waits for 90 s; here a finished recording waits.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Time in which a download has to bring 100 KB, and again as often, unless `DEBUGINFOD_TIMEOUT` sets
+/// another; elfutils' client waits for 90 s. For a debug file, a finished recording waits; for a
+/// source file, you do.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE_FOR_SOURCE: Duration = Duration::from_secs(10);
+const LEAST_BYTES: u64 = 100_000;
 
 /// Delay until an interruption is noticed.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -87,6 +90,7 @@ pub struct Debuginfod {
 struct Client {
     agent: Agent,
     max_size: u64,
+    timeout: Option<Duration>,
     max_time: Option<Duration>,
     /// Bytes that may still be received.
     left: AtomicU64,
@@ -145,7 +149,7 @@ impl Debuginfod {
         environment: &Environment,
         progress: impl Fn(Download<'_>) + Send + Sync + 'static,
     ) -> Debuginfod {
-        let silence = environment.timeout.unwrap_or(SILENCE);
+        let silence = environment.timeout.unwrap_or(PATIENCE);
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder()
             .user_agent(concat!("prof/", env!("CARGO_PKG_VERSION")))
@@ -160,6 +164,7 @@ impl Debuginfod {
         let client = Client {
             agent: config.build().new_agent(),
             max_size: environment.max_size.unwrap_or(MAX_SIZE),
+            timeout: environment.timeout,
             max_time: environment.max_time,
             left: AtomicU64::new(BYTES_OF_ALL),
             progress: Box::new(progress),
@@ -220,6 +225,7 @@ impl Debuginfod {
             path: "debuginfo",
             name: Path::new(NAME),
             max_size: self.client.max_size,
+            patience: self.client.timeout.unwrap_or(PATIENCE),
         };
         self.file(&wanted)
     }
@@ -234,7 +240,9 @@ impl Debuginfod {
         }
         let max_size = self.client.max_size.min(limit);
         let path = format!("source{}", escaped(&path));
-        let wanted = Wanted { build_id, path: &path, name: Path::new(&name), max_size };
+        let patience = self.client.timeout.unwrap_or(PATIENCE_FOR_SOURCE);
+        let name = Path::new(&name);
+        let wanted = Wanted { build_id, path: &path, name, max_size, patience };
         let (path, mut file) = self.file(&wanted)?;
         // A file that was just written is at its end.
         file.rewind().ok()?;
@@ -298,7 +306,7 @@ impl Debuginfod {
     }
 
     fn request(&self, server: usize, wanted: &Wanted<'_>) -> ServerResult {
-        let Wanted { build_id, path, name, max_size } = *wanted;
+        let Wanted { build_id, path, name, .. } = *wanted;
         let lock = || self.servers.lock().unwrap_or_else(|e| e.into_inner());
         let (base, None) = lock()[server].clone() else { return ServerResult::Failed };
         let url = format!("{base}/buildid/{build_id}/{path}");
@@ -310,7 +318,7 @@ impl Debuginfod {
         };
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let fetched =
-            into.map_err(|e| e.to_string()).and_then(|into| self.fetch(url, into, max_size));
+            into.map_err(|e| e.to_string()).and_then(|into| self.fetch(url, into, wanted));
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         match fetched {
             Ok(Some(file)) => {
@@ -326,16 +334,53 @@ impl Debuginfod {
     }
 
     /// Downloads the file into `into`; `None` if the server does not have it. A request cannot be
-    /// cancelled, so it has its own thread.
-    fn fetch(&self, url: String, into: File, max_size: u64) -> Result<Option<File>, String> {
+    /// cancelled, so it has its own thread, which ends by itself after this one has given up.
+    fn fetch(&self, url: String, into: File, wanted: &Wanted<'_>) -> Result<Option<File>, String> {
         let client = self.client.clone();
+        let transfer = Arc::new(Transfer { url, max_size: wanted.max_size, ..Transfer::default() });
         let (sender, result) = mpsc::channel();
-        let work = move || drop(sender.send(client.fetch(&url, into, max_size)));
+        let its = transfer.clone();
+        let work = move || drop(sender.send(client.transfer(&its, into)));
+        self.client.show(&transfer, 0, None);
         let thread = std::thread::Builder::new().name("debuginfod".into()).spawn(work);
-        thread.map_err(|e| e.to_string())?;
+        let result = match thread {
+            Ok(_) => self.wait(&result, &transfer, wanted.patience),
+            Err(e) => Err(e.to_string()),
+        };
+        transfer.is_over.store(true, Ordering::Relaxed);
+        let url = &transfer.url;
+        (self.client.progress)(Download { url, bytes: 0, total: None, done: true });
+        result
+    }
+
+    /// The result of a download, unless it is too slow. A server may send single bytes for ever, of
+    /// a header or of the file: only what arrives in some time can be judged.
+    fn wait(
+        &self,
+        result: &mpsc::Receiver<Result<Option<File>, String>>,
+        transfer: &Transfer,
+        patience: Duration,
+    ) -> Result<Option<File>, String> {
+        let began = Instant::now();
+        let (mut judged, mut bytes_judged) = (began, 0);
         loop {
             if self.abandoned.load(Ordering::Relaxed) {
                 return Err("interrupted".to_owned());
+            }
+            let bytes = transfer.bytes.load(Ordering::Relaxed);
+            let seconds = began.elapsed().as_secs();
+            let most = TIME + Duration::from_secs(bytes / SLOW);
+            if began.elapsed() > self.client.max_time.unwrap_or(most) {
+                return Err(format!("too slow: {bytes} bytes in {seconds} s"));
+            }
+            if judged.elapsed() > patience {
+                if bytes == 0 {
+                    return Err(format!("timeout: no file in {seconds} s"));
+                }
+                if bytes - bytes_judged < LEAST_BYTES {
+                    return Err(format!("too slow: {bytes} bytes in {seconds} s"));
+                }
+                (judged, bytes_judged) = (Instant::now(), bytes);
             }
             match result.recv_timeout(NOTICE) {
                 Ok(result) => return result,
@@ -349,11 +394,11 @@ impl Debuginfod {
 }
 
 impl Client {
-    fn fetch(&self, url: &str, into: File, max_size: u64) -> Result<Option<File>, String> {
-        (self.progress)(Download { url, bytes: 0, total: None, done: false });
-        let result = self.transfer(url, into, max_size);
-        (self.progress)(Download { url, bytes: 0, total: None, done: true });
-        result
+    /// Reports the progress of a download that is not over.
+    fn show(&self, transfer: &Transfer, bytes: u64, total: Option<u64>) {
+        if !transfer.is_over.load(Ordering::Relaxed) {
+            (self.progress)(Download { url: &transfer.url, bytes, total, done: false });
+        }
     }
 
     /// Response of a server, after redirections.
@@ -376,9 +421,9 @@ impl Client {
         Err("too many redirections".to_owned())
     }
 
-    fn transfer(&self, url: &str, mut into: File, max_size: u64) -> Result<Option<File>, String> {
-        let began = Instant::now();
-        let Some(response) = self.response(url)? else { return Ok(None) };
+    fn transfer(&self, transfer: &Transfer, mut into: File) -> Result<Option<File>, String> {
+        let max_size = transfer.max_size;
+        let Some(response) = self.response(&transfer.url)? else { return Ok(None) };
         let body = response.into_body();
         let total = body.content_length();
         let max_size = max_size.min(self.left.load(Ordering::Relaxed));
@@ -398,12 +443,12 @@ impl Client {
             if bytes > max_size {
                 return Err(too_large());
             }
-            let time = self.max_time.unwrap_or(TIME + Duration::from_secs(bytes / SLOW));
-            if began.elapsed() > time {
-                return Err(format!("too slow: {bytes} bytes in {} s", time.as_secs()));
+            if transfer.is_over.load(Ordering::Relaxed) {
+                return Err("given up".to_owned());
             }
             into.write_all(&buffer[..n]).map_err(|e| e.to_string())?;
-            (self.progress)(Download { url, bytes, total, done: false });
+            transfer.bytes.store(bytes, Ordering::Relaxed);
+            self.show(transfer, bytes, total);
         };
         copy()?;
         if total.is_some_and(|n| n != bytes) || bytes == 0 {
@@ -422,6 +467,19 @@ struct Wanted<'a> {
     /// Its name in the cache.
     name: &'a Path,
     max_size: u64,
+    /// Time in which it has to bring [`LEAST_BYTES`].
+    patience: Duration,
+}
+
+/// A download.
+#[derive(Default)]
+struct Transfer {
+    url: String,
+    max_size: u64,
+    /// Bytes of the file so far.
+    bytes: AtomicU64,
+    /// It has ended, or is no longer waited for.
+    is_over: AtomicBool,
 }
 
 enum ServerResult {

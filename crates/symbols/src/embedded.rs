@@ -31,14 +31,21 @@ impl Binary {
     }
 }
 
-/// True if two paths have the same parts.
+/// True if two paths are equal by text alone, without what `..` leads out of.
 fn is_same(one: &str, other: &str) -> bool {
-    let absolute = one.starts_with('/') == other.starts_with('/');
-    absolute && parts_of(one).eq(parts_of(other))
+    one.starts_with('/') == other.starts_with('/') && parts_of(one) == parts_of(other)
 }
 
-fn parts_of(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter(|part| !part.is_empty() && *part != ".")
+fn parts_of(path: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        if part == ".." && parts.last().is_some_and(|&last| last != "..") {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts
 }
 
 /// A file of a line table.
@@ -147,6 +154,17 @@ mod tests {
     use std::process::Command;
 
     const C: &str = "int main(void) { return 0; }\n";
+
+    #[test]
+    fn equal_paths_are_those_of_one_file() {
+        for path in ["/b/a/x.c", "/b//a/./x.c", "/b/c/../a/x.c", "/b/c/d/../../a/x.c"] {
+            assert!(is_same(path, "/b/a/x.c"), "{path}");
+        }
+        for path in ["b/a/x.c", "/b/a/../x.c", "/b/a/x.h", "/../b/x.c"] {
+            assert!(!is_same(path, "/b/a/x.c"), "{path}");
+        }
+        assert!(!is_same("../x.c", "x.c") && is_same("../a/../x.c", "../x.c"));
+    }
 
     #[test]
     fn embedded_source_is_found_by_its_path() {

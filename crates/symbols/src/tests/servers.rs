@@ -127,7 +127,10 @@ fn faulty_servers_cost_no_more_than_names() {
     let file = case.debug_file();
     let half = file[..file.len() / 2].to_vec();
     type Server = (&'static str, Box<dyn Fn(TcpStream) + Send + Sync>);
-    let cases: [Server; 8] = [
+    let cases: [Server; 11] = [
+        ("timeout", Box::new(drip_header)),
+        ("", Box::new(endless_header)),
+        ("not followed", Box::new(|s| redirect(s, "file:///etc/shadow"))),
         ("timeout", Box::new(|s| std::thread::sleep(Duration::from_secs(9 + drop_later(s))))),
         ("another build", Box::new(move |s| reply(s, "200 OK", other.len(), &other))),
         ("another build", Box::new(|s| reply(s, "200 OK", 9, b"no binary"))),
@@ -160,6 +163,40 @@ fn drip(mut stream: TcpStream) {
         std::thread::sleep(Duration::from_millis(100));
         sent = stream.write_all(b"x");
     }
+}
+
+/// Sends one line of a header at a time, without end.
+fn drip_header(mut stream: TcpStream) {
+    let mut sent = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+    while sent.is_ok() {
+        std::thread::sleep(Duration::from_millis(100));
+        sent = stream.write_all(b"X: y\r\n");
+    }
+}
+
+/// Sends a header without end.
+fn endless_header(mut stream: TcpStream) {
+    let mut sent = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+    while sent.is_ok() {
+        sent = stream.write_all(&[b'A'; 1 << 16]);
+    }
+}
+
+/// A server that never ends is slower than the least rate, also for a source file.
+#[test]
+fn a_source_file_that_drips_is_given_up() {
+    let case = Stripped::new();
+    let (url, requests) = server(drip);
+    let client = case.client(std::slice::from_ref(&url));
+    for _ in 0..3 {
+        assert!(client.source_file(&case.mapping.2, "/a.c", 1 << 20).is_none());
+    }
+    let errors = client.errors();
+    assert!(
+        errors.len() == 1 && errors[0].starts_with(&format!("{url}: too slow: ")),
+        "{errors:?}"
+    );
+    assert_eq!(requests.load(Ordering::SeqCst), 1, "it is not requested again");
 }
 
 fn redirect(mut stream: TcpStream, to: &str) {
