@@ -50,7 +50,7 @@ impl ColumnArgs {
 }
 
 fn unknown(profile: &Profile, word: &str) -> anyhow::Error {
-    let kinds: Vec<_> = profile.sample_types.iter().map(|t| profile.str(t.kind)).collect();
+    let kinds = profile.type_names();
     let there = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
     usage(format!(
         "--columns {word:?}: use self, self%, total, total%, TYPE:self or TYPE/TYPE; the types of \
@@ -68,7 +68,11 @@ fn columns(profile: &Profile, types: &[usize], word: &str) -> Option<Vec<TableCo
     if let Some((kind, name)) = word.rsplit_once(':')
         && let Some(measure) = measure(name)
     {
-        if let Some(type_index) = profile.type_index(kind) {
+        // Of several types of one name, the one that is shown.
+        let named = |t: &profile::ValueType| profile.str(t.kind) == kind;
+        let shown = types.iter().find(|&&i| profile.sample_types.get(i).is_some_and(named));
+        let shown = shown.copied();
+        if let Some(type_index) = shown.or_else(|| profile.type_index(kind)) {
             return Some(vec![TableColumn::Value { type_index, measure }]);
         }
         let totals = measure == Measure::Total;
@@ -166,6 +170,19 @@ mod tests {
         assert_eq!(types(&p, ""), None);
         let columns = request("cpu/event=1,umask=2/:self", "samples").unwrap().columns;
         assert_eq!(columns, [value(3, Measure::SelfValue)]);
+    }
+
+    #[test]
+    fn of_two_types_of_one_name_the_shown_one_is_meant() {
+        let p = Builder::new(&[("cpu", "count"), ("cpu", "count"), ("cpu", "ns"), ("x", "ns")]);
+        let p = p.finish(None);
+        assert_eq!(p.type_names(), ["0", "1", "cpu/ns", "x"]);
+        assert_eq!(types(&p, "0,1,cpu/ns,x"), Some(vec![0, 1, 2, 3]));
+        for shown in 0..3 {
+            let found = super::columns(&p, &[shown], "cpu:self");
+            assert_eq!(found, Some(vec![value(shown, Measure::SelfValue)]));
+        }
+        assert_eq!(super::columns(&p, &[3], "cpu:self"), Some(vec![value(0, Measure::SelfValue)]));
     }
 
     #[test]

@@ -260,7 +260,9 @@ impl BinaryNotes {
         let binaries: FxHashSet<StrId> = profile.mappings.iter().map(|m| m.file).collect();
         let mapped = |file: &str| profile.strings.find(file).filter(|id| binaries.contains(id));
         let mut all: FxHashMap<StrId, BinaryNotes> = FxHashMap::default();
-        for &comment in &profile.comments {
+        // A repeated comment adds nothing.
+        let mut seen = FxHashSet::default();
+        for &comment in profile.comments.iter().filter(|&&comment| seen.insert(comment)) {
             let Some((key, text)) = profile.str(comment).split_once(": ") else { continue };
             if key == comment::NO_UNWIND_INFORMATION
                 && let Some(file) = mapped(text)

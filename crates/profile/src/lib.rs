@@ -47,6 +47,8 @@ pub use truncation::Truncation;
 pub use unfiltered::{Unfiltered, UnfilteredType};
 pub use windows::{LiveWindow, NameRequest, WindowLimits, Windows};
 
+use rustc_hash::FxHashMap;
+
 /// Index of a [`Mapping`] in [`Profile::mappings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(pub u32);
@@ -246,6 +248,23 @@ impl Profile {
             .iter()
             .position(matches)
             .or_else(|| name.parse().ok().filter(|&i: &usize| i < self.sample_types.len()))
+    }
+
+    /// Names of the sample types for [`Profile::type_index`]: the kind; of several types of one
+    /// kind, with the unit; of several that have both in common, the index.
+    pub fn type_names(&self) -> Vec<String> {
+        let mut kinds: FxHashMap<StrId, usize> = FxHashMap::default();
+        let mut types: FxHashMap<ValueType, usize> = FxHashMap::default();
+        for &of in &self.sample_types {
+            *kinds.entry(of.kind).or_default() += 1;
+            *types.entry(of).or_default() += 1;
+        }
+        let name = |(index, of): (usize, &ValueType)| match (kinds[&of.kind], types[of]) {
+            (1, _) => self.str(of.kind).to_owned(),
+            (_, 1) => format!("{}/{}", self.str(of.kind), self.str(of.unit)),
+            _ => index.to_string(),
+        };
+        self.sample_types.iter().enumerate().map(name).collect()
     }
 
     /// Sum of the values of type `type_index`, over the samples from before a filter, too.
