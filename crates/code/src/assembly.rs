@@ -1,5 +1,6 @@
 //! Instructions of a function, with the values, source lines and targets of each.
 
+mod around;
 mod jit;
 mod names;
 
@@ -9,8 +10,9 @@ use std::path::PathBuf;
 
 use object::{Object, ObjectSection};
 
-pub use crate::arch::Flow;
 use crate::arch::{Decoded, Disassembler};
+pub use crate::arch::{Flow, Latency};
+pub use around::same_code;
 use profile::Cause;
 use symbols::{Binary, SymbolOptions};
 use sys::{FileAddress, FileOffset, catch_panic, mmap};
@@ -152,7 +154,9 @@ pub struct Instruction {
     pub self_value: i64,
     /// Sum of the samples whose stack contains it.
     pub total: i64,
-    /// Its self value is likely that of the instruction before it, which is slow and has less.
+    /// The time until its result is there.
+    pub latency: Latency,
+    /// Its self value is likely that of the instruction before it, which takes longer and has less.
     pub skid: bool,
     /// The source, innermost (inlined) function first; empty if unknown.
     pub places: Vec<Place>,
@@ -212,20 +216,49 @@ pub fn disassemble(
     options: &SymbolOptions,
     limits: Limits,
 ) -> Result<Assembly, NoCode> {
+    disassemble_any(request, None, options, limits)
+}
+
+/// Disassembles the function without a name that contains `at`; where its bounds are unknown, a
+/// piece around this address.
+///
+/// # Errors
+///
+/// The binary or its architecture are unknown, or the beginning of an instruction.
+pub fn disassemble_around(
+    request: &Request<'_>,
+    at: FileOffset,
+    options: &SymbolOptions,
+    limits: Limits,
+) -> Result<Assembly, NoCode> {
+    disassemble_any(request, Some(at), options, limits)
+}
+
+fn disassemble_any(
+    request: &Request<'_>,
+    around: Option<FileOffset>,
+    options: &SymbolOptions,
+    limits: Limits,
+) -> Result<Assembly, NoCode> {
     if jit::is_dump(request.binary) {
         return jit::disassemble(request, options, limits);
     }
     let binary =
         Binary::find(request.binary, request.build_id, options).map_err(NoCode::NoBinary)?;
     let cut_before = mmap::cut_pages();
-    let (functions, unbounded) = functions(&binary, request.weights);
-    let (mut pieces, left_out) = catch_panic(|| pieces(&binary, &functions, request.skids, limits))
-        .unwrap_or_else(|| Err(NoCode::NoBinary(Cause::Damaged("it cannot be parsed".into()))))?;
+    let (mut functions, unbounded) = functions(&binary, request, around);
+    let (mut pieces, left_out) =
+        catch_panic(|| pieces(&binary, &mut functions, request.skids, limits)).unwrap_or_else(
+            || Err(NoCode::NoBinary(Cause::Damaged("it cannot be parsed".into()))),
+        )?;
     if mmap::cut_pages() > cut_before {
         return Err(NoCode::NoBinary(Cause::Cut));
     }
     if pieces.is_empty() && left_out == 0 && unbounded {
         return Err(NoCode::NoBounds);
+    }
+    if around.is_some() && unbounded {
+        pieces.iter_mut().for_each(around::end_at_an_instruction);
     }
     names::add_source(&mut pieces, &binary, request, options);
     names::add_names(&mut pieces, &binary, request, options);
@@ -233,21 +266,29 @@ pub fn disassemble(
 }
 
 /// The functions with these addresses, largest self value first, and whether an address belongs to
-/// none.
-fn functions(binary: &Binary, weights: &[Weight]) -> (Vec<Function>, bool) {
+/// none with known bounds.
+fn functions(
+    binary: &Binary,
+    request: &Request<'_>,
+    around: Option<FileOffset>,
+) -> (Vec<Function>, bool) {
+    let weights = request.weights;
     let known: Vec<(u64, Weight)> = weights
         .iter()
         .filter_map(|weight| Some((binary.address_of(weight.offset)?.0, *weight)))
         .collect();
     let addresses: Vec<FileAddress> = known.iter().map(|(at, _)| FileAddress(*at)).collect();
     let ranges = binary.functions_at(&addresses);
+    let without: Vec<(u64, Weight)> =
+        ranges.iter().zip(&known).filter(|(range, _)| range.is_none()).map(|(_, k)| *k).collect();
+    let around = around.and_then(|at| binary.address_of(at));
+    let piece = around.and_then(|at| around::piece(request, at, &without));
     let mut unbounded = known.len() < weights.len();
     let mut by_start: BTreeMap<u64, Function> = BTreeMap::new();
     for (range, weight) in ranges.into_iter().zip(known) {
-        let Some(range) = range else {
-            unbounded = true;
-            continue;
-        };
+        unbounded |= range.is_none();
+        let in_piece = || piece.clone().filter(|piece| piece.contains(&weight.0));
+        let Some(range) = range.or_else(in_piece) else { continue };
         let new = || Function { range: range.clone(), weights: Vec::new() };
         by_start.entry(range.start).or_insert_with(new).weights.push(weight);
     }
@@ -264,7 +305,7 @@ fn hottest_first(function: &Function) -> std::cmp::Reverse<u64> {
 /// The pieces within the limits, and the number of functions without one.
 fn pieces(
     binary: &Binary,
-    functions: &[Function],
+    functions: &mut [Function],
     skids: bool,
     mut left: Limits,
 ) -> Result<(Vec<Piece>, usize), NoCode> {
@@ -280,16 +321,21 @@ fn pieces(
     };
     let mut disassembler = Disassembler::of(machine).ok_or(NoCode::UnknownMachine)?;
     let mut pieces = Vec::new();
-    for (done, function) in functions.iter().enumerate() {
+    let count = functions.len();
+    for (done, function) in functions.iter_mut().enumerate() {
         if left.bytes == 0 || left.instructions == 0 {
-            return Ok((pieces, functions.len() - done));
+            return Ok((pieces, count - done));
         }
-        let size = function.range.end - function.range.start;
         let section = file.sections().find(|section| {
             let into = function.range.start.checked_sub(section.address());
             section.kind() == object::SectionKind::Text && into.is_some_and(|i| i < section.size())
         });
-        let code = section.and_then(|s| s.data_range(function.range.start, size).ok().flatten());
+        let Some(section) = section else { continue };
+        // A piece around an address may reach beyond its section.
+        let end = section.address().saturating_add(section.size());
+        function.range.end = function.range.end.min(end);
+        let size = function.range.end - function.range.start;
+        let code = section.data_range(function.range.start, size).ok().flatten();
         let Some(code) = code else { continue };
         let mut piece = decode(&mut disassembler, function, code, left);
         add_values(&mut piece.instructions, function, skids);
@@ -333,9 +379,9 @@ fn decode(
     Piece { function: function.range.clone(), instructions, left_out: 0, jumps: Vec::new() }
 }
 
-/// An instruction without values and source; until [`add_values`], `skid` says that it is slow.
+/// An instruction without values and source.
 fn instruction(decoded: Decoded, address: u64) -> Instruction {
-    let Decoded { length, text, flow, target, reference, slow } = decoded;
+    let Decoded { length, text, flow, target, reference, latency } = decoded;
     let new =
         |at| Reference { address: FileAddress(at), name: String::new(), offset: 0, slot: false };
     let target = target.map(|at| Target { address: FileAddress(at), name: String::new() });
@@ -348,7 +394,8 @@ fn instruction(decoded: Decoded, address: u64) -> Instruction {
         reference: reference.map(new),
         self_value: 0,
         total: 0,
-        skid: slow,
+        latency,
+        skid: false,
         places: Vec::new(),
     }
 }
@@ -370,15 +417,12 @@ fn add_values(instructions: &mut [Instruction], function: &Function, skids: bool
             found.total = found.total.saturating_add(weight.total);
         }
     }
-    let slow: Vec<bool> = instructions.iter().map(|i| i.skid).collect();
-    for i in (0..instructions.len()).rev() {
-        let before = i.checked_sub(1).map(|before| &instructions[before]);
-        let of_it = before.is_some_and(|before| {
-            let falls_through = matches!(before.flow, Flow::Next | Flow::Branch);
-            let more = instructions[i].self_value > before.self_value;
-            falls_through && more && slow[i - 1] && !slow[i]
-        });
-        instructions[i].skid = skids && of_it;
+    for i in 1..instructions.len() {
+        let [before, instruction] = &mut instructions[i - 1..=i] else { continue };
+        let falls_through = matches!(before.flow, Flow::Next | Flow::Branch);
+        let more = instruction.self_value > before.self_value;
+        let takes_longer = before.latency > instruction.latency;
+        instruction.skid = skids && falls_through && more && takes_longer;
     }
 }
 

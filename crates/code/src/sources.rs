@@ -21,6 +21,9 @@ pub enum Newer {
     Recording,
 }
 
+/// A binary, and its build: path and build ID.
+type Build = (String, String);
+
 /// The binary that contains code of a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeOf<'a> {
@@ -28,6 +31,12 @@ pub struct CodeOf<'a> {
     pub binary: &'a str,
     /// Its build ID; empty if unknown.
     pub build_id: &'a str,
+}
+
+impl CodeOf<'_> {
+    fn build(self) -> Build {
+        (self.binary.to_owned(), self.build_id.to_owned())
+    }
 }
 
 /// Facts of a binary that was looked up.
@@ -43,9 +52,10 @@ struct Found {
 pub struct Sources<'a> {
     paths: &'a SourcePaths,
     options: &'a SymbolOptions,
-    texts: HashMap<(String, String), Result<Arc<SourceText>, NoText>>,
+    /// By recorded path and build: another build has been compiled from other text.
+    texts: HashMap<(String, Build), Result<Arc<SourceText>, NoText>>,
     size: usize,
-    binaries: HashMap<(String, String), Found>,
+    binaries: HashMap<Build, Found>,
 }
 
 impl<'a> Sources<'a> {
@@ -63,7 +73,7 @@ impl<'a> Sources<'a> {
     ///
     /// There is none, or it is not an ordinary file of a reasonable size.
     pub fn find(&mut self, recorded: &str, of: CodeOf<'_>) -> Result<Arc<SourceText>, NoText> {
-        let key = (recorded.to_owned(), of.binary.to_owned());
+        let key = (recorded.to_owned(), of.build());
         if let Some(known) = self.texts.get(&key) {
             return known.clone();
         }
@@ -118,8 +128,7 @@ impl<'a> Sources<'a> {
     }
 
     fn binary(&mut self, of: CodeOf<'_>) -> &Found {
-        let key = (of.binary.to_owned(), of.build_id.to_owned());
-        self.binaries.entry(key).or_insert_with(|| {
+        self.binaries.entry(of.build()).or_insert_with(|| {
             // Whole debug files are not fetched for it.
             let options = SymbolOptions { debuginfod: None, ..self.options.clone() };
             let absolute = Path::new(of.binary).is_absolute();
@@ -129,5 +138,39 @@ impl<'a> Sources<'a> {
             let with_text = binary.has_embedded_source().then_some(binary);
             Found { built, with_text }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use symbols::debuginfod::{Debuginfod, Environment};
+
+    #[test]
+    fn each_build_has_its_own_text() {
+        let directory = tempfile::tempdir().unwrap();
+        // What debuginfod delivered before.
+        let cache = directory.path().join("cache");
+        let builds = ["aaaaaaaa", "bbbbbbbb"];
+        for build_id in builds {
+            let of_build = cache.join(build_id);
+            fs::create_dir_all(&of_build).unwrap();
+            for directory in [&cache, &of_build] {
+                fs::set_permissions(directory, PermissionsExt::from_mode(0o700)).unwrap();
+            }
+            fs::write(of_build.join("source##none##a.c"), build_id).unwrap();
+        }
+        let environment = Environment { cache, ..Environment::default() };
+        let client = Arc::new(Debuginfod::new(&environment, |_| {}));
+        let options = SymbolOptions { debuginfod: Some(client), ..SymbolOptions::default() };
+        let paths = SourcePaths::default();
+        let mut sources = Sources::new(&paths, &options);
+        for build_id in builds {
+            let of = CodeOf { binary: "/none/app", build_id };
+            let text = sources.find("/none/a.c", of).unwrap();
+            assert_eq!((text.line(1), text.origin), (Some(build_id), Origin::Debuginfod));
+        }
     }
 }

@@ -174,11 +174,6 @@ pub fn time(nanos: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_nanos(nanos))
 }
 
-/// The last modification of the file at a foreign path.
-pub fn modified(path: &Path) -> Option<SystemTime> {
-    foreign::resolve(path).ok()?.metadata.modified().ok()
-}
-
 /// Paths where a file may be, best first.
 fn candidates(recorded: &str, paths: &SourcePaths) -> Vec<PathBuf> {
     let trimmed = paths.trim.iter().find_map(|prefix| {

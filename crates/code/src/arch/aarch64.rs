@@ -3,7 +3,7 @@
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Operand};
 
-use super::{Decoded, Flow};
+use super::{Decoded, Flow, Latency};
 
 /// Bytes of each instruction.
 const LENGTH: usize = 4;
@@ -47,8 +47,8 @@ impl Decoder {
         let text = format!("{mnemonic:<6} {operands}").trim_end().to_owned();
         let flow = flow(mnemonic);
         let target = target.filter(|_| flow != Flow::Next);
-        let slow = is_slow(mnemonic);
-        Decoded { length: LENGTH, text: Some(text), flow, target, reference, slow }
+        let latency = latency(mnemonic);
+        Decoded { length: LENGTH, text: Some(text), flow, target, reference, latency }
     }
 
     /// The address of data: that of a relative operand, or of a page with the offset that the next
@@ -115,10 +115,25 @@ fn flow(mnemonic: &str) -> Flow {
     }
 }
 
-/// Loads, atomic operations, divisions, roots and barriers.
-fn is_slow(mnemonic: &str) -> bool {
-    const SLOW: [&str; 9] = ["sdiv", "udiv", "fdiv", "fsqrt", "dmb", "dsb", "isb", "cas", "swp"];
-    mnemonic.starts_with("ld") || SLOW.iter().any(|slow| mnemonic.starts_with(slow))
+/// The latency of an instruction, which follows from its name.
+fn latency(mnemonic: &str) -> Latency {
+    // Divisions, roots, barriers and atomic operations, in addition to loads.
+    const MANY: [&str; 9] = ["sdiv", "udiv", "fdiv", "fsqrt", "dmb", "dsb", "isb", "cas", "swp"];
+    // Multiplications, also with a sum, of integers, vectors and floating-point numbers.
+    const MULTIPLIES: [&str; 7] = ["mul", "madd", "msub", "mneg", "mla", "mls", "dot"];
+    // All other names with f are arithmetic with floating-point numbers.
+    const MOVES: [&str; 4] = ["fmov", "fabs", "fneg", "fcsel"];
+    let is = |names: &[&str]| names.iter().any(|name| mnemonic.starts_with(name));
+    if mnemonic.starts_with("ld") || is(&MANY) {
+        Latency::Many
+    } else if MULTIPLIES.iter().any(|name| mnemonic.contains(name))
+        || is(&["scvtf", "ucvtf"])
+        || (mnemonic.starts_with('f') && !is(&MOVES))
+    {
+        Latency::Several
+    } else {
+        Latency::Short
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_calls_and_slow_instructions_are_known() {
+    fn jumps_and_calls_are_known() {
         let flow = |word| (decoded(word).flow, decoded(word).target);
         assert_eq!(flow(0x5400_0040), (Flow::Branch, Some(0x1008)));
         assert_eq!(flow(0xb400_0040), (Flow::Branch, Some(0x1008)));
@@ -154,9 +169,56 @@ mod tests {
         assert_eq!(flow(0xd61f_0000), (Flow::Jump, None));
         assert_eq!(flow(0x9400_0000), (Flow::Call, Some(0x1000)));
         assert_eq!(flow(0xb000_0000), (Flow::Next, None));
-        // ldr x0, [x1]; udiv x0, x0, x1; str x0, [x1]
-        assert!(decoded(0xf940_0020).slow && decoded(0x9ac1_0800).slow);
-        assert!(!decoded(0xf900_0020).slow);
+    }
+
+    #[test]
+    fn the_latency_of_loads_and_arithmetic_is_known() {
+        let cases: [(Latency, &[(u32, &str)]); 3] = [
+            (
+                Latency::Short,
+                &[
+                    (0xf900_0020, "str"),
+                    (0x8b01_0000, "add"),
+                    (0x1e60_4020, "fmov"),
+                    (0x1e60_c020, "fabs"),
+                    (0x4e21_1c00, "and"),
+                ],
+            ),
+            (
+                Latency::Several,
+                &[
+                    (0x9b01_7c00, "mul"),
+                    (0x9b01_0800, "madd"),
+                    (0x9bc1_7c00, "umulh"),
+                    (0x1e61_2800, "fadd"),
+                    (0x1e61_0800, "fmul"),
+                    (0x1f41_0800, "fmadd"),
+                    (0x4e61_d400, "fadd"),
+                    (0x4ea1_9c00, "mul"),
+                    (0x1e62_0000, "scvtf"),
+                    (0x1e78_0000, "fcvtzs"),
+                    (0x1e61_2000, "fcmp"),
+                ],
+            ),
+            (
+                Latency::Many,
+                &[
+                    (0xf940_0020, "ldr"),
+                    (0x9ac1_0800, "udiv"),
+                    (0x1e61_1800, "fdiv"),
+                    (0x1e61_c000, "fsqrt"),
+                    (0xd503_3bbf, "dmb"),
+                ],
+            ),
+        ];
+        for (latency, instructions) in cases {
+            for &(word, name) in instructions {
+                let found = decoded(word);
+                let text = found.text.unwrap();
+                assert_eq!(text.split(' ').next(), Some(name), "{word:#x}");
+                assert_eq!(found.latency, latency, "{text}");
+            }
+        }
     }
 
     #[test]

@@ -23,6 +23,17 @@ pub enum Flow {
     End,
 }
 
+/// Time until the result of an instruction is there, on usual processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Latency {
+    /// A cycle or two.
+    Short,
+    /// Several cycles: a multiplication, or arithmetic with floating-point numbers.
+    Several,
+    /// Many cycles, or any number: it loads from memory, divides, or synchronizes.
+    Many,
+}
+
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
@@ -36,14 +47,21 @@ pub struct Decoded {
     pub target: Option<u64>,
     /// The address of memory or code that an operand states.
     pub reference: Option<u64>,
-    /// It may take much longer than others: it loads from memory, divides, or synchronizes.
-    pub slow: bool,
+    /// The time until its result is there.
+    pub latency: Latency,
 }
 
 impl Decoded {
     /// `length` bytes that are no instruction.
     fn bad(length: usize) -> Decoded {
-        Decoded { length, text: None, flow: Flow::Next, target: None, reference: None, slow: false }
+        Decoded {
+            length,
+            text: None,
+            flow: Flow::Next,
+            target: None,
+            reference: None,
+            latency: Latency::Short,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use iced_x86::{
     Mnemonic, OpAccess, OpKind, Register,
 };
 
-use super::{Decoded, Flow};
+use super::{Decoded, Flow, Latency};
 
 /// First address that programs use; lower displacements are scaled offsets.
 const FIRST_ADDRESS: u64 = 0x10000;
@@ -48,11 +48,11 @@ impl Decoder {
             flow,
             target: direct.then(|| instruction.near_branch_target()),
             reference: reference(&instruction),
-            slow: self.is_slow(&instruction),
+            latency: self.latency(&instruction),
         }
     }
 
-    fn is_slow(&mut self, instruction: &Instruction) -> bool {
+    fn latency(&mut self, instruction: &Instruction) -> Latency {
         let reads = |access| {
             matches!(
                 access,
@@ -62,7 +62,10 @@ impl Decoder {
         // The top of the stack is in the cache.
         let loads = !instruction.is_stack_instruction()
             && self.info.info(instruction).used_memory().iter().any(|m| reads(m.access()));
-        loads || instruction.has_lock_prefix() || is_slow(instruction.mnemonic())
+        if loads || instruction.has_lock_prefix() || waits(instruction.mnemonic()) {
+            return Latency::Many;
+        }
+        arithmetic_latency(instruction)
     }
 }
 
@@ -94,43 +97,48 @@ fn reference(instruction: &Instruction) -> Option<u64> {
     (has_memory && local && fixed && address >= FIRST_ADDRESS).then_some(address)
 }
 
-/// Divisions, roots, and instructions that wait for others.
-fn is_slow(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{
-        Cpuid, Div, Divpd, Divps, Divsd, Divss, Fdiv, Fdivp, Fsqrt, Idiv, Lfence, Mfence, Pause,
-        Rdtsc, Rdtscp, Sqrtpd, Sqrtps, Sqrtsd, Sqrtss, Vdivpd, Vdivps, Vdivsd, Vdivss, Vsqrtpd,
-        Vsqrtps, Vsqrtsd, Vsqrtss,
+/// Instructions that wait for others.
+fn waits(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{Cpuid, Lfence, Mfence, Pause, Rdtsc, Rdtscp};
+    matches!(mnemonic, Cpuid | Lfence | Mfence | Pause | Rdtsc | Rdtscp)
+}
+
+/// The beginnings of the names of vector instructions that take several cycles, without the `v` of
+/// AVX: arithmetic with floating-point numbers, and multiplications and horizontal sums of integers.
+const VECTOR_ARITHMETIC: [&str; 26] = [
+    "add", "sub", "mul", "fmadd", "fmsub", "fnmadd", "fnmsub", "hadd", "hsub", "dp", "min", "max",
+    "cmp", "comi", "ucomi", "cvt", "round", "rndscale", "rcp", "rsqrt", "pmul", "pmadd", "phadd",
+    "phsub", "psadbw", "pclmul",
+];
+
+/// The same of x87 instructions, without the `f`.
+const X87_ARITHMETIC: [&str; 5] = ["add", "sub", "mul", "com", "ucom"];
+
+/// The latency of an instruction that neither loads nor waits: it follows from its registers and
+/// its name.
+fn arithmetic_latency(instruction: &Instruction) -> Latency {
+    let name = format!("{:?}", instruction.mnemonic()).to_ascii_lowercase();
+    let mut operands = 0..instruction.op_count();
+    let of_vectors = operands.any(|i| instruction.op_register(i).is_vector_register());
+    let (stem, arithmetic) = if of_vectors {
+        (name.strip_prefix('v').unwrap_or(&name), VECTOR_ARITHMETIC.as_slice())
+    } else if let Some(stem) = name.strip_prefix('f') {
+        (stem, X87_ARITHMETIC.as_slice())
+    } else {
+        return match instruction.mnemonic() {
+            Mnemonic::Div | Mnemonic::Idiv => Latency::Many,
+            Mnemonic::Mul | Mnemonic::Imul | Mnemonic::Mulx => Latency::Several,
+            _ => Latency::Short,
+        };
     };
-    matches!(
-        mnemonic,
-        Cpuid
-            | Div
-            | Divpd
-            | Divps
-            | Divsd
-            | Divss
-            | Fdiv
-            | Fdivp
-            | Fsqrt
-            | Idiv
-            | Lfence
-            | Mfence
-            | Pause
-            | Rdtsc
-            | Rdtscp
-            | Sqrtpd
-            | Sqrtps
-            | Sqrtsd
-            | Sqrtss
-            | Vdivpd
-            | Vdivps
-            | Vdivsd
-            | Vdivss
-            | Vsqrtpd
-            | Vsqrtps
-            | Vsqrtsd
-            | Vsqrtss
-    )
+    let is = |names: &[&str]| names.iter().any(|name| stem.starts_with(name));
+    if is(&["div", "sqrt"]) {
+        Latency::Many
+    } else if is(arithmetic) {
+        Latency::Several
+    } else {
+        Latency::Short
+    }
 }
 
 #[cfg(test)]
@@ -160,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_calls_and_slow_instructions_are_known() {
+    fn jumps_calls_and_references_are_known() {
         let flow = |code: &[u8]| (decoded(code).flow, decoded(code).target);
         assert_eq!(flow(&[0x75, 0xfe]), (Flow::Branch, Some(0x1000)));
         assert_eq!(flow(&[0xeb, 0x10]), (Flow::Jump, Some(0x1012)));
@@ -176,10 +184,69 @@ mod tests {
         // mov %fs:0x28, %rax; mov 0x20000(%rdi), %rax
         assert_eq!(reference(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]), None);
         assert_eq!(reference(&[0x48, 0x8b, 0x87, 0, 0, 2, 0]), None);
-        // mov (%rdi), %rax; idiv %rcx; lock inc (%rdi); pop %rax; mov %rax, (%rdi); lea
-        let slow: [&[u8]; 3] = [&[0x48, 0x8b, 0x07], &[0x48, 0xf7, 0xf9], &[0xf0, 0xff, 0x07]];
-        let fast: [&[u8]; 3] = [&[0x58], &[0x48, 0x89, 0x07], &[0x48, 0x8d, 0x07]];
-        assert!(slow.iter().all(|code| decoded(code).slow));
-        assert!(!fast.iter().any(|code| decoded(code).slow));
+    }
+
+    #[test]
+    fn the_latency_of_loads_and_arithmetic_is_known() {
+        /// An instruction and the beginning of its text.
+        type Named = (&'static [u8], &'static str);
+        let cases: [(Latency, &[Named]); 3] = [
+            (
+                Latency::Short,
+                &[
+                    (&[0x58], "pop"),
+                    (&[0x48, 0x89, 0x07], "mov"),
+                    (&[0x48, 0x8d, 0x07], "lea"),
+                    (&[0x48, 0x01, 0xc3], "add"),
+                    (&[0x48, 0x39, 0xd8], "cmp"),
+                    (&[0x0f, 0x28, 0xc1], "movaps"),
+                    (&[0x66, 0x0f, 0xef, 0xc1], "pxor"),
+                    (&[0x66, 0x0f, 0xfe, 0xc1], "paddd"),
+                    (&[0x66, 0x0f, 0x76, 0xc1], "pcmpeqd"),
+                    (&[0x0f, 0xc6, 0xc1, 0x00], "shufps"),
+                    (&[0x62, 0xf2, 0x7d, 0x49, 0x8a, 0xc1], "vcompressps"),
+                    (&[0xd9, 0xc9], "fxch"),
+                ],
+            ),
+            (
+                Latency::Several,
+                &[
+                    (&[0x48, 0x0f, 0xaf, 0xc1], "imul"),
+                    (&[0x48, 0xf7, 0xe1], "mul"),
+                    (&[0xc4, 0xe2, 0xe3, 0xf6, 0xc1], "mulx"),
+                    (&[0xf2, 0x0f, 0x58, 0xc8], "addsd"),
+                    (&[0xf3, 0x0f, 0x59, 0xc1], "mulss"),
+                    (&[0xc5, 0xf5, 0x58, 0xc2], "vaddpd"),
+                    (&[0xc4, 0xe2, 0xf1, 0xb9, 0xc2], "vfmadd231sd"),
+                    (&[0x66, 0x0f, 0x38, 0x40, 0xc1], "pmulld"),
+                    (&[0xf2, 0x48, 0x0f, 0x2a, 0xc0], "cvtsi2sd"),
+                    (&[0xf2, 0x48, 0x0f, 0x2c, 0xc0], "cvttsd2si"),
+                    (&[0x66, 0x0f, 0x2e, 0xc1], "ucomisd"),
+                    (&[0xde, 0xc1], "faddp"),
+                ],
+            ),
+            (
+                Latency::Many,
+                &[
+                    (&[0x48, 0x8b, 0x07], "mov"),
+                    (&[0xf2, 0x0f, 0x58, 0x07], "addsd"),
+                    (&[0x48, 0xf7, 0xf9], "idiv"),
+                    (&[0xf0, 0xff, 0x07], "lock"),
+                    (&[0xf2, 0x0f, 0x5e, 0xc1], "divsd"),
+                    (&[0xc5, 0xf5, 0x5e, 0xc2], "vdivpd"),
+                    (&[0xf2, 0x0f, 0x51, 0xc1], "sqrtsd"),
+                    (&[0xd9, 0xfa], "fsqrt"),
+                    (&[0xf3, 0x90], "pause"),
+                ],
+            ),
+        ];
+        for (latency, instructions) in cases {
+            for &(code, name) in instructions {
+                let found = decoded(code);
+                let text = found.text.unwrap();
+                assert!(text.starts_with(name), "{name}: {text}");
+                assert_eq!(found.latency, latency, "{text}");
+            }
+        }
     }
 }

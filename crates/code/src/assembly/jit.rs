@@ -1,6 +1,9 @@
 //! Code made at run time, from the jitdump file that a JIT compiler wrote.
 
+use std::collections::HashMap;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -26,18 +29,26 @@ const MAX_PIECES: usize = 1024;
 /// Largest jitdump that is read.
 const MAX_DUMP: u64 = 4 << 30;
 
-/// A piece of code in a jitdump.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A piece of code in a jitdump. Its bytes are read when they are decoded: a dump may have far
+/// more code of one name than is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct JitCode {
     address: u64,
     size: u64,
-    /// Its bytes, at most [`MAX_BYTES`].
-    bytes: Vec<u8>,
+    /// Offset of its bytes in the file.
+    bytes_at: u64,
 }
 
 impl JitCode {
     fn contains(&self, address: u64) -> bool {
         address.checked_sub(self.address).is_some_and(|into| into < self.size)
+    }
+
+    /// Its bytes, at most [`MAX_BYTES`].
+    fn bytes(&self, dump: &File) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.size.min(MAX_BYTES) as usize];
+        dump.read_exact_at(&mut bytes, self.bytes_at)?;
+        Ok(bytes)
     }
 
     /// True if both have code at a common address.
@@ -60,7 +71,7 @@ pub fn disassemble(
 ) -> Result<Assembly, NoCode> {
     let path = Path::new(request.binary);
     let dump = open(path, request.end)?;
-    let damaged = |e: std::io::Error| NoCode::NoBinary(Cause::Damaged(e.to_string()));
+    let damaged = |e: io::Error| NoCode::NoBinary(Cause::Damaged(e.to_string()));
     let header = jitdump::header(&dump).map_err(damaged)?;
     if number_of_dump(request.binary.as_bytes()) != Some(header.pid) {
         let why = format!("it is a jitdump of process {}", header.pid);
@@ -86,7 +97,8 @@ pub fn disassemble(
             left_out += 1;
             continue;
         }
-        let mut piece = decode(&mut disassembler, function, &code.bytes, left);
+        let bytes = code.bytes(&dump).map_err(damaged)?;
+        let mut piece = decode(&mut disassembler, function, &bytes, left);
         add_values(&mut piece.instructions, function, request.skids);
         add_jumps(&mut piece);
         left.take(&mut piece);
@@ -99,8 +111,8 @@ pub fn disassemble(
 /// Opens the jitdump of a recording that ended at `end` (nanoseconds since the Unix epoch; 0:
 /// unknown). Records are only added to it, so that it may be written to later.
 fn open(path: &Path, end: i64) -> Result<File, NoCode> {
-    let missing = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::NotFound => NoCode::NoBinary(Cause::FileMissing),
+    let missing = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => NoCode::NoBinary(Cause::FileMissing),
         _ => NoCode::NoBinary(Cause::Unreadable(e.to_string())),
     };
     let found = foreign::resolve(path).map_err(missing)?;
@@ -120,44 +132,62 @@ fn is_of_recording(path: &Path, found: &Resolved, end: i64) -> bool {
 }
 
 /// The pieces of code of the requested name that contain requested addresses, each once.
-fn read(dump: &File, start: u64, request: &Request<'_>) -> std::io::Result<Vec<JitCode>> {
+fn read(dump: &File, start: u64, request: &Request<'_>) -> io::Result<Vec<JitCode>> {
     let name = NameAt::new(0, request.function.as_bytes());
     let mut sampled: Vec<u64> = request.weights.iter().map(|weight| weight.offset.0).collect();
     sampled.sort_unstable();
-    let mut found: Vec<(u64, u64, u64)> = Vec::new();
-    // All code of this name, for moves: address, size, position of its bytes.
-    let mut named: Vec<(u64, u64, u64)> = Vec::new();
-    let has_sample = |address: u64, size: u64| {
-        let first = sampled.partition_point(|&at| at < address);
-        sampled.get(first).is_some_and(|&at| at - address < size)
+    let mut found: Vec<JitCode> = Vec::new();
+    // All code of this name, for moves.
+    let mut named: Vec<JitCode> = Vec::new();
+    let has_sample = |code: &JitCode| {
+        let first = sampled.partition_point(|&at| at < code.address);
+        sampled.get(first).is_some_and(|&at| code.contains(at))
     };
     let size = dump.metadata()?.len();
     jitdump::read(dump, start..size, &mut |_, record| {
         let new = match record {
-            JitRecord::Load { address, size, name: of, code: Some(code) } => {
+            JitRecord::Load { address, size, name: of, code: Some(bytes_at) } => {
                 let same = (of.hash, of.length) == (name.hash, name.length);
-                same.then_some((address, size, code))
+                same.then_some(JitCode { address, size, bytes_at })
             }
             JitRecord::Move { from, to, size } => {
-                let moved = named.iter().rev().find(|old| (old.0, old.1) == (from, size));
-                moved.map(|&(_, size, code)| (to, size, code))
+                let moved = named.iter().rev().find(|old| (old.address, old.size) == (from, size));
+                moved.map(|old| JitCode { address: to, ..*old })
             }
             _ => None,
         };
         if let Some(new) = new {
             named.push(new);
-            if has_sample(new.0, new.1) {
+            if has_sample(&new) {
                 found.push(new);
             }
         }
         found.len() < MAX_PIECES && named.len() < 1 << 18
     })?;
+    each_once(dump, found)
+}
+
+/// The pieces without those that have the same bytes at the same addresses as one before.
+fn each_once(dump: &File, found: Vec<JitCode>) -> io::Result<Vec<JitCode>> {
+    // With random keys, so that no dump is made for equal hashes of different code.
+    let random = RandomState::new();
+    let mut hashes: HashMap<(u64, u64), u64> = HashMap::new();
     let mut codes: Vec<JitCode> = Vec::new();
-    for (address, size, at) in found {
-        let mut bytes = vec![0; size.min(MAX_BYTES) as usize];
-        dump.read_exact_at(&mut bytes, at)?;
-        let code = JitCode { address, size, bytes };
-        if !codes.contains(&code) {
+    for code in found {
+        let mut is_known = false;
+        for known in codes.iter().filter(|c| (c.address, c.size) == (code.address, code.size)) {
+            let mut hash = |code: &JitCode| -> io::Result<u64> {
+                let key = (code.bytes_at, code.size);
+                if let Some(&hash) = hashes.get(&key) {
+                    return Ok(hash);
+                }
+                let hash = random.hash_one(code.bytes(dump)?);
+                hashes.insert(key, hash);
+                Ok(hash)
+            };
+            is_known |= known.bytes_at == code.bytes_at || hash(known)? == hash(&code)?;
+        }
+        if !is_known {
             codes.push(code);
         }
     }

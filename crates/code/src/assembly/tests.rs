@@ -44,6 +44,25 @@ fn values_are_those_of_the_instruction_with_the_address() {
 }
 
 #[test]
+fn a_value_is_marked_if_the_instruction_before_takes_longer() {
+    let marks = |code: &[u8], values: &[(u64, i64, i64)]| -> Vec<bool> {
+        let function = function(0..code.len() as u64, values);
+        let mut piece = decode(&mut x86(), &function, code, Limits::default());
+        add_values(&mut piece.instructions, &function, true);
+        piece.instructions.iter().map(|i| i.skid).collect()
+    };
+    // mov (%rdi), %rax; imul %rcx, %rax; cmp %rax, %rbx; ret
+    let code = [0x48, 0x8b, 0x07, 0x48, 0x0f, 0xaf, 0xc1, 0x48, 0x39, 0xc3, 0xc3];
+    let rising = [(0, 1, 1), (3, 5, 5), (7, 8, 8), (10, 9, 9)];
+    assert_eq!(marks(&code, &rising), [false, true, true, false]);
+    let falling = [(0, 9, 9), (3, 8, 8), (7, 5, 5), (10, 1, 1)];
+    assert_eq!(marks(&code, &falling), [false; 4]);
+    // addsd %xmm0, %xmm1; mulsd %xmm0, %xmm1; cmp %rax, %rbx
+    let code = [0xf2, 0x0f, 0x58, 0xc8, 0xf2, 0x0f, 0x59, 0xc8, 0x48, 0x39, 0xc3];
+    assert_eq!(marks(&code, &[(0, 1, 1), (4, 5, 5), (8, 9, 9)]), [false, false, true]);
+}
+
+#[test]
 fn a_large_function_is_cut_around_its_hottest_address() {
     let code = vec![0x90; 100_000];
     let function = function(0..100_000, &[(10, 1, 1), (70_000, 5, 5)]);
@@ -103,4 +122,34 @@ fn the_function_of_this_test_is_disassembled() {
     let nowhere = [Weight { offset: FileOffset(1), ..weights[0] }];
     let outside = Request { weights: &nowhere, ..request };
     assert_eq!(disassemble(&outside, &options, Limits::default()), Err(NoCode::NoBounds));
+}
+
+#[test]
+fn a_piece_without_bounds_begins_at_a_sampled_instruction() {
+    let request =
+        Request { binary: "", build_id: "", function: "", end: 0, weights: &[], skids: true };
+    let weights = |list: &[(u64, i64)]| {
+        function(0..0, &list.iter().map(|&(at, own)| (at, own, 1)).collect::<Vec<_>>()).weights
+    };
+    let piece = |request: &Request<'_>, list: &[(u64, i64)]| {
+        around::piece(request, FileAddress(0x1000), &weights(list))
+    };
+    assert_eq!(piece(&request, &[(0x1000, 1)]), Some(0x1000..0x1100));
+    assert_eq!(piece(&request, &[(0x1000, 1), (0xfe0, 3)]), Some(0xfe0..0x1100));
+    // Callers, and addresses that are far or behind it.
+    let others = [(0x1000, 1), (0xfe0, 0), (0xe00, 1), (0x1010, 1)];
+    assert_eq!(piece(&request, &others), Some(0x1000..0x1100));
+    assert_eq!(piece(&request, &[(0x1000, 0)]), None);
+    // The begin of an instruction is unknown.
+    assert_eq!(piece(&Request { skids: false, ..request }, &[(0x1000, 1)]), None);
+}
+
+#[test]
+fn a_piece_ends_at_an_instruction() {
+    // The call is cut after two bytes.
+    let function = function(0x100..0x10a, &[(0x100, 1, 1)]);
+    let mut piece = decode(&mut x86(), &function, &CODE[..10], Limits::default());
+    around::end_at_an_instruction(&mut piece);
+    assert_eq!(piece.instructions.len(), 3);
+    assert_eq!(piece.function, 0x100..0x108);
 }

@@ -72,3 +72,20 @@ fn damaged_dumps_have_no_code() {
     large[size..size + 8].copy_from_slice(&u64::MAX.to_ne_bytes());
     assert_eq!(code("jit-77.dump", &[large], &weights, 0), Err(NoCode::NoJitCode));
 }
+
+#[test]
+fn code_that_is_not_shown_takes_no_memory() {
+    // One code, moved again and again: all of it would take 1 GiB.
+    let size = MAX_BYTES;
+    let mut parts = vec![writer::header(0), writer::load(1, 0, size, "foo")];
+    let moves = 1..256u64;
+    parts.extend(moves.clone().map(|i| writer::moved(1 + i, (i - 1) * size, i * size, size)));
+    let weights: Vec<Weight> = moves.map(|i| weight(i * size, i as i64)).collect();
+    let found = code("jit-77.dump", &parts, &weights, 0).unwrap();
+    assert_eq!((found.pieces.len(), found.left_out), (1, 254));
+    assert_eq!(found.pieces[0].function.start, 255 * size);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 512 << 10, "{peak} KiB");
+}
